@@ -41,7 +41,7 @@ class EncodingJob:
     texts: Texts
     role: Role
     label: str = ""
-    """What the texts are, for people: `documents`, `queries`, `passages`; by default the role's own."""
+    """The name of the texts in reports: `documents`, `queries`, `passages`; by default the role's own."""
     precision: str = "float32"
 
     @property

@@ -1,6 +1,6 @@
 """The contract of an encoder: what its vectors depend on, and one batch of texts to vectors.
 
-Whatever is the same for every encoder (batching, progress, truncation counts, the vector store, out-of-memory
+What is the same for every encoder (batching, progress, truncation counts, the vector store, out-of-memory
 retries, checks for broken vectors) lives above this contract and is written once.
 """
 

@@ -281,7 +281,7 @@ def describe_model(name: str, task: Task, options: Mapping[str, Any] | None = No
 def export_model(name: str, folder: Path | None = None, *, int8: bool = False) -> Path:
     """Write a model as ONNX, and return the folder: the given one, or the one from which `backend=onnx` reads it.
 
-    A folder of one's own is a model from then on: `r2med run ./FOLDER`.
+    A given folder is a model from then on: `r2med run ./FOLDER`.
     """
     card = card_for(name, {"backend": "onnx", "dtype": "int8" if int8 else "float32"})
     encoder = OnnxEncoder(card, Prompts())

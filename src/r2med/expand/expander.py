@@ -34,7 +34,7 @@ class ModelExpander(AskingStage, Expander):
     """The model, as `find_model` takes it."""
     _: KW_ONLY
     prompt: str = ""
-    """A file with a prompt of one's own; empty for the one of the task's family."""
+    """A file with the user's prompt; empty for the one of the task's family."""
     join: str = ""
     """How the text joins the query: replace, concat, mean, "repeat(n)"; empty for the retriever's published way."""
     samples: int = 1

@@ -271,7 +271,7 @@ class Client:
         try:
             stays = await self._file.write(self._answers.keeping(key, request, answer, reply.incomplete))
         except R2medError as error:
-            # Before the slot is free: whoever waits for it must not ask.
+            # Before the slot is free: the next request must not be sent.
             self._halt(error)
             raise
         return self._noted(key, stays, reply if stays is answer else to_reply(request, stays))
@@ -316,7 +316,7 @@ class Client:
 
     def _landed(self, key: str, flight: asyncio.Task[Reply | Failed]) -> None:
         self._flights.pop(key, None)
-        # Whoever waited has the error; nobody waits after a Ctrl-C, and that is no reason for a traceback.
+        # Callers that waited have the error; after a Ctrl-C there are none, and asyncio must not print a traceback.
         _broken(flight)
 
     def _halt(self, why: R2medError) -> None:

@@ -112,7 +112,7 @@ class Endpoint:
         if self._limits.may_retry(trouble, attempt, health) and not self._halt.is_set():
             return
         if trouble.retry or not health.answered:
-            # A model that has answered others may well refuse this one for what it says; that counts against nobody.
+            # A model that has answered others may well refuse this one for what it says; that does not count.
             health.failures += 1
         if refused(trouble, health):
             raise health.give_up(trouble.reason) from trouble

@@ -147,10 +147,10 @@ def serve(file: str) -> None:
     server = xllamacpp.Server(params)
     sys.stdout.write(f"listening {server.listening_address}\n")
     sys.stdout.flush()
-    # Nobody reads on: a pipe that fills up would stop the server.
+    # The parent reads no further: a pipe that fills up would stop the server.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     sys.stdin.buffer.read()
-    # Nothing is worth an orderly end: the model's threads may be in the middle of an answer nobody waits for.
+    # End without cleanup: the model's threads may be in the middle of an answer that is no longer needed.
     os._exit(0)
 
 

@@ -57,7 +57,7 @@ CREATE TABLE claims (
 );
 """
 _USED = "key, model, server, prompt_tokens, completion_tokens, answer, problem"
-"""What is used of an answer, and sealed; the request is there for people."""
+"""Columns of an answer that are used, and sealed; the request is stored for users to read."""
 _FORMAT = Format("file of kept answers", 4, _TABLES, cache=True)
 _AT_A_TIME = 500
 _LEASE = 10.0
@@ -115,7 +115,7 @@ class ReplyCache:
         self.path = path or home() / "llm.sqlite"
         self._owner = f"{process_mark()} {uuid.uuid4().hex}"
         self._lease, self._patience = lease, patience
-        # Readers never wait for a writer, so that a file that is locked holds up nobody who only looks.
+        # Readers never wait for a writer, so that a locked file does not hold up reading.
         self._write_lock, self._read_lock, self._log_lock = threading.Lock(), threading.Lock(), threading.Lock()
         self._locked_since: float | None = None
         self._claims: set[str] = set()
@@ -340,7 +340,7 @@ class ReplyCache:
 
     def _renew_claims(self) -> None:
         while not self._closing.wait(self._lease / 4):
-            # If this fails, whoever keeps an answer next meets the same, and says so.
+            # If this fails, the next write of an answer fails the same way and reports it.
             with suppress(R2medError, sqlite3.DatabaseError):
                 if self._claims:
                     self._write(self._extend)
@@ -375,7 +375,7 @@ def decode_answer(text: str) -> RawAnswer:
 
 
 _DELAY = 0.02
-"""Seconds for which a write that nobody waits for is put off."""
+"""Seconds for which a write that is not urgent is delayed."""
 
 
 class _Waiting(NamedTuple):
@@ -425,7 +425,7 @@ class GroupedWrites:
             loop = asyncio.get_running_loop()
             later = loop.run_in_executor(self._thread, self._answers().write, works)
             later.add_done_callback(lambda done: self._written(waiting, done))
-        except Exception as error:  # whatever it is, those who wait for the write are to hear of it
+        except Exception as error:  # any error goes to all callers that wait for the write
             _fail(waiting, error)
         else:
             _settle(waiting, found)

@@ -31,7 +31,7 @@ _CONNECT = 10.0
 _LARGEST = 16 << 20
 """Bytes of a response: ten times what the longest answer with all its log probabilities takes."""
 _ACCOUNT_HEADERS = {"OPENAI_ORG_ID": "OpenAI-Organization", "OPENAI_PROJECT_ID": "OpenAI-Project"}
-"""Environment variables that say who pays, as OpenAI's own library has them."""
+"""Environment variables of the account that is billed, as OpenAI's own library names them."""
 
 
 class Server(Protocol):

@@ -230,7 +230,7 @@ class _Asker(Generic[Item]):
             yield partial(self._send, waiting)
 
     def _send(self, waiting: list[_Dialogue[Item]]) -> None:
-        """Continue dialogues by sent requests, one round of replies after another, until each has its outcome."""
+        """Continue dialogues through workers, one round of replies after another, until each has its outcome."""
         while waiting:
             requests = [request for each in waiting for request in each.requests]
             replies = iter(self._client.ask_all(requests, self._bar_of(waiting, len(requests)), probing=True))
@@ -265,7 +265,7 @@ class _Asker(Generic[Item]):
         return sorted(waiting, key=lambda each: each.place)
 
     async def _finished(self, each: _Dialogue[Item]) -> bool:
-        """Return whether an item has come to its outcome, which is then stored."""
+        """Ask until an item has its outcome, and store it; return False if a request is for workers."""
         while each.outcome is None:
             if any(map(self._client.sends, each.requests)):
                 return False

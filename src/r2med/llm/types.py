@@ -210,7 +210,7 @@ class Reply:
     text: str
     """The final answer, without the reasoning; empty when `incomplete` says why."""
     reasoning: str
-    """The reasoning trace, for people to read and never to search with."""
+    """The reasoning trace, for users to read and never to search with."""
     raw: str
     """The text exactly as the server gave it."""
     finish: str

@@ -90,7 +90,7 @@ at_command_start(HEALTH.clear)
 PATIENCE = 600.0
 """The longest wait a server may ask for, in seconds."""
 _LONGEST = 60.0
-"""The longest wait that nobody asked for, in seconds."""
+"""The longest wait without a request of the server, in seconds."""
 _REFUSED, _REFUSED_WAIT = 2, 0.5
 """Retries where no server listens, and the first wait before one: there is no use in asking for minutes."""
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
@@ -284,7 +284,7 @@ class Address:
     """A model of a server, with its URL and the variable of its key."""
 
     name: str
-    """What people call the model."""
+    """The model's name for users."""
     id: str
     """The name the server knows it by."""
     url: str

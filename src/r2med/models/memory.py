@@ -39,8 +39,8 @@ def find_devices(wanted: str | Sequence[str]) -> tuple[str, ...]:
 def fix_rounding() -> None:
     """Make MKL round the same with any number of threads, so that a score does not depend on the host's processors.
 
-    MKL reads the variable when it first multiplies: it must be set before that, and a caller who had torch compute
-    something before has MKL's own default. Whatever the user has set stays.
+    MKL reads the variable when it first multiplies: it must be set before that, and a caller that used torch before
+    has MKL's own default. A value that the user has set stays.
     """
     os.environ.setdefault(ROUNDING, "AUTO,STRICT")
 

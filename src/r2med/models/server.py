@@ -69,7 +69,7 @@ class JsonServer(ABC, Generic[Value]):
     path: str
     """What is asked for, after the server's base URL."""
     made: str
-    """What comes back, as people call it."""
+    """The name of the results in messages."""
     method = "POST"
     largest = 128_000_000
     """Bytes from which on a response is refused: more than a request's vectors take with any model."""

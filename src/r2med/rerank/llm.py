@@ -51,7 +51,7 @@ class ModelReranker(AskingStage, Reranker):
     words: int = 300
     """How many words of a passage the model is shown."""
     prompt: str = ""
-    """A file with a prompt of one's own; empty for the bundled one."""
+    """A file with the user's prompt; empty for the bundled one."""
     temperature: float | None = None
     """In place of 0, or of a reasoning model's own."""
     max_tokens: int | None = None

@@ -201,7 +201,7 @@ class Scored(NamedTuple):
 
     score: float
     tokens: int = 0
-    """Its length in the model's tokens before anything was cut; 0 where nobody counts."""
+    """Its length in the model's tokens before anything was cut; 0 if it is not counted."""
     query_lost: int = 0
     """How many tokens of the query could not be read."""
 

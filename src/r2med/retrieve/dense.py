@@ -60,7 +60,7 @@ class Dense(Retriever):
     """A retriever that compares embeddings. Its spec is the model's own name.
 
     The model is a name, or an object with `encode_queries` and `encode_documents`. What is no setting of this stage
-    is an option of a class of one's own.
+    is an option of a user's class.
 
     >>> str(Dense("wordllama", dim=64)), str(Dense("my_module:MyEncoder", columns=64))
     ('wordllama(dim=64)', 'my_module:MyEncoder(columns=64)')
@@ -104,7 +104,7 @@ class Dense(Retriever):
     append_eos: bool | None = _override()
     padding: str | None = _override()
     options: Any = field(default=(), kw_only=True)
-    """What a class of one's own (`my.module:MyEncoder`) is constructed with, by name; kept as sorted pairs."""
+    """Options of a user's class (`my.module:MyEncoder`), by name; stored as sorted pairs."""
     made: Any = field(default=None, kw_only=True, compare=False, repr=False)
     """An object of that class, where one was given and need not be constructed."""
 
