@@ -55,8 +55,8 @@ def encode_all(
 ) -> StoredVectors:
     """Return a vector for every text, in order. A text that was encoded before, in any task, is not encoded again.
 
-    With everything in the store, the model is not even loaded. What was done is added to the context's notes under
-    the label.
+    If everything is in the store, the model is not even loaded. The facts are added to the context's notes under the
+    label.
     """
     job = EncodingJob(texts, role, label, precision)
     store = VectorStore(encoder.settings(role), precision)

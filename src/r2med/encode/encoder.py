@@ -103,7 +103,7 @@ class Encoder(ABC):
         """Return the encoder, in the role of a query, for texts that a model wrote to answer a query.
 
         The published protocol encodes these without the query's prompt, but for a few models that give it to both.
-        An encoder without prompts is its own.
+        An encoder without prompts returns itself.
         """
         return self
 

@@ -1,8 +1,8 @@
 """Cards of late-interaction models: a vector for each token, and what decides which tokens those are.
 
-Prefixes, lengths, the expansion of queries and the tokens that are skipped decide the figure as much as the weights
-do, and every family of checkpoints writes them down elsewhere: sentence-transformers beside its modules, PyLate in one
-file at the top, Stanford's ColBERT in `artifact.metadata`. Here they become one card.
+Prefixes, lengths, the expansion of queries and the tokens that are skipped affect the results as much as the weights
+do, and every family of checkpoints stores them in another place: sentence-transformers beside its modules, PyLate in
+one file at the top, Stanford's ColBERT in `artifact.metadata`. Here they become one card.
 """
 
 from __future__ import annotations

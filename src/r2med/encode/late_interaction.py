@@ -188,7 +188,7 @@ class TokenMatch:
 def align(encoder: TokenEncoder, query: str, documents: Mapping[str, str], store: str) -> dict[str, list[TokenMatch]]:
     """Return, for each stored document, the best match of every token of a query, in the query's order.
 
-    No model is loaded: a text whose vectors are not kept is left out.
+    No model is loaded: a text without stored vectors is left out.
     """
     asked = _kept(encoder, [query], Role.QUERY, "float32")[0]
     if asked is None:

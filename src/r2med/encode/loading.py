@@ -65,8 +65,8 @@ class Build:
 def load_transformer(build: Build, *, eager: bool = False, beside: Sequence[str] | None = None) -> torch.nn.Module:
     """Load the transformer with its weights, in evaluation mode, on the processor.
 
-    `beside` names the weights in its files that the caller reads itself. Where it is given, any other weight without a
-    place in the transformer is an error: a head that is dropped in silence would change every figure.
+    `beside` names the weights in its files that the caller reads itself. If it is given, any other weight without a
+    place in the transformer is an error: a head that is dropped in silence would change every result.
     """
     require_extra("torch", "torch", "transformers", "safetensors")
     fix_rounding()

@@ -1,8 +1,8 @@
 """Indexes of vectors as floats, bytes and bits, each a type with its own search.
 
-`FloatIndex` is exact. `Int8Index` keeps a byte a number, `BinaryIndex` a bit; both compare the query's own floats
-with the coarse vectors (only the documents are rounded), and may then rank a longer list of candidates anew by the
-floats they were made from. `first_dimensions` is Matryoshka truncation, before any of them.
+`FloatIndex` is exact. `Int8Index` stores a byte per number, `BinaryIndex` a bit; both compare the query's own floats
+with the coarse vectors (only the documents are rounded), and may then rescore a longer list of candidates by the floats
+they were made from. `first_dimensions` is Matryoshka truncation, before any of them.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ OPTIONS: Mapping[str, Option] = {
 def encoder_for(name: str, options: Mapping[str, Any], task: Task, made: Any = None) -> Encoder:
     """Build the encoder of a name for a task. For `hf:` names, the small files that describe the model are read.
 
-    `made` is the user's object, where one was given instead of a class.
+    `made` is the user's object, if one was given instead of a class.
 
     >>> from r2med.data.tasks import task
     >>> from r2med.encode.encoder import Role

@@ -1,10 +1,10 @@
 """Learned sparse encoders: a weight for each term of the model's vocabulary, from SPLADE and similar models.
 
-A model's own head over the vocabulary says which terms a text speaks of, also those that do not stand in it. In an
-inference-free model only documents are read that way: a query's terms are its own tokens, and a table says what each
-weighs.
+A model's own head over the vocabulary weights the terms of a text, and others that are not in it. In an inference-free
+model only documents are read that way: a query's terms are its own tokens, and a table gives their weights.
 
-Beside these, a sparse autoencoder over a dense model's vector gives few of thousands of numbers that are no terms.
+A sparse autoencoder over a dense model's vector is supported too: its thousands of dimensions are not terms, and only a
+few of them are not zero.
 """
 
 from __future__ import annotations

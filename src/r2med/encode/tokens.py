@@ -1,6 +1,6 @@
 """Late-interaction encoders: texts to the vectors of their tokens.
 
-Which tokens have a vector that counts is half of such a model. A marker stands before every text. A query is cut to its
+Such a model defines which tokens have a vector that counts. A marker is put before every text. A query is cut to its
 length and, for most models, filled up to it with mask tokens, whose vectors count too. Of a document the vectors of
 punctuation are left out.
 """

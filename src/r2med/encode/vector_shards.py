@@ -1,8 +1,8 @@
 """Shards: the files of the vector store, each written by one process and readable at every moment.
 
-A shard is two files. `NAME.rows` is a plain matrix, a row a text, in the order in which the texts were asked for, so
+A shard is two files. `NAME.rows` is a plain matrix, a row per text, in the order in which the texts were requested, so
 that a collection encoded in one go can be mapped and used as it lies. `NAME.log` says which text has which row: after
-a header, 32 bytes a text, appended batch by batch once the batch's rows are in the other file. A row without an entry
+a header, 32 bytes per text, appended batch by batch once the batch's rows are in the other file. A row without an entry
 does not exist. Entries and rows have checksums of their own, so one flipped bit costs one text.
 
 A text may have one row, or a span of rows that follow one another: the vectors of its tokens (`token_store`).
@@ -195,7 +195,7 @@ class ShardWriter:
 def merge_shards(shards: Sequence[Shard], kept: Sequence[Entries], extents: Sequence[NDArray[np.int64]]) -> None:
     """Write entries of some shards, oldest first, and the rows that they take into one shard at the newest one's place.
 
-    Of a text that several of them have, the newest entry is written.
+    If several of them have a text, the newest entry is written.
     """
     entries = np.concatenate(kept)
     newest = len(entries) - 1 - np.unique(entries["text"][::-1], axis=0, return_index=True)[1]

@@ -4,10 +4,10 @@ Under `R2MED_HOME/vectors` there is a folder for every setting (everything an en
 the precision they are kept in), with that setting in `settings.json` and the vectors in shards. Within a setting a
 text is known by a hash of itself alone, so a small corpus after the large one it was taken from costs nothing.
 
-Several processes may write at once, each to a shard of its own. Of a text that is there more than once the newest
-vector counts: so does the one that replaced a damaged vector.
+Several processes may write at once, each to a shard of its own. If a text is stored more than once, the newest vector
+counts, so that a damaged one can be replaced.
 
-Neither vectors nor what says where they are is held in memory: both are mapped, and looked up some thousands at a time.
+Neither vectors nor their index are held in memory: both are mapped, and looked up some thousands at a time.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _MANY = 8
 class StoredVectors:
     """Vectors of the store in the order of the request, read from the mapped shards when they are used.
 
-    `vectors[10:20]` is an array of single precision, a view of the file where the rows lie in a row there;
+    `vectors[10:20]` is an array of single precision, a view of the file if its rows are consecutive;
     `np.asarray(vectors)` reads all of them.
     """
 

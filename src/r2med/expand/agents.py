@@ -1,7 +1,7 @@
 """Search agents: a model reasons, searches the task's own documents, reads, and goes on until it answers.
 
-All queries go in step: each turn asks the model about every query that is not done, then makes all searches together,
-so that requests run side by side and the retriever works in batches.
+All queries advance together: each turn asks the model about every query that is not done, then makes all searches, so
+that requests run side by side and the retriever works in batches.
 
 There are the two published agents: Search-R1 reads documents as they are, Search-o1 has them condensed first.
 """
@@ -188,7 +188,7 @@ class Agent(ModelExpander):
     def _search(self, searches: Sequence[AgentSearch], collection: Collection, context: Context) -> list[AgentSearch]:
         """Run the searches and add their documents; those of one sample run together under their queries' own ids.
 
-        The ids stay so that a tool which drops a document with the query's own id can do so here as well.
+        The ids are kept so that a tool that drops a document with the query's own id can do so.
         """
         documents, done = collection.documents, list(searches)
         for sample in sorted({search.trajectory.sample for search in searches}):

@@ -151,8 +151,8 @@ def attach_generations(
     """Return the collection with these generations, one row per query.
 
     A query without a usable text is searched with its own; one whose text was cut by the limit on its length is
-    searched with what there is of it (`cut` counts such texts a query). Both are incomplete: they are counted, and an
-    error where the context is strict.
+    searched with the part that there is (`cut` counts such texts per query). Both are incomplete: they are counted, and
+    an error if the context is strict.
     """
     ids = collection.queries.ids
     reasons = {query: _reason(row) for query, row in zip(ids, rows, strict=True)}

@@ -74,7 +74,7 @@ def read_written(path: Path, known: AbstractCollection[str]) -> Written:
 def hydoc_rows(queries: Texts, generations: Mapping[str, Sequence[Generation]]) -> bytes:
     """Format what was written for queries as the benchmark's rows (id, text, hy_doc); several texts are a list.
 
-    A query for which nothing usable was written has no row.
+    A query without a usable text has no row.
     """
     rows = []
     for query, text in queries:

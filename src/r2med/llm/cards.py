@@ -53,7 +53,7 @@ def find_model(text: str) -> Model:
     """Resolve the name of a model in a spec.
 
     A card (`gpt-4o`), any model of any server (`NAME@http://host:port/v1`), `local` or `local:FILE.gguf` for one that
-    r2med serves itself, or `scripted:FILE` for prepared answers.
+    r2med serves itself, or `scripted:FILE` for scripted answers.
 
     >>> find_model("gpt-4o").id
     'gpt-4o-2024-11-20'

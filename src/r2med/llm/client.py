@@ -72,9 +72,9 @@ class Client:
     ) -> list[Reply | Failed]:
         """Return the reply to each request, in order; a failed request is a `Failed` with its reason.
 
-        Raises when nothing more can be asked (`LimitReached`, `ServerError`, Ctrl-C); what was answered until then is
-        kept, and the same call later goes on from there. That no request at all was answered is a `ServerError` too,
-        unless they only probe what the server can do. From a coroutine, use `ask`.
+        Raises if nothing more can be asked (`LimitReached`, `ServerError`, Ctrl-C); answers until then are stored, and
+        the same call later resumes from there. It is a `ServerError` too if no request at all was answered, unless they
+        only probe what the server can do. From a coroutine, use `ask`.
         """
         keys = [request.key() for request in requests]
         kept = self._answers.find(keys)
@@ -177,7 +177,7 @@ class Client:
     def run(self, work: Coroutine[Any, Any, Value]) -> Value:
         """Run a coroutine that uses `ask` on this client's loop, from any thread but the loop's own.
 
-        At Ctrl-C nothing new is asked, what is under way may finish and is kept; a second Ctrl-C stops at once.
+        After Ctrl-C no new request is sent, and those under way may finish; a second Ctrl-C stops at once.
         """
         self._why = None
         self._loop.call(self._halted.clear)

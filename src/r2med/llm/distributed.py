@@ -79,8 +79,8 @@ class SpreadAnswers:
     ) -> Iterator[tuple[str, Answered]]:
         """Yield the key and the answer of each wanted request once all exist; `advance` is called with the number done.
 
-        The plan is made of all requests, so that every command of a batch has the same. What came to nothing is
-        written nowhere else, so blocks stay until a batch is merged; one result is in memory at a time.
+        The plan is made of all requests, so that every command of a batch has the same. Failures are not stored
+        anywhere else, so blocks stay until a batch is merged; one result is in memory at a time.
         """
         job = SpreadJob(f"prompts to {self.model.name}", AnswerWorker(self.model, self.limits), keeps=True)
         plan: dict[str, list[str]] = {block.key: block.about for block in self._blocks(asked, wanted)}

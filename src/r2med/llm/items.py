@@ -1,7 +1,7 @@
 """Outcomes of the steps of a build: one SQLite file with a sealed row per item, written as it is finished.
 
-A row carries the key of everything it depends on. A row whose key is no longer what the plan asks for, or whose seal
-is broken, counts as not there and is made again; nothing else is.
+A row carries the key of everything it depends on. A row whose key differs from the plan's, or whose seal is broken,
+counts as missing and is made again; no other row is.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Count:
 def collector_paused() -> Iterator[None]:
     """Pause the garbage collector while hundreds of thousands of objects are made that all stay.
 
-    Python would look for garbage among them again and again, which takes longer than making them.
+    Python would search them for garbage repeatedly, which takes longer than making them.
     """
     was_on = gc.isenabled()
     gc.disable()

@@ -1,11 +1,11 @@
 """A llama.cpp server in a child process: started when a local model is first asked, ended with its client.
 
-It runs in a child process on a free port of this machine. The child ends when its standard input closes, so no death
-of the parent, however sudden, leaves it behind; it has its own session, so Ctrl-C reaches the client alone.
+It runs in a child process on a free port of this machine. The child ends when its standard input closes, so it never
+outlives the parent, even if that is killed; it has its own session, so Ctrl-C reaches the client alone.
 
-Requests are answered one after another, and nothing of a prompt is kept for the next: llama.cpp rounds otherwise where
-it computes two at a time or has the beginning of a prompt already, and the same request would have other answers, by
-what else is asked of whom. With another number of threads it rounds otherwise, too.
+Requests are answered one after another, without a cache of prompts: llama.cpp rounds differently if it computes two at
+a time or has the beginning of a prompt cached, and answers would depend on other requests. They also depend on the
+number of threads.
 """
 
 from __future__ import annotations

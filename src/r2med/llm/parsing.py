@@ -90,7 +90,7 @@ class CitedAnswer(NamedTuple):
 def read_cited_answer(text: str) -> CitedAnswer | None:
     """Read the fields `Answer:` and `Sources:` of a reply; None if no answer, or more than one, is given.
 
-    Only these fields are looked at. A reply of a few words in one line and no field is an answer.
+    Only these fields are read. A reply of a few words in one line without a field is an answer.
 
     >>> read_cited_answer("Low ceruloplasmin.\\n**Answer:** Wilson disease [2]\\nSources: [2], [7]")
     CitedAnswer(answer='Wilson disease', cited=(2, 7), abstained=False)
@@ -189,9 +189,9 @@ class Permutation(NamedTuple):
 def read_permutation(text: str, count: int) -> Permutation | None:
     """Read the order in which a reply puts passages 1 to `count`; None if it names none of them.
 
-    Numbers that do not exist are ignored, of a repeated one the first counts, and missing ones follow in the order
-    they had. Where a reply holds several rankings, the one with the most numbers is meant; of equals, the last. Where
-    it holds none of two numbers or more, all that stand in brackets count, in the order in which they are named.
+    Unknown numbers are ignored, the first occurrence of a repeated one counts, and missing ones follow in the order
+    they had. If a reply has several rankings, the one with the most numbers counts; of equals, the last. If it has none
+    of two numbers or more, all numbers in brackets count, in their order.
 
     >>> read_permutation("[3] > [1]", 3)
     Permutation(order=(2, 0, 1), repaired=True)

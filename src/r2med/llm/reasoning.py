@@ -1,7 +1,7 @@
 """Splitting a model's reasoning from its answer: one table of formats, chosen by the model's card or detected.
 
-Only the answer is ever searched with. A trace that never closes has no answer, and that is said, not papered over:
-the safe mistake is to call an answer incomplete, never to search with a train of thought.
+Only the answer is ever searched with. A trace that never closes has no answer, which is reported: the safe mistake is
+to call an answer incomplete, never to search with the reasoning.
 """
 
 from __future__ import annotations

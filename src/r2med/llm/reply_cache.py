@@ -157,15 +157,14 @@ class ReplyCache:
     def write(self, works: Sequence[Callable[[], Any]], *, wait: bool = True) -> list[Any]:
         """Run some work on the file in one transaction, all of it or nothing; return the results.
 
-        Without `wait`, `FileInUse` when the file is being written.
+        Without `wait`, raises `FileInUse` if the file is being written.
         """
         return self._write(lambda: [work() for work in works], wait)
 
     def claiming(self, key: str, reject: RawAnswer | None = None) -> Callable[[], Claim]:
         """Return the work of claiming a request, unless another process is asking it or has its answer.
 
-        `reject` is an answer that was found to be of no use: it goes, and the request is asked again. An answer that
-        has come since is another one, and is used.
+        `reject` is an unusable answer: it is removed, and the request is asked again. A newer answer is used.
         """
 
         def work() -> Claim:
@@ -332,7 +331,7 @@ class ReplyCache:
     def _renew(self) -> None:
         """Start a thread that renews the claims, which a busy event loop cannot hold up.
 
-        It moves the write-ahead log into the file as well, which the loop shall not wait for.
+        The thread also moves the write-ahead log into the file, for which the loop must not wait.
         """
         if self._renewer is None or not self._renewer.is_alive():
             self._renewer = threading.Thread(target=self._renew_claims, name="r2med-claims", daemon=True)

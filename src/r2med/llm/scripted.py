@@ -51,8 +51,8 @@ class _Rule:
 def scripted_file(path: Path) -> Model:
     """Build a model whose answers come from a file: JSON lines, or TOML with `[[rule]]` tables.
 
-    A rule has `reply` (a text, or a list with one text a sample) and may have `match` (a regular expression searched in
-    the whole conversation; without it the rule fits everything), `reasoning` and `finish`. The first that fits speaks.
+    A rule has `reply` (a text, or a list with one text per sample) and may have `match` (a regular expression searched
+    in the whole conversation; without it the rule fits all), `reasoning` and `finish`. The first that fits answers.
     """
     try:
         content = path.read_bytes()

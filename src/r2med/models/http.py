@@ -1,7 +1,7 @@
 """Shared behaviour of HTTP clients: limits, retries and waits, and error messages of one line.
 
-A refusal for now (429, 5xx, a lost or slow connection) is asked again after a wait that grows, has some chance in it,
-and is never shorter than the server wished. A key is read from the environment and is in no message.
+A temporary failure (429, 5xx, a lost or slow connection) is retried after a wait that grows, has some jitter, and is
+never shorter than the server asked for. A key is read from the environment and is not part of any message.
 """
 
 from __future__ import annotations
@@ -236,7 +236,7 @@ class Pace:
 def backoff(attempt: int, base: float, wished: float | None = None) -> float:
     """Return the wait before attempt number `attempt` (the first retry is 1): doubling, with jitter.
 
-    The chance keeps many requests that failed together from coming back together.
+    The jitter prevents requests that failed together from being retried together.
     """
     grown = min(_LONGEST, base * 2.0 ** min(attempt - 1, 30))
     if wished is None:

@@ -1,8 +1,8 @@
 """Candidates of rerankers: the first documents of each list, and the list with their new scores.
 
-What lies below the depth keeps its order under what was reranked. Its scores are made for that: from the lowest new
-score they go down by one per document (or by the smallest step that makes a difference), so that the ranking rule
-keeps the order. A query whose new scores cannot be used keeps the list it had, with its scores.
+Documents below the depth keep their order under the reranked ones, by new scores: from the lowest reranked score down,
+each is lower by one (or by the smallest step that makes a difference), so that the ranking rule keeps the order. A query
+whose new scores cannot be used keeps the list it had, with its scores.
 """
 
 from __future__ import annotations

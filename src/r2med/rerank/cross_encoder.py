@@ -283,8 +283,8 @@ class LoadedCrossEncoder:
     def settings(self, task: Task | None = None) -> dict[str, object]:
         """Return everything that a score depends on besides the two texts: the key under which scores are stored.
 
-        Without a task, the same before anything is known of it: what a plan and a result's key are made of. A branch
-        whose commit cannot be asked for now is then named itself.
+        Without a task, the settings that a plan and a result's key are made of. A branch whose commit cannot be
+        resolved now is then named itself.
         """
         card = self.card
         found = self.weights(strict=task is not None) | {

@@ -1,7 +1,7 @@
 """Groupwise scoring (arXiv 2511.11653): a model compares a group of passages and grades each from 0 to 10.
 
-Groups are drawn at random, several times over; a passage's grades are averaged and may be fused with the score that
-the stage before gave it. A group whose reply cannot be read, or leaves passages out, is asked for again.
+Groups are drawn at random, several times over; a passage's grades are averaged and may be fused with the score of the
+stage before. A group whose reply cannot be read, or leaves passages out, is asked for again.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ class _List:
 class Listwise(ModelReranker):
     """Reranker whose language model orders windows of passages from the bottom up (arXiv 2304.09542).
 
-    With `scores`, the score that the stage before gave each passage stands beside it (arXiv 2506.14086).
+    With `scores`, each passage is shown with its score of the stage before (arXiv 2506.14086).
 
     >>> str(Listwise("gpt-4o", window=10, step=5, scores=True))
     'listwise(gpt-4o, window=10, step=5, scores=true)'

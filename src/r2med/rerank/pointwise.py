@@ -37,8 +37,8 @@ _ANSWER_TOKENS = 8
 class Pointwise(ModelReranker):
     """Reranker whose language model judges each passage alone.
 
-    With log probabilities the score is the logarithm of the odds of yes against no. Where the server gives none, or
-    the model reasons first, it is a grade from 0 to 10; passages with equal grades stay in the order they had.
+    With log probabilities the score is the logarithm of the odds of yes against no. If the server gives none, or the
+    model reasons first, it is a grade from 0 to 10; passages with equal grades stay in the order they had.
 
     >>> str(Pointwise("gpt-4o", depth=20))
     'pointwise(gpt-4o, depth=20)'

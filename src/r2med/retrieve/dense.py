@@ -59,8 +59,8 @@ def _override() -> Any:
 class Dense(Retriever):
     """A retriever that compares embeddings. Its spec is the model's own name.
 
-    The model is a name, or an object with `encode_queries` and `encode_documents`. What is no setting of this stage
-    is an option of a user's class.
+    The model is a name, or an object with `encode_queries` and `encode_documents`. Options that are not settings of
+    this stage go to a user's class.
 
     >>> str(Dense("wordllama", dim=64)), str(Dense("my_module:MyEncoder", columns=64))
     ('wordllama(dim=64)', 'my_module:MyEncoder(columns=64)')

@@ -53,7 +53,7 @@ def measured_loss(found: Sequence[_Places] | _Places, documents: int, depth: int
 def _compared_depth(depth: int, documents: int) -> int:
     """Return the depth of the comparison: at most a tenth of the documents, unless these are few.
 
-    A list of most of a collection's documents has most of them in common with any other.
+    A list of most of a collection's documents shares most of them with any other list.
 
     >>> _compared_depth(100, 1_000_000), _compared_depth(100, 300), _compared_depth(100, 20)
     (100, 30, 10)

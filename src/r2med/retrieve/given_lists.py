@@ -1,7 +1,7 @@
 """Lists that were not searched by r2med: answers of external engines, imported run files and stored candidates.
 
-An answer is a list of (document id, score) or of ids, best first. Ids alone are scored by how many places they stand
-above the end of their list.
+An answer is a list of (document id, score) or of ids, best first. Ids alone are scored by their rank, counted from the
+end of the list.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class AnswerChecker:
     def add(self, query: str, answer: Any) -> bool:
         """Add one query's answer; an invalid one is an error.
 
-        Returns whether it holds a document and none that the task does not have, so that `run` cannot refuse it.
+        Returns whether it has a document and only known ones, so that `run` cannot refuse it.
         """
         documents, scores = self._pairs(query, answer)
         if len(set(documents)) < len(documents):

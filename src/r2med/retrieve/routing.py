@@ -38,7 +38,7 @@ _SIGNALS = (
 def hardest(values: NDArray[np.float64], names: Sequence[str], share: float, harder: str) -> list[int]:
     """Return the places of so large a share of the queries, the hardest; of equal ones the first by name.
 
-    What a signal tells nothing about is hard.
+    Queries without a signal (NaN) are hard.
 
     >>> hardest(np.array([3.0, 1.0, np.nan, 2.0]), ["a", "b", "c", "d"], 0.5, "low")
     [1, 2]

@@ -1,7 +1,7 @@
 """Signals of query difficulty, from a query's text and the lists of a cheap system, without judgements.
 
-The predictors of the literature are here in the form that any retriever's scores allow: where a formula has the score
-of the whole collection, which only a few engines know, the mean of the list's own scores stands for it.
+The predictors of the literature are here in the form that any retriever's scores allow: if a formula has the score of
+the whole collection, which only a few engines know, the mean of the list's own scores replaces it.
 """
 
 from __future__ import annotations

@@ -232,7 +232,7 @@ class Splade(Retriever):
     def matches(self, collection: Collection, query: str, documents: Sequence[str]) -> dict[str, list[MatchedTerm]]:
         """Return the terms that a query shares with some documents, the heaviest first, if their vectors are stored.
 
-        No model is loaded: what the store no longer has is left out.
+        No model is loaded: documents without stored vectors are left out.
         """
         encoder = self.encoder(collection.task)
         asked = _queries(collection, self.join)
