@@ -44,13 +44,13 @@ class ApiModel:
     input_types: bool = False
     """Whether the server is told on which side a text stands (`input_type`), as Voyage's wants it."""
     tokenizer: str = ""
-    """The tiktoken encoding that counts tokens where that package is installed; else bytes are counted."""
+    """The tiktoken encoding that counts tokens if that package is installed; else bytes are counted."""
     request_texts: int = 128
     """The most texts in a request."""
     request_tokens: int = 16_000
     """The most tokens in a request of more than one text."""
     price: float | None = None
-    """US dollars a million tokens; None when unknown."""
+    """US dollars per million tokens; None if unknown."""
 
     def __post_init__(self) -> None:
         if not self.id:

@@ -18,7 +18,7 @@ from r2med.pipeline.stage import Requirements
 from r2med.runs.usage import Account
 
 Vectors = NDArray[np.float32]
-"""One row a text."""
+"""One row per text."""
 
 
 class Role(Enum):

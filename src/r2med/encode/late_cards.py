@@ -25,7 +25,7 @@ PUNCTUATION = tuple(string.punctuation)
 INLINE = "linear.weight"
 """The name of the projection in the weights of a Stanford checkpoint."""
 _CLASSIC = 32
-"""The length of an expanded query where a checkpoint states none."""
+"""The length of an expanded query if a checkpoint states none."""
 _STANFORD = "artifact.metadata"
 """The file with the settings of a Stanford checkpoint."""
 _PYLATE_MARKS = (

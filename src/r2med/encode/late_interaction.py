@@ -36,7 +36,7 @@ class LateInteraction(Stage):
     depth: int = 100
     """How many documents are kept, or reranked."""
     query_length: int = 0
-    """Tokens that a query is cut to, and filled up to where queries are expanded; 0 as the checkpoint says."""
+    """Tokens that a query is cut to, and filled up to if queries are expanded; 0 as the checkpoint says."""
     document_length: int = 0
     """Tokens that are read of a document; 0 as the checkpoint says."""
     expansion: str = ""

@@ -35,7 +35,7 @@ from r2med.models.memory import fix_rounding
 from r2med.settings import thread_count
 
 MEMORY = 1 << 29
-"""Working memory unless told otherwise, in bytes."""
+"""Default working memory, in bytes."""
 _BLOCK = 1024
 """Tokens of documents that a block holds: few enough that its vectors and products stay in a processor's cache."""
 _ROWS = 256

@@ -28,7 +28,7 @@ _SAME = (
 )
 """Settings that both have under one name."""
 _BASE = 10_000.0
-"""The base of the angles where a checkpoint states none."""
+"""The base of the angles if a checkpoint states none."""
 
 
 def is_rotary_roberta(told: Mapping[str, Any]) -> bool:

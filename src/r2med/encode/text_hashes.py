@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from r2med.store.scratch import places_where, rows_at, scratch_column, spans
 
 TextHashes = NDArray[np.uint64]
-"""A row of two numbers a text."""
+"""A row of two numbers per text."""
 _TEXTS = 4096
 """Texts in memory at a time."""
 

@@ -154,7 +154,7 @@ def _is_required(parameter: inspect.Parameter | None) -> bool:
 
 
 def _prompt_type(role: Role) -> Any:
-    """Return MTEB's word for a role; a plain text where MTEB is not installed."""
+    """Return MTEB's word for a role; a plain text if MTEB is not installed."""
     word = "query" if role is Role.QUERY else "document"
     if importlib.util.find_spec("mteb") is None:
         return word

@@ -28,7 +28,7 @@ from r2med.errors import R2medError
 
 SIMILARITIES = ("cosine", "dot")
 MEMORY = 1 << 29
-"""Working memory unless told otherwise, in bytes."""
+"""Default working memory, in bytes."""
 _FIRST = 1024  # documents of the first block, which is followed by ever larger ones
 _BLOCK = 8192  # documents multiplied at a time: more does not make the product faster
 _FEWEST = 64  # documents a block must hold at the least; with less memory, queries are taken in groups
@@ -56,7 +56,7 @@ class VectorHits(NamedTuple):
     """Best documents of each query, best first, the same number for every query."""
 
     places: NDArray[np.intp]
-    """Positions of the documents, a row a query."""
+    """Positions of the documents, a row per query."""
     scores: NDArray[np.float32]
     """Their scores."""
 

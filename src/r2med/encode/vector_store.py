@@ -99,7 +99,7 @@ class VectorStore:
         self.settings, self.precision = dict(settings), precision
         self.folder = (root or vector_root()) / cache_key(settings=sorted(self.settings.items()), precision=precision)
         self.damage: list[str] = []
-        """What was found damaged, a sentence a shard."""
+        """Damages that were found, a sentence per shard."""
         self._shards: list[Shard] = []
         self.refresh()
 

@@ -20,7 +20,7 @@ from r2med.store.jobs import MoneySpent
 _TURN = 16
 """Tokens that a chat template adds around a message, generously."""
 _BYTES_PER_TOKEN = 3
-"""For the most a prompt may cost: English has four to five bytes a token, Chinese about three."""
+"""For the most a prompt may cost: English has four to five bytes per token, Chinese about three."""
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,7 @@ class Estimate:
     cost_limit: float | None
     """The same if every answer were as long as it may be; None when a price or a length limit is unknown."""
     known: int = 0
-    """How many kept answers the length is guessed from; 0 where a part of it is a default."""
+    """How many kept answers the length is guessed from; 0 if a part of it is a default."""
 
     def scaled(self, factor: float) -> Estimate:
         """Return the estimate of a whole from that of a part."""
@@ -270,7 +270,7 @@ class FollowUp:
     most: int
     """How many may follow one."""
     prompt: int
-    """Tokens that one reads where none such is kept."""
+    """Tokens that one reads if none of its kind is stored."""
 
 
 def estimate_follow_up(follow: FollowUp, first: int, answers: ReplyCache) -> Estimate:

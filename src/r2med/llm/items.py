@@ -63,7 +63,7 @@ class Outcome:
 
     value: Mapping[str, Any] = field(default_factory=dict)
     dropped: str = ""
-    """Why the item goes no further; empty where it does."""
+    """Why the item goes no further; empty if it does."""
     failed: str = ""
     """Why no model answered; such an item is asked again the next time."""
     marks: tuple[str, ...] = ()

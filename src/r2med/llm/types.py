@@ -65,14 +65,14 @@ class Model:
     needs_key: bool = False
     """Whether the server is known to refuse requests without a key."""
     trace: str = "auto"
-    """How its reasoning is told from its answer: a name of `traces.FORMATS`, or `auto`."""
+    """The format of its reasoning: a name of `reasoning.FORMATS`, or `auto`."""
     reasoning: bool = False
     """Whether it thinks before it answers."""
     system: bool = True
-    """Whether it takes a system message; where it does not, that text opens the first message of the user."""
+    """Whether it takes a system message; if not, that text opens the first message of the user."""
     sampling: Sampling = field(default_factory=Sampling)
     price: tuple[float, float] | None = None
-    """US dollars a million tokens, prompt and completion; None when unknown."""
+    """US dollars per million tokens, prompt and completion; None if unknown."""
     continues: bool = False
     """Whether a conversation that ends with an assistant message makes it go on with that message."""
     token_field: str = "max_tokens"
@@ -181,7 +181,7 @@ class Usage:
     completion: int = 0
     """All that was written, the reasoning included."""
     reasoning: int = 0
-    """The part of `completion` that is reasoning, shared out by length where the server does not say."""
+    """The part of `completion` that is reasoning, shared out by length if the server does not state it."""
 
 
 @dataclass(frozen=True)
@@ -190,12 +190,12 @@ class RawAnswer:
 
     text: str
     reasoning: str = ""
-    """The separate reasoning field, where the server has one."""
+    """The separate reasoning field, if the server has one."""
     finish: str = "stop"
     """stop, length, content_filter, ..."""
     usage: Usage = field(default_factory=Usage)
     refusal: str = ""
-    """The separate refusal field, where the server has one."""
+    """The separate refusal field, if the server has one."""
     logprobs: tuple[Token, ...] = ()
     seconds: float = 0.0
     unread: bool = field(default=False, compare=False)

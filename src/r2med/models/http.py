@@ -85,14 +85,14 @@ class Health:
 
 
 HEALTH: defaultdict[str, Health] = defaultdict(Health)
-"""How embedding and rerank servers have fared in this process since the command began."""
+"""The state of embedding and rerank servers in this process since the command began."""
 at_command_start(HEALTH.clear)
 PATIENCE = 600.0
 """The longest wait a server may ask for, in seconds."""
 _LONGEST = 60.0
 """The longest wait without a request of the server, in seconds."""
 _REFUSED, _REFUSED_WAIT = 2, 0.5
-"""Retries where no server listens, and the first wait before one: there is no use in asking for minutes."""
+"""Retries if no server listens, and the first wait before one: minutes of retries would not help."""
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 _AGAIN = {408, 409, 425, 429}
 _SETUP = {402, 405}

@@ -55,7 +55,7 @@ class Template:
     literal: bool = False
     """Whether braces mean nothing, as in the prompts that a model's own files state."""
     source: str = ""
-    """The file it came from, where it has one."""
+    """The file it came from, if it has one."""
 
     @classmethod
     def of(cls, value: str | Mapping[str, str]) -> Template:

@@ -1,8 +1,8 @@
 """Candidates of rerankers: the first documents of each list, and the list with their new scores.
 
 Documents below the depth keep their order under the reranked ones, by new scores: from the lowest reranked score down,
-each is lower by one (or by the smallest step that makes a difference), so that the ranking rule keeps the order. A query
-whose new scores cannot be used keeps the list it had, with its scores.
+each is lower by one (or by the smallest step that makes a difference), so that the ranking rule keeps the order. If its
+new scores cannot be used, a query keeps the list it had, with its scores.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class KeptOrder:
 
 
 Outcome = Scores | KeptOrder
-"""New scores, one a candidate in the candidates' order, or why there are none."""
+"""New scores, one per candidate in their order, or why there are none."""
 
 
 def check_depth(name: str, depth: int) -> None:

@@ -138,9 +138,9 @@ class ApiCard:
     needs_key: bool = True
     top: str = "top_n"
     price: float | None = None
-    """US dollars a million tokens; None when unknown."""
+    """US dollars per million tokens; None if unknown."""
     request_price: float | None = None
-    """US dollars a thousand requests, where these are billed."""
+    """US dollars per thousand requests, if these are billed."""
 
 
 _INSTRUCTION = Reader("a text", is_text, Template.of)

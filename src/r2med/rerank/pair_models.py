@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from r2med.models.tokenizer import Tokenizer
 
 Columns = NDArray[np.float32]
-"""One row a pair."""
+"""One row per pair."""
 
 
 def one(columns: Columns) -> Columns:

@@ -25,10 +25,10 @@ from r2med.retrieve.signals import ScoreGap, TextSignal
 Part = System | Stage | str
 """A system, in any form."""
 SHARE = 0.3
-"""The share of the queries that is sent on when nothing is said."""
+"""The default share of the queries that is sent on."""
 ENDS = ("low", "high")
 BY_GAP = System((ScoreGap(),))
-"""The signal when nothing is said."""
+"""The default signal."""
 _SIGNALS = (
     "score-gap, top-score, nqc, wig, clarity, query-length, agreement(SYSTEM), answer-agreement(LLM), confidence(LLM), "
     "random"
@@ -67,9 +67,9 @@ class Route(Retriever):
     by: System = BY_GAP
     """The signal."""
     share: float = SHARE
-    """The share of the queries at hand that goes to the dear system: those that the signal calls hardest."""
+    """The share of the queries that goes to the expensive system: those that the signal calls hardest."""
     threshold: float | None = None
-    """In place of the share: a query goes to the dear system when its signal is on the hard side of this number."""
+    """In place of the share: a query goes to the expensive system if its signal is on the hard side of this number."""
     harder: str = ""
     """Which end of the signal's scale is the hard one, `low` or `high`; empty for the signal's own."""
 
