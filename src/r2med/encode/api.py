@@ -1,4 +1,4 @@
-"""Vectors from a server that speaks the OpenAI protocol's `/embeddings`: hosted, or one of your own."""
+"""Vectors from a server that speaks the OpenAI protocol's `/embeddings`: hosted or local."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _BYTES_PER_TOKEN = 3  # English has four to five, so a text that passes this cou
 
 @dataclass(frozen=True)
 class ApiModel:
-    """An embedding model of a server, and how its texts are prepared."""
+    """An embedding model of a server, and the preparation of its texts."""
 
     id: str
     """The name the server knows."""
@@ -44,13 +44,13 @@ class ApiModel:
     input_types: bool = False
     """Whether the server is told on which side a text stands (`input_type`), as Voyage's wants it."""
     tokenizer: str = ""
-    """The tiktoken encoding that counts tokens where that package is installed; else bytes are counted."""
+    """The tiktoken encoding that counts tokens if that package is installed; else bytes are counted."""
     request_texts: int = 128
     """The most texts in a request."""
     request_tokens: int = 16_000
     """The most tokens in a request of more than one text."""
     price: float | None = None
-    """US dollars a million tokens; None when unknown."""
+    """US dollars per million tokens; None if unknown."""
 
     def __post_init__(self) -> None:
         if not self.id:
@@ -61,23 +61,23 @@ class ApiModel:
 
     @property
     def key_env(self) -> str:
-        """The environment variable with the key."""
+        """Return the environment variable with the key."""
         return KEYS.get(urlsplit(self.url).hostname or "", _OWN_KEY)
 
     @property
     def needs_key(self) -> bool:
-        """Whether the server is known to want one."""
+        """Return whether the server is known to need a key."""
         return self.key_env != _OWN_KEY
 
     @property
     def counter(self) -> str:
-        """How tokens are counted; part of the settings, for it decides where a text is cut."""
+        """Return the unit in which tokens are counted; part of the settings, for it decides where a text is cut."""
         installed = self.tokenizer and importlib.util.find_spec("tiktoken") is not None
         return self.tokenizer if installed else f"{_BYTES_PER_TOKEN} bytes"
 
 
 def model_at(address: str) -> ApiModel:
-    """The model of `NAME@URL`.
+    """Build the model of `NAME@URL`.
 
     >>> model_at("bge-m3@http://localhost:8000/v1").id
     'bge-m3'
@@ -87,13 +87,13 @@ def model_at(address: str) -> ApiModel:
 
 
 class EmbeddingServer(JsonServer[Vectors]):
-    """The connection to a server of vectors."""
+    """The connection to an embedding server."""
 
     path = "embeddings"
     made = "vectors"
 
     def read(self, answer: Any, body: Mapping[str, Any]) -> Vectors:
-        """The vectors in the order of the texts."""
+        """Parse the vectors, in the order of the texts."""
         rows = sorted(answer["data"], key=lambda row: row["index"])
         places = [row["index"] for row in rows]
         vectors = np.array([row["embedding"] for row in rows], dtype=np.float32)
@@ -104,7 +104,7 @@ class EmbeddingServer(JsonServer[Vectors]):
 
 
 class ApiEncoder(Encoder):
-    """A model behind HTTP."""
+    """An encoder behind HTTP."""
 
     def __init__(self, model: ApiModel, limits: RequestLimits | None = None) -> None:
         self.model = model
@@ -113,7 +113,7 @@ class ApiEncoder(Encoder):
         self._billed = (0, 0, 0)
 
     def settings(self, role: Role) -> Mapping[str, object]:
-        """What is sent, to whom, and how it was cut; never the key."""
+        """Return what is sent, the server, and the cut-off; never the key."""
         return {
             "model": self.model.id,
             "url": server_name(self.model.url),
@@ -127,26 +127,26 @@ class ApiEncoder(Encoder):
 
     @property
     def similarity(self) -> str:
-        """As the model's card says."""
+        """Return the similarity of the model's card."""
         return self.model.similarity
 
     @property
     def spreads(self) -> bool:
-        """The server does the work, wherever it is asked from."""
+        """Return False: the server does the work, from whichever host it is asked."""
         return False
 
     @property
     def requirements(self) -> Requirements:
-        """The HTTP library, and the key where the host is known to want one."""
+        """Return the HTTP library, and the key if the host is known to need one."""
         return Requirements(extra="api", key=self.model.key_env if self.model.needs_key else "")
 
     @property
     def batch_tokens(self) -> int:
-        """As many requests as may be under way: what a kill can lose."""
+        """Return the tokens of as many requests as may be under way: what a kill can lose."""
         return self.limits.concurrency * self.model.request_tokens
 
     def load(self) -> None:
-        """Look for the library and the key; nothing is sent yet."""
+        """Check for the library and the key; nothing is sent yet."""
         self._connected()
 
     def _connected(self) -> EmbeddingServer:
@@ -156,37 +156,37 @@ class ApiEncoder(Encoder):
         return self._server
 
     def lengths(self, texts: Sequence[str], role: Role) -> NDArray[np.int64]:
-        """Tokens by the tokenizer where it is known, or by bytes."""
+        """Count tokens with the tokenizer if it is known, or else by bytes."""
         return np.array([self._count(self.prompted(text, role)) for text in texts], dtype=np.int64)
 
     def limit(self, role: Role) -> int:
-        """The tokens that are sent."""
+        """Return the number of tokens that are sent of a text."""
         return self.model.max_length
 
     def encode(self, texts: Sequence[str], role: Role) -> Vectors:
-        """A batch in as many requests as it takes, several at a time."""
+        """Encode a batch in as many requests as it takes, several at a time."""
         cut = [self._cut(self.prompted(text, role)) for text in texts]
         extra = {"input_type": role.value} if self.model.input_types else {}
         bodies = [{"model": self.model.id, "input": cut[some], **extra} for some in self._requests(cut)]
         return np.concatenate(self._connected().ask_all(bodies))
 
     def prompted(self, text: str, role: Role) -> str:
-        """The text after its prompt, before it is cut."""
+        """Return the text after its prompt, before it is cut."""
         return self._prompt(role) + text
 
     def for_passages(self) -> Encoder:
-        """The same server without the query's prompt."""
+        """Return an encoder of the same server without the query's prompt."""
         if not self.model.query_prompt:
             return self
         return ApiEncoder(replace(self.model, query_prompt=""), self.limits)
 
     @property
     def billed(self) -> bool:
-        """The server encodes."""
+        """Return True: the server encodes, and may bill it."""
         return True
 
     def take_bill(self) -> Account | None:
-        """Requests answered since, and the tokens that the server counted in them."""
+        """Return the requests answered since the last call, and the tokens that the server counted in them."""
         if self._server is None:
             return None
         bill = self._server.bill(self._token_price, None, self._billed)
@@ -194,12 +194,12 @@ class ApiEncoder(Encoder):
         return bill if bill.requests else None
 
     def price(self, tokens: int) -> float | None:
-        """As the user's files or the card say."""
+        """Return the cost of so many tokens at the price of the user's files or the card."""
         each = self._token_price
         return None if each is None else tokens * each / 1e6
 
     def expect(self, texts: Sequence[str], role: Role, count: int) -> tuple[int, int]:
-        """Return about how many requests and tokens so many texts take, of which some are given."""
+        """Estimate the number of requests and tokens that `count` texts take, of which some are given."""
         if not texts or not count:
             return 0, 0
         read = [self._cut(self.prompted(text, role)) for text in texts]
@@ -235,7 +235,7 @@ class ApiEncoder(Encoder):
         return kept.decode("utf-8", "ignore")
 
     def _requests(self, texts: Sequence[str]) -> Iterator[slice]:
-        """Spans of texts that go into one request."""
+        """Yield the spans of texts that go into one request each."""
         start, used = 0, 0
         for place, text in enumerate(texts):
             tokens = -(-len(text.encode("utf-8")) // _BYTES_PER_TOKEN)

@@ -1,11 +1,10 @@
-"""Approximate search by faiss or usearch: which documents are looked at is theirs, how they are ranked is ours.
+"""Approximate search: faiss or usearch selects candidates, which are scored and ranked as exact search does.
 
     minilm(index=faiss)                                   a graph of 32 neighbours (HNSW)
     minilm(index=faiss(factory="IVF1024,Flat", nprobe=16))
     minilm(index=usearch(connectivity=16, expansion=128))
 
-The engine names a few candidates for every place of the list; they are scored and ranked as exact search does. What
-is lost against exact search is measured by who asks for this.
+The engine names a few candidates for every place of the list. Callers measure what is lost against exact search.
 """
 
 from __future__ import annotations
@@ -31,20 +30,20 @@ _CANDIDATES = 2
 
 
 class _Engine(Protocol):
-    """An engine with an index of its own making."""
+    """A search engine that builds its own index."""
 
     def add(self, start: int, rows: Vectors) -> None:
-        """Take in some documents."""
+        """Add some documents."""
 
     def save(self, file: Path) -> None:
         """Write the index."""
 
     def candidates(self, queries: Vectors, count: int) -> NDArray[np.int64]:
-        """So many documents a query, a row each; -1 where none was found."""
+        """Return `count` documents per query, a row each; -1 for missing ones."""
 
 
 class _Faiss:
-    """faiss, an index of any factory."""
+    """An index of faiss, of any factory."""
 
     extra, module, package = "faiss", "faiss", "faiss-cpu"
     options: Mapping[str, Value] = {"factory": "HNSW32", "nprobe": 8, "ef": 64, "sample": 100_000}
@@ -63,7 +62,7 @@ class _Faiss:
             raise SpecError(f"faiss knows no index {settings['factory']!r} ({line})") from error
 
     def train(self, rows: VectorRows, how: Similarity) -> None:
-        """Learn what must be learnt, from documents evenly drawn from all."""
+        """Train the index, if it needs training, on documents sampled evenly from all."""
         if self._index.is_trained:
             return
         count = rows.shape[0]
@@ -90,7 +89,7 @@ class _Faiss:
 
 
 class _Usearch:
-    """usearch, a graph."""
+    """An index of usearch: a graph."""
 
     extra, module, package = "usearch", "usearch", "usearch"
     options: Mapping[str, Value] = {"connectivity": 16, "expansion": 128, "dtype": "f32"}
@@ -114,7 +113,7 @@ class _Usearch:
             self._index.view(str(file))
 
     def train(self, rows: VectorRows, how: Similarity) -> None:
-        """Nothing to learn."""
+        """Do nothing: a graph needs no training."""
 
     def add(self, start: int, rows: Vectors) -> None:
         self._index.add(np.arange(start, start + len(rows)), rows)
@@ -134,7 +133,7 @@ _ENGINES: Mapping[str, type[_Faiss] | type[_Usearch]] = {"faiss": _Faiss, "usear
 
 
 def engine_call(value: object) -> Call:
-    """An engine as a spec has it: a name, or a name with options, perhaps as text.
+    """Parse an engine in a spec: a name, or a name with options, perhaps as text.
 
     >>> engine_call("faiss(nprobe=4)").options
     (('nprobe', 4),)
@@ -143,7 +142,7 @@ def engine_call(value: object) -> Call:
 
 
 def _engine_options(call: Call, known: Mapping[str, Value]) -> tuple[tuple[str, Any], ...]:
-    """Return all options of an engine, those that a spec leaves out at their defaults."""
+    """Return all options of an engine; those that a spec leaves out have their defaults."""
     if call.args:
         raise SpecError(f"{call}: options have names: {', '.join(known)}")
     for name, given in call.options:
@@ -165,7 +164,7 @@ class ApproximateSettings:
 
     @classmethod
     def read(cls, value: object) -> ApproximateSettings:
-        """From what a spec says: a name, or a name with options.
+        """Parse the value of a spec: a name, or a name with options.
 
         >>> ApproximateSettings.read("faiss(nprobe=4)").options[2]
         ('nprobe', 4)
@@ -177,11 +176,11 @@ class ApproximateSettings:
 
     @property
     def extra(self) -> str:
-        """The optional dependency group."""
+        """Return the optional dependency group."""
         return _ENGINES[self.engine].extra
 
     def fingerprint(self) -> tuple[object, ...]:
-        """What the index depends on beyond the vectors."""
+        """Return the settings that the index depends on besides the vectors."""
         kind = _ENGINES[self.engine]
         require_extra(kind.extra, kind.module)
         return (self.engine, version(kind.package), self.options)
@@ -195,7 +194,7 @@ class ApproximateSettings:
         engine.save(folder / _FILE)
 
     def open(self, rows: VectorRows, how: Similarity, folder: Path, rescored: int) -> ApproximateIndex:
-        """The index in a folder, mapped."""
+        """Open the index in a folder, memory-mapped."""
         engine = _ENGINES[self.engine](dict(self.options), rows.shape[1], folder / _FILE)
         return ApproximateIndex(engine, rows, how, (folder / _FILE).stat().st_size, rescored or _CANDIDATES)
 
@@ -215,7 +214,7 @@ class ApproximateIndex:
     wider: int
 
     def search(self, queries: Vectors, depth: int, tie_order: NDArray[np.int64]) -> VectorHits:
-        """Each query's best among the engine's candidates; a query with too few of them is searched for exactly."""
+        """Return each query's best among the engine's candidates; a query with too few of them is searched exactly."""
         depth = min(depth, self.rows.shape[0])
         count = min(depth * self.wider, self.rows.shape[0])
         found = self.engine.candidates(_ready(queries, self.how), count)
@@ -231,5 +230,5 @@ class ApproximateIndex:
 
 
 def _ready(rows: Vectors, how: Similarity) -> Vectors:
-    """Vectors whose dot product is what is asked for."""
+    """Prepare vectors so that their dot product is the similarity."""
     return np.ascontiguousarray(unit(rows) if how.name == "cosine" else rows, dtype=np.float32)

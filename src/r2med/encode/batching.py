@@ -1,7 +1,7 @@
-"""From texts to vectors: what the store has is taken from there, the rest is encoded in batches and kept.
+"""Texts to vectors: read from the store, or encoded in batches and stored.
 
-Everything that is the same for all encoders is here: batches of about equal cost, smaller ones when memory runs out,
-progress, counts of truncated texts, and refusal of vectors that cannot be right.
+It holds what is the same for all encoders: batches of about equal cost, smaller ones when memory runs out, progress,
+counts of truncated texts, and checks of the vectors.
 """
 
 from __future__ import annotations
@@ -36,27 +36,27 @@ WINDOW = 8192
 
 @dataclass(frozen=True)
 class EncodingJob:
-    """Which texts are encoded as what, how their vectors are kept, and under which name that is reported."""
+    """Texts to encode, with their role, the precision of the stored vectors, and the label of reports."""
 
     texts: Texts
     role: Role
     label: str = ""
-    """What the texts are, for people: `documents`, `queries`, `passages`; by default the role's own."""
+    """The name of the texts in reports: `documents`, `queries`, `passages`; by default the role's own."""
     precision: str = "float32"
 
     @property
     def name(self) -> str:
-        """The label, or the role's plural."""
+        """Return the label, or the role's plural."""
         return self.label or {Role.QUERY: "queries", Role.DOCUMENT: "documents"}.get(self.role, self.role.value)
 
 
 def encode_all(
     encoder: Encoder, texts: Texts, role: Role, context: Context, *, label: str = "", precision: str = "float32"
 ) -> StoredVectors:
-    """A vector for every text, in order. A text that was encoded before, in any task, is not encoded again.
+    """Return a vector for every text, in order. A text that was encoded before, in any task, is not encoded again.
 
-    With everything in the store, the model is not even loaded. What was done is added to the context's notes under
-    the label.
+    If everything is in the store, the model is not even loaded. The facts are added to the context's notes under the
+    label.
     """
     job = EncodingJob(texts, role, label, precision)
     store = VectorStore(encoder.settings(role), precision)
@@ -67,7 +67,7 @@ def encode_all(
 
 
 def encode_sparse(encoder: Encoder, texts: Texts, role: Role, context: Context) -> StoredSparse:
-    """A sparse vector for every text, in order, by an encoder whose dimensions are terms; kept as `encode_all` does."""
+    """Return a sparse vector for every text, in order, by an encoder whose dimensions are terms; see `encode_all`."""
     job = EncodingJob(texts, role)
     store = SparseStore(encoder.settings(role))
     done = _fill(encoder, job, store, context)
@@ -84,7 +84,7 @@ class _Filled(NamedTuple):
 
 
 def _fill(encoder: Encoder, job: EncodingJob, store: VectorStore, context: Context) -> _Filled:
-    """Encode what the store lacks of a job, and keep it."""
+    """Encode the texts of a job that the store lacks, and store them."""
     refuse_empty(job)
     hashes = text_hashes(job.texts.texts)
     found = store.find(hashes)
@@ -119,7 +119,7 @@ def _encode(
     rest: NDArray[np.intp],
     context: Context,
 ) -> None:
-    """Encode the texts at the places `rest`, here or wherever the executor spreads work to."""
+    """Encode the texts at the places `rest`, in this process or by the executor's workers."""
     spread = spread_of(context.executor)
     here = spread is None or (spread.only_large and work.job.role is Role.QUERY)
     if spread is None or here or not work.encoder.spreads:
@@ -132,7 +132,7 @@ def _encode(
 def check_share(
     job: EncodingJob, store: VectorStore, hashes: TextHashes, found: NDArray[np.intp], context: Context
 ) -> None:
-    """Where only a share of the work was this command's, say what is left to others."""
+    """Raise if this command encoded only its share of the work, with what is left to others."""
     spread = spread_of(context.executor)
     if spread is not None and len(left := lacking(found)):
         name = f"{job.name} of {store.name}"
@@ -140,14 +140,14 @@ def check_share(
 
 
 def to_encode(encoder: Encoder, texts: Texts, role: Role, precision: str = "float32") -> int:
-    """How many of these texts, each counted once, the store lacks; for a plan."""
+    """Count the distinct texts that the store lacks, for a plan."""
     hashes = text_hashes(texts.texts)
     store = SparseStore(encoder.settings(role)) if encoder.sparse else VectorStore(encoder.settings(role), precision)
     return len(first_of_each(hashes, lacking(store.find(hashes))))
 
 
 def refuse_empty(job: EncodingJob) -> None:
-    """Refuse a text that has no vector."""
+    """Refuse a text that is empty and so has no vector."""
     for identifier, text in job.texts:
         if not text.strip():
             raise R2medError(f"{identifier} in the {job.name} is an empty text, which has no vector; remove it")
@@ -156,7 +156,7 @@ def refuse_empty(job: EncodingJob) -> None:
 def _take_over(
     store: VectorStore, writer: ShardWriter, hashes: TextHashes, missing: NDArray[np.intp]
 ) -> NDArray[np.intp]:
-    """Round what is already there in single precision, which is what encoding anew would give; returns the rest."""
+    """Round stored vectors of single precision, which gives what encoding again would; returns the rest."""
     full = VectorStore(store.settings, "float32", store.folder.parent)
     found = full.find(rows_at(hashes, missing))
     for some in spans(len(found), WINDOW):
@@ -171,20 +171,20 @@ def _take_over(
 
 
 def _fits_half(vectors: Vectors) -> NDArray[np.bool_]:
-    """Which vectors are still vectors when their numbers are rounded to float16."""
+    """Return a mask of the vectors that are still valid when rounded to float16."""
     with np.errstate(over="ignore"):
         rounded = vectors.astype(np.float16)
     return finite(rounded) & _some(rounded)
 
 
 def _some(vectors: NDArray[np.floating]) -> NDArray[np.bool_]:
-    """Which vectors are not all zeros."""
+    """Return a mask of the vectors that are not all zeros."""
     found: NDArray[np.bool_] = np.logical_or.reduce(vectors != 0, axis=1)
     return found
 
 
 def _facts(encoder: Encoder, job: EncodingJob, vectors: StoredVectors | StoredSparse, encoded: int) -> dict[str, Any]:
-    """What a result remembers: how many were encoded now, how many were cut and where, and the first string."""
+    """Return the facts of a result: the texts encoded now, the number cut and at which length, and the first string."""
     limit = encoder.limit(job.role)
     cut = int((vectors.tokens > limit).sum()) if limit else 0
     return {
@@ -209,23 +209,23 @@ class PlannedBatch(NamedTuple):
 
 
 class MeasuringEncoder(Protocol):
-    """Whatever knows how long a text is for it, and how much of that it reads."""
+    """An encoder that can measure a text: its length, and how much of it is read."""
 
     @property
     def batch_tokens(self) -> int:
-        """How many tokens a batch may hold to begin with."""
+        """Return the tokens that a batch may hold to begin with."""
 
     def lengths(self, texts: Sequence[str], role: Role) -> NDArray[np.int64]:
-        """Each text's length in tokens, before truncation."""
+        """Return each text's length in tokens, before truncation."""
 
     def limit(self, role: Role) -> int:
-        """The most tokens that it reads; 0 for no limit."""
+        """Return the most tokens of a text that are read; 0 for no limit."""
 
 
 def text_costs(
     encoder: MeasuringEncoder, texts: Sequence[str], role: Role
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Each text's length, and how much of it is read."""
+    """Return each text's length, and how much of it is read."""
     tokens, limit = encoder.lengths(texts, role), encoder.limit(role)
     return tokens, np.maximum(np.minimum(tokens, limit) if limit else tokens, 1)
 
@@ -233,7 +233,7 @@ def text_costs(
 def plan_batches(
     places: NDArray[np.intp], tokens: NDArray[np.int64], cost: NDArray[np.int64], budget: int
 ) -> Iterator[PlannedBatch]:
-    """Batches of at most so many tokens, padding included, the longest texts first."""
+    """Yield batches of at most so many tokens, padding included, the longest texts first."""
     order, done = np.argsort(-cost, kind="stable"), 0
     while done < len(order):
         longest = int(cost[order[done]])
@@ -246,7 +246,7 @@ Measuring = TypeVar("Measuring", bound=MeasuringEncoder)
 
 
 class TextBatches(Generic[Measuring]):
-    """The batches that the texts of a job are encoded in, whatever comes of them."""
+    """Batches in which the texts of a job are encoded, to vectors of texts or of tokens."""
 
     def __init__(self, encoder: Measuring, job: EncodingJob, store: VectorStore) -> None:
         self.encoder, self.job, self.store = encoder, job, store
@@ -254,26 +254,26 @@ class TextBatches(Generic[Measuring]):
 
     @property
     def label(self) -> str:
-        """As people call it."""
+        """Return the job's label for progress bars."""
         return f"encode {self.job.name} ({self.store.name})"
 
     @property
     def setting(self) -> str:
-        """The name of all that a vector depends on besides its text."""
+        """Return the name of all that a vector depends on besides its text."""
         return self.store.folder.name
 
     def texts(self, places: NDArray[np.intp]) -> list[str]:
-        """The texts at these places."""
+        """Return the texts at these places."""
         return [self.job.texts.texts[place] for place in places.tolist()]
 
     def planned(self, places: NDArray[np.intp]) -> Iterator[PlannedBatch]:
-        """The batches of a window as `run` would make them, without vectors."""
+        """Plan the batches of a window as `run` would, without vectors."""
         tokens, cost = text_costs(self.encoder, self.texts(places), self.job.role)
         return plan_batches(places, tokens, cost, self.budget)
 
 
 class BatchEncoder(TextBatches[Encoder]):
-    """Encodes what the store lacks, longest texts first, in batches of at most `budget` tokens, padding included."""
+    """Encoder of the texts that the store lacks, longest first, in batches of at most `budget` padded tokens."""
 
     def __init__(self, encoder: Encoder, job: EncodingJob, store: VectorStore, writer: ShardWriter) -> None:
         super().__init__(encoder, job, store)
@@ -281,15 +281,15 @@ class BatchEncoder(TextBatches[Encoder]):
         self.dimension = 0 if encoder.sparse else store.dimension
 
     def worker(self) -> TextWorker:
-        """What encodes elsewhere."""
+        """Return the worker that encodes in another process."""
         return TextWorker(self.encoder, self.job.role)
 
     def keep(self, hashes: TextHashes, rows: NDArray[np.intp], batch: PlannedBatch, vectors: Iterator[Vectors]) -> None:
-        """Write a batch that was encoded elsewhere: one matrix."""
+        """Store a batch that a worker encoded: one matrix."""
         self.writer.append(hashes, rows, batch.tokens, self.checked(next(vectors), batch.places))
 
     def run(self, hashes: TextHashes, missing: NDArray[np.intp], rest: NDArray[np.intp], context: Context) -> None:
-        """Encode and keep the texts at the places `rest`; a text's row in the shard is its rank in `missing`."""
+        """Encode and store the texts at the places `rest`; a text's row in the shard is its rank in `missing`."""
         with context.timed("load"):
             self.encoder.load()
         with context.executor.progress(self.label, len(rest), unit="texts") as bar:
@@ -299,7 +299,7 @@ class BatchEncoder(TextBatches[Encoder]):
                     bar.advance(len(places))
 
     def _batches(self, places: NDArray[np.intp]) -> Iterator[tuple[NDArray[np.intp], NDArray[np.int64], Vectors]]:
-        """Batches of a window, each with its texts' lengths and vectors."""
+        """Yield the batches of a window, each with its texts' lengths and vectors."""
         tokens, cost = text_costs(self.encoder, self.texts(places), self.job.role)
         order = np.argsort(-cost, kind="stable")
         done = 0
@@ -315,7 +315,7 @@ class BatchEncoder(TextBatches[Encoder]):
             done += len(batch)
 
     def _encode(self, places: NDArray[np.intp]) -> Vectors | None:
-        """The vectors of a batch, checked; None when memory ran out and a smaller batch may fit."""
+        """Encode and check a batch; return None if memory ran out and a smaller batch may fit."""
         try:
             vectors = self.encoder.encode(self.texts(places), self.job.role)
         except (MemoryError, RuntimeError) as error:
@@ -331,7 +331,7 @@ class BatchEncoder(TextBatches[Encoder]):
         return self.checked(np.asarray(vectors, dtype=np.float32), places)
 
     def checked(self, vectors: Vectors, places: NDArray[np.intp]) -> Vectors:
-        """Vectors that can be right; anything else is an error that names the text."""
+        """Check the vectors and return them; an invalid one is an error that names the text."""
         first, model = self.job.texts.ids[int(places[0])], self.store.name
         if vectors.ndim != 2 or len(vectors) != len(places):
             raise R2medError(f"{model} gave {first} and {len(places) - 1} more an array of shape {vectors.shape}")

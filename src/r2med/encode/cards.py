@@ -1,6 +1,6 @@
-"""A card from a model's own files: what sentence-transformers wrote beside the weights says how the model is used.
+"""Cards of encoders: their fields and checks, the bundled and the user's, and those read from a model's own files.
 
-Cards: everything that is to be known of an encoder, as data. The bundled ones, the user's own, and their checks.
+What sentence-transformers wrote beside the weights (modules, pooling, prompts, similarity) becomes the card's fields.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _DOCUMENT_PROMPTS = ("document", "passage", "corpus")
 
 
 def card_of(source: ModelSource, name: str, *, told: bool = False) -> EncoderCard:
-    """The card of a folder or repository. One that does not say how it pools must be `told` by the spec."""
+    """Build the card of a folder or repository. If its files do not state the pooling, the spec must (`told`)."""
     if states_late(source):
         raise R2medError(f"{source.name} gives each token a vector, not a text one: write colbert({name})")
     stated = stated_modules(source)
@@ -44,7 +44,7 @@ def card_of(source: ModelSource, name: str, *, told: bool = False) -> EncoderCar
 
 
 def sparse_card_of(source: ModelSource, name: str) -> EncoderCard:
-    """The card of a learned sparse encoder; one without `modules.json` is a plain SPLADE, as its library reads it."""
+    """Build the card of a learned sparse encoder; one without `modules.json` is a plain SPLADE."""
     stated = stated_modules(source)
     if not stated:
         config = source.read_json("config.json")
@@ -60,7 +60,7 @@ def sparse_card_of(source: ModelSource, name: str) -> EncoderCard:
 
 
 def states_sparse(stated: Mapping[str, Any]) -> bool:
-    """Whether what a model's modules say makes its vectors sparse."""
+    """Return whether the modules of a model make its vectors sparse."""
     return stated.get("pooling") in SPARSE_POOLINGS or bool(stated.get("autoencoder"))
 
 
@@ -76,7 +76,7 @@ def _sparse_card(source: ModelSource, name: str, stated: dict[str, Any]) -> Enco
 
 
 def stated_modules(source: ModelSource) -> dict[str, Any]:
-    """What `modules.json` says, as fields of a card; nothing where there is none."""
+    """Read `modules.json` as fields of a card; empty if there is none."""
     modules = source.read_json("modules.json")
     if not isinstance(modules, list):
         return {}
@@ -90,7 +90,7 @@ def _kind(module: Mapping[str, Any]) -> str:
 
 
 def _routed(source: ModelSource, path: str) -> dict[str, Any]:
-    """A model with modules of their own for queries and for documents."""
+    """Read the modules of a model that routes queries and documents to separate ones."""
     under = f"{path}/" if path else ""
     config = source.read_json(f"{under}router_config.json") or {}
     routes, types = config.get("structure") or {}, config.get("types") or {}
@@ -120,7 +120,7 @@ def _no_model(source: ModelSource) -> str:
 
 
 def _stated(source: ModelSource, modules: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What the modules of a sentence-transformers model say, as fields of a card."""
+    """Read the modules of a sentence-transformers model as fields of a card."""
     found: dict[str, Any] = {"dense": ()}
     for module in modules:
         kind = _kind(module)
@@ -195,7 +195,7 @@ _GPU_MILLIONS = 3000  # from here on a model is out of reach of a processor in a
 
 @dataclass(frozen=True)
 class EncoderCard:
-    """A model and how it is used. `cards.toml` says what each field means.
+    """A model and its settings. `cards.toml` says what each field means.
 
     >>> card("bge").pooling, card("bge").max_document
     ('cls', 512)
@@ -268,12 +268,12 @@ class EncoderCard:
 
     @property
     def sparse(self) -> bool:
-        """Whether its vectors have thousands of dimensions, terms of a vocabulary mostly, nearly all of them zero."""
+        """Return whether its vectors have thousands of dimensions, nearly all of them zero."""
         return self.pooling in SPARSE_POOLINGS or bool(self.autoencoder)
 
     @property
     def needs_gpu(self) -> bool:
-        """Whether encoding a task without an accelerator would take days."""
+        """Return whether encoding a task without an accelerator would take days."""
         return self.backend == "torch" and self.parameters >= _GPU_MILLIONS
 
 
@@ -286,10 +286,10 @@ _DECK = CardRegistry(EncoderCard, "r2med.encode", "encoders.toml", readers={Temp
 
 
 def card(name: str) -> EncoderCard:
-    """The card of a name."""
+    """Return the card of a name."""
     return _DECK.find(name)
 
 
 def cards() -> Mapping[str, EncoderCard]:
-    """Every card by name: the bundled ones in their order, then the user's; of two with a name, the user's."""
+    """Return every card by name: the bundled ones in their order, then the user's, which win over bundled ones."""
     return _DECK.cards()

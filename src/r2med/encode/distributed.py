@@ -1,4 +1,4 @@
-"""Texts encoded elsewhere: the batches that this process would make, several to a block, and what comes back."""
+"""Encoding by workers: batches grouped into blocks, and the encoding of matrices that come back."""
 
 from __future__ import annotations
 
@@ -28,31 +28,31 @@ _BLOCK_TOKENS = 65_536
 
 
 class EncodingPlan(Protocol):
-    """What this process would encode in which batches, for vectors of texts and of tokens alike."""
+    """A plan of batches to encode, for vectors of texts and of tokens alike."""
 
     @property
     def label(self) -> str:
-        """As people call it."""
+        """Return the job's label for progress bars."""
 
     @property
     def setting(self) -> str:
-        """The name of all that a vector depends on besides its text."""
+        """Return the name of all that a vector depends on besides its text."""
 
     def worker(self) -> Worker:
-        """What encodes a block elsewhere."""
+        """Return the worker that encodes a block in another process."""
 
     def planned(self, places: NDArray[np.intp]) -> Iterator[PlannedBatch]:
-        """The batches of a window."""
+        """Plan the batches of a window."""
 
     def texts(self, places: NDArray[np.intp]) -> list[str]:
-        """The texts at these places."""
+        """Return the texts at these places."""
 
     def keep(self, hashes: TextHashes, rows: NDArray[np.intp], batch: PlannedBatch, vectors: Iterator[Vectors]) -> None:
-        """Check and write what a batch has given: the next of the matrices, as many as are its own."""
+        """Check and store the result of a batch: as many of the next matrices as belong to it."""
 
 
 class SpreadEncoder:
-    """Has the batches that this process would make encoded elsewhere, several to a block, and keeps what comes."""
+    """Encoder that sends its batches to workers, several to a block, and stores the results."""
 
     def __init__(self, work: EncodingPlan, spread: Spread, window: int) -> None:
         self._work, self._spread, self._window = work, spread, window
@@ -75,7 +75,7 @@ class SpreadEncoder:
     def _blocks(
         self, hashes: TextHashes, everything: NDArray[np.intp], wanted: NDArray[np.bool_]
     ) -> Iterator[WorkBlock]:
-        """Blocks of whole batches, of which one text at least is wanted; a window is read when its turn comes."""
+        """Yield blocks of whole batches that contain at least one wanted text; a window is read when its turn comes."""
         for start in range(0, len(everything), self._window):
             window = everything[start : start + self._window]
             if wanted[window].any():
@@ -92,17 +92,17 @@ class SpreadEncoder:
 
 @dataclass(frozen=True)
 class TextWorker:
-    """Encodes blocks of texts, wherever it was sent to."""
+    """Worker that encodes blocks of texts."""
 
     encoder: Encoder
     role: Role
 
     def load(self) -> None:
-        """Bring the model into memory."""
+        """Load the model."""
         self.encoder.load()
 
     def run(self, payload: bytes) -> bytes:
-        """The vectors of a block's batches."""
+        """Encode a block's batches to one matrix each."""
         return packed([np.concatenate(list(in_parts(self._vectors, batch))) for batch in orjson.loads(payload)])
 
     def _vectors(self, texts: list[str]) -> Vectors:
@@ -111,17 +111,17 @@ class TextWorker:
 
 @dataclass(frozen=True)
 class TokenWorker:
-    """Encodes blocks of texts to the vectors of their tokens, wherever it was sent to."""
+    """Worker that encodes blocks of texts to the vectors of their tokens."""
 
     encoder: TokenEncoder
     role: Role
 
     def load(self) -> None:
-        """Bring the model into memory."""
+        """Load the model."""
         self.encoder.load()
 
     def run(self, payload: bytes) -> bytes:
-        """A matrix for each text of a block's batches."""
+        """Encode a block's batches to one matrix per text."""
         batches = orjson.loads(payload)
         return packed([span for batch in batches for part in in_parts(self._spans, batch) for span in part])
 
@@ -130,7 +130,7 @@ class TokenWorker:
 
 
 def in_parts(encode: Callable[[list[str]], Encoded], texts: list[str]) -> Iterator[Encoded]:
-    """What a batch gives: as a whole, or in halves, and halves of these, where memory runs out."""
+    """Encode a batch as a whole, or in halves, and halves of these, if memory runs out."""
     try:
         yield encode(texts)
         return
@@ -147,7 +147,7 @@ _SHAPE = struct.Struct("<II")
 
 
 def packed(matrices: Sequence[Vectors]) -> bytes:
-    """Matrices one after another, each behind its shape.
+    """Pack matrices one after another, each behind its shape.
 
     >>> [matrix.tolist() for matrix in unpacked(packed([np.ones((1, 2), np.float32), np.zeros((2, 1), np.float32)]))]
     [[[1.0, 1.0]], [[0.0], [0.0]]]
@@ -156,7 +156,7 @@ def packed(matrices: Sequence[Vectors]) -> bytes:
 
 
 def unpacked(content: bytes) -> Iterator[Vectors]:
-    """The matrices again, one at a time."""
+    """Unpack the matrices, one at a time."""
     place = 0
     while place < len(content):
         rows, columns = _SHAPE.unpack_from(content, place)

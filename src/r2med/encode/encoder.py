@@ -1,6 +1,6 @@
 """The contract of an encoder: what its vectors depend on, and one batch of texts to vectors.
 
-Whatever is the same for every encoder (batching, progress, truncation counts, the vector store, out-of-memory
+What is the same for every encoder (batching, progress, truncation counts, the vector store, out-of-memory
 retries, checks for broken vectors) lives above this contract and is written once.
 """
 
@@ -18,11 +18,11 @@ from r2med.pipeline.stage import Requirements
 from r2med.runs.usage import Account
 
 Vectors = NDArray[np.float32]
-"""One row a text."""
+"""One row per text."""
 
 
 class Role(Enum):
-    """On which side of the search a text stands: models have prompts, lengths, even encoders of their own for each."""
+    """Side of the search on which a text is: models may have prompts, lengths or even encoders for each."""
 
     QUERY = "query"
     DOCUMENT = "document"
@@ -30,92 +30,92 @@ class Role(Enum):
 
 @dataclass(frozen=True)
 class Prompts:
-    """The two prompts of a model for one task, ready to stand before a text."""
+    """Prompts of a model for one task, ready to be put before a text."""
 
     query: str = ""
     document: str = ""
 
     def of(self, role: Role) -> str:
-        """The prompt of a role."""
+        """Return the prompt of a role."""
         return self.query if role is Role.QUERY else self.document
 
 
 class Encoder(ABC):
-    """A model ready to turn texts into vectors for one task. Construction is cheap; `load` does the heavy work."""
+    """A model that turns texts into vectors for one task. Construction is cheap; `load` does the heavy work."""
 
     @abstractmethod
     def settings(self, role: Role) -> Mapping[str, object]:
-        """Everything a vector of this role depends on (model, revision, prompt, max length, pooling, dtype, ...).
+        """Return everything a vector of this role depends on: model, revision, prompt, max length, pooling, dtype, ...
 
         Two encoders with equal settings give equal vectors: this is the vector store's key.
         """
 
     def local_content(self) -> Mapping[str, str]:
-        """Return the folders and files of the user's own that the vectors come from, with a hash of each."""
+        """Return the local folders and files that the vectors come from, with a hash of each."""
         return {}
 
     @property
     @abstractmethod
     def similarity(self) -> str:
-        """`cosine` or `dot`."""
+        """Return the similarity: `cosine` or `dot`."""
 
     @property
     def sparse(self) -> bool:
-        """Whether its vectors are sparse: a dimension for each term of a vocabulary, nearly all of them zero."""
+        """Return whether its vectors are sparse: a dimension for each term of a vocabulary, nearly all of them zero."""
         return False
 
     @property
     def requirements(self) -> Requirements:
-        """What must be at hand before this encoder can run."""
+        """Return what must be available before this encoder can run."""
         return Requirements()
 
     @property
     def spreads(self) -> bool:
-        """Whether other hosts can do its work; a server elsewhere is asked from here."""
+        """Return whether other hosts can do its work; a remote server is asked from this process."""
         return True
 
     @abstractmethod
     def load(self) -> None:
-        """Bring the model into memory; called once, and only when something must really be encoded."""
+        """Load the model; called once, and only if something must really be encoded."""
 
     @abstractmethod
     def lengths(self, texts: Sequence[str], role: Role) -> NDArray[np.int64]:
-        """Each text's length in the model's tokens, prompt included, before truncation."""
+        """Return each text's length in the model's tokens, prompt included, before truncation."""
 
     @abstractmethod
     def limit(self, role: Role) -> int:
-        """The most tokens of a text that the model reads; 0 for no limit."""
+        """Return the most tokens of a text that the model reads; 0 for no limit."""
 
     @property
     def batch_tokens(self) -> int:
-        """How many tokens, padding included, a batch may hold to begin with; out of memory halves it."""
+        """Return the tokens, padding included, that a batch may hold to begin with; out of memory halves it."""
         return 16_384
 
     @abstractmethod
     def encode(self, texts: Sequence[str], role: Role) -> Vectors:
-        """One batch. The rows do not depend on which texts share the batch."""
+        """Encode one batch. The rows do not depend on which texts share the batch."""
 
     def prompted(self, text: str, role: Role) -> str:
-        """The exact string that is encoded for a text: what `r2med models show` prints and a result records."""
+        """Return the exact string that is encoded for a text: what `r2med models show` prints and a result records."""
         return text
 
     def for_passages(self) -> Encoder:
-        """The encoder, in the role of a query, for texts that a model wrote to answer a query.
+        """Return the encoder, in the role of a query, for texts that a model wrote to answer a query.
 
         The published protocol encodes these without the query's prompt, but for a few models that give it to both.
-        An encoder without prompts is its own.
+        An encoder without prompts returns itself.
         """
         return self
 
     @property
     def billed(self) -> bool:
-        """Whether a server encodes, which may bill it."""
+        """Return whether a server encodes, which may bill it."""
         return False
 
     def take_bill(self) -> Account | None:
-        """Return what encoding took since this was asked last, where a server did it."""
+        """Return what encoding took since the last call, if a server did it."""
         return None
 
     def price(self, tokens: int) -> float | None:
-        """Return what so many tokens cost in US dollars; None where that is not known."""
+        """Return what so many tokens cost in US dollars; None if unknown."""
         return 0.0

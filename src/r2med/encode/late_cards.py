@@ -1,8 +1,8 @@
 """Cards of late-interaction models: a vector for each token, and what decides which tokens those are.
 
-Prefixes, lengths, the expansion of queries and the tokens that are skipped decide the figure as much as the weights
-do, and every family of checkpoints writes them down elsewhere: sentence-transformers beside its modules, PyLate in one
-file at the top, Stanford's ColBERT in `artifact.metadata`. Here they become one card.
+Prefixes, lengths, the expansion of queries and the tokens that are skipped affect the results as much as the weights
+do, and every family of checkpoints stores them in another place: sentence-transformers beside its modules, PyLate in
+one file at the top, Stanford's ColBERT in `artifact.metadata`. Here they become one card.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PUNCTUATION = tuple(string.punctuation)
 INLINE = "linear.weight"
 """The name of the projection in the weights of a Stanford checkpoint."""
 _CLASSIC = 32
-"""The length of an expanded query where a checkpoint states none."""
+"""The length of an expanded query if a checkpoint states none."""
 _STANFORD = "artifact.metadata"
 """The file with the settings of a Stanford checkpoint."""
 _PYLATE_MARKS = (
@@ -44,7 +44,7 @@ _PYLATE_MARKS = (
 
 @dataclass(frozen=True)
 class LateCard:
-    """A late-interaction model and how it is used. `cards.toml` says what each field means.
+    """A late-interaction model and its settings. `cards.toml` says what each field means.
 
     >>> late_card("colbertv2").query_length, late_card("colbertv2").expansion
     (32, 'fixed')
@@ -92,17 +92,17 @@ _CARDS = CardRegistry(LateCard, "r2med.encode", "encoders.toml", table="late", w
 
 
 def late_card(name: str) -> LateCard:
-    """The card of a name."""
+    """Return the card of a name."""
     return _CARDS.find(name, " (or hf:ORG/NAME, or a folder)")
 
 
 def late_cards() -> Mapping[str, LateCard]:
-    """Every card by name."""
+    """Return every card by name."""
     return _CARDS.cards()
 
 
 def card_from_files(source: ModelSource, name: str) -> LateCard:
-    """The card of a checkpoint of any family, from its own files; what they say in the wrong form is one line."""
+    """Build the card of a checkpoint of any family from its own files; raise one line if their form is wrong."""
     try:
         return _from_files(source, name)
     except (TypeError, ValueError, KeyError, AttributeError) as error:
@@ -124,35 +124,35 @@ def _from_files(source: ModelSource, name: str) -> LateCard:
 
 
 def _table(source: ModelSource, name: str) -> Mapping[str, Any]:
-    """A file of settings; empty where there is none, or where it holds something else."""
+    """Read a file of settings; empty if there is none, or if it is not a table."""
     found = source.read_json(name)
     return found if isinstance(found, dict) else {}
 
 
 def _stated(source: ModelSource) -> Mapping[str, Any]:
-    """What sentence-transformers or PyLate wrote of the whole model."""
+    """Read what sentence-transformers or PyLate wrote of the whole model."""
     return _table(source, "config_sentence_transformers.json")
 
 
 def _names_colbert(source: ModelSource) -> bool:
-    """Whether `config.json` names the class of Stanford's library."""
+    """Return whether `config.json` names the class of Stanford's library."""
     return "HF_ColBERT" in (_table(source, "config.json").get("architectures") or [])
 
 
 def states_late(source: ModelSource) -> bool:
-    """Whether a model gives each token a vector, by the files that every model may have."""
+    """Return whether a model gives each token a vector, by the files that every model may have."""
     stated = _stated(source)
     named = stated.get("model_type") in ("MultiVectorEncoder", "ColBERT")
     return named or any(mark in stated for mark in _PYLATE_MARKS) or _names_colbert(source)
 
 
 def source_is_late(source: ModelSource) -> bool:
-    """Whether a model gives each token a vector, as far as its small files tell."""
+    """Return whether a model gives each token a vector, according to its small files."""
     return states_late(source) or source.small_file(_STANFORD) is not None
 
 
 def _stanford(source: ModelSource, name: str) -> LateCard:
-    """Settings of a Stanford checkpoint: markers are tokens of the vocabulary, and a query is always expanded."""
+    """Build the card of a Stanford checkpoint: markers are tokens of the vocabulary, and a query is always expanded."""
     told = _table(source, _STANFORD)
     markers = {role: told.get(f"{role}_token_id") for role in ("query", "doc")}
     for role, marker in markers.items():
@@ -176,7 +176,7 @@ def _stanford(source: ModelSource, name: str) -> LateCard:
 def _of_modules(
     source: ModelSource, name: str, modules: Sequence[Mapping[str, Any]], stated: Mapping[str, Any]
 ) -> LateCard:
-    """Settings of a checkpoint of sentence-transformers or PyLate, module by module."""
+    """Build the card of a checkpoint of sentence-transformers or PyLate, module by module."""
     pylate = any(mark in stated for mark in _PYLATE_MARKS)
     native = stated.get("model_type") == "MultiVectorEncoder"
     if not pylate and not native and stated.get("model_type") != "ColBERT":
@@ -197,7 +197,7 @@ def _of_modules(
 
 
 def _module(source: ModelSource, module: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
-    """What a module adds to the card; one that cannot be run is an error, for nothing may be dropped in silence."""
+    """Return the fields that a module adds to the card; raise for one that cannot be run, for none may be dropped."""
     kind = str(module.get("type", "")).rpartition(".")[2]
     path = str(module.get("path", "")).strip("/")
     told = _table(source, f"{path}/config.json") if path else {}
@@ -228,7 +228,7 @@ def _mask(source: ModelSource, told: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _lengths(source: ModelSource, subfolder: str, stated: Mapping[str, Any], *, pylate: bool) -> dict[str, Any]:
-    """How much is read of a text, and how a query is filled up: as sentence-transformers or as PyLate writes it."""
+    """Return the lengths and the expansion of queries, as sentence-transformers or PyLate states them."""
     told = {**(stated if pylate else {}), **_transformer(source, subfolder)}
     longest = source.max_length(subfolder)
     expansion = told.get("query_expansion")
@@ -250,14 +250,14 @@ def _lengths(source: ModelSource, subfolder: str, stated: Mapping[str, Any], *, 
 
 
 def _transformer(source: ModelSource, subfolder: str) -> dict[str, Any]:
-    """The file that sentence-transformers writes for the transformer itself."""
+    """Read the file that sentence-transformers writes for the transformer itself."""
     under = f"{subfolder}/" if subfolder else ""
     told = _table(source, f"{under}sentence_bert_config.json")
     return {name: value for name, value in told.items() if name != "max_seq_length" and value is not None}
 
 
 def _prefixes(stated: Mapping[str, Any]) -> dict[str, Any]:
-    """What stands before a text: the marker first, then the prompt, which may hold the marker already."""
+    """Return the prefixes of texts: the marker first, then the prompt, which may hold the marker already."""
     prompts = stated.get("prompts") or {}
     roles = {"query": ("query",), "document": ("document", "passage", "corpus")}
     found = {}

@@ -1,4 +1,4 @@
-"""What a late-interaction model is as a stage, whether it searches or reranks: its name, its settings, its encoder."""
+"""Late-interaction models as stages that search or rerank: the name in a spec, the settings, the encoder."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SHORT = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 
 @dataclass(frozen=True)
 class LateInteraction(Stage):
-    """A model that gives every token a vector, and what a spec may change of it."""
+    """Late-interaction model of a stage, with the settings that a spec may change."""
 
     model: str
     """A card's name, `hf:ORG/NAME`, or a folder: sentence-transformers, PyLate or Stanford."""
@@ -36,7 +36,7 @@ class LateInteraction(Stage):
     depth: int = 100
     """How many documents are kept, or reranked."""
     query_length: int = 0
-    """Tokens that a query is cut to, and filled up to where queries are expanded; 0 as the checkpoint says."""
+    """Tokens that a query is cut to, and filled up to if queries are expanded; 0 as the checkpoint says."""
     document_length: int = 0
     """Tokens that are read of a document; 0 as the checkpoint says."""
     expansion: str = ""
@@ -71,11 +71,11 @@ class LateInteraction(Stage):
 
     @property
     def spec(self) -> Call:
-        """The stage in the spec language."""
+        """Return the stage in the spec language."""
         return spec_of(self, NAME)
 
     def check_files(self) -> None:
-        """Refuse a folder that is not there."""
+        """Refuse a folder that does not exist."""
         if looks_like_path(self.model):
             existing_folder(self.model)
 
@@ -85,7 +85,7 @@ class LateInteraction(Stage):
 
     @cached_property
     def source(self) -> ModelSource:
-        """Where the files are."""
+        """Return the location of the model's files."""
         known = late_cards().get(self.model)
         if known:
             return locate(known.id, self.revision or known.revision)
@@ -94,7 +94,7 @@ class LateInteraction(Stage):
 
     @cached_property
     def card(self) -> LateCard:
-        """The card from the checkpoint's own files, which decide, with what the spec changes of it."""
+        """Return the card from the checkpoint's own files, which take precedence, with the changes of the spec."""
         known = late_cards().get(self.model)
         found = card_from_files(self.source, self.model)
         if known:
@@ -111,18 +111,18 @@ class LateInteraction(Stage):
 
     @cached_property
     def encoder(self) -> TokenEncoder:
-        """The model with this stage's settings; not loaded."""
+        """Build the encoder with this stage's settings; not loaded."""
         if self.card.remote_code and not self.remote_code:
             raise SpecError(f"{self.card.id} runs Python code of its own; add remote_code=true if you trust it")
         return TokenEncoder(self.card, self.device)
 
     @property
     def requirements(self) -> Requirements:
-        """The extra, and what the hub is asked for."""
+        """Return the extra, and the repositories on the hub."""
         return Requirements(extra="torch", hub=() if self.source.place else (self.source.name,))
 
     def fingerprint(self) -> Mapping[str, object]:
-        """What the vectors of queries and documents depend on, and how they are compared."""
+        """Return what the vectors of queries and documents depend on, and how they are compared."""
         found: dict[str, object] = {role.value: sorted(self.encoder.settings(role).items()) for role in Role}
         return found | {"use": self.kind, "similarity": self.card.similarity}
 
@@ -131,7 +131,7 @@ class LateInteraction(Stage):
         return self.source.local_content()
 
     def describe(self) -> Mapping[str, object]:
-        """Every setting that decides the figure."""
+        """Return every setting that affects the results."""
         card = self.card
         expansion = f"{card.expansion}, attended to" if card.attend and card.expansion != "off" else card.expansion
         return {
@@ -150,7 +150,7 @@ class LateInteraction(Stage):
         }
 
     def compare_card(self, context: Context) -> None:
-        """Say where the checkpoint differs from what is published of it; its own files count."""
+        """Warn if the checkpoint differs from its published card; the checkpoint's own files count."""
         known = late_cards().get(self.model)
         if known is None:
             return
@@ -162,7 +162,7 @@ class LateInteraction(Stage):
 
 
 class TokenPiece(NamedTuple):
-    """A token with a vector that counts: what it is of the text, from character to character."""
+    """Span of characters of a token that has a vector."""
 
     text: str
     start: int
@@ -172,7 +172,7 @@ class TokenPiece(NamedTuple):
 
 @dataclass(frozen=True)
 class TokenMatch:
-    """A token of a query, and the token of a document that it fits best."""
+    """Pair of a query's token and the token of a document that matches it best."""
 
     query: str
     document: str
@@ -186,9 +186,9 @@ class TokenMatch:
 
 
 def align(encoder: TokenEncoder, query: str, documents: Mapping[str, str], store: str) -> dict[str, list[TokenMatch]]:
-    """For each document that is kept, the best match of every token of a query, in the query's order.
+    """Return, for each stored document, the best match of every token of a query, in the query's order.
 
-    No model is loaded: a text whose vectors are not kept is left out.
+    No model is loaded: a text without stored vectors is left out.
     """
     asked = _kept(encoder, [query], Role.QUERY, "float32")[0]
     if asked is None:
@@ -209,7 +209,7 @@ def _kept(encoder: TokenEncoder, texts: Sequence[str], role: Role, precision: st
 
 
 def token_pieces(encoder: TokenEncoder, text: str, role: Role) -> list[TokenPiece]:
-    """The tokens of a text that have a vector, in the order of the vectors."""
+    """Return the tokens of a text that have a vector, in the order of the vectors."""
     read, before = encoder.batch([text], role), len(encoder.prefix(role))
     offsets = encoder.offsets(text, role)
     pieces = []

@@ -1,4 +1,4 @@
-"""A model folder into a torch module: the right class, every weight accounted for, the adapter merged."""
+"""Loading a model folder into a torch module: the right class, every weight checked, the adapter merged."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ACTIVATIONS = ("Identity", "Tanh", "ReLU", "GELU")
 
 @dataclass(frozen=True)
 class Build:
-    """All that the loaded model depends on; equal builds share one model in memory."""
+    """Settings that the loaded model depends on; equal ones share one model in memory."""
 
     folder: str
     subfolder: str = ""
@@ -52,21 +52,21 @@ class Build:
 
     @property
     def transformer(self) -> Path:
-        """The folder with the transformer's own files."""
+        """Return the folder with the transformer's own files."""
         return Path(self.folder) / self.subfolder
 
     @property
     def size(self) -> int:
-        """The bytes of the weights in the folder."""
+        """Return the bytes of the weights in the folder."""
         files = (path for path in self.transformer.iterdir() if path.suffix in (".safetensors", ".bin"))
         return sum(path.stat().st_size for path in files)
 
 
 def load_transformer(build: Build, *, eager: bool = False, beside: Sequence[str] | None = None) -> torch.nn.Module:
-    """The transformer with its weights, in evaluation mode, on the processor.
+    """Load the transformer with its weights, in evaluation mode, on the processor.
 
-    `beside` names the weights in its files that the caller reads itself. Where it is given, any other weight without a
-    place in the transformer is an error: a head that is dropped in silence would change every figure.
+    `beside` names the weights in its files that the caller reads itself. If it is given, any other weight without a
+    place in the transformer is an error: a head that is dropped in silence would change every result.
     """
     require_extra("torch", "torch", "transformers", "safetensors")
     fix_rounding()
@@ -95,7 +95,7 @@ def load_transformer(build: Build, *, eager: bool = False, beside: Sequence[str]
 
 
 def _config(build: Build) -> Any:
-    """The settings of the transformer, as the class that runs it takes them."""
+    """Load the transformer's configuration for the class that runs it."""
     from transformers import AutoConfig
 
     told = _stated_config(build)
@@ -152,13 +152,13 @@ def _with_adapter(model: Any, build: Build) -> Any:
 
 
 def _adapted(name: str) -> str:
-    """The parameter of the wrapped model that a weight in an adapter's file belongs to."""
+    """Return the parameter of the wrapped model that a weight in an adapter's file belongs to."""
     head, _, kind = name.rpartition(".")
     return f"{head}.default.{kind}" if head.endswith(("lora_A", "lora_B")) else name
 
 
 def load_dense(build: Build) -> list[torch.nn.Module]:
-    """The linear layers after the pooling, as sentence-transformers stores them."""
+    """Load the linear layers after the pooling, as sentence-transformers stores them."""
     import torch
     from safetensors.torch import load_file
 
@@ -186,7 +186,7 @@ def load_dense(build: Build) -> list[torch.nn.Module]:
 
 
 def _residual(steps: Sequence[torch.nn.Module], weight: torch.Tensor | None) -> torch.nn.Module:
-    """The steps with their input added to their output, by way of a matrix where the two differ in size."""
+    """Wrap the steps so that their input is added to their output, through a matrix if the two differ in size."""
     import torch
 
     class Residual(torch.nn.Module):
@@ -203,7 +203,7 @@ def _residual(steps: Sequence[torch.nn.Module], weight: torch.Tensor | None) -> 
 
 
 def stored_weight(folder: Path, name: str) -> torch.Tensor | None:
-    """One weight of a model's files, read without the others; None when none has that name."""
+    """Read one weight of a model's files without the others; None if none has that name."""
     for file in (folder / each for each in WEIGHTS):
         index = file.with_name(f"{file.name}.index.json")
         if index.is_file():
@@ -225,7 +225,7 @@ def _weight_in(file: Path, name: str) -> torch.Tensor | None:
 
 
 def load_autoencoder(build: Build) -> Callable[[torch.Tensor], torch.Tensor]:
-    """The sparse autoencoder after the pooling, as sentence-transformers stores it; it keeps `max_terms` numbers."""
+    """Load the sparse autoencoder after the pooling; it keeps `max_terms` numbers."""
     import torch
     from safetensors.torch import load_file
 
@@ -254,13 +254,13 @@ def load_autoencoder(build: Build) -> Callable[[torch.Tensor], torch.Tensor]:
 
 
 def accepted(model: Any) -> frozenset[str]:
-    """The names of what a model's forward takes."""
+    """Return the parameter names of a model's forward."""
     return frozenset(inspect.signature(model.forward).parameters)
 
 
 @contextmanager
 def load_errors(build: Build) -> Iterator[None]:
-    """Turn what can go wrong while a model is read into one line."""
+    """Convert errors of loading a model into errors of one line."""
     from safetensors import SafetensorError
 
     try:
@@ -279,7 +279,7 @@ def load_errors(build: Build) -> Iterator[None]:
 
 @contextmanager
 def inference(build: Build, device: object) -> Iterator[None]:
-    """Run a model, and have memory that runs out as `MemoryError`, and what its own code raises as one line."""
+    """Run a model in inference mode; raise `MemoryError` if memory runs out, and one line if its own code fails."""
     import torch
 
     try:
@@ -298,7 +298,7 @@ def _is_of_code(build: Build, error: Exception) -> bool:
 
 
 def _code_failure(build: Build, error: Exception) -> str:
-    """That the Python code of a repository failed, and what else can be done."""
+    """Describe a failure of the Python code of a repository, and the alternative."""
     version = importlib.import_module("transformers").__version__
     told = f"its own Python code does not run with transformers {version} ({first_line(error)})"
     other = "; without remote_code=true, transformers' own class runs this model"
@@ -307,7 +307,7 @@ def _code_failure(build: Build, error: Exception) -> str:
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Without the library's reports and bars: what matters in them is checked here."""
+    """Silence the library's reports and progress bars: what matters in them is checked by the caller."""
     reports: Any = importlib.import_module("transformers.utils.logging")
     bars, level = reports.is_progress_bar_enabled(), reports.get_verbosity()
     reports.disable_progress_bar()
@@ -321,7 +321,7 @@ def quietly() -> Iterator[None]:
 
 
 def positions_of(model: Any) -> int:
-    """The tokens that a model with a table of positions can read; 0 for one that has no table."""
+    """Return the tokens that a model with a table of positions can read; 0 for one without a table."""
     inner = getattr(model, getattr(model, "base_model_prefix", "") or "_", model)
     table = getattr(getattr(inner, "embeddings", None), "position_embeddings", None)
     if table is None or not hasattr(table, "num_embeddings"):

@@ -1,4 +1,4 @@
-"""What encoders of a transformer have in common, whichever library runs it: the card, the prompts, the settings."""
+"""Base of the encoders of a transformer, for torch and ONNX alike: the card, the prompts, the settings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from r2med.models.tokenizer import Style, Tokenizer
 
 
 class ModelEncoder(Encoder):
-    """A model of a card, with its prompts for one task."""
+    """An encoder of a card, with its prompts for one task."""
 
     def __init__(self, card: EncoderCard, prompts: Prompts) -> None:
         self.card = card
@@ -26,14 +26,14 @@ class ModelEncoder(Encoder):
 
     @cached_property
     def sources(self) -> Mapping[Role, ModelSource]:
-        """Where the files of each role's model are; mostly the same for both."""
+        """Return the location of the files of each role's model; mostly the same for both."""
         document = locate(self.card.id, self.card.revision, self.card.package)
         query = locate(self.card.query_id, self.card.query_revision) if self.card.query_id else document
         return {Role.QUERY: query, Role.DOCUMENT: document}
 
     @cached_property
     def adapter(self) -> ModelSource | None:
-        """Where the adapter's files are, for a model that has one."""
+        """Return the location of the adapter's files, or None for a model without an adapter."""
         return locate(self.card.adapter, self.card.adapter_revision) if self.card.adapter else None
 
     def local_content(self) -> dict[str, str]:
@@ -42,7 +42,7 @@ class ModelEncoder(Encoder):
         return {place: digest for source in sources for place, digest in source.local_content().items()}
 
     def style(self, role: Role) -> Style:
-        """How a text of a role becomes tokens."""
+        """Return the options of tokenization of a role."""
         card = self.card
         return Style(
             prompt=self.prompts.of(role),
@@ -55,11 +55,11 @@ class ModelEncoder(Encoder):
 
     @property
     def sparse(self) -> bool:
-        """As the card says."""
+        """Return whether the card's vectors are sparse."""
         return self.card.sparse
 
     def settings(self, role: Role) -> Mapping[str, object]:
-        """Everything of the card that a vector depends on, with the commit or content hash of the files."""
+        """Return all settings of the card that a vector depends on, with the commit or content hash of the files."""
         card, source = self.card, self.sources[role]
         found: dict[str, object] = {
             "model": source.label,
@@ -92,31 +92,31 @@ class ModelEncoder(Encoder):
 
     @property
     def similarity(self) -> str:
-        """As the card says."""
+        """Return the similarity of the card."""
         return self.card.similarity
 
     def limit(self, role: Role) -> int:
-        """As the card says."""
+        """Return the maximum length of the card for a role."""
         return self.card.max_query if role is Role.QUERY else self.card.max_document
 
     def prompted(self, text: str, role: Role) -> str:
-        """The text after its prompt."""
+        """Return the text after its prompt."""
         return self.style(role).prompted(text)
 
     def lengths(self, texts: Sequence[str], role: Role) -> NDArray[np.int64]:
-        """Counted by the model's own tokenizer."""
+        """Count tokens with the model's own tokenizer."""
         return self.tokenizer(role).lengths(texts, self.style(role))
 
     @abstractmethod
     def tokenizer(self, role: Role) -> Tokenizer:
-        """The tokenizer of a role's model."""
+        """Return the tokenizer of a role's model."""
 
     @abstractmethod
     def with_prompts(self, prompts: Prompts) -> Self:
-        """The same model with other prompts."""
+        """Return an encoder of the same model with other prompts."""
 
     def for_passages(self) -> Encoder:
-        """Without the query's prompt, unless the card says that passages get it too."""
+        """Return the encoder without the query's prompt, unless the card says that passages get it too."""
         if self.card.prompt_passages or not self.prompts.query:
             return self
         return self.with_prompts(replace(self.prompts, query=""))

@@ -35,7 +35,7 @@ from r2med.models.memory import fix_rounding
 from r2med.settings import thread_count
 
 MEMORY = 1 << 29
-"""Working memory unless told otherwise, in bytes."""
+"""Default working memory, in bytes."""
 _BLOCK = 1024
 """Tokens of documents that a block holds: few enough that its vectors and products stay in a processor's cache."""
 _ROWS = 256
@@ -68,18 +68,18 @@ class MaxSimIndex:
 
     @property
     def nbytes(self) -> int:
-        """The size of the vectors on disk."""
+        """Return the size of the vectors on disk."""
         return self.documents.nbytes
 
     @cached_property
     def _order(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """One document for each span, in the order of the shards; and for each document its place there."""
+        """Return one document for each span, in the order of the shards, and each document's place in that order."""
         places = np.stack([self.documents.shard, self.documents.row])
         _, first, place = np.unique(places, axis=1, return_index=True, return_inverse=True)
         return first, place.ravel()
 
     def blocks(self, tokens: int) -> Iterator[TokenBlock]:
-        """Blocks of whole documents with at most so many tokens, unless one document alone has more."""
+        """Yield blocks of whole documents with at most so many tokens, unless one document alone has more."""
         first, _ = self._order
         shard, row, count = (part[first] for part in (self.documents.shard, self.documents.row, self.documents.count))
         apart = np.flatnonzero((shard[1:] != shard[:-1]) | (row[1:] != row[:-1] + count[:-1])) + 1
@@ -91,13 +91,13 @@ class MaxSimIndex:
                 yield TokenBlock(int(shard[start]), begin, begin + int(rows.sum()), documents, rows)
 
     def _groups(self, queries: Sequence[Vectors]) -> Iterator[slice]:
-        """Queries whose scores of all documents fit the memory."""
+        """Yield groups of queries whose scores of all documents fit the memory."""
         size = max(1, self.memory // (8 * max(1, len(self.documents))))
         for start in range(0, len(queries), size):
             yield slice(start, min(start + size, len(queries)))
 
     def _pass(self, queries: Sequence[Vectors]) -> NDArray[np.float32]:
-        """One reading of all documents: a row a query, a column a span."""
+        """Score all documents in one pass: a row per query, a column per span."""
         edges = np.cumsum([0, *map(len, queries)])[:-1]
         matcher = _Matcher(np.concatenate(queries))
         found = np.empty((len(queries), len(self._order[0])), dtype=np.float32)
@@ -114,7 +114,7 @@ class MaxSimIndex:
         return found
 
     def search(self, queries: Sequence[Vectors], depth: int, tie_order: NDArray[np.int64]) -> VectorHits:
-        """The `depth` best documents of every query, exactly; equal scores in the order of `tie_order`."""
+        """Return the `depth` best documents of every query, exactly; equal scores in the order of `tie_order`."""
         depth = min(depth, len(self.documents))
         places = np.empty((len(queries), depth), dtype=np.intp)
         scores = np.empty((len(queries), depth), dtype=np.float32)
@@ -136,14 +136,14 @@ class MaxSimIndex:
         return shortlist[order], exact[order]
 
     def _error(self, query: Vectors) -> float:
-        """How far the score of a document may be off: the rounding of every term and sum, in whatever order."""
+        """Bound the error of a document's score: the rounding of every term and sum, in any order."""
         lengths = np.sqrt((query.astype(np.float64) ** 2).sum(axis=1))
         terms = query.shape[1] + len(query) + 8
         return float(lengths.sum() * self._longest * terms * 2 * _UNIT)
 
     @cached_property
     def _longest(self) -> float:
-        """A length that no vector of a document exceeds; rounding makes some of length 1 a little longer."""
+        """Return a length that no vector of a document exceeds; rounding makes some of length 1 a little longer."""
         if self.unit:
             return 1.05
         parts = (self.documents.shards[block.shard][block.first : block.last] for block in self.blocks(1 << 14))
@@ -151,7 +151,7 @@ class MaxSimIndex:
 
 
 def rescore_tokens(query: Vectors, documents: TokenVectors, places: NDArray[np.intp]) -> NDArray[np.float32]:
-    """The scores of the documents at these places for a query, in double precision until the end."""
+    """Score the documents at these places for a query, in double precision until the end."""
     require_extra("torch", "torch")
     fix_rounding()
     import torch
@@ -167,7 +167,7 @@ def rescore_tokens(query: Vectors, documents: TokenVectors, places: NDArray[np.i
 
 
 def _slices(counts: NDArray[np.intp], tokens: int) -> Iterator[slice]:
-    """Documents that follow one another and have at most so many tokens, unless one alone has more.
+    """Yield runs of documents that have at most so many tokens, unless one alone has more.
 
     >>> list(_slices(np.array([3, 4, 9, 1]), 8))
     [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None)]
@@ -182,7 +182,7 @@ def _slices(counts: NDArray[np.intp], tokens: int) -> Iterator[slice]:
 
 
 def _greatest(product: Vectors, counts: NDArray[np.intp], out: Vectors | None = None) -> Vectors:
-    """A column a document: the greatest of the columns that its tokens have.
+    """Return a column per document: the maximum over the columns of its tokens.
 
     >>> _greatest(np.array([[1.0, 3.0, 2.0], [4.0, 0.0, 5.0]]), np.array([2, 1])).tolist()
     [[3.0, 2.0], [4.0, 5.0]]
@@ -191,7 +191,7 @@ def _greatest(product: Vectors, counts: NDArray[np.intp], out: Vectors | None = 
 
 
 class _Matcher:
-    """The tokens of queries, and the best match of each in a document, by torch, which reads half precision fast."""
+    """Matcher of query tokens with documents, by torch, which reads half precision fast."""
 
     def __init__(self, queries: Vectors) -> None:
         require_extra("torch", "torch")
@@ -207,7 +207,7 @@ class _Matcher:
         self._tokens = len(queries)
 
     def best(self, rows: NDArray[Any], counts: NDArray[np.intp]) -> NDArray[np.float32]:
-        """A row a token of a query, a column a document: the greatest product."""
+        """Return the greatest product: a row per token of a query, a column per document."""
         vectors = self._single(rows).T
         found = np.empty((self._tokens, len(counts)), dtype=np.float32)
         for number, part in enumerate(self._parts):
@@ -216,7 +216,7 @@ class _Matcher:
         return found
 
     def _single(self, rows: NDArray[Any]) -> Any:
-        """What `as_single` gives, as a tensor: torch widens half precision and bytes faster than numpy."""
+        """Return a tensor with the result of `as_single`: torch widens half precision and bytes faster than numpy."""
         if rows.dtype != np.uint8:
             return self._torch.from_numpy(rows).to(self._torch.float32)
         codes, scales = codes_and_scales(rows)
@@ -225,7 +225,7 @@ class _Matcher:
 
 @contextmanager
 def single_threads() -> Iterator[ThreadPoolExecutor]:
-    """Threads of which each multiplies by itself; torch has its own number of them again afterwards."""
+    """Open a pool of threads that each multiply alone; torch's number of threads is restored afterwards."""
     import torch
 
     before = torch.get_num_threads()

@@ -1,6 +1,6 @@
 """Transformers run by ONNX Runtime on the processor: faster than torch there, and much smaller to install.
 
-A transformer as one ONNX file, pooling included, in single precision or int8, and checked against torch.
+A transformer is exported to one ONNX file, pooling included, in single precision or int8, and compared with torch.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _FORMAT = 1
 
 
 class OnnxEncoder(ModelEncoder):
-    """A model of a card, run by ONNX Runtime; the file is made from the torch model when it is first needed."""
+    """An encoder of a card, run by ONNX Runtime; the file is made from the torch model when it is first needed."""
 
     def __init__(self, card: EncoderCard, prompts: Prompts, exported: Path | None = None) -> None:
         super().__init__(card, prompts)
@@ -46,13 +46,13 @@ class OnnxEncoder(ModelEncoder):
 
     @property
     def requirements(self) -> Requirements:
-        """The runtime; torch too while the file has yet to be made."""
+        """Return the runtime, and torch if the file has yet to be made."""
         hub = tuple(source.name for source in self.sources.values() if source.place is None)
         return Requirements(extra="onnx" if self.exported else "onnx,torch", hub=tuple(dict.fromkeys(hub)))
 
     @cached_property
     def folder(self) -> Path:
-        """The folder with the file: one that was exported by hand, or the cache's."""
+        """Return the folder with the file: one exported by the user, or the cache's."""
         if self.exported is not None:
             return self.exported
         settings = {name: value for name, value in self.settings(Role.DOCUMENT).items() if name not in _NOT_IN_THE_FILE}
@@ -61,12 +61,12 @@ class OnnxEncoder(ModelEncoder):
         )
 
     def build(self) -> Build:
-        """What the file is made from."""
+        """Return the build that the file is made from."""
         plain = replace(self.card, backend="torch", dtype="float32")
         return TorchEncoder(plain, self.prompts).build(Role.DOCUMENT)
 
     def load(self) -> None:
-        """Make the file if need be, and start the runtime."""
+        """Make the file if needed, and start the runtime."""
         _ = self._session
 
     @property
@@ -89,11 +89,11 @@ class OnnxEncoder(ModelEncoder):
         return Tokenizer(backend, pad=tokens["pad"], eos=tokens["eos"], special=frozenset(tokens["special"]))
 
     def tokenizer(self, role: Role) -> Tokenizer:
-        """The one beside the file."""
+        """Return the tokenizer beside the file."""
         return self._tokenizer
 
     def encode(self, texts: Sequence[str], role: Role) -> Vectors:
-        """Text by text: nothing is padded, and the scales of int8 depend on no neighbour."""
+        """Encode text by text: nothing is padded, and the scales of int8 do not depend on other texts."""
         style = self.style(role)
         check_limit(self.card.name, style.limit, self._stated["positions"])
         session, prompt = self._session, self._tokenizer.prompt_length(style)
@@ -110,13 +110,13 @@ class OnnxEncoder(ModelEncoder):
         return np.concatenate(list(_threads().map(one, rows))).astype(np.float32, copy=False)
 
     def with_prompts(self, prompts: Prompts) -> OnnxEncoder:
-        """The same model with other prompts."""
+        """Return an encoder of the same model with other prompts."""
         return OnnxEncoder(self.card, prompts, self.exported)
 
 
 @lru_cache(maxsize=4)
 def _session(folder: Path) -> Any:
-    """The runtime of a file, shared by the tasks of a command."""
+    """Start the runtime of a file, shared by the tasks of a command."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -128,7 +128,7 @@ def _session(folder: Path) -> Any:
 
 @cache
 def _threads() -> ThreadPoolExecutor:
-    """A thread for each core; the runtime lets go of Python's lock while it computes."""
+    """Start a thread for each core; the runtime releases Python's lock while it computes."""
     return ThreadPoolExecutor(thread_count())
 
 
@@ -137,7 +137,7 @@ _NOT_IN_THE_FILE = ("role", "prompt", "max_length", "exclude_prompt", "lowercase
 
 
 def exported_card(folder: Path, name: str, path: str) -> EncoderCard | None:
-    """The card that an exported folder holds, or None for any other folder. Its id is the path, never a repository."""
+    """Read the card of an exported folder; None for any other folder. Its id is the path, never a repository."""
     file = folder / "r2med.json"
     if not file.is_file():
         return None
@@ -175,7 +175,7 @@ def export(card: EncoderCard, build: Build, folder: Path) -> None:
 
 
 def _whole(build: Build, *, pair: bool) -> torch.nn.Module:
-    """From token ids to the vector, as one module."""
+    """Build one module from token ids to the vector."""
     import torch
 
     transformer, layers = load_transformer(build, eager=True), load_dense(build)
@@ -202,7 +202,7 @@ def _whole(build: Build, *, pair: bool) -> torch.nn.Module:
 
 
 def input_names(*, pair: bool) -> list[str]:
-    """What the file takes: the tokens, which of them are no padding, and which of them are pooled."""
+    """Return the inputs of the file: the tokens, the mask without padding, and the mask of pooled tokens."""
     return ["input_ids", "attention_mask", "counted", *(["token_type_ids"] if pair else [])]
 
 
@@ -221,14 +221,14 @@ def _write_graph(whole: torch.nn.Module, card: EncoderCard, folder: Path) -> Non
 
 
 def _example(whole: Any, texts: int, tokens: int, pair: bool) -> list[NDArray[np.int64]]:
-    """Random tokens; the last text is shorter than the others."""
+    """Make random tokens; the last text is shorter than the others."""
     ids, mask, empty = example_tokens(whole.transformer.get_input_embeddings().num_embeddings, texts, tokens)
     mask[-1, empty] = 0
     return [ids, mask, mask.copy(), *([np.zeros_like(ids)] if pair else [])]
 
 
 def _write_words(card: EncoderCard, build: Build, folder: Path, positions: int) -> None:
-    """The tokenizer and the card, so that the folder needs nothing else."""
+    """Write the tokenizer and the card, so that the folder needs nothing else."""
     tokenizer = pretrained_tokenizer(build.transformer, append_eos=build.append_eos, remote_code=build.remote_code)
     tokenizer.backend.no_truncation()
     tokenizer.backend.save(str(folder / "tokenizer.json"))
@@ -246,7 +246,7 @@ def _write_words(card: EncoderCard, build: Build, folder: Path, positions: int) 
 
 
 def _check(whole: torch.nn.Module, card: EncoderCard, folder: Path) -> None:
-    """Run the file beside torch on texts of several lengths, other than those it was made with."""
+    """Compare the file with torch on texts of several lengths, other than those it was made with."""
     worst = 1.0
     examples = (_example(whole, 1, tokens, card.pair) for tokens in CHECKED)
     for wanted, made in compared(whole, folder / "model.onnx", input_names(pair=card.pair), examples):

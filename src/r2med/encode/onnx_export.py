@@ -1,4 +1,4 @@
-"""A torch module as an ONNX file that takes rows of tokens of any number and length, and what the file then gives."""
+"""Export of a torch module to an ONNX file that takes rows of tokens of any number and length, and its check."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CHECKED = (3, 9, 33)
 def export_graph(
     name: str, module: torch.nn.Module, example: Iterable[NDArray[Any]], file: Path, inputs: Sequence[str], output: str
 ) -> None:
-    """Write a module that takes arrays of rows and tokens; one that torch cannot write is an error of one line."""
+    """Write a module that takes arrays of rows and tokens; raise an error of one line if torch cannot."""
     import torch
 
     with exporting(name):
@@ -45,7 +45,7 @@ def export_graph(
 
 
 def example_tokens(vocabulary: int, rows: int, tokens: int) -> tuple[NDArray[np.int64], NDArray[np.int64], slice]:
-    """Random tokens, a mask of ones, and the part of the last row that a shorter text leaves empty on the right."""
+    """Make random tokens, a mask of ones, and the slice of the last row that a shorter text leaves empty."""
     ids = np.random.default_rng(tokens).integers(0, vocabulary, (rows, tokens))
     return ids, np.ones_like(ids), slice(tokens - tokens // 2, None) if rows > 1 else slice(0, 0)
 
@@ -53,7 +53,7 @@ def example_tokens(vocabulary: int, rows: int, tokens: int) -> tuple[NDArray[np.
 def compared(
     module: torch.nn.Module, file: Path, inputs: Sequence[str], examples: Iterable[Sequence[NDArray[Any]]]
 ) -> Iterator[tuple[NDArray[np.float32], NDArray[np.float32]]]:
-    """What torch and the file give for each example."""
+    """Yield the outputs of torch and of the file for each example."""
     import onnxruntime
     import torch
 
@@ -68,7 +68,7 @@ def compared(
 
 @contextmanager
 def exporting(name: str) -> Iterator[None]:
-    """Without torch's advice, and with one line where it cannot write a model."""
+    """Silence torch's advice, and convert its errors into one line."""
     try:
         with _unwarned(), foreign_output.apart():
             yield
@@ -78,7 +78,7 @@ def exporting(name: str) -> Iterator[None]:
 
 @contextmanager
 def _unwarned() -> Iterator[None]:
-    """Without advice for those who write models; a handler of our own keeps it from setting up logging for everyone."""
+    """Silence advice to model authors; the handler prevents torch from setting up logging for the process."""
     root, silent = logging.getLogger(), logging.NullHandler()
     level = root.level
     root.addHandler(silent)

@@ -1,8 +1,8 @@
-"""The kinds of vectors one can search in: floats, bytes and bits, each a type with a search of its own.
+"""Indexes of vectors as floats, bytes and bits, each a type with its own search.
 
-`FloatIndex` is exact. `Int8Index` keeps a byte a number, `BinaryIndex` a bit; both compare the query's own floats
-with the coarse vectors (only the documents are rounded), and may then rank a longer list of candidates anew by the
-floats they were made from. `first_dimensions` is Matryoshka truncation, before any of them.
+`FloatIndex` is exact. `Int8Index` stores a byte per number, `BinaryIndex` a bit; both compare the query's own floats
+with the coarse vectors (only the documents are rounded), and may then rescore a longer list of candidates by the floats
+they were made from. `first_dimensions` is Matryoshka truncation, before any of them.
 """
 
 from __future__ import annotations
@@ -23,39 +23,39 @@ _BLOCK = 8192
 
 
 class Sized(VectorRows, Protocol):
-    """Rows that know how many bytes they are kept in."""
+    """Rows with a known size in bytes."""
 
     @property
     def nbytes(self) -> int:
-        """Their size."""
+        """Return the size of the rows in bytes."""
 
 
 class QuantizedIndex(Protocol):
-    """Documents made ready for searching."""
+    """Documents prepared for search."""
 
     @property
     def nbytes(self) -> int:
-        """The size of what is searched."""
+        """Return the size of what is searched."""
 
     def search(self, queries: Vectors, depth: int, tie_order: NDArray[np.int64]) -> VectorHits:
-        """Each query's best documents; equal scores in the order of `tie_order`."""
+        """Return each query's best documents; equal scores in the order of `tie_order`."""
 
 
 @dataclass(frozen=True, eq=False)
 class FirstDimensions:
-    """Vectors cut to their first numbers. Cosine makes them whole again by itself, for it divides by their length."""
+    """Vectors cut to their first numbers. Cosine normalises them again by itself, for it divides by their length."""
 
     rows: Sized
     dimension: int
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """How many vectors, and their dimension after the cut."""
+        """Return the number of vectors, and their dimension after the cut."""
         return (self.rows.shape[0], self.dimension)
 
     @property
     def nbytes(self) -> int:
-        """The size of the part that is used."""
+        """Return the size of the part that is used."""
         return self.rows.nbytes // self.rows.shape[1] * self.dimension
 
     def __getitem__(self, places: slice | NDArray[np.intp], /) -> Vectors:
@@ -63,7 +63,7 @@ class FirstDimensions:
 
 
 def first_dimensions(rows: Sized, dimension: int) -> Sized:
-    """Matryoshka truncation: the first `dimension` numbers of each vector; all of them for 0.
+    """Truncate vectors, as Matryoshka models allow, to their first `dimension` numbers; all of them for 0.
 
     >>> first_dimensions(np.ones((2, 8), dtype=np.float32), 3).shape
     (2, 3)
@@ -84,11 +84,11 @@ class FloatIndex:
 
     @property
     def nbytes(self) -> int:
-        """The size of the vectors as they are kept."""
+        """Return the size of the vectors as they are stored."""
         return self.rows.nbytes
 
     def search(self, queries: Vectors, depth: int, tie_order: NDArray[np.int64]) -> VectorHits:
-        """Each query's best documents, exactly."""
+        """Return each query's best documents, exactly."""
         return search(queries, self.rows, depth, tie_order, self.how)
 
 
@@ -100,7 +100,7 @@ class ByteCodes:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """How many vectors, and their dimension."""
+        """Return the number of vectors, and their dimension."""
         return self.codes.shape
 
     def __getitem__(self, places: slice | NDArray[np.intp], /) -> Vectors:
@@ -116,7 +116,7 @@ class BitCodes:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """How many vectors, and their dimension."""
+        """Return the number of vectors, and their dimension."""
         return (len(self.codes), self.dimension)
 
     def __getitem__(self, places: slice | NDArray[np.intp], /) -> Vectors:
@@ -128,7 +128,7 @@ class BitCodes:
 
 @dataclass(frozen=True, eq=False)
 class CoarseIndex:
-    """Common ground of the quantised kinds: a search in codes, and floats to rank its candidates anew."""
+    """Base of the quantised indexes: a search in codes, and floats to rescore its candidates."""
 
     codes: ByteCodes | BitCodes
     scale: Vectors
@@ -141,11 +141,11 @@ class CoarseIndex:
 
     @property
     def nbytes(self) -> int:
-        """The size of the codes and their scale; the floats may stay on disk."""
+        """Return the size of the codes and their scale; the floats may stay on disk."""
         return self.codes.codes.nbytes + self.scale.nbytes
 
     def search(self, queries: Vectors, depth: int, tie_order: NDArray[np.int64]) -> VectorHits:
-        """Each query's best documents by the codes, or the best by the floats among `rescore` times as many."""
+        """Return each query's best documents by the codes, or the best by the floats among `rescore` times as many."""
         asked = unit(queries) if self.how.name == "cosine" else queries
         how = Similarity("dot", self.how.memory, self.how.block)
         hits = search(asked * self.scale, self.codes, depth * max(1, self.rescore), tie_order, how)
@@ -156,11 +156,11 @@ class CoarseIndex:
 
 
 class Int8Index(CoarseIndex):
-    """A byte a number. Each dimension has a scale of its own: its largest number, over all documents, becomes 127."""
+    """Index of a byte per number. Each dimension has its own scale: its largest number becomes 127."""
 
     @classmethod
     def build(cls, rows: Sized, how: Similarity, rescore: int = 0, folder: Path | None = None) -> Int8Index:
-        """Read the vectors twice: for the scales, and for the codes. For cosine they are brought to length 1 first."""
+        """Build the index, reading the vectors twice: for scales and for codes. For cosine they are normalised."""
         count, dimension = rows.shape
         largest = np.zeros(dimension, dtype=np.float32)
         for _, block in _blocks(rows, how):
@@ -174,16 +174,16 @@ class Int8Index(CoarseIndex):
 
     @classmethod
     def open(cls, rows: Sized, how: Similarity, rescore: int, folder: Path) -> Int8Index:
-        """The codes that were built in a folder, mapped."""
+        """Open the codes that were built in a folder, memory-mapped."""
         return cls(ByteCodes(_mapped(folder)), np.load(folder / _SCALE), rows, how, rescore)
 
 
 class BinaryIndex(CoarseIndex):
-    """A bit a number: whether it is above zero. A bit stands for plus or minus one over the root of the dimension."""
+    """Index of a bit per number: 1 if it is above zero. A bit stands for plus or minus one over sqrt(dimension)."""
 
     @classmethod
     def build(cls, rows: Sized, how: Similarity, rescore: int = 0, folder: Path | None = None) -> BinaryIndex:
-        """Read the vectors once."""
+        """Build the index; the vectors are read once."""
         count, dimension = rows.shape
         codes = _room(folder, (count, -(-dimension // 8)), np.dtype(np.uint8))
         for places, block in _blocks(rows, Similarity("dot")):
@@ -194,7 +194,7 @@ class BinaryIndex(CoarseIndex):
 
     @classmethod
     def open(cls, rows: Sized, how: Similarity, rescore: int, folder: Path) -> BinaryIndex:
-        """The codes that were built in a folder, mapped."""
+        """Open the codes that were built in a folder, memory-mapped."""
         return cls(BitCodes(_mapped(folder), rows.shape[1]), np.load(folder / _SCALE), rows, how, rescore)
 
 
@@ -203,7 +203,7 @@ QUANTIZED: dict[str, type[Int8Index] | type[BinaryIndex]] = {"int8": Int8Index, 
 
 
 def build_index(rows: Sized, how: Similarity, quantize: str = "", rescore: int = 0) -> QuantizedIndex:
-    """Documents ready for searching: floats, or the quantised kind of this name.
+    """Prepare documents for search: floats, or the quantised kind of this name.
 
     >>> build_index(np.eye(16, dtype=np.float32), Similarity(), "binary").nbytes
     36
@@ -215,7 +215,7 @@ _CODES, _SCALE = "codes.npy", "scale.npy"
 
 
 def _room(folder: Path | None, shape: tuple[int, int], kind: np.dtype[Any]) -> NDArray[Any]:
-    """Room for codes: in memory, or in a mapped file of a folder."""
+    """Allocate room for codes: in memory, or in a mapped file of a folder."""
     if folder is None or 0 in shape:
         return np.empty(shape, dtype=kind)
     return np.lib.format.open_memmap(folder / _CODES, "w+", kind, shape)
@@ -232,7 +232,7 @@ def _mapped(folder: Path) -> NDArray[Any]:
 
 
 def _blocks(rows: VectorRows, how: Similarity) -> Iterator[tuple[slice, Vectors]]:
-    """The vectors block by block, of length 1 for cosine."""
+    """Yield the vectors block by block, of length 1 for cosine."""
     for start in range(0, rows.shape[0], _BLOCK):
         places = slice(start, min(start + _BLOCK, rows.shape[0]))
         yield places, unit(rows[places]) if how.name == "cosine" else rows[places]

@@ -1,6 +1,6 @@
-"""From a name in a spec to an encoder: a card, the hub, a folder, a server, or a user's own class.
+"""Encoders by name: a card, the hub, a folder, a server or a user's own class, with the options of a spec.
 
-What `r2med models` shows and does: the list of cards, one model in full, and the export to ONNX.
+`r2med models` lists the cards, describes one model in full and exports one to ONNX with the functions at the end.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _SHORT = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 
 @dataclass(frozen=True)
 class Option:
-    """What a spec may say of a model: the type of its value, and the values where they are few."""
+    """Option of a model in a spec: the type of its value, and the allowed values if they are few."""
 
     kind: type
     choices: tuple[str, ...] = ()
@@ -78,9 +78,9 @@ OPTIONS: Mapping[str, Option] = {
 
 
 def encoder_for(name: str, options: Mapping[str, Any], task: Task, made: Any = None) -> Encoder:
-    """The encoder of a name for a task. For `hf:` names, the small files that describe the model are read.
+    """Build the encoder of a name for a task. For `hf:` names, the small files that describe the model are read.
 
-    `made` is the user's object, where one was given instead of a class.
+    `made` is the user's object, if one was given instead of a class.
 
     >>> from r2med.data.tasks import task
     >>> from r2med.encode.encoder import Role
@@ -103,7 +103,7 @@ def encoder_for(name: str, options: Mapping[str, Any], task: Task, made: Any = N
 
 
 def _exported(card: EncoderCard) -> Path | None:
-    """The folder of a card that was read from an export."""
+    """Return the folder of a card that was read from an export."""
     folder = expanded(card.id)
     return folder if looks_like_path(card.id) and (folder / "r2med.json").is_file() else None
 
@@ -124,14 +124,14 @@ def _api(card: EncoderCard, prompts: Prompts) -> Encoder:
 
 
 def known(name: str) -> bool:
-    """Whether a name stands for an encoder at all, without reading anything: what a registry asks."""
+    """Return whether a name can be an encoder, without reading anything: what a registry asks."""
     if name in cards() or name.startswith("hf:") or "@http" in name or is_class(name) or looks_like_path(name):
         return True
     return Path(name).is_dir()
 
 
 def sparse_encoder_for(name: str, options: Mapping[str, Any], task: Task) -> SparseTextEncoder:
-    """The learned sparse encoder of a name for a task: a card's, `hf:ORG/NAME`, or a folder."""
+    """Build the learned sparse encoder of a name for a task: a card's, `hf:ORG/NAME`, or a folder."""
     check_options(name, options)
     known = cards().get(name)
     if known is None and not (name.startswith("hf:") or looks_like_path(name) or Path(name).is_dir()):
@@ -145,7 +145,7 @@ def sparse_encoder_for(name: str, options: Mapping[str, Any], task: Task) -> Spa
 
 
 def _as_stored(card: EncoderCard, options: Mapping[str, Any]) -> EncoderCard:
-    """A sparse encoder's card with the modules that its repository itself names."""
+    """Return a sparse encoder's card with the modules that its repository states."""
     source = locate(card.id, options.get("revision", card.revision))
     stated = stated_modules(source)
     return replace(card, **{name: stated.get(name, "") for name in _STATED}) if stated else card
@@ -155,12 +155,12 @@ _STATED = ("pooling", "subfolder", "query_subfolder", "query_table", "autoencode
 
 
 def sparse_names() -> list[str]:
-    """The cards of learned sparse encoders."""
+    """Return the cards of learned sparse encoders."""
     return [name for name, card in cards().items() if card.sparse]
 
 
 def _source(name: str, options: Mapping[str, Any]) -> ModelSource:
-    """Where the files of a model without a card are."""
+    """Return the location of the files of a model without a card."""
     if not name.startswith("hf:"):
         return locate(as_path(name))
     repository = name.removeprefix("hf:")
@@ -170,7 +170,7 @@ def _source(name: str, options: Mapping[str, Any]) -> ModelSource:
 
 
 def card_for(name: str, options: Mapping[str, Any]) -> EncoderCard:
-    """The card of a name with what a spec changes of it."""
+    """Return the card of a name with the changes of a spec."""
     check_options(name, options)
     found = _card(name, options)
     for option in options:
@@ -194,7 +194,7 @@ def check_options(name: str, options: Mapping[str, Any]) -> None:
 
 
 def _card(name: str, options: Mapping[str, Any]) -> EncoderCard:
-    """The card behind a name, before any option: bundled, the user's, or made from the model's own files."""
+    """Return the card of a name, before any option: bundled, the user's, or made from the model's own files."""
     if name.startswith("hf:"):
         return _described(name, _source(name, options), options)
     if "@http" in name:
@@ -216,7 +216,7 @@ def _described(name: str, source: ModelSource, options: Mapping[str, Any]) -> En
 
 
 def _changed(card: EncoderCard, options: Mapping[str, Any]) -> EncoderCard:
-    """The card with the options of a spec."""
+    """Return the card with the options of a spec."""
     values = {name: value for name, value in options.items() if name not in ("device", "max_length")}
     if "max_length" in options:
         values = {"max_query": options["max_length"], "max_document": options["max_length"], **values}
@@ -241,7 +241,7 @@ def _changed(card: EncoderCard, options: Mapping[str, Any]) -> EncoderCard:
 
 
 def list_models() -> list[EncoderCard]:
-    """Every card, the paper's models first."""
+    """Return every card, the paper's models first."""
     return list(cards().values())
 
 
@@ -260,7 +260,7 @@ class Description:
 
 
 def describe_model(name: str, task: Task, options: Mapping[str, Any] | None = None) -> Description:
-    """A model with the exact strings that would be encoded for a task.
+    """Describe a model with the exact strings that would be encoded for a task.
 
     >>> from r2med.data.tasks import task
     >>> describe_model("bmr-2b", task("MedQA-Diag")).query
@@ -279,9 +279,9 @@ def describe_model(name: str, task: Task, options: Mapping[str, Any] | None = No
 
 
 def export_model(name: str, folder: Path | None = None, *, int8: bool = False) -> Path:
-    """Write a model as ONNX, and return the folder: the given one, or that from which `backend=onnx` takes it.
+    """Write a model as ONNX, and return the folder: the given one, or the one from which `backend=onnx` reads it.
 
-    A folder of one's own is a model from then on: `r2med run ./FOLDER`.
+    A given folder is a model from then on: `r2med run ./FOLDER`.
     """
     card = card_for(name, {"backend": "onnx", "dtype": "int8" if int8 else "float32"})
     encoder = OnnxEncoder(card, Prompts())

@@ -28,11 +28,11 @@ _SAME = (
 )
 """Settings that both have under one name."""
 _BASE = 10_000.0
-"""The base of the angles where a checkpoint states none."""
+"""The base of the angles if a checkpoint states none."""
 
 
 def is_rotary_roberta(told: Mapping[str, Any]) -> bool:
-    """Whether a `config.json` is of this architecture; one with adapters for several tasks is not.
+    """Return whether a `config.json` is of this architecture; one with adapters for several tasks is not.
 
     >>> is_rotary_roberta({"model_type": "xlm-roberta", "position_embedding_type": "rotary"})
     True
@@ -44,7 +44,7 @@ def is_rotary_roberta(told: Mapping[str, Any]) -> bool:
 
 
 def rotary_config(told: Mapping[str, Any]) -> Any:
-    """The settings as transformers' own class takes them."""
+    """Build the configuration for transformers' own class."""
     import transformers
 
     known = getattr(transformers, "JinaEmbeddingsV3Config", None)

@@ -1,10 +1,10 @@
-"""Learned sparse encoders: a weight for each term of the model's vocabulary, from SPLADE and its kin.
+"""Learned sparse encoders: a weight for each term of the model's vocabulary, from SPLADE and similar models.
 
-A model's own head over the vocabulary says which terms a text speaks of, also those that do not stand in it. In an
-inference-free model only documents are read that way: a query's terms are its own tokens, and a table says what each
-weighs.
+A model's own head over the vocabulary weights the terms of a text, and others that are not in it. In an inference-free
+model only documents are read that way: a query's terms are its own tokens, and a table gives their weights.
 
-Beside these, a sparse autoencoder over a dense model's vector gives few of thousands of numbers that are no terms.
+A sparse autoencoder over a dense model's vector is supported too: its thousands of dimensions are not terms, and only a
+few of them are not zero.
 """
 
 from __future__ import annotations
@@ -34,31 +34,31 @@ class SparseTextEncoder(TorchEncoder):
 
     @property
     def batch_tokens(self) -> int:
-        """Few, for the logits of a batch are tokens by terms."""
+        """Return a small number of tokens, for the logits of a batch are tokens by terms."""
         if self.card.autoencoder:
             return super().batch_tokens
         return len(self.devices) * (_PROCESSOR_TOKENS if self.devices[0] == "cpu" else _DEVICE_TOKENS)
 
     def load(self) -> None:
-        """Load the model; where a table reads the queries, the model waits for the first document."""
+        """Load the model; if a table reads the queries, the model is loaded with the first document."""
         if not self.card.query_table:
             super().load()
 
     def encode(self, texts: Sequence[str], role: Role) -> Vectors:
-        """One batch, a column for each term."""
+        """Encode one batch, a column for each term."""
         found = self._weigh(texts) if self._by_table(role) else super().encode(texts, role)
         return _heaviest(found, self.card.max_terms)
 
     def tokenizer(self, role: Role) -> Tokenizer:
-        """The model's, or that of the table."""
+        """Return the model's tokenizer, or that of the table."""
         return self._table_tokenizer if self._by_table(role) else super().tokenizer(role)
 
     def with_prompts(self, prompts: Prompts) -> SparseTextEncoder:
-        """The same model with other prompts."""
+        """Return an encoder of the same model with other prompts."""
         return SparseTextEncoder(self.card, prompts, self.device)
 
     def term_names(self, count: int) -> list[str]:
-        """The terms of the dimensions, as the vocabulary writes them, each once and on one line; of latents numbers."""
+        """Return the terms of the dimensions, each unique and on one line; numbers in brackets for latents."""
         if self.card.autoencoder:
             return [f"[{number}]" for number in range(count)]
         names = [name.replace("\n", "\\n") for name in self.tokenizer(Role.DOCUMENT).names(count)]
@@ -69,7 +69,7 @@ class SparseTextEncoder(TorchEncoder):
         return names
 
     def own_terms(self, text: str, role: Role) -> frozenset[int]:
-        """The dimensions of the tokens that stand in a text; all others are the model's additions."""
+        """Return the dimensions of the tokens in a text; all others are the model's additions."""
         if self.card.autoencoder:
             return frozenset()
         return frozenset(self.tokenizer(role).padded([text], self.style(role), "right").ids[0].tolist())
@@ -78,7 +78,7 @@ class SparseTextEncoder(TorchEncoder):
         return bool(self.card.query_table) and role is Role.QUERY
 
     def _weigh(self, texts: Sequence[str]) -> Vectors:
-        """The weights of the tokens that stand in each text, however often."""
+        """Return the weights of the tokens in each text, whatever their frequency."""
         batch = self._table_tokenizer.padded(texts, self.style(Role.QUERY), "right")
         rows = np.zeros((len(texts), len(self._table)), dtype=np.float32)
         owners, places = np.nonzero(batch.mask)
@@ -101,7 +101,7 @@ class SparseTextEncoder(TorchEncoder):
 
 
 def read_table(folder: Path, tokenizer: Tokenizer) -> NDArray[np.float32]:
-    """The weight of each token in a folder of sentence-transformers' SparseStaticEmbedding: tensors, or JSON."""
+    """Read the weight of each token in a folder of sentence-transformers' SparseStaticEmbedding: tensors, or JSON."""
     require_extra("torch", "torch", "safetensors")
     import torch
     from safetensors.numpy import load_file
@@ -123,7 +123,7 @@ def read_table(folder: Path, tokenizer: Tokenizer) -> NDArray[np.float32]:
 
 
 def _listed(file: Path, tokenizer: Tokenizer) -> NDArray[np.float32]:
-    """The table from a JSON file of tokens and weights, here or at the top of the model."""
+    """Read the table from a JSON file of tokens and weights, in this folder or at the top of the model."""
     file = file if file.is_file() else file.parent.parent / file.name
     if not file.is_file():
         raise R2medError(f"{file}: no such file of the weights of the terms")
@@ -137,7 +137,7 @@ def _listed(file: Path, tokenizer: Tokenizer) -> NDArray[np.float32]:
 
 
 def _heaviest(rows: Vectors, most: int) -> Vectors:
-    """Rows with at most so many terms, all for 0."""
+    """Keep at most so many terms per row, all for 0."""
     if not most:
         return rows
     kept = SparseVectors.from_rows(rows).heaviest(most)

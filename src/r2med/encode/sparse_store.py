@@ -1,4 +1,4 @@
-"""The vector store for sparse vectors: the same shards and logs, but as many rows a text as its vector has terms.
+"""The vector store for sparse vectors: the same shards and logs, with a row per term of a text's vector.
 
 A row is a dimension and its weight. Before the rows of a text stands one with their number and the dimension of the
 space, so that an entry of the log need only say where that one is.
@@ -25,7 +25,7 @@ _BLOCK = 4096
 
 @dataclass(frozen=True, eq=False)
 class StoredSparse:
-    """Sparse vectors of the store in the order they were asked for, read from the mapped shards when they are used."""
+    """Sparse vectors of the store in the order of the request, read from the mapped shards when they are used."""
 
     shards: tuple[NDArray[np.uint32], ...]
     shard: NDArray[np.intp]
@@ -39,7 +39,7 @@ class StoredSparse:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """How many vectors, and the dimension of their space."""
+        """Return the number of vectors, and the dimension of their space."""
         return (len(self.row), int(self.shards[self.shard[0]][self.row[0], 1]) if len(self.row) else 0)
 
     def __getitem__(self, places: slice | NDArray[np.intp], /) -> SparseVectors:
@@ -47,7 +47,7 @@ class StoredSparse:
         return SparseVectors.joined(_read(self.shards[number], start) for number, start in zip(shard, row, strict=True))
 
     def blocks(self) -> Iterator[SparseVectors]:
-        """All vectors, some thousands at a time."""
+        """Yield all vectors, some thousands at a time."""
         for start in range(0, len(self), _BLOCK):
             yield self[start : start + _BLOCK]
 
@@ -73,7 +73,7 @@ class SparseStore(VectorStore):
         return extents
 
     def sparse(self, found: NDArray[np.intp]) -> StoredSparse:
-        """The vectors at places that `find` gave, none of them missing."""
+        """Return the vectors at places that `find` gave, none of them missing."""
         dense = self.vectors(found)
         return StoredSparse(tuple(rows.view(np.uint32) for rows in dense.shards), dense.shard, dense.row, dense.tokens)
 
@@ -82,7 +82,7 @@ class SparseStore(VectorStore):
 
 
 class _SparseWriter(ShardWriter):
-    """Takes vectors with all of their zeros and keeps the rest."""
+    """Writer that takes vectors with all of their zeros and stores the rest."""
 
     def _columns(self, vectors: NDArray[np.floating[Any]]) -> int:
         return 2

@@ -1,4 +1,4 @@
-"""Static vectors: WordLlama's table of one vector a token, averaged over a text. No torch, no graph, no download.
+"""Static vectors: WordLlama's table of one vector per token, averaged over a text. No torch, no graph, no download.
 
 The tokenizer and the table come inside the `wordllama` package. They are read from its folder directly: importing
 the package would set up logging for the whole process.
@@ -29,7 +29,7 @@ _TABLE = "weights/l2_supercat_256.safetensors"
 
 
 class WordLlamaEncoder(Encoder):
-    """The 256-dimensional vectors of the `wordllama` package: the mean of the tokens' vectors, without a prompt.
+    """Encoder of the `wordllama` package: 256 dimensions, the mean of the tokens' vectors, without a prompt.
 
     The package reads a text to its end; `max_length` cuts it after so many tokens.
     """
@@ -42,7 +42,7 @@ class WordLlamaEncoder(Encoder):
         self._read: dict[str, NDArray[np.int64]] = {}
 
     def settings(self, role: Role) -> Mapping[str, object]:
-        """The package's version, which stands for its tokenizer and table, and how texts are read."""
+        """Return the package's version, which stands for its tokenizer and table, and the settings of reading texts."""
         return {
             "model": "wordllama",
             "revision": version_of("wordllama") or "",
@@ -57,12 +57,12 @@ class WordLlamaEncoder(Encoder):
 
     @property
     def similarity(self) -> str:
-        """Cosine, as the package compares."""
+        """Return cosine, as the package compares."""
         return "cosine"
 
     @property
     def requirements(self) -> Requirements:
-        """The package, which is part of every installation."""
+        """Return nothing: the package is part of every installation."""
         return Requirements()
 
     def load(self) -> None:
@@ -70,16 +70,16 @@ class WordLlamaEncoder(Encoder):
         _load()
 
     def lengths(self, texts: Sequence[str], role: Role) -> NDArray[np.int64]:
-        """How many tokens each text has. They are kept until the text is encoded: reading them is most of the work."""
+        """Count the tokens of each text. They are cached until the text is encoded: tokenizing is most of the work."""
         self._read = dict(zip(texts, self._tokens(texts, role), strict=True))
         return np.array([len(self._read[text]) for text in texts], dtype=np.int64)
 
     def limit(self, role: Role) -> int:
-        """The cut-off that was asked for; none by itself."""
+        """Return the cut-off of the user; there is none by default."""
         return self.max_length
 
     def encode(self, texts: Sequence[str], role: Role) -> Vectors:
-        """The mean of each text's token vectors, one text at a time."""
+        """Average each text's token vectors, one text at a time."""
         known = [self._read.pop(text, None) for text in texts]
         unread = iter(self._tokens([text for text, ids in zip(texts, known, strict=True) if ids is None], role))
         _, table = _load()
@@ -92,11 +92,11 @@ class WordLlamaEncoder(Encoder):
         return vectors
 
     def prompted(self, text: str, role: Role) -> str:
-        """The text after its prompt."""
+        """Return the text after its prompt."""
         return self._prompts[role] + text
 
     def for_passages(self) -> Encoder:
-        """The same without the query's prompt."""
+        """Return the same encoder without the query's prompt."""
         if not self._prompts[Role.QUERY]:
             return self
         return WordLlamaEncoder(self.max_length, document_prompt=self._prompts[Role.DOCUMENT])

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from r2med.store.scratch import places_where, rows_at, scratch_column, spans
 
 TextHashes = NDArray[np.uint64]
-"""A row of two numbers a text."""
+"""A row of two numbers per text."""
 _TEXTS = 4096
 """Texts in memory at a time."""
 
 
 def text_hashes(texts: Sequence[str]) -> TextHashes:
-    """Each text's 16-byte hash, as two numbers.
+    """Return each text's 16-byte hash, as two numbers.
 
     >>> text_hashes(["a", "b"]).shape
     (2, 2)
@@ -70,7 +70,7 @@ class SortedHashes:
         return counts
 
     def _deal(self, columns: Sequence[TextHashes]) -> None:
-        """Put every text into its part, where it comes after those before it."""
+        """Put every text into its part, after those before it."""
         ends, before = np.array(self._edges[:-1]), 0
         for column in columns:
             for some in spans(len(column)):
@@ -87,7 +87,7 @@ class SortedHashes:
             before += len(column)
 
     def find(self, texts: TextHashes) -> NDArray[np.intp]:
-        """The last place of each text, -1 for one that is not here.
+        """Return the last place of each text, -1 for a missing one.
 
         >>> SortedHashes([text_hashes(["a", "b", "a"])]).find(text_hashes(["b", "a", "c"])).tolist()
         [1, 2, -1]
@@ -113,7 +113,7 @@ class SortedHashes:
         return found
 
     def firsts(self) -> NDArray[np.intp]:
-        """The first place of each different text, ascending."""
+        """Return the first place of each different text, ascending."""
         is_first = scratch_column(len(self._place), np.bool_)
         for part in self._parts():
             high, low = self._high[part], self._low[part]
@@ -124,7 +124,7 @@ class SortedHashes:
 
 
 def first_of_each(hashes: TextHashes, places: NDArray[np.intp] | None = None) -> NDArray[np.intp]:
-    """Of several places with the same text, the first; in order. All places unless some are given.
+    """Return the first of several places with the same text, in order. All places unless some are given.
 
     >>> first_of_each(text_hashes(["a", "b", "a", "c"])).tolist()
     [0, 1, 3]
@@ -135,5 +135,5 @@ def first_of_each(hashes: TextHashes, places: NDArray[np.intp] | None = None) ->
 
 
 def lacking(found: NDArray[np.intp]) -> NDArray[np.intp]:
-    """The places of texts that were not found."""
+    """Return the places of texts that were not found."""
     return places_where(lambda some: found[some] < 0, len(found))

@@ -1,4 +1,4 @@
-"""From texts to the vectors of their tokens: what the store has is taken from there, the rest is encoded and kept."""
+"""Texts to the vectors of their tokens: read from the store, or encoded in batches and stored."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from r2med.pipeline.stage import Context
 def encode_tokens(
     encoder: TokenEncoder, texts: Texts, role: Role, context: Context, precision: str = "float32"
 ) -> TokenVectors:
-    """The token vectors of every text, in order. A text that was encoded before, in any task, is not encoded again."""
+    """Return the token vectors of every text, in order. A text that was encoded before is not encoded again."""
     job = EncodingJob(texts, role, precision=precision)
     refuse_empty(job)
     store = TokenStore(encoder.settings(role), precision)
@@ -62,14 +62,14 @@ def encode_tokens(
 
 
 def tokens_to_encode(encoder: TokenEncoder, texts: Texts, role: Role, precision: str = "float32") -> int:
-    """How many of these texts, each counted once, the store lacks; for a plan."""
+    """Count the distinct texts that the store lacks, for a plan."""
     hashes = text_hashes(texts.texts)
     found = TokenStore(encoder.settings(role), precision).find(hashes)
     return len(first_of_each(hashes, lacking(found)))
 
 
 def _facts(encoder: TokenEncoder, job: EncodingJob, vectors: TokenVectors, encoded: int) -> dict[str, Any]:
-    """What a result remembers: all that decides which vectors there are, and how many texts were cut."""
+    """Return the facts of a result: all settings that decide which vectors there are, and the number of texts cut."""
     limit = encoder.limit(job.role)
     cut = int((vectors.tokens > limit).sum()) if limit else 0
     kept = ("prefix", "expansion", "attend", "dtype", "skiplist")
@@ -88,7 +88,7 @@ def _facts(encoder: TokenEncoder, job: EncodingJob, vectors: TokenVectors, encod
 
 
 def _encode(work: _Batches, hashes: TextHashes, missing: NDArray[np.intp], context: Context) -> None:
-    """Encode and keep the texts at the places `missing`, here or wherever the executor spreads work to."""
+    """Encode and store the texts at the places `missing`, in this process or by the executor's workers."""
     spread = spread_of(context.executor)
     if spread is None or (spread.only_large and work.job.role is Role.QUERY):
         work.run(hashes, missing, context)
@@ -105,16 +105,16 @@ class _Batches(TextBatches[TokenEncoder]):
         self.writer = writer
 
     def worker(self) -> TokenWorker:
-        """What encodes elsewhere."""
+        """Return the worker that encodes in another process."""
         return TokenWorker(self.encoder, self.job.role)
 
     def keep(self, hashes: TextHashes, rows: NDArray[np.intp], batch: PlannedBatch, vectors: Iterator[Vectors]) -> None:
-        """Write a batch that was encoded elsewhere: a matrix for each text."""
+        """Store a batch that a worker encoded: a matrix for each text."""
         spans = self._checked([next(vectors) for _ in batch.places], batch.places)
         self.writer.append_spans(hashes, batch.tokens, spans)
 
     def run(self, hashes: TextHashes, missing: NDArray[np.intp], context: Context) -> None:
-        """Encode and keep the texts at the places `missing`, batch by batch, in this process."""
+        """Encode and store the texts at the places `missing`, batch by batch, in this process."""
         with context.timed("load"):
             self.encoder.load()
         with context.executor.progress(self.label, len(missing), unit="texts") as bar:
@@ -124,7 +124,7 @@ class _Batches(TextBatches[TokenEncoder]):
                     bar.advance(len(places))
 
     def _encoded(self, places: NDArray[np.intp]) -> Iterator[tuple[NDArray[np.intp], NDArray[np.int64], list[Vectors]]]:
-        """Batches of a window, each with its texts' lengths and vectors."""
+        """Yield the batches of a window, each with its texts' lengths and vectors."""
         texts = self.texts(places)
         tokens, cost = text_costs(self.encoder, texts, self.job.role)
         order, done = np.argsort(-cost, kind="stable"), 0
@@ -140,7 +140,7 @@ class _Batches(TextBatches[TokenEncoder]):
             done += len(batch)
 
     def _attempt(self, texts: list[str], places: NDArray[np.intp]) -> list[Vectors] | None:
-        """The vectors of a batch, checked; None when memory ran out and a smaller batch may fit."""
+        """Encode and check a batch; return None if memory ran out and a smaller batch may fit."""
         try:
             spans = self.encoder.encode(texts, self.job.role)
         except (MemoryError, RuntimeError) as error:
@@ -156,7 +156,7 @@ class _Batches(TextBatches[TokenEncoder]):
         return self._checked(spans, places)
 
     def _checked(self, spans: list[Vectors], places: NDArray[np.intp]) -> list[Vectors]:
-        """Vectors that can be right; anything else is an error that names the text."""
+        """Check the vectors and return them; an invalid one is an error that names the text."""
         for place, span in zip(places.tolist(), spans, strict=True):
             if not len(span) or not np.isfinite(span).all():
                 what = "vectors with NaN or infinite numbers" if len(span) else "no vector at all"

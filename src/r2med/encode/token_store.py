@@ -1,4 +1,4 @@
-"""The vectors of tokens on disk: a span of rows for each text, mapped, in half precision or a byte a number.
+"""The vectors of tokens on disk: a span of rows for each text, mapped, in half precision or a byte per number.
 
 A text has as many rows as it has tokens that count. They lie in the order in which texts were encoded, in shards of the
 vector store, and are read from the mapped file when they are used: a corpus of any size needs no memory of its own.
@@ -30,7 +30,7 @@ _SCALE = 4
 
 @dataclass(frozen=True, eq=False)
 class TokenVectors:
-    """The token vectors of some texts, in the order they were asked for, read from the mapped shards."""
+    """The token vectors of some texts, in the order of the request, read from the mapped shards."""
 
     shards: tuple[NDArray[Any], ...]
     shard: NDArray[np.intp]
@@ -47,7 +47,7 @@ class TokenVectors:
 
     @property
     def dimension(self) -> int:
-        """The numbers of a vector."""
+        """Return the dimension of the vectors."""
         if not self.shards:
             return 0
         width = int(self.shards[0].shape[1])
@@ -55,19 +55,19 @@ class TokenVectors:
 
     @property
     def nbytes(self) -> int:
-        """Their size as they are kept; a text that is asked for twice is kept once."""
+        """Return the size of the vectors as they are stored; a text that occurs twice is stored once."""
         width = self.shards[0].shape[1] * self.shards[0].itemsize if self.shards else 0
         places = np.unique(np.stack([self.shard, self.row]), axis=1, return_index=True)[1]
         return int(self.count[places].sum()) * width
 
     def of(self, place: int) -> Vectors:
-        """The vectors of one text, in single precision."""
+        """Return the vectors of one text, in single precision."""
         first = int(self.row[place])
         return as_single(self.shards[self.shard[place]][first : first + int(self.count[place])])
 
 
 def as_single(rows: NDArray[Any]) -> Vectors:
-    """Rows as they are kept, as vectors of single precision.
+    """Convert stored rows to vectors of single precision.
 
     >>> as_single(as_bytes(np.array([[0.5, -1.0]], dtype=np.float32))).round(2).tolist()
     [[0.5, -1.0]]
@@ -81,12 +81,12 @@ def as_single(rows: NDArray[Any]) -> Vectors:
 
 
 def codes_and_scales(rows: NDArray[np.uint8]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-    """The whole numbers of rows in int8, and a column of what each row is multiplied with."""
+    """Split rows of int8 into their whole numbers and a column with the scale of each row."""
     return rows[:, :-_SCALE].view(np.int8), np.ascontiguousarray(rows[:, -_SCALE:]).view("<f4")
 
 
 def as_bytes(vectors: Vectors) -> NDArray[np.uint8]:
-    """Vectors with a byte a number, each with its own scale."""
+    """Convert vectors to a byte per number, each with its own scale."""
     scales = (np.abs(vectors).max(axis=1, keepdims=True) / _GREATEST).astype("<f4")
     codes = np.rint(vectors / np.where(scales > 0, scales, 1)).astype(np.int8)
     return np.concatenate((codes.view(np.uint8), scales.view(np.uint8)), axis=1)
@@ -98,7 +98,7 @@ class TokenStore(VectorStore):
     precisions = TOKEN_PRECISIONS
 
     def spans(self, found: NDArray[np.intp]) -> TokenVectors:
-        """The vectors at places that `find` gave, none of them missing."""
+        """Return the vectors at places that `find` gave, none of them missing."""
         columns = self.located(found, "row", "count", "tokens")
         return TokenVectors(tuple(shard.rows for shard in self._shards), *columns)
 
@@ -109,7 +109,7 @@ class TokenStore(VectorStore):
         return SpanWriter(self.folder, "uint8" if self.precision == "int8" else self.precision)
 
     def writer(self) -> SpanWriter:
-        """A new shard of this setting."""
+        """Start a new shard of this setting."""
         made = super().writer()
         assert isinstance(made, SpanWriter)
         return made
@@ -121,7 +121,7 @@ class SpanWriter(ShardWriter):
     layout = 1
 
     def append_spans(self, texts: NDArray[np.uint64], tokens: NDArray[np.int64], spans: Sequence[Vectors]) -> None:
-        """Keep a batch: text hashes, their lengths in tokens, and the vectors of each."""
+        """Store a batch: text hashes, their lengths in tokens, and the vectors of each."""
         try:
             self._append_spans(texts, tokens, [self._kept(span) for span in spans])
         except OSError as error:

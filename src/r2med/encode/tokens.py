@@ -1,6 +1,6 @@
-"""A late-interaction model at work: texts in, the vectors of their tokens out.
+"""Late-interaction encoders: texts to the vectors of their tokens.
 
-Which tokens have a vector that counts is half of such a model. A marker stands before every text. A query is cut to its
+Such a model defines which tokens have a vector that counts. A marker is put before every text. A query is cut to its
 length and, for most models, filled up to it with mask tokens, whose vectors count too. Of a document the vectors of
 punctuation are left out.
 """
@@ -31,7 +31,7 @@ _DEVICE_TOKENS = 16_384
 
 
 class TokenBatch(NamedTuple):
-    """A batch as the model reads it, and which of its tokens have a vector that counts."""
+    """Batch as the model reads it, and a mask of its tokens whose vectors count."""
 
     ids: Ids
     mask: Ids
@@ -49,11 +49,11 @@ class TokenEncoder:
 
     @cached_property
     def source(self) -> ModelSource:
-        """Where the files are."""
+        """Return the location of the model's files."""
         return locate(self.card.id, self.card.revision)
 
     def settings(self, role: Role) -> Mapping[str, object]:
-        """Everything that the vectors of a role depend on: the key under which they are kept."""
+        """Return everything that the vectors of a role depend on: the key under which they are stored."""
         card = self.card
         found: dict[str, object] = {
             "model": self.source.label,
@@ -75,21 +75,21 @@ class TokenEncoder:
         return found
 
     def prefix(self, role: Role) -> str:
-        """What stands before a text."""
+        """Return the prefix of a text."""
         return self.card.query_prefix if role is Role.QUERY else self.card.document_prefix
 
     def limit(self, role: Role) -> int:
-        """The most tokens of a text that the model reads; 0 for no limit."""
+        """Return the most tokens of a text that the model reads; 0 for no limit."""
         if role is Role.DOCUMENT:
             return self.card.document_length
         return 0 if self.card.expansion == "min" else self.card.query_length
 
     def style(self, role: Role) -> Style:
-        """How a text of a role becomes tokens."""
+        """Return the options of tokenization of a role."""
         return Style(self.prefix(role), self.limit(role) or self.source.max_length(self.card.subfolder))
 
     def prompted(self, text: str, role: Role) -> str:
-        """The exact string that is encoded for a text."""
+        """Return the exact string that is encoded for a text."""
         return self.prefix(role) + text
 
     def _skips(self, role: Role) -> bool:
@@ -97,12 +97,12 @@ class TokenEncoder:
 
     @property
     def batch_tokens(self) -> int:
-        """How many tokens, padding included, a batch may hold to begin with."""
+        """Return the tokens, padding included, that a batch may hold to begin with."""
         return _PROCESSOR_TOKENS if find_devices(self.device)[0] == "cpu" else _DEVICE_TOKENS
 
     @cached_property
     def build(self) -> Build:
-        """What is loaded. The files are fetched when they are not here yet."""
+        """Return the build that is loaded. The files are downloaded if they are not on this machine."""
         card = self.card
         return Build(
             folder=str(self.source.folder()),
@@ -116,7 +116,7 @@ class TokenEncoder:
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """The model's tokenizer, which reads a marker as one token."""
+        """Load the model's tokenizer, which reads a marker as one token."""
         require_extra("torch", "torch", "transformers")
         build, card = self.build, self.card
         made = pretrained_tokenizer(build.transformer, append_eos=False, remote_code=build.remote_code)
@@ -126,11 +126,11 @@ class TokenEncoder:
         return made
 
     def lengths(self, texts: Sequence[str], role: Role) -> NDArray[np.int64]:
-        """Each text's length in the model's tokens, marker included, before truncation."""
+        """Return each text's length in the model's tokens, marker included, before truncation."""
         return self.tokenizer.lengths(texts, self.style(role))
 
     def batch(self, texts: Sequence[str], role: Role) -> TokenBatch:
-        """The texts as the model reads them."""
+        """Tokenize the texts as the model reads them."""
         padded = self.tokenizer.padded(texts, self.style(role), "right")
         counted = padded.mask.astype(np.bool_)
         read = TokenBatch(padded.ids, padded.mask, padded.types, counted)
@@ -141,11 +141,11 @@ class TokenEncoder:
         return read
 
     def offsets(self, text: str, role: Role) -> list[tuple[int, int]]:
-        """From which to which character of the prefixed text each token of the batch is, special ones nowhere."""
+        """Return the span of characters of each token in the prefixed text; special tokens have empty spans."""
         return self.tokenizer.offsets(text, self.style(role))
 
     def _expanded(self, read: TokenBatch) -> TokenBatch:
-        """Queries filled up with mask tokens, which count, and which the others look at only if the card says so."""
+        """Expand queries with mask tokens, which count, and which the others attend to only if the card says so."""
         length = self.card.query_length
         missing = max(0, length - read.ids.shape[1])
         ids, mask, types = (np.pad(part, ((0, 0), (0, missing))) for part in read[:3])
@@ -164,12 +164,12 @@ class TokenEncoder:
 
     @cached_property
     def _skipped(self) -> NDArray[np.int64]:
-        """The ids of tokens without a vector that counts; a word that is no token of the vocabulary has none."""
+        """Return the ids of tokens without a vector that counts; a word that is not in the vocabulary is left out."""
         ids = (self.tokenizer.backend.token_to_id(word) for word in self.card.skiplist)
         return np.array(sorted({each for each in ids if each is not None}), dtype=np.int64)
 
     def load(self) -> None:
-        """Bring the model into memory."""
+        """Load the model."""
         self._model()
 
     def _model(self) -> LoadedTokenModel:
@@ -179,7 +179,7 @@ class TokenEncoder:
         return MODEL_CACHE.take((build, inline, device), build.size, lambda: LoadedTokenModel(build, inline, device))
 
     def encode(self, texts: Sequence[str], role: Role) -> list[Vectors]:
-        """The vectors that count of each text of a batch."""
+        """Return the vectors that count of each text of a batch."""
         model = self._model()
         check_limit(self.source.name, self.style(role).limit, model.positions, f"{role.value}_length")
         read = self.batch(texts, role)
@@ -200,12 +200,12 @@ class LoadedTokenModel:
         self.takes, self.positions = accepted(self.model), positions_of(self.model)
 
     def close(self) -> None:
-        """Let the weights go."""
+        """Release the weights."""
         del self.model, self.dense
         release_memory()
 
     def run(self, read: TokenBatch) -> Vectors:
-        """A vector for every token of a batch, padding included; memory that runs out is a `MemoryError`."""
+        """Return a vector for every token of a batch, padding included; raise `MemoryError` if memory runs out."""
         import torch
 
         with inference(self.build, self.device):
@@ -227,7 +227,7 @@ class LoadedTokenModel:
 
 
 def _inline_projection(build: Build) -> Any:
-    """The projection that lies among the transformer's own weights."""
+    """Load the projection that is stored among the transformer's own weights."""
     import torch
 
     weight = stored_weight(build.transformer, INLINE)
@@ -239,7 +239,7 @@ def _inline_projection(build: Build) -> Any:
 
 
 def _keep_markers_whole(tokenizer: Tokenizer, prefixes: Sequence[str]) -> None:
-    """Have a marker of the vocabulary, such as `[unused0]`, read as one token and not as its letters."""
+    """Make the tokenizer read a marker of the vocabulary, such as `[unused0]`, as one token and not as its letters."""
     from tokenizers import AddedToken
 
     backend = tokenizer.backend
@@ -252,7 +252,7 @@ def _keep_markers_whole(tokenizer: Tokenizer, prefixes: Sequence[str]) -> None:
 
 
 def _lowercase(tokenizer: Tokenizer) -> None:
-    """Have texts put in lower case first, markers not, which are read before."""
+    """Make the tokenizer put texts in lower case first; markers are recognised before and stay."""
     from tokenizers import normalizers
 
     first = tokenizer.backend.normalizer

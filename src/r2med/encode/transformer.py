@@ -1,10 +1,7 @@
 """Transformers run by torch: on a processor, a GPU, or several GPUs with a process for each.
 
-A loaded model with its tokenizer: texts in, vectors out.
-
-From token vectors to one vector a text: each pooling a small function of the hidden states and a mask.
-
-The functions are traced when a model is exported, so they hold no branch on a tensor's content.
+The poolings are small functions of the hidden states and a mask. They are traced when a model is exported, so they have
+no branch on a tensor's content.
 """
 
 from __future__ import annotations
@@ -45,7 +42,7 @@ _SEVERAL_BYTES = 1 << 30  # starting a process takes longer than encoding a task
 
 
 class TorchEncoder(ModelEncoder):
-    """A model of a card, run by torch."""
+    """An encoder of a card, run by torch."""
 
     def __init__(self, card: EncoderCard, prompts: Prompts, device: str | Sequence[str] = "auto") -> None:
         super().__init__(card, prompts)
@@ -54,24 +51,24 @@ class TorchEncoder(ModelEncoder):
 
     @property
     def requirements(self) -> Requirements:
-        """The extra, what the hub is asked for, and a GPU for models of billions of weights."""
+        """Return the extra, the repositories on the hub, and a GPU for models of billions of weights."""
         remote = [source.name for source in (*self.sources.values(), self.adapter) if source and source.place is None]
         extra = "torch,lora" if self.card.adapter else "torch"
         return Requirements(extra=extra, hub=tuple(dict.fromkeys(remote)), gpu=self.card.needs_gpu)
 
     @cached_property
     def devices(self) -> tuple[str, ...]:
-        """Where the model runs, a process for each. A small model gains nothing from a second GPU by itself."""
+        """Return the devices of the model, a process for each. A small model gains nothing from a second GPU."""
         found = find_devices(self.device)
         return found[:1] if self.device == "auto" and self._builds[Role.DOCUMENT].size < _SEVERAL_BYTES else found
 
     @property
     def batch_tokens(self) -> int:
-        """Few tokens at a time on a processor, many on a GPU, and as many times that as there are devices."""
+        """Return few tokens for a processor and many for a GPU, times the number of devices."""
         return len(self.devices) * (_PROCESSOR_TOKENS if self.devices[0] == "cpu" else _DEVICE_TOKENS)
 
     def build(self, role: Role) -> Build:
-        """What is loaded for a role. The files are fetched when they are not here yet."""
+        """Return the build of a role. The files are downloaded if they are not on this machine."""
         card = self.card
         return Build(
             folder=str(self.sources[role].folder()),
@@ -91,7 +88,7 @@ class TorchEncoder(ModelEncoder):
         )
 
     def load(self) -> None:
-        """Load the document side; a second model for queries is loaded when the first query comes."""
+        """Load the document side; a second model for queries is loaded with the first query."""
         self._runner(Role.DOCUMENT)
 
     def _runner(self, role: Role) -> Runner:
@@ -104,7 +101,7 @@ class TorchEncoder(ModelEncoder):
         return {role: self.build(role) for role in Role}
 
     def tokenizer(self, role: Role) -> Tokenizer:
-        """Read once, also when the model itself is in other processes."""
+        """Return the tokenizer; it is read once, even if the model itself is in other processes."""
         build = self._builds[role]
         if build not in self._tokenizers:
             require_extra("torch", "torch", "transformers")
@@ -114,11 +111,11 @@ class TorchEncoder(ModelEncoder):
         return self._tokenizers[build]
 
     def encode(self, texts: Sequence[str], role: Role) -> Vectors:
-        """One batch, on every device a share."""
+        """Encode one batch, a share on every device."""
         return self._runner(role).run(texts, self.style(role))
 
     def with_prompts(self, prompts: Prompts) -> TorchEncoder:
-        """The same model with other prompts; what is loaded is shared."""
+        """Return an encoder of the same model with other prompts; the loaded model is shared."""
         return TorchEncoder(self.card, prompts, self.device)
 
 
@@ -129,14 +126,14 @@ def _start(build: Build, devices: tuple[str, ...]) -> Runner:
 
 
 class Runner(Closable, Protocol):
-    """Whatever turns texts into vectors: a model in this process, or several in processes of their own."""
+    """A model that turns texts into vectors: in this process, or in several child processes."""
 
     def run(self, texts: Sequence[str], style: Style) -> Vectors:
-        """One batch."""
+        """Encode one batch."""
 
 
 class LoadedEncoder:
-    """A transformer, its pooling and what follows, on one device."""
+    """A transformer with its pooling and later layers, on one device."""
 
     def __init__(self, build: Build, device: str) -> None:
         import torch
@@ -151,18 +148,18 @@ class LoadedEncoder:
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """The model's tokenizer; a model with an `encode` of its own has its own."""
+        """Load the model's tokenizer; not used by a model whose code has its own `encode`."""
         return pretrained_tokenizer(
             self.build.transformer, append_eos=self.build.append_eos, remote_code=self.build.remote_code
         )
 
     def close(self) -> None:
-        """Let the weights go."""
+        """Release the weights."""
         del self.model, self.dense
         release_memory()
 
     def run(self, texts: Sequence[str], style: Style) -> Vectors:
-        """The vectors of a batch. Memory that runs out is reported as `MemoryError`, whatever the device."""
+        """Encode a batch; raise `MemoryError` if memory runs out, whatever the device."""
         import torch
 
         with inference(self.build, self.device):
@@ -211,50 +208,50 @@ class LoadedEncoder:
 
 
 def both_ways(mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """A mask with four axes, which transformers takes as it is: every token sees every token that is no padding."""
+    """Build a mask with four axes, by which every token attends to every token that is not padding."""
     import torch
 
     return (1 - mask[:, None, None, :]).to(dtype) * torch.finfo(dtype).min
 
 
 def _without_prompt(mask: np.ndarray[Any, np.dtype[np.int64]], prompt: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """The mask of the tokens that are pooled: all but the first `prompt` of each row."""
+    """Return the mask of the tokens that are pooled: all but the first `prompt` of each row."""
     if not prompt:
         return mask
     return np.where(mask.cumsum(axis=1) > prompt, mask, 0)
 
 
 def first_token(hidden: Tensor, mask: Tensor) -> Tensor:
-    """The vector of the first token that counts, on whichever side the padding is."""
+    """Return the vector of the first token that counts, on whichever side the padding is."""
     return _take(hidden, mask.to(hidden.dtype).argmax(dim=1))
 
 
 def last_token(hidden: Tensor, mask: Tensor) -> Tensor:
-    """The vector of the last token that counts."""
+    """Return the vector of the last token that counts."""
     width = mask.shape[1]
     return _take(hidden, width - 1 - mask.flip(1).to(hidden.dtype).argmax(dim=1))
 
 
 def mean(hidden: Tensor, mask: Tensor) -> Tensor:
-    """The mean over the tokens that count."""
+    """Return the mean over the tokens that count."""
     weights = mask.unsqueeze(-1).to(hidden.dtype)
     return (hidden * weights).sum(dim=1) / weights.sum(dim=1)
 
 
 def maximum(hidden: Tensor, mask: Tensor) -> Tensor:
-    """The largest value of each dimension over the tokens that count."""
+    """Return the largest value of each dimension over the tokens that count."""
     return hidden.masked_fill(mask.unsqueeze(-1) == 0, float("-inf")).amax(dim=1)
 
 
 def weighted_mean(hidden: Tensor, mask: Tensor) -> Tensor:
-    """The mean with weights that grow with the token's position among those that count: 1, 2, 3, ..."""
+    """Return the mean with weights that grow with the token's position among those that count: 1, 2, 3, ..."""
     positions = mask.cumsum(dim=1) * mask
     weights = positions.unsqueeze(-1).to(hidden.dtype)
     return (hidden * weights).sum(dim=1) / weights.sum(dim=1)
 
 
 def splade(logits: Tensor, mask: Tensor, *, log_twice: bool = False, total: bool = False) -> Tensor:
-    """A weight a term from each token's logits over the vocabulary: log(1 + relu), the largest or their sum."""
+    """Return a weight per term from each token's logits over the vocabulary: max or sum of log(1 + relu)."""
     found = (logits * mask.unsqueeze(-1).to(logits.dtype)).relu_().log1p_()
     if log_twice:
         found = found.log1p_()
@@ -262,7 +259,7 @@ def splade(logits: Tensor, mask: Tensor, *, log_twice: bool = False, total: bool
 
 
 def _take(hidden: Tensor, places: Tensor) -> Tensor:
-    """Of each row the vector at its place."""
+    """Gather the vector at one place of each row."""
     index = places.reshape(-1, 1, 1).expand(-1, 1, hidden.shape[-1])
     return hidden.gather(1, index).squeeze(1)
 

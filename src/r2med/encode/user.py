@@ -28,7 +28,7 @@ _CHARACTERS = 4  # of English text in a token, about: only batch sizes depend on
 
 
 class TwoMethods(Protocol):
-    """A class with a method for each role; `_METHODS` has the other names that are taken."""
+    """A class with a method for each role; `_METHODS` has the other names that are accepted."""
 
     def encode_queries(self, texts: list[str]) -> Any:
         """Return a vector for each query, as anything that numpy makes an array of."""
@@ -46,7 +46,7 @@ benchmark's code, BEIR, MTEB and sentence-transformers. `encode_corpus` is hande
 
 
 class OwnEncoder(Encoder):
-    """A user's class at work."""
+    """An encoder that runs a user's class."""
 
     def __init__(self, address: str, options: Mapping[str, Any], task: Task, made: Any = None) -> None:
         self.address = address
@@ -61,14 +61,14 @@ class OwnEncoder(Encoder):
 
     @cached_property
     def made(self) -> Any:
-        """The user's object, constructed when it is first needed."""
+        """Return the user's object, constructed when it is first needed."""
         given = {**self.options, "task": self._task} if self._task else self.options
         made = construct(self.address, self.kind, given)
         _check_methods(self.address, made)
         return made
 
     def settings(self, role: Role) -> Mapping[str, object]:
-        """The class, its options, and its version: the one it states, or else a hash of the file it is in."""
+        """Return the class, its options, and its version: the stated one, or else a hash of its file."""
         words = {} if self._task is None else {"task": f"{self._task.name}: {self._task.sentence}"}
         options = {name: repr(value) for name, value in sorted(self.options.items())}
         return {
@@ -85,7 +85,7 @@ class OwnEncoder(Encoder):
 
     @property
     def similarity(self) -> str:
-        """As the class says in a word; cosine when it does not, or has a function of that name."""
+        """Return the similarity that the class states as a text; cosine if it states none."""
         stated = getattr(self.kind, "similarity", "cosine")
         if not isinstance(stated, str):
             return "cosine"
@@ -98,20 +98,20 @@ class OwnEncoder(Encoder):
         _ = self.made
 
     def lengths(self, texts: Sequence[str], role: Role) -> NDArray[np.int64]:
-        """About how many tokens each text has."""
+        """Estimate the number of tokens of each text."""
         return np.array([len(text) // _CHARACTERS + 1 for text in texts], dtype=np.int64)
 
     def limit(self, role: Role) -> int:
-        """None: what the class cuts off is its own business."""
+        """Return 0: the class itself decides where it cuts a text."""
         return 0
 
     @property
     def batch_tokens(self) -> int:
-        """As the class says."""
+        """Return the class's own value, or the default."""
         return int(getattr(self.kind, "batch_tokens", super().batch_tokens))
 
     def encode(self, texts: Sequence[str], role: Role) -> Vectors:
-        """One batch, through the method of its role."""
+        """Encode one batch, through the method of its role."""
         method = _method(self.made, role)
         assert method is not None  # checked when the class was named
         try:
@@ -154,7 +154,7 @@ def _is_required(parameter: inspect.Parameter | None) -> bool:
 
 
 def _prompt_type(role: Role) -> Any:
-    """Return MTEB's word for a role; a plain text where MTEB is not installed."""
+    """Return MTEB's word for a role; a plain text if MTEB is not installed."""
     word = "query" if role is Role.QUERY else "document"
     if importlib.util.find_spec("mteb") is None:
         return word
@@ -183,7 +183,7 @@ def _on_the_cpu(vectors: Any) -> Any:
 
 
 def address_of(made: object) -> str:
-    """What an object's class is named by in a spec; a `SpecError` for what is no encoder."""
+    """Return the name of an object's class in a spec; raise a `SpecError` if it is not an encoder."""
     if inspect.isclass(made):
         raise SpecError(f"{made.__name__} is a class; give an object of it, as {made.__name__}()")
     kind = type(made)
@@ -193,7 +193,7 @@ def address_of(made: object) -> str:
 
 
 def state_of(made: Any) -> dict[str, Any]:
-    """What the vectors of an object depend on beside its class: its `version`, or else all that it holds.
+    """Return what the vectors of an object depend on besides its class: its `version`, or else all its attributes.
 
     >>> from types import SimpleNamespace
     >>> state_of(SimpleNamespace(columns=64)), state_of(SimpleNamespace(version="2", model=object()))
@@ -221,7 +221,7 @@ def _is_plain(value: object) -> bool:
 
 
 def find_class(address: str) -> Any:
-    """The encoder class of `module:Class`."""
+    """Import the encoder class of `module:Class`."""
     found = import_class(address)
     if inspect.isclass(found):
         _check_methods(address, found)

@@ -28,7 +28,7 @@ from r2med.errors import R2medError
 
 SIMILARITIES = ("cosine", "dot")
 MEMORY = 1 << 29
-"""Working memory unless told otherwise, in bytes."""
+"""Default working memory, in bytes."""
 _FIRST = 1024  # documents of the first block, which is followed by ever larger ones
 _BLOCK = 8192  # documents multiplied at a time: more does not make the product faster
 _FEWEST = 64  # documents a block must hold at the least; with less memory, queries are taken in groups
@@ -46,24 +46,24 @@ class VectorRows(Protocol):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """How many vectors, and their dimension."""
+        """Return the number of vectors, and their dimension."""
 
     def __getitem__(self, places: slice | NDArray[np.intp], /) -> Vectors:
-        """The vectors at these places, in single precision."""
+        """Return the vectors at these places, in single precision."""
 
 
 class VectorHits(NamedTuple):
-    """Each query's best documents, best first; every query has as many."""
+    """Best documents of each query, best first, the same number for every query."""
 
     places: NDArray[np.intp]
-    """Positions of the documents, a row a query."""
+    """Positions of the documents, a row per query."""
     scores: NDArray[np.float32]
     """Their scores."""
 
 
 @dataclass(frozen=True)
 class Similarity:
-    """How vectors are compared, and the memory that may be used for it."""
+    """Similarity of vectors, and the memory that a search may use."""
 
     name: str = "cosine"
     memory: int = MEMORY
@@ -78,7 +78,7 @@ class Similarity:
 def search(
     queries: Vectors, documents: VectorRows, depth: int, tie_order: NDArray[np.int64], how: Similarity | None = None
 ) -> VectorHits:
-    """The `depth` best documents of every query, exactly; equal scores in the order of `tie_order`.
+    """Return the `depth` best documents of every query, exactly; equal scores in the order of `tie_order`.
 
     >>> documents = np.array([[1, 0], [0, 1], [2, 0]], dtype=np.float32)
     >>> hits = search(np.array([[3, 1]], dtype=np.float32), documents, 2, np.array([0, 1, 2]))
@@ -95,7 +95,8 @@ def search(
     places = np.empty((len(queries), depth), dtype=np.intp)
     scores = np.empty((len(queries), depth), dtype=np.float32)
     if depth > 0:
-        group = _group(len(queries), how)
+        # As many queries at once as leave half of the memory to a small block of scores.
+        group = max(1, min(len(queries), how.memory // (2 * _FEWEST * _BYTES_A_SCORE)))
         for start in range(0, len(queries), group):
             some = slice(start, start + group)
             places[some], scores[some] = _Shortlist(queries[some], documents, depth, tie_order, how).best()
@@ -105,7 +106,7 @@ def search(
 def rescore(
     queries: Vectors, documents: VectorRows, candidates: NDArray[np.intp], tie_order: NDArray[np.int64], similarity: str
 ) -> VectorHits:
-    """The given candidates of every query (a row each) ranked anew by their score in double precision."""
+    """Rank the given candidates of every query (a row each) by their score in double precision."""
     rows, width = candidates.shape
     places = candidates.ravel()
     owners = np.repeat(np.arange(rows), width)
@@ -114,16 +115,11 @@ def rescore(
     return VectorHits(places[order].reshape(rows, width), scores[order].reshape(rows, width))
 
 
-def _group(queries: int, how: Similarity) -> int:
-    """How many queries to search for at once, so that a small block of scores takes half of the memory."""
-    return max(1, min(queries, how.memory // (2 * _FEWEST * _BYTES_A_SCORE)))
-
-
 _BYTES_A_SCORE = 4 + 1 + 24  # the score, whether it passes, and its place on the shortlist if it does
 
 
 class _Found(NamedTuple):
-    """What a block of documents adds to the shortlist, and what it says of the bar."""
+    """Candidates of a block of documents, and what raises the bar for the next."""
 
     owners: NDArray[np.intp]
     places: NDArray[np.intp]
@@ -133,7 +129,7 @@ class _Found(NamedTuple):
 
 
 class _Shortlist:
-    """Everything that may yet be among the best of a group of queries, as columns of query, document and score.
+    """Candidates that may yet be among the best of a group of queries, as columns of query, document and score.
 
     Blocks are read by a few threads, for all but the matrix product runs on one core. A thread may see the bar as it
     was some blocks ago: a lower bar lets more through and loses nothing.
@@ -164,7 +160,7 @@ class _Shortlist:
         """Room for products, a block for each thread."""
 
     def best(self) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
-        """Read all documents and rank what is left."""
+        """Read all documents and rank the candidates."""
         count, dimension = self.documents.shape
         most = min(self.how.block or self._block(dimension), count)
         for _ in range(_THREADS):
@@ -189,7 +185,7 @@ class _Shortlist:
         return int(np.clip(self.how.memory // each, _FEWEST, _BLOCK))
 
     def _read(self, start: int, stop: int, last: NDArray[np.float32], longest: float) -> _Found:
-        """What may be among the best of a block, by a bar that was right when the block was handed out."""
+        """Return the candidates of a block, by the bar at the time the block was submitted."""
         rows = self.documents[start:stop]
         room = self.spare.get()
         try:
@@ -204,7 +200,7 @@ class _Shortlist:
             self.spare.put(room)
 
     def _multiply(self, rows: Vectors, block: NDArray[np.float32], start: int) -> float:
-        """Fill a block with cosines or dot products, a row a document; returns the greatest length to reckon with."""
+        """Fill a block with similarities, a row per document; returns the greatest length for the error bound."""
         with np.errstate(over="ignore"):
             lengths = np.sqrt(np.vecdot(rows, rows))
         shortest, longest = float(lengths.min()), float(lengths.max())
@@ -223,7 +219,7 @@ class _Shortlist:
         return 1.0
 
     def _bar(self, last: NDArray[np.float32], longest: float) -> NDArray[np.float32]:
-        """Below the last of the best by twice the error, for either of two that are compared may be off.
+        """Return the bar: the last of the best minus twice the error, for either of two compared scores may be off.
 
         The error grows with the documents: the bar is for those that are no longer than `longest`.
         """
@@ -232,7 +228,7 @@ class _Shortlist:
         return lower
 
     def _add(self, found: _Found) -> None:
-        """Put a block's candidates on the list, and shorten the list whenever it has doubled."""
+        """Add a block's candidates to the list, and shorten the list whenever it has doubled."""
         self.longest = max(self.longest, found.longest)
         self.last = np.maximum(self.last, found.last)
         self.owners = np.concatenate((self.owners, found.owners))
@@ -245,7 +241,7 @@ class _Shortlist:
             self.shortest = len(self.owners)
 
     def _shorten(self) -> None:
-        """Raise the bar to what has been seen and drop what lies below."""
+        """Raise the bar to the scores seen so far and drop what lies below."""
         keys = np.sort(_descending(self.owners, self.scores))
         queries = np.arange(len(self.exact) + 1, dtype=np.uint64) << np.uint64(32)
         edges = np.searchsorted(keys, queries)
@@ -256,7 +252,7 @@ class _Shortlist:
         self._keep(np.flatnonzero(self.scores >= self._bar(last, self.longest)[self.owners]))
 
     def _settle(self, pool: Executor | None = None) -> None:
-        """Score the list in double precision and keep only each query's best, which no later document can add to."""
+        """Score the list in double precision and keep only each query's best, to which no later document can add."""
         self._keep(np.argsort(self.owners, kind="stable"))
         self.scores = _scored(self.exact, self.documents, self.owners, self.places, self.how.name, pool)
         order = np.lexsort((self.tie_order[self.places], _descending(self.owners, self.scores)))
@@ -269,7 +265,7 @@ class _Shortlist:
 
 
 def _descending(owners: NDArray[np.intp], scores: NDArray[np.float32]) -> NDArray[np.uint64]:
-    """One whole number a pair that sorts by query, then by score descending; numpy sorts numbers fast, columns slowly.
+    """Return a whole number per pair that sorts by query, then by score descending; numpy sorts columns slowly.
 
     >>> _descending(np.array([1, 0, 0]), np.array([0.5, -1, 2], dtype=np.float32)).argsort().tolist()
     [2, 1, 0]
@@ -281,21 +277,21 @@ def _descending(owners: NDArray[np.intp], scores: NDArray[np.float32]) -> NDArra
 
 
 def _score_of(keys: NDArray[np.uint64]) -> NDArray[np.float32]:
-    """The scores inside such numbers."""
+    """Return the scores inside such numbers."""
     falling = keys.astype(np.uint32)
     sign = np.uint32(1 << 31)
     return np.where(falling & sign, falling, ~falling & ~sign).astype(np.uint32).view(np.float32)
 
 
 def unit(rows: Vectors) -> Vectors:
-    """Rows of length 1, in double precision until the end; rows of zeros stay."""
+    """Scale rows to length 1, in double precision until the end; rows of zeros stay."""
     exact = rows.astype(np.float64)
     lengths = np.sqrt((exact * exact).sum(axis=1, keepdims=True))
     return (exact / np.where(lengths > 0, lengths, 1.0)).astype(np.float32)
 
 
 def finite(rows: NDArray[np.floating]) -> NDArray[np.bool_]:
-    """Which rows hold nothing but finite numbers."""
+    """Return a mask of the rows that hold only finite numbers."""
     found: NDArray[np.bool_] = np.logical_and.reduce(np.isfinite(rows), axis=1)
     return found
 
@@ -308,7 +304,7 @@ def _scored(
     similarity: str,
     pool: Executor | None = None,
 ) -> NDArray[np.float32]:
-    """The score of each pair, in double precision and in one order, so that no other pair and no thread can change it.
+    """Score each pair in double precision and in one order, so that no other pair and no thread can change it.
 
     numpy multiplies element by element and sums each row by itself; a BLAS call here would undo that.
     """

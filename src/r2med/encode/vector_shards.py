@@ -1,8 +1,8 @@
 """Shards: the files of the vector store, each written by one process and readable at every moment.
 
-A shard is two files. `NAME.rows` is a plain matrix, a row a text, in the order in which the texts were asked for, so
+A shard is two files. `NAME.rows` is a plain matrix, a row per text, in the order in which the texts were requested, so
 that a collection encoded in one go can be mapped and used as it lies. `NAME.log` says which text has which row: after
-a header, 32 bytes a text, appended batch by batch once the batch's rows are in the other file. A row without an entry
+a header, 32 bytes per text, appended batch by batch once the batch's rows are in the other file. A row without an entry
 does not exist. Entries and rows have checksums of their own, so one flipped bit costs one text.
 
 A text may have one row, or a span of rows that follow one another: the vectors of its tokens (`token_store`).
@@ -52,7 +52,7 @@ Entries = NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class Shard:
-    """A shard as it lies on disk: its good entries, and its rows, mapped."""
+    """A shard on disk: its valid entries, and its rows, memory-mapped."""
 
     path: Path
     rows: NDArray[Any]
@@ -61,7 +61,7 @@ class Shard:
     """Entries that did not pass their checksum."""
 
     def unchanged(self, entries: Entries, extents: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which of these entries still have the content that was written, given how many rows each takes."""
+        """Return a mask of the entries whose content is as written, given how many rows each takes."""
         width = self.rows.shape[1] * self.rows.itemsize
         there = len(self.rows)
         view = self.rows.data.cast("B") if there else memoryview(b"")
@@ -75,7 +75,7 @@ class Shard:
 
 
 def read_shard(log: Path) -> Shard | None:
-    """The shard of a log; None when not even its header can be used."""
+    """Read the shard of a log; None if not even its header can be used."""
     with log.open("rb") as file:
         header = file.read(_HEADER.size)
     layout = _read_header(header)
@@ -94,7 +94,7 @@ def read_shard(log: Path) -> Shard | None:
 
 
 def _read_entries(log: Path, entry: np.dtype[Any]) -> Entries:
-    """All entries of a log, good or not; a large one is mapped, a small one read, for a mapped file stays open."""
+    """Read all entries of a log, valid or not; a large one is mapped, which keeps its file open."""
     # A process that was killed may leave a part of an entry at the end.
     count = (log.stat().st_size - _HEADER.size) // entry.itemsize
     if is_short(count * entry.itemsize):
@@ -117,14 +117,16 @@ def _mapped(file: Path, kind: np.dtype[Any], shape: tuple[int, ...], offset: int
 
 
 class ShardWriter:
-    """A new shard. Nothing is on disk before the first batch; whatever was appended stays when the process dies."""
+    """A new shard. Nothing is on disk before the first batch; appended batches survive if the process dies."""
 
     layout = 0
 
     def __init__(self, folder: Path, kind: str, number: int = 0) -> None:
         self.kind = np.dtype(kind)
         self.dimension = 0
-        self._path = folder / f"{number or _next_number(folder):016x}-{os.getpid():x}-{token_hex(4)}"
+        # Above all shards that exist: the later of two vectors of a text counts, without a clock.
+        number = number or max(map(number_of, folder.glob("*.log")), default=0) + 1
+        self._path = folder / f"{number:016x}-{os.getpid():x}-{token_hex(4)}"
         self._rows: BinaryIO | None = None
         self._log: BinaryIO | None = None
 
@@ -139,7 +141,7 @@ class ShardWriter:
                 file.close()
 
     def append(self, texts: TextHashes, rows: NDArray[np.int64], tokens: NDArray[np.int64], vectors: Vectors) -> None:
-        """Keep a batch: text hashes, the rows they shall have, their lengths in tokens, and their vectors."""
+        """Store a batch: text hashes, their rows, their lengths in tokens, and their vectors."""
         try:
             self._append(texts, rows, tokens, np.ascontiguousarray(vectors, dtype=self.kind))
         except OSError as error:
@@ -162,13 +164,13 @@ class ShardWriter:
         log.write(entries.tobytes())
 
     def _columns(self, vectors: NDArray[np.floating[Any]]) -> int:
-        """How many numbers a row of the file has."""
+        """Return the number of columns in the file."""
         return int(vectors.shape[1])
 
     def _lay_down(
         self, matrix: BinaryIO, rows: NDArray[np.int64], vectors: NDArray[np.floating[Any]]
     ) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
-        """Write vectors to their rows; returns where each is, and its checksum."""
+        """Write vectors to their rows; returns the place of each, and its checksum."""
         width = vectors.shape[1] * vectors.itemsize
         checks = np.empty(len(rows), dtype=np.uint32)
         for place, row in enumerate(rows.tolist()):
@@ -179,7 +181,7 @@ class ShardWriter:
         return rows, checks
 
     def files(self, dimension: int) -> tuple[BinaryIO, BinaryIO]:
-        """The files of the rows and of the entries, made with the first batch."""
+        """Return the files of the rows and of the entries, created with the first batch."""
         if self._rows is None or self._log is None:
             self.dimension = dimension
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -193,7 +195,7 @@ class ShardWriter:
 def merge_shards(shards: Sequence[Shard], kept: Sequence[Entries], extents: Sequence[NDArray[np.int64]]) -> None:
     """Write entries of some shards, oldest first, and the rows that they take into one shard at the newest one's place.
 
-    Of a text that several of them have, the newest entry is written.
+    If several of them have a text, the newest entry is written.
     """
     entries = np.concatenate(kept)
     newest = len(entries) - 1 - np.unique(entries["text"][::-1], axis=0, return_index=True)[1]
@@ -212,18 +214,13 @@ def merge_shards(shards: Sequence[Shard], kept: Sequence[Entries], extents: Sequ
 
 
 def number_of(path: Path) -> int:
-    """The number by which a shard is newer than others; 0 for a file that is not named like one."""
+    """Return the number by which a shard is newer than others; 0 for a file that is not named like one."""
     number = path.stem.partition("-")[0]
     return int(number, 16) if _HEX.fullmatch(number) else 0
 
 
-def _next_number(folder: Path) -> int:
-    """A number above those of all shards that are there: of two vectors of a text the later one counts, by no clock."""
-    return max(map(number_of, folder.glob("*.log")), default=0) + 1
-
-
 def entry_count(log: Path) -> int:
-    """How many entries a log has, by its size."""
+    """Count the entries of a log, by its size."""
     with log.open("rb") as file:
         layout = _read_header(file.read(_HEADER.size))
     return max(0, log.stat().st_size - _HEADER.size) // (layout[2] if layout else ENTRY).itemsize
@@ -235,7 +232,7 @@ def _header(dimension: int, itemsize: int, layout: int) -> bytes:
 
 
 def _read_header(data: bytes) -> tuple[int, np.dtype[Any], np.dtype[Any]] | None:
-    """How many numbers a row has, of which kind, and what an entry looks like."""
+    """Parse a header: the number of columns, their type, and the layout of an entry."""
     if len(data) < _HEADER.size:
         return None
     magic, version, dimension, itemsize, layout, check = _HEADER.unpack(data)
@@ -247,7 +244,7 @@ def _read_header(data: bytes) -> tuple[int, np.dtype[Any], np.dtype[Any]] | None
 
 
 def _of_another_version(data: bytes) -> bool:
-    """Return whether a header is whole but for the number of its version."""
+    """Return whether a header is valid except for its version."""
     if len(data) < _HEADER.size:
         return False
     magic, version, *_, check = _HEADER.unpack(data)
@@ -255,7 +252,7 @@ def _of_another_version(data: bytes) -> bool:
 
 
 def entry_checks(entries: Entries) -> NDArray[np.uint32]:
-    """A checksum an entry: any change of one of its words changes it, and zeros do not pass."""
+    """Compute a checksum per entry: any change of one of its words changes it, and zeros do not pass."""
     words = np.ascontiguousarray(entries).view("<u4").reshape(-1, entries.dtype.itemsize // 4)[:, :-1]
     found: NDArray[np.uint32] = (words * _MIX[: words.shape[1]]).sum(axis=1, dtype=np.uint32) + np.uint32(0x5BD1E995)
     return found

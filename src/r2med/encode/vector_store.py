@@ -4,10 +4,10 @@ Under `R2MED_HOME/vectors` there is a folder for every setting (everything an en
 the precision they are kept in), with that setting in `settings.json` and the vectors in shards. Within a setting a
 text is known by a hash of itself alone, so a small corpus after the large one it was taken from costs nothing.
 
-Several processes may write at once, each to a shard of its own. Of a text that is there more than once the newest
-vector counts: so does the one that replaced a damaged vector.
+Several processes may write at once, each to a shard of its own. If a text is stored more than once, the newest vector
+counts, so that a damaged one can be replaced.
 
-Neither vectors nor what says where they are is held in memory: both are mapped, and looked up some thousands at a time.
+Neither vectors nor their index are held in memory: both are mapped, and looked up some thousands at a time.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ _MANY = 8
 
 @dataclass(frozen=True, eq=False)
 class StoredVectors:
-    """Vectors of the store in the order they were asked for, read from the mapped shards when they are used.
+    """Vectors of the store in the order of the request, read from the mapped shards when they are used.
 
-    `vectors[10:20]` is an array of single precision, a view of the file where the rows lie in a row there;
+    `vectors[10:20]` is an array of single precision, a view of the file if its rows are consecutive;
     `np.asarray(vectors)` reads all of them.
     """
 
@@ -59,12 +59,12 @@ class StoredVectors:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """How many vectors, and their dimension."""
+        """Return the number of vectors, and their dimension."""
         return (len(self.row), self.shards[0].shape[1] if self.shards else 0)
 
     @property
     def nbytes(self) -> int:
-        """Their size as they are kept."""
+        """Return the size of the vectors as they are stored."""
         return len(self.row) * self.shape[1] * (self.shards[0].itemsize if self.shards else 0)
 
     def __getitem__(self, places: slice | NDArray[np.intp], /) -> Vectors:
@@ -99,12 +99,12 @@ class VectorStore:
         self.settings, self.precision = dict(settings), precision
         self.folder = (root or vector_root()) / cache_key(settings=sorted(self.settings.items()), precision=precision)
         self.damage: list[str] = []
-        """What was found damaged, a sentence a shard."""
+        """Damages that were found, a sentence per shard."""
         self._shards: list[Shard] = []
         self.refresh()
 
     def refresh(self) -> None:
-        """Read the shards that have been added since."""
+        """Read the shards that were added since the last call."""
         known = {shard.path.stem: shard for shard in self._shards}
         self._shards = []
         for log in sorted(self.folder.glob("*.log")):
@@ -125,7 +125,7 @@ class VectorStore:
 
     @property
     def name(self) -> str:
-        """The model, as its settings name it."""
+        """Return the model's name in its settings."""
         return str(self.settings.get("model", "the model"))
 
     def _read(self, log: Path) -> Shard | None:
@@ -140,7 +140,7 @@ class VectorStore:
         return shard
 
     def find(self, texts: TextHashes) -> NDArray[np.intp]:
-        """Where each text's vector is, for `vectors`; -1 for a text that has none, or only a damaged one."""
+        """Return the place of each text's vector, for `vectors`; -1 for a text that has none, or only a damaged one."""
         found = self._index.find(texts)
         broken: list[set[int]] = [set() for _ in self._shards]
         for some in spans(len(found)):
@@ -151,7 +151,7 @@ class VectorStore:
         return found
 
     def _sound(self, found: NDArray[np.intp], broken: Sequence[set[int]]) -> NDArray[np.intp]:
-        """The same places with -1 for those whose vector is damaged, which are added to the shard's broken ones."""
+        """Return the places with -1 for damaged vectors, which are added to the shard's broken ones."""
         wanted = np.unique(found[found >= 0])
         shards = self._index.shard_of(wanted)
         for number in np.unique(shards).tolist():
@@ -165,16 +165,16 @@ class VectorStore:
         return shard.unchanged(entries, self._extents(shard, entries))
 
     def _extents(self, shard: Shard, entries: Entries) -> NDArray[np.int64]:
-        """How many rows each entry takes."""
+        """Return the number of rows of each entry."""
         return np.ones(len(entries), dtype=np.int64)
 
     def vectors(self, found: NDArray[np.intp]) -> StoredVectors:
-        """The vectors at places that `find` gave, none of them missing."""
+        """Return the vectors at places that `find` gave, none of them missing."""
         shard, row, tokens = self.located(found, "row", "tokens")
         return StoredVectors(tuple(shard.rows for shard in self._shards), shard, row, tokens)
 
     def located(self, found: NDArray[np.intp], *fields: str) -> list[NDArray[Any]]:
-        """The number of the shard of each text, and some fields of its entry, as columns."""
+        """Return the number of the shard of each text, and some fields of its entry, as columns."""
         columns = [scratch_column(len(found), np.int64) for _ in ("shard", *fields)]
         for some in spans(len(found)):
             entries = self._index.entries(found[some])
@@ -184,7 +184,7 @@ class VectorStore:
         return columns
 
     def writer(self) -> ShardWriter:
-        """A new shard of this setting."""
+        """Start a new shard of this setting."""
         try:
             make_private(self.folder)
             _describe(self.folder, self.settings, self.precision)
@@ -197,7 +197,7 @@ class VectorStore:
         return ShardWriter(self.folder, self.precision)
 
     def _merge(self) -> None:
-        """Merge small shards where there are many of them: a search with one question leaves one behind."""
+        """Merge small shards if there are many of them: each search with one question adds one."""
         small = [shard.path.with_suffix(".log") for shard in self._shards if is_short(shard.rows.nbytes)]
         if len(small) < _MANY:
             return
@@ -215,7 +215,7 @@ class VectorStore:
 
 
 def _locked(log: Path, locks: ExitStack) -> bool:
-    """Lock the log of a shard; False when a process is at it, or has merged it."""
+    """Lock the log of a shard; return False if a process holds it, or has merged it."""
     try:
         file = locks.enter_context(log.open("rb"))
     except FileNotFoundError:
@@ -224,7 +224,7 @@ def _locked(log: Path, locks: ExitStack) -> bool:
 
 
 class _Index:
-    """The entries of all shards, oldest first, as if they were one column; a text's newest is found by its hash."""
+    """Entries of all shards, oldest first, as one column; a text's newest is found by its hash."""
 
     def __init__(self, shards: Sequence[Shard]) -> None:
         self._logs = [shard.entries for shard in shards]
@@ -232,11 +232,11 @@ class _Index:
         self.find = SortedHashes([log["text"] for log in self._logs]).find
 
     def shard_of(self, places: NDArray[np.intp]) -> NDArray[np.intp]:
-        """The number of the shard that has the entry at each place."""
+        """Return the number of the shard that has the entry at each place."""
         return np.searchsorted(self._starts, places, side="right") - 1
 
     def entries(self, places: NDArray[np.intp]) -> Entries:
-        """The entries at these places."""
+        """Return the entries at these places."""
         found = np.empty(len(places), dtype=self._logs[0].dtype if self._logs else ENTRY)
         shards = self.shard_of(places)
         for number in np.unique(shards).tolist():
@@ -247,7 +247,7 @@ class _Index:
 
 @dataclass(frozen=True)
 class StoredSetting:
-    """One folder of the store, for `r2med cache`."""
+    """A folder of the store, for `r2med cache`."""
 
     model: str
     role: str
@@ -258,7 +258,7 @@ class StoredSetting:
 
 
 def sizes(root: Path | None = None) -> list[StoredSetting]:
-    """What the store holds, by model; nothing is read but names and sizes."""
+    """List the contents of the store, by model; nothing is read but names and sizes."""
     found = []
     for file in sorted((root or vector_root()).glob(f"*/{_SETTINGS}")):
         content = _read_settings(file)
@@ -271,7 +271,7 @@ def sizes(root: Path | None = None) -> list[StoredSetting]:
 
 
 def clear(model: str = "", root: Path | None = None) -> list[StoredSetting]:
-    """Forget all vectors of a model, or of every model; gives back what was removed."""
+    """Remove all vectors of a model, or of every model; returns what was removed."""
     stored = sizes(root)
     chosen = [entry for entry in stored if not model or entry.model.lower() == model.lower()]
     if model and not chosen:
@@ -282,12 +282,12 @@ def clear(model: str = "", root: Path | None = None) -> list[StoredSetting]:
 
 
 def vector_root() -> Path:
-    """The store's folder in `R2MED_HOME`."""
+    """Return the store's folder in `R2MED_HOME`."""
     return home() / "vectors"
 
 
 def _describe(folder: Path, settings: Mapping[str, object], precision: str) -> None:
-    """Write down what the folder's name is a hash of, for people and for `clear`."""
+    """Write down the settings whose hash is the folder's name, for users and for `clear`."""
     file = folder / _SETTINGS
     if not file.exists():
         content = {"precision": precision, "settings": settings}
@@ -303,6 +303,6 @@ def _read_settings(file: Path) -> dict[str, Any]:
 
 
 def _on_disk(path: Path) -> int:
-    """The bytes a file takes: rows that were never written take none."""
+    """Return the bytes a file takes: rows that were never written take none."""
     status = path.stat()
     return status.st_blocks * 512 if hasattr(status, "st_blocks") else status.st_size

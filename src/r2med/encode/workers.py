@@ -36,7 +36,7 @@ class Pool:
             raise
 
     def run(self, texts: Sequence[str], style: Style) -> Vectors:
-        """A batch, a share of it on each device; neighbours go to different ones, so that the shares cost the same."""
+        """Encode a batch, a share on each device; neighbours go to different ones, so that shares cost the same."""
         shares = [list(texts[place :: len(self._workers)]) for place in range(len(self._workers))]
         busy = [(worker, share) for worker, share in zip(self._workers, shares, strict=True) if share]
         jobs = [self._threads.submit(worker.run, share, style) for worker, share in busy]
@@ -56,7 +56,7 @@ class Pool:
 
 
 class _Worker:
-    """This side of one process."""
+    """Client of one process."""
 
     def __init__(self, build: Build, device: str, threads: int) -> None:
         self.device = device
@@ -68,14 +68,16 @@ class _Worker:
         self._receive()
 
     def run(self, texts: Sequence[str], style: Style) -> Vectors:
-        """One batch on this device."""
-        self._send({"texts": [_whole(text) for text in texts], "style": asdict(style)})
+        """Encode one batch on this device."""
+        # JSON cannot carry lone surrogates.
+        whole = [text.encode("utf-8", "replace").decode("utf-8") for text in texts]
+        self._send({"texts": whole, "style": asdict(style)})
         shape = self._receive()["shape"]
         data = self._process.read(4 * shape[0] * shape[1])
         return np.frombuffer(data, dtype=np.float32).reshape(shape)
 
     def close(self) -> None:
-        """End it."""
+        """End the process."""
         self._process.close()
 
     def _send(self, message: dict[str, Any]) -> None:
@@ -100,13 +102,8 @@ class _Worker:
         return R2medError(f"the encoding process on {self.device} ended unexpectedly; what it printed is above")
 
 
-def _whole(text: str) -> str:
-    """The text without lone surrogates, which JSON cannot carry."""
-    return text.encode("utf-8", "replace").decode("utf-8")
-
-
 def _serve(pipes: Pipes) -> None:
-    """The other side: load what the first message says, then answer batches until the input ends."""
+    """Load the model of the first message, then answer batches until the input ends."""
     import torch
 
     from r2med.encode.transformer import LoadedEncoder
@@ -137,7 +134,7 @@ def _serve(pipes: Pipes) -> None:
 
 
 def main() -> None:
-    """The process of one device."""
+    """Run the process of one device."""
     _serve(caller_pipes())
 
 

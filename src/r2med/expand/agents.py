@@ -1,9 +1,9 @@
 """Search agents: a model reasons, searches the task's own documents, reads, and goes on until it answers.
 
-All queries go in step: each turn asks the model about every query that is not done, then makes all searches together,
-so that requests run side by side and the retriever works in batches.
+All queries advance together: each turn asks the model about every query that is not done, then makes all searches, so
+that requests run side by side and the retriever works in batches.
 
-The two published search agents: Search-R1 reads documents as they are, Search-o1 has them condensed first.
+There are the two published agents: Search-R1 reads documents as they are, Search-o1 has them condensed first.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class AgentSearch(NamedTuple):
-    """A search that a model made, and what came of it."""
+    """A search that a model made, and its results."""
 
     trajectory: Trajectory
     query: str
@@ -46,7 +46,7 @@ class AgentSearch(NamedTuple):
 
 @dataclass
 class Log:
-    """What an agent did over all queries: every reply, and how often each thing happened."""
+    """Log of an agent over all queries: every reply, and how often each thing happened."""
 
     replies: list[Reply | Failed]
     counts: Counter[str]
@@ -54,7 +54,7 @@ class Log:
     """How long the replies took on the clock."""
 
     def ask(self, requests: Sequence[Request]) -> list[Reply | Failed]:
-        """Ask, and remember the replies."""
+        """Send requests and log the replies."""
         started = time.perf_counter()
         found = current_client().ask_all(requests)
         self.seconds += time.perf_counter() - started
@@ -64,7 +64,7 @@ class Log:
 
 @dataclass(frozen=True)
 class Agent(ModelExpander):
-    """What both agents share: the loop. How results come back to the model is the business of its kinds."""
+    """Base of both agents: the loop. Subclasses decide how results come back to the model."""
 
     tool: System = BY_BM25
     """What the model searches with: any system."""
@@ -86,27 +86,27 @@ class Agent(ModelExpander):
                 raise SpecError(f"{self.name}: {option} must be 1 or more, not {getattr(self, option)}")
 
     def describe(self) -> Mapping[str, object]:
-        """What a plan shows."""
+        """Return the settings that a plan shows."""
         own = {"tool": self.tool.spec, "turns": self.turns, "docs": self.docs, "words": self.words}
         return {**super().describe(), **own}
 
     @abstractmethod
     def read(self, searches: Sequence[AgentSearch], log: Log) -> list[str]:
-        """What the model is told of the documents of each search."""
+        """Return the text that the model is given of the documents of each search."""
 
     def requests(self, collection: Collection, context: Context) -> list[Request]:
-        """The first turn's; how many more there will be is up to the model."""
+        """Build the requests of the first turn; the number of later ones is up to the model."""
         return [trajectory.request() for trajectory in self._begin(collection, context)]
 
     def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
-        """The first turn for certain; further ones as in kept conversations, or else as many as there may be."""
+        """Estimate the first turn, and further ones as in stored conversations, or else as many as are allowed."""
         facts = estimate_requests(self.requests(collection, context))
         first = {f"{name} of the first turn": facts.pop(name) for name in list(facts) if name != "first prompt"}
         further = {f"{name} of further turns": fact for name, fact in self._further(collection).items()}
         return {**first, "turns at most": self.turns, **further, **facts}
 
     def _further(self, collection: Collection) -> dict[str, object]:
-        """What the turns after the first would take, for a plan."""
+        """Estimate the turns after the first, for a plan."""
         conversations = len(collection.queries) * self.samples
         several = [
             current_client().estimate_follow_up(follow, conversations)
@@ -116,18 +116,18 @@ class Agent(ModelExpander):
         return {"requests": guess.requests, **money_facts(guess)}
 
     def follow_ups(self, template: Template) -> list[FollowUp]:
-        """What may be asked after the first turn of a conversation."""
+        """Return the requests that may follow the first turn of a conversation."""
         # Half of what all searches show has been shown in the middle of a conversation.
         read = guess_tokens(template.text) + self._searched * self.turns // 2
         return [FollowUp(self.model, template.kind, f"{template.kind}{LATER}", self.turns - 1, read)]
 
     @property
     def _searched(self) -> int:
-        """Tokens that a search shows at the most, where a word is one and a third."""
+        """Return the most tokens that a search shows, at one and a third tokens per word."""
         return self.docs * self.words * 4 // 3
 
     def expand(self, collection: Collection, context: Context) -> Collection:
-        """Let every query's conversation run to its end and add the answers."""
+        """Run every query's conversation to its end and add the answers."""
         trajectories = self._begin(collection, context)
         self.note(collection, trajectories[0].request() if trajectories else None, context)
         log = Log([], Counter())
@@ -154,7 +154,7 @@ class Agent(ModelExpander):
         ]
 
     def _turn(self, active: Sequence[Trajectory], collection: Collection, context: Context, log: Log) -> None:
-        """One request for every query that is not done, and one search for each that asks for one."""
+        """Send one request for every query that is not done, and run one search for each that asks for one."""
         searches: list[AgentSearch] = []
         replies = log.ask([trajectory.request() for trajectory in active])
         for trajectory, reply in zip(active, replies, strict=True):
@@ -177,7 +177,7 @@ class Agent(ModelExpander):
             search.trajectory.tell(text + self._last_call(search.trajectory))
 
     def _exhausted(self, trajectory: Trajectory) -> bool:
-        """Whether no further request can be made; the conversation then ends without an answer."""
+        """Stop the conversation if no further request is allowed; return whether it is done."""
         limit = trajectory.model.sampling.max_tokens
         if trajectory.turns >= self.turns:
             trajectory.stop(NO_TURNS)
@@ -186,9 +186,9 @@ class Agent(ModelExpander):
         return trajectory.done
 
     def _search(self, searches: Sequence[AgentSearch], collection: Collection, context: Context) -> list[AgentSearch]:
-        """The documents of each search; those of one sample go together under their queries' own ids.
+        """Run the searches and add their documents; those of one sample run together under their queries' own ids.
 
-        The ids stay so that a tool which drops a document with the query's own id can do so here as well.
+        The ids are kept so that a tool that drops a document with the query's own id can do so.
         """
         documents, done = collection.documents, list(searches)
         for sample in sorted({search.trajectory.sample for search in searches}):
@@ -210,7 +210,7 @@ class Agent(ModelExpander):
         return f"{what} {ways}{self._last_call(trajectory)}"
 
     def _last_call(self, trajectory: Trajectory) -> str:
-        """What is said when only one request is left."""
+        """Return the notice that is added when only one request is left."""
         if trajectory.turns < self.turns - 1:
             return ""
         opening, closing = self.tags.answer
@@ -224,7 +224,7 @@ _REASONING_SHOWN = 500
 
 @dataclass(frozen=True)
 class SearchR1(Agent):
-    """Reason, search and answer in tags; documents come back as they are (arXiv 2503.09516).
+    """Agent that reasons, searches and answers in tags; documents come back as they are (arXiv 2503.09516).
 
     >>> str(SearchR1("search-r1-7b", turns=3))
     'search-r1(search-r1-7b, turns=3)'
@@ -234,13 +234,13 @@ class SearchR1(Agent):
     tags = Tags(("<search>", "</search>"), ("<information>", "</information>"), anywhere=True)
 
     def read(self, searches: Sequence[AgentSearch], log: Log) -> list[str]:
-        """The documents, numbered and cut."""
+        """Return the documents, numbered and cut."""
         return [numbered(search.documents, self.words) or NOTHING for search in searches]
 
 
 @dataclass(frozen=True)
 class SearchO1(Agent):
-    """Searches inside the reasoning; a request of its own condenses what was found (arXiv 2501.05366).
+    """Agent that searches inside the reasoning; a separate request condenses the results (arXiv 2501.05366).
 
     >>> str(SearchO1("qwq-32b", docs=5))
     'search-o1(qwq-32b, docs=5)'
@@ -255,17 +255,17 @@ class SearchO1(Agent):
     )
 
     def fingerprint(self) -> Mapping[str, object]:
-        """The prompt of the reader counts too."""
+        """Add the hash of the prompt that condenses documents."""
         return {**super().fingerprint(), "condense": bundled("search-o1.condense", "r2med.expand").hash}
 
     def read(self, searches: Sequence[AgentSearch], log: Log) -> list[str]:
-        """What the model itself, asked apart, finds useful in the documents."""
+        """Ask the model, in separate requests, for the useful parts of the documents."""
         reading = [search for search in searches if search.documents]
         replies = iter(log.ask([self._condense(search) for search in reading]))
         return [self._useful(next(replies), log) if search.documents else NOTHING for search in searches]
 
     def follow_ups(self, template: Template) -> list[FollowUp]:
-        """Further turns, and a request that condenses what each search found."""
+        """Return further turns, and the requests that condense the results of each search."""
         condense = bundled("search-o1.condense", "r2med.expand")
         read = guess_tokens(condense.text) + self._searched + _REASONING_SHOWN * 4 // 3
         return [

@@ -1,9 +1,8 @@
-"""One query's way through a search agent: what was said on both sides, what was found, and how it ended.
+"""Conversations of a search agent: the turns of both sides, the searches, and the answer or the reason for its lack.
 
-What a searching model's text asks for: a search, the end, or nothing that can be understood.
-
-Servers differ in what they do at a stop string: most take it out, some leave it in, a few ignore it and let the model
-go on and invent its own results. All three read the same here: a text counts up to the first tag that closes a move.
+A model's text is parsed into moves: a search, an answer, or neither. Servers differ at a stop string: most remove it,
+some leave it in, a few ignore it and let the model go on and invent its own results. All three read the same here: a
+text counts up to the first tag that closes a move.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ LATER = ", later turn"
 
 
 class Piece(NamedTuple):
-    """Something said, by the model or to it."""
+    """A text of the model or to it."""
 
     model: bool
     text: str
@@ -32,7 +31,7 @@ class Piece(NamedTuple):
 
 @dataclass
 class Trajectory:
-    """The state of one conversation. It hears replies and is told results until it is `done`."""
+    """State of one conversation, which takes replies and results until it is `done`."""
 
     query: str
     """The id of the query."""
@@ -61,32 +60,32 @@ class Trajectory:
 
     @property
     def _format(self) -> TraceFormat:
-        """How this model marks its reasoning; by think tags where nobody said."""
+        """Return the marks of this model's reasoning; think tags if its card has none."""
         known = FORMATS[self.model.trace]
         return known if known.closing else FORMATS["think-tags"]
 
     @property
     def _begins_thinking(self) -> bool:
-        """Whether the next text starts inside reasoning: where the last one broke off, or afresh in every message."""
+        """Return whether the next text starts inside reasoning, left open by the last one or opened anew."""
         return self._thinking if self.model.continues else self._format.always and bool(self._format.opening)
 
     @property
     def text(self) -> str:
-        """The whole of it, for people to read."""
+        """Return the whole conversation, for users to read."""
         return "".join(piece.text for piece in self.pieces).strip()
 
     @property
     def reasoning(self) -> str:
-        """What the model wrote so far, without what it was told."""
+        """Return what the model wrote so far, without what it was given."""
         return "".join(piece.text for piece in self.pieces if piece.model).strip()
 
     @property
     def kind(self) -> str:
-        """What the first turns of such conversations have in common, and what all later ones do."""
+        """Return the label that the first turns of such conversations share, and another for all later ones."""
         return f"{getattr(self.prompt, 'kind', '')}{LATER if self.pieces else ''}"
 
     def request(self) -> Request:
-        """What to ask next: the model goes on with its own text where it can, else it is answered."""
+        """Build the next request: the model continues its own text if it can, or else gets a message."""
         sampling = self.model.sampling
         if sampling.max_tokens is not None:
             sampling = replace(sampling, max_tokens=sampling.max_tokens - self.tokens)
@@ -111,13 +110,13 @@ class Trajectory:
         return tuple(messages)
 
     def _opening(self) -> str:
-        """The mark that the chat template put before the model's first word, and that must be put back."""
+        """Return the mark that the chat template put before the model's first word, and that must be put back."""
         rule = self._format
         own = self.pieces[0].text.lstrip().startswith(rule.opening)
         return f"{rule.opening}\n" if rule.always and rule.opening and not own else ""
 
     def hear(self, reply: Reply | Failed) -> Move | None:
-        """Take a reply; the move that it makes, or None when the conversation is over."""
+        """Add a reply; return the move that it makes, or None if the conversation is over."""
         if isinstance(reply, Failed):
             self.counts["failed"] += 1
             self.stop(reply.reason)
@@ -141,16 +140,16 @@ class Trajectory:
         return None if self.done else move
 
     def tell(self, text: str) -> None:
-        """Say something to the model, between the tags of results."""
+        """Add a text for the model, between the tags of results."""
         opening, closing = self.tags.result
         self.pieces.append(Piece(False, f"\n\n{opening}{text.strip()}{closing}\n\n"))
 
     def stop(self, reason: str) -> None:
-        """End without an answer."""
+        """End the conversation without an answer."""
         self.answer, self.incomplete, self.done = "", reason, True
 
     def _written(self, reply: Reply) -> str:
-        """All that the model wrote, also where the server keeps the reasoning in a field of its own."""
+        """Return all that the model wrote, including reasoning that the server keeps in a separate field."""
         if not reply.reasoning or reply.reasoning in reply.raw:
             return reply.raw
         opening, closing = self._format.opening, self._format.closing
@@ -158,7 +157,7 @@ class Trajectory:
         return f"{thought}\n{closing}\n{reply.raw}" if reply.raw.strip() else thought
 
     def _reasoned(self, written: str) -> int:
-        """Where reasoning ends in a text, beyond which an answer may stand."""
+        """Return the place at which reasoning ends in a text, after which an answer may come."""
         rule, began = self._format, self._begins_thinking
         end = written.rfind(rule.closing)
         self._thinking = rule.opening in written[end + 1 :] or (began and end < 0)
@@ -169,7 +168,7 @@ class Trajectory:
         return end + len(rule.closing) if end >= 0 else 0
 
     def _unmarked(self, move: Move, reply: Reply) -> Move:
-        """A reasoning model's last words count as its answer, tags or not, once its reasoning is closed."""
+        """Take the last words of a reasoning model as its answer, tags or not, once its reasoning is closed."""
         if self.tags.anywhere or self._thinking or self._format.closing not in move.said or reply.finish == "length":
             return move
         trace = split_trace(move.said, self.model.trace)
@@ -180,7 +179,7 @@ class Trajectory:
 
 
 class MoveKind(Enum):
-    """What a model did."""
+    """Kind of a model's move."""
 
     SEARCH = "search"
     ANSWER = "answer"
@@ -193,7 +192,7 @@ class MoveKind(Enum):
 
 
 class Tags(NamedTuple):
-    """The marks of one protocol, each an opening and a closing string."""
+    """Marks of one protocol, each an opening and a closing string."""
 
     call: tuple[str, str]
     result: tuple[str, str]
@@ -203,7 +202,7 @@ class Tags(NamedTuple):
 
 
 class Move(NamedTuple):
-    """One step of a model."""
+    """A step of a model."""
 
     kind: MoveKind
     text: str
@@ -213,7 +212,7 @@ class Move(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """A stretch of a conversation as it was written down."""
+    """A part of a conversation as it was written down."""
 
     kind: str
     """`thought`, `search`, `result` or `answer`."""
@@ -221,7 +220,7 @@ class Turn(NamedTuple):
 
 
 def read_turns(text: str, tags: Tags) -> list[Turn]:
-    """A conversation that was written down as one text, in its turns; nothing but spaces is no turn.
+    """Split a conversation that was written down as one text into its turns; blank ones are left out.
 
     >>> tags = Tags(("<search>", "</search>"), ("<information>", "</information>"))
     >>> for turn in read_turns("Hm. <search>scurvy</search> <information>gums</information> <answer>C</answer>", tags):
@@ -248,7 +247,7 @@ _PLACEHOLDERS = {"", "and", "or", "query", "your query", "search query", "answer
 
 
 def read_move(text: str, tags: Tags, *, cut: bool = False, answer_from: int = 0) -> Move:
-    """The first move in a text. `cut`: the token limit ended it; `answer_from`: where reasoning is over.
+    """Read the first move in a text. `cut`: the token limit ended it; `answer_from`: the end of the reasoning.
 
     >>> tags = Tags(("<search>", "</search>"), ("<information>", "</information>"))
     >>> read_move("I wonder. <search> vitamin C", tags).text
@@ -269,7 +268,7 @@ def read_move(text: str, tags: Tags, *, cut: bool = False, answer_from: int = 0)
 
 
 def _answer_end(text: str, tags: Tags, start: int) -> int:
-    """Where the first answer that is more than a quotation of the instructions closes; -1 when none does."""
+    """Return the end of the first answer that is not a quotation of the instructions; -1 if there is none."""
     opening = text.find(tags.answer[0], start)
     while opening >= 0:
         closing = text.find(tags.answer[1], opening)
@@ -283,7 +282,7 @@ def _answer_end(text: str, tags: Tags, start: int) -> int:
 
 
 def _open_move(text: str, tags: Tags, cut: bool, answer_from: int) -> Move:
-    """A move whose closing tag the server took out as its stop string, unless the limit came first."""
+    """Read a move whose closing tag the server removed as its stop string, unless the limit came first."""
     if cut:
         return Move(MoveKind.CUT, "", text)
     search, answer = text.rfind(tags.call[0]), text.rfind(tags.answer[0], answer_from)
@@ -309,12 +308,12 @@ def _answer(answer: str, said: str) -> Move:
 
 
 def _quoted(text: str) -> bool:
-    """Whether a text says nothing: no letter or digit, or a word of the instructions."""
+    """Return whether a text says nothing: it has no letter or digit, or only a word of the instructions."""
     return " ".join(re.findall(r"\w+", text.casefold())) in _PLACEHOLDERS
 
 
 def same_search(query: str) -> str:
-    """What two searches have in common that are one: their words, case and punctuation aside.
+    """Return the key that equal searches share: their words, ignoring case and punctuation.
 
     >>> same_search("Vitamin-C  deficiency?") == same_search("vitamin c deficiency")
     True

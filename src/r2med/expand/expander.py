@@ -1,6 +1,6 @@
-"""What every expander that asks a model has in common: its options, its account, and what a result remembers of it.
+"""Base of the expanders that ask a model: options, prompts, requests, and what a result records of them.
 
-The end of every expander: its texts go to the collection, and what is missing is counted.
+`attach_generations` ends every expander: it adds the texts to the collection and counts the missing ones.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ModelExpander(AskingStage, Expander):
-    """An expander with a model, a prompt and settings; what is asked is the business of its kinds."""
+    """An expander with a model, a prompt and settings; subclasses decide what is asked."""
 
     llm: str
     """The model, as `find_model` takes it."""
     _: KW_ONLY
     prompt: str = ""
-    """A file with a prompt of one's own; empty for the one of the task's family."""
+    """A file with the user's prompt; empty for the one of the task's family."""
     join: str = ""
     """How the text joins the query: replace, concat, mean, "repeat(n)"; empty for the retriever's published way."""
     samples: int = 1
@@ -54,22 +54,22 @@ class ModelExpander(AskingStage, Expander):
         self.check_asking()
 
     def template(self, task: Task) -> Template:
-        """The prompt for a task."""
+        """Return the prompt for a task."""
         found = self._templates()
         return found.get(task.family, found["custom"])
 
     def _templates(self) -> Mapping[str, Template]:
-        """The prompts by family; one of the user's own serves all of them."""
+        """Return the prompts by family; a user's prompt serves all of them."""
         if self.prompt:
             return dict.fromkeys(FAMILIES, own_template(self.name, self.prompt, self.needed))
         return templates("r2med.expand", self.name)
 
     def prompt_hashes(self) -> list[str]:
-        """Those of all families: a stage does not know yet which tasks it will meet."""
+        """Return the hashes for all families: a stage does not know yet which tasks it will run on."""
         return sorted({template.hash for template in self._templates().values()})
 
     def describe(self) -> Mapping[str, object]:
-        """What a plan shows."""
+        """Return the settings that a plan shows."""
         return {
             **self.asked_model(),
             "prompt": self.prompt or f"{self.name}.<family>.txt",
@@ -78,24 +78,24 @@ class ModelExpander(AskingStage, Expander):
         }
 
     def values(self, collection: Collection, context: Context) -> list[dict[str, str]]:
-        """What is filled into the prompt of each query."""
+        """Return the values that fill in the prompt of each query."""
         task = task_values(collection.task)
         return [{**task, "query": text} for text in collection.queries.texts]
 
     @abstractmethod
     def requests(self, collection: Collection, context: Context) -> list[Request]:
-        """What is asked first, sample by sample for each query: what a dry run shows and counts."""
+        """Build the first requests, sample by sample for each query: what a dry run shows and counts."""
 
     def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
-        """How many requests, tokens and dollars it would take, and the first prompt."""
+        """Estimate the requests, tokens and dollars, with the first prompt."""
         return estimate_requests(self.requests(collection, context))
 
     def generation(self, text: str, reasoning: str = "", incomplete: str = "") -> Generation:
-        """A text of this stage."""
+        """Build a generation of this stage."""
         return Generation(text, self.name, self.model.id, reasoning, self.join, incomplete)
 
     def note(self, collection: Collection, first: Request | None, context: Context) -> None:
-        """Remember what was asked: the settings, the prompt's hash, and the first prompt as it was sent."""
+        """Record what was asked: the settings, the prompt's hash, and the first prompt as it was sent."""
         template = self.template(collection.task)
         context.notes.facts |= {
             **self.asked_model(),
@@ -106,20 +106,20 @@ class ModelExpander(AskingStage, Expander):
 
 @dataclass(frozen=True)
 class Writer(ModelExpander):
-    """One request a sample: the answer is the text."""
+    """Expander with one request per sample: the answer is the text."""
 
     def requests(self, collection: Collection, context: Context) -> list[Request]:
-        """Each query's prompt, once for each sample."""
+        """Build each query's request, once for each sample."""
         return self.asked(collection.task, self.values(collection, context))
 
     def asked(self, task: Task, filled: Sequence[Mapping[str, str]]) -> list[Request]:
-        """The requests for prompts filled in with these values."""
+        """Build the requests for prompts filled in with these values."""
         model, template = self.model, self.template(task)
         prompts = [model.request(template.fill(values)) for values in filled]
         return [sample for request in prompts for sample in request.samples(self.samples)]
 
     def expand(self, collection: Collection, context: Context) -> Collection:
-        """Ask for every query and add what comes back."""
+        """Ask for every query and add the replies."""
         requests = self.requests(collection, context)
         self.note(collection, requests[0] if requests else None, context)
         started = time.perf_counter()
@@ -148,11 +148,11 @@ def attach_generations(
     context: Context,
     cut: Sequence[int] = (),
 ) -> Collection:
-    """The collection with these generations, one row a query.
+    """Return the collection with these generations, one row per query.
 
     A query without a usable text is searched with its own; one whose text was cut by the limit on its length is
-    searched with what there is of it (`cut` counts such texts a query). Both are incomplete: they are counted, and an
-    error where the context is strict.
+    searched with the part that there is (`cut` counts such texts per query). Both are incomplete: they are counted, and
+    an error if the context is strict.
     """
     ids = collection.queries.ids
     reasons = {query: _reason(row) for query, row in zip(ids, rows, strict=True)}
@@ -174,7 +174,7 @@ def attach_generations(
 
 
 def _reason(row: Sequence[Generation]) -> str:
-    """Why a query is incomplete; with several samples, how many of them."""
+    """Return the reason why a query is incomplete; for several samples, with their number."""
     reasons = [generation.incomplete for generation in row if generation.incomplete]
     if not reasons or len(row) == 1:
         return reasons[0] if reasons else ""

@@ -1,6 +1,6 @@
-"""The expanders that ask one question: HyDE, Query2Doc, LameR, and a plain answer.
+"""Expanders with one request per text: HyDE, Query2Doc, LameR and a plain answer; and the gold answer as a ceiling.
 
-The ceiling: search with the gold answer. No system, and marked as such wherever its results are shown.
+The ceiling is not a system, and is marked as such in all results.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ BY_BM25 = System((build_stage(Call("bm25")),))
 
 @dataclass(frozen=True)
 class HyDE(Writer):
-    """A hypothetical document, asked for without examples (arXiv 2212.10496).
+    """Expansion by a hypothetical document, without examples (arXiv 2212.10496).
 
     >>> str(HyDE("gpt-4o", samples=3))
     'hyde(gpt-4o, samples=3)'
@@ -42,7 +42,7 @@ class HyDE(Writer):
 
 @dataclass(frozen=True)
 class Query2Doc(Writer):
-    """The same request with worked examples before it (arXiv 2303.07678).
+    """Expansion by a hypothetical document, with worked examples in the prompt (arXiv 2303.07678).
 
     >>> str(Query2Doc("gpt-4o", join="concat"))
     'query2doc(gpt-4o, join=concat)'
@@ -53,7 +53,7 @@ class Query2Doc(Writer):
 
 @dataclass(frozen=True)
 class Answer(Writer):
-    """The question put to a model as it is; of a reasoning model only the final answer is used.
+    """Expansion by a model's answer to the question; of a reasoning model only the final answer is used.
 
     >>> str(Answer("gpt-4o", max_tokens=512))
     'answer(gpt-4o, max_tokens=512)'
@@ -64,7 +64,7 @@ class Answer(Writer):
 
 @dataclass(frozen=True)
 class LameR(Writer):
-    """A passage written with the sight of what a first search found, most of it wrong (arXiv 2304.14233).
+    """Expansion by a passage written after reading a first search's results, most of them wrong (arXiv 2304.14233).
 
     >>> str(LameR("gpt-4o", depth=5))
     'lamer(gpt-4o, depth=5)'
@@ -88,11 +88,11 @@ class LameR(Writer):
             raise SpecError(f"lamer: depth and words must be 1 or more, not {self.depth} and {self.words}")
 
     def describe(self) -> Mapping[str, object]:
-        """What a plan shows."""
+        """Return the settings that a plan shows."""
         return {**super().describe(), "first": self.first.spec, "depth": self.depth, "words": self.words}
 
     def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
-        """As if the first search had found the first documents: it is not made, so nothing can be answered already."""
+        """Estimate as if the first search had found the first documents, for it is not run."""
         passages = numbered(collection.documents.texts[: self.depth], self.words)
         filled = [{**values, "passages": passages} for values in super().values(collection, context)]
         facts = estimate_requests(self.asked(collection.task, filled))
@@ -103,7 +103,7 @@ class LameR(Writer):
         return facts
 
     def values(self, collection: Collection, context: Context) -> list[dict[str, str]]:
-        """The query's own, and the passages of the first search."""
+        """Return the query's own values, and the passages of the first search."""
         own = context.for_stage()
         run = self.first.run(collection, own)
         context.notes.absorb("first", own.notes)
@@ -116,7 +116,7 @@ class LameR(Writer):
 
 @dataclass(frozen=True)
 class OracleAnswer(Oracle):
-    """The gold answer as if a model had written it.
+    """Expansion by the gold answer as if a model had written it.
 
     >>> str(OracleAnswer(join="concat"))
     'oracle-answer(join=concat)'
@@ -130,7 +130,7 @@ class OracleAnswer(Oracle):
 
     @property
     def spec(self) -> Call:
-        """The stage in the spec language."""
+        """Return the stage in the spec language."""
         return spec_of(self, "oracle-answer")
 
     def expand_with(self, collection: Collection, gold: Gold, context: Context) -> Collection:

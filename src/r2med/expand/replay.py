@@ -1,4 +1,4 @@
-"""Generations that exist already: the published ones beside the data or on the hub, or a file of one's own."""
+"""Expansion by existing generations: the published ones beside the data or on the hub, or the user's file."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _HEADERS = {"id", "_id", "qid", "query_id", "query-id"}
 
 @dataclass
 class Written:
-    """What a file holds: texts by query, and the queries' own texts where it has them."""
+    """Content of a file: texts by query, and the queries' own texts if it has them."""
 
     path: Path
     whole: bool
@@ -50,11 +50,11 @@ class Written:
 
     @property
     def content(self) -> str:
-        """The hash of the very bytes that the texts were read from."""
+        """Return the hash of the very bytes that the texts were read from."""
         return self.digests.of(self.path)[:32]
 
     def add(self, query: str, texts: tuple[str, ...], spot: Spot) -> None:
-        """Take a row; the same again is folded, something else under the same id is noted as an error."""
+        """Add a row; a repeated one is ignored, another text under the same id is noted as an error."""
         if self.texts.setdefault(query, texts) != texts:
             spot.note("conflicting-id", f"repeats the id {shorten(query)!r} with another text")
 
@@ -72,9 +72,9 @@ def read_written(path: Path, known: AbstractCollection[str]) -> Written:
 
 
 def hydoc_rows(queries: Texts, generations: Mapping[str, Sequence[Generation]]) -> bytes:
-    """Return the benchmark's rows (id, text, hy_doc) of what was written for queries; several texts are a list.
+    """Format what was written for queries as the benchmark's rows (id, text, hy_doc); several texts are a list.
 
-    A query for which nothing usable was written has no row.
+    A query without a usable text has no row.
     """
     rows = []
     for query, text in queries:
@@ -114,7 +114,7 @@ def _read_hydoc(path: Path) -> tuple[Written, Findings]:
 
 
 def _texts(value: object) -> tuple[str, ...] | None:
-    """One text, or several of a query that was asked about more than once."""
+    """Return one text, or several of a query that was asked about more than once."""
     if isinstance(value, str):
         return (value,)
     if isinstance(value, list) and value and all(isinstance(text, str) for text in value):
@@ -141,7 +141,7 @@ def _read_tsv(path: Path, known: AbstractCollection[str]) -> tuple[Written, Find
 
 
 def _table(written: Written, found: Findings) -> Iterator[tuple[int, list[str]]]:
-    """Rows with the lines they start in; a quoted text may go over several."""
+    """Yield rows with the lines they start in; a quoted text may span several."""
     reader = csv.reader(_decoded(written, found), delimiter="\t")
     start = 1
     try:
@@ -164,7 +164,7 @@ def _decoded(written: Written, found: Findings) -> Iterator[str]:
 
 
 def mismatched(written: Written, queries: Mapping[str, str]) -> int:
-    """How many rows stand under a query's id and quote another query, spacing aside."""
+    """Count the rows that are under a query's id and quote another query, ignoring spacing."""
     quoted = ((written.queries[query], text) for query, text in queries.items() if query in written.queries)
     return sum(one.split() != other.split() for one, other in quoted)
 
@@ -174,7 +174,7 @@ BESIDE, HUB = "beside", "hub"
 
 @dataclass(frozen=True)
 class Replay(Expander):
-    """Texts that were written before, joined by the protocol of the method they were written for.
+    """Expansion by existing texts, joined by the protocol of the method they were written for.
 
     >>> str(Replay("my file.tsv")), str(Replay(method="lamer", llm="gpt4"))
     ('replay("my file.tsv")', 'replay(method=lamer, llm=gpt4)')
@@ -199,7 +199,7 @@ class Replay(Expander):
 
     @property
     def spec(self) -> Call:
-        """The stage in the spec language, the source without a name."""
+        """Return the stage in the spec language, the source without a name."""
         options = dict(spec_of(self, "replay").options)
         source = (options.pop("source"),) if "source" in options else ()
         return Call("replay", source, tuple(options.items()))
@@ -210,35 +210,35 @@ class Replay(Expander):
 
     @property
     def _method(self) -> str:
-        """As given, or as a published file's folders say, or hyde."""
+        """Return the given method, or that of a published file's folders, or hyde."""
         above = self._file.parent.parent.name if self._file is not None else ""
         return self.method or (above if above in TEXT_JOINS else "hyde")
 
     @property
     def requirements(self) -> Requirements:
-        """The hub where the authors' generations are asked for; which repository depends on the task."""
+        """Return the hub if the authors' generations are asked for; which repository depends on the task."""
         return Requirements(hub=("R2MED/<task>",)) if self.source == HUB else Requirements()
 
     def fingerprint(self) -> Mapping[str, object]:
-        """The content of a file that is named; what lies beside the data is in `inputs`."""
+        """Return the hash of a named file; a file beside the data is in `inputs`."""
         return {"file": file_digest(self._file)} if self._file is not None else {}
 
     def local_content(self) -> Mapping[str, str]:
-        """Return the file that is named, with a hash of it."""
+        """Return the named file, with a hash of it."""
         return {} if self._file is None else {str(self._file.resolve()): file_digest(self._file)}
 
     def inputs(self, collection: Collection) -> Mapping[str, object]:
-        """What the output depends on that the data brings along: the content of the file beside a folder's data."""
+        """Return the hash of the file beside a folder's data, on which the output depends."""
         if self.source == BESIDE and not collection.task.hub:
             return {"file": file_digest(self.locate(collection))}
         return {}
 
     def describe(self) -> Mapping[str, object]:
-        """What a plan shows."""
+        """Return the settings that a plan shows."""
         return {"source": self.source, "method": self._method, "llm": self.llm, "join": self.join or "as published"}
 
     def locate(self, collection: Collection) -> Path:
-        """The file for a task, fetched where it must be."""
+        """Return the file for a task, downloading it if needed."""
         if self._file is not None:
             return self._file
         if self.source == HUB or collection.task.hub:
@@ -260,7 +260,7 @@ class Replay(Expander):
         return TASK_HUB.download(task.hub, task.revision, [name]).folder / name
 
     def _chosen(self, names: Sequence[str], where: str) -> str:
-        """The one file of the method and model among those that exist."""
+        """Select the one file of the method and model among those that exist."""
         found = [name.split("/") for name in names if name.endswith(f"/{HYDOC}") and name.count("/") == 2]
         models = [llm for method, llm, _ in found if method == self._method]
         if self.llm in models:
@@ -312,7 +312,7 @@ class Replay(Expander):
 
 
 def published_task(task: Task) -> Task:
-    """The task of the benchmark whose repository holds the generations; a nano task has the full one's queries."""
+    """Return the task of the benchmark whose repository holds the generations; for a nano task the full one."""
     if task.group == "full":
         return task
     if task.base not in registry():

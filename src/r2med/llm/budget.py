@@ -1,7 +1,4 @@
-"""How hard to work and how much to spend, and the budget that is never exceeded.
-
-What it cost: requests, tokens, money and seconds, of replies that came and of requests that would be made.
-"""
+"""Spending of a client: limits, the budget that is never exceeded, the bill of replies, and estimates of requests."""
 
 from __future__ import annotations
 
@@ -23,12 +20,12 @@ from r2med.store.jobs import MoneySpent
 _TURN = 16
 """Tokens that a chat template adds around a message, generously."""
 _BYTES_PER_TOKEN = 3
-"""For the most a prompt may cost: English has four to five bytes a token, Chinese about three."""
+"""For the most a prompt may cost: English has four to five bytes per token, Chinese about three."""
 
 
 @dataclass(frozen=True)
 class Limits(RequestLimits):
-    """What a client may do. None of it changes an answer, so none of it is part of a request's key."""
+    """Limits on what a client may do. They do not change an answer, so they are not part of a request's key."""
 
     concurrency: int = 16
     timeout: float = 600.0
@@ -51,14 +48,14 @@ class Limits(RequestLimits):
 
 @dataclass(frozen=True)
 class Reservation:
-    """What a request under way may cost at the most."""
+    """Upper bound on the tokens and cost of a request under way."""
 
     tokens: int
     cost: float
 
 
 class Budget:
-    """What was spent, what is held back for requests under way, and whether one more fits in."""
+    """Money and tokens spent, and those reserved for requests under way."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -73,7 +70,7 @@ class Budget:
         """The most that requests without a usable answer may have cost on top."""
 
     async def hold(self, request: Request) -> Reservation:
-        """Put aside the most that a request may cost; waits for others to settle, and refuses what can never fit."""
+        """Reserve the most that a request may cost; waits for others to settle, and refuses what can never fit."""
         hold = self._most(request)
         while not self._fits(hold):
             if not self._holds:
@@ -84,7 +81,7 @@ class Budget:
         return hold
 
     def pay(self, hold: Reservation, usage: Usage, cost: float | None) -> None:
-        """A request was answered: count what it took instead of what was put aside."""
+        """Count the usage of an answered request in place of its reservation."""
         self.requests += 1
         self.tokens += usage.prompt + usage.completion
         self.cost = None if self.cost is None or cost is None else self.cost + cost
@@ -93,7 +90,7 @@ class Budget:
         progress.account.spend(MoneySpent(self.requests, self.tokens, self.cost, most_cost, most_tokens))
 
     def lose(self, hold: Reservation, *, billed: bool) -> None:
-        """A request came to nothing; where the server may bill it all the same, its most stays put aside for good."""
+        """Release the reservation of a failed request; if the server may bill it, its amount counts as lost."""
         if billed:
             self.lost = Reservation(self.lost.tokens + hold.tokens, self.lost.cost + hold.cost)
         self._release(hold)
@@ -173,7 +170,7 @@ def _money(replies: Iterable[Reply]) -> float | None:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What asking would take: exact in requests, a guess in tokens and money."""
+    """Cost of requests before they are sent: exact in requests, estimated in tokens and money."""
 
     requests: int
     cached: int
@@ -187,7 +184,7 @@ class Estimate:
     cost_limit: float | None
     """The same if every answer were as long as it may be; None when a price or a length limit is unknown."""
     known: int = 0
-    """How many kept answers the length is guessed from; 0 where a part of it is a default."""
+    """How many kept answers the length is guessed from; 0 if a part of it is a default."""
 
     def scaled(self, factor: float) -> Estimate:
         """Return the estimate of a whole from that of a part."""
@@ -202,7 +199,7 @@ class Estimate:
         )
 
     def plus(self, other: Estimate) -> Estimate:
-        """Return both together; what is unknown of one is unknown of both, and so is a length assumed."""
+        """Add two estimates; what is unknown in one is unknown in the sum, and so is an assumed length."""
 
         def total(one: Any, another: Any) -> Any:
             return None if one is None or another is None else one + another
@@ -213,12 +210,12 @@ class Estimate:
 
     @property
     def is_default(self) -> bool:
-        """Whether the length of an answer is assumed, because none of the same kind is kept."""
+        """Return whether the length of an answer is assumed, because no answer of the same kind is stored."""
         return self.requests > self.cached and not self.known
 
     @property
     def basis(self) -> str:
-        """What the length of answers was guessed from."""
+        """Describe the basis of the estimated length of answers."""
         if self.requests == self.cached:
             return ""
         each = f"{self.completion_tokens / (self.requests - self.cached):,.0f} tokens an answer"
@@ -230,7 +227,7 @@ _ANSWER, _REASONED_ANSWER = 400, 2500
 
 
 def estimate(requests: Sequence[Request], answers: ReplyCache) -> Estimate:
-    """What asking these requests would take, given the answers that are kept."""
+    """Estimate the cost of these requests, given the answers that are stored."""
     distinct = {request.key(): request for request in requests}
     kept = answers.find(distinct)
     rest = [
@@ -264,7 +261,7 @@ def _length(request: Request, usual: TypicalUsage) -> int:
 
 @dataclass(frozen=True)
 class FollowUp:
-    """Requests that come after others, as many as the model wants: later turns, texts that it reads in between."""
+    """Requests that follow others, as many as the model decides: later turns, texts that it reads in between."""
 
     model: Model
     after: str
@@ -273,11 +270,11 @@ class FollowUp:
     most: int
     """How many may follow one."""
     prompt: int
-    """Tokens that one reads where none such is kept."""
+    """Tokens that one reads if none of its kind is stored."""
 
 
 def estimate_follow_up(follow: FollowUp, first: int, answers: ReplyCache) -> Estimate:
-    """Reckon what follows so many first requests: as in kept conversations, or else as many as there may be."""
+    """Estimate what follows so many first requests: as in stored conversations, or else as many as are allowed."""
     before, usual = answers.typical(follow.model, follow.after), answers.typical(follow.model, follow.kind)
     each = usual.answers / before.answers if usual.answers and before.answers else float(follow.most)
     asked = Request(follow.model, (), follow.model.sampling, kind=follow.kind)

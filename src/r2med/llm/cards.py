@@ -1,4 +1,4 @@
-"""Names to models: the cards of `cards.toml`, the user's own, and the ways to name a model that has no card."""
+"""Chat models by name: the cards of `cards.toml`, the user's own, and names of models without a card."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OWN_KEY = "R2MED_LLM_KEY"
 
 @dataclass(frozen=True)
 class ChatCard:
-    """A model as `cards.toml` has it, which says what each field means."""
+    """A model as in `cards.toml`, which says what each field means."""
 
     name: str
     id: str
@@ -50,10 +50,10 @@ _DECK = CardRegistry(ChatCard, "r2med.llm", "llms.toml")
 
 
 def find_model(text: str) -> Model:
-    """The model behind a name in a spec.
+    """Resolve the name of a model in a spec.
 
     A card (`gpt-4o`), any model of any server (`NAME@http://host:port/v1`), `local` or `local:FILE.gguf` for one that
-    r2med serves itself, or `scripted:FILE` for prepared answers.
+    r2med serves itself, or `scripted:FILE` for scripted answers.
 
     >>> find_model("gpt-4o").id
     'gpt-4o-2024-11-20'
@@ -80,12 +80,12 @@ def find_model(text: str) -> Model:
 
 
 def model_names() -> list[str]:
-    """Every name that `find_model` knows by heart, `local` included."""
+    """Return every name that `find_model` resolves without an address or file, `local` included."""
     return [*_DECK.cards(), *_ADDED, "local"]
 
 
 def add_model(model: Model) -> Model:
-    """Make a model known by its name in this process, as tests do with scripted ones; a later one replaces it."""
+    """Register a model by its name in this process, as tests do with scripted ones; a later one replaces it."""
     _ADDED[model.name] = model
     return model
 
@@ -111,7 +111,7 @@ def _model(card: ChatCard) -> Model:
 
 
 def _set_of(url: str) -> str:
-    """The set of equal servers that an address belongs to; empty for none."""
+    """Return the set of equal servers that an address belongs to; empty for none."""
     name = server_name(url)
     return "" if name == url else name
 
@@ -124,7 +124,7 @@ def _choice(card: ChatCard, name: str, choices: Mapping[str, Any]) -> Any:
 
 
 def _at(text: str, name: str, url: str) -> Model:
-    """A model of a server that is named by its address. A card's name, or the id in a card, brings the card along."""
+    """Build a model of a server that is named by its address. A card's name, or the id in a card, selects that card."""
     if not name:
         raise SpecError(f"cannot read the model {text!r}; write NAME@http://host:port/v1")
     url = check_url(name, url, _OWN_KEY)

@@ -1,4 +1,4 @@
-"""The client: requests in, replies out; nothing asked twice, nothing lost, nothing spent beyond the limits."""
+"""The client of chat models: each request is asked once, answers are stored as they come, and limits are kept."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _FIRST_LOOK, _LAST_LOOK = 0.05, 1.0
 
 
 class Client:
-    """Asks chat models. Make one for a command, or use `current_client()`; close it when done, or use `with`.
+    """Client of chat models. Make one for a command, or use `current_client()`; close it when done, or use `with`.
 
     One that is `alone` is itself a worker, and starts local models in its own process.
     """
@@ -59,22 +59,22 @@ class Client:
 
     @property
     def workers(self) -> int:
-        """How many should ask at a time: with some in reserve, a server never waits for the next request."""
+        """Return the number of concurrent workers: with some in reserve, a server never waits for the next request."""
         return 2 * self.limits.concurrency
 
     @cached_property
     def _answers(self) -> ReplyCache:
-        """Opened with the first question, so that a command that asks nothing needs no file."""
+        """Open the cache of answers with the first request, so that a command that asks nothing needs no file."""
         return ReplyCache(self._place, self.limits.lease)
 
     def ask_all(
         self, requests: Sequence[Request], progress: Progress | None = None, *, probing: bool = False
     ) -> list[Reply | Failed]:
-        """The reply to each request, in order; a request that came to nothing is a `Failed` with its reason.
+        """Return the reply to each request, in order; a failed request is a `Failed` with its reason.
 
-        Raises when nothing more can be asked (`LimitReached`, `ServerError`, Ctrl-C); what was answered until then is
-        kept, and the same call later goes on from there. That no request at all was answered is a `ServerError` too,
-        unless they only probe what the server can do. From a coroutine, use `ask`.
+        Raises if nothing more can be asked (`LimitReached`, `ServerError`, Ctrl-C); answers until then are stored, and
+        the same call later resumes from there. It is a `ServerError` too if no request at all was answered, unless they
+        only probe what the server can do. From a coroutine, use `ask`.
         """
         keys = [request.key() for request in requests]
         kept = self._answers.find(keys)
@@ -101,14 +101,13 @@ class Client:
         return answered
 
     def sends(self, request: Request) -> bool:
-        """Whether a request may be answered elsewhere, if there are enough others: better asked with them by `ask_all`
-        than alone by `ask`."""
+        """Return whether a request may be answered by other workers, if it is asked with enough others by `ask_all`."""
         return not self._alone and current_spread() is not None and can_be_sent(request, self.limits)
 
     def _elsewhere(
         self, asked: Mapping[str, Request], wanted: Mapping[str, RawAnswer | None], progress: Progress | None
     ) -> dict[str, Reply | Failed]:
-        """The replies to the wanted of some requests to local models, from workers of a cluster or a batch."""
+        """Return the replies to the wanted requests to local models, from workers of a cluster or a batch."""
         spread = None if self._alone else current_spread()
         if spread is None or not wanted:
             return {}
@@ -124,13 +123,13 @@ class Client:
         wanted: Mapping[str, RawAnswer | None],
         advance: Callable[[int], None],
     ) -> dict[str, Reply | Failed]:
-        """The replies of one model."""
+        """Return the replies of one model from workers."""
         model = next(iter(asked.values())).model
         answers = SpreadAnswers(model, self.limits, spread).run(asked, wanted.keys() & asked.keys(), advance)
         return {key: self._written(key, asked[key], answer, wanted[key]) for key, answer in answers}
 
     def _written(self, key: str, request: Request, answer: Answered, reject: RawAnswer | None) -> Reply | Failed:
-        """The reply of an answer that came from elsewhere, once that is written down."""
+        """Store an answer of a worker and return its reply."""
         if isinstance(answer, str):
             return Failed(request, answer)
         reply = to_reply(request, answer)
@@ -139,7 +138,7 @@ class Client:
         return self._noted(key, stays, reply if stays is answer else to_reply(request, stays))
 
     def _refuse_silence(self, replies: Sequence[Reply | Failed]) -> None:
-        """However few requests there were: a model that answered none of them, now or before, cannot be used."""
+        """Raise if a model answered none of the requests, now or before, for then it cannot be used."""
         failed = [reply for reply in replies if isinstance(reply, Failed)]
         if not failed or len(failed) < len(replies):
             return
@@ -152,13 +151,13 @@ class Client:
             raise health[0].give_up(f"{failed[0].reason}; {none} answered")
 
     def forget_outages(self) -> None:
-        """Ask servers again that counted as dead: a new command begins."""
+        """Reset servers that count as dead: a new command begins."""
         for opening in self._endpoints.values():
             if opening.done() and not _broken(opening):
                 opening.result().forget_outages()
 
     async def ask(self, request: Request) -> Reply | Failed:
-        """The reply to one request; for coroutines that are given to `run`, such as agents."""
+        """Return the reply to one request; for coroutines that are given to `run`, such as agents."""
         key = request.key()
         flight = self._flights.get(key)
         if flight is not None:
@@ -176,9 +175,9 @@ class Client:
         return await asyncio.shield(flight)
 
     def run(self, work: Coroutine[Any, Any, Value]) -> Value:
-        """Run a coroutine that uses `ask`, on this client's loop, from any other thread than the loop's own.
+        """Run a coroutine that uses `ask` on this client's loop, from any thread but the loop's own.
 
-        At Ctrl-C nothing new is asked, what is under way may finish and is kept; a second Ctrl-C stops at once.
+        After Ctrl-C no new request is sent, and those under way may finish; a second Ctrl-C stops at once.
         """
         self._why = None
         self._loop.call(self._halted.clear)
@@ -193,15 +192,15 @@ class Client:
         self._unusable |= {key: answer for key, answer in zip(unread, marked, strict=True) if answer is not None}
 
     def estimate(self, requests: Sequence[Request]) -> Estimate:
-        """What `ask_all` would take, without asking."""
+        """Estimate the cost of `ask_all`, without asking."""
         return estimate(requests, self._answers)
 
     def estimate_follow_up(self, follow: FollowUp, first: int) -> Estimate:
-        """What may follow so many first requests, without asking."""
+        """Estimate the cost of what follows so many first requests, without asking."""
         return estimate_follow_up(follow, first, self._answers)
 
     def close(self) -> None:
-        """Let go of connections, local servers and the file of answers."""
+        """Close connections, local servers and the file of answers."""
         self._loop.close(self._shut)
         self._file.close()
         if "_answers" in vars(self):
@@ -231,7 +230,7 @@ class Client:
         return [reply for reply in replies if reply is not None]
 
     def _usable(self, request: Request, key: str, answer: RawAnswer | None) -> Reply | None:
-        """The reply of a kept answer; None for one of no use that an earlier command left, which is asked again."""
+        """Return the reply of a stored answer; None for an unusable one of an earlier command, which is asked again."""
         if answer is None:
             return None
         if self._unusable.get(key) == answer:
@@ -239,7 +238,7 @@ class Client:
         return usable_reply(request, answer)
 
     def _say_again(self, models: Iterable[str]) -> None:
-        """Say once for each model that kept answers of no use are asked for again, with how many are known of now."""
+        """Warn once per model that unusable stored answers are asked for again, and how many there are now."""
         for model, count in Counter(models).items():
             if model not in self._asked_again:
                 self._asked_again.add(model)
@@ -267,18 +266,18 @@ class Client:
             raise
 
     async def _keep(self, request: Request, key: str, answer: RawAnswer) -> Reply:
-        """The reply of an answer, once that is written down."""
+        """Store an answer and return its reply."""
         reply = to_reply(request, answer)
         try:
             stays = await self._file.write(self._answers.keeping(key, request, answer, reply.incomplete))
         except R2medError as error:
-            # Before the slot is free: whoever waits for it must not ask.
+            # Before the slot is free: the next request must not be sent.
             self._halt(error)
             raise
         return self._noted(key, stays, reply if stays is answer else to_reply(request, stays))
 
     async def _claimed(self, key: str, reject: RawAnswer | None) -> RawAnswer | None:
-        """None once the request is this process's to ask; the answer where another process was first."""
+        """Claim a request; return None if it is this process's to ask, or the answer if another process was first."""
         wait = _FIRST_LOOK
         while True:
             # While all slots are taken, a claim may wait for the next answer and be written with it.
@@ -317,7 +316,7 @@ class Client:
 
     def _landed(self, key: str, flight: asyncio.Task[Reply | Failed]) -> None:
         self._flights.pop(key, None)
-        # Whoever waited has the error; nobody waits after a Ctrl-C, and that is no reason for a traceback.
+        # Callers that waited have the error; after a Ctrl-C there are none, and asyncio must not print a traceback.
         _broken(flight)
 
     def _halt(self, why: R2medError) -> None:
@@ -338,17 +337,17 @@ class Client:
 
 
 def _place(model: Model) -> tuple[str, str]:
-    """What models must share to be asked over one connection."""
+    """Return the key that models share if they are asked over one connection."""
     return model.url or model.gguf or model.id, model.key_env
 
 
 def _taken(reply: Reply | Failed) -> Reply | Failed:
-    """A reply for whoever asked the same: it is paid for once, by whoever asked first."""
+    """Mark the reply of a shared request as cached: it is paid for once, by the first caller."""
     return replace(reply, cached=True) if isinstance(reply, Reply) else reply
 
 
 def _ignore(amount: float) -> None:
-    """Show nothing."""
+    """Do nothing; used if there is no progress bar."""
 
 
 def _broken(task: asyncio.Task[Any]) -> bool:
@@ -361,7 +360,7 @@ _default: dict[Path, Client] = {}
 
 @contextmanager
 def session(limits: Limits | None = None) -> Iterator[Client]:
-    """One client for everything in the block: one spending limit, one local server, one pool of connections."""
+    """Open one client for everything in the block: one spending limit, one local server, one pool of connections."""
     with Client(limits) as client:
         _current.append(client)
         try:
@@ -372,13 +371,13 @@ def session(limits: Limits | None = None) -> Iterator[Client]:
 
 @at_command_start
 def _forget_outages() -> None:
-    """Have every server asked again that counted as dead: a new command begins."""
+    """Reset servers that count as dead: a new command begins."""
     for client in (*_current, *_default.values()):
         client.forget_outages()
 
 
 def current_client() -> Client:
-    """The client of the innermost `session`, or one with the usual limits that lives as long as the process."""
+    """Return the client of the innermost `session`, or the process's own with the default limits."""
     if _current:
         return _current[-1]
     place = home()

@@ -1,4 +1,4 @@
-"""Requests to a local model answered elsewhere: workers that hold the weights, and blocks of requests."""
+"""Requests to a local model answered by workers: blocks of requests, and the workers that hold the weights."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ class _KeyedRequest(NamedTuple):
 
     @property
     def cost(self) -> int:
-        """The tokens that it may take."""
+        """Return the tokens that it may take."""
         read = sum(len(message.content) for message in self.request.messages) // _CHARACTERS
         return read + (self.request.sampling.max_tokens or _WRITTEN)
 
 
 def can_be_sent(request: Request, limits: Limits) -> bool:
-    """Whether others could answer: the model's weights are a file, and no budget is counted."""
+    """Return whether other workers could answer: the model's weights are a file, and no budget is counted."""
     return bool(request.model.gguf) and limits.max_cost is None and limits.max_tokens is None
 
 
 def worth_sending(asked: Mapping[str, Request], limits: Limits) -> list[dict[str, Request]]:
-    """The requests that others should answer, of one model each: those of which there is enough to share."""
+    """Group the requests by model and return the groups that are large enough to share among workers."""
     by_weights: dict[tuple[str, str], dict[str, Request]] = {}
     for key, request in asked.items():
         if can_be_sent(request, limits):
@@ -68,7 +68,7 @@ def _tokens(asked: Mapping[str, Request]) -> int:
 
 @dataclass(frozen=True)
 class SpreadAnswers:
-    """Has requests to a local model answered elsewhere."""
+    """Answers to requests to a local model by workers."""
 
     model: Model
     limits: Limits
@@ -77,10 +77,10 @@ class SpreadAnswers:
     def run(
         self, asked: Mapping[str, Request], wanted: Collection[str], advance: Callable[[int], None]
     ) -> Iterator[tuple[str, Answered]]:
-        """The key and the answer of each wanted request, when all are there; `advance` is told how many are done.
+        """Yield the key and the answer of each wanted request once all exist; `advance` is called with the number done.
 
-        The plan is made of all requests, so that every command of a batch has the same. What came to nothing is
-        written nowhere else, so blocks stay until a batch is merged; one result is in memory at a time.
+        The plan is made of all requests, so that every command of a batch has the same. Failures are not stored
+        anywhere else, so blocks stay until a batch is merged; one result is in memory at a time.
         """
         job = SpreadJob(f"prompts to {self.model.name}", AnswerWorker(self.model, self.limits), keeps=True)
         plan: dict[str, list[str]] = {block.key: block.about for block in self._blocks(asked, wanted)}
@@ -112,19 +112,19 @@ class SpreadAnswers:
 
 @dataclass(frozen=True)
 class AnswerWorker:
-    """Answers blocks of requests, wherever it was sent to; a process holds the weights once."""
+    """Worker that answers blocks of requests; a process holds the weights once."""
 
     model: Model
     limits: Limits
 
     def load(self) -> None:
-        """Refuse weights that are others than those of whoever asks."""
+        """Refuse weights that differ from those of the caller."""
         path = "" if self.model.name == "local" else self.model.gguf
         if local_model(path).id != self.model.id:
             raise R2medError(f"{self.model.gguf} on {socket.gethostname()} are other weights than {self.model.id}")
 
     def run(self, payload: bytes) -> bytes:
-        """For each request its answer, or why there is none."""
+        """Answer each request of a block, or give the reason of its failure."""
         client, answers = _client(self.model.gguf, self.limits)
         requests = [_from_json(self.model, *fields) for fields in orjson.loads(payload)]
         replies = client.ask_all(requests, probing=True)
@@ -140,7 +140,7 @@ def _result(reply: Reply | Failed, answer: RawAnswer | None) -> tuple[str, str]:
 
 @cache
 def _client(weights: str, limits: Limits) -> tuple[Client, ReplyCache]:
-    """A client of this process for some weights, with a file of answers that goes with it."""
+    """Open a client of this process for some weights, with a file of answers of its own."""
     from r2med.llm.client import Client  # it uses this module
 
     folder = TemporaryDirectory(prefix="r2med-answers-")

@@ -1,4 +1,7 @@
-"""Everything between a request and one server: slots, pace, waits, retries, and knowing when to give up."""
+"""The connection between requests and one server: slots, rate limit, waits, retries, and giving up.
+
+`Loop` is the event loop on which a client asks, with the handling of Ctrl-C.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ _HOPELESS = 10
 
 
 class Endpoint:
-    """One server with the manners of a good client. Lives on one event loop."""
+    """Connection to one server, with slots, rate limit, waits and retries. Lives on one event loop."""
 
     def __init__(self, server: Server, model: Model, limits: Limits, budget: Budget, halt: asyncio.Event) -> None:
         self._server = server
@@ -47,16 +50,17 @@ class Endpoint:
         self._health: defaultdict[str, Health] = defaultdict(Health)
 
     def health(self, model: Model) -> Health:
-        """How a model of this server has fared; a neighbour's faults are not its own."""
+        """Return the health of a model of this server; failures of other models do not count."""
         return self._health[model.id]
 
     def forget_outages(self) -> None:
-        """Ask models again that counted as dead."""
+        """Reset models that count as dead."""
         self._health.clear()
 
     async def ask(self, request: Request, keep: Callable[[RawAnswer], Awaitable[Value]]) -> Value:
-        """What `keep` makes of the server's answer, after as many attempts as it takes; `AttemptError` when they are
-        used up. A slot is free again once the answer is kept, so that a kill loses no more answers than slots."""
+        """Return what `keep` makes of the server's answer; raise `AttemptError` if all attempts fail. A slot is
+        released once the answer is stored, so that a kill loses no more answers than slots.
+        """
         health = self.health(request.model)
         async with self._slot():
             for attempt in range(self._limits.retries + 1):
@@ -82,7 +86,7 @@ class Endpoint:
                 self.under_way -= 1
 
     async def close(self) -> None:
-        """Let go of the server."""
+        """Close the server."""
         await self._server.close()
 
     async def _attempt(self, request: Request) -> RawAnswer:
@@ -101,14 +105,14 @@ class Endpoint:
         return answer
 
     def _judge(self, trouble: AttemptError, attempt: int, health: Health) -> None:
-        """Return when another attempt may help; otherwise raise, for this request alone or for all of them."""
+        """Return if another attempt may help; otherwise raise, for this request alone or for all of them."""
         if isinstance(trouble, FatalServerError):
             raise health.give_up(trouble.reason) from trouble
         heed_wait(trouble, self._limits, self._pace)
         if self._limits.may_retry(trouble, attempt, health) and not self._halt.is_set():
             return
         if trouble.retry or not health.answered:
-            # A model that has answered others may well refuse this one for what it says; that counts against nobody.
+            # A model that has answered others may well refuse this one for what it says; that does not count.
             health.failures += 1
         if refused(trouble, health):
             raise health.give_up(trouble.reason) from trouble
@@ -135,7 +139,7 @@ class Interrupted(R2medError):
 
 
 class Loop:
-    """Starts when it is first needed. `halt` is told when to stop asking, `drain` waits for what is under way."""
+    """Event loop in a thread, started when needed. `halt` stops new requests, `drain` waits for those under way."""
 
     def __init__(
         self,
@@ -170,14 +174,14 @@ class Loop:
             raise
 
     def call(self, function: Callable[[], None]) -> None:
-        """Run a plain function on the loop, or right here while it has not started."""
+        """Run a plain function on the loop, or directly if the loop has not started."""
         if self._loop is None:
             function()
         else:
             self._loop.call_soon_threadsafe(function)
 
     def close(self, shut: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run `shut` on the loop and end the thread; nothing to do when it never started."""
+        """Run `shut` on the loop and end the thread; does nothing if it never started."""
         with self._lock:
             loop, thread = self._loop, self._thread
             self._loop = self._thread = None
@@ -191,7 +195,7 @@ class Loop:
             loop.close()
 
     def _interrupt(self, loop: asyncio.AbstractEventLoop, future: Future[Any]) -> None:
-        """Let what is under way finish, for a while; another Ctrl-C in this wait goes straight out."""
+        """Let the requests under way finish within the grace period; another Ctrl-C in this wait is raised at once."""
         loop.call_soon_threadsafe(self._halt, Interrupted("stopped by Ctrl-C; answers so far are kept"))
         say_waiting(self._under_way(), self._grace)
         try:
@@ -212,7 +216,7 @@ class Loop:
 
 
 def _check_descriptors() -> None:
-    """Raise OSError if no event loop can be opened: one that fails half made prints a traceback when collected."""
+    """Raise OSError if no event loop can be opened: a half-made one prints a traceback when it is collected."""
     one, other = socket.socketpair()
     with one, other, one.dup():
         pass

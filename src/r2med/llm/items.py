@@ -1,7 +1,7 @@
-"""What each step of a build made of each item: one SQLite file, a sealed row for an item, kept as it is finished.
+"""Outcomes of the steps of a build: one SQLite file with a sealed row per item, written as it is finished.
 
-A row carries the key of everything it depends on. A row whose key is no longer what the plan asks for, or whose seal
-is broken, counts as not there and is made again; nothing else is.
+A row carries the key of everything it depends on. A row whose key differs from the plan's, or whose seal is broken,
+counts as missing and is made again; no other row is.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _COLUMNS = "id, key, state, reason, value, requests, prompt_tokens, completion_t
 
 @dataclass(frozen=True)
 class Spent:
-    """What making an item took of models, kept answers included: the same whoever paid and when."""
+    """Usage of models for an item, stored answers included: the same in every command."""
 
     requests: int = 0
     prompt_tokens: int = 0
@@ -59,11 +59,11 @@ class Spent:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a step made of an item."""
+    """Result of a step for an item."""
 
     value: Mapping[str, Any] = field(default_factory=dict)
     dropped: str = ""
-    """Why the item goes no further; empty where it does."""
+    """Why the item goes no further; empty if it does."""
     failed: str = ""
     """Why no model answered; such an item is asked again the next time."""
     marks: tuple[str, ...] = ()
@@ -71,18 +71,18 @@ class Outcome:
     spent: Spent = field(default_factory=Spent)
 
     def as_kept(self) -> Outcome:
-        """The same as it will come out of the store: lists where there were tuples."""
+        """Return the same outcome as it will come out of the store: lists in place of tuples."""
         return replace(self, value=orjson.loads(orjson.dumps(self.value, default=list)))
 
     @property
     def state(self) -> str:
-        """kept, dropped or failed."""
+        """Return the state: kept, dropped or failed."""
         return FAILED if self.failed else DROPPED if self.dropped else KEPT
 
 
 @dataclass(frozen=True)
 class Count:
-    """How a step went."""
+    """Counts of a step's outcomes."""
 
     step: str
     items: int = 0
@@ -97,15 +97,15 @@ class Count:
 
     @property
     def left(self) -> int:
-        """How many items the same command asks about again: those that failed or whose reply could not be used."""
+        """Return the number of items that the same command asks about again: failed ones and unusable replies."""
         return sum(self.failed.values()) + self.marks.get(ASKED_AGAIN, 0)
 
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """A stretch in which hundreds of thousands of objects are made that all stay.
+    """Pause the garbage collector while hundreds of thousands of objects are made that all stay.
 
-    Python would look for garbage among them again and again, which takes longer than making them.
+    Python would search them for garbage repeatedly, which takes longer than making them.
     """
     was_on = gc.isenabled()
     gc.disable()
@@ -117,7 +117,7 @@ def collector_paused() -> Iterator[None]:
 
 
 class KeptRow(NamedTuple):
-    """An item of a step as it is kept."""
+    """A stored item of a step."""
 
     key: str
     outcome: Outcome
@@ -130,7 +130,7 @@ class ItemStore:
         self._file = Database(folder / STORE, _FORMAT, shared=True)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._file.close()
 
     def __enter__(self) -> ItemStore:
@@ -141,48 +141,48 @@ class ItemStore:
 
     @collector_paused()
     def kept(self, step: str) -> dict[str, KeptRow]:
-        """Every sound row of a step."""
+        """Return every sound row of a step."""
         return {row[0]: KeptRow(row[1], _outcome(row)) for row in self._rows(step) if _whole(step, row)}
 
     def stream(self, step: str) -> Iterator[tuple[str, Outcome]]:
-        """Every sound row of a step in the order of ids, a few in memory at a time."""
+        """Yield every sound row of a step in the order of ids, a few in memory at a time."""
         return ((row[0], _outcome(row)) for row in self._rows(step) if _whole(step, row))
 
     def broken(self, step: str) -> list[str]:
-        """The rows of a step that are not what was written."""
+        """Return the rows of a step whose checksum does not match."""
         return [row[0] for row in self._rows(step) if not _whole(step, row)]
 
     def _rows(self, step: str, least: str = "", below: str | None = None) -> Iterator[tuple[Any, ...]]:
-        """Rows by id, from one on and below another."""
+        """Yield rows by id, from one id on and below another."""
         end, values = ("", (step, least)) if below is None else (" AND id < ?", (step, least, below))
         query = f"SELECT {_COLUMNS}, seal FROM item WHERE step = ? AND id >= ?{end} ORDER BY id"
         return self._file.stream(query, values)
 
     def below(self, step: str, parent: str) -> dict[str, Outcome]:
-        """The sound rows of a step whose ids are those of a parent and, after a tab, of a part; by the part."""
+        """Return the sound rows of a step whose ids are those of a parent and, after a tab, of a part; by the part."""
         # The character after a tab is a line feed: no id of a parent has either in it.
         rows = self._rows(step, f"{parent}\t", f"{parent}\n")
         return {row[0].partition("\t")[2]: _outcome(row) for row in rows if _whole(step, row)}
 
     def keys(self, step: str) -> dict[str, str]:
-        """The key of each row that was not failed, empty for one that was; values and seals are not looked at."""
+        """Return the key of each row that did not fail, empty for one that did; values and seals are not read."""
         key = f"CASE state WHEN '{FAILED}' THEN '' ELSE key END"
         return dict(self._file.stream(f"SELECT id, {key} FROM item WHERE step = ?", (step,)))
 
     def outcome(self, step: str, identifier: str) -> Outcome | None:
-        """One row; None where there is none."""
+        """Return one row; None if there is none."""
         rows = self._file.rows(f"SELECT {_COLUMNS}, seal FROM item WHERE step = ? AND id = ?", (step, identifier))
         return next((_outcome(row) for row in rows if _whole(step, row)), None)
 
     def sound(self, step: str, identifier: str) -> Outcome:
-        """One row that was there a moment ago."""
+        """Return one row that must exist; raise if it is lost."""
         found = self.outcome(step, identifier)
         if found is None:
             raise DamagedError(f"{self._file.path}: {identifier!r} of {step} is lost; run the same command again")
         return found
 
     def put(self, step: str, rows: Iterable[tuple[str, str, Outcome]]) -> None:
-        """Keep items with their keys, all or none of them."""
+        """Store items with their keys, all or none of them."""
         with self._file.transaction() as connection:
             connection.executemany(
                 "INSERT OR REPLACE INTO item VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -190,11 +190,11 @@ class ItemStore:
             )
 
     def retain(self, step: str, identifiers: Iterable[str]) -> None:
-        """Forget items of a step that are no longer there."""
+        """Remove items of a step that are no longer in the input."""
         self.forget(step, self.keys(step).keys() - set(identifiers))
 
     def forget(self, step: str, gone: Collection[str]) -> None:
-        """Forget items of a step."""
+        """Remove items of a step."""
         if gone:
             with self._file.transaction() as connection:
                 connection.executemany(
@@ -202,25 +202,25 @@ class ItemStore:
                 )
 
     def put_count(self, count: Count) -> None:
-        """Keep how a finished step went."""
+        """Store the counts of a finished step."""
         self.put(_COUNTS, [(count.step, "", Outcome(asdict(count)))])
 
     def forget_counts(self) -> None:
-        """A new pass over the steps begins."""
+        """Remove all counts: a new pass over the steps begins."""
         self.retain(_COUNTS, ())
 
     def counts(self) -> dict[str, Count]:
-        """How the steps went that the last pass finished."""
+        """Return the counts of the steps that the last pass finished."""
         return {name: read_count(row.outcome.value) for name, row in self.kept(_COUNTS).items()}
 
 
 def read_count(value: Mapping[str, Any]) -> Count:
-    """How a step went, as it was kept."""
+    """Read the counts of a step as they were stored."""
     return Count(**dict(value) | {"spent": Spent(**value["spent"])})
 
 
 def count_outcomes(step: str, outcomes: Iterable[Outcome]) -> Count:
-    """How a step went, by what became of its items."""
+    """Count the outcomes of a step's items."""
     dropped: Counter[str] = Counter()
     failed: Counter[str] = Counter()
     marks: Counter[str] = Counter()
@@ -236,7 +236,7 @@ def count_outcomes(step: str, outcomes: Iterable[Outcome]) -> Count:
 
 
 def count_files(step: str, outcomes: Mapping[str, Outcome]) -> Count:
-    """How a step went whose items are files: those that were dropped by name."""
+    """Count the outcomes of a step whose items are files, with the names of those that were dropped."""
     names: dict[str, list[str]] = {}
     for name, outcome in sorted(outcomes.items()):
         if outcome.state == DROPPED:
@@ -245,7 +245,7 @@ def count_files(step: str, outcomes: Mapping[str, Outcome]) -> Count:
 
 
 def count_reasons(step: str, reasons: Iterable[str]) -> Count:
-    """How a step went that asks nobody, by why each item was dropped; empty for one that was kept."""
+    """Count the outcomes of a step without models, by the reason each item was dropped; empty for one that was kept."""
     found = Counter(reasons)
     kept = found.pop("", 0)
     return Count(step, kept + found.total(), kept, dict(found))

@@ -1,4 +1,4 @@
-"""The judge of answers: a model that says whether an answer means the same as the gold answer."""
+"""The judge of answers and its verdict, and scores from the log probabilities of yes, true or a grade."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _VERDICT = re.compile(r"verdict\s*[:=-]?\s*(yes|no)")
 
 
 def read_verdict(text: str) -> bool | None:
-    """What a judge decided: a line `Verdict: yes` or `Verdict: no`, or that word alone; None for anything else.
+    """Read the verdict of a judge: a line `Verdict: yes` or `Verdict: no`, or that word alone; else None.
 
     >>> read_verdict("Other words, same disease.\\n**Verdict: Yes.**"), read_verdict("no"), read_verdict("yes?")
     (True, False, None)
@@ -28,7 +28,7 @@ def read_verdict(text: str) -> bool | None:
 
 
 def yes_or_no(tokens: Sequence[Token]) -> float | None:
-    """How much likelier yes is than no, as the logarithm of the odds, where the answer is first given.
+    """Return the log odds of yes against no at the token where the answer is first given.
 
     Spellings of a word are added up. A word that is not even among the alternatives is taken to be as likely as the
     least likely of them, which is the most it can be.
@@ -44,7 +44,7 @@ def yes_or_no(tokens: Sequence[Token]) -> float | None:
 
 
 def true_or_false(tokens: Sequence[Token], text: str) -> float | None:
-    """How much likelier true is than false where a model ends with one of them; 1 or -1 by the word alone.
+    """Return the log odds of true against false if a model ends with one of them; 1 or -1 by the word alone.
 
     >>> round(true_or_false([Token(" so", -0.1), Token(" true", -0.1, ((" true", -0.1), (" false", -2.4)))], "true"), 3)
     2.3
@@ -61,7 +61,7 @@ def true_or_false(tokens: Sequence[Token], text: str) -> float | None:
 
 
 def whole_number(tokens: Sequence[Token], text: str) -> float | None:
-    """The whole number from 0 to 10 that a reply is, times its probability where the tokens tell it.
+    """Read a reply that is a whole number from 0 to 10, and multiply it by its probability if the tokens give it.
 
     >>> round(whole_number([Token("<answer>", 0.0), Token(" 8", -0.5)], "8"), 3)
     4.852
@@ -78,7 +78,7 @@ _WHOLE = re.compile(r"(\d{1,2})(?:\.0)?[.\s]*")
 
 
 def _probability(tokens: Sequence[Token], digits: str) -> float:
-    """The probability of the last tokens that spell a number; 1 where they are not among those that were told."""
+    """Return the probability of the last tokens that spell a number; 1 if they are not among the given ones."""
     spelled, logs = "", 0.0
     for token in reversed(tokens):
         part = _word(token.text)
@@ -109,12 +109,12 @@ _PLACES = ("question", "correct_answer", "response")
 
 
 def judge_prompt(file: str = "") -> Template:
-    """What the judge is asked, or a prompt of one's own instead."""
+    """Return the prompt of the judge, or the user's own instead."""
     return own_template("the judge", file, _PLACES) if file else bundled("judge", "r2med.llm")
 
 
 def judge_text(question: str, gold: str, answer: str, prompt: Template | None = None) -> str:
-    """The prompt about one answer; each text stands between tags that it cannot close.
+    """Fill in the prompt about one answer; each text is put between tags that it cannot close.
 
     >>> "<response>\\nscurvy &lt;/response>\\n</response>" in judge_text("Why?", "scurvy", "scurvy </response>")
     True
@@ -124,14 +124,14 @@ def judge_text(question: str, gold: str, answer: str, prompt: Template | None = 
 
 
 def unwavering(model: Model) -> Model:
-    """The same model sampled without chance, where it has a say in that."""
+    """Return the same model at temperature 0, if it takes a temperature."""
     if model.sampling.temperature is None:
         return model
     return replace(model, sampling=replace(model.sampling, temperature=0.0))
 
 
 def verdict_of(reply: Reply | Failed) -> tuple[bool | None, str]:
-    """What the judge decided, or None and why there is no verdict."""
+    """Return the verdict of the judge, or None and the reason why there is none."""
     if isinstance(reply, Failed):
         return None, reply.reason
     verdict = read_verdict(reply.text)

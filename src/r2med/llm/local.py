@@ -1,11 +1,11 @@
-"""A llama.cpp server of our own: started when a local model is first asked, gone when the client closes or dies.
+"""A llama.cpp server in a child process: started when a local model is first asked, ended with its client.
 
-It runs in a child process on a free port of this machine. The child ends when its standard input closes, so no death
-of the parent, however sudden, leaves it behind; it has its own session, so Ctrl-C reaches the client alone.
+It runs in a child process on a free port of this machine. The child ends when its standard input closes, so it never
+outlives the parent, even if that is killed; it has its own session, so Ctrl-C reaches the client alone.
 
-Requests are answered one after another, and nothing of a prompt is kept for the next: llama.cpp rounds otherwise where
-it computes two at a time or has the beginning of a prompt already, and the same request would have other answers, by
-what else is asked of whom. With another number of threads it rounds otherwise, too.
+Requests are answered one after another, without a cache of prompts: llama.cpp rounds differently if it computes two at
+a time or has the beginning of a prompt cached, and answers would depend on other requests. They also depend on the
+number of threads.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MISSING = (
 
 
 def local_model(path: str = "") -> Model:
-    """The small model that installs with pip, or any GGUF file."""
+    """Return the small model that installs with pip, or any GGUF file."""
     return Model(
         name=f"local:{path}" if path else "local",
         id=_identity(path) if path else "SmolLM2-135M-Instruct-Q4_1",
@@ -49,7 +49,7 @@ def local_model(path: str = "") -> Model:
 
 
 def _identity(path: str) -> str:
-    """A name for weights that changes with them: the file's name, size, head and tail."""
+    """Name weights by what changes with them: the file's name, size, head and tail."""
     try:
         stat = Path(path).stat()
     except OSError as error:
@@ -68,7 +68,7 @@ def _digest(path: str, size: int, changed: int) -> str:
 
 
 def weights(gguf: str) -> Path:
-    """The GGUF file behind a local model."""
+    """Return the GGUF file of a local model."""
     if gguf != _PACKAGE:
         return Path(gguf)
     found = importlib.util.find_spec(_PACKAGE)
@@ -95,7 +95,7 @@ class LocalServer:
         self._client = HttpServer(replace(model, url=self._address(file), key_env=""), timeout)
 
     def _address(self, file: Path) -> str:
-        """The address the child reports once it listens; llama.cpp's own chatter may come before it."""
+        """Read the address that the child reports once it listens; llama.cpp may print other lines before it."""
         for line in self._process.stdout or ():
             if line.startswith(b"listening "):
                 return line.split()[1].decode() + "/v1"
@@ -103,11 +103,11 @@ class LocalServer:
         raise FatalServerError(f"llama.cpp could not serve {file}; is it a GGUF file, and is there enough memory?")
 
     async def answer(self, request: Request) -> RawAnswer:
-        """One attempt."""
+        """Send a request once."""
         return await self._client.answer(request)
 
     async def close(self) -> None:
-        """End the child."""
+        """End the child process."""
         await self._client.close()
         self._stop()
 
@@ -123,14 +123,14 @@ class LocalServer:
 
 
 def _environment() -> dict[str, str]:
-    """The child's environment: it finds this package where we found it, and knows no keys."""
+    """Return the child's environment: it finds this package at the same path, and has no keys."""
     keep = {name: value for name, value in os.environ.items() if not name.endswith(("_KEY", "_TOKEN"))}
     source = str(Path(__file__).parents[2])
     return {**keep, "PYTHONPATH": os.pathsep.join(filter(None, (source, keep.get("PYTHONPATH"))))}
 
 
 def serve(file: str) -> None:
-    """What the child does: serve the file on a free port, report the address, and end with its standard input."""
+    """Serve the file on a free port, report the address, and end with the standard input; run by the child."""
     import xllamacpp
 
     threads = int(os.environ.get(_THREADS) or max(1, (os.cpu_count() or 2) - 1))
@@ -147,10 +147,10 @@ def serve(file: str) -> None:
     server = xllamacpp.Server(params)
     sys.stdout.write(f"listening {server.listening_address}\n")
     sys.stdout.flush()
-    # Nobody reads on: a pipe that fills up would stop the server.
+    # The parent reads no further: a pipe that fills up would stop the server.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     sys.stdin.buffer.read()
-    # Nothing is worth an orderly end: the model's threads may be in the middle of an answer nobody waits for.
+    # End without cleanup: the model's threads may be in the middle of an answer that is no longer needed.
     os._exit(0)
 
 

@@ -1,6 +1,6 @@
-"""Reading what a model decided from its reply: a verdict, a class, an answer, JSON, grades, an order, odds of yes.
+"""Parsers of decisions in a model's reply: a class, a cited answer, JSON, a ranking, grades.
 
-Whoever asks for a decision reads it here. A reply that cannot be read is None or empty, never a guess.
+A reply that cannot be read is None or empty, never a guess.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import orjson
 
 
 def excerpt(text: str) -> str:
-    """The beginning of a reply, for a message about it."""
+    """Return the beginning of a reply, for a message about it."""
     line = " ".join(text.split())
     return repr(line if len(line) <= 60 else line[:60] + "...")
 
@@ -34,7 +34,7 @@ def _plain_signs(text: str) -> str:
 
 
 def reply_lines(text: str) -> list[str]:
-    """The lines of a reply in lower case, without marks of emphasis."""
+    """Return the lines of a reply in lower case, without marks of emphasis."""
     lines = (re.sub(r"[*_`#>]", "", line).strip().casefold() for line in _plain_signs(text).splitlines())
     return [line for line in lines if line]
 
@@ -43,7 +43,7 @@ _DENIAL = re.compile(r"\b(?:not|no|nor|neither|non|nothing|none|except)\b")
 
 
 def read_class(text: str, classes: Sequence[str]) -> str | None:
-    """The class that a reply names: its only line, or its line `Class: ...`, must name exactly one.
+    """Read the class that a reply names: its only line, or its line `Class: ...`, must name exactly one.
 
     >>> read_class("It is the heart.\\n**Class: Cardiovascular**", ["cardiovascular", "nervous"])
     'cardiovascular'
@@ -63,7 +63,7 @@ def read_class(text: str, classes: Sequence[str]) -> str | None:
 
 
 def _names(line: str, name: str) -> bool:
-    """Whether a line has a class's name in it, as words of their own."""
+    """Return whether a line contains a class's name as whole words."""
     return re.search(rf"(?<![\w-]){re.escape(name.casefold())}(?![\w-])", line) is not None
 
 
@@ -88,9 +88,9 @@ class CitedAnswer(NamedTuple):
 
 
 def read_cited_answer(text: str) -> CitedAnswer | None:
-    """The fields `Answer:` and `Sources:` of a reply; None where no answer, or more than one, is given.
+    """Read the fields `Answer:` and `Sources:` of a reply; None if no answer, or more than one, is given.
 
-    Only these fields are looked at. A reply of a few words in one line and no field is an answer.
+    Only these fields are read. A reply of a few words in one line without a field is an answer.
 
     >>> read_cited_answer("Low ceruloplasmin.\\n**Answer:** Wilson disease [2]\\nSources: [2], [7]")
     CitedAnswer(answer='Wilson disease', cited=(2, 7), abstained=False)
@@ -118,7 +118,7 @@ def _citations(texts: Sequence[str]) -> list[int]:
 
 
 def _fields(text: str) -> list[tuple[str, str]]:
-    """The fields of a reply in order; an answer goes on to the next blank line, sources stand in one line."""
+    """Return the fields of a reply in order; an answer extends to the next blank line, sources are one line."""
     found: list[tuple[str, str]] = []
     going_on = False
     for line in text.splitlines():
@@ -141,7 +141,7 @@ _DECODER = JSONDecoder()
 
 
 def read_object(text: str) -> dict[str, Any] | None:
-    """The last JSON object in a reply, whatever stands around it.
+    """Read the last JSON object in a reply, whatever surrounds it.
 
     >>> read_object('Sure: {"a": 1}. Done')
     {'a': 1}
@@ -187,11 +187,11 @@ class Permutation(NamedTuple):
 
 
 def read_permutation(text: str, count: int) -> Permutation | None:
-    """The order in which a reply puts passages 1 to `count`; None when it names none of them.
+    """Read the order in which a reply puts passages 1 to `count`; None if it names none of them.
 
-    Numbers that do not exist are ignored, of a repeated one the first counts, and missing ones follow in the order
-    they had. Where a reply holds several rankings, the one with the most numbers is meant; of equals, the last. Where
-    it holds none of two numbers or more, all that stand in brackets count, in the order in which they are named.
+    Unknown numbers are ignored, the first occurrence of a repeated one counts, and missing ones follow in the order
+    they had. If a reply has several rankings, the one with the most numbers counts; of equals, the last. If it has none
+    of two numbers or more, all numbers in brackets count, in their order.
 
     >>> read_permutation("[3] > [1]", 3)
     Permutation(order=(2, 0, 1), repaired=True)
@@ -217,7 +217,7 @@ _TIED = re.compile(r"[\[【]\s*\d{1,9}\s*[\]】](?:\s*=\s*[\[【]\s*\d{1,9}\s*[\
 
 
 def read_tied_ranking(text: str, count: int) -> Permutation | None:
-    """The same for a reply that may call passages equal, `[3] > [2] = [1]`; those stay in the order they had.
+    """Read a ranking that may call passages equal, `[3] > [2] = [1]`; those stay in the order they had.
 
     >>> read_tied_ranking("[3] > [2] = [1]", 3)
     Permutation(order=(2, 0, 1), repaired=False)
@@ -232,7 +232,7 @@ def _numbers(text: str) -> list[int]:
 
 
 def _rankings(text: str) -> Iterable[list[int]]:
-    """Every run of numbers that may be a ranking; those in brackets last, so that they win between equals."""
+    """Return every run of numbers that may be a ranking; those in brackets last, so that they win between equals."""
     if _ONLY_NUMBERS.fullmatch(text.strip()):
         return [[int(number) for number in _BARE.findall(text)]]
     bare = [chain for chain in _chains(text, _BARE, _BETWEEN_BARE) if len(chain) > 1]
@@ -253,7 +253,7 @@ def _chains(text: str, item: re.Pattern[str], between: re.Pattern[str]) -> Itera
 
 
 def read_grades(text: str, count: int) -> dict[int, float]:
-    """The grades of passages 1 to `count` in a reply, by place from 0; of two for a passage the last counts.
+    """Read the grades of passages 1 to `count` in a reply, by place from 0; the last of two for a passage counts.
 
     JSON comes first: an object of numbers and grades, or a list of objects with a number and a grade each.
 
@@ -276,7 +276,7 @@ _KEY_NUMBER = re.compile(r"\D*(\d{1,9})\D*")
 
 
 def _json_grades(text: str) -> list[tuple[int, float]]:
-    """Numbers and grades of the JSON in a reply; none where there is no JSON, or it says something else."""
+    """Read numbers and grades from the JSON in a reply; none if there is no JSON, or it has another form."""
     for value in (read_object(text), _last_list(text)):
         if isinstance(value, dict):
             inner = next((each for each in value.values() if isinstance(each, dict | list)), None)
@@ -309,14 +309,14 @@ def _first_of(entry: dict[str, Any], names: Sequence[str]) -> Any:
 
 
 def _plain_grade(value: Any) -> float | None:
-    """A grade as JSON may hold it: a number, or a text such as 7 or 7/10."""
+    """Read a grade as JSON may hold it: a number, or a text such as 7 or 7/10."""
     if isinstance(value, str):
         return read_grade(value)
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def _last_list(text: str) -> Any:
-    """The last JSON list of objects in a reply."""
+    """Read the last JSON list of objects in a reply."""
     end = text.rfind("]")
     for start in [match.start() for match in re.finditer(r"\[\s*\{", text)]:
         try:
@@ -327,7 +327,7 @@ def _last_list(text: str) -> Any:
 
 
 def read_grade(text: str) -> float | None:
-    """The one grade with which a reply ends; None when it ends with none.
+    """Read the one grade with which a reply ends; None if it ends with none.
 
     >>> read_grade("It fits well.\\nGrade: 8/10"), read_grade("7"), read_grade("Grade: 70")
     (8.0, 7.0, None)

@@ -1,7 +1,7 @@
-"""Telling a model's reasoning from its answer: one table of formats, chosen by the model's card or detected.
+"""Splitting a model's reasoning from its answer: one table of formats, chosen by the model's card or detected.
 
-Only the answer is ever searched with. A trace that never closes has no answer, and that is said, not papered over:
-the safe mistake is to call an answer incomplete, never to search with a train of thought.
+Only the answer is ever searched with. A trace that never closes has no answer, which is reported: the safe mistake is
+to call an answer incomplete, never to search with the reasoning.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from r2med.llm.types import RawAnswer, Reply, Request, Usage
 
 @dataclass(frozen=True)
 class TraceFormat:
-    """The marks of one way to write down reasoning before an answer."""
+    """Marks of one way to write down reasoning before an answer."""
 
     opening: str = ""
     closing: str = ""
@@ -68,7 +68,7 @@ class Trace(NamedTuple):
 
 
 def detect(text: str) -> str:
-    """The format that a text shows, `none` when it shows none.
+    """Detect the format of a text, `none` if it has no marks.
 
     >>> detect("Let me see.</think>Scurvy."), detect("Scurvy.")
     ('think', 'none')
@@ -86,7 +86,7 @@ def detect(text: str) -> str:
 
 
 def split_trace(text: str, format: str = "auto", *, field: str = "", finish: str = "stop", refusal: str = "") -> Trace:
-    """The final answer and the reasoning of a reply.
+    """Split a reply into the final answer and the reasoning.
 
     `field` is the server's separate reasoning field, `finish` its finish reason, `refusal` its refusal field.
 
@@ -119,7 +119,7 @@ def _marked(text: str, rule: TraceFormat) -> bool:
 
 
 def _parts(text: str, rule: TraceFormat) -> tuple[str, str | None]:
-    """Reasoning and answer; the answer is None when the reasoning has not ended."""
+    """Split a text into reasoning and answer; the answer is None if the reasoning has not ended."""
     if not rule.closing and not rule.answer_opening:
         return "", text.strip()
     # The last mark counts: whatever comes before it was still thinking, even if it quoted the mark.
@@ -146,7 +146,7 @@ def _bare(reasoning: str, rule: TraceFormat) -> str:
 
 
 def to_reply(request: Request, answer: RawAnswer, *, cached: bool = False) -> Reply:
-    """The reply to a request, from an answer that came just now or was kept."""
+    """Build the reply to a request from an answer, new or stored."""
     trace = split_trace(
         answer.text, request.model.trace, field=answer.reasoning, finish=answer.finish, refusal=answer.refusal
     )
@@ -176,7 +176,7 @@ def usable_reply(request: Request, answer: RawAnswer) -> Reply | None:
 
 
 def _shared_out(usage: Usage, reasoning: str, answer: str) -> Usage:
-    """Reasoning tokens as the server counts them, or its share of the text where the server does not say."""
+    """Return the usage with reasoning tokens as the server counts them, or else by the share of the text."""
     if usage.reasoning or not reasoning:
         return usage
     share = len(reasoning) / (len(reasoning) + len(answer))

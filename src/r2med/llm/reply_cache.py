@@ -1,13 +1,13 @@
-"""Every answer ever paid for, in one SQLite file: found again by the hash of its request, by any process, at any time.
+"""Cache of answers: every answer ever paid for, in one SQLite file, found by the hash of its request by any process.
 
 An answer is committed as it arrives, before its slot is free again, so a process that is killed loses only what was
-still under way; answers that arrive together are one transaction. What is kept is what the server said; the reasoning
-is told from the answer anew each time, so better parsing costs nothing.
+still under way; answers that arrive together are one transaction. The raw answer of the server is stored;
+the reasoning is split off each time it is read, so better parsing costs nothing.
 
-Whoever is about to ask claims the request first, and others wait for its answer instead of asking too. A claim is a
-lease that its process renews while it lives; when that process dies, the next one takes the request over, at once
-where it can see that it is dead (on the same machine), else when the lease has run out. The first
-answer to a request stays: what a result was made from is what later runs find.
+A process claims a request before it asks, and others wait for its answer. A claim is a lease that its process renews
+while it lives; when that process dies, the next one takes the request over: at once if it can see that the process is
+dead (on the same machine), else when the lease has run out. The first answer to a request stays: later runs find what
+a result was made from.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ CREATE TABLE claims (
 );
 """
 _USED = "key, model, server, prompt_tokens, completion_tokens, answer, problem"
-"""What is used of an answer, and sealed; the request is there for people."""
+"""Columns of an answer that are used, and sealed; the request is stored for users to read."""
 _FORMAT = Format("file of kept answers", 4, _TABLES, cache=True)
 _AT_A_TIME = 500
 _LEASE = 10.0
@@ -77,7 +77,7 @@ class FileInUse(Exception):
 
 
 class Claim(NamedTuple):
-    """The outcome of claiming a request."""
+    """Outcome of claiming a request."""
 
     mine: bool
     """Whether this process is to ask it."""
@@ -86,7 +86,7 @@ class Claim(NamedTuple):
 
 
 class TypicalUsage(NamedTuple):
-    """What requests of a kind took."""
+    """Average usage of requests of a kind."""
 
     answers: int
     """How many are kept."""
@@ -98,7 +98,7 @@ class TypicalUsage(NamedTuple):
 
 @dataclass(frozen=True)
 class Holding:
-    """The kept answers of a model on a server."""
+    """The stored answers of a model on a server."""
 
     model: str
     server: str
@@ -109,13 +109,13 @@ class Holding:
 
 
 class ReplyCache:
-    """The file of kept answers. One object may serve several threads; several processes may use one file."""
+    """The file of stored answers. One object may serve several threads; several processes may use one file."""
 
     def __init__(self, path: Path | None = None, lease: float = _LEASE, patience: float = _PATIENCE) -> None:
         self.path = path or home() / "llm.sqlite"
         self._owner = f"{process_mark()} {uuid.uuid4().hex}"
         self._lease, self._patience = lease, patience
-        # Readers never wait for a writer, so that a file that is locked holds up nobody who only looks.
+        # Readers never wait for a writer, so that a locked file does not hold up reading.
         self._write_lock, self._read_lock, self._log_lock = threading.Lock(), threading.Lock(), threading.Lock()
         self._locked_since: float | None = None
         self._claims: set[str] = set()
@@ -133,7 +133,7 @@ class ReplyCache:
         self._writer.create_function("is_gone", 1, _is_gone)
 
     def close(self) -> None:
-        """Let go of the claims and of the file."""
+        """Release the claims and close the file."""
         self._closing.set()
         if self._claims:
             # If this fails, they run out by themselves.
@@ -144,7 +144,7 @@ class ReplyCache:
                 file.close()
 
     def find(self, keys: Iterable[str]) -> dict[str, RawAnswer]:
-        """The kept answers among these keys."""
+        """Return the stored answers among these keys."""
         wanted = list(dict.fromkeys(keys))
         found: dict[str, RawAnswer] = {}
         for start in range(0, len(wanted), _AT_A_TIME):
@@ -155,17 +155,16 @@ class ReplyCache:
         return found
 
     def write(self, works: Sequence[Callable[[], Any]], *, wait: bool = True) -> list[Any]:
-        """Do some work on the file in one transaction, all of it or nothing; what each returned.
+        """Run some work on the file in one transaction, all of it or nothing; return the results.
 
-        Without `wait`, `FileInUse` when the file is being written.
+        Without `wait`, raises `FileInUse` if the file is being written.
         """
         return self._write(lambda: [work() for work in works], wait)
 
     def claiming(self, key: str, reject: RawAnswer | None = None) -> Callable[[], Claim]:
-        """The work of taking a request over, unless another process is asking it or has its answer.
+        """Return the work of claiming a request, unless another process is asking it or has its answer.
 
-        `reject` is an answer that was found to be of no use: it goes, and the request is asked again. An answer that
-        has come since is another one, and is used.
+        `reject` is an unusable answer: it is removed, and the request is asked again. A newer answer is used.
         """
 
         def work() -> Claim:
@@ -187,7 +186,7 @@ class ReplyCache:
         return work
 
     def releasing(self, key: str) -> Callable[[], None]:
-        """The work of giving a claim back without an answer."""
+        """Return the work of releasing a claim without an answer."""
 
         def work() -> None:
             self._writer.execute("DELETE FROM claims WHERE key = ? AND owner = ?", (key, self._owner))
@@ -196,8 +195,7 @@ class ReplyCache:
         return work
 
     def keeping(self, key: str, request: Request, answer: RawAnswer, problem: str = "") -> Callable[[], RawAnswer]:
-        """The work of writing an answer down for good, before anyone uses it; it returns the one that stays, which is
-        the one that was first when there is one already."""
+        """Return the work of storing an answer, which returns the one that stays: the first stored."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         asked, said = orjson.dumps(body(request)).decode(), encode_answer(answer)
         model, usage = request.model, answer.usage
@@ -223,8 +221,7 @@ class ReplyCache:
         return TypicalUsage(count, float(read or 0.0), float(written or 0.0))
 
     def rejecting(self, key: str, raw: str) -> Callable[[], RawAnswer | None]:
-        """Return the work of marking an answer of this text as one that could not be read; it returns the answer, or
-        None where another one is kept by now."""
+        """Return the work of marking an answer of this text as unreadable; the work returns it, or None if replaced."""
 
         def work() -> RawAnswer | None:
             answer = self._kept(key)
@@ -237,7 +234,7 @@ class ReplyCache:
         return work
 
     def holdings(self) -> list[Holding]:
-        """What is kept, by model and server."""
+        """List the stored answers, by model and server."""
         query = (
             f"SELECT model, server, count(*), sum({_OF_NO_USE}), sum(length(CAST(request AS BLOB))"
             " + length(CAST(answer AS BLOB))) FROM answers GROUP BY model, server ORDER BY model, server"
@@ -245,7 +242,7 @@ class ReplyCache:
         return [Holding(*row) for row in self._read(query)]
 
     def clear(self, model: str = "", *, unusable: bool = False) -> int:
-        """Forget answers: of one model or of all, all of them or those of no use. Returns how many went."""
+        """Remove answers: of one model or of all, all of them or the unusable ones. Returns the number removed."""
         query = f"DELETE FROM answers WHERE (? = '' OR model = ?) AND (NOT ? OR {_OF_NO_USE})"
         gone = self._write(lambda: self._writer.execute(query, (model, model, unusable)).rowcount)
         if gone:
@@ -261,7 +258,7 @@ class ReplyCache:
             return self._read_from.rows(query, values)
 
     def _sound(self, row: tuple[Any, ...]) -> RawAnswer | None:
-        """The answer of a row; None when the row is not what was written, so that it is asked again."""
+        """Return the answer of a row; None if the row is damaged, so that it is asked again."""
         *values, written = row
         if seal(*values) != written:
             warn(f"{self.path}: a kept answer of {values[1]} is damaged and is asked again")
@@ -273,7 +270,7 @@ class ReplyCache:
         return None if row is None else self._sound(row)
 
     def _write(self, work: Callable[[], Value], wait: bool = True) -> Value:
-        """Do some work in one transaction."""
+        """Run some work in one transaction."""
         file = self._written
         if file.obstacle:
             raise StoreError(f"{self.path}: cannot be written ({file.obstacle}); nothing more is asked")
@@ -283,7 +280,7 @@ class ReplyCache:
             raise StoreError(f"{file.translate_error(error)}; nothing more is asked") from error
 
     def _at_once(self, work: Callable[[], Value]) -> Value:
-        """Do some work if nobody else is writing."""
+        """Run some work unless another thread or process is writing."""
         if not self._write_lock.acquire(blocking=False):
             raise FileInUse
         try:
@@ -296,7 +293,7 @@ class ReplyCache:
             self._write_lock.release()
 
     def _patiently(self, work: Callable[[], Value]) -> Value:
-        """Do some work, and wait while another process holds the file, for so long and no longer."""
+        """Run some work, waiting while another process holds the file, up to the patience."""
         while True:
             try:
                 with self._write_lock:
@@ -321,7 +318,7 @@ class ReplyCache:
         return value
 
     def _wait_for_lock(self, error: sqlite3.OperationalError) -> None:
-        """Return to try again, or raise once the file has been held for too long, whoever met that first."""
+        """Sleep before another try, or raise if the file has been held for too long since any thread first met that."""
         now = time.monotonic()
         self._locked_since = self._locked_since or now
         if now - self._locked_since > self._patience:
@@ -332,9 +329,9 @@ class ReplyCache:
         time.sleep(_LOOK_AGAIN)
 
     def _renew(self) -> None:
-        """Have the claims renewed from a thread of their own, which a busy event loop cannot hold up.
+        """Start a thread that renews the claims, which a busy event loop cannot hold up.
 
-        It moves the write-ahead log into the file as well, which the loop shall not wait for.
+        The thread also moves the write-ahead log into the file, for which the loop must not wait.
         """
         if self._renewer is None or not self._renewer.is_alive():
             self._renewer = threading.Thread(target=self._renew_claims, name="r2med-claims", daemon=True)
@@ -342,7 +339,7 @@ class ReplyCache:
 
     def _renew_claims(self) -> None:
         while not self._closing.wait(self._lease / 4):
-            # If this fails, whoever keeps an answer next meets the same, and says so.
+            # If this fails, the next write of an answer fails the same way and reports it.
             with suppress(R2medError, sqlite3.DatabaseError):
                 if self._claims:
                     self._write(self._extend)
@@ -363,21 +360,21 @@ def _is_gone(owner: str) -> bool:
 
 
 def encode_answer(answer: RawAnswer) -> str:
-    """An answer as JSON."""
+    """Encode an answer as JSON."""
     tokens = [list(token) for token in answer.logprobs]
     said = {name: value for name, value in vars(answer).items() if name != "unread"}
     return orjson.dumps({**said, "usage": vars(answer.usage), "logprobs": tokens}).decode()
 
 
 def decode_answer(text: str) -> RawAnswer:
-    """The answer again."""
+    """Decode an answer from JSON."""
     data = orjson.loads(text)
     tokens = tuple(Token(word, value, tuple(map(tuple, top))) for word, value, top in data.pop("logprobs"))
     return RawAnswer(**{**data, "usage": Usage(**data["usage"]), "logprobs": tokens})
 
 
 _DELAY = 0.02
-"""Seconds for which a write that nobody waits for is put off."""
+"""Seconds for which a write that is not urgent is delayed."""
 
 
 class _Waiting(NamedTuple):
@@ -386,7 +383,7 @@ class _Waiting(NamedTuple):
 
 
 class GroupedWrites:
-    """Lives on one event loop; the file is not opened before the first write."""
+    """Queue of writes that are committed together. Lives on one event loop; the file is opened with the first write."""
 
     def __init__(self, answers: Callable[[], ReplyCache]) -> None:
         self._answers = answers
@@ -396,7 +393,7 @@ class GroupedWrites:
         self._thread = ThreadPoolExecutor(1, "r2med-answers")
 
     async def write(self, work: Callable[[], Value], *, urgent: bool = True) -> Value:
-        """What some work on the file returns, once it is committed; an urgent one takes all with it that wait."""
+        """Return the result of some work on the file once it is committed; an urgent one commits all that wait."""
         loop = asyncio.get_running_loop()
         outcome: asyncio.Future[Value] = loop.create_future()
         self._waiting.append(_Waiting(work, outcome))
@@ -404,7 +401,7 @@ class GroupedWrites:
         return await outcome
 
     def close(self) -> None:
-        """Let go of the thread."""
+        """End the thread."""
         self._thread.shutdown()
 
     def _schedule(self, loop: asyncio.AbstractEventLoop, urgent: bool) -> None:
@@ -416,7 +413,7 @@ class GroupedWrites:
         self._due = loop.call_soon(self._flush) if urgent else loop.call_later(_DELAY, self._flush)
 
     def _flush(self) -> None:
-        """Write at once; beside the loop while another process holds the file, and then in the order of coming."""
+        """Write at once, or in a thread while another process holds the file; the order of the writes stays."""
         self._due = None
         waiting, self._waiting = self._waiting, []
         works = [each.work for each in waiting]
@@ -427,7 +424,7 @@ class GroupedWrites:
             loop = asyncio.get_running_loop()
             later = loop.run_in_executor(self._thread, self._answers().write, works)
             later.add_done_callback(lambda done: self._written(waiting, done))
-        except Exception as error:  # whatever it is, those who wait for the write are to hear of it
+        except Exception as error:  # any error goes to all callers that wait for the write
             _fail(waiting, error)
         else:
             _settle(waiting, found)

@@ -21,7 +21,7 @@ _FIELDS = {"match", "reply", "reasoning", "finish"}
 
 
 def scripted(answer: Callable[[Request], str | RawAnswer], name: str = "scripted", *, trace: str = "auto") -> Model:
-    """A model whose answers come from a function; it may raise `AttemptError` to fail like a server.
+    """Build a model whose answers come from a function; it may raise `AttemptError` to fail like a server.
 
     >>> model = scripted(lambda request: request.messages[-1].content.upper())
     >>> model.answer(model.request("scurvy"))
@@ -40,7 +40,7 @@ def scripted(answer: Callable[[Request], str | RawAnswer], name: str = "scripted
 
 @dataclass(frozen=True)
 class _Rule:
-    """A pattern that is searched in the conversation, and what is said when it is found."""
+    """A pattern that is searched in the conversation, and the replies if it is found."""
 
     pattern: re.Pattern[str]
     replies: Sequence[str]
@@ -49,10 +49,10 @@ class _Rule:
 
 
 def scripted_file(path: Path) -> Model:
-    """A model whose answers come from a file: JSON lines, or TOML with `[[rule]]` tables.
+    """Build a model whose answers come from a file: JSON lines, or TOML with `[[rule]]` tables.
 
-    A rule has `reply` (a text, or a list with one text a sample) and may have `match` (a regular expression searched in
-    the whole conversation; without it the rule fits everything), `reasoning` and `finish`. The first that fits speaks.
+    A rule has `reply` (a text, or a list with one text per sample) and may have `match` (a regular expression searched
+    in the whole conversation; without it the rule fits all), `reasoning` and `finish`. The first that fits answers.
     """
     try:
         content = path.read_bytes()
@@ -73,7 +73,7 @@ def scripted_file(path: Path) -> Model:
 
 
 def _entries(path: Path, content: bytes) -> list[tuple[str, Any]]:
-    """Each rule with the place it stands at, for errors."""
+    """Read each rule with its place in the file, for errors."""
     if path.suffix == ".toml":
         try:
             table = tomllib.loads(content.decode("utf-8"))
@@ -108,10 +108,10 @@ def _rule(place: str, entry: Any) -> _Rule:
 
 
 class ScriptedServer:
-    """Asks a scripted model's function."""
+    """Server that calls a scripted model's function."""
 
     async def answer(self, request: Request) -> RawAnswer:
-        """What the script says, with tokens counted by length."""
+        """Return the answer of the script, with tokens counted by length."""
         if request.model.answer is None:
             raise TypeError(f"{request.model.name} has no script")
         said = request.model.answer(request)
@@ -122,4 +122,4 @@ class ScriptedServer:
         return replace(found, text=clean(found.text), reasoning=clean(found.reasoning))
 
     async def close(self) -> None:
-        """There is nothing to let go of."""
+        """Do nothing: there is no connection to close."""

@@ -1,6 +1,6 @@
-"""One attempt at a request over HTTP; every way it can go wrong is an `AttemptError`.
+"""Chat servers over HTTP: a request as the body of a call, and the body of a response as an answer.
 
-A request as the body of an HTTP call, and the body of a response as an answer, for every dialect of the protocol.
+An attempt that fails raises an `AttemptError`, whatever the reason. All dialects of the protocol are read.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ _CONNECT = 10.0
 _LARGEST = 16 << 20
 """Bytes of a response: ten times what the longest answer with all its log probabilities takes."""
 _ACCOUNT_HEADERS = {"OPENAI_ORG_ID": "OpenAI-Organization", "OPENAI_PROJECT_ID": "OpenAI-Project"}
-"""Environment variables that say who pays, as OpenAI's own library has them."""
+"""Environment variables of the account that is billed, as OpenAI's own library names them."""
 
 
 class Server(Protocol):
-    """Whatever answers requests."""
+    """A server that answers requests."""
 
     async def answer(self, request: Request) -> RawAnswer:
-        """One attempt; raises `AttemptError` when it fails."""
+        """Send a request once; raises `AttemptError` if it fails."""
 
     async def close(self) -> None:
-        """Let go of connections and processes."""
+        """Close connections and processes."""
 
 
 class HttpServer:
@@ -55,7 +55,7 @@ class HttpServer:
 
     @cached_property
     def _session(self) -> ClientSession:
-        """The connections: as many as there are requests under way. Made on the loop that uses them."""
+        """Open the session, with as many connections as requests under way, on the loop that uses it."""
         aiohttp = _aiohttp()
         secure = urlsplit(self._url).scheme == "https"
         session: ClientSession = aiohttp.ClientSession(
@@ -77,7 +77,7 @@ class HttpServer:
         return headers
 
     async def answer(self, request: Request) -> RawAnswer:
-        """One attempt."""
+        """Send a request once."""
         started = time.perf_counter()
         content = await self._post(request)
         try:
@@ -88,7 +88,7 @@ class HttpServer:
         return replace(found, seconds=time.perf_counter() - started)
 
     async def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         if "_session" in vars(self):
             await self._session.close()
 
@@ -117,7 +117,7 @@ class HttpServer:
         return content
 
     def _refusal(self, response: ClientResponse, content: bytes, model: Model) -> AttemptError:
-        """What a response that is no answer means."""
+        """Return the error for a response that is not an answer."""
         text = content.decode("utf-8", "replace")
         try:
             said = json.loads(text)
@@ -133,21 +133,21 @@ class HttpServer:
 
 
 def _aiohttp() -> ModuleType:
-    """The HTTP library, of an extra."""
+    """Import the HTTP library, which is an extra."""
     import aiohttp
 
     return aiohttp
 
 
 def _trusted() -> ssl.SSLContext:
-    """The authorities that this machine trusts, a hospital's own among them."""
+    """Return the certificate authorities that this machine trusts, a hospital's own included."""
     import truststore
 
     return truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 def _proxy(url: str) -> str | None:
-    """The proxy that the environment names for an address."""
+    """Return the proxy of the environment for an address."""
     parts, known = urlsplit(url), getproxies()
     proxy = None if proxy_bypass(parts.hostname or "") else known.get(parts.scheme) or known.get("all")
     if proxy and "://" not in proxy:
@@ -158,7 +158,7 @@ def _proxy(url: str) -> str | None:
 
 
 async def _bounded(response: ClientResponse) -> bytes:
-    """The body of a response, up to a size that no answer has."""
+    """Read the body of a response, up to a size that no answer has."""
     received = bytearray()
     async for piece in response.content.iter_any():
         received += piece
@@ -176,12 +176,12 @@ _CHARACTERS_PER_TOKEN = 4
 
 
 def clean(text: str) -> str:
-    """The text without halves of surrogate pairs, which no file and no server takes."""
+    """Replace halves of surrogate pairs, which no file and no server accepts."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def guess_tokens(text: str) -> int:
-    """About how many tokens a text has: four characters each, where no tokenizer is at hand.
+    """Estimate the tokens of a text without a tokenizer: four characters each.
 
     >>> guess_tokens("scurvy")
     2
@@ -190,12 +190,12 @@ def guess_tokens(text: str) -> int:
 
 
 def prompt_text(messages: tuple[Message, ...]) -> str:
-    """All that the model reads, as one text."""
+    """Join all that the model reads into one text."""
     return "\n".join(message.content for message in messages)
 
 
 def body(request: Request) -> dict[str, Any]:
-    """What is sent, and what is kept beside the answer so that its key can be explained."""
+    """Build the body of a request, which is also stored beside the answer so that its key can be explained."""
     sampling, messages = request.sampling, request.messages
     if not request.model.system and messages[0].role == "system":
         (_, system), (role, opening), *rest = messages
@@ -217,7 +217,7 @@ def body(request: Request) -> dict[str, Any]:
 
 
 def read_answer(content: bytes, request: Request) -> RawAnswer:
-    """The answer in the body of a successful response; `AttemptError` for anything that is not one."""
+    """Read the answer in the body of a successful response; raise `AttemptError` for anything else."""
     data = _json(content)
     if data.get("error"):
         raise AttemptError(f"the server answered with an error: {error_text(data)}")
@@ -256,7 +256,7 @@ def _json(content: bytes) -> dict[str, Any]:
 
 
 def _text(content: Any) -> str:
-    """Text as a string, or as the list of parts that some servers send."""
+    """Return a text given as a string, or as the list of parts that some servers send."""
     if isinstance(content, list):
         parts = [part.get("text") for part in content if isinstance(part, dict)]
         return clean("".join(part for part in parts if isinstance(part, str)))
@@ -264,7 +264,7 @@ def _text(content: Any) -> str:
 
 
 def _without_prefix(text: str, request: Request) -> str:
-    """Only what the model added: some servers repeat the message that it was to go on with."""
+    """Remove the message that the model was to continue, which some servers repeat."""
     if request.continuing:
         begun = clean(request.messages[-1].content)
         for prefix in (begun, begun.strip()):

@@ -1,4 +1,4 @@
-"""What every stage that asks a chat model has in common, whatever it asks for: the model, its sampling, its account."""
+"""Base of the stages that ask a chat model: the model, its sampling, its prompts and its account."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FILES = ("scripted", "local")
 
 
 class AskingStage(Stage):
-    """A stage with a model and prompts. Its kinds are dataclasses, whose fields stand in the order their specs have."""
+    """Stage with a model and prompts. Subclasses are dataclasses with their fields in the order of their specs."""
 
     llm: str
     """The model, as `find_model` takes it."""
@@ -39,14 +39,14 @@ class AskingStage(Stage):
 
     @abstractmethod
     def prompt_hashes(self) -> Sequence[str]:
-        """What names the text of every prompt that may be used."""
+        """Return a hash of every prompt that may be used."""
 
     def usual(self, model: Model) -> Sampling:
-        """How a model is sampled when the spec does not say: as its card has it."""
+        """Return the sampling if the spec does not set it: as the model's card states."""
         return model.sampling
 
     def check_asking(self) -> None:
-        """Refuse what cannot be asked before anything runs: settings out of range, unknown models, unusable prompts."""
+        """Refuse invalid settings, unknown models and unusable prompts before anything runs."""
         if self.temperature is not None and self.temperature < 0:
             raise SpecError(f"{self.name}: temperature must not be negative, not {self.temperature}")
         if self.max_tokens is not None and self.max_tokens < 1:
@@ -61,12 +61,12 @@ class AskingStage(Stage):
 
     @property
     def spec(self) -> Call:
-        """The stage in the spec language."""
+        """Return the stage in the spec language."""
         return spec_of(self, self.name)
 
     @property
     def model(self) -> Model:
-        """The model, with this stage's sampling."""
+        """Return the model, with this stage's sampling."""
         found = find_model(self.llm)
         sampling = self.usual(found)
         if self.temperature is not None:
@@ -77,16 +77,16 @@ class AskingStage(Stage):
 
     @property
     def billed(self) -> bool:
-        """A language model is asked."""
+        """Return True: a language model is asked."""
         return True
 
     @property
     def requirements(self) -> Requirements:
-        """What the model needs."""
+        """Return the requirements of the model."""
         return find_model(self.llm).requirements()
 
     def fingerprint(self) -> Mapping[str, object]:
-        """The model, how it is sampled and every prompt."""
+        """Return the model, its sampling and the hash of every prompt."""
         model = self.model
         return {
             "model": model.id,
@@ -98,7 +98,7 @@ class AskingStage(Stage):
         }
 
     def local_content(self) -> dict[str, str]:
-        """Return the file with a prompt of the user's own, and that of a model or of prepared answers."""
+        """Return the files of a user's prompt and of a local or scripted model, each with a hash."""
         prompt = expanded(getattr(self, "prompt", ""))
         kind, _, file = self.llm.partition(":")
         prompts = {str(prompt.resolve()): file_digest(prompt)} if prompt.is_file() else {}
@@ -106,14 +106,14 @@ class AskingStage(Stage):
         return prompts | models
 
     def asked_model(self) -> dict[str, object]:
-        """What plans and results show first: the model and how it is sampled."""
+        """Return the model and its sampling, which plans and results show first."""
         model = self.model
         server = {"server": model.server} if model.server else {}
         return {"model": model.id, **server, "sampling": settings(model.sampling)}
 
 
 def settings(sampling: Sampling) -> dict[str, float | int]:
-    """A sampling as a result records it: what is set.
+    """Return the settings of a sampling that are set, as a result records them.
 
     >>> settings(Sampling(temperature=0.7))
     {'temperature': 0.7}
@@ -122,7 +122,7 @@ def settings(sampling: Sampling) -> dict[str, float | int]:
 
 
 def estimate_requests(requests: Sequence[Request]) -> dict[str, object]:
-    """What asking would take, for a plan; nothing is asked."""
+    """Estimate the cost of requests for a plan; nothing is asked."""
     guess = current_client().estimate(requests)
     return {
         "requests": guess.requests,
@@ -133,7 +133,7 @@ def estimate_requests(requests: Sequence[Request]) -> dict[str, object]:
 
 
 def money_facts(guess: Estimate) -> dict[str, object]:
-    """Return what a plan says of tokens and dollars."""
+    """Return the tokens and dollars of an estimate, for a plan."""
     return {
         "prompt tokens": guess.prompt_tokens,
         "completion tokens": guess.completion_tokens,
@@ -144,12 +144,12 @@ def money_facts(guess: Estimate) -> dict[str, object]:
 
 
 def note_account(replies: Sequence[Reply | Failed], seconds: float, context: Context) -> None:
-    """Remember what the replies took, and how many were cut by the token limit and used as they are."""
+    """Record what the replies took, and how many were cut by the token limit and used as they are."""
     context.asked_for(seconds)
     cut = sum(map(was_cut, replies))
     context.notes.facts |= {"account": account(replies).as_json(), "seconds": seconds, "cut_by_limit": cut}
 
 
 def was_cut(reply: Reply | Failed) -> bool:
-    """Whether a text was cut by the limit on its length, and can be used as far as it goes."""
+    """Return whether a text was cut by the limit on its length, and can be used as far as it goes."""
     return isinstance(reply, Reply) and reply.finish == "length" and not reply.incomplete

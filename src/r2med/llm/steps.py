@@ -1,8 +1,8 @@
-"""Running a step over items: what is kept is not made again, what is finished is kept at once.
+"""Running a step over items: stored outcomes are not made again, finished ones are stored at once.
 
 An item that needs a model is a generator: it yields requests, is sent their replies, and returns its outcome. Many
-are under way at a time, each at its own pace, as far as the client's limits allow. Only where a local model answers
-elsewhere (a cluster, shards) do many items wait for each other, so that there are blocks of requests to send.
+are under way at a time, each at its own pace, as far as the client's limits allow. Only if workers run a
+local model (a cluster, shards) do many items wait for each other, so that there are blocks of requests to send.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _as_they_come(items: list[Item]) -> list[Item]:
 
 @dataclass(frozen=True)
 class Step(Generic[Item]):
-    """A step over items: what an item is called, what its outcome depends on, and how it is made."""
+    """A step over items: their identifier, the key of their outcome, and the function that makes it."""
 
     name: str
     identify: Callable[[Item], str]
@@ -70,7 +70,7 @@ class Step(Generic[Item]):
 
 
 def run_step(step: Step[Item], items: Sequence[Item], store: ItemStore, executor: Executor) -> dict[str, Outcome]:
-    """The outcome of every item, in order; only what is not kept under its key is made."""
+    """Return the outcome of every item, in order; only those without a stored outcome under their key are made."""
     make_items(step, items, store, executor)
     kept = store.kept(step.name)
     outcomes = {name: kept[name].outcome for name in map(step.identify, items)}
@@ -79,7 +79,7 @@ def run_step(step: Step[Item], items: Sequence[Item], store: ItemStore, executor
 
 
 def make_items(step: Step[Item], items: Sequence[Item], store: ItemStore, executor: Executor) -> None:
-    """Have the outcome of every item in the store, and nothing else of the step."""
+    """Make the outcome of every item and store it; items that are not in the input are removed."""
     for missing in _rounds(step, items, store):
         if not missing:
             continue
@@ -93,11 +93,10 @@ def make_items(step: Step[Item], items: Sequence[Item], store: ItemStore, execut
 
 
 def _rounds(step: Step[Item], items: Iterable[Item], store: ItemStore) -> Iterator[list[Item]]:
-    """What is left to make: the items that are not kept, then those that were made of something else, then what is
-    damaged, until nothing is. What is no item of the step is forgotten.
+    """Yield what is left to make: items that are not stored, then those with another key, then damaged ones.
 
-    There may be hundreds of thousands of items, and the first of those that are missing need not wait until the keys
-    of those that are there are known; seals are looked at once the last one is made.
+    Rows of the step that belong to none of the items are removed. There may be hundreds of thousands of items: the
+    first missing ones are made before the keys of the stored ones are computed, and seals are checked at the end.
     """
     kept = store.keys(step.name)
     absent, there, keys = _parted(step, items, kept)
@@ -111,7 +110,7 @@ def _rounds(step: Step[Item], items: Iterable[Item], store: ItemStore) -> Iterat
 
 @collector_paused()
 def _parted(step: Step[Item], items: Iterable[Item], kept: dict[str, str]) -> tuple[list[Item], list[Item], list[str]]:
-    """The items that are not kept, those that are, and the keys of these, which are taken out of `kept`."""
+    """Split the items into those not stored and those stored, with the keys of the latter; `kept` loses the stored."""
     absent, there, keys = [], [], []
     for item in items:
         if key := kept.pop(step.identify(item), ""):
@@ -128,13 +127,13 @@ def _damaged(step: Step[Item], items: Iterable[Item], store: ItemStore) -> list[
 
 
 def open_items(step: Step[Item], items: Sequence[Item], store: ItemStore) -> list[Item]:
-    """The items that running the step would work on."""
+    """Return the items that running the step would work on."""
     kept = store.keys(step.name)
     return [item for item in items if kept.get(step.identify(item)) != step.key(item)]
 
 
 def _make(step: Step[Item], missing: Sequence[Item], keep: Keep[Item], bar: Progress) -> None:
-    """Make items. Keys are taken before: what changes meanwhile is made again the next time."""
+    """Make items. Keys are computed before: what changes meanwhile is made again the next time."""
     if step.make is None:
         with postponed_as(step.name):
             _Asker(step, keep, bar).ask(missing)
@@ -148,7 +147,7 @@ def _make(step: Step[Item], missing: Sequence[Item], keep: Keep[Item], bar: Prog
 
 
 class _Writer:
-    """Keeps finished items a few at a time, and the last of them whatever happens."""
+    """Writer of finished items, a few at a time, which also writes the last of them after an error."""
 
     def __init__(self, step: str, store: ItemStore) -> None:
         self._step, self._store = step, store
@@ -173,7 +172,7 @@ class _Writer:
 
 
 class _Dialogue(Generic[Item]):
-    """An item that models are asked about: what it wants to know now, and in the end its outcome."""
+    """Conversation about an item: its open requests, and in the end its outcome."""
 
     def __init__(self, step: Step[Item], place: int, item: Item) -> None:
         if step.work is None:
@@ -189,7 +188,7 @@ class _Dialogue(Generic[Item]):
         self._go_on(self._asking.__next__)
 
     def hear(self, replies: Sequence[Reply | Failed]) -> None:
-        """Go on with the replies to what it wanted to know."""
+        """Continue with the replies to its requests."""
         self._spent = sum(map(_spent, replies), self._spent)
         self._go_on(lambda: self._asking.send(replies))
 
@@ -214,24 +213,24 @@ class _Dialogue(Generic[Item]):
 
 
 class _Asker(Generic[Item]):
-    """Asks models about the items of a step, as many at a time as keep the servers busy."""
+    """Loop that asks models about the items of a step, as many at a time as keep the servers busy."""
 
     def __init__(self, step: Step[Item], keep: Keep[Item], bar: Progress) -> None:
         self._step, self._keep, self._bar, self._client = step, keep, bar, current_client()
 
     def ask(self, items: Iterable[Item]) -> None:
-        """Have the outcome of every item kept; that some are left to other shards is said at the end."""
+        """Make and store the outcome of every item; raise at the end if some are left to other shards."""
         new = (_Dialogue(self._step, place, item) for place, item in enumerate(items))
         every_share(self._parts(new))
 
     def _parts(self, new: Iterator[_Dialogue[Item]]) -> Iterator[Callable[[], None]]:
-        """Ask from here; what remains, some thousands at a time, is to be sent. These do not depend on replies to
-        those before, so that all shards send the same."""
+        """Ask from this process and yield the sending of what remains, some thousands at a time. What is sent does not
+        depend on replies to earlier parts, so that all shards send the same."""
         while waiting := self._converse(new, _SENT):
             yield partial(self._send, waiting)
 
     def _send(self, waiting: list[_Dialogue[Item]]) -> None:
-        """Have dialogues go on elsewhere, one round of replies after another, until each has its outcome."""
+        """Continue dialogues through workers, one round of replies after another, until each has its outcome."""
         while waiting:
             requests = [request for each in waiting for request in each.requests]
             replies = iter(self._client.ask_all(requests, self._bar_of(waiting, len(requests)), probing=True))
@@ -240,7 +239,7 @@ class _Asker(Generic[Item]):
             waiting = self._converse(iter(waiting))
 
     def _bar_of(self, waiting: Sequence[_Dialogue[Item]], requests: int) -> Progress | None:
-        """A bar that moves on for each item once, with its first replies from elsewhere."""
+        """Return a bar that advances once per item, with its first replies from workers; None if it has advanced."""
         if waiting[0].counted:
             return None
         for each in waiting:
@@ -248,7 +247,7 @@ class _Asker(Generic[Item]):
         return _ScaledBar(self._bar, len(waiting) / requests)
 
     def _converse(self, dialogues: Iterator[_Dialogue[Item]], most: float = math.inf) -> list[_Dialogue[Item]]:
-        """Ask from here, each item at its own pace; those that want to know what is answered elsewhere, in order."""
+        """Ask from this process, each item at its own pace; return those with requests for workers, in order."""
         waiting: list[_Dialogue[Item]] = []
 
         async def work() -> None:
@@ -266,7 +265,7 @@ class _Asker(Generic[Item]):
         return sorted(waiting, key=lambda each: each.place)
 
     async def _finished(self, each: _Dialogue[Item]) -> bool:
-        """Whether an item has come to its outcome, which is kept."""
+        """Ask until an item has its outcome, and store it; return False if a request is for workers."""
         while each.outcome is None:
             if any(map(self._client.sends, each.requests)):
                 return False
@@ -280,7 +279,7 @@ class _Asker(Generic[Item]):
 
 @dataclass(frozen=True)
 class _ScaledBar:
-    """A bar over items, moved on by requests."""
+    """A bar over items, advanced by requests."""
 
     bar: Progress
     items: float
@@ -297,14 +296,14 @@ def _spent(reply: Reply | Failed) -> Spent:
 
 
 def refuse_silence(count: Count) -> None:
-    """A step that no model answered any item of cannot be gone on from."""
+    """Raise if no model answered any item of a step."""
     if count.items and sum(count.failed.values()) == count.items:
         reason = next(iter(count.failed))
         raise R2medError(f"{count.step}: no item was answered: {reason}; run the same command to go on")
 
 
 def answered(reply: Reply | Failed) -> Reply:
-    """A reply; a request that came to nothing ends the work on its item."""
+    """Return a reply; raise for a failed request, which ends the work on its item."""
     if isinstance(reply, Failed):
         raise NoReply(reply.reason)
     return reply
@@ -312,7 +311,7 @@ def answered(reply: Reply | Failed) -> Reply:
 
 @dataclass(frozen=True)
 class AskedModel:
-    """A model of the plan, and the two ways it is asked: without chance first, as its card has it for more samples."""
+    """Model of a plan with its two samplings: temperature 0 first, and its card's own for more samples."""
 
     name: str
     """As the plan has it."""
@@ -322,7 +321,7 @@ class AskedModel:
 
     @classmethod
     def of(cls, name: str, model: Model, max_tokens: int) -> AskedModel:
-        """A model with a limit on its replies, where its card has none."""
+        """Build a model with a limit on its replies, if its card has none."""
         sampling = model.sampling
         if sampling.max_tokens is None:
             sampling = replace(sampling, max_tokens=max_tokens)
@@ -330,16 +329,16 @@ class AskedModel:
         return cls(name, replace(model, sampling=certain), sampling)
 
     def request(self, text: str) -> Request:
-        """A question, without chance where the model has a say in that."""
+        """Build a request, at temperature 0 if the model takes one."""
         return self.model.request(text)
 
     def again(self, request: Request, sample: int) -> Request:
-        """The same question for another reply: the same request again would bring the same one."""
+        """Build the request for another sample: the same request again would return the same reply."""
         return replace(request, sampling=self.sampling, sample=sample)
 
 
 def step_key(step: str, **parts: object) -> str:
-    """A hash of everything that an item of a step depends on; a change of how a step works changes its version."""
+    """Hash everything that an item of a step depends on; a change of how a step works changes its version."""
     return cache_key(step=step, version=1, **parts)
 
 
@@ -349,7 +348,7 @@ _SAMPLE = 2000
 
 @dataclass(frozen=True)
 class Foreseen:
-    """What a step would take."""
+    """Estimated cost of a step."""
 
     step: str
     items: int
@@ -357,14 +356,14 @@ class Foreseen:
     guess: Estimate
 
     def as_dict(self) -> dict[str, Any]:
-        """The estimate for JSON."""
+        """Return the estimate for JSON."""
         return {"step": self.step, "items": self.items, **asdict(self.guess)}
 
 
 def price_step(
     step: Step[Item], items: Sequence[Item], foresee: Callable[[Item], list[Request]], store: ItemStore
 ) -> Foreseen:
-    """What a step would take for the items that are not kept; of very many, a part is asked about."""
+    """Estimate the cost of a step for the items that are not stored; of very many, a sample is estimated."""
     missing = open_items(step, items, store)
     chosen = missing[:: max(1, len(missing) // _SAMPLE)]
     guess = current_client().estimate([request for item in chosen for request in foresee(item)])

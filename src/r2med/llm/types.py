@@ -1,4 +1,4 @@
-"""What is asked and what comes back: plain values, with one hash for everything an answer depends on."""
+"""Requests and replies: plain values, with one hash for everything an answer depends on."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class LimitReached(R2medError):
 
 
 class Message(NamedTuple):
-    """One turn of a conversation."""
+    """A turn of a conversation."""
 
     role: str
     """system, user or assistant."""
@@ -29,7 +29,7 @@ class Message(NamedTuple):
 
 
 def chat(user: str, system: str = SYSTEM) -> tuple[Message, ...]:
-    """The usual conversation: a system prompt (left out when empty) and one question.
+    """Build the usual conversation: a system prompt (left out if empty) and one question.
 
     >>> chat("Why?", system="")
     (Message(role='user', content='Why?'),)
@@ -40,7 +40,7 @@ def chat(user: str, system: str = SYSTEM) -> tuple[Message, ...]:
 
 @dataclass(frozen=True)
 class Sampling:
-    """How the next token is drawn; None leaves a setting to the server."""
+    """Settings by which the next token is sampled; None leaves a setting to the server."""
 
     temperature: float | None = None
     top_p: float | None = None
@@ -50,7 +50,7 @@ class Sampling:
 
 @dataclass(frozen=True)
 class Model:
-    """A chat model and how to reach it: a card of `cards.toml`, or one described on the spot."""
+    """A chat model and its connection: a card of `cards.toml`, or one built from an address."""
 
     name: str
     """As in a spec: `gpt-4o`, `qwen@http://localhost:8000/v1`, `local`."""
@@ -65,14 +65,14 @@ class Model:
     needs_key: bool = False
     """Whether the server is known to refuse requests without a key."""
     trace: str = "auto"
-    """How its reasoning is told from its answer: a name of `traces.FORMATS`, or `auto`."""
+    """The format of its reasoning: a name of `reasoning.FORMATS`, or `auto`."""
     reasoning: bool = False
     """Whether it thinks before it answers."""
     system: bool = True
-    """Whether it takes a system message; where it does not, that text opens the first message of the user."""
+    """Whether it takes a system message; if not, that text opens the first message of the user."""
     sampling: Sampling = field(default_factory=Sampling)
     price: tuple[float, float] | None = None
-    """US dollars a million tokens, prompt and completion; None when unknown."""
+    """US dollars per million tokens, prompt and completion; None if unknown."""
     continues: bool = False
     """Whether a conversation that ends with an assistant message makes it go on with that message."""
     token_field: str = "max_tokens"
@@ -88,21 +88,21 @@ class Model:
 
     @property
     def server(self) -> str:
-        """What its answers know the server by: a set of equal servers, or the address; empty where there is none."""
+        """Return the name of its server in stored answers: a set of servers, or the address; empty if there is none."""
         return self.servers or self.url
 
     def request(self, user: str, system: str = SYSTEM, *, stop: tuple[str, ...] = (), logprobs: int = 0) -> Request:
-        """A request with this model's own sampling; use `Request` itself or `replace` for anything else."""
+        """Build a request with this model's own sampling; use `Request` itself or `replace` for anything else."""
         return Request(self, chat(str(user), system), self.sampling, stop, logprobs, kind=getattr(user, "kind", ""))
 
     def requirements(self) -> Requirements:
-        """What a stage that uses this model needs."""
+        """Return the requirements of a stage that uses this model."""
         if self.answer is not None:
             return Requirements()
         return Requirements(extra="local-llm" if self.gguf else "llm", key=self.key_env if self.needs_key else "")
 
     def cost(self, usage: Usage) -> float | None:
-        """What a reply costs in US dollars, or None when no price is known.
+        """Return the cost of a reply in US dollars, or None if no price is known.
 
         >>> Model("m", "m", price=(2.0, 8.0)).cost(Usage(prompt=500_000, completion=250_000))
         3.0
@@ -114,7 +114,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Request:
-    """One question to one model, with everything its answer depends on."""
+    """A question to one model, with everything its answer depends on."""
 
     model: Model
     messages: tuple[Message, ...]
@@ -130,16 +130,16 @@ class Request:
 
     @property
     def seed(self) -> int | None:
-        """The seed that is sent: each sample has its own, or a seeded server would repeat itself."""
+        """Return the seed that is sent: each sample has its own, or a seeded server would repeat itself."""
         return None if self.sampling.seed is None else self.sampling.seed + self.sample
 
     @property
     def continuing(self) -> bool:
-        """Whether the model shall go on with the last message instead of answering it."""
+        """Return whether the model shall continue the last message instead of answering it."""
         return self.model.continues and bool(self.messages) and self.messages[-1].role == "assistant"
 
     def key(self) -> str:
-        """A hash of everything the answer depends on, the server among it; keys, limits and prices are not.
+        """Hash everything the answer depends on, the server included; keys, limits and prices are not.
 
         >>> one, other = Model("m", "m", "http://a/v1"), Model("m", "m", "http://b/v1")
         >>> one.request("Why?").key() == other.request("Why?").key()
@@ -161,7 +161,7 @@ class Request:
         )
 
     def samples(self, count: int) -> list[Request]:
-        """The same question `count` times, each answer kept on its own."""
+        """Return the same question `count` times, each answer stored on its own."""
         return [replace(self, sample=index) for index in range(count)]
 
 
@@ -181,21 +181,21 @@ class Usage:
     completion: int = 0
     """All that was written, the reasoning included."""
     reasoning: int = 0
-    """The part of `completion` that is reasoning, shared out by length where the server does not say."""
+    """The part of `completion` that is reasoning, shared out by length if the server does not state it."""
 
 
 @dataclass(frozen=True)
 class RawAnswer:
-    """What a server said, before the reasoning is told from the answer: this is what is kept."""
+    """Answer of a server, before the reasoning is split off: this is what is stored."""
 
     text: str
     reasoning: str = ""
-    """The separate reasoning field, where the server has one."""
+    """The separate reasoning field, if the server has one."""
     finish: str = "stop"
     """stop, length, content_filter, ..."""
     usage: Usage = field(default_factory=Usage)
     refusal: str = ""
-    """The separate refusal field, where the server has one."""
+    """The separate refusal field, if the server has one."""
     logprobs: tuple[Token, ...] = ()
     seconds: float = 0.0
     unread: bool = field(default=False, compare=False)
@@ -210,7 +210,7 @@ class Reply:
     text: str
     """The final answer, without the reasoning; empty when `incomplete` says why."""
     reasoning: str
-    """The reasoning trace, for people to read and never to search with."""
+    """The reasoning trace, for users to read and never to search with."""
     raw: str
     """The text exactly as the server gave it."""
     finish: str
@@ -228,7 +228,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class Failed:
-    """A request that no attempt got an answer to. It is not kept, so a later run asks again."""
+    """A request that got no answer in any attempt. It is not stored, so a later run asks again."""
 
     request: Request
     reason: str

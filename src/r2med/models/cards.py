@@ -25,7 +25,7 @@ _COMMITS = {"id": "revision", "query_id": "query_revision", "adapter": "adapter_
 
 
 class Reader(NamedTuple):
-    """How a value of a file becomes a field of a card."""
+    """Conversion of a value of a file to a field of a card."""
 
     wanted: str
     """What it must be, in the words of the message when it is not."""
@@ -42,7 +42,7 @@ def _is_list(value: Any, of: Callable[[Any], bool]) -> bool:
 
 
 def is_text(value: Any) -> bool:
-    """Whether a value of a file is a text."""
+    """Return whether a value of a file is a text."""
     return isinstance(value, str)
 
 
@@ -61,7 +61,7 @@ _READERS: Mapping[Any, Reader] = {
 
 @dataclass(frozen=True)
 class CardRegistry(Generic[Kind]):
-    """All cards of a kind."""
+    """Cards of one kind, by name."""
 
     kind: type[Kind]
     """A frozen dataclass; its field `name` is the table's."""
@@ -76,14 +76,14 @@ class CardRegistry(Generic[Kind]):
     """For fields of further types."""
 
     def cards(self) -> Mapping[str, Kind]:
-        """Every card by name: the bundled ones in their order, then the user's; of two with a name, the user's."""
+        """Return every card by name: the bundled ones in their order, then the user's, which win over bundled ones."""
         file = home() / self.own
         if not file.is_file():
             return self._bundled
         return {**self._bundled, **self._made(self._read(file), str(file), self._bundled)}
 
     def find(self, name: str, ways: str = "") -> Kind:
-        """The card of a name; `ways` ends the message when there is none."""
+        """Return the card of a name; `ways` ends the message if there is none."""
         found = self.cards()
         if name not in found:
             raise SpecError(f"unknown {self.what} {name!r}{suggest(name, found)}{ways}")
@@ -91,7 +91,7 @@ class CardRegistry(Generic[Kind]):
 
     @cached_property
     def tables(self) -> Mapping[str, Any]:
-        """All that the bundled file has, cards and others."""
+        """Return all tables of the bundled file, cards and others."""
         return tomllib.loads(resources.files(self.package).joinpath("cards.toml").read_text(encoding="utf-8"))
 
     @cached_property
@@ -138,14 +138,14 @@ class CardRegistry(Generic[Kind]):
         return self.kind(**values)
 
     def _fresh_commits(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        """A commit belongs to its repository: another one does not take it over."""
+        """Reset the commits of repositories that an entry replaces: a commit belongs to its repository."""
         fresh = {
             commit: "main" for repository, commit in _COMMITS.items() if repository in values and commit in self._fields
         }
         return {**fresh, **values}
 
     def _value(self, where: str, key: str, value: Any) -> Any:
-        """A field as the card holds it, of the right type."""
+        """Check a field's value and convert it to the type of the card."""
         if key not in self._fields:
             raise SpecError(f"{where} has an unknown field {key!r}{suggest(key, [*self._fields, 'like'])}")
         reader = self._fields[key]

@@ -1,7 +1,7 @@
-"""What every client of a server does alike: limits, retries and waits, and refusals told in one line.
+"""Shared behaviour of HTTP clients: limits, retries and waits, and error messages of one line.
 
-A refusal for now (429, 5xx, a lost or slow connection) is asked again after a wait that grows, has some chance in it,
-and is never shorter than the server wished. A key is read from the environment and is in no message.
+A temporary failure (429, 5xx, a lost or slow connection) is retried after a wait that grows, has some jitter, and is
+never shorter than the server asked for. A key is read from the environment and is not part of any message.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def check_url(name: str, url: str, key_env: str, form: str = "NAME@http://host:port/v1") -> str:
-    """A server's base URL in its usual form; a `SpecError` of one line when it is none or holds a secret.
+    """Return a server's base URL in its usual form; raise a `SpecError` if it is not a URL or holds a secret.
 
     >>> check_url("m", "HTTP://Host:80/v1/", "KEY")
     'http://host/v1'
@@ -52,7 +52,7 @@ def check_url(name: str, url: str, key_env: str, form: str = "NAME@http://host:p
 
 
 def server_name(url: str) -> str:
-    """What a kept answer, vector or score knows its server by: the set that the user put it in, or its address."""
+    """Return the name under which answers, vectors and scores of a server are stored: its set, or its address."""
     for name, patterns in server_sets().items():
         if any(fnmatchcase(url, pattern.rstrip("/")) for pattern in patterns):
             return name
@@ -60,12 +60,12 @@ def server_name(url: str) -> str:
 
 
 class ServerError(R2medError):
-    """A server that cannot be used at all: wrong key, unknown model, nobody there."""
+    """A server that cannot be used at all: wrong key, unknown model, or not running."""
 
 
 @dataclass
 class Health:
-    """How one model at one address has fared: once dead, it is not asked again."""
+    """State of one model at one address: once dead, it is not asked again."""
 
     answered: bool = False
     failures: int = 0
@@ -74,32 +74,32 @@ class Health:
     """Why nothing more is asked; empty while it lives."""
 
     def check(self) -> None:
-        """Raise when the model is known to be dead."""
+        """Raise if the model is known to be dead."""
         if self.dead:
             raise ServerError(self.dead)
 
     def give_up(self, reason: str) -> ServerError:
-        """Ask no more, and say why."""
+        """Mark the model as dead and return the error to raise."""
         self.dead = reason
         return ServerError(reason)
 
 
 HEALTH: defaultdict[str, Health] = defaultdict(Health)
-"""How embedding and rerank servers have fared in this process since the command began."""
+"""The state of embedding and rerank servers in this process since the command began."""
 at_command_start(HEALTH.clear)
 PATIENCE = 600.0
 """The longest wait a server may ask for, in seconds."""
 _LONGEST = 60.0
-"""The longest wait that nobody asked for, in seconds."""
+"""The longest wait without a request of the server, in seconds."""
 _REFUSED, _REFUSED_WAIT = 2, 0.5
-"""Retries where no server listens, and the first wait before one: there is no use in asking for minutes."""
+"""Retries if no server listens, and the first wait before one: minutes of retries would not help."""
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 _AGAIN = {408, 409, 425, 429}
 _SETUP = {402, 405}
 
 
 class AttemptError(Exception):
-    """One attempt at a request that gave no answer. Never leaves a client: it becomes a retry or a failure."""
+    """A failed attempt at a request. Never leaves a client: it becomes a retry or a failure."""
 
     def __init__(self, reason: str, *, retry: bool = True, wait: float | None = None, billed: bool = False) -> None:
         super().__init__(reason)
@@ -126,13 +126,13 @@ class TimedOut(AttemptError):
 
 @dataclass
 class FailedAttempts:
-    """How many attempts at requests came to nothing, those that another attempt made up for too."""
+    """Number of attempts that failed, including those that a retry made up for."""
 
     errors: int = 0
     timeouts: int = 0
 
     def count(self, error: BaseException) -> None:
-        """Note one, by what it raised."""
+        """Count a failed attempt by the error that it raised."""
         if isinstance(error, TimedOut | TimeoutError):
             self.timeouts += 1
         else:
@@ -140,7 +140,7 @@ class FailedAttempts:
 
 
 class Unreachable(AttemptError):
-    """Nobody listens at the address."""
+    """An attempt that failed because no server listens at the address."""
 
     def __init__(self, url: str) -> None:
         super().__init__(f"no server is listening at {url}; is the server running?")
@@ -148,7 +148,7 @@ class Unreachable(AttemptError):
 
 @dataclass(frozen=True)
 class RequestLimits:
-    """How hard a server is worked. None of it changes an answer, so none of it is part of a key."""
+    """Limits on the load of a server. They do not change an answer, so they are not part of a key."""
 
     concurrency: int = 8
     """Requests under way at a time, for each server."""
@@ -167,27 +167,27 @@ class RequestLimits:
 
     @classmethod
     def configured(cls, **more: Any) -> Self:
-        """As the user's files and the command have it."""
+        """Build the limits from the user's files and the command."""
         return cls(**more, **request_settings().given())
 
     def may_retry(self, error: AttemptError, attempt: int, health: Health) -> bool:
-        """Whether to ask again after attempt number `attempt` (the first is 0)."""
+        """Return whether a request may be retried after attempt number `attempt` (the first is 0)."""
         retries = min(_REFUSED, self.retries) if refused(error, health) else self.retries
         return error.retry and attempt < retries and (error.wait or 0.0) <= self.patience
 
     @property
     def patience(self) -> float:
-        """The longest wait that a server may ask for, in seconds."""
+        """Return the longest wait that a server may ask for, in seconds."""
         return min(PATIENCE, self.timeout)
 
     def wait(self, error: AttemptError, attempt: int, health: Health) -> float:
-        """How long to wait before asking again, in seconds."""
+        """Return the seconds to wait before a retry."""
         base = min(_REFUSED_WAIT, self.backoff) if refused(error, health) else self.backoff
         return backoff(attempt + 1, base, error.wait)
 
 
 def refused(error: AttemptError, health: Health) -> bool:
-    """Whether no server listens and none ever did; one that has answered may be starting anew."""
+    """Return whether no server listens and none ever did; one that has answered may be restarting."""
     return isinstance(error, Unreachable) and not health.answered
 
 
@@ -196,7 +196,7 @@ _TOLD = 5.0
 
 
 def heed_wait(error: AttemptError, limits: RequestLimits, pace: Pace) -> None:
-    """Leave a server alone for as long as it asks, and say so; a wish beyond the timeout is not met."""
+    """Pause requests for as long as a server asks, and report a long wait; one beyond the timeout fails instead."""
     if error.wait is None:
         return
     if error.wait > limits.patience:
@@ -208,7 +208,7 @@ def heed_wait(error: AttemptError, limits: RequestLimits, pace: Pace) -> None:
 
 
 class Pace:
-    """When the next request may start: as often as allowed, and not while the server wants to be left alone."""
+    """Rate limit of a server: start times by the allowed rate, and no request while the server asks for a pause."""
 
     def __init__(self, requests_per_minute: float | None) -> None:
         self._gap = 0.0 if requests_per_minute is None else 60.0 / requests_per_minute
@@ -216,14 +216,14 @@ class Pace:
         self._quiet_until = self._next_start = 0.0
 
     def leave_alone(self, seconds: float) -> bool:
-        """Have what one request was told hold for all of them. Returns whether the server was not left alone yet."""
+        """Pause all requests for so many seconds. Returns whether no pause was under way yet."""
         with self._lock:
             now = time.monotonic()
             asked_before, self._quiet_until = self._quiet_until, max(self._quiet_until, now + seconds)
         return asked_before <= now
 
     def turn(self) -> float:
-        """How long to wait until the next request may start, in seconds; the turn counts as taken."""
+        """Reserve the next start of a request and return the seconds until then."""
         with self._lock:
             now = time.monotonic()
             start = max(now, self._quiet_until)
@@ -234,9 +234,9 @@ class Pace:
 
 
 def backoff(attempt: int, base: float, wished: float | None = None) -> float:
-    """The wait before attempt number `attempt` (the first retry is 1): doubling, with chance, never less than wished.
+    """Return the wait before attempt number `attempt` (the first retry is 1): doubling, with jitter.
 
-    The chance keeps many requests that failed together from coming back together.
+    The jitter prevents requests that failed together from being retried together.
     """
     grown = min(_LONGEST, base * 2.0 ** min(attempt - 1, 30))
     if wished is None:
@@ -245,7 +245,7 @@ def backoff(attempt: int, base: float, wished: float | None = None) -> float:
 
 
 def retry_after(headers: Mapping[str, str], now: float | None = None) -> float | None:
-    """How many seconds a server asks to be left alone: `Retry-After` in seconds or as a date, or in milliseconds.
+    """Return the seconds that a server asks to wait: `Retry-After` in seconds or as a date, or in milliseconds.
 
     >>> retry_after({"retry-after": "2.5"}), retry_after({"retry-after-ms": "300"}), retry_after({})
     (2.5, 0.3, None)
@@ -273,7 +273,7 @@ def _until(date: str, now: float) -> float:
 
 
 def check_key(variable: str, key: str) -> str:
-    """A key that can stand in a header; the message does not show it."""
+    """Return a key if it can be sent in a header; the error message does not show it."""
     if not (key.isascii() and key.isprintable()):
         raise ServerError(f"{variable} holds characters that no header can hold; is it a key, without line breaks?")
     return key
@@ -281,10 +281,10 @@ def check_key(variable: str, key: str) -> str:
 
 @dataclass(frozen=True)
 class Address:
-    """A model of a server, where it is asked, and with which key."""
+    """A model of a server, with its URL and the variable of its key."""
 
     name: str
-    """What people call the model."""
+    """The model's name for users."""
     id: str
     """The name the server knows it by."""
     url: str
@@ -299,7 +299,7 @@ class Address:
     """With which codes the server refuses a key."""
 
     def key(self) -> str:
-        """The key of the environment; empty when there is none and none is needed."""
+        """Read the key from the environment; return an empty text if there is none and none is needed."""
         key = os.environ.get(self.key_env, "").strip() if self.key_env else ""
         if self.needs_key and not key:
             raise ServerError(f"{self.name} needs a key: set {self.key_env} in the environment")
@@ -307,11 +307,11 @@ class Address:
 
     @property
     def trust_env(self) -> bool:
-        """Whether proxies of the environment are used: they cannot reach a server on this machine."""
+        """Return whether proxies of the environment are used: they cannot reach a server on this machine."""
         return urlsplit(self.url).hostname not in _LOOPBACK
 
     def refusal(self, code: int, headers: Mapping[str, str], said: str, *, fatal: bool = False) -> AttemptError:
-        """What a response that is no answer means; `fatal` when its body says that no request would be answered."""
+        """Return the error for a response that is not an answer; `fatal` if every request would fail."""
         if 300 <= code < 400:
             target = headers.get("location", "")[:200] or "another address"
             return FatalServerError(f"{self.url} redirects to {target}; name the address that answers itself")
@@ -330,7 +330,7 @@ class Address:
 
 
 def error_text(data: Any) -> str:
-    """The message inside an error body, however the server wraps it, on one line."""
+    """Return the message inside an error body, in whatever form the server wraps it, on one line."""
     error = data.get("error", data) if isinstance(data, dict) else data
     message = error.get("message") or error.get("detail") if isinstance(error, dict) else error
     try:
@@ -341,7 +341,7 @@ def error_text(data: Any) -> str:
 
 
 def is_count(value: Any) -> TypeGuard[int]:
-    """Whether a server's number of tokens can be believed: whole, not negative, and not a truth value.
+    """Return whether a server's number of tokens is plausible: whole, not negative, and not a truth value.
 
     >>> [is_count(value) for value in (7, 0, -7, True, 7.0, "7")]
     [True, True, False, False, False, False]
@@ -350,12 +350,12 @@ def is_count(value: Any) -> TypeGuard[int]:
 
 
 def with_attempts(reason: str, attempts: int) -> str:
-    """A reason, and how often it was met where that is more than once."""
+    """Return a reason with the number of attempts, if there was more than one."""
     return reason if attempts == 1 else f"{reason} ({attempts} attempts)"
 
 
 def say_waiting(requests: int, seconds: float) -> None:
-    """Tell the person at once what a first Ctrl-C waits for."""
+    """Report at once which requests a first Ctrl-C waits for."""
     if requests:
         some = "1 request" if requests == 1 else f"{requests} requests"
         sys.stderr.write(f"stopping: {some} under way may still take {seconds:g} s; Ctrl-C again stops at once\n")

@@ -1,4 +1,4 @@
-"""The devices that models run on: which there are, and what to do when one is full."""
+"""Devices that models run on, out-of-memory errors, and a cache of loaded models."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROUNDING = "MKL_CBWR"
 
 
 def find_devices(wanted: str | Sequence[str]) -> tuple[str, ...]:
-    """The devices behind a name: `auto` is every GPU there is, or else the processor; a list names several."""
+    """Return the devices behind a name: `auto` is every GPU, or else the processor; a list names several."""
     require_extra("torch", "torch")
     import torch
 
@@ -37,16 +37,16 @@ def find_devices(wanted: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def fix_rounding() -> None:
-    """Have MKL round the same with any number of threads, so that a score does not depend on the host's processors.
+    """Make MKL round the same with any number of threads, so that a score does not depend on the host's processors.
 
-    MKL reads the variable when it first multiplies: it must be set before that, and a caller who had torch compute
-    something before has MKL's own default. Whatever the user has set stays.
+    MKL reads the variable when it first multiplies: it must be set before that, and a caller that used torch before
+    has MKL's own default. A value that the user has set stays.
     """
     os.environ.setdefault(ROUNDING, "AUTO,STRICT")
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether memory ran out, on whatever device; torch is recognised by name, for it may not be installed."""
+    """Return whether an error means that memory ran out; torch is recognised by name, for it may not be installed."""
     return (
         isinstance(error, MemoryError)
         or any(kind.__name__ == "OutOfMemoryError" for kind in type(error).__mro__)
@@ -56,24 +56,24 @@ def out_of_memory(error: BaseException) -> bool:
 
 
 def release_memory() -> None:
-    """Give back what a failed batch left on the device."""
+    """Release the memory that a failed batch left on the device."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
         torch.cuda.empty_cache()
 
 
 class Closable(Protocol):
-    """Whatever holds memory: an encoder's model, or a reranker's."""
+    """An object that holds memory: an encoder's model, or a reranker's."""
 
     def close(self) -> None:
-        """Give back the memory."""
+        """Release the memory."""
 
 
 Loaded = TypeVar("Loaded", bound=Closable)
 
 
 class ModelCache:
-    """Loaded models by what they were built from, so that the next task finds them; the oldest make room."""
+    """Loaded models by what they were built from, so that the next task can use them; the oldest make room."""
 
     def __init__(self, limit: int = 20 << 30) -> None:
         self.limit = limit
@@ -81,7 +81,7 @@ class ModelCache:
         self._loaded: OrderedDict[object, tuple[Any, int]] = OrderedDict()
 
     def take(self, key: object, size: int, load: Callable[[], Loaded]) -> Loaded:
-        """The model of a key, loaded when it is not here; others go before so that it fits."""
+        """Return the model of a key, loading it if needed; older models are closed so that it fits."""
         if key not in self._loaded:
             while self._loaded and sum(other for _, other in self._loaded.values()) + size > self.limit:
                 self._loaded.popitem(last=False)[1][0].close()
@@ -91,7 +91,7 @@ class ModelCache:
         return model
 
     def clear(self) -> None:
-        """Let every model go."""
+        """Close and remove every model."""
         while self._loaded:
             self._loaded.popitem()[1][0].close()
 

@@ -1,4 +1,4 @@
-"""Asking a server that takes and gives JSON, politely and in parallel, from plain threads."""
+"""Client of a server that takes and gives JSON: parallel requests from plain threads, with limits and retries."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Value = TypeVar("Value")
 
 
 class RequestFailed(R2medError):
-    """One request that came to nothing; others may fare better."""
+    """A request that failed; others may succeed."""
 
 
 def stated_tokens(answer: Any) -> int | None:
@@ -69,7 +69,7 @@ class JsonServer(ABC, Generic[Value]):
     path: str
     """What is asked for, after the server's base URL."""
     made: str
-    """What comes back, as people call it."""
+    """The name of the results in messages."""
     method = "POST"
     largest = 128_000_000
     """Bytes from which on a response is refused: more than a request's vectors take with any model."""
@@ -100,13 +100,13 @@ class JsonServer(ABC, Generic[Value]):
 
     @abstractmethod
     def read(self, answer: Any, body: Mapping[str, Any]) -> Value:
-        """What an answer holds for a request; raises `AttemptError` for one that does not fit it.
+        """Parse the answer to a request; raises `AttemptError` for one that does not fit it.
 
         A `KeyError`, `TypeError`, `ValueError` or `AttributeError` says that the answer cannot be read at all.
         """
 
     def ask_all(self, bodies: Sequence[Mapping[str, Any]]) -> list[Value]:
-        """The answer to every request, in order; the first that fails for good stops the others."""
+        """Return the answer to every request, in order; the first final failure stops the others."""
         answers: dict[int, Value] = {}
         with closing(self.ask_each(bodies)) as coming:
             for place, answer in coming:
@@ -116,7 +116,7 @@ class JsonServer(ABC, Generic[Value]):
         return [answers[place] for place in range(len(bodies))]
 
     def ask_each(self, bodies: Sequence[Mapping[str, Any]]) -> Generator[tuple[int, Value | RequestFailed], None, None]:
-        """Each request's place with its answer as it comes, or why it has none; raises when none can do better."""
+        """Yield each request's place with its answer, or its failure, as it comes; raise if no request can succeed."""
         self._stop.clear()
         with ThreadPoolExecutor(max_workers=min(self._limits.concurrency, len(bodies))) as pool:
             places = {pool.submit(self._ask, body): place for place, body in enumerate(bodies)}
@@ -142,7 +142,7 @@ class JsonServer(ABC, Generic[Value]):
         return HEALTH[f"{self._address.id}@{self.url}/{self.path}"]
 
     def _ask(self, body: Mapping[str, Any]) -> Value:
-        """One request, until it is answered or hopeless."""
+        """Send one request and retry until it is answered or fails for good."""
         for attempt in range(self._limits.retries + 1):
             self._health.check()
             self._sleep(self._pace.turn())
@@ -159,7 +159,7 @@ class JsonServer(ABC, Generic[Value]):
         raise AssertionError("the last attempt returns or raises")
 
     def _given_up(self, error: AttemptError, attempts: int) -> R2medError:
-        """What is raised when no attempt is left; a server that never answered is not asked again in this command."""
+        """Return the error to raise after the last attempt; a server that never answered counts as dead."""
         line = f"{with_attempts(error.reason, attempts)}; {self.made} so far are kept"
         health, fatal = self._health, isinstance(error, FatalServerError)
         if fatal or (error.retry and not health.answered):
@@ -167,7 +167,7 @@ class JsonServer(ABC, Generic[Value]):
         return R2medError(line) if fatal or refused(error, health) else RequestFailed(line)
 
     def bill(self, per_token: float | None, per_request: float | None, before: tuple[int, int, int]) -> Account:
-        """Return what was asked since a state of the counters, at prices in US dollars a million and a thousand."""
+        """Return the bill since a state of the counters, at US dollars per million tokens and thousand requests."""
         requests, tokens, uncounted = (now - then for now, then in zip(self.counters, before, strict=True))
         cost = None
         if per_request is not None:
@@ -180,7 +180,7 @@ class JsonServer(ABC, Generic[Value]):
 
     @property
     def counters(self) -> tuple[int, int, int]:
-        """Requests answered, tokens that the server counted, requests in which it counted none."""
+        """Return the requests answered, the tokens that the server counted, and the requests without a count."""
         return self.requests, self.tokens, self.uncounted
 
     def _sleep(self, seconds: float) -> None:
@@ -203,11 +203,11 @@ class JsonServer(ABC, Generic[Value]):
         return value
 
     def sent(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """How a request goes over the wire."""
+        """Return the arguments with which httpx sends a request's body."""
         return {"content": orjson.dumps(body)}
 
     def place(self, body: Mapping[str, Any]) -> tuple[str, str]:
-        """With which method a request goes where."""
+        """Return the method and the path of a request."""
         return self.method, self.path
 
     def _post(self, body: Mapping[str, Any]) -> tuple[httpx.Response, bytes]:
@@ -247,7 +247,7 @@ class JsonServer(ABC, Generic[Value]):
         return self._address.refusal(response.status_code, response.headers, said, fatal=quota)
 
     def _count(self, tokens: int | None) -> None:
-        """Note a request that was answered, and the tokens that the server counted in it."""
+        """Count a request that was answered, and the tokens that the server counted in it."""
         self._health.answered = True
         with self._lock:
             self.requests += 1

@@ -1,6 +1,6 @@
-"""Models from the hub: the files that are needed, at one commit, and without any request once they are here.
+"""Sources of models' files: a folder, an installed package or the hub, and the version that names their content.
 
-Where a model's files are: a folder, an installed package, or the hub; and the version that names their content.
+From the hub, only the needed files are downloaded, at one commit, and without a request once they are cached.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 
 
 def commit_of(repo: str, revision: str) -> str:
-    """The commit behind a revision: what the cache on this machine has under that name, or else what the hub says."""
+    """Resolve a revision to its commit: from the local cache if it knows the name, or else from the hub."""
     known = _HUB.cached_commit(repo, revision)
     if known is not None:
         return known
@@ -43,7 +43,7 @@ def commit_of(repo: str, revision: str) -> str:
 
 
 def small_file(repo: str, commit: str, name: str) -> Path | None:
-    """One small file of a repository, or None when it has none of that name."""
+    """Return one small file of a repository, or None if it has none of that name."""
     from huggingface_hub import try_to_load_from_cache
 
     known = try_to_load_from_cache(repo, name, revision=commit)
@@ -66,7 +66,7 @@ def _file(repo: str, revision: str, name: str) -> Path | None:
 
 
 def fetch_model(repo: str, commit: str) -> Path:
-    """The folder with everything that running the model takes, downloaded unless it is on this machine already."""
+    """Return the folder with all files that running the model takes, downloading it if it is not on this machine."""
     folder = _HUB.folder(repo, commit)
     if (weights_in(folder) and (folder / "config.json").is_file()) or _routes_are_here(folder):
         return folder
@@ -74,7 +74,7 @@ def fetch_model(repo: str, commit: str) -> Path:
 
 
 def _routes_are_here(folder: Path) -> bool:
-    """Whether a folder holds all modules of a model that has some of its own for queries and documents."""
+    """Return whether a folder holds all modules of a model that has separate ones for queries and documents."""
     file = folder / "router_config.json"
     modules = list(orjson.loads(file.read_bytes()).get("types", {})) if file.is_file() else []
     parts = [folder / module for module in modules]
@@ -82,7 +82,7 @@ def _routes_are_here(folder: Path) -> bool:
 
 
 def fetch_adapter(repo: str, commit: str) -> Path:
-    """The folder of a LoRA adapter."""
+    """Return the folder of a LoRA adapter, downloading it if it is not on this machine."""
     folder = _HUB.folder(repo, commit)
     if (folder / "adapter_config.json").is_file() and any(folder.glob("adapter_model.*")):
         return folder
@@ -97,7 +97,7 @@ def _fetch(repo: str, commit: str, patterns: Sequence[str]) -> Path:
 
 
 def wanted(names: Sequence[str], patterns: Sequence[str] = ()) -> list[str]:
-    """Of a repository's files those that are read: where safetensors lie, older formats beside them are left.
+    """Select a repository's files that are read: older formats beside safetensors are left out.
 
     >>> wanted(["config.json", "model.safetensors", "pytorch_model.bin", "onnx/model.onnx", "2_Dense/model.bin"])
     ['config.json', 'model.safetensors', '2_Dense/model.bin']
@@ -112,7 +112,7 @@ def wanted(names: Sequence[str], patterns: Sequence[str] = ()) -> list[str]:
 
 
 def weights_in(folder: Path) -> bool:
-    """Whether a folder holds weights, all parts of them."""
+    """Return whether a folder holds weights, with all their parts."""
     for name in WEIGHTS:
         index = folder / f"{name}.index.json"
         if (folder / name).is_file():
@@ -129,7 +129,7 @@ _BLOCKS, _BLOCK = 256, 1 << 16
 
 @dataclass(frozen=True)
 class ModelSource:
-    """A model's files, wherever they are."""
+    """A model's files: in a folder, in an installed package or on the hub."""
 
     name: str
     """The repository, or the path of the folder."""
@@ -139,34 +139,34 @@ class ModelSource:
 
     @cached_property
     def version(self) -> str:
-        """What names the content: the hub's commit, or a hash of the folder. May ask the hub for a branch's commit."""
+        """Return the hub's commit, or a hash of the folder, which names the content. May ask the hub for a commit."""
         return commit_of(self.name, self.revision) if self.place is None else content_hash(self.place)
 
     def local_content(self) -> dict[str, str]:
-        """Return a folder of the user's own with the hash of its files; nothing for the hub or a package."""
+        """Return a local folder with the hash of its files; nothing for the hub or a package."""
         if self.place is None or not looks_like_path(self.name):
             return {}
         return {str(self.place.resolve()): self.version}
 
     def folder(self) -> Path:
-        """The folder with the files; they are downloaded when they are not here yet."""
+        """Return the folder with the files, downloading them if they are not on this machine."""
         return fetch_model(self.name, self.version) if self.place is None else self.place
 
     def adapter_folder(self) -> Path:
-        """The folder of a LoRA adapter's files."""
+        """Return the folder of a LoRA adapter's files."""
         folder = fetch_adapter(self.name, self.version) if self.place is None else self.place
         if not (folder / "adapter_config.json").is_file():
             raise R2medError(f"{self.name}: not an adapter (no adapter_config.json)")
         return folder
 
     def small_file(self, name: str) -> Path | None:
-        """A small file of the model by its name, or None when there is none."""
+        """Return a small file of the model by its name, or None if there is none."""
         if self.place is None:
             return small_file(self.name, self.version, name)
         return self.place / name if (self.place / name).is_file() else None
 
     def read_json(self, name: str) -> Any:
-        """A JSON file of the model, or None when it has none."""
+        """Read a JSON file of the model; return None if it has none."""
         file = self.small_file(name)
         if file is None:
             return None
@@ -176,7 +176,7 @@ class ModelSource:
             raise R2medError(f"{file}: not JSON ({error})") from error
 
     def max_length(self, subfolder: str = "") -> int:
-        """The tokens a model reads: as sentence-transformers says, or else its tokenizer's limit and its positions."""
+        """Return the tokens a model reads: as sentence-transformers states, or else by tokenizer and positions."""
         under = f"{subfolder}/" if subfolder else ""
         stated = self.read_json(f"{under}sentence_bert_config.json") or {}
         if isinstance(stated.get("max_seq_length"), int):
@@ -192,12 +192,12 @@ class ModelSource:
 
     @property
     def label(self) -> str:
-        """What the settings call the model: the repository, or the folder's own name."""
+        """Return the model's name in the settings: the repository, or the folder's last part."""
         return self.place.resolve().name if self.place is not None and looks_like_path(self.name) else self.name
 
 
 def locate(name: str, revision: str = "main", package: str = "") -> ModelSource:
-    """The source of a repository or folder; an installed package that holds the model comes first."""
+    """Return the source of a repository or folder; an installed package that holds the model comes first."""
     module, _, inner = package.partition(":")
     if module and (spec := importlib.util.find_spec(module)) and spec.origin:
         return ModelSource(name, revision, Path(spec.origin).parent / inner)
@@ -207,7 +207,7 @@ def locate(name: str, revision: str = "main", package: str = "") -> ModelSource:
 
 
 def looks_like_path(name: str) -> bool:
-    """Whether a name can only be a folder.
+    """Return whether a name can only be a folder.
 
     >>> looks_like_path("./models/mine"), looks_like_path("BAAI/bge-m3")
     (True, False)
@@ -216,7 +216,7 @@ def looks_like_path(name: str) -> bool:
 
 
 def folder_is(name: str, of_kind: Callable[[ModelSource], bool]) -> bool:
-    """Whether a name is a path, and the files of the folder there are of a kind; one that cannot be read is of none."""
+    """Return whether a name is the path of a folder whose files are of a kind; False if it cannot be read."""
     try:
         path = as_path(name)
         return looks_like_path(path) and of_kind(locate(path))
@@ -225,7 +225,7 @@ def folder_is(name: str, of_kind: Callable[[ModelSource], bool]) -> bool:
 
 
 def as_path(name: str) -> str:
-    """A name that a user gave, written so that it can only be a folder where one of that name is here.
+    """Return a user's name for a model, written as a path if a folder of that name exists.
 
     >>> as_path("BAAI/bge-m3"), as_path("./models/mine")
     ('BAAI/bge-m3', './models/mine')
@@ -247,7 +247,7 @@ def spelled_folder(name: str) -> str:
 
 
 def existing_folder(name: str) -> Path:
-    """The folder of a path, which must be there."""
+    """Return the folder of a path; raise if there is none."""
     folder = expanded(name)
     if folder.is_dir():
         return folder
@@ -257,7 +257,7 @@ def existing_folder(name: str) -> Path:
 
 
 def content_hash(folder: Path) -> str:
-    """A hash of a folder's files. Of very large ones blocks from all over are read, which tells two trainings apart."""
+    """Hash a folder's files. Very large ones are read in blocks from all over, which tells two trainings apart."""
     files = sorted(path for path in folder.rglob("*") if path.is_file() and not _hidden(path, folder))
     stats = [file.stat() for file in files]
     return _hash(folder, tuple((file, stat.st_size, stat.st_mtime_ns) for file, stat in zip(files, stats, strict=True)))
@@ -265,7 +265,7 @@ def content_hash(folder: Path) -> str:
 
 @lru_cache(maxsize=64)
 def _hash(folder: Path, files: tuple[tuple[Path, int, int], ...]) -> str:
-    """The hash; read once a process while sizes and dates stay."""
+    """Hash the files' content, once per process while sizes and dates stay the same."""
     digest = hashlib.blake2b(digest_size=16)
     for file, size, _ in files:
         digest.update(f"{file.relative_to(folder).as_posix()}\n{size}\n".encode())

@@ -32,7 +32,7 @@ class Padded(NamedTuple):
 
 @dataclass(frozen=True)
 class Style:
-    """How a text becomes tokens: what stands before it, and what is done around it."""
+    """Options of tokenization: the prompt before a text, and the handling of pairs, case and special tokens."""
 
     prompt: str = ""
     limit: int = 0
@@ -45,7 +45,7 @@ class Style:
     """Whether the text stands alone, without special tokens around it."""
 
     def prompted(self, text: str) -> str:
-        """The string that is handed to the tokenizer."""
+        """Return the string that is passed to the tokenizer."""
         whole = self.prompt + text
         return whole.lower() if self.lowercase else whole
 
@@ -63,11 +63,11 @@ class Tokenizer:
         backend.no_padding()
 
     def lengths(self, texts: Sequence[str], style: Style) -> Ids:
-        """How many tokens each text has with its prompt and special tokens, before any is cut off."""
+        """Count the tokens of each text with its prompt and special tokens, before truncation."""
         return np.array([len(row) for row, _ in self._rows(texts, style, 0)], dtype=np.int64)
 
     def padded(self, texts: Sequence[str], style: Style, side: str) -> Padded:
-        """The texts as one batch, each cut to the limit, shorter ones filled up on a side."""
+        """Tokenize the texts as one batch, each cut to the limit and padded on a side."""
         rows = self._rows(texts, style, style.limit)
         width = max(len(ids) for ids, _ in rows)
         ids = np.full((len(rows), width), self.pad, dtype=np.int64)
@@ -78,7 +78,7 @@ class Tokenizer:
         return Padded(ids, mask, types)
 
     def prompt_length(self, style: Style) -> int:
-        """How many tokens at the start of a sequence belong to the prompt and are left out of the pooling."""
+        """Count the tokens at the start of a sequence that belong to the prompt and are left out of the pooling."""
         if not style.prompt or not style.exclude_prompt:
             return 0
         ids, _ = self._rows([""], Style(style.prompt, lowercase=style.lowercase), 0)[0]
@@ -100,7 +100,7 @@ class Tokenizer:
         return [(row.ids + added, row.type_ids + [0] * len(added)) for row in rows]
 
     def offsets(self, text: str, style: Style) -> list[tuple[int, int]]:
-        """From which to which character of the prompted text each token is that the limit leaves, special ones nowhere.
+        """Return the span of characters of each token within the limit; special tokens have empty spans.
 
         Characters are those of the string that the style makes; a lone surrogate counts as one.
         """
@@ -109,7 +109,7 @@ class Tokenizer:
         return found
 
     def names(self, count: int) -> list[str]:
-        """The tokens of the first numbers, as the vocabulary writes them; a number without a token is in brackets."""
+        """Return the tokens of the first ids, as the vocabulary writes them; an id without a token is in brackets."""
         found = [self.backend.id_to_token(number) for number in range(count)]
         return [f"[{number}]" if token is None else token for number, token in enumerate(found)]
 
@@ -121,12 +121,12 @@ def check_limit(name: str, limit: int, positions: int, option: str = "max_length
 
 
 def _clean(text: str) -> str:
-    """The text without lone surrogates, which are no characters and cannot be handed to a tokenizer."""
+    """Replace lone surrogates, which are not characters and cannot be passed to a tokenizer."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def pretrained_tokenizer(folder: Path, *, append_eos: bool, remote_code: bool = False) -> Tokenizer:
-    """The tokenizer of a model folder, read by transformers."""
+    """Read the tokenizer of a model folder with transformers."""
     from transformers import AutoTokenizer
 
     try:
@@ -145,7 +145,7 @@ def pretrained_tokenizer(folder: Path, *, append_eos: bool, remote_code: bool = 
 
 
 def _missing_eos(backend: Backend, eos: int | None, folder: Path) -> int | None:
-    """The end token when the tokenizer does not put it there itself."""
+    """Return the end token if the tokenizer does not append it itself."""
     if eos is None:
         raise R2medError(f"{folder}: append_eos is asked for, but its tokenizer has no end token")
     backend.no_truncation()

@@ -36,7 +36,7 @@ _CHARACTERS = 4
 
 
 def api_model(address: str) -> ApiCard:
-    """The model of a card's name or of `NAME@URL`. A key goes to the host that it belongs to and to no other.
+    """Build the model of a card's name or of `NAME@URL`. A key goes to the host that it belongs to and to no other.
 
     >>> api_model("bge-reranker-v2-m3@http://localhost:8000/v1").key_env
     'R2MED_RERANK_KEY'
@@ -62,7 +62,7 @@ class RerankServer(JsonServer[NDArray[np.float64]]):
     retry_unreadable = False
 
     def read(self, answer: Any, body: Mapping[str, Any]) -> NDArray[np.float64]:
-        """The scores in the order of the documents, whatever the order of the results."""
+        """Parse the scores, in the order of the documents, whatever the order of the results."""
         count = len(body["documents"])
         rows = answer.get("results") or answer.get("data") or []
         scores = {int(row["index"]): float(row.get("relevance_score", row.get("score"))) for row in rows}
@@ -73,7 +73,7 @@ class RerankServer(JsonServer[NDArray[np.float64]]):
 
 @dataclass(frozen=True)
 class ApiRerank(Reranker):
-    """Rerank by a server's `/rerank`: a card's name (cohere, jina, voyage), or `NAME@http://host:port/v1`.
+    """Reranker of a server's `/rerank`: a card's name (cohere, jina, voyage), or `NAME@http://host:port/v1`.
 
     >>> str(ApiRerank("rerank-v3.5@https://api.cohere.com/v2", depth=50))
     'api-rerank(rerank-v3.5@https://api.cohere.com/v2, depth=50)'
@@ -97,29 +97,29 @@ class ApiRerank(Reranker):
 
     @property
     def spec(self) -> Call:
-        """The stage in the spec language."""
+        """Return the stage in the spec language."""
         return spec_of(self, "api-rerank")
 
     @cached_property
     def card(self) -> ApiCard:
-        """The model and how it is reached."""
+        """Return the card of the model, with its server."""
         return api_model(self.model)
 
     @property
     def requirements(self) -> Requirements:
-        """The HTTP library, and the key where the host is known to want one."""
+        """Return the HTTP library, and the key if the host is known to need one."""
         return Requirements(extra="api", key=self.card.key_env if self.card.needs_key else "")
 
     def fingerprint(self) -> Mapping[str, object]:
-        """What scores depend on besides the two texts: the key under which they are kept."""
+        """Return what scores depend on besides the two texts: the key under which they are stored."""
         return {"model": self.card.id, "url": server_name(self.card.url), "backend": "api", "words": self.words}
 
     def describe(self) -> Mapping[str, object]:
-        """What a plan shows."""
+        """Return the settings that a plan shows."""
         return {"model": self.card.id, "url": self.card.url, "depth": self.depth, "words": self.words or "all"}
 
     def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
-        """The most requests that this may take; which pairs are kept already shows only with the lists."""
+        """Return the most requests that this may take; which pairs are stored already is known only with the lists."""
         texts, queries = collection.documents.texts, collection.queries.texts
         depth = min(self.depth, len(texts))
         requests = -(-depth // self.batch) * len(queries)
@@ -135,12 +135,12 @@ class ApiRerank(Reranker):
 
     @property
     def billed(self) -> bool:
-        """A server reranks."""
+        """Return True: a server reranks, and may bill it."""
         return True
 
     @property
     def _prices(self) -> tuple[float | None, float | None]:
-        """Of a million tokens and of a thousand requests: those of the user's files, or else of the card."""
+        """Return the prices of a million tokens and of a thousand requests: the user's, or else the card's."""
         stated, card = prices(), self.card
         names = (card.id, urlsplit(card.url).netloc)
         return stated.of_tokens(card.id, card.price), stated.of_requests(names, card.request_price)
@@ -185,7 +185,7 @@ class ApiRerank(Reranker):
         return reranked(self, run, shown, outcomes, context)
 
     def _parts(self, pairs: Sequence[WantedPair], known: Mapping[bytes, Scored]) -> Iterator[list[WantedPair]]:
-        """What is still to be asked about a query, in requests; a text is sent once."""
+        """Yield the requests for a query's missing scores; a text is sent once."""
         missing = list({wanted.digest: wanted for wanted in pairs if wanted.digest not in known}.values())
         for start in range(0, len(missing), self.batch):
             yield missing[start : start + self.batch]

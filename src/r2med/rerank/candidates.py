@@ -1,8 +1,8 @@
-"""What every reranker does alike: take each list's first documents, and put the list together again.
+"""Candidates of rerankers: the first documents of each list, and the list with their new scores.
 
-What lies below the depth keeps its order under what was reranked. Its scores are made for that: from the lowest new
-score they go down by one a document (by the smallest step there is where one is too little to be told apart), so that
-the one ranking rule keeps the order. A query whose new scores cannot be used keeps the list it had, with its scores.
+Documents below the depth keep their order under the reranked ones, by new scores: from the lowest reranked score down,
+each is lower by one (or by the smallest step that makes a difference), so that the ranking rule keeps the order. If its
+new scores cannot be used, a query keeps the list it had, with its scores.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LOWEST = float(np.finfo(np.float32).min) / 2
 
 @dataclass(frozen=True)
 class CandidateList:
-    """The first documents of one query's list: what a reranker is shown."""
+    """First documents of one query's list: the input of a reranker."""
 
     query: str
     """The query's id."""
@@ -42,13 +42,13 @@ class CandidateList:
 
 @dataclass(frozen=True)
 class KeptOrder:
-    """Why a query keeps the order it had."""
+    """Reason why a query keeps its order."""
 
     reason: str
 
 
 Outcome = Scores | KeptOrder
-"""New scores, one a candidate in the candidates' order, or why there are none."""
+"""New scores, one per candidate in their order, or why there are none."""
 
 
 def check_depth(name: str, depth: int) -> None:
@@ -58,7 +58,7 @@ def check_depth(name: str, depth: int) -> None:
 
 
 def candidates(collection: Collection, run: Run, depth: int) -> list[CandidateList]:
-    """Each query's first `depth` documents with their texts, for every query that has any."""
+    """Return each query's first `depth` documents with their texts, for every query that has any."""
     found = []
     for query, text in collection.queries:
         ranking = run[query]
@@ -70,7 +70,7 @@ def candidates(collection: Collection, run: Run, depth: int) -> list[CandidateLi
 
 
 def checked(scores: Sequence[float] | Scores, wanted: CandidateList) -> Outcome:
-    """Scores as they came, unless there are too few or too many of them or one is no usable number.
+    """Return the scores unchanged, unless their number is wrong or one is not a usable number.
 
     >>> two = CandidateList("q", "why?", ["d1", "d2"], ["one", "two"], np.array([2.0, 1.0]))
     >>> checked([0.5, float("nan")], two)
@@ -93,7 +93,7 @@ def checked(scores: Sequence[float] | Scores, wanted: CandidateList) -> Outcome:
 
 
 def in_order(order: Sequence[int], scores: Sequence[float] | Scores) -> NDArray[np.float64]:
-    """Scores by which the one rule ranks in exactly this order: nudged down where they would tie or disagree.
+    """Return scores that the ranking rule sorts in exactly this order: lowered slightly if they would tie or disagree.
 
     >>> in_order([1, 0, 2], [7.0, 7.0, 3.0]).round(3).tolist()
     [7.0, 7.0, 3.0]
@@ -113,7 +113,7 @@ def in_order(order: Sequence[int], scores: Sequence[float] | Scores) -> NDArray[
 def reranked(
     stage: Stage, run: Run, shown: Sequence[CandidateList], outcomes: Sequence[Outcome], context: Context
 ) -> Run:
-    """The run with its candidates' new scores; what came to nothing is noted by query and keeps its order."""
+    """Return the run with its candidates' new scores; a query without them keeps its order and is noted."""
     lists: dict[str, tuple[Sequence[str], Scores]] = {
         query: (ranking.documents, ranking.scores) for query, ranking in run
     }
@@ -128,7 +128,7 @@ def reranked(
 
 
 def _with_tail(ranking: Ranking, scores: Scores) -> tuple[Sequence[str], Scores]:
-    """All documents of a list: the first with new scores, the others under them in the order they had."""
+    """Return all documents of a list: the first with new scores, the others under them in their old order."""
     rest = len(ranking.documents) - len(scores)
     tail = np.empty(rest, dtype=scores.dtype)
     below = as_float32(scores).min()

@@ -1,6 +1,6 @@
-"""A card from a model's own files, for a cross-encoder that has none: `ce:ORG/NAME`, or a folder.
+"""Cards of rerankers: local models, servers, and served language models, with their checks.
 
-Cards: everything that is to be known of a reranker, as data. The bundled ones, the user's own, and their checks.
+A cross-encoder without a card, `ce:ORG/NAME` or a folder, has one built from its own files.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CLASSIFIER, _LANGUAGE_MODEL = "ForSequenceClassification", "ForCausalLM"
 
 
 def card_of(source: ModelSource, name: str, like: str = "") -> RerankerCard:
-    """The card of a folder or repository: what its files say, in the format of the card that it is `like`."""
+    """Build the card of a folder or repository from its files, in the format of the card that it is `like`."""
     adapter = source.read_json("adapter_config.json")
     if adapter is not None:
         return _adapter_card(source, name, adapter, like)
@@ -60,7 +60,7 @@ def _adapter_card(source: ModelSource, name: str, adapter: Mapping[str, Any], li
 
 
 def folder_is_reranker(folder: Path) -> bool:
-    """Whether a folder holds a classifier of texts, as far as its small files tell; an encoder does not."""
+    """Return whether a folder holds a classifier of texts, according to its small files; an encoder does not."""
     source = ModelSource(str(folder), place=folder)
     adapter = source.read_json("adapter_config.json")
     if adapter is not None:
@@ -79,7 +79,7 @@ _GPU_MILLIONS = 3000  # from here on a model is out of reach of a processor in a
 
 @dataclass(frozen=True)
 class RerankerCard:
-    """A model of pairs and how it is used. `cards.toml` says what each field means.
+    """A model of pairs and its settings. `cards.toml` says what each field means.
 
     >>> card("bge-reranker").head, card("rankllama").query
     ('one', 'query: {query}')
@@ -119,7 +119,7 @@ class RerankerCard:
 
     @property
     def needs_gpu(self) -> bool:
-        """Whether reranking a task without an accelerator would take days."""
+        """Return whether reranking a task without an accelerator would take days."""
         return self.parameters >= _GPU_MILLIONS
 
 
@@ -138,9 +138,9 @@ class ApiCard:
     needs_key: bool = True
     top: str = "top_n"
     price: float | None = None
-    """US dollars a million tokens; None when unknown."""
+    """US dollars per million tokens; None if unknown."""
     request_price: float | None = None
-    """US dollars a thousand requests, where these are billed."""
+    """US dollars per thousand requests, if these are billed."""
 
 
 _INSTRUCTION = Reader("a text", is_text, Template.of)
@@ -151,27 +151,27 @@ _SERVERS = CardRegistry(ApiCard, "r2med.rerank", "rerankers.toml", table="api", 
 
 
 def card(name: str) -> RerankerCard:
-    """The card of a model that runs here."""
+    """Return the card of a local model."""
     return _MODELS.find(name)
 
 
 def api_card(name: str) -> ApiCard:
-    """The card of a model of a server."""
+    """Return the card of a server's model."""
     return _SERVERS.find(name, " (or NAME@http://host:port/v1)")
 
 
 def cards() -> Mapping[str, RerankerCard]:
-    """Every card of a model by name: the bundled ones, then the user's; of two with a name, the user's."""
+    """Return every card of a local model by name: the bundled ones, then the user's, which win over bundled ones."""
     return _MODELS.cards()
 
 
 def api_cards() -> Mapping[str, ApiCard]:
-    """Every card of a server by name, the same way."""
+    """Return every card of a server's model by name, the user's last."""
     return _SERVERS.cards()
 
 
 def find_reranker(call: Call) -> Reranker | None:
-    """The reranker of a call whose name is a reranker's, or None.
+    """Return the reranker of a call whose name is a reranker's, or None.
 
     >>> str(find_reranker(Call("monobert", (), (("depth", 10),)))), find_reranker(Call("bge"))
     ('monobert(depth=10)', None)
@@ -192,7 +192,7 @@ def _holds_reranker(name: str) -> bool:
 
 
 def scores_pairs(kind: Any) -> bool:
-    """Whether a class has the one method of a reranker."""
+    """Return whether a class has the one method of a reranker."""
     return callable(getattr(kind, "score", None))
 
 
@@ -208,7 +208,7 @@ ANSWERS = {
 
 @dataclass(frozen=True)
 class ServedCard:
-    """How a served reranker is asked and read.
+    """Format in which a served reranker is asked and answers.
 
     >>> served_cards()["rank1-7b"].answer
     'true or false'
@@ -233,12 +233,12 @@ _DECK = CardRegistry(ServedCard, "r2med.rerank", "rerankers.toml", table="served
 
 
 def served_cards() -> Mapping[str, ServedCard]:
-    """Every card by the name of its language model."""
+    """Return every card by the name of its language model."""
     return _DECK.cards()
 
 
 def served_card(stage: str, llm: str, wanted: str = "") -> ServedCard | None:
-    """How a model is asked by a stage: as it was trained, or as the model `wanted` was; None for any other model."""
+    """Return the format of a model in a stage: its own, or that of the model `wanted`; None for any other model."""
     known = served_cards()
     if wanted and wanted not in known:
         raise SpecError(f"{stage}: unknown format {wanted!r}{suggest(wanted, known)}")

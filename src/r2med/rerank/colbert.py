@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ColBERTReranker(LateInteraction, Reranker):
-    """Rerank by late interaction.
+    """Reranker by late interaction.
 
     >>> str(ColBERTReranker("reason-moderncolbert", depth=1000))
     'colbert(reason-moderncolbert, depth=1000)'
     """
 
     def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
-        """The most documents that this may encode; which of them are kept already shows only with the lists."""
+        """Return the most documents that this may encode; which are stored already is known only with the lists."""
         most = len(collection.queries) * min(self.depth, len(collection.documents))
         return {"documents to encode at most": min(most, len(collection.documents))}
 
@@ -65,7 +65,7 @@ def _scored(
     documents: TokenVectors,
     places: Mapping[str, int],
 ) -> Outcome:
-    """The scores of a query's candidates; one without text comes last."""
+    """Score a query's candidates; those without text come last."""
     known = [places.get(name, -1) for name in shown.documents]
     there = np.array([place >= 0 for place in known])
     if not there.any():

@@ -1,6 +1,6 @@
-"""Cross-encoders: a model reads query and document together and says how well they fit.
+"""Cross-encoders: a model reads query and document together and scores how well they fit.
 
-A card at work: what its scores depend on, and the model behind it, fetched, loaded and ready to score.
+`CrossEncoder` is the stage; `LoadedCrossEncoder` holds the settings that scores depend on, and loads the model.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _SHORT = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 
 @dataclass(frozen=True)
 class CrossEncoder(Reranker):
-    """Rerank by a cross-encoder: a card's name, `ce:ORG/NAME`, or a folder.
+    """Reranker by a cross-encoder: a card's name, `ce:ORG/NAME`, or a folder.
 
     Scores are the model's own logits, without a sigmoid, which would make ties of the surest of them.
 
@@ -110,13 +110,13 @@ class CrossEncoder(Reranker):
 
     @property
     def spec(self) -> Call:
-        """The stage in the spec language."""
+        """Return the stage in the spec language."""
         whole = spec_of(self, "cross-encoder")
         return Call(self.model, (), whole.options) if _is_name(self.model) else whole
 
     @cached_property
     def pair_model(self) -> LoadedCrossEncoder:
-        """The model with what this stage changes of its card. For `ce:` names the model's small files are read."""
+        """Build the model with this stage's changes of its card. For `ce:` names the model's small files are read."""
         known = cards().get(self.model)
         found = known or card_of(self._source(), self.model, self.like)
         if self.remote_code and known is None:
@@ -143,7 +143,7 @@ class CrossEncoder(Reranker):
 
     @property
     def requirements(self) -> Requirements:
-        """The extra, what the hub is asked for, and a GPU for models of billions of weights."""
+        """Return the extra, the repositories on the hub, and a GPU for models of billions of weights."""
         known = cards().get(self.model)
         model = known.id if known else self.model.removeprefix(PREFIX)
         adapter = self.adapter or (known.adapter if known else "")
@@ -152,15 +152,15 @@ class CrossEncoder(Reranker):
         return Requirements(extra=",".join(extras), hub=hub, gpu=bool(known and known.needs_gpu))
 
     def fingerprint(self) -> Mapping[str, object]:
-        """What scores depend on."""
+        """Return the settings that scores depend on."""
         return self.pair_model.settings()
 
     def local_content(self) -> Mapping[str, str]:
-        """Return the folders of the model and of its adapter, with a hash of it."""
+        """Return the folders of the model and of its adapter, each with a hash."""
         return self.pair_model.local_content()
 
     def describe(self) -> Mapping[str, object]:
-        """What a plan shows."""
+        """Return the settings that a plan shows."""
         found = self.pair_model.card
         revision = {} if self.pair_model.source.place else {"revision": found.revision}
         adapter = {"adapter": found.adapter} if found.adapter else {}
@@ -176,7 +176,7 @@ class CrossEncoder(Reranker):
         }
 
     def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
-        """The most pairs that this may score; which of them are kept already shows only with the lists."""
+        """Return the most pairs that this may score; which are stored already is known only with the lists."""
         return {"pairs at most": len(collection.queries) * min(self.depth, len(collection.documents))}
 
     def rerank(self, collection: Collection, run: Run, context: Context) -> Run:
@@ -204,7 +204,7 @@ class CrossEncoder(Reranker):
         context: Context,
         task: Task,
     ) -> PairScores:
-        """Score what is missing, here or wherever the executor spreads work to."""
+        """Score the missing pairs, in this process or by the executor's workers."""
         model, spread = self.pair_model, spread_of(context.executor)
         label = f"score pairs ({model.card.id})"
         if spread is None:
@@ -225,7 +225,7 @@ class CrossEncoder(Reranker):
     def _note(
         self, pairs: Sequence[Sequence[WantedPair]], scores: PairScores, scored: int, task: Task, context: Context
     ) -> None:
-        """Remember how many pairs were scored, how much of them was cut, and the first as the model reads it."""
+        """Record the pairs scored, the number cut, and the first pair as the model reads it."""
         limit = self.pair_model.card.max_length
         facts = cut_facts(scores.known, pairs, limit)
         first = self.pair_model.format(task).first(pairs[0][0].pair) if pairs else ""
@@ -238,12 +238,12 @@ class CrossEncoder(Reranker):
 
 
 def is_folder(name: str) -> bool:
-    """Whether a name stands for a folder of this machine."""
+    """Return whether a name stands for a folder of this machine."""
     return looks_like_path(name) or Path(name).is_dir()
 
 
 def _is_name(text: str) -> bool:
-    """Whether a text can stand as a name in a spec, and is read as one again."""
+    """Return whether a text is a name in a spec, and is parsed as one again."""
     try:
         return parse(text).calls == (Call(text),)
     except SpecError:
@@ -256,7 +256,7 @@ _DEVICE_TOKENS = 32_768
 
 @dataclass(frozen=True)
 class LoadedCrossEncoder:
-    """A cross-encoder of a card."""
+    """A cross-encoder of a card with its settings; the weights are loaded by `scoring`."""
 
     card: RerankerCard
     truncate: str = "document"
@@ -267,12 +267,12 @@ class LoadedCrossEncoder:
 
     @cached_property
     def source(self) -> ModelSource:
-        """Where the model's files are."""
+        """Return the location of the model's files."""
         return locate(self.card.id, self.card.revision)
 
     @cached_property
     def adapter(self) -> ModelSource | None:
-        """Where the adapter's files are, for a model that has one."""
+        """Return the location of the adapter's files, or None for a model without an adapter."""
         return locate(self.card.adapter, self.card.adapter_revision) if self.card.adapter else None
 
     def local_content(self) -> dict[str, str]:
@@ -281,10 +281,10 @@ class LoadedCrossEncoder:
         return {place: digest for source in sources for place, digest in source.local_content().items()}
 
     def settings(self, task: Task | None = None) -> dict[str, object]:
-        """Everything that a score depends on besides the two texts: the key under which scores are kept.
+        """Return everything that a score depends on besides the two texts: the key under which scores are stored.
 
-        Without a task, the same before anything is known of it: what a plan and a result's key are made of. A branch
-        whose commit cannot be asked for now is then named itself.
+        Without a task, the settings that a plan and a result's key are made of. A branch whose commit cannot be
+        resolved now is then named itself.
         """
         card = self.card
         found = self.weights(strict=task is not None) | {
@@ -300,7 +300,7 @@ class LoadedCrossEncoder:
         return found
 
     def weights(self, *, strict: bool = True) -> dict[str, object]:
-        """What the loaded model depends on."""
+        """Return the settings that the loaded model depends on."""
         found: dict[str, object] = {
             "model": self.source.label,
             "revision": _version(self.source, strict),
@@ -314,14 +314,14 @@ class LoadedCrossEncoder:
         return found
 
     def format(self, task: Task) -> PairFormat:
-        """How a pair is put before the model for a task."""
+        """Return the format of a pair for a task."""
         card = self.card
         instruction = card.instruction.render(task)
         pieces = tuple(piece.replace("{instruction}", instruction) for piece in card.pieces)
         return PairFormat(card.query, card.document, pieces, card.max_length, self.truncate)
 
     def scoring(self, task: Task, batch_tokens: int | None = None) -> Scoring:
-        """The model, ready to score; its files are fetched when they are not here yet."""
+        """Load the model for scoring; its files are downloaded if they are not on this machine."""
         card = self.card
         if card.remote_code and not self.remote_code:
             raise SpecError(f"{card.id} runs Python code of its own; add remote_code=true if you trust it")
@@ -344,7 +344,7 @@ class LoadedCrossEncoder:
         return Scoring(inputs, score, batch_tokens or (_PROCESSOR_TOKENS if device == "cpu" else _DEVICE_TOKENS))
 
     def spread_scoring(self, task: Task, spread: Spread, batch_tokens: int | None = None) -> SpreadScoring:
-        """The same by workers elsewhere; here only the tokenizer is read."""
+        """Return the scoring by workers; this process only reads the tokenizer."""
         build = self._build()
         tokenizer = pretrained_tokenizer(Path(build.folder), append_eos=False, remote_code=build.remote_code)
         budget = batch_tokens or (_PROCESSOR_TOKENS if self._device() == "cpu" else _DEVICE_TOKENS)

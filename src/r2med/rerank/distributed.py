@@ -1,4 +1,4 @@
-"""Pairs scored elsewhere: the batches that this process would make, several to a block, and what comes back."""
+"""Scoring of pairs by workers: batches grouped into blocks, and the storing of their scores."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class PairBatch(NamedTuple):
 
     @property
     def cost(self) -> int:
-        """Tokens, padding included."""
+        """Return its tokens, padding included."""
         return len(self.rows[0].ids) * len(self.rows)
 
 
 @dataclass(frozen=True)
 class PairWorker:
-    """Scores blocks of pairs, wherever it was sent to."""
+    """Worker that scores blocks of pairs."""
 
     model: LoadedCrossEncoder
     task: Task
@@ -52,11 +52,11 @@ class PairWorker:
         return scoring
 
     def load(self) -> None:
-        """Bring the model into memory."""
+        """Load the model."""
         self._scoring  # noqa: B018 - this loads it
 
     def run(self, payload: bytes) -> bytes:
-        """For each pair of a block its score, or why it has none."""
+        """Return the score of each pair of a block, or the reason why it has none."""
         return orjson.dumps([self._batch([TextPair(*pair) for pair in batch]) for batch in orjson.loads(payload)])
 
     def _batch(self, pairs: Sequence[TextPair]) -> list[Any]:
@@ -68,12 +68,12 @@ class PairWorker:
 
 
 def _number(score: float) -> float | None:
-    """JSON has no word for what is no number."""
+    """Return a score for JSON, which has no NaN or infinity: None for those."""
     return float(score) if np.isfinite(score) else None
 
 
 class SpreadScoring:
-    """Has batches scored elsewhere and keeps what comes."""
+    """Scoring by workers, which stores the results."""
 
     def __init__(self, inputs: Inputs, worker: PairWorker, budget: int, spread: Spread) -> None:
         self._inputs, self._worker, self._budget, self._spread = inputs, worker, budget, spread
@@ -81,7 +81,7 @@ class SpreadScoring:
     def run(
         self, pairs: Sequence[WantedPair], known: Collection[bytes], store: ScoreStore, bar: Progress
     ) -> PairScores:
-        """Score what is not known of the pairs; the plan is made of all, so that every command has the same."""
+        """Score the unknown pairs; the plan is made of all pairs, so that every command has the same."""
         found = PairScores()
         job = SpreadJob(f"score pairs ({self._worker.model.card.id})", self._worker)
         for block, result in self._spread.run(job, self._blocks(pairs, known)):
@@ -113,7 +113,7 @@ class SpreadScoring:
                     yield self._block(batches)
 
     def _planned(self, window: Sequence[WantedPair]) -> Iterator[PairBatch]:
-        """The batches of a window as `Scoring` makes them."""
+        """Yield the batches of a window as `Scoring` makes them."""
         rows = self._inputs.rows([wanted.pair for wanted in window])
         rest = sorted(range(len(rows)), key=lambda place: -len(rows[place].ids))
         while rest:

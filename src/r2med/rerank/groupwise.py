@@ -1,7 +1,7 @@
 """Groupwise scoring (arXiv 2511.11653): a model compares a group of passages and grades each from 0 to 10.
 
-Groups are drawn at random, several times over; a passage's grades are averaged and may be fused with the score that
-the stage before gave it. A group whose reply cannot be read, or leaves passages out, is asked for again.
+Groups are drawn at random, several times over; a passage's grades are averaged and may be fused with the score of the
+stage before. A group whose reply cannot be read, or leaves passages out, is asked for again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _AGAIN = "Your last reply could not be read. Give every one of the {count} passa
 
 
 def make_groups(documents: int, size: int, how: str = "random", number: int = 0, seed: str = "") -> list[list[int]]:
-    """Places in groups of about equal size, the same way each time for a seed.
+    """Split places into groups of about equal size, the same way each time for a seed.
 
     `random` shuffles; `dealt` deals them out like cards, so that good and bad meet in every group, and shuffles from
     the second grouping on; `sorted` puts neighbours together, each group shuffled.
@@ -65,14 +65,14 @@ class _Group(NamedTuple):
 
 @dataclass
 class _GroupGrades:
-    """What became of one group: the most grades that any reply gave, and why they are not all there."""
+    """Grades of one group: the most that any reply gave, and the reason why some are missing."""
 
     grades: dict[int, float] = field(default_factory=dict)
     problem: str = ""
     replies: list[Reply | Failed] = field(default_factory=list)
 
     def add(self, places: Sequence[int], reply: Reply | Failed) -> None:
-        """Take the grades of a reply, unless an earlier one gave more."""
+        """Add the grades of a reply, unless an earlier one gave more."""
         self.replies.append(reply)
         problem = trouble(reply)
         found = read_grades(reply.text, len(places)) if isinstance(reply, Reply) and not problem else {}
@@ -85,7 +85,7 @@ class _GroupGrades:
 
 @dataclass
 class _Grades:
-    """What became of one query's groups."""
+    """Grades of one query's groups."""
 
     shown: CandidateList
     fuse: float = 0.0
@@ -96,7 +96,7 @@ class _Grades:
     """Why a group came to nothing, for each that did."""
 
     def add(self, places: Sequence[int], group: _GroupGrades) -> None:
-        """Take the grades of a group."""
+        """Add the grades of a group."""
         if not group.grades:
             self.problems.append(group.problem)
             return
@@ -109,11 +109,11 @@ class _Grades:
 
     @property
     def passed_over(self) -> list[str]:
-        """Documents that were shown with others, which got grades, and got none in any round."""
+        """Return the documents that got no grade in any round, although others in their groups did."""
         return [self.shown.documents[place] for place in sorted(self.lowest) if place not in self.given]
 
     def outcome(self) -> Outcome:
-        """The mean grades, fused with the scores of the stage before; equal ones stay in the order they had."""
+        """Return the mean grades, fused with the scores of the stage before; equal ones keep their order."""
         known = {place: [grade] for place, grade in self.lowest.items()} | self.given
         missing = len(self.shown) - len(known)
         if missing:
@@ -125,7 +125,7 @@ class _Grades:
 
     @property
     def reason(self) -> str:
-        """Why the grades of a list that has them are not all they should be; empty when they are."""
+        """Return the reason why the grades of a list are not complete; empty if they are."""
         if len({*self.given, *self.lowest}) < len(self.shown) or not (self.problems or self.passed_over):
             return ""
         if self.problems:
@@ -134,7 +134,7 @@ class _Grades:
 
 
 def _spread_out(scores: Scores) -> NDArray[np.float64]:
-    """Scores from 0 to 1; equal ones are all 0.
+    """Scale scores to 0..1; equal ones are all 0.
 
     >>> _spread_out(np.array([3.0, 2.0, 1.0])).tolist(), _spread_out(np.array([2.0, 2.0])).tolist()
     ([1.0, 0.5, 0.0], [0.0, 0.0])
@@ -146,7 +146,7 @@ def _spread_out(scores: Scores) -> NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class Groupwise(ModelReranker):
-    """A language model grades groups of passages from 0 to 10; several groupings are averaged.
+    """Reranker whose language model grades groups of passages from 0 to 10; several groupings are averaged.
 
     >>> str(Groupwise("gpt-4o", size=10, fuse=0.5))
     'groupwise(gpt-4o, size=10, fuse=0.5)'
@@ -182,23 +182,23 @@ class Groupwise(ModelReranker):
             raise SpecError(f"groupwise: retries must be 0 or more, not {self.retries}")
 
     def describe(self) -> Mapping[str, object]:
-        """What a plan shows."""
+        """Return the settings that a plan shows."""
         made = f"{self.groups}, seed {self.seed}"
         return {**super().describe(), "size": self.size, "rounds": self.rounds, "groups": made, "fuse": self.fuse}
 
     def requests_a_query(self, documents: int) -> int:
-        """One for each group of each round, if none has to be asked for again."""
+        """Return one request per group and round, if none has to be asked again."""
         return self.rounds * -(-documents // self.size)
 
     def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
-        """The requests that all groups take, and the most that asking again may make of them."""
+        """Return the requests that all groups take, and the most that asking again may add."""
         guess, times = self.foresee(collection), 1 + self.retries
         most = None if guess.cost_limit is None else guess.cost_limit * times
         facts = money_facts(replace(guess, cost_limit=most))
         return {"requests": guess.requests, "requests at most": guess.requests * times, **facts}
 
     def example(self, task: Task, query: str, texts: Sequence[str]) -> Request:
-        """A group of the size that most have."""
+        """Build the request for a group of the usual size."""
         groups = -(-len(texts) // self.size)
         shown = texts[: -(-len(texts) // groups)]
         values = {"passages": self.passages(shown), "count": str(len(shown))}
@@ -229,7 +229,7 @@ class Groupwise(ModelReranker):
     def _ask(
         self, asked: Sequence[_Group], shown: Sequence[CandidateList], task: Task, context: Context
     ) -> list[_GroupGrades]:
-        """The grades of every group; those that lack any are asked for again, unless the server failed."""
+        """Ask for the grades of every group; incomplete ones are asked for again, unless the server failed."""
         found = [_GroupGrades() for _ in asked]
         replies: list[Reply | Failed] = []
         first: Request | None = None

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def windows(documents: int, window: int, step: int) -> list[tuple[int, int]]:
-    """The windows over a list, from the bottom up; the last one always begins at the top.
+    """Return the windows over a list, from the bottom up; the last one always begins at the top.
 
     >>> windows(25, 20, 10), windows(5, 20, 10)
     ([(5, 25), (0, 15)], [(0, 5)])
@@ -52,7 +52,7 @@ class _List:
     read: Callable[[str, int], Permutation | None] = read_permutation
 
     def apply(self, span: tuple[int, int], reply: Reply | Failed) -> None:
-        """Put a window in the order that a reply gives; a reply with nothing usable leaves it as it is."""
+        """Put a window in the order of a reply; an unusable reply leaves it unchanged."""
         start, end = span
         problem = trouble(reply)
         found = self.read(reply.text, end - start) if isinstance(reply, Reply) and not problem else None
@@ -66,7 +66,7 @@ class _List:
 
     @property
     def reason(self) -> str:
-        """Why this list is not all it should be; empty when it is."""
+        """Return the reason why this list is not completely ordered; empty if it is."""
         if not self.problems:
             return ""
         return f"{len(self.problems)} of {len(self.windows)} windows kept their order: {self.problems[0]}"
@@ -74,9 +74,9 @@ class _List:
 
 @dataclass(frozen=True)
 class Listwise(ModelReranker):
-    """A language model orders windows of passages, from the bottom of the list to its top (arXiv 2304.09542).
+    """Reranker whose language model orders windows of passages from the bottom up (arXiv 2304.09542).
 
-    With `scores`, the score that the stage before gave each passage stands beside it (arXiv 2506.14086).
+    With `scores`, each passage is shown with its score of the stage before (arXiv 2506.14086).
 
     >>> str(Listwise("gpt-4o", window=10, step=5, scores=True))
     'listwise(gpt-4o, window=10, step=5, scores=true)'
@@ -98,19 +98,19 @@ class Listwise(ModelReranker):
             raise SpecError(f"listwise: step must be 1 or more and below window, not {self.step} and {self.window}")
 
     def templates(self) -> tuple[Template, ...]:
-        """The prompt with or without scores."""
+        """Return the prompt with or without scores."""
         return (self.template("listwise-scores" if self.scores else "listwise"),)
 
     def describe(self) -> Mapping[str, object]:
-        """What a plan shows."""
+        """Return the settings that a plan shows."""
         return {**super().describe(), "window": self.window, "step": self.step, "scores": self.scores}
 
     def requests_a_query(self, documents: int) -> int:
-        """One for each window."""
+        """Return one request per window."""
         return len(windows(documents, self.window, self.step)) if documents else 0
 
     def example(self, task: Task, query: str, texts: Sequence[str]) -> Request:
-        """A window, without scores, which nobody knows yet."""
+        """Build the request for a window, without scores, which are not known yet."""
         shown = texts[: self.window]
         values = {"passages": self.passages(shown), "count": str(len(shown))}
         return self.request(task, query, self.templates()[0], values)
@@ -172,7 +172,7 @@ class Listwise(ModelReranker):
 
 
 def _scores(order: Sequence[int]) -> Outcome:
-    """Scores that say the order and nothing else: the last has 1, the one before it 2, and so on."""
+    """Return scores that encode only the order: the last has 1, the one before it 2, and so on."""
     made = np.empty(len(order), dtype=np.float64)
     made[list(order)] = np.arange(len(order), 0, -1)
     return made

@@ -1,7 +1,4 @@
-"""What rerankers that ask a language model have in common: options, prompts, and what a result remembers of them.
-
-Reading what language models write when they rank or grade: permissive about form, strict about what is usable.
-"""
+"""Base of the rerankers that ask a language model: options, prompts, prices, and what a result records of them."""
 
 from __future__ import annotations
 
@@ -44,7 +41,7 @@ def spread_places(count: int, wanted: int) -> list[int]:
 
 @dataclass(frozen=True)
 class ModelReranker(AskingStage, Reranker):
-    """A reranker with a model, a prompt and settings; what is asked is the business of its kinds."""
+    """A reranker with a model, a prompt and settings; subclasses decide what is asked."""
 
     llm: str
     """The model, as `find_model` takes it."""
@@ -54,7 +51,7 @@ class ModelReranker(AskingStage, Reranker):
     words: int = 300
     """How many words of a passage the model is shown."""
     prompt: str = ""
-    """A file with a prompt of one's own; empty for the bundled one."""
+    """A file with the user's prompt; empty for the bundled one."""
     temperature: float | None = None
     """In place of 0, or of a reasoning model's own."""
     max_tokens: int | None = None
@@ -73,36 +70,36 @@ class ModelReranker(AskingStage, Reranker):
 
     @property
     def served(self) -> ServedCard | None:
-        """How a model that was trained to rerank is asked; None for any other."""
+        """Return the format of a model that was trained to rerank; None for any other."""
         return served_card(self.name, self.llm, self.format)
 
     @property
     def answer(self) -> str:
-        """In which form a trained model answers; empty for any other."""
+        """Return the form of a trained model's answers; empty for any other."""
         return self.served.answer if self.served else ""
 
     def usual(self, model: Model) -> Sampling:
-        """No chance in it, but for models that reason or take no temperature."""
+        """Return sampling at temperature 0, except for models that reason or take no temperature."""
         if model.sampling.temperature is None or model.reasoning:
             return model.sampling
         return replace(model.sampling, temperature=0.0, top_p=None)
 
     def templates(self) -> tuple[Template, ...]:
-        """Every prompt that may be used."""
+        """Return every prompt that may be used."""
         return (self.template(self.name),)
 
     def template(self, name: str) -> Template:
-        """The bundled prompt of a name, or the user's own."""
+        """Return the bundled prompt of a name, or the user's own."""
         if self.prompt:
             return own_template(self.name, self.prompt, self.needed)
         return bundled(self.served.prompt if self.served else name, "r2med.rerank")
 
     def prompt_hashes(self) -> list[str]:
-        """In the order in which the stage knows its prompts."""
+        """Return the hashes of the prompts, in the stage's order."""
         return [template.hash for template in self.templates()]
 
     def describe(self) -> Mapping[str, object]:
-        """What a plan shows."""
+        """Return the settings that a plan shows."""
         return {
             **self.asked_model(),
             "prompt": ", ".join(template.source for template in self.templates()),
@@ -113,19 +110,19 @@ class ModelReranker(AskingStage, Reranker):
 
     @abstractmethod
     def requests_a_query(self, documents: int) -> int:
-        """How many requests a list of so many documents takes."""
+        """Return the number of requests for a list of so many documents."""
 
     @abstractmethod
     def example(self, task: Task, query: str, texts: Sequence[str]) -> Request:
-        """A request as the lists of a query may bring it about, for a price before they are there."""
+        """Build a typical request for a query, to estimate the price before the lists are known."""
 
     def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
-        """The most requests that this may take, and their price; which are answered already shows with the lists."""
+        """Return the most requests that this may take, and their price; some may be answered already."""
         guess = self.foresee(collection)
         return {"requests at most": guess.requests, **money_facts(guess)}
 
     def foresee(self, collection: Collection) -> Estimate:
-        """Reckon what all lists would take, as if they held documents from all over the collection."""
+        """Estimate the cost of all lists, as if they held documents from all over the collection."""
         documents, queries = collection.documents.texts, collection.queries.texts
         total = self.requests_a_query(min(self.depth, len(documents))) * len(queries)
         shown = [documents[place] for place in spread_places(len(documents), min(self.depth, len(documents), _EXAMPLE))]
@@ -136,20 +133,20 @@ class ModelReranker(AskingStage, Reranker):
         return replace(guess.scaled(total / max(1, len(requests))), requests=total)
 
     def passage(self, text: str) -> str:
-        """A passage as a prompt shows it: cut, on one line, and without anything that looks like our own numbers."""
+        """Format a passage for a prompt: cut, on one line, and without references that look like our own numbers."""
         return _REFERENCE.sub(r"(\1)", cut_words(text, self.words))
 
     def passages(self, texts: Sequence[str]) -> str:
-        """Passages as a prompt shows them, numbered from 1."""
+        """Format passages for a prompt, numbered from 1."""
         return "\n\n".join(f"[{number}] {self.passage(text)}" for number, text in enumerate(texts, 1))
 
     def request(self, task: Task, query: str, template: Template, values: Mapping[str, str]) -> Request:
-        """A prompt for a query, as a request."""
+        """Build a request from a prompt for a query."""
         asked = self.model.request(template.fill({**task_values(task), "query": query, **values}))
         return replace(asked, kind=f"{asked.kind} of {values['count']}") if "count" in values else asked
 
     def note(self, first: Request | None, replies: Sequence[Reply | Failed], seconds: float, context: Context) -> None:
-        """Remember what was asked, what it took, and the first prompt as it was sent."""
+        """Record what was asked, what it took, and the first prompt as it was sent."""
         context.notes.facts |= {
             **self.asked_model(),
             "prompts": [{"source": template.source, "hash": template.hash} for template in self.templates()],
@@ -159,17 +156,17 @@ class ModelReranker(AskingStage, Reranker):
 
 
 def ask(requests: Sequence[Request], bar: Progress) -> tuple[list[Reply | Failed], float]:
-    """The replies to requests, and how long they took on the clock."""
+    """Return the replies to requests, and the seconds they took on the clock."""
     started = time.perf_counter()
     replies = current_client().ask_all(requests, bar)
     return replies, time.perf_counter() - started
 
 
 def trouble(reply: Reply | Failed) -> str:
-    """Why a reply cannot be used at all; empty when it may be."""
+    """Return the reason why a reply cannot be used at all; empty if it may be."""
     return reply.reason if isinstance(reply, Failed) else reply.incomplete
 
 
 def count_of(found: Sequence[CandidateList]) -> int:
-    """How many candidates there are in all."""
+    """Count all candidates."""
     return sum(map(len, found))

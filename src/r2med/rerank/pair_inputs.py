@@ -1,4 +1,4 @@
-"""From a query and a document to the tokens that a model reads, cut to what it can read.
+"""Tokens of a query and a document for a model that reads pairs, cut to its limit.
 
 The document gives way, from its end. The query stays whole; only one that leaves no room for any document loses its
 beginning (its end is where a case asks its question), half of the room then goes to each, and that is counted.
@@ -45,7 +45,7 @@ class PairInput(NamedTuple):
 
 @dataclass(frozen=True)
 class PairFormat:
-    """How a pair is put before a model: as the two texts of its tokenizer's own pair, or as pieces."""
+    """Format of a pair for a model: as the two texts of its tokenizer's own pair, or as pieces."""
 
     query: str = "{query}"
     document: str = "{document}"
@@ -54,7 +54,7 @@ class PairFormat:
     truncate: str = "document"
 
     def first(self, pair: TextPair) -> str:
-        """What is read of a pair, as text, for people: what a result records."""
+        """Return a pair as the text that is read, which a result records for users."""
         parts = self.pieces or (self.query, self.document)
         values = {"query": pair.query, "document": pair.document}
         filled = [_filled(part, values)[0] for part in parts]
@@ -69,13 +69,13 @@ class Inputs:
         tokenizer.backend.no_truncation()
 
     def rows(self, pairs: Sequence[TextPair]) -> list[PairInput]:
-        """Each pair's tokens, cut to the limit."""
+        """Tokenize each pair, cut to the limit."""
         clean = [TextPair(*(text.encode("utf-8", "replace").decode("utf-8") for text in pair)) for pair in pairs]
         read = self._pieces(clean) if self.format.pieces else self._pairs(clean)
         return [self._cut(tokens) for tokens in read]
 
     def padded(self, rows: Sequence[PairInput]) -> Padded:
-        """A batch of rows of equal length: a language model ends where its text ends, all others begin there."""
+        """Pad rows to one batch: on the left for a language model, on the right for all others."""
         width = max(len(row.ids) for row in rows)
         ids = np.full((len(rows), width), self.tokenizer.pad, dtype=np.int64)
         mask, types = np.zeros_like(ids), np.zeros_like(ids)
@@ -130,7 +130,7 @@ class Inputs:
 
 
 def _whole_query(query: int, document: int, room: int) -> tuple[int, int]:
-    """How much of each fits when the document gives way.
+    """Return the tokens of each text that fit if the document gives way.
 
     >>> _whole_query(10, 50, 30), _whole_query(40, 50, 30)
     ((10, 20), (15, 15))
@@ -142,7 +142,7 @@ def _whole_query(query: int, document: int, room: int) -> tuple[int, int]:
 
 
 def _evenly(query: int, document: int, room: int) -> tuple[int, int]:
-    """How much of each fits when the longer gives way until both are equal.
+    """Return the tokens of each text that fit if the longer gives way until both are equal.
 
     >>> _evenly(10, 50, 30), _evenly(50, 10, 30), _evenly(40, 50, 31)
     ((10, 20), (20, 10), (15, 16))
@@ -154,7 +154,7 @@ def _evenly(query: int, document: int, room: int) -> tuple[int, int]:
 
 
 class _Tokens:
-    """The tokens of one pair, and from which text each comes, which is looked up only where something must be cut."""
+    """Tokens of one pair, and the text of each, which is looked up only if something must be cut."""
 
     def __init__(self, pieces: Sequence[tuple[Encoding, Sequence[_Spans]]]) -> None:
         self._pieces = pieces
@@ -162,7 +162,7 @@ class _Tokens:
         self.types: list[int] = [kind for encoding, _ in pieces for kind in encoding.type_ids]
 
     def parts(self) -> np.ndarray[tuple[int], np.dtype[np.int8]]:
-        """For each token: the query's, the document's, or neither's."""
+        """Return the part of each token: the query's, the document's, or neither's."""
         found: list[int] = []
         for encoding, spans in self._pieces:
             for sequence, (start, end) in zip(encoding.sequence_ids, encoding.offsets, strict=True):
@@ -180,7 +180,7 @@ _PLACES = {"{query}": _QUERY, "{document}": _DOCUMENT}
 
 
 def _filled(template: str, values: Mapping[str, str]) -> tuple[str, _Spans]:
-    """A template with its places filled in, and where they are then.
+    """Fill in a template, and return the text with the spans of its places.
 
     >>> _filled("query: {query}", {"query": "why?"})
     ('query: why?', {1: (7, 11)})

@@ -1,9 +1,8 @@
-"""Models that judge pairs: loaded with every weight accounted for, and run on a batch of tokens by torch.
+"""Models that score pairs, run on a batch of tokens by torch or by ONNX Runtime on the processor.
 
-A judge gives a few numbers for a pair, its columns: the logits of a classification head, or those of a language model
-for the tokens that it may answer with. A head makes a score of them.
-
-Judges run by ONNX Runtime on the processor. The file is made from the torch model once, checked, and kept.
+A model gives a few numbers for a pair, its columns: the logits of a classification head, or those of a language model
+for the tokens that it may answer with. A head makes a score of them. Every weight is checked when a model is loaded; an
+ONNX file is exported from the torch model once, compared with it, and cached.
 """
 
 from __future__ import annotations
@@ -31,21 +30,21 @@ if TYPE_CHECKING:
     from r2med.models.tokenizer import Tokenizer
 
 Columns = NDArray[np.float32]
-"""One row a pair."""
+"""One row per pair."""
 
 
 def one(columns: Columns) -> Columns:
-    """The one logit."""
+    """Return the one logit."""
     return columns[:, 0]
 
 
 def second(columns: Columns) -> Columns:
-    """The second of two logits."""
+    """Return the second of two logits."""
     return columns[:, 1]
 
 
 def margin(columns: Columns) -> Columns:
-    """How far the second is above the first: the logarithm of the odds, which a softmax would make a probability of."""
+    """Return the second logit less the first: the log odds, of which a softmax would make a probability."""
     return columns[:, 1] - columns[:, 0]
 
 
@@ -58,7 +57,7 @@ HEADS: Mapping[str, tuple[int, Callable[[Columns], Columns]]] = {
 
 
 def scores_of(columns: Columns, head: str, model: str) -> Columns:
-    """A score for each row; `auto` takes the one logit or the second of two."""
+    """Return a score for each row; `auto` takes the one logit or the second of two."""
     width = columns.shape[1]
     if head == "auto":
         head = {1: "one", 2: "second"}.get(width, "")
@@ -71,7 +70,7 @@ def scores_of(columns: Columns, head: str, model: str) -> Columns:
 
 
 class PairModel(Protocol):
-    """Whatever gives columns for pairs."""
+    """A model that gives columns for pairs."""
 
     pad: int
     """The token that fills up a shorter row."""
@@ -79,10 +78,10 @@ class PairModel(Protocol):
     """The tokens that the model has places for; 0 for any number."""
 
     def columns(self, batch: Padded) -> Columns:
-        """One batch."""
+        """Return the columns of one batch."""
 
     def close(self) -> None:
-        """Give back the memory."""
+        """Release the memory."""
 
 
 class TorchPairModel:
@@ -99,7 +98,7 @@ class TorchPairModel:
         self.model.to(self.device)
 
     def columns(self, batch: Padded) -> Columns:
-        """One batch. Memory that runs out is reported as `MemoryError`, whatever the device."""
+        """Return the columns of one batch; raise `MemoryError` if memory runs out, whatever the device."""
         import torch
 
         try:
@@ -111,12 +110,12 @@ class TorchPairModel:
             raise MemoryError(f"{self.device} is full") from error
 
     def close(self) -> None:
-        """Let the weights go."""
+        """Release the weights."""
         del self.model, self.forward
 
 
 def forward_of(model: Any, answers: list[int]) -> Callable[..., torch.Tensor]:
-    """From token ids, their mask and their types to columns, with what this model takes of them."""
+    """Build the function from token ids, their mask and their types to columns."""
     takes = accepted(model)
     # Types are for models that have learnt more than one; others make do without, or must.
     typed = "token_type_ids" in takes and (getattr(model.config, "type_vocab_size", 0) or 0) > 1
@@ -138,7 +137,7 @@ def forward_of(model: Any, answers: list[int]) -> Callable[..., torch.Tensor]:
 
 
 def answer_tokens(tokenizer: Tokenizer, answers: tuple[str, ...], model: str) -> list[int]:
-    """The tokens that a language model may answer with."""
+    """Return the tokens that a language model may answer with."""
     found = []
     for answer in answers:
         ids = tokenizer.backend.encode(answer, add_special_tokens=False).ids
@@ -149,7 +148,7 @@ def answer_tokens(tokenizer: Tokenizer, answers: tuple[str, ...], model: str) ->
 
 
 def padding_of(model: Any, tokenizer: Tokenizer) -> int:
-    """The token for padding; a classifier over a language model finds the end of a text by it."""
+    """Return the token for padding; a classifier over a language model finds the end of a text by it."""
     config = model.config
     if getattr(config, "pad_token_id", None) is None:
         config.pad_token_id = tokenizer.pad
@@ -157,7 +156,7 @@ def padding_of(model: Any, tokenizer: Tokenizer) -> int:
 
 
 def load_pair_model(build: Build, *, causal: bool, eager: bool = False) -> torch.nn.Module:
-    """A classifier of pairs, or a language model, in evaluation mode, on the processor."""
+    """Load a classifier of pairs, or a language model, in evaluation mode, on the processor."""
     require_extra("torch", "torch", "transformers", "safetensors")
     fix_rounding()
     import torch
@@ -199,7 +198,7 @@ def _adapter_weights(adapter: str) -> Mapping[str, Any]:
 
 
 def _adapter_head(adapter: str) -> int:
-    """How many logits the classification head of an adapter has; 0 for one without a head."""
+    """Return the number of logits of an adapter's classification head; 0 for an adapter without one."""
     for name, weight in _adapter_weights(adapter).items():
         if name.endswith(".weight") and any(f".{head}." in name for head in _HEADS) and weight.ndim == 2:
             return int(weight.shape[0])
@@ -207,7 +206,7 @@ def _adapter_head(adapter: str) -> int:
 
 
 def _merged(model: Any, build: Build) -> Any:
-    """The model with its adapter merged into the weights; every weight of the adapter must find its place."""
+    """Merge the adapter into the model's weights; every weight of the adapter must have a place."""
     from peft import PeftModel
 
     with quietly(), load_errors(build):
@@ -220,7 +219,7 @@ def _merged(model: Any, build: Build) -> Any:
 
 
 def _plain(name: str) -> str:
-    """The name of a weight as an adapter's file has it, without what wrapping adds.
+    """Return the name of a weight as in an adapter's file, without what wrapping adds.
 
     >>> _plain("base_model.model.score.modules_to_save.default.weight")
     'base_model.model.score.weight'
@@ -254,18 +253,18 @@ class OnnxPairModel:
         self.positions: int = stated["positions"]
 
     def columns(self, batch: Padded) -> Columns:
-        """One batch."""
+        """Return the columns of one batch."""
         given = {name: array for name, array in zip(_NAMES, batch, strict=True) if name in self._takes}
         found: Columns = self._session.run(None, given)[0].astype(np.float32, copy=False)
         return found
 
     def close(self) -> None:
-        """Let the runtime go."""
+        """Release the runtime."""
         del self._session
 
 
 def _export(build: Build, tokenizer: Tokenizer, answers: list[int], folder: Path) -> None:
-    """Write `model.onnx` and what must be known to use it."""
+    """Write `model.onnx` and the settings that its use needs."""
     import torch
 
     model: Any = load_pair_model(build, causal=bool(answers), eager=True)
@@ -274,7 +273,7 @@ def _export(build: Build, tokenizer: Tokenizer, answers: list[int], folder: Path
     forward = forward_of(model, answers)
 
     class Whole(torch.nn.Module):
-        """From tokens to columns, as one module."""
+        """Module from tokens to columns."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -292,7 +291,7 @@ def _export(build: Build, tokenizer: Tokenizer, answers: list[int], folder: Path
 
 
 def _example(vocabulary: int, pad: int, left: bool, pairs: int, tokens: int) -> list[NDArray[np.int64]]:
-    """Random tokens; the last pair is shorter than the others."""
+    """Make random tokens; the last pair is shorter than the others."""
     ids, mask, empty = example_tokens(vocabulary, pairs, tokens)
     ids[ids == pad] = (pad + 1) % vocabulary
     if left:
@@ -302,7 +301,7 @@ def _example(vocabulary: int, pad: int, left: bool, pairs: int, tokens: int) -> 
 
 
 def _check(whole: torch.nn.Module, folder: Path, examples: Sequence[Sequence[NDArray[np.int64]]]) -> None:
-    """Run the file beside torch on pairs of several lengths, other than those it was made with."""
+    """Compare the file with torch on pairs of several lengths, other than those it was made with."""
     for wanted, made in compared(whole, folder / "model.onnx", _NAMES, examples):
         worst = float(np.abs(made - wanted).max())
         if not worst <= _AGREEMENT * max(1.0, float(np.abs(wanted).max())):

@@ -1,13 +1,12 @@
-"""Pairs to scores: what is kept is taken from there, the rest goes through the model in batches and is kept at once.
+"""Scores of pairs: read from the store, or computed by the model in batches and stored at once.
 
 Batches hold pairs of about equal length and at most so many tokens, padding included. When memory runs out they are
-halved. A batch that fails otherwise is taken apart until the pair that the model cannot take stands alone.
+halved. A batch that fails otherwise is split until the pair that the model cannot take is alone.
 
-Every score ever computed, in one SQLite file: a pair of texts under one setting is scored once.
-
-A batch is committed as soon as it is scored, so a process that is killed loses the batch it was working on and no more.
-A setting is everything the scores depend on besides the two texts; the texts are known by their hashes alone, so a
-query and a document that meet again in another task cost nothing.
+The store is one SQLite file with every score ever computed: a pair of texts under one setting is scored once. A batch
+is committed as soon as it is scored, so a process that is killed loses only the batch it was working on. A setting is
+everything the scores depend on besides the two texts; the texts are known by their hashes alone, so a query and a
+document that meet again in another task cost nothing.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _HOPELESS = 8  # pairs in a row that fail on their own, with none that ever work
 
 
 class WantedPair(NamedTuple):
-    """A pair that is to be scored, and the names that people know it by."""
+    """A pair that is to be scored, and the names of its query and document."""
 
     digest: bytes
     pair: TextPair
@@ -50,7 +49,7 @@ class WantedPair(NamedTuple):
 
 
 def wanted_pairs(shown: Sequence[CandidateList]) -> list[list[WantedPair]]:
-    """Every candidate of every query as a pair."""
+    """Return every candidate of every query as a pair."""
     documents: dict[str, bytes] = {}
     found = []
     for each in shown:
@@ -66,18 +65,18 @@ def wanted_pairs(shown: Sequence[CandidateList]) -> list[list[WantedPair]]:
 
 @dataclass
 class PairScores:
-    """What is known of the pairs by their digests: scores, and why there is none."""
+    """Scores of pairs by their digests, and the reasons why some have none."""
 
     known: dict[bytes, Scored] = field(default_factory=dict)
     problems: dict[bytes, str] = field(default_factory=dict)
 
     def add(self, others: PairScores) -> None:
-        """Take over what is known elsewhere."""
+        """Add the scores and problems of others."""
         self.known |= others.known
         self.problems |= others.problems
 
     def outcome(self, shown: CandidateList, pairs: Sequence[WantedPair]) -> Outcome:
-        """The scores of a query's candidates, or the first reason why one of them has none."""
+        """Return the scores of a query's candidates, or the first reason why one of them has none."""
         for wanted in pairs:
             if wanted.digest in self.problems:
                 return KeptOrder(f"{wanted.document}: {self.problems[wanted.digest]}")
@@ -85,7 +84,7 @@ class PairScores:
 
 
 class Scoring:
-    """Runs pairs through a model and keeps what comes out."""
+    """Scoring of pairs by a model in batches, which stores the results."""
 
     def __init__(self, inputs: Inputs, score: Callable[[Sequence[PairInput]], Columns], budget: int) -> None:
         self.inputs, self.score, self.budget = inputs, score, budget
@@ -93,7 +92,7 @@ class Scoring:
         self._failed = 0
 
     def run(self, pairs: Sequence[WantedPair], store: ScoreStore, bar: Progress) -> PairScores:
-        """Score all pairs; each batch is kept before the next begins."""
+        """Score all pairs; each batch is stored before the next begins."""
         found = PairScores()
         for start in range(0, len(pairs), WINDOW):
             window = pairs[start : start + WINDOW]
@@ -115,7 +114,7 @@ class Scoring:
         return found
 
     def batches(self, rows: Sequence[PairInput]) -> Iterator[tuple[list[int], list[float] | str]]:
-        """Batches of a window, the longest pairs first, each with its scores; or one pair and why it has none."""
+        """Yield batches of a window, the longest pairs first, with their scores; or one pair and its problem."""
         rest = sorted(range(len(rows)), key=lambda place: -len(rows[place].ids))
         apart: list[list[int]] = []
         while rest or apart:
@@ -139,7 +138,7 @@ class Scoring:
                     self.budget = max(1, len(rows[batch[0]].ids) * middle)
 
     def _attempt(self, rows: Sequence[PairInput]) -> list[float] | _Failure:
-        """The scores of a batch. An error is not handed on itself: it would hold on to the memory of the attempt."""
+        """Score a batch. An error itself is not returned: it would keep the memory of the attempt alive."""
         try:
             found: list[float] = self.score(rows).tolist()
         except (MemoryError, RuntimeError, ValueError, IndexError) as error:
@@ -147,7 +146,7 @@ class Scoring:
         return found if len(found) == len(rows) else _Failure(f"{len(found)} scores for {len(rows)} pairs", False)
 
     def _blamed(self, failure: _Failure) -> str:
-        """Why a pair has no score; an error when no pair ever had one."""
+        """Return the reason why a pair has no score; raise if no pair ever had one."""
         self._failed += 1
         if not self._worked and self._failed >= _HOPELESS:
             raise R2medError(f"the model fails on every pair: {failure.reason}")
@@ -155,7 +154,7 @@ class Scoring:
 
 
 class _Failure(NamedTuple):
-    """An attempt that gave no scores."""
+    """A failed attempt at scoring."""
 
     reason: str
     full: bool
@@ -163,7 +162,7 @@ class _Failure(NamedTuple):
 
 
 def cut_facts(scored: Mapping[bytes, Scored], shown: Sequence[Sequence[WantedPair]], limit: int) -> dict[str, object]:
-    """How much of the pairs could not be read: what a result remembers."""
+    """Count the pairs that could not be read in full, for a result."""
     every = [(wanted, scored[wanted.digest]) for pairs in shown for wanted in pairs if wanted.digest in scored]
     truncated = sum(each.tokens > limit for _, each in every)
     cut_queries = {wanted.query for wanted, each in every if each.query_lost}
@@ -198,22 +197,22 @@ _ROW = 16 + 5 * 8
 
 
 class Scored(NamedTuple):
-    """What is kept of a pair."""
+    """Stored score of a pair."""
 
     score: float
     tokens: int = 0
-    """Its length in the model's tokens before anything was cut; 0 where nobody counts."""
+    """Its length in the model's tokens before anything was cut; 0 if it is not counted."""
     query_lost: int = 0
     """How many tokens of the query could not be read."""
 
 
 def text_digest(text: str) -> bytes:
-    """A text's 16-byte hash."""
+    """Return a text's 16-byte hash."""
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def pair_digest(query: bytes, document: bytes) -> bytes:
-    """The hash of a pair, from the hashes of its texts.
+    """Hash a pair by the hashes of its texts.
 
     >>> one, two = text_digest("why?"), text_digest("because")
     >>> len(pair_digest(one, two)), pair_digest(one, two) == pair_digest(two, one)
@@ -223,7 +222,7 @@ def pair_digest(query: bytes, document: bytes) -> bytes:
 
 
 class ScoreStore:
-    """The kept scores of one setting. Several processes may use one file."""
+    """The stored scores of one setting. Several processes may use one file."""
 
     def __init__(self, settings: Mapping[str, object], path: Path | None = None) -> None:
         self.path = path or home() / "rerank.sqlite"
@@ -248,7 +247,7 @@ class ScoreStore:
         return int(next(iter(self._db.rows(query, (key,))), (-1,))[0])
 
     def find(self, pairs: Iterable[bytes]) -> dict[bytes, Scored]:
-        """What is known of these pairs."""
+        """Return the stored scores of these pairs."""
         wanted = list(dict.fromkeys(pairs))
         found: dict[bytes, Scored] = {}
         for start in range(0, len(wanted), _AT_A_TIME):
@@ -263,7 +262,7 @@ class ScoreStore:
         return found
 
     def keep(self, pairs: Sequence[bytes], scored: Sequence[Scored]) -> None:
-        """Write a batch down for good; where that cannot be done, it is said and the work goes on."""
+        """Store a batch for good; if that fails, warn and go on."""
         rows = [(pair, float(score), tokens, lost) for pair, (score, tokens, lost) in zip(pairs, scored, strict=True)]
         sealed = [(self._setting, *row, seal(self._key, *row)) for row in rows]
         try:
@@ -278,7 +277,7 @@ class ScoreStore:
 
 @dataclass(frozen=True)
 class KeptScores:
-    """The kept scores of a model under one setting."""
+    """The stored scores of a model under one setting."""
 
     model: str
     server: str
@@ -290,7 +289,7 @@ class KeptScores:
 
 
 def kept_scores(path: Path | None = None) -> list[KeptScores]:
-    """What the file of scores holds, by setting."""
+    """List the contents of the file of scores, by setting."""
     place = path or home() / "rerank.sqlite"
     if not place.is_file():
         return []
@@ -309,7 +308,7 @@ def kept_scores(path: Path | None = None) -> list[KeptScores]:
 
 
 def clear_scores(model: str = "", path: Path | None = None) -> int:
-    """Forget the scores of a model, or of all. Returns how many went."""
+    """Remove the scores of a model, or of all. Returns the number removed."""
     chosen = [each for each in kept_scores(path) if not model or each.model.lower() == model.lower()]
     if not chosen:
         return 0

@@ -35,10 +35,10 @@ _ANSWER_TOKENS = 8
 
 @dataclass(frozen=True)
 class Pointwise(ModelReranker):
-    """A language model judges each passage alone.
+    """Reranker whose language model judges each passage alone.
 
-    With log probabilities the score is the logarithm of the odds of yes against no. Where the server gives none, or
-    the model reasons first, it is a grade from 0 to 10; passages with equal grades stay in the order they had.
+    With log probabilities the score is the logarithm of the odds of yes against no. If the server gives none, or the
+    model reasons first, it is a grade from 0 to 10; passages with equal grades stay in the order they had.
 
     >>> str(Pointwise("gpt-4o", depth=20))
     'pointwise(gpt-4o, depth=20)'
@@ -60,28 +60,28 @@ class Pointwise(ModelReranker):
             raise SpecError("pointwise: with a prompt of your own, say what it asks for: mode=logprobs or mode=grade")
 
     def templates(self) -> tuple[Template, ...]:
-        """The prompts of the modes that may be used."""
+        """Return the prompts of the modes that may be used."""
         if self.served:
             return (self.template(self.served.prompt),)
         names = {"logprobs": ("pointwise",), "grade": ("pointwise-grade",)}
         return tuple(map(self.template, names.get(self.mode, ("pointwise", "pointwise-grade"))))
 
     def describe(self) -> Mapping[str, object]:
-        """What a plan shows."""
+        """Return the settings that a plan shows."""
         return {**super().describe(), "mode": self.mode}
 
     def requests_a_query(self, documents: int) -> int:
-        """One for each passage."""
+        """Return one request per passage."""
         return documents
 
     def example(self, task: Task, query: str, texts: Sequence[str]) -> Request:
-        """A pair with a passage of about the mean length."""
+        """Build the request for a passage of median length."""
         typical = sorted(texts, key=len)[len(texts) // 2]
         mode = self.answer or ("grade" if self.model.reasoning else "logprobs") if self.mode == "auto" else self.mode
         return self._request(query, typical, task, mode)
 
     def rerank(self, collection: Collection, run: Run, context: Context) -> Run:
-        """Ask about every pair at once, and order each list by what was said."""
+        """Ask about every pair at once, and order each list by the scores of the replies."""
         shown = candidates(collection, run, self.depth)
         mode = self._mode(shown, collection.task)
         requests = [self._request(found.text, text, collection.task, mode) for found in shown for text in found.texts]
@@ -95,7 +95,7 @@ class Pointwise(ModelReranker):
         return reranked(self, run, shown, outcomes, context)
 
     def _mode(self, shown: Sequence[CandidateList], task: Task) -> str:
-        """The mode asked for, or what works for the first pair; one for all, or scores would not compare."""
+        """Return the mode of the options, or the one that works for the first pair; one for all pairs."""
         if self.served:
             return self.answer
         if self.mode != "auto" or not shown:
@@ -130,7 +130,7 @@ def _outcome(shown: CandidateList, replies: Sequence[Reply | Failed], mode: str)
 
 
 def _score(reply: Reply | Failed, mode: str) -> float | str:
-    """What a reply says of its pair, or why nothing."""
+    """Return the score of a reply, or the reason why it has none."""
     if isinstance(reply, Failed):
         return trouble(reply)
     if mode in _TRAINED:

@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 
 
 class OneMethod(Protocol):
-    """What a user's class must have. `docs/rerankers.md` shows a whole one.
+    """Protocol of a user's class. `docs/rerankers.md` shows a whole one.
 
     It may also have `version`, a text that changes when its scores do; without one, its file counts.
     """
 
     def score(self, query: str, documents: list[str]) -> Sequence[float]:
-        """How well each document fits the query: a number each, the higher the better."""
+        """Return how well each document fits the query: a number each, the higher the better."""
 
 
 @dataclass(frozen=True)
 class OwnReranker(Reranker):
-    """A user's class at work. `depth` is r2med's; every other option goes to the class."""
+    """Reranker that runs a user's class. `depth` is r2med's; every other option goes to the class."""
 
     address: str
     depth: int = 100
@@ -52,7 +52,7 @@ class OwnReranker(Reranker):
 
     @classmethod
     def from_call(cls, call: Call) -> OwnReranker:
-        """The stage of `my.module:MyReranker(option=...)`."""
+        """Build the stage of `my.module:MyReranker(option=...)`."""
         if call.args:
             raise SpecError(f"{call}: name the options of a class of your own, as in {call.name}(depth=10)")
         options = dict(call.options)
@@ -63,22 +63,22 @@ class OwnReranker(Reranker):
 
     @cached_property
     def kind_of_user(self) -> Any:
-        """The user's class."""
+        """Import the user's class."""
         return import_class(self.address)
 
     @property
     def spec(self) -> Call:
-        """The stage in the spec language."""
+        """Return the stage in the spec language."""
         depth = (("depth", self.depth),) if self.depth != 100 else ()
         return Call(self.address, (), (*depth, *self.options))
 
     @property
     def user_options(self) -> frozenset[str]:
-        """What the constructor takes."""
+        """Return the options that the constructor takes."""
         return option_names(self.kind_of_user, dict(self.options)) - {"depth"}
 
     def fingerprint(self) -> Mapping[str, object]:
-        """The version that the class states, or else a hash of the file it is in."""
+        """Return the version that the class states, or else a hash of its file."""
         return {"version": class_version(self.kind_of_user)}
 
     def local_content(self) -> Mapping[str, str]:
@@ -86,11 +86,11 @@ class OwnReranker(Reranker):
         return class_content(self.address, self.kind_of_user)
 
     def describe(self) -> Mapping[str, object]:
-        """What a plan shows."""
+        """Return the settings that a plan shows."""
         return {"class": self.address, "depth": self.depth, "options": {name: str(v) for name, v in self.options}}
 
     def rerank(self, collection: Collection, run: Run, context: Context) -> Run:
-        """Hand every query's candidates to the class, and order the lists by what it says."""
+        """Score every query's candidates with the class, and order the lists by the scores."""
         shown = candidates(collection, run, self.depth)
         with context.timed("load"):
             made: OneMethod = construct(self.address, self.kind_of_user, dict(self.options))

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 
 def index_key(documents: Texts) -> str:
-    """Under what the index of some documents is cached: all that it depends on."""
+    """Return the cache key of the index of some documents: all that it depends on."""
     return cache_key(documents=documents.fingerprint, analyzer=(ANALYZER, ANALYZER_VERSION), format=FORMAT)
 
 
 def open_index(documents: Texts, context: Context) -> InvertedIndex:
-    """The index of some documents: from the cache, or built into it; a damaged one is built again."""
+    """Open the index of some documents from the cache, or build it; a damaged one is built again."""
     key = index_key(documents)
 
     def build(folder: Path) -> None:
@@ -52,7 +52,7 @@ def open_index(documents: Texts, context: Context) -> InvertedIndex:
 
 @dataclass(frozen=True)
 class _BM25(Retriever):
-    """What both forms share: all but the weight of a query's terms."""
+    """Base of both forms of BM25: everything but the weight of a query's terms."""
 
     k1: float = 0.9
     """How slowly a further occurrence of a term stops counting; 0 counts presence only."""
@@ -80,17 +80,17 @@ class _BM25(Retriever):
 
     @property
     def spec(self) -> Call:
-        """The stage in the spec language."""
+        """Return the stage in the spec language."""
         from r2med.pipeline.registry import spec_of  # which a search does without
 
         return spec_of(self, self.name)
 
     def fingerprint(self) -> Mapping[str, object]:
-        """The analyzer decides what a term is."""
+        """Return the analyzer, which decides what a term is."""
         return {"analyzer": ANALYZER, "analyzer_version": ANALYZER_VERSION}
 
     def describe(self) -> Mapping[str, object]:
-        """Every setting, and the two things that tell this BM25 from others."""
+        """Return every setting, with the analyzer and the query weighting, which tell this BM25 from others."""
         return {
             "analyzer": ANALYZER,
             "query weighting": self.weighting,
@@ -102,21 +102,21 @@ class _BM25(Retriever):
         }
 
     def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
-        """Say whether the index is there."""
+        """Report whether the index is cached, for a plan."""
         if self.is_ready(collection, context):
             return {"index": "in the cache"}
         return {"index": f"to build, of {len(collection.documents):,} documents"}
 
     def is_ready(self, collection: Collection, context: Context) -> bool:
-        """Return whether the index is there."""
+        """Return whether the index is cached."""
         return context.cache.has("bm25", index_key(collection.documents))
 
     @abstractmethod
     def weigh(self, counts: Mapping[int, int], scorer: Scorer) -> Weights:
-        """The weights of a query's terms, from how often each occurs in it."""
+        """Return the weights of a query's terms, from their frequencies in the query."""
 
     def retrieve(self, collection: Collection, context: Context) -> Run:
-        """Each query's best documents; those that share no term with it are never among them."""
+        """Return each query's best documents; those that share no term with it are left out."""
         with context.timed("index"):
             index = open_index(collection.documents, context)
             scorer = Scorer(index, self.k1, self.b)
@@ -144,13 +144,13 @@ def _named(collection: Collection, found: Iterable[BestDocuments]) -> Iterator[t
 
 
 def _known_terms(text: str, number: Callable[[str], int]) -> dict[int, int]:
-    """How often each term of the vocabulary occurs in a text, by its number; terms that have none are below zero."""
+    """Count each term of the vocabulary in a text, by its number; terms without one have a number below zero."""
     numbers = {number(term): count for term, count in Counter(analyze(text)).items()}
     return {place: count for place, count in sorted(numbers.items()) if place >= 0}
 
 
 class BM25(_BM25):
-    """The benchmark's published baseline: the query is weighted by BM25 as if it were a document.
+    """BM25 as in the benchmark's published baseline: the query is weighted by BM25 as if it were a document.
 
     >>> str(BM25(k1=1.2)), BM25().describe()["query weighting"]
     ('bm25(k1=1.2)', 'query-side BM25')
@@ -160,7 +160,7 @@ class BM25(_BM25):
     weighting = "query-side BM25"
 
     def weigh(self, counts: Mapping[int, int], scorer: Scorer) -> Weights:
-        """The BM25 weights that a document of these terms alone would have."""
+        """Return the BM25 weights that a document of these terms alone would have."""
         if not counts:
             return {}
         idfs, damping = scorer.idfs(counts), scorer.damping(sum(counts.values()))
@@ -168,7 +168,7 @@ class BM25(_BM25):
 
 
 class BM25Classic(_BM25):
-    """BM25 as Lucene and most engines have it: a query's term counts as often as it occurs.
+    """BM25 as Lucene and most engines have it: a query's term counts by its frequency.
 
     >>> str(BM25Classic()), BM25Classic().describe()["query weighting"]
     ('bm25-classic', 'term frequency')
@@ -178,5 +178,5 @@ class BM25Classic(_BM25):
     weighting = "term frequency"
 
     def weigh(self, counts: Mapping[int, int], scorer: Scorer) -> Weights:
-        """The counts themselves."""
+        """Return the counts themselves."""
         return {number: float(count) for number, count in counts.items()}

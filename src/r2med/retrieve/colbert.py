@@ -33,7 +33,7 @@ _RERANKER = "r2med.rerank.colbert:ColBERTReranker"
 
 @dataclass(frozen=True)
 class ColBERT(LateInteraction, Retriever):
-    """Search by late interaction; after another retriever, rerank its lists by it.
+    """Search by late interaction; after another retriever, reranking of its lists.
 
     >>> str(ColBERT("colbertv2", store="int8"))
     'colbert(colbertv2, store=int8)'
@@ -52,7 +52,7 @@ class ColBERT(LateInteraction, Retriever):
             query_copies(self.join)
 
     def as_reranker(self) -> Reranker:
-        """The same model at a place after the retriever."""
+        """Build the reranker of the same model, for a place after the retriever."""
         kind = named(_RERANKER)
         known = {entry.name for entry in fields(kind)}
         given: dict[str, Any] = {entry.name: getattr(self, entry.name) for entry in fields(self)}
@@ -63,11 +63,11 @@ class ColBERT(LateInteraction, Retriever):
         return found
 
     def describe(self) -> Mapping[str, object]:
-        """Every setting that decides the figure."""
+        """Return every setting that affects the results."""
         return {**super().describe(), "drop_self": self.self_rule, "join": self.join or "as published"}
 
     def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
-        """How many texts are still to be encoded."""
+        """Count the texts that are still to be encoded."""
         documents = tokens_to_encode(self.encoder, with_text(collection.documents), Role.DOCUMENT, self.store)
         return {
             "documents to encode": documents,
@@ -75,7 +75,7 @@ class ColBERT(LateInteraction, Retriever):
         }
 
     def retrieve(self, collection: Collection, context: Context) -> Run:
-        """Each query's best documents."""
+        """Return each query's best documents."""
         encoder, collection = self.encoder, searchable(collection, context)
         self.compare_card(context)
         with context.timed("index"):
@@ -102,7 +102,7 @@ class ColBERT(LateInteraction, Retriever):
 
 
 def find_late(call: Call) -> Retriever | None:
-    """The stage of a call whose name is the folder of a late-interaction model, or None."""
+    """Return the stage of a call whose name is the folder of a late-interaction model, or None."""
     if not folder_is(call.name, source_is_late):
         return None
     kind: type[Retriever] = named("r2med.retrieve.colbert:ColBERT")

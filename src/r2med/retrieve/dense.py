@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 def _override() -> Any:
-    """A setting of the encoder: None leaves it to the model's card or files."""
+    """Declare a setting of the encoder: None leaves it to the model's card or files."""
     return field(default=None, kw_only=True, metadata={"encoder": True})
 
 
@@ -59,8 +59,8 @@ def _override() -> Any:
 class Dense(Retriever):
     """A retriever that compares embeddings. Its spec is the model's own name.
 
-    The model is a name, or an object with `encode_queries` and `encode_documents`. What is no setting of this stage
-    is an option of a class of one's own.
+    The model is a name, or an object with `encode_queries` and `encode_documents`. Options that are not settings of
+    this stage go to a user's class.
 
     >>> str(Dense("wordllama", dim=64)), str(Dense("my_module:MyEncoder", columns=64))
     ('wordllama(dim=64)', 'my_module:MyEncoder(columns=64)')
@@ -104,7 +104,7 @@ class Dense(Retriever):
     append_eos: bool | None = _override()
     padding: str | None = _override()
     options: Any = field(default=(), kw_only=True)
-    """What a class of one's own (`my.module:MyEncoder`) is constructed with, by name; kept as sorted pairs."""
+    """Options of a user's class (`my.module:MyEncoder`), by name; stored as sorted pairs."""
     made: Any = field(default=None, kw_only=True, compare=False, repr=False)
     """An object of that class, where one was given and need not be constructed."""
 
@@ -151,13 +151,13 @@ class Dense(Retriever):
         self._check_settings()
 
     def _approximate(self) -> ApproximateSettings:
-        """The index with its settings; a name alone and a name without options are the same."""
+        """Normalise the index option and return its settings; a call without options becomes the name alone."""
         call = engine_call(self.index)
         object.__setattr__(self, "index", call if call.args or call.options else call.name)
         return ApproximateSettings.read(call)
 
     def _check_settings(self) -> None:
-        """Refuse settings that the model cannot have, as far as that can be told without reading its files."""
+        """Refuse settings that the model cannot have, as far as can be checked without reading its files."""
         if is_class(self.model):
             return
         if self.options:
@@ -168,7 +168,7 @@ class Dense(Retriever):
 
     @classmethod
     def from_call(cls, call: Call) -> Dense:
-        """The stage of a call whose name is the model's: `minilm(dim=256, quantize=int8, rescore=4)`."""
+        """Build the stage of a call whose name is the model's: `minilm(dim=256, quantize=int8, rescore=4)`."""
         if call.args:
             raise SpecError(f"{call}: a model's options have names, such as {call.name}(depth={call.args[0]})")
         given = [(name, value) for name, value in call.options if name in _SETTINGS]
@@ -179,24 +179,24 @@ class Dense(Retriever):
         return replace(made, options=dict(others)) if others else made
 
     def check_files(self) -> None:
-        """Refuse a folder that is not there."""
+        """Refuse a folder that does not exist."""
         if looks_like_path(self.model):
             existing_folder(self.model)
 
     @property
     def spec(self) -> Call:
-        """The model's name with what is not at its default."""
+        """Return the model's name with the options that are not at their defaults."""
         given = [(name, value) for name, value in spec_of(self, self.model).options if name in _SETTINGS]
         return Call(self.model, (), (*given, *self.options))
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """What is asked of the encoder beyond its card."""
+        """Return the options of the encoder that override its card."""
         names = [entry.name for entry in fields(self) if entry.metadata.get("encoder")]
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None} | dict(self.options)
 
     def encoder(self, task: Task | None = None) -> Encoder:
-        """The encoder with this stage's settings, for a task's prompts or those of no task at all; not loaded."""
+        """Return the encoder with this stage's settings, for a task's prompts or those without a task; not loaded."""
         if task not in self._encoders:
             found = encoder_for(self.model, self.settings, task or Task("", "", "custom"), self.made)
             if found.sparse:
@@ -206,24 +206,24 @@ class Dense(Retriever):
 
     @cached_property
     def _encoders(self) -> dict[Task | None, Encoder]:
-        """Encoders made so far: what they know of their files is found out once."""
+        """Return the cache of encoders, so that each reads its files once."""
         return {}
 
     @property
     def requirements(self) -> Requirements:
-        """What the encoder needs, or else the index."""
+        """Return the requirements of the encoder, or else of the index."""
         needed = self.encoder().requirements
         return replace(needed, extra=needed.extra or self._approximate().extra) if self.index else needed
 
     @property
     def user_options(self) -> frozenset[str]:
-        """What the constructor of a class of the user's own takes; an object is made already."""
+        """Return the options of a user's class; none for an object, which is constructed already."""
         if not is_class(self.model) or self.made is not None:
             return frozenset()
         return option_names(find_class(self.model), dict(self.options)) - {"task", *_SETTINGS}
 
     def fingerprint(self) -> Mapping[str, object]:
-        """What the encoder's vectors depend on. A task's own words in a prompt come with the task."""
+        """Return what the encoder's vectors depend on. A task's own words in a prompt come with the task."""
         encoder = self.encoder()
         found: dict[str, object] = {role.value: sorted(encoder.settings(role).items()) for role in Role}
         return found | ({"index": self._approximate().fingerprint()} if self.index else {})
@@ -233,7 +233,7 @@ class Dense(Retriever):
         return self.encoder().local_content()
 
     def describe(self) -> Mapping[str, object]:
-        """Every setting, the encoder's included."""
+        """Return every setting, the encoder's included."""
         encoder = self.encoder()
         query, document = dict(encoder.settings(Role.QUERY)), dict(encoder.settings(Role.DOCUMENT))
         both = [name for name in query if query[name] == document.get(name)]
@@ -254,7 +254,7 @@ class Dense(Retriever):
         }
 
     def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
-        """How many texts are still to be encoded."""
+        """Count the texts that are still to be encoded, with the requests and price of a server."""
         encoder = self.encoder(collection.task)
         documents = to_encode(encoder, with_text(collection.documents), Role.DOCUMENT, self.store)
         queries, _ = _split(collection, self._parts(collection))
@@ -271,11 +271,11 @@ class Dense(Retriever):
 
     @property
     def billed(self) -> bool:
-        """Whether a server encodes."""
+        """Return whether a server encodes."""
         return self.encoder().billed
 
     def retrieve(self, collection: Collection, context: Context) -> Run:
-        """Each query's nearest documents."""
+        """Return each query's nearest documents."""
         encoder = self.encoder(collection.task)
         collection = searchable(collection, context)
         with context.timed("index"):
@@ -302,7 +302,7 @@ class Dense(Retriever):
     def _index(
         self, rows: Sized, how: Similarity, collection: Collection, encoder: Encoder, context: Context
     ) -> QuantizedIndex:
-        """Documents ready for searching; what is large, or slow to build, is kept."""
+        """Prepare documents for search; an index that is large, or slow to build, is cached."""
 
         def key(kind: object) -> str:
             settings = sorted(encoder.settings(Role.DOCUMENT).items())
@@ -328,7 +328,7 @@ class Dense(Retriever):
         return [parts(text, row, self.join) for text, row in zip(collection.queries.texts, made, strict=True)]
 
     def _queries(self, encoder: Encoder, collection: Collection, dimension: int, context: Context) -> Vectors:
-        """A vector for each query: its own, or the mean with those of the texts generated for it."""
+        """Return a vector for each query: its own, or the mean with those of the texts generated for it."""
         found = self._parts(collection)
         queries, passages = _split(collection, found)
         sums = np.zeros((len(found), dimension), dtype=np.float64)
@@ -360,7 +360,7 @@ def _built(coarse: type[Int8Index] | type[BinaryIndex], rows: Sized, how: Simila
 
 
 def _lost(queries: Vectors, rows: Sized, hits: VectorHits, ties: NDArray[np.int64], how: Similarity) -> float:
-    """The share of the exact lists that an approximate search did not find."""
+    """Return the share of the exact lists that an approximate search missed."""
     return measured_loss(
         hits.places,
         len(ties),
@@ -374,7 +374,7 @@ def _texts(part: TextParts, label: str) -> tuple[str, ...]:
 
 
 def _split(collection: Collection, found: list[TextParts]) -> tuple[Texts, Texts]:
-    """The queries and the passages as columns, each under the id of its query."""
+    """Split the queries and the passages into columns, each under the id of its query."""
     columns = []
     for label in ("queries", "passages"):
         rows = [
@@ -387,7 +387,7 @@ def _split(collection: Collection, found: list[TextParts]) -> tuple[Texts, Texts
 
 
 def find_dense(call: Call) -> Dense | None:
-    """The stage of a call whose name is an encoder's, or None."""
+    """Return the stage of a call whose name is an encoder's, or None."""
     if not known(call.name):
         return None
     if ("dim", 0) in call.options:
@@ -403,7 +403,7 @@ Floats = NDArray[np.float64]
 def cosines(
     spec: str, task: Task, ones: Sequence[str], others: Sequence[str], executor: Executor | None = None
 ) -> list[float]:
-    """How near each text is to the other in its place, by an encoder that takes both for passages."""
+    """Return the cosine of each text with the other in its place, by an encoder that takes both for passages."""
     if not ones:
         return []
     model, context = dense_of(spec).encoder(task).for_passages(), Context(Cache.default(), executor or quiet())
@@ -415,7 +415,7 @@ def cosines(
 
 
 def dense_of(spec: str) -> Dense:
-    """Return the dense stage that a spec names."""
+    """Return the dense stage of a spec."""
     found = build_system(spec).stages
     if len(found) == 1 and isinstance(found[0], Dense):
         return found[0]
@@ -423,7 +423,7 @@ def dense_of(spec: str) -> Dense:
 
 
 def unit_rows(vectors: NDArray[np.float32]) -> Floats:
-    """Return rows scaled to length one."""
+    """Scale rows to length one."""
     rows = vectors.astype(np.float64)
     scaled: Floats = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     return scaled

@@ -1,4 +1,4 @@
-"""Dense retrieval: any encoder, exact or quantised search, and generated texts joined as published."""
+"""Searchable documents, ranked lists from hits, and the share of exact lists that an approximate search loses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def run_of_hits(collection: Collection, hits: VectorHits) -> Run:
-    """Hits as ranked lists; they are in the order of the one rule already."""
+    """Convert hits to ranked lists; they are already in the order of the ranking rule."""
     ids = collection.documents.ids
     rows, width = hits.places.shape
     documents = [ids[place] for place in hits.places.ravel().tolist()]
@@ -39,7 +39,7 @@ _ExactLists = Callable[[_Places, int], Iterable[_Places]]
 
 
 def measured_loss(found: Sequence[_Places] | _Places, documents: int, depth: int, exact: _ExactLists) -> float:
-    """The share of the exact lists that was not found, among queries evenly drawn from all.
+    """Return the share of the exact lists that was missed, among queries sampled evenly.
 
     >>> found = np.array([[1, 2, 3], [3, 4, 5]])
     >>> measured_loss(found, 100, 2, lambda chosen, depth: np.array([[2, 1, 0], [3, 5, 4]])[chosen, :depth])
@@ -51,9 +51,9 @@ def measured_loss(found: Sequence[_Places] | _Places, documents: int, depth: int
 
 
 def _compared_depth(depth: int, documents: int) -> int:
-    """How far down lists are compared: no further than a tenth of the documents, unless these are few.
+    """Return the depth of the comparison: at most a tenth of the documents, unless these are few.
 
-    A list of most of a collection's documents has most of them in common with any other.
+    A list of most of a collection's documents shares most of them with any other list.
 
     >>> _compared_depth(100, 1_000_000), _compared_depth(100, 300), _compared_depth(100, 20)
     (100, 30, 10)
@@ -62,7 +62,7 @@ def _compared_depth(depth: int, documents: int) -> int:
 
 
 def recall_lost(found: Iterable[_Places], exact: Iterable[_Places]) -> float:
-    """The share of exact lists that is missing from those that were found.
+    """Return the share of exact lists that is missing from the given lists.
 
     >>> recall_lost(np.array([[1, 2], [3, 4]]), np.array([[2, 1], [3, 5]]))
     0.25
@@ -75,7 +75,7 @@ def recall_lost(found: Iterable[_Places], exact: Iterable[_Places]) -> float:
 
 
 def searchable(collection: Collection, context: Context) -> Collection:
-    """The collection without the documents that have no text, for those have no vector; how many is said."""
+    """Remove the documents without text, which have no vector, from the collection, and warn about their number."""
     documents = with_text(collection.documents)
     empty = len(collection.documents) - len(documents)
     if not empty:
@@ -88,6 +88,6 @@ def searchable(collection: Collection, context: Context) -> Collection:
 
 
 def with_text(documents: Texts) -> Texts:
-    """The documents that are not empty or blank."""
+    """Return the documents that are not empty or blank."""
     empty = [place for place, text in enumerate(documents.texts) if not text or text.isspace()]
     return documents.without(empty) if empty else documents

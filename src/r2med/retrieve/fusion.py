@@ -33,18 +33,18 @@ Contribution = Callable[[Ranking], NDArray[np.float64]]
 
 
 def min_max(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Scores stretched to 0..1; in a list of one document, or of equal scores, all are the best and become 1."""
+    """Scale scores to 0..1; in a list of one document, or of equal scores, all are the best and become 1."""
     low, high = float(scores.min()), float(scores.max())
     return (scores - low) / (high - low) if high > low else np.ones_like(scores)
 
 
 def z_score(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Scores with mean 0 and standard deviation 1."""
+    """Scale scores to mean 0 and standard deviation 1."""
     return (scores - float(scores.mean())) / max(float(scores.std()), 1e-9)
 
 
 def as_they_are(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The scores themselves."""
+    """Return the scores unchanged."""
     return scores
 
 
@@ -76,7 +76,7 @@ def fuse(runs: Sequence[Run], contributions: Sequence[Contribution], depth: int,
 
 @dataclass(frozen=True, init=False)
 class Fusion(Retriever):
-    """Several systems, one list. The depth of each list is its own system's."""
+    """Fusion of several systems into one list. The depth of each list is its own system's."""
 
     name: ClassVar[str]
 
@@ -85,7 +85,7 @@ class Fusion(Retriever):
     depth: int = 100
 
     def _assign(self, systems: Sequence[Part], **options: object) -> None:
-        """Fill the frozen fields; a system may be given in any form."""
+        """Set the frozen fields; a system may be given in any form."""
         object.__setattr__(self, "systems", tuple(build_system(system) for system in systems))
         for option, value in options.items():
             object.__setattr__(self, option, value)
@@ -105,11 +105,11 @@ class Fusion(Retriever):
 
     @property
     def spec(self) -> Call:
-        """The stage in the spec language."""
+        """Return the stage in the spec language."""
         return spec_of(self, self.name)
 
     def describe(self) -> Mapping[str, object]:
-        """The depth of each list and of the result."""
+        """Return the depth of each list and of the result."""
         lists = {system.spec: system.retriever.depth for system in self.systems}
         return {"depth": self.depth, "lists": lists, "weights": list(self.weights or (1.0,) * len(self.systems))}
 
@@ -119,7 +119,7 @@ class Fusion(Retriever):
 
     @abstractmethod
     def merge(self, runs: Sequence[Run]) -> Run:
-        """Several runs, one run."""
+        """Merge several runs into one."""
 
     def _weight(self, place: int) -> float:
         return self.weights[place] if self.weights else 1.0
@@ -148,7 +148,7 @@ class RRF(Fusion):
             raise SpecError(f"rrf: k must be at most {_LARGEST:g}, got {self.k}; beyond, all ranks count the same")
 
     def merge(self, runs: Sequence[Run]) -> Run:
-        """Several runs, one run."""
+        """Merge several runs by reciprocal rank."""
 
         def contribution(weight: float) -> Contribution:
             return lambda ranking: weight / (self.k + 1.0 + np.arange(len(ranking.documents), dtype=np.float64))
@@ -178,11 +178,11 @@ class WeightedSum(Fusion):
             raise SpecError(f"{self.name}: unknown norm {self.norm!r}{suggest(self.norm, NORMS)}")
 
     def fingerprint(self) -> Mapping[str, object]:
-        """What min-max gives to equal scores, which was 0 before."""
+        """Return the value that min-max gives to equal scores, which was 0 before."""
         return {"equal scores": 1} if self.norm == "min-max" else {}
 
     def merge(self, runs: Sequence[Run]) -> Run:
-        """Several runs, one run."""
+        """Merge several runs by the weighted sum of normalised scores."""
         norm = NORMS[self.norm]
 
         def contribution(weight: float) -> Contribution:
@@ -206,7 +206,7 @@ class CombMNZ(WeightedSum):
 
 @dataclass(frozen=True)
 class Views(Retriever):
-    """One system asked with a query's own text and with each of its generations, merged by reciprocal rank.
+    """Search of one system with a query's own text and with each of its generations, merged by reciprocal rank.
 
     >>> str(Views("bm25", depth=50))
     'views(bm25, depth=50)'
@@ -226,11 +226,11 @@ class Views(Retriever):
 
     @property
     def spec(self) -> Call:
-        """The stage in the spec language."""
+        """Return the stage in the spec language."""
         return spec_of(self, "views")
 
     def describe(self) -> Mapping[str, object]:
-        """The depth of each view's list and of the result."""
+        """Return the depth of each view's list and of the result."""
         return {"depth": self.depth, "each": self.system.retriever.depth, "k": self.k}
 
     def retrieve(self, collection: Collection, context: Context) -> Run:
@@ -240,7 +240,7 @@ class Views(Retriever):
 
 
 def _views(collection: Collection) -> list[Collection]:
-    """The queries' own texts, then a collection a generation; a missing or incomplete one repeats the query."""
+    """Return the queries' own texts, then a collection per generation; a missing one repeats the query."""
     views = [replace(collection, generations=())]
     for place in range(max(map(len, collection.generations), default=0)):
         texts = [

@@ -1,7 +1,7 @@
-"""What an engine that is not r2med's returns, checked and made a run.
+"""Lists that were not searched by r2med: answers of external engines, imported run files and stored candidates.
 
-An answer is a list of (document id, score) or of ids, best first. Ids alone are scored by how many places they stand
-above the end of their list.
+An answer is a list of (document id, score) or of ids, best first. Ids alone are scored by their rank, counted from the
+end of the list.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Answer = tuple[list[str], list[float]]
 
 
 class AnswerChecker:
-    """Collects the answers for a collection's queries; a query without one has an empty list."""
+    """Collector of the answers for a collection's queries; a query without one has an empty list."""
 
     def __init__(
         self, name: str, collection: Collection, unknown: float, hint: str = ", unless unknown=... allows it"
@@ -47,9 +47,9 @@ class AnswerChecker:
         self._unknown: list[tuple[str, str]] = []
 
     def add(self, query: str, answer: Any) -> bool:
-        """Take one query's answer; what cannot be an answer is an error.
+        """Add one query's answer; an invalid one is an error.
 
-        Returns whether it holds a document and none that the task does not have, so that `run` cannot refuse it.
+        Returns whether it has a document and only known ones, so that `run` cannot refuse it.
         """
         documents, scores = self._pairs(query, answer)
         if len(set(documents)) < len(documents):
@@ -98,15 +98,15 @@ class AnswerChecker:
 
     @property
     def returned(self) -> int:
-        """How many ids came back, known or not."""
+        """Return the number of ids that came back, known or not."""
         return self._returned
 
     def record(self) -> dict[str, Any]:
-        """How many ids the task does not have."""
+        """Return the number of returned ids and of those that are unknown to the task."""
         return {"returned": self._returned, "unknown_ids": len(self._unknown)}
 
     def run(self, context: Context) -> Run:
-        """The lists as a run; unknown ids are said, and refused where they are too many."""
+        """Return the lists as a run; warn about unknown ids, and refuse them if there are too many."""
         if self._unknown:
             self._say_unknown(context)
         if self._answers and not self._returned:
@@ -138,7 +138,7 @@ _UNKNOWN = 0.1
 
 
 def find_imported(call: Call) -> ImportedLists | None:
-    """The stage of a call whose name a run was imported under, or None."""
+    """Return the stage of a call whose name is that of an imported run, or None."""
     plain = not set(call.name) & {":", "@", "/"} and call.name not in model_names()
     if not plain or not (home() / "ledger.sqlite").is_file():
         return None
@@ -149,7 +149,7 @@ def find_imported(call: Call) -> ImportedLists | None:
 
 @dataclass(frozen=True)
 class ImportedLists(Retriever):
-    """The lists of a run file. With a `source` they are read from that file, without one from the ledger."""
+    """Lists of a run file. With a `source` they are read from that file, without one from the ledger."""
 
     name: str
     depth: int = field(default=_ALL, kw_only=True)
@@ -166,21 +166,21 @@ class ImportedLists(Retriever):
 
     @property
     def spec(self) -> Call:
-        """The stage in the spec language."""
+        """Return the stage in the spec language."""
         given = spec_of(self, self.name)
         return Call(self.name, (), tuple(option for option in given.options if option[0] != "source"))
 
     def describe(self) -> Mapping[str, object]:
-        """What a plan shows."""
+        """Return the settings that a plan shows."""
         depth = "as imported" if self.depth == _ALL else self.depth
         return {"imported": True, "depth": depth, "drop_self": self.self_rule}
 
     def inputs(self, collection: Collection) -> Mapping[str, object]:
-        """The hash of the file that the lists are from."""
+        """Return the hash of the file that the lists are from."""
         return {"file": self._hash if self.source is not None else self._entry(collection)[1]["sha256"]}
 
     def retrieve(self, collection: Collection, context: Context) -> Run:
-        """Each query's list; a query that the file does not have is incomplete."""
+        """Return each query's list; a query that is missing in the file is incomplete."""
         if any(collection.generations):
             context.warn(f"{self}: lists are imported, so what was generated for the queries plays no part in them")
         run = self._from_ledger(collection, context) if self.source is None else self._from_file(collection, context)
@@ -224,7 +224,7 @@ class ImportedLists(Retriever):
             return ledger.run(entry).select(collection.queries.ids)
 
     def _entry(self, collection: Collection) -> tuple[Entry, Mapping[str, object]]:
-        """The run of this name on the same documents and queries, and what was noted of its file."""
+        """Return the imported run of this name on the same documents and queries, and what was noted of its file."""
         task = collection.task.name
         with Ledger() as ledger:
             entries = [entry for entry in ledger.entries(system=self.name) if entry.record.imported]
@@ -251,7 +251,7 @@ def _file_hash(path: Path) -> str:
 
 @dataclass(frozen=True)
 class StoredLists(Retriever):
-    """Stored lists instead of a search.
+    """Stored lists in place of a search.
 
     >>> str(StoredLists("hybrid")), str(StoredLists("bm25", depth=100))
     ('candidates(hybrid)', 'candidates(bm25, depth=100)')
@@ -272,22 +272,22 @@ class StoredLists(Retriever):
 
     @property
     def spec(self) -> Call:
-        """The stage in the spec language."""
+        """Return the stage in the spec language."""
         return spec_of(self, "candidates")
 
     def describe(self) -> Mapping[str, object]:
-        """What a plan shows."""
+        """Return the settings that a plan shows."""
         return {"lists": self.lists, "depth": self.depth, "scores": "places above the list's end"}
 
     def inputs(self, collection: Collection) -> Mapping[str, object]:
-        """What the output depends on that the data brings along: the lists' content, or the commit they come from."""
+        """Return the version of the stored lists: a hash of their content, or the commit they come from."""
         if collection.task.hub and collection.origin is not None:
             return {"commit": collection.origin.name}
         digests = [file_digest(file) for file in candidate_files(collection, self.lists)]
         return {"lists": digests[0] if len(digests) == 1 else cache_key(files=digests)[:32]}
 
     def retrieve(self, collection: Collection, context: Context) -> Run:
-        """Each query's stored list."""
+        """Return each query's stored list."""
         if any(collection.generations):
             context.warn(f"{self}: lists are stored, so what was generated for the queries plays no part in them")
         run = candidates(collection, self.lists)

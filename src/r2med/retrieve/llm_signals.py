@@ -1,4 +1,4 @@
-"""Signals that ask a language model: how far its own answers agree, and how sure it says it is."""
+"""Signals that ask a language model: the agreement of its sampled answers, and its stated confidence."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 @dataclass(frozen=True)
 class AnswerAgreement(Signal):
-    """How far several answers of a model, sampled to one question, use the same words.
+    """Signal of the overlap of words among several answers of a model, sampled to one question.
 
     >>> str(AnswerAgreement("gpt-4o", samples=3))
     'answer-agreement(gpt-4o, samples=3)'
@@ -62,11 +62,11 @@ class AnswerAgreement(Signal):
 
     @property
     def spec(self) -> Call:
-        """The stage in the spec language."""
+        """Return the stage in the spec language."""
         return spec_of(self, self.name)
 
     def values(self, collection: Collection, run: Run, context: Context) -> NDArray[np.float64]:
-        """The mean over pairs of answers of the share of words that both have."""
+        """Return the mean overlap of words over pairs of answers, for each query."""
         before = collection.generations or ((),) * len(collection.queries)
         after = self.writer.work(collection, context).collection.generations
         rows = [
@@ -77,7 +77,7 @@ class AnswerAgreement(Signal):
 
 
 def answers_agree(texts: Sequence[str]) -> float:
-    """The mean over pairs of texts of the share of their words that both have; not a number for fewer than two.
+    """Return the mean over pairs of texts of the share of common words; NaN for fewer than two texts.
 
     >>> answers_agree(["scurvy", "It is scurvy.", "rickets"]), answers_agree(["scurvy"])
     (0.3333333333333333, nan)
@@ -89,7 +89,7 @@ def answers_agree(texts: Sequence[str]) -> float:
 
 @dataclass(frozen=True)
 class Confidence(AskingStage, Signal):
-    """How sure a model says it is of its own answer, from 0 to 100.
+    """Signal of a model's stated confidence in its own answer, from 0 to 100.
 
     >>> str(Confidence("gpt-4o"))
     'confidence(gpt-4o)'
@@ -110,28 +110,28 @@ class Confidence(AskingStage, Signal):
 
     @property
     def template(self) -> Template:
-        """What the model is asked."""
+        """Return the prompt."""
         return bundled("confidence", "r2med.retrieve")
 
     def prompt_hashes(self) -> list[str]:
-        """The one prompt."""
+        """Return the hash of the one prompt."""
         return [self.template.hash]
 
     def describe(self) -> Mapping[str, object]:
-        """What a plan shows."""
+        """Return the settings that a plan shows."""
         return {**self.asked_model(), "harder": self.harder}
 
     def requests(self, collection: Collection) -> list[Request]:
-        """A request a query."""
+        """Build a request per query."""
         model, template = self.model, self.template
         return [model.request(template.fill({"query": text})) for text in collection.queries.texts]
 
     def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
-        """How many requests, tokens and dollars it would take."""
+        """Estimate the requests, tokens and dollars, for a plan."""
         return estimate_requests(self.requests(collection))
 
     def values(self, collection: Collection, run: Run, context: Context) -> NDArray[np.float64]:
-        """The number for each query; not a number where the model gave none, which is counted."""
+        """Ask for the confidence in each query's answer; NaN if the model gave none, which is counted."""
         requests, started = self.requests(collection), time.perf_counter()
         with context.executor.progress(str(self), len(requests)) as bar:
             replies = current_client().ask_all(requests, bar)
@@ -145,7 +145,7 @@ class Confidence(AskingStage, Signal):
 
 
 def _told(reply: Reply | Failed) -> float | str:
-    """The number that a reply gives, or why there is none."""
+    """Read the number of a reply, or return the reason why there is none."""
     if isinstance(reply, Failed):
         return reply.reason
     if reply.incomplete:
@@ -155,7 +155,7 @@ def _told(reply: Reply | Failed) -> float | str:
 
 
 def read_percentage(text: str) -> float | None:
-    """The last number from 0 to 100 in a text.
+    """Return the last number from 0 to 100 in a text.
 
     >>> read_percentage("Confidence: 85%"), read_percentage("I am 100 percent sure"), read_percentage("very")
     (85.0, 100.0, None)

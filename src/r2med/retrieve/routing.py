@@ -1,7 +1,7 @@
-"""Routing: a cheap system for most queries and a dear one for those that seem to need it.
+"""Routing: a cheap system for most queries and an expensive one for those that seem to need it.
 
-Which queries these are is decided by a signal that is known without judgements. Both stages are retrievers like any
-other; the dear systems are handed, and pay for, only the queries that are sent on to them.
+A signal that is known without judgements selects these queries. Both stages are retrievers like any other; the
+expensive systems are given, and bill, only the queries that are sent on to them.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from r2med.retrieve.signals import ScoreGap, TextSignal
 Part = System | Stage | str
 """A system, in any form."""
 SHARE = 0.3
-"""The share of the queries that is sent on when nothing is said."""
+"""The default share of the queries that is sent on."""
 ENDS = ("low", "high")
 BY_GAP = System((ScoreGap(),))
-"""The signal when nothing is said."""
+"""The default signal."""
 _SIGNALS = (
     "score-gap, top-score, nqc, wig, clarity, query-length, agreement(SYSTEM), answer-agreement(LLM), confidence(LLM), "
     "random"
@@ -36,9 +36,9 @@ _SIGNALS = (
 
 
 def hardest(values: NDArray[np.float64], names: Sequence[str], share: float, harder: str) -> list[int]:
-    """The places of so large a share of the queries, the hardest; of equal ones the first by name.
+    """Return the places of so large a share of the queries, the hardest; of equal ones the first by name.
 
-    What a signal tells nothing about is hard.
+    Queries without a signal (NaN) are hard.
 
     >>> hardest(np.array([3.0, 1.0, np.nan, 2.0]), ["a", "b", "c", "d"], 0.5, "low")
     [1, 2]
@@ -49,14 +49,14 @@ def hardest(values: NDArray[np.float64], names: Sequence[str], share: float, har
 
 
 def merged(collection: Collection, kept: Run, sent: Run) -> Run:
-    """The lists of some queries from one run, those of all others from another."""
+    """Merge the lists of some queries from one run with those of all others from another."""
     lists = {query: (sent if query in sent else kept)[query] for query in collection.queries.ids}
     return Run.from_lists({query: (ranking.documents, ranking.scores) for query, ranking in lists.items()})
 
 
 @dataclass(frozen=True)
 class Route(Retriever):
-    """The cheap system for every query; for those that a signal calls hard, the dear one in its place.
+    """The cheap system for every query; for those that a signal calls hard, the expensive one in its place.
 
     >>> str(Route("bm25", "wordllama", by="nqc", share=0.5))
     'route(bm25, wordllama, by=nqc, share=0.5)'
@@ -67,9 +67,9 @@ class Route(Retriever):
     by: System = BY_GAP
     """The signal."""
     share: float = SHARE
-    """The share of the queries at hand that goes to the dear system: those that the signal calls hardest."""
+    """The share of the queries that goes to the expensive system: those that the signal calls hardest."""
     threshold: float | None = None
-    """In place of the share: a query goes to the dear system when its signal is on the hard side of this number."""
+    """In place of the share: a query goes to the expensive system if its signal is on the hard side of this number."""
     harder: str = ""
     """Which end of the signal's scale is the hard one, `low` or `high`; empty for the signal's own."""
 
@@ -88,26 +88,26 @@ class Route(Retriever):
 
     @property
     def spec(self) -> Call:
-        """The stage in the spec language."""
+        """Return the stage in the spec language."""
         return spec_of(self, "route")
 
     @property
     def depth(self) -> int:  # type: ignore[override]  # what the lists have follows from the systems
-        """How many documents a list holds at the most: as many as the shorter of the two."""
+        """Return the most documents of a list: as many as the shorter of the two lists."""
         return min(self.cheap.retriever.depth, self.dear.retriever.depth)
 
     @property
     def hard_end(self) -> str:
-        """Which end of the signal's scale is the hard one."""
+        """Return the hard end of the signal's scale."""
         return self.harder or signal_of(self.by, "route").harder
 
     def describe(self) -> Mapping[str, object]:
-        """How the queries are told apart."""
+        """Return the rule by which queries are sent on."""
         rule = {"share": self.share} if self.threshold is None else {"threshold": self.threshold}
         return {"by": self.by.spec, **rule, "harder": self.hard_end}
 
     def passes(self, inner: System, collection: Collection) -> Collection:
-        """To the dear system, the share of the queries; with a threshold it may be all of them."""
+        """Return the queries that a system is sent: for the expensive one the share, or all with a threshold."""
         if inner is not self.dear:
             return collection
         signal, names = signal_of(self.by, "route"), collection.queries.ids
@@ -121,14 +121,14 @@ class Route(Retriever):
         return collection.select([names[place * len(names) // count] for place in range(count)])
 
     def _sent(self, values: NDArray[np.float64], names: Sequence[str]) -> list[int]:
-        """The places of the queries that go to the dear system."""
+        """Return the places of the queries that go to the expensive system."""
         if self.threshold is None:
             return hardest(values, names, self.share, self.hard_end)
         places: list[int] = np.flatnonzero(~_beyond(values, _easy_sign(self.hard_end), self.threshold)).tolist()
         return places
 
     def retrieve(self, collection: Collection, context: Context) -> Run:
-        """Search with the cheap system, look at the signal, send the hard queries on."""
+        """Search with the cheap system, compute the signal, and send the hard queries on."""
         found = self.cheap.run(collection, context)
         values = signal_values(self.by, collection, (self.cheap, found), context)
         names = collection.queries.ids
@@ -143,7 +143,7 @@ class Route(Retriever):
 
 
 def signal_of(system: System, owner: str) -> Signal:
-    """The signal that a value of a spec stands for."""
+    """Return the signal of a spec's value."""
     stage = system.stages[0]
     if len(system.stages) != 1 or not isinstance(stage, Signal):
         raise SpecError(f"{owner}: {system} is no signal; there are {_SIGNALS}")
@@ -153,7 +153,7 @@ def signal_of(system: System, owner: str) -> Signal:
 def signal_values(
     by: System, collection: Collection, found: tuple[System, Run], context: Context
 ) -> NDArray[np.float64]:
-    """What a signal says of each query, from the lists that a system found; a step of its own, with its own bill."""
+    """Compute a signal of each query from a system's lists, as a step of its own with its own bill."""
     signal, (system, run) = signal_of(by, "route"), found
     done = (collection.state, system.key(), signal.key())
 
@@ -168,13 +168,13 @@ def _easy_sign(harder: str) -> str:
 
 
 def _beyond(values: NDArray[np.float64], sign: str, limit: float) -> NDArray[np.bool_]:
-    """Where a signal is above or below a number; never where it tells nothing."""
+    """Return a mask of the queries whose signal is above or below a number; False for NaN."""
     result: NDArray[np.bool_] = values > limit if sign == ">" else values < limit
     return result
 
 
 def _edge(values: NDArray[np.float64], places: Sequence[int], harder: str) -> float | None:
-    """The signal of the easiest query that was sent on: the threshold that a share amounts to."""
+    """Return the signal of the easiest query that was sent on: the threshold that a share amounts to."""
     sent = values[list(places)]
     known = sent[~np.isnan(sent)]
     if not len(known):
@@ -184,7 +184,7 @@ def _edge(values: NDArray[np.float64], places: Sequence[int], harder: str) -> fl
 
 @dataclass(frozen=True, init=False)
 class Cascade(Retriever):
-    """One system after another, each for the queries whose list by the one before was not good enough.
+    """Several systems in turn, each for the queries whose list by the one before was not good enough.
 
     >>> str(Cascade("bm25", "wordllama", until=Condition("score-gap", ">", 0.3)))
     'cascade(bm25, wordllama, until=score-gap>0.3)'
@@ -213,16 +213,16 @@ class Cascade(Retriever):
 
     @property
     def spec(self) -> Call:
-        """The stage in the spec language."""
+        """Return the stage in the spec language."""
         return spec_of(self, "cascade")
 
     @property
     def depth(self) -> int:  # type: ignore[override]  # what the lists have follows from the systems
-        """How many documents a list holds at the most: as many as the shortest of all."""
+        """Return the most documents of a list: as many as the shortest of all lists."""
         return min(system.retriever.depth for system in self.systems)
 
     def describe(self) -> Mapping[str, object]:
-        """When a list is good enough."""
+        """Return the conditions for a list to be good enough."""
         return {"until": [str(condition) for condition in self._conditions]}
 
     @property
@@ -230,7 +230,7 @@ class Cascade(Retriever):
         return self.until if isinstance(self.until, tuple) else (self.until,)
 
     def retrieve(self, collection: Collection, context: Context) -> Run:
-        """Search with one system after another until every list is good enough or there is no further system."""
+        """Search with one system after another until every list is good enough or no system is left."""
         found = self.systems[0].run(collection, context)
         left, asked = collection, [len(collection.queries)]
         for place, system in enumerate(self.systems[1:]):
@@ -249,7 +249,7 @@ class Cascade(Retriever):
 
 
 def _condition(value: Condition | str) -> Condition:
-    """A condition in any form."""
+    """Parse a condition given in any form."""
     if isinstance(value, Condition):
         return value
     try:

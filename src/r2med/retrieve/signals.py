@@ -1,7 +1,7 @@
-"""Signals: how hard a query seems, told from its text and the lists that a cheap system found, without judgements.
+"""Signals of query difficulty, from a query's text and the lists of a cheap system, without judgements.
 
-The predictors of the literature are here in the form that any retriever's scores allow: where a formula has the score
-of the whole collection, which only a few engines know, the mean of the list's own scores stands for it.
+The predictors of the literature are here in the form that any retriever's scores allow: if a formula has the score of
+the whole collection, which only a few engines know, the mean of the list's own scores replaces it.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ Values = NDArray[np.float64]
 
 
 class NamedSignal(Signal):
-    """A signal of r2med's own: a dataclass with a name."""
+    """Base of r2med's own signals: a dataclass with a name."""
 
     name: ClassVar[str]
 
     @property
     def spec(self) -> Call:
-        """The stage in the spec language."""
+        """Return the stage in the spec language."""
         return spec_of(self, self.name)
 
     def describe(self) -> Mapping[str, object]:
-        """Which end of its scale is the hard one."""
+        """Return the hard end of its scale."""
         return {"harder": self.harder}
 
 
@@ -50,18 +50,18 @@ class ScoreSignal(NamedSignal):
     """A signal of the scores of one list."""
 
     def values(self, collection: Collection, run: Run, context: Context) -> Values:
-        """A number for each query; an empty list tells nothing."""
+        """Compute the signal of each query; NaN for an empty list."""
         scores = [np.asarray(run[query].scores, dtype=np.float64) for query in collection.queries.ids]
         numbers = [self.of(row, text) for row, text in zip(scores, collection.queries.texts, strict=True)]
         return np.array(numbers, dtype=np.float64)
 
     def of(self, scores: Values, query: str) -> float:
-        """The signal of a list's scores, best first."""
+        """Return the signal of a list's scores, best first."""
         return self.number(scores, query) if len(scores) else math.nan
 
     @abstractmethod
     def number(self, scores: Values, query: str) -> float:
-        """The signal of a list with at least one document."""
+        """Return the signal of a list with at least one document."""
 
 
 @dataclass(frozen=True)
@@ -75,13 +75,13 @@ class TopScore(ScoreSignal):
     name = "top-score"
 
     def number(self, scores: Values, query: str) -> float:
-        """The best score."""
+        """Return the best score."""
         return float(scores[0])
 
 
 @dataclass(frozen=True)
 class ScoreGap(ScoreSignal):
-    """How far the first document is ahead of the second, as a share of its score.
+    """Lead of the first document over the second, as a share of its score.
 
     >>> ScoreGap().of(np.array([8.0, 6.0, 1.0]), "")
     0.25
@@ -90,7 +90,7 @@ class ScoreGap(ScoreSignal):
     name = "score-gap"
 
     def number(self, scores: Values, query: str) -> float:
-        """The gap; a lone document is as far ahead as can be."""
+        """Return the lead; 1 for a single document."""
         if len(scores) < 2:
             return 1.0
         return float((scores[0] - scores[1]) / abs(scores[0])) if scores[0] else 0.0
@@ -113,14 +113,14 @@ class NQC(ScoreSignal):
         _check_depth(self.name, self.depth)
 
     def number(self, scores: Values, query: str) -> float:
-        """The standard deviation of the best scores, over the size of their mean."""
+        """Return the standard deviation of the best scores, over the absolute value of their mean."""
         best = scores[: self.depth]
         return float(best.std() / max(abs(best.mean()), 1e-12))
 
 
 @dataclass(frozen=True)
 class WIG(ScoreSignal):
-    """Weighted information gain: how far the best stand above the list's mean (Zhou and Croft, 2007).
+    """Weighted information gain: the lead of the best documents over the list's mean (Zhou and Croft, 2007).
 
     >>> WIG(depth=1).of(np.array([4.0, 2.0]), "one two three four")
     0.5
@@ -135,25 +135,25 @@ class WIG(ScoreSignal):
         _check_depth(self.name, self.depth)
 
     def number(self, scores: Values, query: str) -> float:
-        """The mean of the best less that of all, over the root of the query's length."""
+        """Return the mean of the best less that of all, over the root of the query's length."""
         return float((scores[: self.depth].mean() - scores.mean()) / math.sqrt(max(1, len(query.split()))))
 
 
 class TextSignal(NamedSignal):
-    """A signal that the queries alone tell, before any search: a plan knows which are sent on."""
+    """A signal of the queries alone, before any search, so that a plan knows which are sent on."""
 
     @abstractmethod
     def of_queries(self, collection: Collection) -> Values:
-        """A number for each query."""
+        """Compute the signal of each query."""
 
     def values(self, collection: Collection, run: Run, context: Context) -> Values:
-        """The same, whatever the lists are."""
+        """Compute the signal of each query, whatever the lists are."""
         return self.of_queries(collection)
 
 
 @dataclass(frozen=True)
 class QueryLength(TextSignal):
-    """How many words the query has; long ones count as hard.
+    """Number of words of the query; long ones count as hard.
 
     >>> str(QueryLength()), QueryLength().harder
     ('query-length', 'high')
@@ -163,13 +163,13 @@ class QueryLength(TextSignal):
     harder = "high"
 
     def of_queries(self, collection: Collection) -> Values:
-        """The number of words of each query."""
+        """Return the number of words of each query."""
         return np.array([len(text.split()) for text in collection.queries.texts], dtype=np.float64)
 
 
 @dataclass(frozen=True)
 class Random(TextSignal):
-    """No signal at all: what any other has to beat.
+    """Random baseline that any other signal has to beat.
 
     >>> str(Random(seed=3))
     'random(seed=3)'
@@ -181,7 +181,7 @@ class Random(TextSignal):
     """Another seed is another draw."""
 
     def of_queries(self, collection: Collection) -> Values:
-        """A number that depends on the query's id and the seed alone."""
+        """Return a number that depends on the query's id and the seed alone."""
         return np.array([_drawn(f"{self.seed}\t{query}") for query in collection.queries.ids])
 
 
@@ -191,7 +191,7 @@ def _drawn(name: str) -> float:
 
 @dataclass(frozen=True)
 class ListAgreement(NamedSignal):
-    """How far another system finds the same: the share of the best documents that both lists have.
+    """Agreement with another system: the share of the best documents that both lists have.
 
     >>> str(ListAgreement("wordllama", depth=20))
     'agreement(wordllama, depth=20)'
@@ -209,13 +209,13 @@ class ListAgreement(NamedSignal):
         _check_depth(self.name, self.depth)
 
     def values(self, collection: Collection, run: Run, context: Context) -> Values:
-        """The share for each query; not a number where either list is empty."""
+        """Return the share for each query; NaN if either list is empty."""
         other = self.system.run(collection, context)
         return np.array([shared(run[query], other[query], self.depth) for query in collection.queries.ids])
 
 
 def shared(one: Ranking, other: Ranking, depth: int) -> float:
-    """The share of two lists' best documents that both have.
+    """Return the share of two lists' best documents that both have.
 
     >>> shared(Ranking(["a", "b"], np.zeros(2)), Ranking(["b", "c"], np.zeros(2)), 2)
     0.5
@@ -226,7 +226,7 @@ def shared(one: Ranking, other: Ranking, depth: int) -> float:
 
 @dataclass(frozen=True)
 class Clarity(NamedSignal):
-    """How far the words of the best documents are from those of the collection (Cronen-Townsend and others, 2002).
+    """Distance of the words of the best documents from those of the collection (Cronen-Townsend and others, 2002).
 
     The relative entropy of the two, in bits; each of the best documents counts the same.
 
@@ -243,11 +243,11 @@ class Clarity(NamedSignal):
         _check_depth(self.name, self.depth)
 
     def fingerprint(self) -> Mapping[str, object]:
-        """The analyzer decides what a term is."""
+        """Return the analyzer, which decides what a term is."""
         return {"analyzer": ANALYZER, "analyzer_version": ANALYZER_VERSION}
 
     def values(self, collection: Collection, run: Run, context: Context) -> Values:
-        """The entropy for each query; not a number where nothing was found."""
+        """Return the entropy for each query; NaN if nothing was found."""
         with context.timed("index"):
             index = open_index(collection.documents, context)
         best = (run[query].documents[: self.depth] for query in collection.queries.ids)
@@ -256,7 +256,7 @@ class Clarity(NamedSignal):
 
 
 def relative_entropy(documents: Sequence[Sequence[str]], index: InvertedIndex) -> float:
-    """Of the mean of some documents' words against those of a whole collection, in bits."""
+    """Compute the relative entropy, in bits, of the mean of some documents' words against a whole collection's."""
     spoken = [terms for terms in documents if terms]
     if not spoken:
         return math.nan

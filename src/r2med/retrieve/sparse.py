@@ -38,13 +38,13 @@ from r2med.store.hashes import cache_key
 
 
 def _override() -> Any:
-    """A setting of the encoder: None leaves it to the model's card or files."""
+    """Declare a setting of the encoder: None leaves it to the model's card or files."""
     return field(default=None, kw_only=True, metadata={"encoder": True})
 
 
 @dataclass(frozen=True)
 class MatchedTerm:
-    """A term that a query and a document share, and what it adds to the score."""
+    """A term that a query and a document share, and its contribution to the score."""
 
     term: str
     share: float
@@ -106,24 +106,24 @@ class Splade(Retriever):
             raise SpecError(f"splade: unknown model {self.model!r}{hint}, hf:ORG/NAME or ./FOLDER")
 
     def check_files(self) -> None:
-        """Refuse a folder that is not there."""
+        """Refuse a folder that does not exist."""
         if looks_like_path(self.model):
             existing_folder(self.model)
 
     @property
     def spec(self) -> Call:
-        """The stage in the spec language: a card by its own name."""
+        """Return the stage in the spec language: a card by its own name."""
         whole = spec_of(self, "splade")
         return Call(self.model, (), whole.options) if self.model in cards() else whole
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """What is asked of the encoder beyond its card."""
+        """Return the options of the encoder that override its card."""
         names = [entry.name for entry in fields(self) if entry.metadata.get("encoder")]
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
     def encoder(self, task: Task | None = None) -> SparseTextEncoder:
-        """The encoder with this stage's settings, for a task's prompts or those of no task at all; not loaded."""
+        """Return the encoder with this stage's settings, for a task's prompts or those without a task; not loaded."""
         if task not in self._encoders:
             self._encoders[task] = sparse_encoder_for(self.model, self.settings, task or Task("", "", "custom"))
         return self._encoders[task]
@@ -134,11 +134,11 @@ class Splade(Retriever):
 
     @property
     def requirements(self) -> Requirements:
-        """What the encoder needs."""
+        """Return the requirements of the encoder."""
         return self.encoder().requirements
 
     def fingerprint(self) -> Mapping[str, object]:
-        """What the encoder's vectors depend on. A task's own words in a prompt come with the task."""
+        """Return what the encoder's vectors depend on. A task's own words in a prompt come with the task."""
         encoder = self.encoder()
         return {role.value: sorted(encoder.settings(role).items()) for role in Role}
 
@@ -147,7 +147,7 @@ class Splade(Retriever):
         return self.encoder().local_content()
 
     def describe(self) -> Mapping[str, object]:
-        """Every setting, the encoder's included."""
+        """Return every setting, the encoder's included."""
         encoder = self.encoder()
         document = dict(encoder.settings(Role.DOCUMENT))
         return {
@@ -163,7 +163,7 @@ class Splade(Retriever):
         }
 
     def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
-        """How many texts are still to be encoded."""
+        """Count the texts that are still to be encoded."""
         encoder = self.encoder(collection.task)
         return {
             "documents to encode": to_encode(encoder, with_text(collection.documents), Role.DOCUMENT),
@@ -171,7 +171,7 @@ class Splade(Retriever):
         }
 
     def retrieve(self, collection: Collection, context: Context) -> Run:
-        """Each query's best documents; those that share no term with it are never among them."""
+        """Return each query's best documents; those that share no term with it are left out."""
         encoder = self.encoder(collection.task)
         collection = searchable(collection, context)
         with context.timed("index"):
@@ -206,7 +206,7 @@ class Splade(Retriever):
         encoder: SparseTextEncoder,
         context: Context,
     ) -> InvertedIndex:
-        """The whole index of the documents, from the cache or built into it."""
+        """Open the whole index of the documents from the cache, or build it."""
         settings = sorted(encoder.settings(Role.DOCUMENT).items())
         ids = collection.documents
         key = cache_key(documents=ids.fingerprint, settings=settings, how=encoder.similarity, format=FORMAT)
@@ -230,9 +230,9 @@ class Splade(Retriever):
         }
 
     def matches(self, collection: Collection, query: str, documents: Sequence[str]) -> dict[str, list[MatchedTerm]]:
-        """The terms that a query shares with some documents, the weightiest first, as far as their vectors are kept.
+        """Return the terms that a query shares with some documents, the heaviest first, if their vectors are stored.
 
-        No model is loaded: what the store no longer has is left out.
+        No model is loaded: documents without stored vectors are left out.
         """
         encoder = self.encoder(collection.task)
         asked = _queries(collection, self.join)
@@ -270,17 +270,17 @@ _ADDED = {(False, False): "", (True, False): "query", (False, True): "document",
 
 
 def _queries(collection: Collection, join: str) -> Texts:
-    """The texts that are searched with, under the ids of their queries."""
+    """Return the texts that are searched with, under the ids of their queries."""
     return Texts(list(collection.queries.ids), search_texts(collection, join))
 
 
 def _comparable(vectors: SparseVectors, encoder: SparseTextEncoder) -> SparseVectors:
-    """Vectors whose dot product is what is asked for."""
+    """Prepare vectors so that their dot product is the similarity."""
     return vectors.unit() if encoder.similarity == "cosine" else vectors
 
 
 def _weights(queries: SparseVectors, names: Sequence[str], index: InvertedIndex) -> list[Weights]:
-    """Each query as the numbers of its terms in the index, and their weights."""
+    """Return each query as the numbers of its terms in the index, and their weights."""
     used = {number: index.number(names[number]) for number in np.unique(queries.dimensions).tolist()}
     return [
         {used[term]: weight for term, weight in queries.terms(place).items() if used[term] >= 0}
@@ -291,7 +291,7 @@ def _weights(queries: SparseVectors, names: Sequence[str], index: InvertedIndex)
 def _lost(
     found: Sequence[BestDocuments], scorer: ImpactScorer, queries: Sequence[Weights], hidden: Sequence[int], depth: int
 ) -> float:
-    """The share that pruning cost of the lists by all terms."""
+    """Return the share of the lists by all terms that pruning lost."""
 
     def exact(chosen: NDArray[np.intp], depth: int) -> Iterator[NDArray[np.intp]]:
         asked = chosen.tolist()
@@ -302,7 +302,7 @@ def _lost(
 
 
 def _stored_vectors(encoder: SparseTextEncoder, texts: Texts, role: Role) -> dict[str, SparseVectors]:
-    """The vectors that the store has of some texts, by id."""
+    """Return the stored vectors of some texts, by id."""
     store = SparseStore(encoder.settings(role))
     found = store.find(text_hashes(texts.texts))
     return {
@@ -311,7 +311,7 @@ def _stored_vectors(encoder: SparseTextEncoder, texts: Texts, role: Role) -> dic
 
 
 def find_sparse(call: Call) -> Splade | None:
-    """The stage of a call whose name is a learned sparse encoder's card or folder, or None."""
+    """Return the stage of a call whose name is a learned sparse encoder's card or folder, or None."""
     if call.name in cards():
         sparse = cards()[call.name].sparse
     else:
