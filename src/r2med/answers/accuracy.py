@@ -207,8 +207,7 @@ class AnswerReport:
 
     @cached_property
     def systems(self) -> dict[str, tuple[float, float]]:
-        """Return each system's accuracy and retrieval, both averaged over tasks; only systems with every task are in
-        it."""
+        """Return the accuracy and retrieval of each system that has every task, both averaged over tasks."""
         tasks = {result.task for result in self.results}
         found: dict[str, tuple[float, float]] = {}
         for system in dict.fromkeys(result.system for result in self.results):

@@ -66,7 +66,7 @@ class PassageInView:
     number: int
     shown: ShownPassage
     text: str
-    """Empty where the data is not at hand."""
+    """Empty if the data is not local."""
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ class AnswerKind(StrEnum):
 
 
 DECIDED = (AnswerKind.RIGHT, AnswerKind.WRONG, AnswerKind.ABSTAINED)
-"""Those that count in an accuracy: whoever abstains is not right."""
+"""Those that count in an accuracy: an abstention is not right."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""From a question and its passages to a prompt: numbered sources, cut to one budget, told apart from instructions."""
+"""Prompts from a question and its passages: numbered sources, cut to one budget, separate from instructions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ORDERS = ("ranked", "shuffled")
 NO_SOURCES = "(no sources are given)"
 _NEEDED = ("question", "sources")
 _LETTERS = 4
-"""Letters of a token, as everywhere that no tokenizer is at hand."""
+"""Letters per token, as in every estimate without a tokenizer."""
 
 
 @dataclass(frozen=True)

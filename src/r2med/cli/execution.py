@@ -57,8 +57,7 @@ def executor_option() -> Callable[[_Command], _Command]:
 
 
 def open_executor(text: str, settings: Mapping[str, object], *, no_shards: str = "") -> Executor:
-    """Open the executor of a text; refuse a shard whose siblings have other settings, and any shard if there is a
-    reason that shards make no sense."""
+    """Open the executor of a text; refuse a shard whose siblings have other settings, or any shard for a reason."""
     executor = choose_executor(text, messages())
     spread = spread_of(executor)
     if isinstance(spread, Shards):

@@ -189,8 +189,7 @@ def _announced(arguments: list[str]) -> AbstractContextManager[None]:
 
 
 def _prepare_streams() -> None:
-    """Escape what the terminal cannot show instead of refusing it, and print warnings about cached values as one
-    line."""
+    """Escape what the terminal cannot show instead of failing, and print warnings about cached values as one line."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # it was closed before the command began
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115

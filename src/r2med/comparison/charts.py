@@ -57,7 +57,7 @@ class Transitions:
     tasks: Sequence[str]
     """Those on which the causes of both are known."""
     unknown: Mapping[str, Sequence[str]]
-    """The systems whose causes nobody has found out on every task, and where."""
+    """The systems whose causes are unknown on some tasks, with these tasks."""
 
     @property
     def documents(self) -> int:

@@ -99,8 +99,7 @@ class TaskRow:
 
 
 def compare_page(library: Library, request: Request) -> PageContent:
-    """Compare two systems: overall, by task, why, and query by query. Unknown names are reported, and the form
-    stays."""
+    """Compare two systems: overall, by task, why, and query by query. Unknown names are reported in the form."""
     asked = request.query_params
     groups, wrong = _compared_groups(library), list[Correction]()
     group = asked.get("group", "") or next(iter(library.groups()), groups[0])

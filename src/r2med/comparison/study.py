@@ -118,8 +118,7 @@ class Comparison(Viewable):
 def compare(
     ledger: Ledger, names: Sequence[str], measure: str = "nDCG@10", tasks: Sequence[str] = ()
 ) -> list[Comparison]:
-    """Compare every pair of the named systems, over the tasks that all of them have been run on; each group by
-    itself."""
+    """Compare every pair of the named systems over the tasks that all of them were run on; each group by itself."""
     groups = by_group(select(ledger, names, tasks))
     return [each for shared in groups for each in compare_shared(ledger, shared, measure)]
 

@@ -163,8 +163,7 @@ _WORD_END = re.compile(r"\S(?=\s|$)")
 
 
 def beyond_reach(system: System, dataset: Dataset, wanted: Mapping[str, Sequence[str]]) -> dict[tuple[str, str], float]:
-    """Measure, for documents that some encoder reads only in part, how much of their overlap with the answer is cut
-    off.
+    """Measure how much of their overlap with the answer is cut off, for documents that an encoder reads in part.
 
     The share is of weight, each term counted once by its rarity; a term that also stands in what is read is not lost.
     Documents that are read whole, or have no term of the answer, are left out.

@@ -151,8 +151,7 @@ class Diagnosis(Viewable):
         return {cause: np.array([own.count(cause) / len(own) for own in causes]) for cause in Cause}
 
     def shares(self, of: str = "queries") -> dict[Cause, float]:
-        """Return the share of queries, or of relevant documents averaged over queries, with each cause; they sum to
-        1."""
+        """Return the share of queries, or of relevant documents averaged over queries, per cause; they sum to 1."""
         return {cause: float(values.mean()) for cause, values in self.columns(of).items()}
 
     def as_dict(self) -> dict[str, Any]:
@@ -203,8 +202,7 @@ def moves(
 
 
 def summary(systems: Sequence[Sequence[Diagnosis]]) -> dict[str, Any]:
-    """Return the shape of `--json`: every diagnosis, the shares over tasks, and their changes against the last
-    system."""
+    """Return the shape of `--json`: diagnoses, the shares over tasks, and their changes against the last system."""
     last = systems[-1]
     return {
         "diagnoses": [each.as_dict() for found in systems for each in found],

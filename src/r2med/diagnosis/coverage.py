@@ -25,7 +25,7 @@ from r2med.pipeline.loaded_runs import TOP, LoadedRun
 
 @dataclass(frozen=True)
 class Hole:
-    """A document that systems return for a query and nobody judged."""
+    """A document that systems return for a query and that was not judged."""
 
     query: str
     document: str
@@ -179,8 +179,7 @@ def _telling(own: Words, threshold: float) -> HashTable:
 
 
 def _candidates(telling: HashTable, theirs: Words, own: int) -> Iterator[tuple[Places, Places]]:
-    """Yield the pairs of one of our texts and one of theirs that has a telling shingle of it, each once, some at a
-    time."""
+    """Yield the pairs of one of our texts and one of theirs that has a telling shingle of it, each once, in parts."""
     here, starts, sizes = telling.locate(theirs.hashes)
     others = theirs.owners(here)
     for part in row_slices_up_to(others, sizes, _CANDIDATES_AT_ONCE):

@@ -44,7 +44,7 @@ class Slice:
     difference: Interval | None = None
     """The second run minus the first, paired by query."""
     sure: bool = True
-    """Whether an interval says anything: with one query of a task, nobody knows how others of it would do."""
+    """Whether an interval is informative: with one query of a task, its spread is unknown."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the shape of `--json`."""

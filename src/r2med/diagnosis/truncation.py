@@ -185,8 +185,7 @@ def _cut(found: Sequence[Result], what: str) -> float | None:
 
 
 def share_cut(record: RunRecord, what: str) -> float | None:
-    """Return the share of a run's documents or queries that were longer than a model reads; the largest of several
-    models.
+    """Return the share of a run's documents or queries that a model cut; the largest of several models.
 
     >>> facts = {"max_tokens": 512, "truncated_share": 0.25}
     >>> share_cut(RunRecord(notes={"rrf": {"minilm": {"documents": facts}}}), "documents")

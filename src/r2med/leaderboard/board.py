@@ -255,8 +255,7 @@ def average(row: BoardRow, tasks: Sequence[str]) -> float | None:
 
 
 def _disputes(lines: Sequence[Line], shown: Sequence[Line]) -> list[str]:
-    """Describe each disputed system of which a line is shown in a sentence, with the figures of lines that are not
-    shown."""
+    """Describe in a sentence each disputed system of which a line is shown, with all its lines."""
     marked = {id(line.row) for line in shown if line.disputed}
     every = disputed([line.row for line in lines])
     return [dispute(system, rows) for system, rows in every.items() if any(id(row) in marked for row in rows)]
@@ -320,8 +319,7 @@ def _about_runs(view: View, rows: Sequence[BoardRow], runs: Current) -> list[str
 
 
 def published_rows(systems: Sequence[PublishedSystem], measure: str, tasks: Sequence[str]) -> list[BoardRow]:
-    """Return the rows of these systems that have a figure by the measure on one of the tasks, or an average at
-    least."""
+    """Return the rows of these systems that have a figure by the measure on one of the tasks, or an average."""
     rows = [_row(system, system.figures[measure], tasks) for system in systems if measure in system.figures]
     return joined([row for row in rows if row.values or row.stated is not None])
 

@@ -168,8 +168,7 @@ def task_chart(series: ScoreSeries) -> BarChart:
 
 
 def heat_map(board: Board, lines: Sequence[Line]) -> HeatMap:
-    """Map systems by tasks; shades go by place and not by figure, so that one outlier does not make all others
-    alike."""
+    """Map systems by tasks; shades go by place and not by figure, so that an outlier does not flatten the rest."""
     columns = [column for column in board.columns if any(line.value(column) is not None for line in lines)]
     ranked = [line for line in lines if not line.row.oracle] or lines
     orders = {c: sorted({v for line in ranked if (v := line.value(c)) is not None}) for c in columns}

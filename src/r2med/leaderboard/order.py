@@ -38,8 +38,7 @@ def figure_of(line: Line, column: str, families: Families) -> float | None:
 def ordered(
     lines: Sequence[Line], sort: str, *, descending: bool = True, families: Families | None = None
 ) -> list[Line]:
-    """Sort lines by a column (`rank` for the board's own order, `name`, or a task); lines without a figure come
-    last."""
+    """Sort lines by a column (`rank` for the board's own order, `name`, or a task), those without a figure last."""
     if sort == "rank":
         return list(lines) if descending else list(reversed(lines))
     if sort == "name":

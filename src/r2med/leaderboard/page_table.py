@@ -114,8 +114,7 @@ class Standings:
         return cls(best, orders)
 
     def shade(self, column: str, value: float) -> int:
-        """Return the step of a figure by its place among the others, so that one outlier does not make all others
-        alike."""
+        """Return the step of a figure by its place among the others, so that an outlier does not flatten the rest."""
         order = self.orders[column]
         if len(order) < 2:
             return SHADES // 2

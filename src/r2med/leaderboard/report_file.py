@@ -55,7 +55,7 @@ class ReportChoice:
     """Whether to find out causes of failure, which may search with gold answers."""
     title: str = "R2MED report"
     command: str = ""
-    """What somebody typed to have it made."""
+    """The command that makes it."""
 
     @cached_property
     def systems(self) -> Mapping[str, Chosen]:

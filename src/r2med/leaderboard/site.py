@@ -80,7 +80,7 @@ class Site:
     reports: bool = True
     """Whether each group of own runs gets a report with all queries."""
     command: str = ""
-    """What somebody typed to have it made."""
+    """The command that makes it."""
     submissions: Path | None = None
     """A folder of archives, in place of own runs."""
     submit_to: str = ""

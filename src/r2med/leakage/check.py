@@ -132,8 +132,7 @@ def _write(sink: BinaryIO, path: Path, subject: IndexedTask, hits: LeakHits) -> 
 
 
 def targets(files: Sequence[Path], out: Path) -> dict[Path, Path]:
-    """Return the path of the clean copy of each file: `out` itself for one file, a file in the folder `out` for
-    several.
+    """Return the path of each file's clean copy: `out` itself for one file, a file in the folder `out` for several.
 
     Nothing that exists is written over, least of all the training data itself.
 

@@ -33,7 +33,7 @@ KINDS = ("query", "positive", "document")
 GRAM = 13
 """How many words in a row two texts must share to be found by `ngram`."""
 COMMON = 20
-"""A run of words that more texts of a task than this have is a formula (a licence, a heading), nobody's content."""
+"""A run of words that more texts of a task than this have is a formula (a licence, a heading), not content."""
 LEAST_THRESHOLD = 0.5
 """Below this, so many pairs would have to be compared that hashing gains nothing."""
 
@@ -72,8 +72,7 @@ _TOP = np.uint64(60)
 
 
 def gram_table(words: Words, texts: Places) -> HashTable:
-    """Build the table of every run of 13 words of these texts, once per text, without those in more than `COMMON` of
-    them."""
+    """Build the table of all runs of 13 words of these texts, once per text, but for those in more than `COMMON`."""
     total = int(ngram_counts(words, GRAM)[texts].sum())
     keys, owners = np.empty(total, dtype=np.uint64), np.empty(total, dtype=np.int32)
     done = 0
@@ -136,8 +135,7 @@ class TaskIndex:
 
 
 def index_texts(collection: Collection, executor: Executor, cache: Cache, near: bool) -> TaskIndex:
-    """Return the index of a collection, from the cache if it is there; with signatures if near-duplicates are
-    wanted."""
+    """Return the index of a collection, cached if possible; with signatures if near-duplicates are wanted."""
     depends = {"data": collection.fingerprint, "format": _FORMAT}
     label = f"index {collection.task.name}"
 
@@ -252,8 +250,7 @@ class IndexedTask:
 
     @cached_property
     def beginnings(self) -> HashTable:
-        """Return, for texts too short for a run of 13 words, their first words: as many as a compared text has at
-        least."""
+        """Return the first words of texts too short for a run of 13: as many as a compared text has at least."""
         short = self.compared[self.index.words.counts[self.compared] < GRAM]
         words = self.index.words.select(short)
         return HashTable.of(ngram_hashes(words.hashes, self.settings.min_words)[words.offsets[:-1]], short)

@@ -104,8 +104,7 @@ class Lookup:
 
 
 def by_rows(lookups: Sequence[Lookup], limit: int) -> Iterator[list[Lookup]]:
-    """Yield all keys of several lookups, those at a time whose rows lead to at most so many texts, or a single
-    row's."""
+    """Yield all keys of several lookups, in parts whose rows lead to at most so many texts, or of a single row."""
     rows = np.concatenate([lookup.rows for lookup in lookups])
     sizes = np.concatenate([lookup.sizes for lookup in lookups])
     order = np.argsort(rows, kind="stable")

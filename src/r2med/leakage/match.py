@@ -225,8 +225,7 @@ class Matcher:
                 yield place, hits
 
     def _found(self, subject: IndexedTask, probe: Probe, searches: Sequence[LeakSearch]) -> Iterator[LeakHits]:
-        """Yield what the block holds of a task; at most about `at_once` candidates, or those of one row, are in
-        memory."""
+        """Yield what the block holds of a task; about `at_once` candidates at most, or one row's, are in memory."""
         for rows in by_rows([search.lookup(subject) for search in searches], self.at_once):
             firsts = joined([search.hits(subject, keys) for search, keys in zip(searches, rows, strict=True)])
             # A text that a corpus repeats under many ids was compared once; now all of its ids are named.

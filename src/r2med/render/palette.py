@@ -25,7 +25,7 @@ DARK: Mapping[str, str] = {
     "h6": "#558cb9", "h7": "#7daad0", "h8": "#aacbe6",
 }  # fmt: skip
 HATCHES = ("", "////", "....", "\\\\\\\\", "xxxx", "----", "++++", "oooo")
-"""How filled areas are told apart without colour, by matplotlib's names."""
+"""Patterns that distinguish filled areas without colour, by matplotlib's names."""
 _CIVIDIS = (
     "#163770", "#32436d", "#45506c", "#555c6d", "#656870", "#757575", "#848279", "#958f77", "#a79d73",
     "#baac6d", "#ccba64", "#dfca57", "#f3db42",

@@ -119,8 +119,7 @@ def price(
 
 
 def _chosen(ledger: Ledger, names: Sequence[str], tasks: Sequence[str]) -> Current:
-    """Return the runs of named systems, which must have seen the same data; or those of every system on the current
-    data."""
+    """Return the runs of named systems, which must share their data; or those of every system on the current data."""
     if names:
         runs = {chosen.label: chosen.runs for chosen in select(ledger, names, tasks)}
         for task in {task for found in runs.values() for task in found}:

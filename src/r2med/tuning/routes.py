@@ -37,7 +37,7 @@ SHARES = tuple(round(0.05 * step, 2) for step in range(21))
 SIGNALS = ("score-gap", "top-score", "nqc", "wig", "clarity", "query-length")
 """The signals that a kept list and the text of the query tell."""
 UNBILLED = Bill(None, None, None)
-"""Where nobody looks at what a system costs."""
+"""Bill of a system whose cost is not needed."""
 _AGREES = 10
 """How many of the best documents lists agree on."""
 
@@ -121,8 +121,7 @@ class Curve:
         return f"route({self.cheap}, {self.dear}, by={self.signal}, share={point.share:g})"
 
     def cost(self, point: CurvePoint, by: str) -> float | None:
-        """Return the average cost of a query: the cheap system always, the expensive one for the queries that are
-        sent on."""
+        """Return the average cost of a query: the cheap system for all, the expensive one for those sent on."""
         cheap, dear = (getattr(bill, by) for bill in self.bills)
         return None if cheap is None or dear is None else cheap + point.sent * dear
 
@@ -292,8 +291,7 @@ class Saving:
         ]
 
     def fewer(self, curve: Curve, point: CurvePoint) -> str:
-        """Describe what a route saves of the expensive system's cost; if that is unknown, the share of queries it is
-        spared."""
+        """Describe what a route saves of the expensive system's cost; if unknown, the share of queries it is spared."""
         saved = curve.saving(point, self.by)
         if saved is None:
             return f"{1 - point.sent:.0%} fewer queries to {curve.dear}"

@@ -145,8 +145,7 @@ class Tuned(Viewable):
 
     @cached_property
     def over_chance(self) -> Floats | None:
-        """Return a route's score minus that of a random choice of as many queries, a number per split; None for
-        others."""
+        """Return a route's score minus that of a random choice of as many queries, per split; None for others."""
         known = [each.on - each.random for each in self.folds if each.random is not None]
         return np.array(known) if len(known) == len(self.folds) else None
 

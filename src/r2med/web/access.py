@@ -33,7 +33,7 @@ _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _MONTH = 30 * 24 * 3600
 """Seconds that a browser keeps the cookie."""
 _STATIC = "/static"
-"""Style and script, which everybody needs who is let in anywhere."""
+"""Style and script, which every admitted request may need."""
 _ASK = "open the address that r2med serve printed when it was started, which ends in a token"
 _FOREIGN = "this server does not answer to this host name; start it with --allow-host NAME to use another"
 _ELSEWHERE = "a change must come from a page of this server; open the page again and repeat it there"
@@ -109,9 +109,9 @@ class Entrance:
     path: str
     """The pages that it leads to: this path and everything below it."""
     opens: Callable[[Visit], bool]
-    """Whether a request is from somebody who may go there; it also decides over style and script."""
+    """Whether a request may go there; it also decides over style and script."""
     why_not: Callable[[Visit], str] = lambda visit: ""
-    """What somebody is told who asks for its pages and is not let in; nothing for what everybody is told."""
+    """The message for a refused request of its pages; empty for the usual one."""
 
     def leads(self, visit: Visit) -> bool:
         """Return whether a request may be answered by right of this entrance."""
@@ -168,8 +168,7 @@ class Access:
         return host.lower() in names or host.lower().rpartition(":")[0] in names
 
     def _is_bound(self, name: str) -> bool:
-        """Return whether a name is the address that the server listens on; no page elsewhere can point an address
-        here."""
+        """Return whether a name is the address that the server listens on; no other site can point an address here."""
         if is_loopback(self.bound):
             return False
         try:
@@ -259,8 +258,7 @@ def without_token(visit: Visit) -> str:
 
 
 def _cookie_name(visit: Visit) -> str:
-    """Return the name of the cookie; browsers do not separate cookies by port, so servers at two ports need two
-    names."""
+    """Return the cookie's name, with the port: browsers do not separate the cookies of two ports."""
     found = _HOST.fullmatch(visit.host)
     return "r2med" + (f"_{found[2]}" if found and found[2] else "")
 

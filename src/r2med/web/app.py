@@ -272,7 +272,7 @@ def _missing(request: Request, error: Exception) -> Response:
 
 
 def prepare(library: Library) -> None:
-    """Render the first board once before anybody asks, so that no one waits for templates and intervals."""
+    """Render the first board once before the first request, which then need not wait for templates and intervals."""
     scope = {"type": "http", "method": "GET", "path": "/", "query_string": b"", "headers": []}
     _made(library, find(_PAGES[0][1]), "Board", Request(scope))
     for name in (

@@ -115,7 +115,7 @@ class Citation:
     command: str = ""
     """What to type for the same figures; empty where nothing shows them."""
     url: str = ""
-    """Where the page can be read; empty where nobody said."""
+    """The address of the page; empty if not stated."""
 
     @property
     def bibtex(self) -> str:

@@ -97,7 +97,7 @@ class Jobs:
             return self._jobs.get(number)
 
     def cancel(self, number: int) -> bool:
-        """Stop a job as Ctrl-C does, or at once when it is told for the second time; whether there was one to stop."""
+        """Stop a job as Ctrl-C does, or at once if called again; return whether there was one to stop."""
         with self._changed:
             job = self._jobs.get(number)
             if job is None or not job.active:

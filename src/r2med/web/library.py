@@ -194,8 +194,7 @@ class Library:
         return self.current((view, present), lambda: make(self.ledger, view))
 
     def intervals(self, lines: Sequence[Line], measure: str) -> dict[str, Mapping[str, Interval]]:
-        """Return the intervals of local lines, by their runs, which never change; missing ones are computed
-        together."""
+        """Return the intervals of local lines, cached by their runs; missing ones are computed together."""
         keys = {line.row.name: (measure, *sorted(line.row.runs.values())) for line in lines}
         with self._lock:
             shelf = self._kept["interval"]
@@ -212,8 +211,7 @@ class Library:
         return known
 
     def unbeaten(self, lines: Sequence[Line], measure: str) -> set[str]:
-        """Return the local systems of a board that the best of them does not beat, by their runs, which never
-        change."""
+        """Return the local systems of a board that the best of them does not beat, cached by their runs."""
         own = [line for line in lines if line.row.own and line.rank is not None]
         if len(own) < 2:
             return set()

@@ -24,7 +24,7 @@ from r2med.store.cache import home
 from r2med.web.live import LiveFeed
 
 _PATIENCE = 10.0
-"""Seconds that a request may take to arrive: whoever asks for nothing holds a place that others need."""
+"""Seconds that a request may take to arrive: an idle connection holds a place that others need."""
 
 
 class PatientProtocol(H11Protocol):
@@ -161,8 +161,7 @@ def token_path() -> Path:
 
 
 def kept_token() -> str:
-    """Return the token of this home, created if there is none; of a home that cannot be written, one for this time
-    alone.
+    """Return the token of this home, created if there is none; a temporary one if the home cannot be written.
 
     A token that others could have read is not a secret any more, and a new one takes its place.
     """

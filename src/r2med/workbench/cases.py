@@ -131,8 +131,7 @@ class Case:
         return [seen for seen in self.other.top if seen.document not in here] if self.other else []
 
     def kinds(self) -> dict[str, str]:
-        """Return the terms of the query, of the texts generated for it, and of the gold answer, each by the first it
-        is in."""
+        """Return the terms of the query, of its generated texts, and of the gold answer, each by the first it is in."""
         return kinds_of(query=[self.text], generated=self._written, answer=[self.answer])
 
     def kinds_in_answer(self) -> dict[str, str]:

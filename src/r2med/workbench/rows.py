@@ -28,7 +28,7 @@ class BenchRow(NamedTuple):
     a: float | None = None
     b: float | None = None
     before: QueryCause | None = None
-    """What became of it in A; None where nobody has found out."""
+    """Its cause in A; None if not diagnosed yet."""
     after: QueryCause | None = None
 
     @property
@@ -78,7 +78,7 @@ class QueryList:
     total: int
     """How many there are without a filter."""
     texts: Mapping[tuple[str, str], str]
-    """The questions of the rows, where the data is at hand."""
+    """The questions of the rows, if the data is local."""
     previous: BenchRow | None
     following: BenchRow | None
     place: int | None

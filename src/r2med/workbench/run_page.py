@@ -130,8 +130,7 @@ def system_page(library: Library, request: Request) -> PageContent:
 
 
 def _not_there(library: Library, system: str, group: str) -> NotThere:
-    """Return the error for a system without a run in a group: with the groups where it has one, or the nearest
-    systems."""
+    """Return the error for a system without a run in a group, with its groups or the nearest systems."""
     elsewhere = [each for each in library.groups() if library.newest(system, each)]
     if elsewhere:
         found = [(f"{system} ({each})", system_address(system, each)) for each in elsewhere]

@@ -49,7 +49,7 @@ class Listed:
     value: float | None
     """By the measure that is shown; None where it was not measured."""
     case: Case | None
-    """None where the data is not at hand: then only ids are known."""
+    """None if the data is not local: then only ids are known."""
     documents: Sequence[FoundDocument]
     kinds: Mapping[str, str]
     cause: QueryCause | None = None
@@ -69,7 +69,7 @@ class RelevantPlace:
     rank: int | None
     """None where it is not in the list."""
     placed: Placed | None = None
-    """What became of it; None where nobody has found out."""
+    """Its cause; None if not diagnosed yet."""
 
 
 @dataclass(frozen=True)

@@ -56,12 +56,12 @@ class View:
 OWN = "own"
 """The source of a row that was measured here."""
 SUBMITTED = "submitted"
-"""The source of a row whose lists somebody submitted, and whose figures were computed from them here."""
+"""The source of a row whose lists were submitted, and whose figures were computed from them here."""
 RECALL_LOST = (
     "≈: so many of 100 documents of the exact lists were not found: the index is approximate, or terms are left out"
 )
 FAR_APART = 0.10
-"""From this difference of averages on, sources do not only disagree: they are told to be so many points apart."""
+"""From this difference of averages on, the points between sources are stated, not only that they disagree."""
 FIRST_STAGE, TOKENS = "first stage", "tokens"
 DETAILS = (FIRST_STAGE, TOKENS)
 """What may be shown of a system beside its figures."""
@@ -98,7 +98,7 @@ class BoardRow:
     """The average over these tasks that was published."""
     oracle: bool = False
     queries: int = 0
-    """How many queries the figures are of; 0 where nobody said."""
+    """The number of queries of the figures; 0 if not stated."""
     incomplete: int = 0
     """How many queries the system did not do all for that it should have."""
     other_data: tuple[str, ...] = ()
@@ -107,7 +107,7 @@ class BoardRow:
     """The ids of local runs, by task."""
     cost: Cost | None = None
     max_query: int | None = None
-    """How many tokens of a query a published system read; None where nobody said."""
+    """The number of tokens of a query that a published system read; None if not stated."""
     max_document: int | None = None
     note: str = ""
     recall_lost: float | None = None
