@@ -58,7 +58,7 @@ AnyTask = Dataset | Task | Path | str
 
 
 def listed(value: Any) -> list[Any]:
-    """One or several, as a list."""
+    """Return one or several, as a list."""
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
@@ -70,12 +70,12 @@ def check_type(value: object, kinds: tuple[type, ...], what: str) -> None:
 
 
 def run_name(value: AnySystem) -> str:
-    """What a run is known by in the ledger: a spec or an id as it is typed, or the spec of a system."""
+    """Return the name of a run in the ledger: a spec or an id as it is typed, or the spec of a system."""
     return value if isinstance(value, str) else build_system(value).spec
 
 
 def task_names_of(tasks: AnyTask | Iterable[AnyTask]) -> list[str]:
-    """What names, folders and loaded data stand for in the ledger."""
+    """Return the names of tasks in the ledger, from names, folders and loaded data."""
     names = []
     for task in listed(tasks) if not isinstance(tasks, Dataset) else [tasks]:
         check_type(task, (Dataset, Task, Path, str), "a task is its name, a folder or a Dataset")
@@ -150,7 +150,7 @@ def build(
 def load(
     task: Task | Path | str, *, split: str | None = None, revision: str | None = None, strict: bool = False
 ) -> Dataset:
-    """The data of a task: by its name, or from a folder of your own.
+    """Load the data of a task: by its name, or from a folder of your own.
 
     Queries without text and judgements of documents that are not there are left out, with a counted warning; with
     `strict` they are an error.
@@ -164,7 +164,7 @@ def load(
 
 
 def search(system: AnySystem, data: AnyTask, query: str, *, k: int = 10) -> Hits:
-    """The best documents of a task for a query of your own, with their texts.
+    """Search a task for a query of your own; return the best documents with their texts.
 
     >>> import r2med
     >>> hits = r2med.search("bm25", "sample/MedQA-Diag", "fatigue, golden-brown corneal rings", k=3)
@@ -214,7 +214,7 @@ def evaluate(
 
 
 def compare(*systems: AnySystem, tasks: AnyTask | Sequence[AnyTask] = (), measure: str = "nDCG@10") -> list[Comparison]:
-    """Each pair of systems over the tasks that all were run on: by how much they differ, and how sure that is.
+    """Compare each pair of systems over the tasks that all were run on: by how much they differ, and how sure that is.
 
     >>> import r2med
     >>> report = r2med.evaluate(["bm25", "bm25-classic"], "sample/Biology")
@@ -229,7 +229,7 @@ def compare(*systems: AnySystem, tasks: AnyTask | Sequence[AnyTask] = (), measur
 
 
 def diagnose(system: AnySystem, tasks: AnyTask | Sequence[AnyTask] = ()) -> list[Diagnosis]:
-    """Why a system fails, task by task: what became of every query of its newest runs.
+    """Diagnose why a system fails, task by task: what became of every query of its newest runs.
 
     >>> import r2med
     >>> report = r2med.evaluate("bm25", "sample/Biology")
@@ -242,7 +242,7 @@ def diagnose(system: AnySystem, tasks: AnyTask | Sequence[AnyTask] = ()) -> list
 
 
 def board(group: str = "full", **view: Any) -> Board:
-    """Published results and your own runs in one ranking; `view` are the fields of `View`, as `measure` and `limit`.
+    """Rank published results and your own runs together; `view` are the fields of `View`, as `measure` and `limit`.
 
     >>> import r2med
     >>> best = r2med.board("full", kind="base", sources=["paper"], limit=3)

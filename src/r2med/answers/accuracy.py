@@ -58,7 +58,7 @@ class JudgedAnswer:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """How many answers of one system on one task are right."""
+    """Counts of right answers of one system on one task."""
 
     system: str
     task: str
@@ -72,7 +72,7 @@ class Accuracy:
 
     @cached_property
     def right(self) -> dict[str, float]:
-        """The share of right answers of each query that has a verdict; with one sample a query, 0 or 1."""
+        """Return the share of right answers of each query that has a verdict; with one sample per query, 0 or 1."""
         verdicts: dict[str, list[bool]] = {}
         for each in self.judged:
             if each.verdict is not None:
@@ -81,21 +81,21 @@ class Accuracy:
 
     @property
     def queries(self) -> int:
-        """Queries with a gold answer."""
+        """Count the queries with a gold answer."""
         return len({each.query for each in self.judged}) + len(self.missing)
 
     @property
     def accuracy(self) -> float | None:
-        """The mean over the queries with a verdict; None where there is none."""
+        """Return the mean over the queries with a verdict; None if there are none."""
         return float(np.mean(list(self.right.values()))) if self.right else None
 
     @property
     def unparsable(self) -> int:
-        """Answers whose verdict could not be read."""
+        """Count the answers whose verdict could not be read."""
         return sum(bool(each.problem) for each in self.judged)
 
     def share(self, name: str) -> float:
-        """The share of texts that are `exact` or `contained`, over all queries with a gold answer."""
+        """Return the share of texts that are `exact` or `contained`, over all queries with a gold answer."""
         hits: dict[str, list[bool]] = {}
         for each in self.judged:
             hits.setdefault(each.query, []).append(getattr(each, name))
@@ -103,12 +103,12 @@ class Accuracy:
 
     @cached_property
     def correlation(self) -> Correlation:
-        """Right answers against retrieval over this task's queries."""
+        """Correlate right answers with retrieval over this task's queries."""
         shared = [query for query in self.right if query in self.retrieval]
         return correlate([self.right[query] for query in shared], [self.retrieval[query] for query in shared])
 
     def as_dict(self) -> dict[str, Any]:
-        """The shape of `--json`."""
+        """Return the shape of `--json`."""
         return {
             "system": self.system,
             "task": self.task,
@@ -174,7 +174,7 @@ def _why(generations: Sequence[Generation]) -> str:
 def _requests(
     model: Model, judged: Sequence[JudgedAnswer], queries: Mapping[str, str], prompt: Template | None
 ) -> list[Request]:
-    """What the judge is asked, an answer at a time, without chance where the model has a say in that."""
+    """Build the judge's requests, an answer at a time, without randomness if the model can be set so."""
     judge = unwavering(model)
     texts = (judge_text(queries[each.query], each.gold, each.answer, prompt) for each in judged)
     return [judge.request(text) for text in texts]
@@ -196,7 +196,7 @@ class AnswerReport:
 
     @cached_property
     def over_queries(self) -> Correlation:
-        """All queries of all runs together."""
+        """Correlate over all queries of all runs together."""
         pairs = [
             (right, result.retrieval[query])
             for result in self.results
@@ -207,7 +207,7 @@ class AnswerReport:
 
     @cached_property
     def systems(self) -> dict[str, tuple[float, float]]:
-        """Each system's accuracy and retrieval, both averaged over tasks; only systems with every task are in it."""
+        """Return the accuracy and retrieval of each system that has every task, both averaged over tasks."""
         tasks = {result.task for result in self.results}
         found: dict[str, tuple[float, float]] = {}
         for system in dict.fromkeys(result.system for result in self.results):
@@ -219,7 +219,7 @@ class AnswerReport:
 
     @property
     def too_few(self) -> str:
-        """Why systems cannot be correlated; empty when they can be, or when their answers are all alike."""
+        """Explain why systems cannot be correlated; empty if they can be, or if their answers are all alike."""
         if not any(result.right for result in self.results):
             return "only a --judge says which answers are right"
         named = {result.system for result in self.results}
@@ -230,12 +230,12 @@ class AnswerReport:
 
     @cached_property
     def over_systems(self) -> Correlation:
-        """One point a system."""
+        """Correlate over systems, one point per system."""
         points = list(self.systems.values())
         return correlate([accuracy for accuracy, _ in points], [value for _, value in points])
 
     def as_dict(self) -> dict[str, Any]:
-        """The shape of `--json`."""
+        """Return the shape of `--json`."""
         return {
             "measure": self.measure,
             "results": [result.as_dict() for result in self.results],
@@ -253,9 +253,9 @@ def judge_runs(
     prompt: Template | None = None,
     executor: Executor | None = None,
 ) -> AnswerReport:
-    """The answers of runs in the ledger, named as `selection.select` says, in the order given.
+    """Judge the answers of runs in the ledger, named as for `selection.select`, in the order given.
 
-    Runs on tasks without gold answers are left out with a note; so is said which prompt of one's own the judge had.
+    Runs on tasks without gold answers are left out with a note; another note names a prompt file of the judge.
     """
     notes = [f"The judge was asked with {prompt.source} ({prompt.hash})."] if prompt is not None else []
     with Ledger() as ledger:
@@ -287,7 +287,7 @@ def _check_writes(ledger: Ledger, chosen: Chosen) -> None:
 
 
 def _with_answers(task: str, notes: list[str]) -> Dataset | None:
-    """The data of a task when it has gold answers; otherwise None, and a note."""
+    """Return the data of a task if it has gold answers; otherwise None, and add a note."""
     try:
         dataset = load(task)
     except R2medError as error:

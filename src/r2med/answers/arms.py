@@ -1,4 +1,4 @@
-"""The arms of a study: which passages stand beside a question, and who chose them.
+"""The arms of a study: which passages stand beside a question, and what chose them.
 
 `closed` shows none, `system` and a run file the first k of a ranked list. Three are chosen by the judgements, which no
 system sees, and are oracles: `gold` shows relevant passages, `random` relevant passages of other questions, and `hard`
@@ -46,17 +46,17 @@ class Arm:
 
     @property
     def oracle(self) -> bool:
-        """Whether its passages were chosen by judgements or gold answers, which no system can see."""
+        """Return whether its passages were chosen by judgements or gold answers, which no system can see."""
         return self.kind in _JUDGED or self.oracle_system
 
     @property
     def retrieves(self) -> bool:
-        """Whether its passages are the first of a list that can be measured."""
+        """Return whether its passages are the first of a list that can be measured."""
         return self.kind in ("system", "run")
 
     @property
     def title(self) -> str:
-        """The label, marked where it is an oracle."""
+        """Return the label, marked if it is an oracle."""
         return f"{self.label} (oracle)" if self.oracle else self.label
 
 
@@ -73,7 +73,7 @@ Chosen = Mapping[str, Sequence[ArmPassage]]
 
 
 def make_arms(systems: Sequence[str], names: Sequence[str] = ()) -> list[Arm]:
-    """The arms that names stand for: kinds, run files (`FILE` or `NAME=FILE`), further systems; by default all kinds.
+    """Build the arms of names: kinds, run files (`FILE` or `NAME=FILE`), further systems; by default all kinds.
 
     >>> [arm.title for arm in make_arms(["bm25"], ["closed", "system", "gold", "bm25-classic"])]
     ['closed', 'bm25', 'gold (oracle)', 'bm25-classic']
@@ -116,7 +116,7 @@ def _of_system(kind: str, spec: str) -> Arm:
 
 
 def file_lists(arm: Arm, dataset: Dataset) -> Run:
-    """The lists of a run file, for the questions of a task."""
+    """Read the lists of a run file, for the questions of a task."""
     if arm.file is None:
         raise TypeError(f"{arm.label} has no file")
     run, _ = read_run(arm.file)
@@ -131,7 +131,7 @@ def file_lists(arm: Arm, dataset: Dataset) -> Run:
 
 
 def choose(arm: Arm, dataset: Dataset, run: Run | None, k: int) -> Chosen:
-    """The passages of every question; `run` are the lists of the arm's system or file."""
+    """Choose the passages of every question; `run` are the lists of the arm's system or file."""
     queries = dataset.collection.queries.ids
     relevant = positive(dataset.gold.qrels)
     if arm.kind == "closed":
@@ -151,14 +151,14 @@ def _best_first(grades: Mapping[str, int]) -> list[ArmPassage]:
 
 
 def _of_others(query: str, relevant: Mapping[str, Mapping[str, int]], k: int) -> list[ArmPassage]:
-    """Relevant passages of other questions, by a draw that is the same every time."""
+    """Sample relevant passages of other questions, the same ones every time."""
     own = relevant.get(query, {})
     pool = {name for other, grades in relevant.items() if other != query for name in grades} - set(own)
     return [ArmPassage(name) for name in nsmallest(k, pool, key=partial(draw, query))]
 
 
 def draw(query: str, document: str) -> bytes:
-    """A place in a random order that depends on the two names alone."""
+    """Return a place in a random order that depends on the two names alone."""
     return hashlib.blake2b(f"{query}\0{document}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
 
 

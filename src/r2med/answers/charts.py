@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 
 def rag_charts(report: RagReport) -> dict[str, RagChart]:
-    """The charts of a study by name, those that can be drawn."""
+    """Return the charts of a study by name, those that can be drawn."""
     found = {"arms": arms_chart(report), "flows": flow_chart(report), "retrieval": trend_chart(report)}
     return {name: chart for name, chart in found.items() if chart is not None}
 
 
 def arms_chart(report: RagReport) -> DotChart:
-    """Every arm's accuracy with its 95% interval; oracles are hollow."""
+    """Chart every arm's accuracy with its 95% interval; oracles are hollow."""
     points = [_point(arm) for arm in report.arms if arm.accuracy is not None]
     over = f"mean over {len(report.tasks)} tasks" if len(report.tasks) > 1 else report.tasks[0]
     return DotChart("Right answers by arm", f"right answers in %, {over}, 95% interval; hollow: oracle", points)
@@ -33,7 +33,7 @@ def _point(arm: ArmReport) -> ChartPoint:
 
 
 def flow_chart(report: RagReport) -> FlowChart | None:
-    """What passages fix and break, for every arm that was compared with closed; None where none was."""
+    """Chart what passages fix and break, for every arm that was compared with closed; None if none was."""
     rows = [
         FlowRow(arm.arm.title, (arm.paired.both_right, arm.paired.broken, arm.paired.fixed, arm.paired.both_wrong))
         for arm in report.arms
@@ -44,7 +44,7 @@ def flow_chart(report: RagReport) -> FlowChart | None:
 
 
 def trend_chart(report: RagReport) -> TrendChart | None:
-    """Accuracy against retrieval over systems; None where fewer than two can be placed."""
+    """Chart accuracy against retrieval over systems; None if fewer than two can be placed."""
     arms = [arm for arm in report.arms if arm.arm.retrieves and not arm.arm.oracle and arm.accuracy]
     points = [
         TrendPoint(arm.arm.title, number, 100 * (arm.retrieval or 0.0), *(100 * value for value in arm.accuracy))

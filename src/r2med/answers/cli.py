@@ -1,4 +1,4 @@
-"""`r2med answers`: are the generated answers right?"""
+"""`r2med answers` and `r2med rag`: are generated answers right, and does retrieval change them?"""
 
 from __future__ import annotations
 

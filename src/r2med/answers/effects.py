@@ -1,4 +1,4 @@
-"""What passages did to the answers of an arm: fixed and broken, grounded or not, and whether it could be foreseen."""
+"""Effects of passages on the answers of an arm: fixed and broken, grounded or not, and predictable or not."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ SIGNALS = ("score", "gap", "agreement")
 
 
 def decided(*arms: Answers) -> list[str]:
-    """The questions that were decided in every one of some arms, in the order of the first."""
+    """Return the questions that were decided in every one of some arms, in the order of the first."""
     return [query for query in arms[0] if all(query in arm and arm[query].value is not None for arm in arms)]
 
 
 def values(arm: Answers, queries: Sequence[str]) -> Floats:
-    """The share of right samples of each question."""
+    """Return the share of right samples of each question."""
     return np.array([arm[query].value for query in queries], dtype=np.float64)
 
 
 def accuracy(tasks: ByTask) -> Interval | None:
-    """The mean over tasks of the share of right answers, with its interval; None where nothing was decided."""
+    """Average over tasks the share of right answers, with its interval; None if nothing was decided."""
     tables = [values(arm, queries) for arm in tasks.values() if (queries := decided(arm))]
     return average_intervals(tables)[0] if tables else None
 
 
 @dataclass(frozen=True)
 class Counts:
-    """How many samples were of each kind, and how far words alone decide."""
+    """Numbers of samples by kind, and of those that words alone decide."""
 
     right: int
     wrong: int
@@ -53,22 +53,22 @@ class Counts:
 
     @property
     def asked(self) -> int:
-        """All of them."""
+        """Count all samples."""
         return self.right + self.wrong + self.abstained + self.unparsable + self.unjudged + self.failed
 
     @property
     def undecided(self) -> int:
-        """Those that count in no accuracy."""
+        """Count the samples that are in no accuracy."""
         return self.unparsable + self.unjudged + self.failed
 
     @property
     def decided_share(self) -> float | None:
-        """The share that counts in an accuracy; None where nothing was asked."""
+        """Return the share that counts in an accuracy; None if nothing was asked."""
         return 1 - self.undecided / self.asked if self.asked else None
 
     @classmethod
     def of(cls, tasks: ByTask) -> Counts:
-        """The samples of an arm."""
+        """Count the samples of an arm."""
         samples = [sample for arm in tasks.values() for each in arm.values() for sample in each.samples]
         kinds = {kind.value: sum(each.kind is kind for each in samples) for kind in AnswerKind}
         words = {name: sum(getattr(each, name) for each in samples) for name in ("exact", "contained")}
@@ -91,12 +91,12 @@ class Paired:
     """What a perfect choice between the two, question by question, would add to the better of them."""
 
     def as_dict(self) -> dict[str, Any]:
-        """The shape of `--json`."""
+        """Return the shape of `--json`."""
         return {**asdict(self), "difference": self.difference.as_dict()}
 
 
 def paired(closed: ByTask, arm: ByTask) -> Paired | None:
-    """What passages changed, on the questions that were decided both ways; None where there are none."""
+    """Compare arms on the questions that were decided both ways; None if there are none."""
     shared = {task: queries for task in arm if task in closed and (queries := decided(closed[task], arm[task]))}
     if not shared:
         return None
@@ -127,7 +127,7 @@ class Quadrants:
 
     @classmethod
     def of(cls, tasks: ByTask) -> Quadrants:
-        """The questions of an arm that were decided."""
+        """Count the questions of an arm that were decided."""
         pairs = [(arm[q].evidence, arm[q].right) for arm in tasks.values() for q in decided(arm)]
         order = ((True, True), (True, False), (False, True), (False, False))
         return cls(*(pairs.count(pair) for pair in order))
@@ -135,7 +135,7 @@ class Quadrants:
 
 @dataclass(frozen=True)
 class Grounding:
-    """What the answers rest on, counted over samples that give an answer."""
+    """Counts of what the answers rest on, over samples that give an answer."""
 
     answers: int = 0
     """Samples that are right or wrong."""
@@ -155,7 +155,7 @@ class Grounding:
 
     @classmethod
     def of(cls, tasks: ByTask) -> Grounding:
-        """The answers of an arm."""
+        """Count the answers of an arm."""
         counts = dict.fromkeys(cls.__dataclass_fields__, 0)
         for arm in tasks.values():
             for each in arm.values():
@@ -176,7 +176,7 @@ class Grounding:
 
 @dataclass(frozen=True)
 class WayToGold:
-    """Which part of the way from closed to gold an arm goes; below 0 it goes backwards."""
+    """Part of the way from closed to gold that an arm goes; below 0 it goes backwards."""
 
     share: float | None = None
     low: float | None = None
@@ -185,12 +185,12 @@ class WayToGold:
     """Why there is none."""
 
     def as_dict(self) -> dict[str, Any]:
-        """The shape of `--json`."""
+        """Return the shape of `--json`."""
         return asdict(self)
 
 
 def way_to_gold(closed: ByTask, gold: ByTask, arm: ByTask) -> WayToGold:
-    """The share of the gain of gold passages that an arm reaches, on the questions decided in all three."""
+    """Return the share of the gain of gold passages that an arm reaches, on the questions decided in all three."""
     shared = {task: found for task in arm if task in closed and task in gold
               and (found := decided(closed[task], gold[task], arm[task]))}  # fmt: skip
     if not shared:
@@ -206,7 +206,7 @@ def way_to_gold(closed: ByTask, gold: ByTask, arm: ByTask) -> WayToGold:
 
 
 def foresee_harm(closed: ByTask, arm: ByTask) -> dict[str, Discrimination]:
-    """Whether a low value of what is known before answering goes with answers that passages break.
+    """Test if a low value of a signal known before answering goes with answers that passages break.
 
     Counted over the questions that were right without passages, the only ones that can be broken. `score` and `gap` are
     of the first passages of the list, `agreement` is that of the samples without passages.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def offer_study(report: RagReport, judge: str) -> JudgingOffer:
-    """What it would take to have a study's answers judged."""
+    """Estimate what it would take to have a study's answers judged."""
     if not judge:
         return JudgingOffer()
     try:
@@ -40,7 +40,7 @@ def offer_study(report: RagReport, judge: str) -> JudgingOffer:
 
 
 def start_study(jobs: Jobs, report: RagReport, form: Mapping[str, str]) -> Job:
-    """Have the answers of a study judged; with the verdicts it is a study of its own."""
+    """Start the judging of a study's answers; with the verdicts it is a study of its own."""
     judge = form.get("judge", "")
     command = _with_judge(report, judge)
     page = address("/rag", study=f"{command.options.key}-{report.answers[0].group}")
@@ -66,7 +66,7 @@ class PassageInView:
     number: int
     shown: ShownPassage
     text: str
-    """Empty where the data is not at hand."""
+    """Empty if the data is not local."""
 
 
 @dataclass(frozen=True)
@@ -78,13 +78,13 @@ class AnswerColumn:
     passages: Sequence[PassageInView]
 
     def shown(self, sample: SampledAnswer) -> list[tuple[int, bool]]:
-        """The sources that an answer names, and whether each was shown."""
+        """Return the sources that an answer names, each with whether it was shown."""
         return [(number, 1 <= number <= len(self.passages)) for number in sample.cited]
 
 
 @dataclass(frozen=True)
 class StudyAnswers:
-    """All arms of one study on one question."""
+    """Arms of one study on one question."""
 
     report: RagReport
     columns: Sequence[AnswerColumn]
@@ -101,13 +101,13 @@ class QuestionFates:
 
 
 def studies(library: Library) -> dict[str, RagReport]:
-    """Every study of the ledger by its name in addresses, the newest first."""
+    """Return every study of the ledger by its name in addresses, the newest first."""
     found = library.current("rag", lambda: kept_reports(library.ledger))
     return {f"{each.study}-{each.answers[0].group}": each for each in found}
 
 
 def rag_page(library: Library, request: Request) -> PageContent:
-    """A study: its tables, its charts, and its questions."""
+    """Show a study: its tables, its charts, and its questions."""
     asked, known = request.query_params, studies(library)
     if not known:
         return "answers/rag.html", {"report": None, "studies": known}
@@ -133,7 +133,7 @@ def rag_page(library: Library, request: Request) -> PageContent:
 
 
 def _chosen(asked: QueryParams, name: str, known: Sequence[str], wrong: list[Correction]) -> str:
-    """What an address asks for, or the first where it asks for nothing; what there is not is told."""
+    """Return a value of an address, or the first if there is none; an unknown one is reported."""
     value = asked.get(name, "") or known[0]
     if value in known:
         return value
@@ -152,7 +152,7 @@ def _citation(report: RagReport) -> Citation:
 
 
 def judge_study(library: Library, form: Mapping[str, str]) -> str:
-    """Have the answers of a study judged; where that can be seen."""
+    """Start the judging of a study's answers; return the address that shows it."""
     known, name = studies(library), form.get("study", "")
     report = known[one_of(name, list(known), "study")]
     start_study(library.jobs, report, form)
@@ -160,7 +160,7 @@ def judge_study(library: Library, form: Mapping[str, str]) -> str:
 
 
 def _fates(report: RagReport, label: str, change: str) -> list[QuestionFates]:
-    """The questions of an arm whose answers changed as asked, in the order of the data."""
+    """Return the questions of an arm whose answers changed in a certain way, in the order of the data."""
     found = []
     for task, answers in report.by_arm[label].items():
         for query in answers:
@@ -175,7 +175,7 @@ def _right(answers: QuestionAnswers | None) -> bool | None:
 
 
 def _change(before: bool | None, after: bool | None) -> str:
-    """What became of an answer; nothing where one side is not decided."""
+    """Return how an answer changed; nothing if one side is not decided."""
     if before is None or after is None:
         return ""
     if before == after:
@@ -184,7 +184,7 @@ def _change(before: bool | None, after: bool | None) -> str:
 
 
 def answers_to(library: Library, task: str, query: str) -> list[StudyAnswers]:
-    """What every study's arms answered to a question."""
+    """Return what every study's arms answered to a question."""
     found = []
     for report in studies(library).values():
         arms = {each.arm.label: each.arm for each in report.answers}

@@ -1,4 +1,4 @@
-"""What a study would ask, before it asks anything."""
+"""Plans of studies: the requests and their cost, before anything is asked."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class PlannedArm:
     """If every answer had to be judged, which is the most; None without a judge."""
 
     def plus(self, other: PlannedArm) -> PlannedArm:
-        """The same arm on two tasks."""
+        """Add the same arm on another task."""
         verdicts = None if self.verdicts is None or other.verdicts is None else self.verdicts.plus(other.verdicts)
         questions = self.questions + other.questions
         return PlannedArm(self.arm, "", questions, self.answers.plus(other.answers), verdicts)
@@ -43,7 +43,7 @@ class PlannedArm:
 
 @dataclass(frozen=True)
 class StudyPlan:
-    """All that a study would ask."""
+    """Estimate of the requests of a study."""
 
     study: str
     arms: Sequence[PlannedArm]
@@ -54,17 +54,17 @@ class StudyPlan:
 
     @property
     def cost(self) -> float | None:
-        """What is left to pay for, in US dollars; None where a price is unknown."""
+        """Return the remaining cost, in US dollars; None if a price is unknown."""
         return _sum(self.answers.cost, None if self.verdicts is None else self.verdicts.cost, self.verdicts is None)
 
     @property
     def cost_limit(self) -> float | None:
-        """The same if every reply were as long as it may be."""
+        """Return the same if every reply were as long as it may be."""
         most = None if self.verdicts is None else self.verdicts.cost_limit
         return _sum(self.answers.cost_limit, most, self.verdicts is None)
 
     def by_arm(self) -> dict[str, PlannedArm]:
-        """Each arm over all tasks."""
+        """Return each arm over all tasks."""
         found: dict[str, PlannedArm] = {}
         for each in self.arms:
             before = found.get(each.arm)
@@ -72,7 +72,7 @@ class StudyPlan:
         return found
 
     def as_dict(self) -> dict[str, Any]:
-        """The shape of `--dry-run --json`."""
+        """Return the shape of `--dry-run --json`."""
         return {
             **asdict(self),
             "arms": [asdict(each) for each in self.arms],
@@ -111,7 +111,7 @@ def plan_study(arms: Sequence[Arm], tasks: Sequence[str], options: StudyOptions)
 
 
 def _known_lists(arm: Arm, dataset: Dataset, ledger: Ledger, notes: list[str]) -> Run | None:
-    """The lists of an arm; the longest documents stand for those of a run that is not there."""
+    """Return the lists of an arm; the longest documents stand for those of a run that is not there."""
     if arm.file is not None:
         return file_lists(arm, dataset)
     if not arm.system:
@@ -129,7 +129,7 @@ def _known_lists(arm: Arm, dataset: Dataset, ledger: Ledger, notes: list[str]) -
 
 
 def _verdicts(prepared: Prepared) -> list[Request]:
-    """The most that a judge could be asked, with the gold answer in place of answers that are not known yet."""
+    """Build the largest set of requests to a judge, with the gold answer in place of answers that are not known yet."""
     judge = prepared.options.judging
     if judge is None:
         return []
@@ -144,7 +144,7 @@ def _verdicts(prepared: Prepared) -> list[Request]:
 
 @dataclass(frozen=True)
 class StudyCommand:
-    """What `r2med rag` is told for a study."""
+    """Command line of `r2med rag` for a study."""
 
     systems: Sequence[str]
     """Those whose highest ranked distractors are an arm."""
@@ -155,12 +155,12 @@ class StudyCommand:
 
     @property
     def arms(self) -> list[Arm]:
-        """The arms that it asks for."""
+        """Return the arms that it names."""
         return make_arms(self.systems, self.names)
 
     @property
     def words(self) -> list[str]:
-        """The words behind `r2med`, settings that are the usual ones left out."""
+        """Return the words behind `r2med`, default settings left out."""
         options, rule, usual = self.options, self.options.rule, StudyOptions("")
         pairs = [
             ("--llm", options.llm, ""),
@@ -178,12 +178,12 @@ class StudyCommand:
         return ["rag", *self.systems, *told, "--arms", *self.names, "--tasks", *self.tasks]
 
     def judged_by(self, judge: str) -> StudyCommand:
-        """The same study, with a judge for what words do not decide."""
+        """Return the same study, with a judge for what words do not decide."""
         return replace(self, options=replace(self.options, judge=judge))
 
 
 def study_command(report: RagReport) -> StudyCommand:
-    """The command of a kept study; an error where a model or a prompt is no longer what it was."""
+    """Return the command of a kept study; an error if a model or a prompt has changed."""
     arms = {each.arm.label: each.arm for each in report.answers}
     hard = [arm.system for arm in arms.values() if arm.kind == "hard"]
     names = list(dict.fromkeys(_name(arm) for arm in arms.values()))
@@ -194,14 +194,14 @@ def study_command(report: RagReport) -> StudyCommand:
 
 
 def _name(arm: Arm) -> str:
-    """What `--arms` calls an arm."""
+    """Return the name of an arm in `--arms`."""
     if arm.file is not None:
         return f"{arm.label}={arm.file}"
     return arm.system if arm.kind == "system" else arm.kind
 
 
 def _options(facts: Mapping[str, Any]) -> StudyOptions:
-    """The options that results record; a prompt of one's own by the file that it came from."""
+    """Return the options that results record; the prompt of a file by the file's name."""
     llm, judge, prompt = facts["llm"], facts["judge"], facts["prompt"]
     rule = PromptRule(facts["k"], facts["budget"], facts["order"])
     if rule.template().hash != prompt["hash"]:

@@ -1,4 +1,4 @@
-"""What a study says: every arm's accuracy, what passages changed, and how that goes with retrieval."""
+"""Reports of studies: every arm's accuracy, what passages changed, and how that goes with retrieval."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class ArmReport:
     judge_account: Account
 
     def as_dict(self) -> dict[str, Any]:
-        """The shape of `--json`."""
+        """Return the shape of `--json`."""
         return {
             "arm": self.arm.label,
             "kind": self.arm.kind,
@@ -109,22 +109,22 @@ class RagReport(Viewable):
 
     @property
     def measure(self) -> str:
-        """What the lists of systems are measured by."""
+        """Return the measure of the systems' lists."""
         return str(self.settings["measure"])
 
     @property
     def judged(self) -> bool:
-        """Whether a judge decided what words do not."""
+        """Return whether a judge decided what words do not."""
         return self.settings["judge"] is not None
 
     @cached_property
     def tasks(self) -> list[str]:
-        """The tasks, in the order of asking."""
+        """Return the tasks, in the order of asking."""
         return list(dict.fromkeys(each.task for each in self.answers))
 
     @cached_property
     def by_arm(self) -> dict[str, dict[str, dict[str, QuestionAnswers]]]:
-        """The answers by arm, task and question."""
+        """Return the answers by arm, task and question."""
         found: dict[str, dict[str, dict[str, QuestionAnswers]]] = {}
         for each in self.answers:
             found.setdefault(each.arm.label, {})[each.task] = each.by_query
@@ -132,11 +132,11 @@ class RagReport(Viewable):
 
     @cached_property
     def arms(self) -> list[ArmReport]:
-        """Every arm, in the order of asking."""
+        """Return every arm, in the order of asking."""
         return [self._arm(arm) for arm in {each.arm.label: each.arm for each in self.answers}.values()]
 
     def arm(self, label: str) -> ArmReport:
-        """An arm by its label."""
+        """Return an arm by its label."""
         for each in self.arms:
             if each.arm.label == label:
                 return each
@@ -167,16 +167,16 @@ class RagReport(Viewable):
 
     @cached_property
     def over_systems(self) -> Slope:
-        """Accuracy on the measure of retrieval, one point a system; oracles are no systems."""
+        """Fit accuracy to the measure of retrieval, one point per system; oracles are left out."""
         return slope_over_systems(*self._tables())
 
     @cached_property
     def within_queries(self) -> Slope:
-        """The same within each question, over systems."""
+        """Fit the same within each question, over systems."""
         return slope_within_queries(*self._tables())
 
     def _tables(self) -> tuple[list[NDArray[np.float64]], list[NDArray[np.float64]]]:
-        """For each task the retrieval and the accuracy of all systems on the questions that all decided."""
+        """Return for each task the retrieval and the accuracy of all systems on the questions that all decided."""
         arms = [self.by_arm[each.arm.label] for each in self.arms if each.arm.retrieves and not each.arm.oracle]
         x, y = [], []
         for task in self.tasks if arms else ():
@@ -188,7 +188,7 @@ class RagReport(Viewable):
         return x, y
 
     def as_dict(self) -> dict[str, Any]:
-        """The shape of `--json`."""
+        """Return the shape of `--json`."""
         return {
             "study": self.study,
             "settings": dict(self.settings),
@@ -221,7 +221,7 @@ def _way(closed: ByTask | None, gold: ByTask | None, arm: ByTask) -> WayToGold:
 
 
 def _added(accounts: Sequence[Account]) -> Account:
-    """The bills of several tasks together; a cost that is unknown on one is unknown."""
+    """Add the bills of several tasks; a cost that is unknown on one is unknown."""
 
     def total(name: str) -> Any:
         found = [getattr(each, name) for each in accounts]
@@ -231,7 +231,7 @@ def _added(accounts: Sequence[Account]) -> Account:
 
 
 def make_report(answers: Sequence[ArmAnswers], notes: Sequence[str] = ()) -> RagReport:
-    """The report of a study's answers."""
+    """Build the report of a study's answers."""
     if not answers:
         raise R2medError("there are no answers to report on; r2med rag SYSTEM --llm MODEL asks for them")
     facts = answers[0].settings
@@ -240,7 +240,7 @@ def make_report(answers: Sequence[ArmAnswers], notes: Sequence[str] = ()) -> Rag
 
 
 def kept_reports(ledger: Ledger) -> list[RagReport]:
-    """Every study of the ledger, a group of tasks at a time, the newest first."""
+    """Return every study of the ledger, a group of tasks at a time, the newest first."""
     studies: dict[tuple[str, str], list[ArmAnswers]] = {}
     for found in ledger.answers.of_study():
         made = from_set(found)

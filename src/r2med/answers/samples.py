@@ -1,4 +1,4 @@
-"""What was answered: each sample with its kind, the sources that it names, and what was in view."""
+"""Answers as samples: each with its kind, the sources that it names, and what was in view."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LONGEST = 2000
 
 
 class AnswerKind(StrEnum):
-    """What became of one request for an answer."""
+    """Outcome of one request for an answer."""
 
     RIGHT = "right"
     WRONG = "wrong"
@@ -34,7 +34,7 @@ class AnswerKind(StrEnum):
 
 
 DECIDED = (AnswerKind.RIGHT, AnswerKind.WRONG, AnswerKind.ABSTAINED)
-"""Those that count in an accuracy: whoever abstains is not right."""
+"""Those that count in an accuracy: an abstention is not right."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class SampledAnswer:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> SampledAnswer:
-        """A sample as the ledger has it."""
+        """Read a sample from the ledger."""
         return cls(**{**content, "kind": AnswerKind(content["kind"]), "cited": tuple(content["cited"])})
 
 
@@ -72,7 +72,7 @@ class ShownPassage(NamedTuple):
 
 @dataclass(frozen=True)
 class QuestionAnswers:
-    """All answers to one question under one arm."""
+    """Samples of answers to one question under one arm."""
 
     query: str
     shown: tuple[ShownPassage, ...]
@@ -82,23 +82,23 @@ class QuestionAnswers:
 
     @cached_property
     def value(self) -> float | None:
-        """The share of right ones among the samples that were decided; None where none was."""
+        """Return the share of right ones among the samples that were decided; None if none was."""
         decided = [each.kind is AnswerKind.RIGHT for each in self.samples if each.kind in DECIDED]
         return sum(decided) / len(decided) if decided else None
 
     @property
     def right(self) -> bool:
-        """Whether more than half of the decided samples are right."""
+        """Return whether more than half of the decided samples are right."""
         return (self.value or 0.0) > 0.5
 
     @property
     def evidence(self) -> bool:
-        """Whether a relevant passage was in view."""
+        """Return whether a relevant passage was in view."""
         return any(each.relevant for each in self.shown)
 
     @property
     def agreement(self) -> float | None:
-        """The share of pairs of samples with the same words; None for fewer than two answers."""
+        """Return the share of pairs of samples with the same words; None for fewer than two answers."""
         words = [
             normalised(each.answer)
             for each in self.samples
@@ -108,7 +108,7 @@ class QuestionAnswers:
         return sum(one == other for one, other in pairs) / len(pairs) if pairs else None
 
     def as_json(self) -> dict[str, Any]:
-        """The answers for the ledger."""
+        """Return the answers for the ledger."""
         return {
             "query": self.query,
             "shown": [list(each) for each in self.shown],
@@ -118,7 +118,7 @@ class QuestionAnswers:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> QuestionAnswers:
-        """The answers as the ledger has them."""
+        """Read the answers from the ledger."""
         return cls(
             content["query"],
             tuple(ShownPassage(*each) for each in content["shown"]),
@@ -128,12 +128,12 @@ class QuestionAnswers:
 
 
 def in_view(sources: Sequence[Source]) -> tuple[ShownPassage, ...]:
-    """What is remembered of the sources of a prompt."""
+    """Return the facts to store of the sources of a prompt."""
     return tuple(ShownPassage(each.document, each.relevant, each.cut, each.tokens, each.score) for each in sources)
 
 
 def read_reply(reply: Reply | Failed, gold: str, synonyms: Sequence[str], *, judged: bool) -> SampledAnswer:
-    """A reply as far as words decide it; `judged` says that a judge will be asked about the rest, left UNJUDGED."""
+    """Read a reply as far as words decide it; with `judged`, the rest is left UNJUDGED for a judge."""
     if isinstance(reply, Failed):
         return SampledAnswer(AnswerKind.FAILED, problem=reply.reason)
     found = None if reply.incomplete else read_cited_answer(reply.text)
@@ -155,7 +155,7 @@ def read_reply(reply: Reply | Failed, gold: str, synonyms: Sequence[str], *, jud
 
 
 def with_verdict(sample: SampledAnswer, verdict: bool | None, problem: str) -> SampledAnswer:
-    """A sample after the judge was asked."""
+    """Add the judge's verdict to a sample."""
     if verdict is None:
         return replace(sample, problem=problem)
     return replace(sample, kind=AnswerKind.RIGHT if verdict else AnswerKind.WRONG, decided_by="judge")

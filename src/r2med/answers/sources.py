@@ -1,4 +1,4 @@
-"""From a question and its passages to a prompt: numbered sources, cut to one budget, told apart from instructions."""
+"""Prompts from a question and its passages: numbered sources, cut to one budget, separate from instructions."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ ORDERS = ("ranked", "shuffled")
 NO_SOURCES = "(no sources are given)"
 _NEEDED = ("question", "sources")
 _LETTERS = 4
-"""Letters of a token, as everywhere that no tokenizer is at hand."""
+"""Letters per token, as in every estimate without a tokenizer."""
 
 
 @dataclass(frozen=True)
 class PromptRule:
-    """How every arm's prompts are made: the same for all of them."""
+    """Rule by which the prompts of all arms are made."""
 
     k: int = 5
     """Passages at the most."""
@@ -39,11 +39,11 @@ class PromptRule:
 
     @property
     def letters(self) -> int:
-        """Letters that a passage may have."""
+        """Return the number of letters that a passage may have."""
         return _LETTERS * (self.budget // self.k)
 
     def template(self) -> Template:
-        """The prompt."""
+        """Return the prompt."""
         return own_template("answers", self.prompt, _NEEDED) if self.prompt else bundled("answer", "r2med.answers")
 
 
@@ -59,12 +59,12 @@ class Source(NamedTuple):
 
     @property
     def tokens(self) -> int:
-        """About how many tokens it takes."""
+        """Estimate how many tokens it takes."""
         return -(-len(self.text) // _LETTERS)
 
 
 def show(query: str, passages: Sequence[ArmPassage], dataset: Dataset, rule: PromptRule) -> list[Source]:
-    """The sources of a question, in their order and cut."""
+    """Return the sources of a question, in their order and cut."""
     ordered = passages if rule.order == "ranked" else sorted(passages, key=lambda each: draw(query, each.document))
     relevant, documents = dataset.gold.qrels.get(query, {}), dataset.collection.documents
     return [_source(each, documents.text(each.document), relevant.get(each.document, 0) > 0, rule) for each in ordered]
@@ -76,7 +76,7 @@ def _source(passage: ArmPassage, text: str, relevant: bool, rule: PromptRule) ->
 
 
 def cut_letters(text: str, most: int) -> str:
-    """The words of a text's beginning that so many letters have room for; a word that is longer than that is broken.
+    """Cut a text after the last word that so many letters have room for; a longer word is broken.
 
     >>> cut_letters("swollen, bleeding gums", 18), cut_letters("gums", 9), cut_letters("hepatolenticular", 6)
     ('swollen, bleeding', 'gums', 'hepato')
@@ -90,6 +90,6 @@ def cut_letters(text: str, most: int) -> str:
 
 
 def prompt(template: Template, question: str, sources: Sequence[Source], words: Mapping[str, str]) -> str:
-    """What the model reads: every text between tags that it cannot close."""
+    """Write the prompt: every text between tags that it cannot close."""
     shown = "\n\n".join(delimited("source", each.text, id=number) for number, each in enumerate(sources, 1))
     return template.fill({**words, "question": delimited("question", question), "sources": shown or NO_SOURCES})

@@ -43,7 +43,7 @@ Replies = Sequence[Reply | Failed]
 
 @dataclass(frozen=True)
 class StudyOptions:
-    """What all arms of a study share."""
+    """Options that all arms of a study share."""
 
     llm: str
     judge: str = ""
@@ -65,7 +65,7 @@ class StudyOptions:
 
     @property
     def model(self) -> Model:
-        """The model that answers, with this study's sampling."""
+        """Return the model that answers, with this study's sampling."""
         found = find_model(self.llm)
         sampling = found.sampling
         if self.temperature is not None:
@@ -76,11 +76,11 @@ class StudyOptions:
 
     @property
     def judging(self) -> Model | None:
-        """The model that judges."""
+        """Return the model that judges."""
         return unwavering(find_model(self.judge)) if self.judge else None
 
     def facts(self) -> dict[str, Any]:
-        """Everything that the answers depend on beside the arm and the data; what results record."""
+        """Return everything that the answers depend on beside the arm and the data; results record it."""
         rule, judging = self.rule, self.judging
         return {
             "llm": _model_facts(self.model),
@@ -97,7 +97,7 @@ class StudyOptions:
 
     @property
     def key(self) -> str:
-        """The name of the study: arms with the same may be compared."""
+        """Return the name of the study: arms with the same may be compared."""
         return cache_key(version=1, **{name: repr(value) for name, value in self.facts().items()})[:10]
 
 
@@ -127,7 +127,7 @@ class ArmAnswers:
 
     @property
     def by_query(self) -> dict[str, QuestionAnswers]:
-        """The answers by question."""
+        """Return the answers by question."""
         return {each.query: each for each in self.answers}
 
 
@@ -152,7 +152,7 @@ class Prepared:
 
     @cached_property
     def key(self) -> str:
-        """A hash of everything the answers depend on."""
+        """Hash everything that the answers depend on."""
         shown = [(each.query, [(s.document, s.score) for s in each.sources], each.retrieval) for each in self.questions]
         asked = [request.key() for each in self.questions for request in each.requests]
         facts = (self.dataset.fingerprint, self.dataset.name, self.arm.label, self.arm.kind)
@@ -161,12 +161,12 @@ class Prepared:
 
     @property
     def requests(self) -> list[Request]:
-        """All that is asked."""
+        """Return all requests."""
         return [request for each in self.questions for request in each.requests]
 
 
 def with_answers(tasks: Sequence[str], notes: list[str]) -> Iterator[Dataset]:
-    """The data of tasks that have gold answers, one in memory at a time; the others are noted."""
+    """Yield the data of tasks that have gold answers, one in memory at a time; the others are noted."""
     found = 0
     for task in resolve(tasks):
         dataset = load(task)
@@ -194,7 +194,7 @@ def run_study(
     *,
     fresh: bool = False,
 ) -> tuple[list[ArmAnswers], list[str]]:
-    """The answers of every arm on every task, from the ledger or asked now, and what a reader must know beside them."""
+    """Answer every arm on every task, from the ledger or asked now; return notes for the reader beside."""
     check_groups(tasks)
     executor = executor or quiet()
     notes: list[str] = []
@@ -215,7 +215,7 @@ def run_study(
 def _ranked_lists(
     arms: Sequence[Arm], dataset: Dataset, options: StudyOptions, ledger: Ledger, executor: Executor
 ) -> dict[str, Run]:
-    """The lists that arms are made of, by the arm's label; systems that were not run yet are run now."""
+    """Return the lists that arms are made of, by the arm's label; systems that were not run yet are run now."""
     specs = list(dict.fromkeys(arm.system for arm in arms if arm.system))
     runs: dict[str, Run] = {}
     if specs:
@@ -229,7 +229,7 @@ def _ranked_lists(
 
 
 def prepare(arm: Arm, dataset: Dataset, run: Run | None, options: StudyOptions) -> Prepared:
-    """The prompts of an arm on a task: every question with a gold answer, and for a run file with a list."""
+    """Build the prompts of an arm on a task: every question with a gold answer, and for a run file with a list."""
     chosen = choose(arm, dataset, run, options.rule.k)
     values = _retrieval(arm, dataset, run, options.measure)
     template, model, words = options.rule.template(), options.model, task_values(dataset.task)
@@ -251,7 +251,7 @@ def _retrieval(arm: Arm, dataset: Dataset, run: Run | None, measure: str) -> dic
 
 
 def _lacking(prepared: Prepared) -> list[str]:
-    """What a reader must know of questions that an arm could not be asked."""
+    """Return what a reader must know of questions that an arm could not be asked."""
     wanted = sum(bool(answer.strip()) for answer in prepared.dataset.gold.answers.values())
     missing = wanted - len(prepared.questions)
     name = prepared.arm.label
@@ -259,7 +259,7 @@ def _lacking(prepared: Prepared) -> list[str]:
 
 
 def _answered(prepared: Sequence[Prepared], ledger: Ledger, executor: Executor, *, fresh: bool) -> list[ArmAnswers]:
-    """The arms of one task; those that the ledger has not whole are asked all at once."""
+    """Return the arms of one task; those that the ledger does not have in full are asked all at once."""
     kept = {each.arm.label: None if fresh else _recalled(each, ledger) for each in prepared}
     missing = [each for each in prepared if kept[each.arm.label] is None]
     replies = _ask([request for each in missing for request in each.requests], "answers", executor)
@@ -282,7 +282,7 @@ def _ask(requests: Sequence[Request], label: str, executor: Executor) -> list[Re
 
 
 def _read(prepared: Prepared, replies: Replies) -> list[QuestionAnswers]:
-    """What the replies of an arm say, as far as words decide it."""
+    """Read the replies of an arm, as far as words decide them."""
     gold, count, judged = prepared.dataset.gold, prepared.options.samples, bool(prepared.options.judge)
     found = []
     for place, each in enumerate(prepared.questions):
@@ -299,7 +299,7 @@ def _read(prepared: Prepared, replies: Replies) -> list[QuestionAnswers]:
 def _judged(
     read: Sequence[tuple[Prepared, Replies, list[QuestionAnswers]]], executor: Executor
 ) -> Iterator[ArmAnswers]:
-    """Have the judge decide what words do not; the same answer to the same question is asked about once."""
+    """Judge what words do not decide; the same answer to the same question is judged once."""
     judge = read[0][0].options.judging if read else None
     asking = judge_prompt(read[0][0].options.judge_prompt) if read else None
     requests: dict[tuple[str, str], Request] = {}
@@ -344,7 +344,7 @@ def _answer_set(made: ArmAnswers) -> AnswerSet:
 
 
 def from_set(found: AnswerSet) -> ArmAnswers:
-    """An arm on a task as the ledger has it."""
+    """Read an arm on a task from the ledger."""
     facts = dict(found.settings)
     told = facts["arm"]
     file = Path(told["file"]) if told["file"] else None
@@ -355,7 +355,7 @@ def from_set(found: AnswerSet) -> ArmAnswers:
 
 
 def _recalled(prepared: Prepared, ledger: Ledger) -> ArmAnswers | None:
-    """The answers that the ledger has; None where it has none, or some that are not decided and are asked again."""
+    """Return the answers of the ledger; None if it has none, or some that are not decided and are asked again."""
     kept = ledger.answers.find(prepared.key)
     found = None if kept is None else from_set(kept)
     if kept is None or found is None or any(s.kind not in DECIDED for each in found.answers for s in each.samples):

@@ -1,4 +1,4 @@
-"""Answers with and without passages in words and tables, the same on a terminal, in Markdown, LaTeX and pages."""
+"""Reports of studies as tables and sentences, the same on a terminal, in Markdown, LaTeX and pages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SIGNALS: Mapping[str, str] = {
 
 
 def rag_sections(report: RagReport) -> list[Section]:
-    """Everything that a study says, in order."""
+    """Build all sections of a study, in order."""
     found = [_accuracy(report), *([_by_task(report)] if len(report.tasks) > 1 else []), _kinds(report)]
     compared = [arm for arm in report.arms if arm.paired is not None]
     if compared:
@@ -87,7 +87,7 @@ def _with_ends(found: Interval | None) -> Figure:
 
 
 def _how(report: RagReport) -> list[str]:
-    """How the figures came about, in sentences."""
+    """Describe how the figures came about, in sentences."""
     facts = report.settings
     judge = facts["judge"]
     decided = (
@@ -159,7 +159,7 @@ def _paired(arms: list[ArmReport]) -> Section:
 
 
 def _changed(arm: ArmReport) -> str:
-    """What a system's passages did, in a sentence that says so when they did nothing."""
+    """Describe what a system's passages did, in a sentence that says so if they did nothing."""
     if arm.paired is None:
         raise TypeError(f"{arm.arm.label} was compared with nothing")
     found, change = arm.paired, arm.paired.difference

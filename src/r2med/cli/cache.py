@@ -1,4 +1,4 @@
-"""`r2med cache`: what is kept on disk, and how to let go of it."""
+"""`r2med cache`: what is kept on disk, and how to clear it."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _reply_rows() -> list[tuple[str, str, str, int]]:
 
 @contextmanager
 def _answers() -> Iterator[ReplyCache | None]:
-    """The file of kept answers, if there is one."""
+    """Yield the file of cached answers, if there is one."""
     if not (home() / "llm.sqlite").is_file():
         yield None
         return

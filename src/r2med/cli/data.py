@@ -1,4 +1,4 @@
-"""`r2med analyze`: what BM25 really sees."""
+"""Commands on data: `r2med analyze`, `stats`, `tasks` and `validate`."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _facts(task: Task) -> dict[str, object]:
 
 
 def _licences(tasks: Sequence[Task]) -> list[str]:
-    """Below the table: under which licence each group is published, and which sources are under another."""
+    """List the licence of each group, and the sources that are under another, below the table."""
     lines = []
     for group in dict.fromkeys(task.group for task in tasks):
         some = [task for task in tasks if task.group == group]

@@ -1,4 +1,4 @@
-"""What this installation can do, and what it lacks."""
+"""`r2med doctor`: what this installation can do, and what it lacks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CORE = ("numpy", "polars", "orjson", "click", "rich", "huggingface-hub", "platf
 
 
 def examine() -> dict[str, dict[str, str]]:
-    """All findings, by heading."""
+    """Return all findings, by heading."""
     versions = {"r2med": r2med.__version__, "python": f"{platform.python_version()} ({sys.executable})"}
     versions |= {name: version_of(name) or "missing: pip install r2med" for name in _CORE}
     keys = {key: "set" if os.environ.get(key) else "not set" for key in KEYS}

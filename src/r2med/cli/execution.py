@@ -1,4 +1,4 @@
-"""From what a user writes to an executor: `local`, `shard:3/16`, `ray`, `ray://host:10001`, `ray:host:6379`."""
+"""Executors from what a user writes: `local`, `shard:3/16`, `ray`, `ray://host:10001`, `ray:host:6379`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _KINDS = ("local", "shard:3/16", "shard:merge/16", "ray", "ray:host:6379", "ray:
 
 
 def choose_executor(text: str = "", console: Console | None = None, memory: int | None = None) -> Executor:
-    """The executor of a text, or of `[executor]` in the user's files where it is empty.
+    """Return the executor of a text, or of `[executor]` in the user's files if it is empty.
 
     >>> type(choose_executor("local")).__name__, choose_executor("shard:2/4").spread.number
     ('Executor', 2)
@@ -50,15 +50,14 @@ _Command = TypeVar("_Command", bound=Callable[..., object])
 
 
 def executor_option() -> Callable[[_Command], _Command]:
-    """The option, the same in every verb."""
+    """Build the option, the same in every command."""
     return click.option(
         "--executor", default="", metavar="EXECUTOR", help="local, ray, ray://host:10001, shard:3/16, shard:merge/16."
     )
 
 
 def open_executor(text: str, settings: Mapping[str, object], *, no_shards: str = "") -> Executor:
-    """Where the work runs; a shard whose siblings were given other settings is refused, and all where there is a reason
-    that shards make no sense."""
+    """Open the executor of a text; refuse a shard whose siblings have other settings, or any shard for a reason."""
     executor = choose_executor(text, messages())
     spread = spread_of(executor)
     if isinstance(spread, Shards):
@@ -71,8 +70,11 @@ def open_executor(text: str, settings: Mapping[str, object], *, no_shards: str =
 
 @contextmanager
 def one_executor(text: str, *, no_shards: str = "") -> Iterator[Executor]:
-    """Where the work of a command runs, and answers of local models too; shards must be given the same but for the
-    number, end well where the rest is left to others, and close their batch where they merged."""
+    """Open the executor of a command, local models included, for its duration.
+
+    Shards must have the same settings but for their number. They exit with 0 if the rest is left to others, and close
+    their batch if they merged.
+    """
     executor = open_executor(text, _same_for_all(click.get_current_context().params), no_shards=no_shards)
     try:
         with spreading(executor):
@@ -98,7 +100,7 @@ def _plain(value: object) -> object:
 
 
 def close_batch(executor: Executor) -> None:
-    """Let the next batch of shards be another, after the command that merged."""
+    """Begin a new batch of shards after the command that merged."""
     spread = spread_of(executor)
     if isinstance(spread, Shards):
         spread.merged()
@@ -108,7 +110,7 @@ _POSITIVE = click.FloatRange(0, min_open=True)
 
 
 def asking_options(function: Function) -> Function:
-    """Where work runs and how hard servers are asked: of every verb that asks a model."""
+    """Add the options on executors and requests, the same in every command that asks a model."""
     options = (
         executor_option(),
         click.option("--concurrency", type=click.IntRange(1), help="Requests to a server at a time (usually 16)."),
@@ -133,9 +135,9 @@ def asking(
     max_tokens: int | None = None,
     dry_run: bool = False,
 ) -> Iterator[Executor]:
-    """One client and one executor for the whole command, as the command line and the user's files say.
+    """Open one client and one executor for the whole command, as the command line and the user's files say.
 
-    A shard that has done its share says what is left to others, and the command ends well. A dry run works here.
+    A shard that has done its share reports what is left to others, and exits with 0. A dry run is always local.
     """
     settings = RequestSettings(timeout, retries, rpm, concurrency)
     with (
@@ -148,7 +150,7 @@ def asking(
 
 @contextmanager
 def one_client(max_cost: float | None = None, max_tokens: int | None = None) -> Iterator[None]:
-    """One client for the whole command, which spends no more than is allowed."""
+    """Open one client for the whole command, which spends no more than is allowed."""
     from r2med.llm.budget import Limits
     from r2med.llm.client import session  # a run without language models loads none of it
 

@@ -1,4 +1,4 @@
-"""`r2med`: the verbs, loaded only when they are used, and errors as one line."""
+"""`r2med`: the commands, imported only when they are used, and errors as one line."""
 
 from __future__ import annotations
 
@@ -106,11 +106,11 @@ class Verbs(click.Group):
     """A group that imports a verb's module only when that verb is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The verbs in the order a newcomer meets them."""
+        """List the commands in the order in which a new user needs them."""
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """A verb, imported now."""
+        """Import and return a command."""
         if cmd_name not in VERBS:
             return None
         module = _HOMES.get(cmd_name, "cli.data")
@@ -120,13 +120,13 @@ class Verbs(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """A verb by name, with the nearest one suggested for a wrong name."""
+        """Resolve a command by name, with the nearest one suggested for a wrong name."""
         if args and args[0] not in VERBS and not args[0].startswith("-"):
             ctx.fail(f"no verb {args[0]!r}{suggest(args[0], VERBS)}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list of verbs, without importing any."""
+        """List the commands, without importing any."""
         with formatter.section("Verbs"):
             formatter.write_dl(list(VERBS.items()))
 
@@ -144,7 +144,7 @@ def app(debug: bool) -> None:
 
 
 def main() -> None:
-    """The entry point: user errors are one line on stderr, and a closed pipe is not an error."""
+    """Run the program: user errors are one line on stderr, and a closed pipe is not an error."""
     # Before numpy is imported: its OpenBLAS starts threads that wait for their first task by spinning, a tenth of a
     # second of processor time in every process. As a power of two of clock ticks, this is about two milliseconds.
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "22")
@@ -189,7 +189,7 @@ def _announced(arguments: list[str]) -> AbstractContextManager[None]:
 
 
 def _prepare_streams() -> None:
-    """Have what the terminal cannot show escaped, not refused, and warnings about kept values as one line."""
+    """Escape what the terminal cannot show instead of failing, and print warnings about cached values as one line."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # it was closed before the command began
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115

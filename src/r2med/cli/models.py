@@ -70,7 +70,7 @@ def _rerankers() -> list[dict[str, Any]]:
 
 
 def _late_models() -> list[dict[str, Any]]:
-    """What is published of each; what is not has no value."""
+    """Return what is published of each; an unpublished value is None."""
     return [
         {"name": f"colbert({card.name})", "id": card.id, "parameters": card.parameters or None}
         | {"dimension": card.dimension or None, "query_prefix": card.query_prefix or None}
@@ -143,7 +143,7 @@ def _size(millions: float | None) -> str:
 
 
 def _plain(card: EncoderCard) -> dict[str, Any]:
-    """The card as JSON has it: a prompt as its text, or as texts by family."""
+    """Return the card for JSON: a prompt as its text, or as texts by family."""
     found = {field.name: getattr(card, field.name) for field in fields(card)}
     return {name: value.plain() if isinstance(value, Template) else value for name, value in found.items()}
 
@@ -186,7 +186,7 @@ def show(model: str, task: str, as_json: bool) -> None:
 
 
 def _known_otherwise() -> dict[str, dict[str, Any]]:
-    """What there is to show of every card that is no encoder's, by its name and as systems write it."""
+    """Return the facts of every card that is not an encoder's, by its name and as systems write it."""
     forms = {name: {"prompt": prompt, "answer": answer, "notes": notes} for name, prompt, answer, notes in _forms()}
     nothing = {"prompt": None, "answer": None, "notes": ""}
     rows = [*_llms(), *({**row, **forms.get(row["name"], nothing)} for row in _rerankers()), *_late_models()]
@@ -198,7 +198,7 @@ def _known_otherwise() -> dict[str, dict[str, Any]]:
 
 
 def _forms() -> Iterator[tuple[str, str, str, str]]:
-    """Of every reranker that runs here or is served: its name, what it reads, what it answers, and notes."""
+    """Yield, for every local or served reranker, its name, its input, its answer format, and notes."""
     for card in cards().values():
         reads = "".join(card.pieces) or f"{card.query} and {card.document}, as a pair"
         answers = f"{' or '.join(card.answers)}, by their logits" if card.answers else f"logits ({card.head})"
@@ -209,7 +209,7 @@ def _forms() -> Iterator[tuple[str, str, str, str]]:
 
 
 def _show_facts(facts: Mapping[str, Any], as_json: bool) -> None:
-    """A card that is no encoder's. Of a late-interaction model, its own files decide what is encoded."""
+    """Print a card that is not an encoder's. For a late-interaction model, its own files decide what is encoded."""
     if as_json:
         write_json(facts)
         return

@@ -1,4 +1,4 @@
-"""What several verbs share: options that take many values, JSON output, consoles."""
+"""Options and output that several commands share: options with many values, JSON, consoles."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class FailedWith2(click.ClickException):
 
 
 def typed_command() -> str:
-    """The present command as it was typed, for whoever wants to give it again."""
+    """Return the present command as it was typed, so that it can be repeated."""
     context = click.get_current_context()
     return shlex.join(["r2med", str(context.info_name), *context.meta.get(_TYPED, ())])
 
@@ -87,7 +87,7 @@ class Size(Whole):
     name = "size"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The number of bytes."""
+        """Parse the number of bytes."""
         if isinstance(value, int):
             return value
         return parse_size(str(value)) or self.fail(f"{value!r} is not a size such as 500MB or 2GB", param, ctx)
@@ -99,7 +99,7 @@ class Percent(Decimal):
     name = "share"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The share, from 0 to 1."""
+        """Parse the share, from 0 to 1."""
         if isinstance(value, float):
             return value
         text = str(value).strip()
@@ -113,17 +113,17 @@ class Percent(Decimal):
 
 
 def json_option() -> Callable[[Function], Function]:
-    """`--json`."""
+    """Build the option `--json`."""
     return click.option("--json", "as_json", is_flag=True, help="Print only JSON.")
 
 
 def write_json(value: object) -> None:
-    """JSON for machines, on standard output."""
+    """Print JSON for machines, on standard output."""
     text = orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)
     click.echo(text.decode("utf-8", "replace"))
 
 
 def remark(notes: Iterable[str]) -> None:
-    """What a person must know beside the results, on standard error: a line each."""
+    """Print notes on the results on standard error, a line each."""
     for note in notes:
         click.echo(f"note: {note}", err=True)

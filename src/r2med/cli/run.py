@@ -61,7 +61,7 @@ def _name(result: Result) -> str:
 
 
 def _write_run_lists(run: Run, result: Result, folder: Path) -> None:
-    """A TREC file, or jsonl where an id cannot be written in one."""
+    """Write a TREC file, or jsonl if an id cannot be written in one."""
     name = _name(result)
     try:
         write_run(run, folder / f"{name}.trec", tag=file_name(result.system))
@@ -91,7 +91,7 @@ def show_plan(plan: Plan, *, prompts: bool = False) -> None:
 
 
 def _by_state(tasks: Sequence[PlannedTask]) -> dict[str, list[PlannedTask]]:
-    """Tasks of which the same is to be said, in the order of the first of them."""
+    """Group tasks by their state, in the order of the first of each."""
     found: dict[str, list[PlannedTask]] = {}
     for task in tasks:
         found.setdefault(task.state, []).append(task)
@@ -99,7 +99,7 @@ def _by_state(tasks: Sequence[PlannedTask]) -> dict[str, list[PlannedTask]]:
 
 
 def _forecast(task: PlannedTask, several: bool, shown: set[str]) -> None:
-    """What is left to do on a task; the prompts of stages that were shown before are left out."""
+    """Print what is left to do on a task; the prompts of stages that were shown before are left out."""
     for spec, facts in task.forecast.items():
         click.echo(f"    {f'{task.task}, ' if several else ''}{spec}: {_facts(facts)}")
         if _PROMPT in facts and spec not in shown:
@@ -108,7 +108,7 @@ def _forecast(task: PlannedTask, several: bool, shown: set[str]) -> None:
 
 
 def _totals(tasks: Sequence[PlannedTask]) -> dict[str, dict[str, float]]:
-    """What a stage takes on all tasks together, of stages that have work on several."""
+    """Add up what a stage takes on all tasks together, for stages that have work on several."""
     found: dict[str, list[Mapping[str, Any]]] = {}
     for task in tasks:
         for spec, facts in task.forecast.items():
@@ -129,7 +129,7 @@ def _facts(facts: Mapping[str, Any]) -> str:
 
 
 def _needs(stage: PlannedStage) -> dict[str, str]:
-    """What must be at hand, in words."""
+    """Return what a stage needs to run, in words."""
     needs = stage.needs
     words = [f"pip install 'r2med[{needs['extra']}]'"] if "extra" in needs else []
     words += [f"the key {needs['key']}"] if "key" in needs else []
@@ -147,7 +147,7 @@ def _list(facts: Mapping[str, Any]) -> None:
 
 
 def _said(value: Any) -> str:
-    """A value in words; nothing for what is not set."""
+    """Format a value in words; empty for what is not set."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
@@ -165,7 +165,7 @@ def _items(values: Sequence[Any]) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class RunRequest:
-    """What the user typed."""
+    """Arguments and options of the command."""
 
     systems: tuple[str, ...]
     tasks: tuple[str, ...]
@@ -243,7 +243,7 @@ def run_command(**given: Any) -> None:
 
 
 def _with_experiments(asked: RunRequest) -> RunRequest:
-    """The systems, tasks and metrics of experiment files in place of the files; what was typed wins."""
+    """Replace experiment files by their systems, tasks and metrics; what was typed takes precedence."""
     systems: list[str] = []
     names: list[str] = []
     for text in asked.systems:
@@ -260,7 +260,7 @@ def _with_experiments(asked: RunRequest) -> RunRequest:
 
 
 def _systems(asked: RunRequest) -> list[System]:
-    """The systems, with what was asked of all of them."""
+    """Parse the systems, with the options that apply to all of them."""
     built = [System.parse(text) for text in asked.systems]
     if asked.drop_self is not None:
         built = [system.with_option("drop_self", asked.drop_self) for system in built]
@@ -270,12 +270,12 @@ def _systems(asked: RunRequest) -> list[System]:
 
 
 def _distinct(systems: list[System]) -> list[System]:
-    """Each system once."""
+    """Return each system once."""
     return list({system.spec: system for system in systems}.values())
 
 
 def _names(asked: RunRequest, systems: list[System]) -> dict[str, str]:
-    """The specs that an experiment has a name for."""
+    """Return the names that an experiment gives to specs."""
     given = zip(asked.systems, asked.names, systems, strict=True)
     return {system.spec: name for text, name, system in given if name != text}
 
@@ -316,13 +316,13 @@ def _run(asked: RunRequest, systems: list[System]) -> None:
 
 
 def _executor(asked: RunRequest, systems: Sequence[System]) -> Executor:
-    """Where the work runs; a shard whose siblings were asked something else is refused."""
+    """Open the executor; a shard whose siblings have other systems, tasks or splits is refused."""
     specs = [system.spec for system in systems]
     return open_executor(asked.executor, {"systems": specs, "tasks": list(asked.tasks), "split": asked.split})
 
 
 def _finish_shards(executor: Executor, report: Report) -> None:
-    """Say what was left to other shards; one that merged closes the batch."""
+    """Report what was left to other shards; one that merged closes the batch."""
     for part in report.postponed:
         for line in part.message.splitlines():
             click.echo(f"{part.task}: {line}", err=True)
@@ -331,14 +331,14 @@ def _finish_shards(executor: Executor, report: Report) -> None:
 
 
 def _explain(report: Report) -> None:
-    """What failed, for a table that has no room for it."""
+    """Print what failed, for a table that has no room for it."""
     for line in failure_lines(report.failures, report.names):
         click.echo(line, err=True)
 
 
 @contextmanager
 def _limits(asked: RunRequest, systems: Sequence[System]) -> Iterator[None]:
-    """One client for the whole command, with the limits that were asked for; none where no model can be asked."""
+    """Open one client for the whole command, with its spending limits; none if no model can be asked."""
     limited = asked.max_cost is not None or asked.max_tokens is not None
     asks = limited or any(hasattr(stage, "llm") for system in systems for stage in system.walk())
     settings = RequestSettings(asked.timeout, asked.retries, asked.rpm, asked.concurrency)

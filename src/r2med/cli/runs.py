@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def filters(function: Function) -> Function:
-    """The options that choose runs by what they are of."""
+    """Add the options that select runs by group, task and system."""
     groups = ["full", "nano", "sample", "custom", "custom-nano"]
     for option in (
         click.option("--group", type=click.Choice(groups), help="Only runs on this group of tasks."),

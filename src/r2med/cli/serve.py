@@ -78,7 +78,7 @@ def serve_command(
 
 
 def _proxy(address: str) -> str:
-    """The address of a proxy that is believed; a name would have to be looked up, by whoever answers for it."""
+    """Return the address of a trusted proxy; a name is refused, since its lookup could be answered by anyone."""
     if address:
         try:
             ipaddress.ip_address(address)
@@ -88,7 +88,7 @@ def _proxy(address: str) -> str:
 
 
 def _access(host: str, token: str | None, no_token: bool, hosts: Sequence[str]) -> Access:
-    """The rules that the options ask for."""
+    """Build the rules of access from the options."""
     from r2med.web.access import Access, is_host_name, is_loopback
 
     if no_token and not is_loopback(host):
@@ -101,7 +101,7 @@ def _access(host: str, token: str | None, no_token: bool, hosts: Sequence[str]) 
 
 
 def _token(wanted: str | None) -> str:
-    """The token that was asked for, or the one of this home."""
+    """Return the token of the option, or the one of this home."""
     from r2med.web.server import kept_token
 
     if wanted is not None and len(wanted) < _SHORTEST:

@@ -1,4 +1,4 @@
-"""Why two systems differ: what became of the relevant documents in each, and every query by its two scores."""
+"""Charts of comparisons: differences with intervals, changes of causes, and every query by its two scores."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from r2med.workbench.rows import BenchRow, place_scores
 
 
 def difference_chart(found: Comparison, measure: str) -> DotChart:
-    """B minus A by task, family and overall: filled where there is a difference after Holm."""
+    """Chart B minus A by task, family and overall: filled if there is a difference after Holm."""
     headings = task_headings(list(found.tasks))
     names: Mapping[str, Callable[[str], str]]
     names = {"task": headings.__getitem__, "family": lambda name: f"all {families().get(name, name)}", "overall": str}
@@ -34,7 +34,7 @@ def difference_chart(found: Comparison, measure: str) -> DotChart:
 
 
 def against_chart(found: Sequence[Comparison], measure: str) -> DotChart:
-    """Several systems minus one and the same, over all tasks."""
+    """Chart several systems minus one and the same, over all tasks."""
     points = [_difference_point(each.b, each.overall, filled=each.differs) for each in found]
     return DotChart(f"Differences from {found[0].a}", f"difference in {measure} x 100, 95% interval", points, True)
 
@@ -49,7 +49,7 @@ Link = Callable[..., str]
 
 @dataclass(frozen=True)
 class Transitions:
-    """What became of relevant documents in A, by rows, and in B, by columns."""
+    """Counts of relevant documents by their cause in A, as rows, and in B, as columns."""
 
     before: Sequence[Cause]
     after: Sequence[Cause]
@@ -57,25 +57,25 @@ class Transitions:
     tasks: Sequence[str]
     """Those on which the causes of both are known."""
     unknown: Mapping[str, Sequence[str]]
-    """The systems whose causes nobody has found out on every task, and where."""
+    """The systems whose causes are unknown on some tasks, with these tasks."""
 
     @property
     def documents(self) -> int:
-        """How many relevant documents there are."""
+        """Return the number of relevant documents."""
         return sum(self.counts.values())
 
     def count(self, before: Cause | None = None, after: Cause | None = None) -> int:
-        """How many of them became this in A and that in B, where one is asked for."""
+        """Count the documents with one cause in A and another in B, as far as these are given."""
         return sum(n for (a, b), n in self.counts.items() if before in (None, a) and after in (None, b))
 
     def shade(self, before: Cause, after: Cause) -> int:
-        """How dark a cell is, from 0 to 4: by its share of the largest one."""
+        """Return the shade of a cell, from 0 to 4: by its share of the largest one."""
         most = max(self.counts.values(), default=0)
         return round(4 * (self.counts.get((before, after), 0) / most) ** 0.5) if most else 0
 
 
 def transitions(library: Library, pairs: Sequence[tuple[Entry, Entry]]) -> Transitions:
-    """The changes of causes from A's runs to B's, on the tasks where both are known."""
+    """Count the changes of causes from A's runs to B's, on the tasks where both are known."""
     both = []
     unknown: dict[str, list[str]] = defaultdict(list)
     for pair in pairs:
@@ -96,7 +96,7 @@ def transitions(library: Library, pairs: Sequence[tuple[Entry, Entry]]) -> Trans
 
 
 def pair_scatter(rows: Sequence[BenchRow], a: str, b: str, measure: str, link: Link) -> PairScatter:
-    """Every query by its two scores; each mark leads to its query, or to the list of those at its place."""
+    """Plot every query by its two scores; each mark links to its query, or to the list of those at its place."""
     places: dict[str, list[BenchRow]] = defaultdict(list)
     for row in rows:
         if row.place:

@@ -49,7 +49,7 @@ class QueryPair:
 
     @property
     def gain(self) -> float:
-        """B minus A."""
+        """Return B minus A."""
         return self.b - self.a
 
 
@@ -67,7 +67,7 @@ class Contest:
     pairs: Sequence[QueryPair]
 
     def ordered(self, sort: str, task: str = "") -> list[QueryPair]:
-        """The queries of all tasks or one, in the order that was asked for."""
+        """Return the queries of all tasks or one, in a sort order."""
         chosen = [pair for pair in self.pairs if task in ("", pair.task)]
         if sort == "task":
             return chosen
@@ -76,7 +76,7 @@ class Contest:
         return sorted(chosen, key=lambda pair: pair.gain, reverse=sort != "a won")
 
     def task_rows(self) -> list[TaskRow]:
-        """Every task's difference, and the one over all tasks where there are several."""
+        """Return every task's difference, and the one over all tasks if there are several."""
         corrected = self.found.corrected_tasks
         rows = [TaskRow(task, found, corrected[task]) for task, found in self.found.tasks.items()]
         every = TaskRow("all tasks", self.found.overall, self.found.corrected)
@@ -94,12 +94,12 @@ class TaskRow:
 
     @property
     def p(self) -> str:
-        """The p-value, as a bound where it is the smallest that the test can give."""
+        """Return the p-value, as a bound if it is the smallest that the test can give."""
         return p_words(self.corrected, at_floor=self.found.at_floor).removeprefix("p ").removeprefix("= ")
 
 
 def compare_page(library: Library, request: Request) -> PageContent:
-    """Two systems: overall, by task, why, and query by query. What there is not is told, and the form stays."""
+    """Compare two systems: overall, by task, why, and query by query. Unknown names are reported in the form."""
     asked = request.query_params
     groups, wrong = _compared_groups(library), list[Correction]()
     group = asked.get("group", "") or next(iter(library.groups()), groups[0])
@@ -195,14 +195,14 @@ def _contest_values(library: Library, request: Request, a: str, b: str, group: s
 
 
 def _citation(found: Contest, task: str) -> Citation:
-    """The command that compares the same two systems on the same tasks."""
+    """Return the command that compares the same two systems on the same tasks."""
     tasks = [task] if task else list(found.found.tasks)
     metric = options(("--metric", "" if found.measure == str(HEADLINE) else found.measure))
     return citation(f"{found.b} against {found.a}", "compare", found.a, found.b, "--tasks", *tasks, *metric)
 
 
 def _scatter(library: Library, runs: Sequence[tuple[Entry, Entry]], bench: BenchState) -> Markup:
-    """The scatter of all queries, drawn once for the same runs."""
+    """Draw the scatter of all queries, once for the same runs."""
 
     def make() -> Markup:
         rows = bench_rows(library, runs, bench.measure)
@@ -212,7 +212,7 @@ def _scatter(library: Library, runs: Sequence[tuple[Entry, Entry]], bench: Bench
 
 
 def shared_measures(library: Library, a: str, b: str, group: str) -> list[str]:
-    """The measures by which both systems were measured on every task that they share."""
+    """Return the measures by which both systems were measured on every task that they share."""
     left, right, means = library.newest(a, group), library.newest(b, group), library.means()
     runs = [found[task].id for task in left if task in right for found in (left, right)]
     return [measure for measure in library.measures() if all(measure in means.get(run, {}) for run in runs)]

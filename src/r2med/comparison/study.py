@@ -20,7 +20,7 @@ from r2med.pipeline.evaluate import shallow_run
 from r2med.pipeline.loaded_runs import query_values
 from r2med.pipeline.named_runs import select
 from r2med.runs.ledger import Ledger
-from r2med.runs.selection import Chosen, Shared, by_group
+from r2med.runs.selection import Shared, by_group
 from r2med.runs.viewable import Viewable
 
 
@@ -62,16 +62,16 @@ class Comparison(Viewable):
 
     @property
     def differs(self) -> bool:
-        """Whether the two differ overall at the 5% level: by the randomisation test, after Holm."""
+        """Return whether the two differ overall at the 5% level: by the randomisation test, after Holm."""
         return self.corrected < ALPHA
 
     @cached_property
     def corrected_tasks(self) -> dict[str, float]:
-        """The tasks' randomisation p-values, corrected for having looked at so many tasks (Holm)."""
+        """Return the tasks' randomisation p-values, corrected for the number of tasks (Holm)."""
         return dict(zip(self.tasks, holm([found.randomisation for found in self.tasks.values()]), strict=True))
 
     def looks(self) -> list[Look]:
-        """By task, by family where there are several, and overall where there are several tasks."""
+        """Return the differences by task, by family if there are several, and overall if there are several tasks."""
         sure = dict(zip(self.families, holm([each.randomisation for each in self.families.values()]), strict=True))
         looks = [Look("task", task, each, task in self.differing_tasks) for task, each in self.tasks.items()]
         looks += [Look("family", name, each, sure[name] < ALPHA) for name, each in self.families.items()]
@@ -79,12 +79,12 @@ class Comparison(Viewable):
 
     @property
     def differing_tasks(self) -> list[str]:
-        """The tasks on which the two differ at the 5% level, after Holm."""
+        """Return the tasks on which the two differ at the 5% level, after Holm."""
         return [task for task, p in self.corrected_tasks.items() if p < ALPHA]
 
     @property
     def verdict(self) -> str:
-        """The conclusion in a sentence that a reader may quote."""
+        """Return the conclusion in a sentence that a reader may quote."""
         p = p_words(self.corrected, at_floor=self.overall.at_floor)
         p += f" after Holm over {self.pairs} pairs" if self.pairs > 1 else ""
         if not self.differs:
@@ -99,7 +99,7 @@ class Comparison(Viewable):
         return f"Comparison({self.b!r} minus {self.a!r}: {100 * self.overall.mean:+.2f} points. {self.verdict})"
 
     def as_dict(self) -> dict[str, Any]:
-        """The comparison for JSON."""
+        """Return the comparison for JSON."""
         tasks = {name: found.as_dict() | {"holm": self.corrected_tasks[name]} for name, found in self.tasks.items()}
         return {
             "a": self.a,
@@ -118,13 +118,13 @@ class Comparison(Viewable):
 def compare(
     ledger: Ledger, names: Sequence[str], measure: str = "nDCG@10", tasks: Sequence[str] = ()
 ) -> list[Comparison]:
-    """Every pair of the named systems, over the tasks that all of them have been run on; each group by itself."""
+    """Compare every pair of the named systems over the tasks that all of them were run on; each group by itself."""
     groups = by_group(select(ledger, names, tasks))
     return [each for shared in groups for each in compare_shared(ledger, shared, measure)]
 
 
 def compare_shared(ledger: Ledger, shared: Shared, measure: str = "nDCG@10") -> list[Comparison]:
-    """The same for systems that were chosen already."""
+    """Compare every pair of systems that were selected already."""
     labels = [chosen.label for chosen in shared.systems]
     if len(set(labels)) < 2:
         raise R2medError(f"two different systems are needed to compare; {labels[0]} is one")
@@ -132,7 +132,7 @@ def compare_shared(ledger: Ledger, shared: Shared, measure: str = "nDCG@10") -> 
         chosen.label: {task: query_values(ledger, chosen.runs[task], measure) for task in shared.tasks}
         for chosen in shared.systems
     }
-    lost = {chosen.label: _incomplete(chosen, shared.tasks) for chosen in shared.systems}
+    lost = {chosen.label: sum(len(chosen.runs[task].incomplete) for task in shared.tasks) for chosen in shared.systems}
     made = [_pair(a, b, values, shared.tasks) for a, b in combinations(values, 2)]
     corrected = holm([each.overall.randomisation for each in made])
     oracles = {chosen.label for chosen in shared.systems if any(chosen.runs[task].oracle for task in shared.tasks)}
@@ -152,7 +152,7 @@ def compare_shared(ledger: Ledger, shared: Shared, measure: str = "nDCG@10") -> 
 
 
 def _shallow(shared: Shared, measure: str) -> list[str]:
-    """A sentence for each system whose lists are not as deep as the measure looks."""
+    """Warn in a sentence of each system whose lists are not as deep as the measure looks."""
     return [
         f"{chosen.label}: {sentence}"
         for chosen in shared.systems
@@ -160,11 +160,6 @@ def _shallow(shared: Shared, measure: str) -> list[str]:
             each for task in shared.tasks for each in shallow_run(Measure.parse(measure), chosen.runs[task])
         )
     ]
-
-
-def _incomplete(chosen: Chosen, tasks: Sequence[str]) -> int:
-    """How many queries the system did not do all for that it should have."""
-    return sum(len(chosen.runs[task].incomplete) for task in tasks)
 
 
 def _pair(a: str, b: str, values: Mapping[str, Mapping[str, Mapping[str, float]]], tasks: Sequence[str]) -> Comparison:

@@ -1,16 +1,11 @@
-"""Deciding causes from what can be checked, and not from guesses.
+"""Causes of failure, decided by checks: each relevant document of a query falls under the first that applies.
 
-Each relevant document of a query is asked, in this order: is it among the first 10? Among the first 100 (`deep_cutoff`
-for small collections)? Was nothing usable generated for its query? Would the same retriever have found it with the gold
-answer, joined as it joins any generated text? Does most of what it shares with the answer lie beyond what the
-encoder reads?
-
-What an encoder never reads: whether the part of a document that matches the answer was cut off.
+The checks, in this order: is it among the first 10? Among the first 100 (`deep_cutoff` for small collections)? Was
+nothing usable generated for its query? Would the same retriever have found it with the gold answer, joined as it joins
+any generated text? Does most of what it shares with the answer lie beyond what the encoder reads?
 
 Only a system whose every retriever is an encoder with a limit can cut anything off; of several the one that reads
-furthest counts.
-
-Diagnoses that were made before: a run never changes, so neither do its causes.
+furthest counts. Diagnoses are cached: a run never changes, so neither do its causes.
 """
 
 from __future__ import annotations
@@ -50,7 +45,7 @@ _NO_ANSWER = "the task has no answer to it"
 
 @dataclass(frozen=True)
 class _Facts:
-    """All that decides a task's causes, beside the run itself."""
+    """Facts that decide a task's causes, beside the run itself."""
 
     failed: Mapping[str, str] = field(default_factory=dict)
     """Queries for which nothing usable was generated, and why."""
@@ -63,7 +58,7 @@ class _Facts:
 
 
 def diagnose(opened: LoadedRun, ledger: Ledger, executor: Executor | None = None) -> Diagnosis:
-    """The cause of every query of a run. The search with gold answers is made when it is needed, and kept."""
+    """Return the cause of every query of a run. The search with gold answers is run if it is needed, and kept."""
     return load_cached_diagnosis(opened.entry, ledger) or save_diagnosis(
         opened.entry, attribute_failures(opened, ledger, executor)
     )
@@ -80,7 +75,7 @@ def attribute_failures(opened: LoadedRun, ledger: Ledger, executor: Executor | N
 
 
 def _failed(system: System, opened: LoadedRun) -> dict[str, str]:
-    """Queries that an expander left without a usable text. A reranker's failures lose no document."""
+    """Return queries that an expander left without a usable text. A reranker's failures lose no document."""
     if system.oracle or not any(isinstance(stage, Expander) for stage in system.walk()):
         return {}
     return {
@@ -89,7 +84,7 @@ def _failed(system: System, opened: LoadedRun) -> dict[str, str]:
 
 
 def _missing(opened: LoadedRun) -> dict[str, list[str]]:
-    """The relevant documents that are not found at all, of each query that has such."""
+    """Return the relevant documents that are not found at all, of each query that has such."""
     found: dict[str, list[str]] = {}
     for query in opened.positives:
         reached = set(opened.found(query, opened.deep))
@@ -168,7 +163,7 @@ _WORD_END = re.compile(r"\S(?=\s|$)")
 
 
 def beyond_reach(system: System, dataset: Dataset, wanted: Mapping[str, Sequence[str]]) -> dict[tuple[str, str], float]:
-    """For documents that some encoder reads only in part: how much of what they share with the answer it never reads.
+    """Measure how much of their overlap with the answer is cut off, for documents that an encoder reads in part.
 
     The share is of weight, each term counted once by its rarity; a term that also stands in what is read is not lost.
     Documents that are read whole, or have no term of the answer, are left out.
@@ -192,7 +187,7 @@ def beyond_reach(system: System, dataset: Dataset, wanted: Mapping[str, Sequence
 
 
 def _encoders(system: System, dataset: Dataset) -> list[Encoder]:
-    """The encoders of a system that searches with nothing else, none when one of them reads everything."""
+    """Return the encoders of a system that searches with nothing else, none if one of them reads everything."""
     searching = [stage for stage in bare(system).walk() if isinstance(stage, Retriever)]
     leaves = [stage for stage in searching if not isinstance(stage, Fusion | Views)]
     encoders = [stage.encoder(dataset.task) for stage in leaves if isinstance(stage, Dense)]
@@ -207,7 +202,7 @@ def _unread_share(answer: str, read: str, text: str, rarity: Rarity) -> float | 
 
 
 def read_part(encoder: Encoder, texts: Sequence[str]) -> list[str]:
-    """The longest start of each text, up to the end of a word, that the encoder reads as a document."""
+    """Return the longest start of each text, up to the end of a word, that the encoder reads as a document."""
     limit = encoder.limit(Role.DOCUMENT)
     if not limit:
         return list(texts)
@@ -238,7 +233,7 @@ _FILE = "diagnosis.json"
 
 
 def load_cached_diagnosis(entry: Entry, ledger: Ledger) -> Diagnosis | None:
-    """What was found out about a run before; None when nothing was, or the search it rests on was forgotten."""
+    """Return the cached diagnosis of a run; None if there is none, or if the search it rests on was removed."""
     cache, key = Cache.default(), _key(entry)
     folder = cache.root / _KIND / key
     if not cache.has(_KIND, key) or not is_unchanged(folder):
@@ -271,7 +266,7 @@ def _key(entry: Entry) -> str:
 
 
 def _diagnosis(made: Mapping[str, Any]) -> Diagnosis:
-    """The inverse of `Diagnosis.as_dict`."""
+    """Read what `Diagnosis.as_dict` writes."""
     queries = [
         QueryCause(row["query"], tuple(map(_placed, row["positives"])), row["reason"]) for row in made["queries"]
     ]

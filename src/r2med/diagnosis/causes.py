@@ -18,7 +18,7 @@ from r2med.runs.viewable import Viewable
 
 
 class Cause(Enum):
-    """What became of a query or of one of its relevant documents, the nearest to success first."""
+    """Fate of a query or of one of its relevant documents, the nearest to success first."""
 
     FOUND = "found"
     LOW = "ranked low"
@@ -30,7 +30,7 @@ class Cause(Enum):
 
     @property
     def meaning(self) -> str:
-        """The cause in a sentence."""
+        """Describe the cause in a sentence."""
         return _MEANINGS[self]
 
 
@@ -53,7 +53,7 @@ LEVELS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Placed:
-    """Where one relevant document ended up."""
+    """Rank and cause of one relevant document."""
 
     document: str
     cause: Cause
@@ -67,7 +67,7 @@ class Placed:
 
 @dataclass(frozen=True)
 class QueryCause:
-    """What became of a query."""
+    """Causes of a query's relevant documents."""
 
     query: str
     positives: tuple[Placed, ...]
@@ -77,12 +77,12 @@ class QueryCause:
 
     @property
     def cause(self) -> Cause:
-        """That of the document that came nearest."""
+        """Return the cause of the document that came nearest."""
         return min((placed.cause for placed in self.positives), key=_ORDER.index)
 
     @cached_property
     def summary(self) -> str:
-        """What became of all its relevant documents, in words.
+        """Count the causes of all its relevant documents, in words.
 
         >>> places = [Placed("a", Cause.FOUND, 1), Placed("b", Cause.LOW, 20), Placed("c", Cause.LOW, 30)]
         >>> QueryCause("q", tuple(places)).summary, QueryCause("q", tuple(places[:1])).summary
@@ -96,16 +96,16 @@ class QueryCause:
 
     @property
     def all_found(self) -> bool:
-        """Whether nothing is missing."""
+        """Return whether nothing is missing."""
         return all(placed.cause is Cause.FOUND for placed in self.positives)
 
     def moves(self, other: QueryCause) -> list[tuple[Cause, Cause]]:
-        """What became of each relevant document here, and what in another system."""
+        """Return the cause of each relevant document here, and that in another system."""
         later = {placed.document: placed.cause for placed in other.positives}
         return [(placed.cause, later[placed.document]) for placed in self.positives]
 
     def as_dict(self) -> dict[str, Any]:
-        """The shape of `--json`."""
+        """Return the shape of `--json`."""
         placed = [asdict(each) | {"cause": each.cause.value} for each in self.positives]
         return {"query": self.query, "cause": self.cause.value, "reason": self.reason, "positives": placed}
 
@@ -134,16 +134,16 @@ class Diagnosis(Viewable):
 
     @cached_property
     def by_query(self) -> Mapping[str, QueryCause]:
-        """The same by the query's id."""
+        """Return the queries by their ids."""
         return {each.query: each for each in self.queries}
 
     @cached_property
     def occurring(self) -> Set[Cause]:
-        """The causes of all its relevant documents."""
+        """Return the causes of all its relevant documents."""
         return {placed.cause for query in self.queries for placed in query.positives}
 
     def columns(self, of: str = "queries") -> dict[Cause, NDArray[np.float64]]:
-        """For each cause and query: 1 or 0 whether it has it; of `documents`, the share of its relevant ones."""
+        """Return for each cause and query 1 if it has it, else 0; of `documents`, the share of its relevant ones."""
         if of == "queries":
             causes = [[query.cause] for query in self.queries]
         else:
@@ -151,11 +151,11 @@ class Diagnosis(Viewable):
         return {cause: np.array([own.count(cause) / len(own) for own in causes]) for cause in Cause}
 
     def shares(self, of: str = "queries") -> dict[Cause, float]:
-        """The share of queries, or of relevant documents averaged over queries, with each cause; they sum to 1."""
+        """Return the share of queries, or of relevant documents averaged over queries, per cause; they sum to 1."""
         return {cause: float(values.mean()) for cause, values in self.columns(of).items()}
 
     def as_dict(self) -> dict[str, Any]:
-        """The shape of `--json`."""
+        """Return the shape of `--json`."""
         return {
             "system": self.system,
             "task": self.task,
@@ -168,19 +168,19 @@ class Diagnosis(Viewable):
 
 
 def mean_shares(found: Sequence[Diagnosis], of: str = "queries") -> dict[Cause, float]:
-    """The shares over several tasks: the mean over tasks, as for any measure."""
+    """Average the shares over several tasks, as for any measure."""
     tasks = [diagnosis.shares(of) for diagnosis in found]
     return {cause: sum(each[cause] for each in tasks) / len(tasks) for cause in Cause}
 
 
 def overall(found: Sequence[Diagnosis], of: str = "queries") -> dict[Cause, Interval]:
-    """The shares over several tasks with their 95% intervals; the means are those of `mean_shares`."""
+    """Return the shares over several tasks with their 95% intervals; the means are those of `mean_shares`."""
     columns = [diagnosis.columns(of) for diagnosis in found]
     return {cause: average_intervals([each[cause] for each in columns])[0] for cause in Cause}
 
 
 def changes(before: Sequence[Diagnosis], after: Sequence[Diagnosis], of: str = "queries") -> dict[Cause, Interval]:
-    """How the shares differ between two systems on the same tasks, paired by query, with 95% intervals."""
+    """Return how the shares differ between two systems on the same tasks, paired by query, with 95% intervals."""
     rows = [(a.columns(of), b.columns(of)) for a, b in zip(before, after, strict=True)]
     return {cause: average_intervals([b[cause] - a[cause] for a, b in rows])[0] for cause in Cause}
 
@@ -188,7 +188,7 @@ def changes(before: Sequence[Diagnosis], after: Sequence[Diagnosis], of: str = "
 def moves(
     before: Sequence[Diagnosis], after: Sequence[Diagnosis], of: str = "queries"
 ) -> dict[tuple[Cause, Cause], int]:
-    """How many queries, or relevant documents, have which cause in the first system and which in the second.
+    """Count queries, or relevant documents, by their causes in the first system and in the second.
 
     The most frequent first.
     """
@@ -202,7 +202,7 @@ def moves(
 
 
 def summary(systems: Sequence[Sequence[Diagnosis]]) -> dict[str, Any]:
-    """The shape of `--json`: every diagnosis, the shares over tasks, and how they change against the last system."""
+    """Return the shape of `--json`: diagnoses, the shares over tasks, and their changes against the last system."""
     last = systems[-1]
     return {
         "diagnoses": [each.as_dict() for found in systems for each in found],

@@ -1,7 +1,4 @@
-"""What every chart shows, described once: pages draw it as SVG (`chart_svg`), papers by matplotlib (`plots`).
-
-Nothing depends on colour alone: marks differ in shape and filling, areas in their hatch. Figures are x 100.
-"""
+"""Charts of diagnoses: shares of causes, the reasoning gap, and scores by tokens read. Figures are x 100."""
 
 from __future__ import annotations
 
@@ -34,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def cause_chart(shares: Mapping[str, Mapping[Cause, float]], axis: str) -> ShareChart:
-    """The shares of causes, a bar a system; a cause has the same fill in every chart."""
+    """Chart the shares of causes, a bar per system; a cause has the same fill in every chart."""
     used = [cause for cause in Cause if any(row.get(cause, 0.0) for row in shares.values())]
     looks = dict(zip(Cause, fills(len(Cause)), strict=True))
     series = [
@@ -51,7 +48,7 @@ _GAP_MARKS: Mapping[str, ChartPoint] = {
 
 
 def gap_chart(gaps: Sequence[Gap]) -> PairedChart:
-    """For each task how near the query and the gold answer are to the relevant documents, by words and by meaning."""
+    """Chart how near the query and the gold answer are to the relevant documents, by words and by meaning, per task."""
     sides = {"overlap": "lexical overlap x 100", "similarity": f"cosine x 100 ({gaps[0].encoder})"}
     panels = [
         PairedPanel(
@@ -68,7 +65,7 @@ def gap_chart(gaps: Sequence[Gap]) -> PairedChart:
 
 
 def sensitivity_chart(found: Sensitivity) -> LineChart:
-    """The mean over tasks with the paired interval around it, and each task's own curve."""
+    """Chart the mean over tasks with the paired interval around it, and each task's own curve."""
     lengths = [float(figure.max_length) for figure in found.figures]
     lines = [ChartLine("mean over tasks" if len(found.longest.tasks) > 1 else "score", lengths, *_band(found))]
     if len(found.longest.tasks) > 1:
@@ -83,7 +80,7 @@ def sensitivity_chart(found: Sensitivity) -> LineChart:
 
 
 def _band(found: Sensitivity) -> tuple[Sequence[float], Sequence[float], Sequence[float]]:
-    """The averages, and where they may lie relative to that of the longest limit."""
+    """Return the averages, and the intervals around them relative to that of the longest limit."""
     last = found.longest.score
     scores = [100 * figure.score for figure in found.figures]
     low = [100 * (last + (figure.difference.low if figure.difference else 0.0)) for figure in found.figures]
@@ -92,13 +89,13 @@ def _band(found: Sensitivity) -> tuple[Sequence[float], Sequence[float], Sequenc
 
 
 def system_causes(found: Mapping[str, Sequence[Diagnosis]]) -> list[Panel]:
-    """The causes of several systems, each over the same tasks."""
+    """Chart the causes of several systems, each over the same tasks."""
     shares = {system: mean_shares(diagnoses, "documents") for system, diagnoses in found.items()}
     return _panels(shares, "averaged over queries and tasks")
 
 
 def task_causes(found: Sequence[Diagnosis]) -> list[Panel]:
-    """The causes of one system, task by task."""
+    """Chart the causes of one system, task by task."""
     names = [each.task for each in found]
     shares = {called(each.task, names): each.shares("documents") for each in found}
     return _panels(shares, "averaged over queries")
@@ -114,7 +111,7 @@ def _panels(shares: Mapping[str, Mapping[Cause, float]], averaged: str) -> list[
 
 
 def known_causes(library: Library, runs: Mapping[str, Mapping[str, Entry]]) -> dict[str, list[Diagnosis]]:
-    """The systems whose causes are known on every task."""
+    """Return the systems whose causes are known on every task."""
     made = {system: [run_causes(library, entry) for entry in by_task.values()] for system, by_task in runs.items()}
     whole = {system: [each for each in found if each is not None] for system, found in made.items()}
     return {system: found for system, found in whole.items() if found and len(found) == len(made[system])}

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DiagnoseRequest:
-    """What the user typed."""
+    """Arguments and options of the command."""
 
     runs: tuple[str, ...]
     tasks: tuple[str, ...]
@@ -74,7 +74,7 @@ class DiagnoseRequest:
     limit: int
 
     def names(self, least: int, what: str) -> tuple[str, ...]:
-        """The runs, of which so many are needed at the least."""
+        """Return the runs, of which at least so many are needed."""
         if len(self.runs) < least:
             raise click.UsageError(f"{what} needs {'a run' if least == 1 else f'{least} runs'}, by spec or id")
         return self.runs
@@ -181,7 +181,7 @@ def _causes(asked: DiagnoseRequest, ledger: Ledger, executor: Executor) -> Diagn
 
 
 def _diagnosed(opened: LoadedRun, ledger: Ledger, executor: Executor) -> Diagnosis:
-    """The causes of a run, told to who looks on."""
+    """Diagnose a run, and report its progress."""
     started = time.monotonic()
     with executor.working(opened.system, opened.entry.task):
         found = diagnose(opened, ledger, executor)
@@ -210,7 +210,7 @@ def _gap(asked: DiagnoseRequest, ledger: Ledger, executor: Executor) -> Diagnosi
 
 
 def _to_climb(asked: DiagnoseRequest, ledger: Ledger) -> Iterator[tuple[Dataset, list[Mapping[str, float]]]]:
-    """Each task with the scores of the runs on it; without runs, the tasks alone."""
+    """Yield each task with the scores of the runs on it; without runs, the tasks alone."""
     if asked.runs:
         for opened in _opened(asked, ledger, asked.runs):
             yield opened[0].dataset, [each.values for each in opened]
@@ -330,7 +330,7 @@ def label_command(queries: tuple[str, ...], by: str, llm: str, out: Path, as_jso
 
 
 def _texts(names: tuple[str, ...]) -> Iterator[tuple[str, Texts]]:
-    """The queries of each task, or of each file, which belongs to no task."""
+    """Yield the queries of each task, or of each file, which belongs to no task."""
     for name in names:
         if Path(name).is_file():
             found = Findings()
@@ -354,7 +354,7 @@ class LengthList(Lengths):
     name = "lengths"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        """The numbers."""
+        """Parse the numbers."""
         if isinstance(value, tuple):
             return value
         try:

@@ -32,11 +32,11 @@ class Complement:
 
     @property
     def relevant(self) -> int:
-        """All relevant documents."""
+        """Count all relevant documents."""
         return self.only_a + self.only_b + self.both + self.neither
 
     def as_dict(self) -> dict[str, Any]:
-        """The shape of `--json`."""
+        """Return the shape of `--json`."""
         return asdict(self) | {"relevant": self.relevant}
 
 
@@ -51,7 +51,7 @@ class Complementarity:
     """The recall of what any of the systems finds."""
 
     def as_dict(self) -> dict[str, Any]:
-        """The shape of `--json`."""
+        """Return the shape of `--json`."""
         pairs = [pair.as_dict() for pair in self.pairs]
         return {"task": self.task, "deep_cutoff": self.deep, "union": self.union, "pairs": pairs}
 
@@ -66,7 +66,7 @@ def complementarity(opened: Sequence[LoadedRun]) -> Complementarity:
 
 
 def summed(found: Sequence[Complementarity]) -> Complementarity:
-    """Several tasks together: documents are added up, recalls and overlaps averaged over tasks."""
+    """Merge several tasks: documents are added up, recalls and overlaps averaged over tasks."""
     pairs = [_added(several) for several in zip(*(each.pairs for each in found), strict=True)]
     union = float(np.mean([each.union for each in found]))
     return Complementarity("all tasks", max(each.deep for each in found), pairs, union)
@@ -94,7 +94,7 @@ def _added(several: Sequence[Complement]) -> Complement:
 
 
 def _hits(opened: LoadedRun) -> dict[str, set[str]]:
-    """The relevant documents that a run finds, by query."""
+    """Return the relevant documents that a run finds, by query."""
     return {
         query: set(grades).intersection(opened.found(query, opened.deep)) for query, grades in opened.positives.items()
     }
@@ -123,6 +123,6 @@ def _recall(hits: Mapping[str, set[str]], opened: LoadedRun) -> float:
 
 
 def _overlap(one: Sequence[str], other: Sequence[str]) -> float:
-    """The share of documents in common, of the longer list; two empty lists are alike."""
+    """Return the share of documents in common, of the longer list; two empty lists are alike."""
     longest = max(len(one), len(other))
     return len(set(one).intersection(other)) / longest if longest else 1.0

@@ -1,12 +1,12 @@
-"""What the judgements cover: how much of what systems return was judged, and what was probably missed.
+"""Coverage of the judgements: how much of what systems return was judged, and what was probably missed.
 
-Near-duplicates: documents that say the same in nearly the same words, found exactly (by 64-bit hashes of their runs
-of words, whose collisions are too rare to matter).
+Probably missed are near-duplicates of relevant documents, found exactly (by 64-bit hashes of their runs of words, whose
+collisions are too rare to matter).
 
-Two texts are near-duplicates when the sets of their runs of five words (shingles) have a Jaccard similarity of 0.8 or
+Two texts are near-duplicates if the sets of their runs of five words (shingles) have a Jaccard similarity of 0.8 or
 more. A text that near to one with n shingles lacks at most n - ceil(0.8 n) of them, so it holds at least one of any
-n - ceil(0.8 n) + 1: of each text the rarest so many are looked up, and whoever shares one is compared in full. No
-pair is missed, and few are compared for nothing.
+n - ceil(0.8 n) + 1: of each text the rarest so many are looked up, and every text that shares one is compared in
+full. No pair is missed, and few are compared for nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from r2med.pipeline.loaded_runs import TOP, LoadedRun
 
 @dataclass(frozen=True)
 class Hole:
-    """A document that systems return for a query and nobody judged."""
+    """A document that systems return for a query and that was not judged."""
 
     query: str
     document: str
@@ -51,7 +51,7 @@ class Twin:
 
 @dataclass(frozen=True)
 class Coverage:
-    """What the judgements of one task cover of some runs."""
+    """Share of some runs on one task that its judgements cover."""
 
     task: str
     judged: Mapping[str, float]
@@ -64,12 +64,12 @@ class Coverage:
     """The most alike first."""
 
     def as_dict(self) -> dict[str, Any]:
-        """The shape of `--json`."""
+        """Return the shape of `--json`."""
         return asdict(self)
 
 
 def coverage(opened: Sequence[LoadedRun]) -> Coverage:
-    """What the judgements cover of the runs of several systems on one task."""
+    """Measure what the judgements cover of the runs of several systems on one task."""
     first = opened[0]
     qrels = first.dataset.gold.qrels
     places = _places(opened)
@@ -89,7 +89,7 @@ def coverage(opened: Sequence[LoadedRun]) -> Coverage:
 
 
 def _places(opened: Sequence[LoadedRun]) -> dict[str, dict[str, list[int]]]:
-    """For each query, the documents among anyone's first 10 and their places."""
+    """Return for each query the documents among the first 10 of any run and their places."""
     found: dict[str, dict[str, list[int]]] = {query: {} for query in opened[0].positives}
     for each in opened:
         for query, documents in found.items():
@@ -99,7 +99,7 @@ def _places(opened: Sequence[LoadedRun]) -> dict[str, dict[str, list[int]]]:
 
 
 def _judged(opened: LoadedRun) -> float:
-    """The mean share of judged documents; a query without a list has none, and counts as nothing judged."""
+    """Average the share of judged documents; a query without a list has none, and counts as nothing judged."""
     shares = []
     for query in opened.positives:
         found = opened.found(query, TOP)
@@ -143,7 +143,7 @@ class NearPair(NamedTuple):
 def near_duplicates(
     wanted: Mapping[str, str], documents: Iterable[tuple[str, str]], threshold: float = THRESHOLD
 ) -> Iterator[NearPair]:
-    """Every pair of one of the wanted texts and another document that are nearly the same.
+    """Yield every pair of one of the wanted texts and another document that are nearly the same.
 
     >>> text = "a deficiency of vitamin C makes gums bleed and wounds heal badly in sailors"
     >>> list(near_duplicates({"d1": text}, [("d1", text), ("d2", text.upper()), ("d3", "vitamin C")]))
@@ -162,12 +162,12 @@ def near_duplicates(
 
 
 def _shingles(texts: Iterable[str]) -> Words:
-    """The runs of five words of texts, in lower case without punctuation; a shorter text is one run."""
+    """Hash the runs of five words of texts, in lower case without punctuation; a shorter text is one run."""
     return ngrams(hash_words(list(texts), str.casefold, marks="_"), WORDS, whole=True)
 
 
 def _telling(own: Words, threshold: float) -> HashTable:
-    """For each text, the shingles of which a near-duplicate must have one, those that few texts have first."""
+    """Return for each text the shingles of which a near-duplicate must have one, those that few texts have first."""
     sets = without_repeats(own)
     owners = np.repeat(np.arange(len(sets)), sets.counts)
     _, places, counts = np.unique(sets.hashes, return_inverse=True, return_counts=True)
@@ -179,7 +179,7 @@ def _telling(own: Words, threshold: float) -> HashTable:
 
 
 def _candidates(telling: HashTable, theirs: Words, own: int) -> Iterator[tuple[Places, Places]]:
-    """The pairs of one of our texts and one of theirs that has a telling shingle of it, each once, some at a time."""
+    """Yield the pairs of one of our texts and one of theirs that has a telling shingle of it, each once, in parts."""
     here, starts, sizes = telling.locate(theirs.hashes)
     others = theirs.owners(here)
     for part in row_slices_up_to(others, sizes, _CANDIDATES_AT_ONCE):

@@ -1,6 +1,6 @@
 """The reasoning gap, measured: how far the words of a query are from its documents, and how near the answer's are.
 
-The ceiling: what a perfect answer would be worth, and how much of the way to it a system goes.
+Its ceiling is the score of a search with the gold answer; a system is placed between plain search and that.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from r2med.store.cache import Cache
 
 
 def bare(system: System) -> System:
-    """The retriever alone, without what is written before it and what is reranked after it, inside a fusion too.
+    """Return the retriever alone, without expanders before it and rerankers after it, inside a fusion too.
 
     >>> str(bare(System.parse("oracle-answer >> rrf(replay >> bm25, bm25-classic(k1=2))")))
     'rrf(bm25, bm25-classic(k1=2))'
@@ -56,7 +56,7 @@ def _bare_stage(stage: Stage) -> Stage:
 
 
 def with_answer(system: System) -> System:
-    """The system's retriever searching with the gold answer, joined as it joins any generated text.
+    """Return the system's retriever searching with the gold answer, joined as it joins any generated text.
 
     >>> str(with_answer(System.parse("replay >> bm25(k1=2)")))
     'oracle-answer >> bm25(k1=2)'
@@ -65,12 +65,12 @@ def with_answer(system: System) -> System:
 
 
 def searches(system: System) -> bool:
-    """Whether the retriever depends on the query at all; stored lists do not."""
+    """Return whether the retriever depends on the query at all; stored lists do not."""
     return all(stage.searches for stage in bare(system).walk() if isinstance(stage, Retriever))
 
 
 def measured(system: System, dataset: Dataset, executor: Executor | None = None) -> Result:
-    """A system's result on a dataset, from the ledger or made now and kept there."""
+    """Return a system's result on a dataset, from the ledger or evaluated now and kept there."""
     report = evaluate(system, dataset, Options(executor=executor or quiet())).whole()
     if report.failures:
         raise R2medError(report.failures[0].message)
@@ -93,7 +93,7 @@ class Rarity:
 
     @classmethod
     def of(cls, documents: Texts, executor: Executor | None = None) -> Rarity:
-        """The rarity of terms among some documents; their index is built when it is not there."""
+        """Return the rarity of terms among some documents; their index is built if it is missing."""
         return cls(open_index(documents, Context(Cache.default(), executor or quiet())))
 
     @cached_property
@@ -101,7 +101,7 @@ class Rarity:
         return Scorer(self.index, 0.9, 0.4)
 
     def idf(self, term: str) -> float:
-        """How rare a term is; one that no document holds is rarer than all others."""
+        """Return the idf of a term; one that no document holds is rarer than all others."""
         if term not in self._known:
             number = self.index.number(term)
             unheard = math.log(len(self.index.lengths) + 1.0) - math.log(0.5)
@@ -109,21 +109,21 @@ class Rarity:
         return self._known[term]
 
     def weight(self, terms: Iterable[str]) -> float:
-        """The sum of the idf of different terms."""
+        """Return the sum of the idf of different terms."""
         return math.fsum(self.idf(term) for term in set(terms))
 
     @staticmethod
     def terms(text: str) -> frozenset[str]:
-        """The different terms of a text."""
+        """Return the different terms of a text."""
         return frozenset(analyze(text))
 
     def share(self, terms: Set[str], others: Set[str]) -> float | None:
-        """The share of the terms' weight that is among the others, from 0 to 1; None where there are no terms."""
+        """Return the share of the terms' weight that is among the others, from 0 to 1; None if there are no terms."""
         whole = self.weight(terms)
         return min(1.0, self.weight(terms & others) / whole) if whole > 0 else None
 
     def coverage(self, text: str, other: str) -> float | None:
-        """The share of a text's weight whose terms stand in the other; None for a text without terms."""
+        """Return the share of a text's weight whose terms stand in the other; None for a text without terms."""
         return self.share(self.terms(text), self.terms(other))
 
 
@@ -152,7 +152,7 @@ class Gap:
     encoder: str
 
     def as_dict(self) -> dict[str, Any]:
-        """The shape of `--json`."""
+        """Return the shape of `--json`."""
         sides = {"overlap": self.overlap, "similarity": self.similarity}
         return {
             "task": self.task,
@@ -163,7 +163,7 @@ class Gap:
 
 
 def measure_gap(dataset: Dataset, encoder: str = ENCODER, executor: Executor | None = None) -> Gap:
-    """The gap of a task, over its queries that have a gold answer."""
+    """Measure the gap of a task, over its queries that have a gold answer."""
     answers = {query: text for query, text in dataset.gold.answers.items() if text.strip()}
     documents = dataset.collection.documents
     wanted = {
@@ -189,17 +189,17 @@ class _Compared:
 
     @property
     def documents(self) -> list[str]:
-        """Every document that is relevant to one of the queries, once."""
+        """Return every document that is relevant to one of the queries, once."""
         return list(dict.fromkeys(name for query in self.queries for name in self.positives[query]))
 
     def others(self, query: str) -> list[str]:
-        """Documents that are relevant to other queries and not to this one."""
+        """Return documents that are relevant to other queries and not to this one."""
         own = self.dataset.gold.qrels[query]
         return [name for name in self.documents if own.get(name, 0) < 1]
 
 
 def _overlaps(texts: _Compared, executor: Executor | None) -> dict[str, list[float]]:
-    """Each pair's overlap by query; a pair that cannot be compared for a query is left out there."""
+    """Return each pair's overlap by query; a pair that cannot be compared for a query is left out there."""
     collection = texts.dataset.collection
     rarity = Rarity.of(collection.documents, executor)
     terms = {name: rarity.terms(collection.documents.text(name)) for name in texts.documents}
@@ -222,7 +222,7 @@ def _overlaps(texts: _Compared, executor: Executor | None) -> dict[str, list[flo
 
 
 def _similarities(texts: _Compared, encoder: str, executor: Executor | None) -> dict[str, list[float]]:
-    """Each pair's cosine by query: of the query and of the answer with the mean over documents."""
+    """Return each pair's cosine by query: of the query and of the answer with the mean over documents."""
     vectors = _Vectors(texts, encoder, executor)
     place = {name: row for row, name in enumerate(texts.documents)}
     found: dict[str, list[float]] = {pair: [] for pair in PAIRS}
@@ -277,7 +277,7 @@ class Climb:
     """The 95% interval of that share, over resampled queries."""
 
     def as_dict(self) -> dict[str, float | None]:
-        """The shape of `--json`."""
+        """Return the shape of `--json`."""
         return asdict(self)
 
 
@@ -293,7 +293,7 @@ class Ceiling:
     overall: Climb
 
     def as_dict(self) -> dict[str, Any]:
-        """The shape of `--json`."""
+        """Return the shape of `--json`."""
         return {
             "base": self.base,
             "oracle": self.oracle,
@@ -305,7 +305,7 @@ class Ceiling:
 
 
 def floor_and_ceiling(base: str, dataset: Dataset, executor: Executor | None = None) -> tuple[ByQuery, ByQuery]:
-    """The headline by query of a base's plain search and of its search with the gold answer.
+    """Return the headline by query of a base's plain search and of its search with the gold answer.
 
     Both are runs of the ledger, the second marked as an oracle.
     """
@@ -328,7 +328,7 @@ def climb(base: str, system: str, rows: Mapping[str, tuple[ByQuery, ByQuery, ByQ
 
 
 def _climb(tables: Sequence[Floats]) -> Climb:
-    """One place from tables of plain, oracle and system by query, the mean over tasks."""
+    """Compute one place from tables of plain, oracle and system by query, the mean over tasks."""
     plain, oracle, system = np.mean([table.mean(axis=1) for table in tables], axis=0).tolist()
     if not oracle > plain:
         return Climb(plain, oracle, system, None)

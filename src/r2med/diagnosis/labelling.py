@@ -1,7 +1,4 @@
-"""Tables of labels: a class for each query, by which results can be sliced.
-
-Labelling queries: a language model is asked for one of a few classes, and taken at its word only if it names one.
-"""
+"""Labels of queries for slicing: a language model names one of a few classes per query; any other reply is no label."""
 
 from __future__ import annotations
 
@@ -48,13 +45,13 @@ class Scheme:
     prompt: Template
 
     def fill(self, query: str) -> str:
-        """The prompt that asks for the class of a query."""
+        """Fill in the prompt that asks for the class of a query."""
         return self.prompt.fill({"query": query, "classes": "\n".join(f"- {name}" for name in self.classes)})
 
 
 @cache
 def schemes() -> Mapping[str, Scheme]:
-    """Every way of labelling that comes with r2med.
+    """Return every labelling scheme that comes with r2med.
 
     >>> len(schemes()["body-system"].classes)
     12
@@ -68,7 +65,7 @@ def schemes() -> Mapping[str, Scheme]:
 
 
 def scheme(name: str) -> Scheme:
-    """The scheme of a name, or of a file of one's own (`.toml`) with `classes`, and a `prompt` where that is wanted."""
+    """Return the scheme of a name, or of a file (`.toml`) with `classes`, and a `prompt` if it needs its own."""
     if name.endswith(".toml"):
         return _own_scheme(expanded(name))
     if name not in schemes():
@@ -95,7 +92,7 @@ def _own_scheme(path: Path) -> Scheme:
 
 @dataclass(frozen=True)
 class Labelled:
-    """What a model said of some queries."""
+    """Labels by a model of some queries."""
 
     labels: Mapping[str, str]
     unparsable: Mapping[str, str] = field(default_factory=dict)
@@ -125,6 +122,6 @@ def label_queries(queries: Texts, by: Scheme, model: Model, progress: Progress |
 
 
 def counts(labels: Iterable[str], classes: Sequence[str]) -> dict[str, int]:
-    """How many queries each class has, in the order of the classes."""
+    """Count the queries of each class, in the order of the classes."""
     found = Counter(labels)
     return {name: found[name] for name in classes}

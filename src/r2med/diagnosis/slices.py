@@ -36,7 +36,7 @@ class SliceRow:
 
 @dataclass(frozen=True)
 class Slice:
-    """Some of the queries, with each run's mean and, for two runs, the difference."""
+    """Group of queries with each run's mean and, for two runs, the difference."""
 
     name: str
     queries: int
@@ -44,10 +44,10 @@ class Slice:
     difference: Interval | None = None
     """The second run minus the first, paired by query."""
     sure: bool = True
-    """Whether an interval says anything: with one query of a task, nobody knows how others of it would do."""
+    """Whether an interval is informative: with one query of a task, its spread is unknown."""
 
     def as_dict(self) -> dict[str, Any]:
-        """The shape of `--json`."""
+        """Return the shape of `--json`."""
         found: dict[str, Any] = {
             "slice": self.name,
             "queries": self.queries,
@@ -60,7 +60,7 @@ class Slice:
 
 
 def rows(opened: Sequence[LoadedRun], labels: Labels | None = None, executor: Executor | None = None) -> list[SliceRow]:
-    """The queries of one task, with their scores in some runs."""
+    """Return the queries of one task, with their scores in some runs."""
     first = opened[0]
     task, collection = first.dataset.task, first.dataset.collection
     rarity = Rarity.of(collection.documents, executor)
@@ -88,7 +88,7 @@ Namer = Callable[[SliceRow], tuple[int, str]]
 
 
 def cut(found: Sequence[SliceRow], *, labelled: bool = False) -> dict[str, list[Slice]]:
-    """Every way of slicing, with its slices in order."""
+    """Slice the queries in every way, with slices in order."""
     words = thirds([row.words for row in found], "{:.0f} words")
     overlaps = thirds([100 * row.overlap for row in found], "{:.1f}%")
     ways: dict[str, Namer] = {

@@ -285,7 +285,7 @@ def _share(value: float | None) -> str:
 
 
 def _by_task(found: Sensitivity) -> Table:
-    """A row a task: the figure at each limit, with the difference from the longest below."""
+    """Build a row per task: the figure at each limit, with the difference from the longest below."""
     names = task_names(found.longest.tasks)
     table = Table(key("task"), *numbers(*(f"{figure.max_length:,}" for figure in found.figures)))
     for task, name in names.items():

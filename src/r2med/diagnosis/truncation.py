@@ -44,11 +44,11 @@ class LengthFigure:
 
     @property
     def differs(self) -> bool:
-        """Whether a difference from the longest limit is shown, at the 5% level after Holm."""
+        """Return whether a difference from the longest limit is shown, at the 5% level after Holm."""
         return self.holm is not None and self.holm < ALPHA
 
     def as_dict(self) -> dict[str, Any]:
-        """The figure for JSON."""
+        """Return the figure for JSON."""
         return {
             "max_length": self.max_length,
             "system": self.system,
@@ -73,16 +73,16 @@ class Sensitivity:
 
     @property
     def longest(self) -> LengthFigure:
-        """What all others are compared with."""
+        """Return the figure that all others are compared with."""
         return self.figures[-1]
 
     @property
     def sentences(self) -> list[str]:
-        """What may be concluded, a sentence each."""
+        """Return what may be concluded, a sentence each."""
         return [_sentence(figure, self.longest) for figure in self.figures if figure.difference is not None]
 
     def as_dict(self) -> dict[str, Any]:
-        """The study for JSON."""
+        """Return the study for JSON."""
         return {
             "system": self.system,
             "measure": self.measure,
@@ -107,7 +107,7 @@ def _sentence(figure: LengthFigure, longest: LengthFigure) -> str:
 
 
 def at_length(system: System, limit: int) -> System:
-    """A system whose models read at most so many tokens, those inside other stages too.
+    """Return a system whose models read at most so many tokens, those inside other stages too.
 
     >>> str(at_length(build_system("rrf(bm25, wordllama)"), 64))
     'rrf(bm25, wordllama(max_length=64))'
@@ -178,14 +178,14 @@ def _figures(complete: Mapping[int, Sequence[Result]], measure: str) -> list[Len
 
 
 def _cut(found: Sequence[Result], what: str) -> float | None:
-    """The mean over tasks of the share of texts that were cut; None unless every run said it."""
+    """Average over tasks the share of texts that were cut; None unless every run recorded it."""
     shares = [share_cut(result.record, what) for result in found]
     known = [share for share in shares if share is not None]
     return float(np.mean(known)) if len(known) == len(shares) else None
 
 
 def share_cut(record: RunRecord, what: str) -> float | None:
-    """The share of a run's documents or queries that were longer than a model reads; the largest of several models.
+    """Return the share of a run's documents or queries that a model cut; the largest of several models.
 
     >>> facts = {"max_tokens": 512, "truncated_share": 0.25}
     >>> share_cut(RunRecord(notes={"rrf": {"minilm": {"documents": facts}}}), "documents")

@@ -1,4 +1,4 @@
-"""Rows of one's own: the current run of each system on each task of the ledger."""
+"""Boards: published rows and the current local runs of a view, ranked together, with notes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from r2med.runs.selection import Current, current_data, current_runs
 
 
 def newest_runs(ledger: Ledger, group: str, tasks: Sequence[str], present: Mapping[str, str] | None = None) -> Current:
-    """The current run of each system on each of these tasks, systems and tasks in a fixed order."""
+    """Return the current run of each system on each of these tasks, systems and tasks in a fixed order."""
     current = current_runs([entry for entry in ledger.entries(group=group) if entry.task in tasks], present)
     return {
         system: {task: current[system][task] for task in tasks if task in current[system]} for system in sorted(current)
@@ -85,7 +85,7 @@ NO_AVERAGE = "These folders need not belong together, so there is no average and
 
 
 def board(ledger: Ledger, view: View, chosen: Current | None = None) -> Board:
-    """The board of a view, with the current runs of every system, or those that were chosen.
+    """Build the board of a view, with the current runs of every system, or those that were chosen.
 
     >>> with Ledger() as ledger:
     ...     best = board(ledger, View(kind="base", sources=("paper",))).lines[0]
@@ -133,22 +133,22 @@ def _without_average(line: Line) -> Line:
 
 
 def _details(view: View) -> tuple[str, ...]:
-    """What is shown beside figures, in the order of `DETAILS`."""
+    """Return what is shown beside figures, in the order of `DETAILS`."""
     wanted = {*view.details, *([FIRST_STAGE] if view.kind == "reranker" else [])}
     return tuple(name for name in DETAILS if name in wanted)
 
 
 def _narrowed(lines: Sequence[Line], view: View, tasks: Sequence[str]) -> list[Line]:
-    """The lines that a view has room for, in its order."""
+    """Return the lines that match a view, in its order."""
     found = [line for line in containing(lines, view.find) if view.oracles or not line.row.oracle]
     sort = check_column(view.sort, tasks)
     return ordered(found, sort, descending=not view.ascending, families=families_of(tasks))
 
 
 def _decorated(ledger: Ledger, lines: Sequence[Line], complete: Current, view: View) -> list[Line]:
-    """The lines with intervals and marks of significance, where these are asked for.
+    """Add intervals and marks of significance to the lines, if the view has them.
 
-    The baseline need not be among the lines: any system of one's own with all tasks will do.
+    The baseline need not be among the lines: any local system with all tasks will do.
     """
     if not (view.intervals or view.baseline or view.ties):
         return list(lines)
@@ -181,7 +181,7 @@ def _sample(ledger: Ledger, entry: Entry, measure: str) -> Sample:
 
 
 def _tasks(view: View, ledger: Ledger) -> list[str]:
-    """The columns: the group's tasks, or for a group of folders all that were run."""
+    """Return the columns: the group's tasks, or for a group of folders all that were run."""
     known = registry()
     found = [task.name for task in known.values() if task.group == view.group]
     if not found:
@@ -209,7 +209,7 @@ def _published(view: View, tasks: Sequence[str]) -> list[BoardRow]:
 
 
 def _filtered(rows: Sequence[BoardRow], view: View) -> list[BoardRow]:
-    """The rows with the parts that were asked for; a name that no row has is an error that suggests one."""
+    """Select the rows with the parts of a view; a name that no row has is an error that suggests one."""
     chosen = list(rows)
     filters: tuple[tuple[str, str, Callable[[BoardRow], Iterable[str]]], ...] = (
         ("kind", view.kind, lambda row: (row.parts.kind,)),
@@ -228,7 +228,7 @@ def _filtered(rows: Sequence[BoardRow], view: View) -> list[BoardRow]:
 
 
 def ranked(rows: Sequence[BoardRow], tasks: Sequence[str], *, averaged: bool = True) -> list[Line]:
-    """The rows in the order of their averages, with ranks; what cannot be ranked comes last.
+    """Order the rows by their averages, with ranks; what cannot be ranked comes last.
 
     A system that lacks a task has no average; an oracle, a system that saw other data on a task and one that did no
     query completely have one, and no rank. Equal averages share a rank. Tasks that do not belong together have no
@@ -248,21 +248,21 @@ def ranked(rows: Sequence[BoardRow], tasks: Sequence[str], *, averaged: bool = T
 
 
 def average(row: BoardRow, tasks: Sequence[str]) -> float | None:
-    """The mean over the tasks, None when one is missing; where an average was published that agrees, that one."""
+    """Average over the tasks, None if one is missing; if an average was published that agrees, return that one."""
     if any(task not in row.values for task in tasks):
         return None
     return mean_of(row, tasks)
 
 
 def _disputes(lines: Sequence[Line], shown: Sequence[Line]) -> list[str]:
-    """A sentence about each disputed system of which a line is shown, with what the lines say that are not."""
+    """Describe in a sentence each disputed system of which a line is shown, with all its lines."""
     marked = {id(line.row) for line in shown if line.disputed}
     every = disputed([line.row for line in lines])
     return [dispute(system, rows) for system, rows in every.items() if any(id(row) in marked for row in rows)]
 
 
 def _notes(view: View, lines: Sequence[Line], runs: Current) -> list[str]:
-    """What a reader must know about these lines."""
+    """Return what a reader must know about these lines."""
     rows = [line.row for line in lines]
     notes = [
         f"{line.row.name}: an average of {percent(line.row.stated)} was published"
@@ -279,7 +279,7 @@ def _notes(view: View, lines: Sequence[Line], runs: Current) -> list[str]:
 
 
 def incomplete_note(row: BoardRow) -> str:
-    """The sentence about queries for which a system did not do all it should have.
+    """Describe the queries for which a system did not do all it should have.
 
     >>> incomplete_note(BoardRow("hyde(x) >> bm25", ("own",), {}, queries=9, incomplete=9))
     'hyde(x) >> bm25: all 9 queries incomplete, so it has no rank'
@@ -291,7 +291,7 @@ def incomplete_note(row: BoardRow) -> str:
 
 
 def _about_runs(view: View, rows: Sequence[BoardRow], runs: Current) -> list[str]:
-    """What is not as it should be with one's own runs."""
+    """Return remarks on what is wrong with local runs."""
     notes = []
     shown: Mapping[str, Mapping[str, object]] = {row.name: row.values for row in rows if row.own}
     unmeasured = [name for name, values in shown.items() if any(task not in values for task in runs[name])]
@@ -303,7 +303,9 @@ def _about_runs(view: View, rows: Sequence[BoardRow], runs: Current) -> list[str
     for name in shown:
         entry = next(iter(runs[name].values()))
         if entry.variant:
-            notes.append(f"{name}: run of {entry.created[:10]} with {_short_places(entry)}")
+            # Only the ends of paths: a board may be published.
+            places = " and ".join("/".join(PurePath(place).parts[-2:]) for place in entry.record.local)
+            notes.append(f"{name}: run of {entry.created[:10]} with {places}")
     stale: dict[str, list[str]] = {}
     for row in rows:
         for task in row.other_data:
@@ -316,13 +318,8 @@ def _about_runs(view: View, rows: Sequence[BoardRow], runs: Current) -> list[str
     return notes
 
 
-def _short_places(entry: Entry) -> str:
-    """Return the ends of the paths of the files that a run was made with: a board may be published."""
-    return " and ".join("/".join(PurePath(place).parts[-2:]) for place in entry.record.local)
-
-
 def published_rows(systems: Sequence[PublishedSystem], measure: str, tasks: Sequence[str]) -> list[BoardRow]:
-    """The rows of these systems that have a figure by the measure on one of the tasks, or an average at least."""
+    """Return the rows of these systems that have a figure by the measure on one of the tasks, or an average."""
     rows = [_row(system, system.figures[measure], tasks) for system in systems if measure in system.figures]
     return joined([row for row in rows if row.values or row.stated is not None])
 
@@ -344,7 +341,7 @@ def _row(system: PublishedSystem, figures: PublishedFigures, tasks: Sequence[str
 
 
 def published_parts(system: PublishedSystem) -> SystemParts:
-    """What a published system is made of, by the benchmark's names and by r2med's."""
+    """Return the parts of a published system, by the benchmark's names and by r2med's."""
     asked = system.generate.partition("(")[2].partition(")")[0] if system.generate else ""
     return SystemParts(
         system.kind,
@@ -355,7 +352,7 @@ def published_parts(system: PublishedSystem) -> SystemParts:
 
 
 def joined(rows: Sequence[BoardRow]) -> list[BoardRow]:
-    """The rows, with those of the same system made one where all figures that they share are the same but for rounding.
+    """Merge rows of the same system if all figures that they share are the same but for rounding.
 
     The one with more digits stays and names all its sources. What differs is never averaged: both rows stay.
     """
@@ -378,12 +375,12 @@ def joined(rows: Sequence[BoardRow]) -> list[BoardRow]:
 
 
 def _identity(row: BoardRow) -> str:
-    """What says that two published rows are of one system: its spec, or its name where there is no spec."""
+    """Return what identifies the system of a published row: its spec, or its name if there is no spec."""
     return row.system or row.name
 
 
 def agree(one: BoardRow, other: BoardRow) -> bool:
-    """Whether two rows have the same tasks and the same figures, as far as their digits go."""
+    """Return whether two rows have the same tasks and the same figures, as far as their digits go."""
     slack = rounding(one) + rounding(other) + 1e-12
     return one.values.keys() == other.values.keys() and all(
         abs(value - other.values[task]) <= slack for task, value in one.values.items()
@@ -391,12 +388,12 @@ def agree(one: BoardRow, other: BoardRow) -> bool:
 
 
 def rounding(row: BoardRow) -> float:
-    """How far a published row's figures may be from what was measured, by being rounded."""
+    """Return how far a published row's figures may be from what was measured, by being rounded."""
     return min(sources()[name].rounding for name in row.sources)
 
 
 def disputed(rows: Sequence[BoardRow]) -> dict[str, list[BoardRow]]:
-    """The systems that several published rows still speak of, with these rows: their sources disagree."""
+    """Return the systems that several published rows still name, with these rows: their sources disagree."""
     found: dict[str, list[BoardRow]] = {}
     for row in rows:
         if not row.own:
@@ -405,13 +402,16 @@ def disputed(rows: Sequence[BoardRow]) -> dict[str, list[BoardRow]]:
 
 
 def dispute(system: str, rows: Sequence[BoardRow]) -> str:
-    """A sentence about what sources say of a system.
+    """Describe in a sentence what sources report about a system.
 
     >>> paper = BoardRow("base/x", ("paper",), {"A": 0.1, "B": 0.2}, max_query=512, max_document=512)
     >>> dispute("x", [paper, BoardRow("base/x", ("page",), {"A": 0.1, "B": 0.25})])
     'sources disagree about x: paper 15.00 at 512 tokens, page 17.50 (1 of 2 tasks differ, by 5.00 at the most)'
     """
-    shown = ", ".join(f"{'+'.join(row.sources)} {_mean(row)}{_limits(row)}" for row in rows)
+    # The token limit moves a figure more than most settings.
+    limits = [f" at {row.token_limit} tokens" if row.token_limit else "" for row in rows]
+    figures = zip(rows, limits, strict=True)
+    shown = ", ".join(f"{'+'.join(row.sources)} {_mean(row)}{limit}" for row, limit in figures)
     shared = [task for task in rows[0].values if all(task in row.values for row in rows)]
     spans = [_span(rows, task) for task in shared]
     slack = sum(map(rounding, rows)) + 1e-12
@@ -422,7 +422,7 @@ def dispute(system: str, rows: Sequence[BoardRow]) -> str:
 
 
 def apart(rows: Sequence[BoardRow]) -> float:
-    """By how much the highest and the lowest mean differ, over the tasks that all rows have.
+    """Return the difference between the highest and the lowest mean, over the tasks that all rows have.
 
     >>> round(apart([BoardRow("x", ("paper",), {"A": 0.4}), BoardRow("x", ("page",), {"A": 0.25, "B": 0.9})]), 4)
     0.15
@@ -436,11 +436,6 @@ def _plain_mean(row: BoardRow, tasks: Sequence[str]) -> float:
     return sum(row.values[task] for task in tasks) / len(tasks) if tasks else 0.0
 
 
-def _limits(row: BoardRow) -> str:
-    """How much of a text was read, which moves a figure more than most settings; nothing where nobody said."""
-    return f" at {row.token_limit} tokens" if row.token_limit else ""
-
-
 def _span(rows: Sequence[BoardRow], task: str) -> float:
     values = [row.values[task] for row in rows]
     return max(values) - min(values)
@@ -451,7 +446,7 @@ def _mean(row: BoardRow) -> str:
 
 
 def mean_of(row: BoardRow, tasks: Sequence[str]) -> float:
-    """The mean over tasks that a row has; where an average was published that agrees, that one."""
+    """Average over tasks that a row has; if an average was published that agrees, return that one."""
     mean = sum(row.values[task] for task in tasks) / len(tasks)
     # An average that lies halfway between two digits may have been rounded either way.
     return row.stated if row.stated is not None and abs(mean - row.stated) <= 1.02 * rounding(row) else mean

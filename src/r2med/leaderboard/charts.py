@@ -1,7 +1,4 @@
-"""What every chart shows, described once: pages draw it as SVG (`chart_svg`), papers by matplotlib (`plots`).
-
-Nothing depends on colour alone: marks differ in shape and filling, areas in their hatch. Figures are x 100.
-"""
+"""Charts of boards: averages, tasks, heat maps and columns of intervals. Figures are x 100."""
 
 from __future__ import annotations
 
@@ -57,7 +54,7 @@ class ScoreSeries:
 
 
 def complete_systems(ledger: Ledger, tasks: Sequence[str]) -> list[str]:
-    """The systems that the ledger has on all of these tasks, the best first; oracles are no systems."""
+    """Return the systems that the ledger has on all of these tasks, the best first; oracles are left out."""
     means = ledger.means()
     whole: dict[str, float] = {}
     for system, runs in comparable_runs(ledger.entries()).items():
@@ -70,7 +67,7 @@ def complete_systems(ledger: Ledger, tasks: Sequence[str]) -> list[str]:
 
 
 def board(ledger: Ledger, names: Sequence[str], tasks: Sequence[str] = (), measure: Measure = HEADLINE) -> ScoreSeries:
-    """The scores of named systems on the tasks that all of them were run on."""
+    """Score named systems on the tasks that all of them were run on."""
     tables: dict[str, np.ndarray[tuple[int, int], np.dtype[np.float64]]] = {}
     systems: list[str] = []
     oracles: set[str] = set()
@@ -99,7 +96,7 @@ class IntervalColumn:
 
 
 def interval_column(intervals: Mapping[str, Interval]) -> IntervalColumn:
-    """Intervals by name on one scale, in percent."""
+    """Draw intervals by name on one scale, in percent."""
     ends = [100 * end for found in intervals.values() for end in (found.low, found.high)]
     scale = Scale(*span(ends, from_zero=False), 12, _COLUMN[0] - 12)
     ticks = _apart(scale)
@@ -116,7 +113,7 @@ def interval_column(intervals: Mapping[str, Interval]) -> IntervalColumn:
 
 
 def _apart(scale: Scale) -> list[float]:
-    """The ticks of a scale, or as many of them as have room for their figures."""
+    """Return the ticks of a scale, or as many of them as have room for their figures."""
     ticks = scale.ticks()
     widths = [7.0 * len(tick_text(tick)) for tick in ticks]
     room = 5 + max(((one + other) / 2 for one, other in pairwise(widths)), default=0.0)
@@ -136,7 +133,7 @@ def _mini(told: str, *parts: str) -> Markup:
 
 
 def line_point(line: Line, column: str, name: str = "") -> ChartPoint | None:
-    """The mark of a board's line in one column; None where it has no figure."""
+    """Return the mark of a board's line in one column; None if it has no figure."""
     value = line.value(column)
     if value is None:
         return None
@@ -144,7 +141,7 @@ def line_point(line: Line, column: str, name: str = "") -> ChartPoint | None:
 
 
 def average_chart(series: ScoreSeries) -> DotChart:
-    """Every system's average with its 95% interval, the best on top; oracles are hollow."""
+    """Chart every system's average with its 95% interval, the best on top; oracles are hollow."""
     order = sorted(range(len(series.systems)), key=lambda place: -series.average[place].mean)
     points = [
         _point(name, series.average[place].mean, series.average[place], oracle=name in series.oracles)
@@ -156,7 +153,7 @@ def average_chart(series: ScoreSeries) -> DotChart:
 
 
 def task_chart(series: ScoreSeries) -> BarChart:
-    """Bars for each task, one a system, with 95% intervals."""
+    """Chart the tasks as groups of bars, one bar per system, with 95% intervals."""
     count = len(series.systems)
     if count > len(HATCHES):
         raise R2medError(f"{count} systems are too many for bars; name at most {len(HATCHES)}")
@@ -171,7 +168,7 @@ def task_chart(series: ScoreSeries) -> BarChart:
 
 
 def heat_map(board: Board, lines: Sequence[Line]) -> HeatMap:
-    """Systems by tasks; shades go by place and not by figure, so that one outlier does not make all others alike."""
+    """Map systems by tasks; shades go by place and not by figure, so that an outlier does not flatten the rest."""
     columns = [column for column in board.columns if any(line.value(column) is not None for line in lines)]
     ranked = [line for line in lines if not line.row.oracle] or lines
     orders = {c: sorted({v for line in ranked if (v := line.value(c)) is not None}) for c in columns}
@@ -186,7 +183,7 @@ def heat_map(board: Board, lines: Sequence[Line]) -> HeatMap:
 
 
 def shade_of(value: float, low: float, high: float) -> int:
-    """The step of the heat map's scale, from the lowest figure of a column to its highest.
+    """Return the step of the heat map's scale, from the lowest figure of a column to its highest.
 
     >>> shade_of(0.1, 0.1, 0.5), shade_of(0.5, 0.1, 0.5), shade_of(0.3, 0.3, 0.3)
     (0, 8, 4)
@@ -197,7 +194,7 @@ def shade_of(value: float, low: float, high: float) -> int:
 
 
 def task_panels(board: Board, lines: Sequence[Line]) -> list[Panel]:
-    """A chart for each task."""
+    """Build a chart for each task."""
     panels = []
     for task in board.tasks:
         found = [point for line in lines if (point := line_point(line, task)) is not None]

@@ -1,4 +1,4 @@
-"""`r2med board`: published figures and one's own runs in one ranking."""
+"""`r2med board`: published figures and local runs in one ranking."""
 
 from __future__ import annotations
 
@@ -143,14 +143,14 @@ def board_command(**given: Any) -> None:
 
 
 def _drops(ledger: Ledger, found: Board) -> list[LanguageDrop]:
-    """What the systems of a board lose on those of its tasks that are translations."""
+    """Return what the systems of a board lose on those of its tasks that are translations."""
     translated = translated_tasks(tasks_of(found.tasks)) if found.group not in GROUPS else []
     systems = [RecordedName(line.row.name) for line in found.lines if line.row.own and not line.row.oracle]
     return language_drops(ledger, systems, translated, found.measure)[0] if translated and systems else []
 
 
 def _columns(group: str, names: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    """The group, and those of its tasks that were asked for by name."""
+    """Return the group, and those of its tasks that are named."""
     tasks = resolve(names)
     groups = sorted({task.group for task in tasks})
     if len(groups) > 1:

@@ -1,4 +1,4 @@
-"""The lines of a board by words and by a column: families of tasks are columns too, with the mean over their tasks."""
+"""The order of a board's lines; families of tasks are columns too, with the mean over their tasks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ORDERS = ("rank", "name", "average", INTERVAL, "seconds", "dollars")
 
 
 def families_of(tasks: Sequence[str]) -> dict[str, list[str]]:
-    """The families of a board that has several, with their tasks; nothing for a board of one family."""
+    """Return the families of a board that has several, with their tasks; nothing for a board of one family."""
     found: dict[str, list[str]] = {}
     for name in tasks:
         task = registry().get(name)
@@ -27,7 +27,7 @@ def families_of(tasks: Sequence[str]) -> dict[str, list[str]]:
 
 
 def figure_of(line: Line, column: str, families: Families) -> float | None:
-    """The figure of a line in a column; a family's is the mean over its tasks, where it has all of them."""
+    """Return the figure of a line in a column; a family's is the mean over its tasks, if it has all of them."""
     if not column.startswith(FAMILY):
         return line.value(column)
     values = [line.row.values.get(task) for task in families[column.removeprefix(FAMILY)]]
@@ -38,7 +38,7 @@ def figure_of(line: Line, column: str, families: Families) -> float | None:
 def ordered(
     lines: Sequence[Line], sort: str, *, descending: bool = True, families: Families | None = None
 ) -> list[Line]:
-    """Lines by a column (`rank` for the board's own order, `name`, or a task); lines without a figure come last."""
+    """Sort lines by a column (`rank` for the board's own order, `name`, or a task), those without a figure last."""
     if sort == "rank":
         return list(lines) if descending else list(reversed(lines))
     if sort == "name":
@@ -56,20 +56,20 @@ def ordered(
 
 
 def _lower_end(line: Line) -> float | None:
-    """What a system's average is at least, as far as its queries tell; nothing where there is no interval."""
+    """Return the lower end of the interval of a system's average; None if there is no interval."""
     found = line.intervals.get(AVERAGE)
     return None if found is None else found.low
 
 
 def _saved(line: Line, sort: str) -> float | None:
-    """What a system did not cost, so that the cheapest is the best; nothing where that is unknown."""
+    """Return a system's cost as a negative number, so that the cheapest is the best; None if it is unknown."""
     cost = line.row.cost
     value = None if cost is None else cost.seconds_per_query if sort == "seconds" else cost.dollars
     return None if value is None else -value
 
 
 def check_column(sort: str, tasks: Sequence[str]) -> str:
-    """A column that a board of these tasks can be sorted by; any other is an error that suggests one."""
+    """Return a column that a board of these tasks can be sorted by; any other is an error that suggests one."""
     known = [*ORDERS, *tasks, *(FAMILY + name for name in families_of(tasks))]
     if sort not in known:
         raise R2medError(f"no column {sort!r}{suggest(sort, known)}")
@@ -77,7 +77,7 @@ def check_column(sort: str, tasks: Sequence[str]) -> str:
 
 
 def containing(lines: Sequence[Line], text: str) -> list[Line]:
-    """The lines in whose name, parts or sources every word of a text occurs."""
+    """Return the lines in whose name, parts or sources every word of a text occurs."""
     wanted = text.casefold().split()
     return [line for line in lines if all(word in _words(line) for word in wanted)] if wanted else list(lines)
 

@@ -1,4 +1,4 @@
-"""The board: what its address asks for, and the lines that answer it; the page and its downloads share both."""
+"""The board that a URL asks for, as a page and as downloads."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _EXPLAINED = 12
 
 @dataclass(frozen=True)
 class Dropped:
-    """Something that was asked for and cannot be had."""
+    """Part of a request that cannot be had."""
 
     sentence: str
     name: str = ""
@@ -80,12 +80,12 @@ class BoardQuery:
 
     @property
     def order(self) -> tuple[object, ...]:
-        """What beside the view decides which lines there are, and in which order."""
+        """Return what beside the view decides which lines there are, and in which order."""
         return (self.task, self.sort, self.ascending, self.text, self.origin, self.oracles)
 
     @property
     def filters(self) -> list[str]:
-        """What narrows the board down, in words."""
+        """Return what narrows the board down, in words."""
         found = [f"every word of “{self.text}”"] if self.text else []
         found += [f"kind {self.view.kind}"] if self.view.kind else []
         found += [f"{part} {getattr(self.view, part)}" for part in PARTS if getattr(self.view, part)]
@@ -94,7 +94,7 @@ class BoardQuery:
 
 
 def board_page(library: Library, request: Request) -> PageContent:
-    """Published figures and own runs in one ranking."""
+    """Show published figures and local runs in one ranking."""
     asked = request.query_params
     found = read_board(library, asked)
     view, board = found.view, found.board
@@ -144,7 +144,7 @@ def _ticked(board: Board, names: Sequence[str]) -> dict[str, bool]:
 
 
 def board_file(library: Library, request: Request) -> tuple[str, str]:
-    """The whole board as text in one of `FILES`, as it is filtered and sorted, and the kind of the text."""
+    """Write the whole board as text in one of `FILES`, as it is filtered and sorted, and the kind of the text."""
     found = read_board(library, request.query_params)
     wanted = request.query_params.getlist("system")
     lines = [line for line in found.lines if not wanted or line.row.name in wanted]
@@ -159,7 +159,7 @@ def board_file(library: Library, request: Request) -> tuple[str, str]:
 
 
 def report_file(library: Library, request: Request) -> tuple[str, str]:
-    """Chosen systems as a report in one file, over the tasks of a board that all of them were run on."""
+    """Write chosen systems as a report in one file, over the tasks of a board that all of them were run on."""
     asked = request.query_params
     group, names = asked.get("group", ""), asked.getlist("system")
     measure = Measure.parse(asked.get("metric", "") or "nDCG@10")
@@ -173,7 +173,7 @@ def report_file(library: Library, request: Request) -> tuple[str, str]:
 
 
 def read_board(library: Library, asked: QueryParams) -> BoardQuery:
-    """The board that an address asks for; what it does not have is dropped and told."""
+    """Read the board that a URL asks for; what it does not have is dropped and noted."""
     wishes = _Wishes(asked)
     group = wishes.one("group", board_groups(library), "board") or first_group(library)
     kind, origin = wishes.one("kind", KINDS, "kind"), wishes.one("origin", ORIGINS, "origin")
@@ -204,14 +204,14 @@ def read_board(library: Library, asked: QueryParams) -> BoardQuery:
 
 
 class _Wishes:
-    """What an address asks for, taken one by one; what there is not is noted."""
+    """Values of a URL's query, read one by one; unknown ones are noted."""
 
     def __init__(self, asked: QueryParams) -> None:
         self.asked = asked
         self.dropped: list[Dropped] = []
 
     def one(self, name: str, known: Sequence[str], what: str, *, elsewhere: bool = False) -> str:
-        """A value that must be one of some; nothing where it is none of them."""
+        """Return a value that must be one of some; nothing if it is none of them."""
         value = self.asked.get(name, "")
         if not value or value in known:
             return value
@@ -222,7 +222,7 @@ class _Wishes:
         return ""
 
     def measure(self, known: Sequence[str]) -> str:
-        """The measure to rank by."""
+        """Return the measure to rank by."""
         value = self.asked.get("metric", "") or _HEADLINE
         try:
             return str(Measure.parse(value))
@@ -232,7 +232,7 @@ class _Wishes:
             return _HEADLINE
 
     def task(self, tasks: Sequence[str]) -> str:
-        """The task to show alone: that of this board which another board calls otherwise, too."""
+        """Return the task to show alone, also by the name that it has on another board."""
         value = self.asked.get("task", "")
         found = same_task(value, tasks)
         if value and not found:
@@ -241,7 +241,7 @@ class _Wishes:
         return found
 
     def column(self, tasks: Sequence[str]) -> str:
-        """The column to sort by; one of another board's tasks is that task here, or else the rank."""
+        """Return the column to sort by; one of another board's tasks is that task here, or else the rank."""
         value = self.asked.get("sort", "")
         if value in ("", *ORDERS):
             return value or ORDERS[0]
@@ -255,7 +255,7 @@ class _Wishes:
 
 
 def board_citation(found: BoardQuery) -> Citation:
-    """How to have the same board in a terminal."""
+    """Return the command that shows the same board in a terminal."""
     view = found.view
     folder = view.group not in BOARDS
     words = options(
@@ -277,7 +277,7 @@ def board_citation(found: BoardQuery) -> Citation:
 
 
 def tied_board(library: Library, view: View) -> Board:
-    """A board with the systems marked that the best own one does not beat."""
+    """Return a board with the systems marked that the best local one does not beat."""
 
     def make() -> Board:
         board = library.board(view)
@@ -287,28 +287,28 @@ def tied_board(library: Library, view: View) -> Board:
 
 
 def _sources(group: str) -> list[str]:
-    """Where the figures of a group's board may come from."""
+    """Return the sources that the figures of a group's board may have."""
     return [OWN, *(name for name, source in sources().items() if source.group == group)]
 
 
 def _parts(board: Board, part: str) -> list[str]:
-    """The retrievers, language models or rerankers of a board's systems."""
+    """Return the retrievers, language models or rerankers of a board's systems."""
     return sorted({name for line in board.lines for name in getattr(line.row.parts, f"{part}s")})
 
 
 def board_groups(library: Library) -> list[str]:
-    """The groups that have a board."""
+    """Return the groups that have a board."""
     return list(dict.fromkeys((*BOARDS, *sorted(library.groups()))))
 
 
 def first_group(library: Library) -> str:
-    """The board to open with."""
+    """Return the board to open with."""
     there = library.groups()
     return next((name for name in board_groups(library) if name in there), "full")
 
 
 def board_measures(library: Library, view: View) -> list[str]:
-    """The measures that a board can be ranked by: those of own runs, those published, and the present one."""
+    """Return the measures that a board can be ranked by: those of local runs, those published, and the present one."""
     found = [name for system in published() if system.source.group == view.group for name in system.figures]
     return list(dict.fromkeys((*library.measures(), *found, view.measure)))
 

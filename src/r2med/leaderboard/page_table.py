@@ -25,7 +25,7 @@ SHADES = 5
 
 @dataclass(frozen=True)
 class Hrefs:
-    """Where the names on a board lead; None where they lead nowhere."""
+    """Links of the names on a board; None for names without a link."""
 
     own: Callable[[str], str]
     published: Callable[[str, str], str] | None = None
@@ -45,7 +45,7 @@ class PageColumn(NamedTuple):
 
     @property
     def sort(self) -> str:
-        """What an address calls it."""
+        """Return the name of the column in a URL."""
         return self.name or "average"
 
 
@@ -68,22 +68,22 @@ class PageRow:
 
     @property
     def line(self) -> Line:
-        """The line of the board."""
+        """Return the line of the board."""
         return self.entry.line
 
     @cached_property
     def first(self) -> Markup:
-        """The first cell as a page has it."""
+        """Write the first cell for a page."""
         return _written(self.cells[:1])
 
     @cached_property
     def rest(self) -> Markup:
-        """The other cells."""
+        """Write the other cells for a page."""
         return _written(self.cells[1:])
 
 
 def _written(cells: Sequence[PageCell]) -> Markup:
-    """Cells as a page has them; many times faster so than by a template, and nobody's words are in them."""
+    """Write cells for a page; many times faster than by a template, and only their texts need escaping."""
     return Markup(
         "".join(
             f'<td class="{css}" data-v="{"" if value is None else value}">{escape(text)}</td>'
@@ -94,7 +94,7 @@ def _written(cells: Sequence[PageCell]) -> Markup:
 
 @dataclass(frozen=True)
 class Standings:
-    """How figures stand within their columns, over a whole board."""
+    """Places of figures within their columns, over a whole board."""
 
     leaders: Mapping[str, Leaders]
     orders: Mapping[str, Sequence[float]]
@@ -102,7 +102,7 @@ class Standings:
 
     @classmethod
     def of(cls, board: Board) -> Standings:
-        """The standings of a board, those of its families included."""
+        """Build the standings of a board, those of its families included."""
         families = families_of(board.tasks)
         best, orders = dict(leaders(board)), {}
         for column in (*board.columns, *(FAMILY + name for name in families)):
@@ -114,7 +114,7 @@ class Standings:
         return cls(best, orders)
 
     def shade(self, column: str, value: float) -> int:
-        """The step of a figure by its place among the others, so that one outlier does not make all others alike."""
+        """Return the step of a figure by its place among the others, so that an outlier does not flatten the rest."""
         order = self.orders[column]
         if len(order) < 2:
             return SHADES // 2
@@ -137,12 +137,12 @@ class SortedTable:
 
     @property
     def board(self) -> Board:
-        """The board that it is of."""
+        """Return the board of the table."""
         return self.table.board
 
     @property
     def has_costs(self) -> bool:
-        """Whether there is any cost to show."""
+        """Return whether there is any cost to show."""
         return any(row.line.row.cost is not None for row in self.rows)
 
     @property
@@ -152,12 +152,12 @@ class SortedTable:
 
     @property
     def has_differences(self) -> bool:
-        """Whether there is a baseline to tell differences from."""
+        """Return whether there is a baseline from which lines differ."""
         return any(row.difference for row in self.rows)
 
     @property
     def spans(self) -> list[tuple[str, int]]:
-        """The families above the columns and how many columns each has; nothing where all tasks are of one."""
+        """Return the families above the columns and how many columns each has; nothing if all tasks are of one."""
         found: list[tuple[str, int]] = []
         for column in self.columns:
             if column.family and found and found[-1][0] == column.family:
@@ -168,12 +168,12 @@ class SortedTable:
 
     @property
     def alone(self) -> Sequence[PageColumn]:
-        """The columns that no family stands above."""
+        """Return the columns that no family stands above."""
         return [column for column in self.columns if not column.family]
 
 
 def page_columns(table: BoardTable) -> list[PageColumn]:
-    """The average first, which a phone shows without scrolling, then the tasks, family by family."""
+    """Return the average first, which a phone shows without scrolling, then the tasks, family by family."""
     board, families = table.board, families_of(table.board.tasks)
     first = [PageColumn(AVERAGE, table.headings[AVERAGE])] if AVERAGE in table.headings else []
     if not families:
@@ -188,7 +188,7 @@ def page_columns(table: BoardTable) -> list[PageColumn]:
 
 
 def _mixed(line: Line, column: str, families: Families) -> bool:
-    """Whether a figure is of other data than the rest of its column."""
+    """Return whether a figure is of other data than the rest of its column."""
     if not column.startswith(FAMILY):
         return saw_other_data(line, column)
     return any(saw_other_data(line, task) for task in families[column.removeprefix(FAMILY)])
@@ -197,7 +197,7 @@ def _mixed(line: Line, column: str, families: Families) -> bool:
 def sorted_table(
     board: Board, lines: Sequence[Line], sort: str = "rank", standings: Standings | None = None
 ) -> SortedTable:
-    """The table of some lines of a board, in their order; how figures stand is said of the whole board."""
+    """Build the table of some lines of a board, in their order; standings are those of the whole board."""
     found, families = standings or Standings.of(board), families_of(board.tasks)
     table = board_table(board, lines, average="Average", best=found.leaders)
     columns = page_columns(table)
@@ -219,7 +219,7 @@ def sorted_table(
 
 
 def _ties(lines: Sequence[Line]) -> tuple[str, str]:
-    """The ranks of the systems that the best own one does not beat, and that one."""
+    """Return the ranks of the systems that the best local one does not beat, and that one."""
     tied = sorted((line.rank, line.row.name) for line in lines if line.tied and line.rank is not None)
     if len(tied) < 2:
         return "", ""
@@ -248,12 +248,12 @@ def _page_cell(entry: TableRow, column: PageColumn, standings: Standings, famili
 
 
 def with_queries(lines: Sequence[Line]) -> list[Line]:
-    """The lines whose queries are known on every task, so that their average has an interval."""
+    """Return the lines whose queries are known on every task, so that their average has an interval."""
     return [line for line in lines if line.row.own and line.average is not None]
 
 
 def decorated(lines: Sequence[Line], found: Mapping[str, Mapping[str, Interval]]) -> list[Line]:
-    """The lines with their intervals."""
+    """Add intervals to lines."""
     return [
         replace(line, intervals=found[line.row.name]) if line.row.own and line.row.name in found else line
         for line in lines
@@ -261,6 +261,6 @@ def decorated(lines: Sequence[Line], found: Mapping[str, Mapping[str, Interval]]
 
 
 def with_ties(board: Board, tied: Collection[str]) -> Board:
-    """A board that says which of one's own systems the best of them does not beat."""
+    """Mark the local systems that the best of them does not beat on a board."""
     lines = [replace(line, tied=True) if line.row.own and line.row.name in tied else line for line in board.lines]
     return replace(board, lines=lines)

@@ -33,7 +33,7 @@ from r2med.tuning.frontier import COSTS, left_out, price
 
 @dataclass(frozen=True)
 class PlotRequest:
-    """What the user typed."""
+    """Arguments and options of the command."""
 
     runs: tuple[str, ...]
     tasks: tuple[str, ...]

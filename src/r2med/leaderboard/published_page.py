@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def published_page(library: Library, request: Request) -> PageContent:
-    """One published system: what each source says of it."""
+    """Show one published system: what each source reports of it."""
     asked = request.query_params
     values = published_facts(asked.get("name", ""), asked.get("group", "full"), asked.get("metric", ""))
     system, group = values["system"], values["group"]
@@ -39,13 +39,13 @@ def published_page(library: Library, request: Request) -> PageContent:
 
 
 def published_citation(name: str, group: str, measure: str) -> Citation:
-    """How to have a published system's figures in a terminal."""
+    """Return the command that shows a published system's figures in a terminal."""
     words = options(("--group", group), ("--metric", measure), ("--find", name))
     return citation(f"{name}, published figures", "board", "--published", *words)
 
 
 def published_facts(name: str, group: str, measure: str = "") -> dict[str, Any]:
-    """What each source says of a published system, by task in one measure; without a wish, in its first."""
+    """Return what each source reports of a published system, by task in one measure; its first if none is named."""
     every = [row for row in published() if row.source.group == group]
     named = [row for row in every if row.name.casefold() == name.casefold()]
     if not named:
@@ -72,7 +72,7 @@ def published_facts(name: str, group: str, measure: str = "") -> dict[str, Any]:
 
 
 def disputed_columns(rows: Sequence[PublishedSystem], tasks: Sequence[str], measure: str) -> set[str]:
-    """The tasks, and the average under its name, on which sources differ by more than rounding explains."""
+    """Return the tasks, and the average under its name, on which sources differ by more than rounding explains."""
     found = set()
     for column in (*tasks, AVERAGE):
         stated = [
@@ -85,7 +85,7 @@ def disputed_columns(rows: Sequence[PublishedSystem], tasks: Sequence[str], meas
 
 
 def stated_figure(row: PublishedSystem, column: str, measure: str) -> float | None:
-    """What a source says of a system on a task, or on average."""
+    """Return what a source reports of a system on a task, or on average."""
     figures = row.figures.get(measure)
     if figures is None:
         return None
@@ -93,7 +93,7 @@ def stated_figure(row: PublishedSystem, column: str, measure: str) -> float | No
 
 
 def own_figures(ledger: Ledger, runs: Mapping[str, Entry], measure: str) -> dict[str, Interval]:
-    """What own runs of a published system measured, by task and on average over all tasks of the group."""
+    """Return what local runs of a published system measured, by task and on average over all tasks of the group."""
     scores = {task: ledger.scores(entry).get(measure) for task, entry in runs.items()}
     row = {task: Sample(runs[task].queries, values) for task, values in scores.items() if values is not None}
     if not row:
@@ -104,7 +104,7 @@ def own_figures(ledger: Ledger, runs: Mapping[str, Entry], measure: str) -> dict
 
 
 def verdicts(rows: Sequence[PublishedSystem], own: Mapping[str, Interval], measure: str) -> dict[tuple[str, str], str]:
-    """Column and source to whether what was measured is what was published."""
+    """Map column and source to a verdict on whether the measured figure is the published one."""
     return {
         (column, row.source.name): verdict(stated, interval.mean, row.source.rounding, interval)
         for column, interval in own.items()
@@ -114,12 +114,12 @@ def verdicts(rows: Sequence[PublishedSystem], own: Mapping[str, Interval], measu
 
 
 def sources_page(library: Library, request: Request) -> PageContent:
-    """Where the published figures come from."""
+    """Show the sources of the published figures."""
     return "leaderboard/site_sources.html", {**source_facts(), "cite": Citation("Sources of the published figures")}
 
 
 def source_facts() -> dict[str, Any]:
-    """Where published figures come from, how many systems each source has, and what is remarked about some."""
+    """Return the sources of published figures, how many systems each has, and remarks on some of these."""
     counts = {name: sum(system.source.name == name for system in published()) for name in sources()}
     notes = [(system.name, system.source.name, system.note) for system in published() if system.note]
     return {"sources": sources().values(), "counts": counts, "remarks": notes}

@@ -1,6 +1,6 @@
-"""A report: chosen systems as one HTML file that needs nothing else and tells nobody that it is read.
+"""A report: chosen systems as one HTML file that loads nothing else.
 
-What a report carries beside its page: queries, documents and lists, which a browser unpacks on demand.
+Beside its page it holds queries, documents and lists, which a browser unpacks on demand.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _SECTIONS = {"Board": "#board-section", "Charts": "#charts", "Tasks": "#tasks", 
 
 @dataclass(frozen=True)
 class ReportChoice:
-    """What a report is about."""
+    """Contents of a report."""
 
     runs: Shared
     """Differences are against the first system."""
@@ -55,11 +55,11 @@ class ReportChoice:
     """Whether to find out causes of failure, which may search with gold answers."""
     title: str = "R2MED report"
     command: str = ""
-    """What somebody typed to have it made."""
+    """The command that makes it."""
 
     @cached_property
     def systems(self) -> Mapping[str, Chosen]:
-        """Each system once by its spec; by the label that tells it apart where two have one spec."""
+        """Return each system once by its spec; by the label that distinguishes it if two have one spec."""
         distinct = {tuple(each.runs[task].id for task in self.runs.tasks): each for each in self.runs.systems}
         specs = [each.system for each in distinct.values()]
         return {each.label if specs.count(each.system) > 1 else each.system: each for each in distinct.values()}
@@ -67,7 +67,7 @@ class ReportChoice:
 
 @dataclass
 class Gathered:
-    """What was read of the ledger and the data, one task after another."""
+    """Data of the ledger and the tasks, read one task after another."""
 
     runs: dict[str, dict[str, Entry]] = field(default_factory=dict)
     samples: dict[str, dict[str, Sample]] = field(default_factory=dict)
@@ -79,12 +79,12 @@ class Gathered:
 
     @cached_property
     def systems(self) -> list[str]:
-        """Their names, in the order they were asked for."""
+        """Return the names of the systems, in the order of the request."""
         return list(self.runs)
 
 
 def report(ledger: Ledger, choice: ReportChoice, executor: Executor | None = None) -> str:
-    """The whole page."""
+    """Write the whole page."""
     found = gather(ledger, choice, executor)
     board = _board(ledger, found, str(choice.measure))
     packed = pack_all(found.blocks, found.lists)
@@ -189,7 +189,7 @@ _LENGTHS = (6000, 3000, 1800, 1200, 800, 500, 300)
 
 
 def packed(value: Any) -> str:
-    """A value as text that a browser unpacks: JSON, deflated, in base 64.
+    """Pack a value as text that a browser unpacks: JSON, deflated, in base 64.
 
     >>> zlib.decompress(base64.b64decode(packed([1, 2])), -15)
     b'[1,2]'
@@ -211,7 +211,7 @@ class TaskBlock:
     """What systems wrote for its queries."""
 
     def number(self, document: str, opened: LoadedRun) -> int:
-        """The number of a document, which is taken in when it is new."""
+        """Return the number of a document, which is added if it is new."""
         if document not in self.documents:
             self.documents[document] = len(self.documents)
             texts = opened.dataset.collection.documents
@@ -219,20 +219,20 @@ class TaskBlock:
         return self.documents[document]
 
     def cut(self, length: int) -> dict[str, Any]:
-        """The block with texts of at most so many characters."""
+        """Return the block with texts of at most so many characters."""
         texts = [text if len(text) <= length else f"{text[:length]} …" for text in self.texts]
         ids = [harmless(name) for name in self.documents]
         return {"queries": self.queries, "ids": ids, "texts": texts, **self.forms}
 
     @cached_property
     def forms(self) -> dict[str, list[str]]:
-        """Which words of its texts are marked as one, by the stemmer of every other output."""
+        """Group the words of its texts that are marked as one, by the stemmer of every other output."""
         asked = (text for query in self.queries for text in (query["text"], query["answer"]))
         return word_forms((*self.texts, *asked, *self.written))._asdict()
 
 
 def task_block(opened: LoadedRun) -> TaskBlock:
-    """The queries of a task."""
+    """Group the words of its texts that are the same by the stemmer of every other output."""
     block = TaskBlock(opened.entry.task)
     collection, answers = opened.dataset.collection, opened.dataset.gold.answers
     for query in opened.entry.queries:
@@ -243,7 +243,7 @@ def task_block(opened: LoadedRun) -> TaskBlock:
 
 
 def run_block(opened: LoadedRun, block: TaskBlock, order: Sequence[str], found: Diagnosis | None) -> dict[str, Any]:
-    """One system on a task, its queries in the task's order."""
+    """Collect one system on a task, its queries in the task's order."""
     causes = found.by_query if found else {}
     block.written += [each.text for several in opened.generations.values() for each in several]
     return {
@@ -256,7 +256,7 @@ def run_block(opened: LoadedRun, block: TaskBlock, order: Sequence[str], found: 
 
 
 def _places(opened: LoadedRun, query: str, found: QueryCause | None) -> list[list[int | str]]:
-    """Where each relevant document stands in the whole list, 0 for nowhere, and what became of it where it is known."""
+    """Return the rank of each relevant document in the whole list, 0 for none, and its cause if it is known."""
     ranks = {name: rank for rank, name in enumerate(opened.found(query, len(opened.run.documents)), 1)}
     causes = {each.document: each.cause.value for each in found.positives} if found else {}
     return [[ranks.get(name, 0), causes.get(name, "")] for name in opened.positives.get(query, ())]
@@ -285,7 +285,7 @@ def _written(opened: LoadedRun, query: str) -> list[dict[str, str]]:
 
 @dataclass(frozen=True)
 class Packed:
-    """All blocks of a report."""
+    """Blocks of a report."""
 
     blocks: Mapping[str, str]
     """By the id that the page finds them under."""

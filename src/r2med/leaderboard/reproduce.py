@@ -1,4 +1,4 @@
-"""Published rows run again: what they are in r2med, what they need, and whether the figures come out the same."""
+"""Published rows run again: their systems, what these need, and whether the figures come out the same."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Reproduction:
 
     @property
     def notes(self) -> list[str]:
-        """What to know before the figures are compared."""
+        """Return what to know before the figures are compared."""
         found = [note for row in self.rows for note in (row.note, _KIND_NOTES.get(row.kind, ""))]
         told = [*found, *_card_notes(self.system), *_asking_notes(self.system)]
         every = list(dict.fromkeys(note for note in told if note))
@@ -51,7 +51,7 @@ class Reproduction:
 
 
 def _card_notes(spec: str) -> list[str]:
-    """Where the cards of the encoders say that the published figures were made otherwise."""
+    """Return the remarks of the encoders' cards on how the published figures were made otherwise."""
     names = [stage.spec.name for stage in System.parse(spec).walk()]
     told = {name: cards()[name].published for name in names if name in cards()}
     return [f"{name}, as published: {text}" for name, text in told.items() if text]
@@ -62,7 +62,7 @@ _FUSED = "groupwise: the published weight of the first stage's scores is not kno
 
 
 def _asking_notes(spec: str) -> list[str]:
-    """In what a reranker that asks a language model may differ from the published one."""
+    """Return how a reranker that asks a language model may differ from the published one."""
     notes = []
     for stage in System.parse(spec).stages:
         if isinstance(stage, ModelReranker):
@@ -73,7 +73,7 @@ def _asking_notes(spec: str) -> list[str]:
 
 
 def reproductions(names: Sequence[str], *, generate: bool = False) -> list[Reproduction]:
-    """What to run for published names or tables; rows of the same system are compared with one run.
+    """Return what to run for published names or tables; rows of the same system are compared with one run.
 
     >>> [made] = reproductions(["hyde/gpt4/bm25"])
     >>> made.system, [row.source.name for row in made.rows]
@@ -95,7 +95,7 @@ def reproductions(names: Sequence[str], *, generate: bool = False) -> list[Repro
 
 
 def needs(spec: str) -> dict[str, Any]:
-    """What must be at hand to run a system: extras, keys, repositories of the hub, a GPU.
+    """Return what a system needs to run: extras, keys, repositories of the hub, a GPU.
 
     >>> needs("replay(hub, method=hyde, llm=gpt4) >> bm25")
     {'hub': ['R2MED/<task>']}
@@ -114,7 +114,7 @@ def needs(spec: str) -> dict[str, Any]:
 
 
 def _requirements(stage: Stage) -> Requirements:
-    """What a stage needs; of a model without a card that much is known without asking the hub for its files."""
+    """Return what a stage needs; for a model without a card this much is known without asking the hub for its files."""
     name = stage.spec.name
     return Requirements("torch", hub=(name.removeprefix(_HUB),)) if name.startswith(_HUB) else stage.requirements
 
@@ -130,7 +130,7 @@ def check_needs(spec: str) -> None:
 
 
 def verdict(published: float, measured: float, rounding: float, interval: Interval | None) -> str:
-    """Whether a measured figure is the published one.
+    """Compare a measured figure with the published one.
 
     >>> verdict(0.1271, 0.12706, 0.00005, None), verdict(0.2, 0.3, 0.00005, None)
     ('within rounding', 'different')
@@ -161,16 +161,16 @@ class Compared:
 
     @property
     def difference(self) -> float | None:
-        """Measured less published."""
+        """Return measured less published."""
         return None if self.published is None else self.measured - self.published
 
     def as_dict(self) -> dict[str, Any]:
-        """The comparison for JSON."""
+        """Return the comparison for JSON."""
         return {**asdict(self), "difference": self.difference}
 
 
 def compare(made: Reproduction, report: Report, measure: str) -> list[Compared]:
-    """Every figure that was measured for a system beside each source's; tasks of other groups have nothing beside."""
+    """Compare every figure measured for a system with each source's; tasks of other groups have no counterpart."""
     return [found for row in made.rows for found in _against(made.system, row, report, measure)]
 
 
@@ -194,7 +194,7 @@ def _against(system: str, row: PublishedSystem, report: Report, measure: str) ->
 
 
 def _average(figures: PublishedFigures, measured: Mapping[str, float]) -> float | None:
-    """The published average over the tasks that were measured; None unless all of them were published."""
+    """Return the published average over the tasks that were measured; None unless all of them were published."""
     tasks = [task for task in measured if task]
     if any(task not in figures.tasks for task in tasks):
         return None
@@ -204,7 +204,7 @@ def _average(figures: PublishedFigures, measured: Mapping[str, float]) -> float 
 
 
 def _alone(report: Report, system: str, task: str, measure: str) -> Interval:
-    """The interval on one task of a system that lacks another."""
+    """Return the interval on one task of a system that lacks another."""
     result = report.result(system, task)
     if result is None:
         raise KeyError(f"{system} has no result on {task}")

@@ -72,7 +72,7 @@ _POLICY = (
 
 @dataclass(frozen=True)
 class Site:
-    """What is on the site."""
+    """Contents of the site."""
 
     systems: Sequence[str] = ()
     """Specs or ids of own runs."""
@@ -80,7 +80,7 @@ class Site:
     reports: bool = True
     """Whether each group of own runs gets a report with all queries."""
     command: str = ""
-    """What somebody typed to have it made."""
+    """The command that makes it."""
     submissions: Path | None = None
     """A folder of archives, in place of own runs."""
     submit_to: str = ""
@@ -95,7 +95,7 @@ class Site:
 
 @dataclass(frozen=True)
 class WrittenSite:
-    """What became of a site."""
+    """Result of writing a site."""
 
     files: Sequence[str]
     submissions: Submissions = field(default_factory=Submissions)
@@ -167,7 +167,7 @@ def _pages(
 
 
 def _places(shared: Shared) -> dict[str, int]:
-    """Each system's number in the report of these runs."""
+    """Return each system's number in the report of these runs."""
     return {name: place for place, name in enumerate(ReportChoice(shared).systems)}
 
 
@@ -176,7 +176,7 @@ def _href(names: Names, group: str, line: Line) -> str:
 
 
 def _comparison(pair: PairPage, frame: Frame, compared: Mapping[str, str], site: Site) -> str:
-    """A page that compares any two lines of a board."""
+    """Render a page that compares any two lines of a board."""
     group = pair.board.group
     title = f"Two systems of the {GROUP_TITLES[group]} leaderboard, {pair.board.measure}"
     return render(
@@ -191,7 +191,7 @@ def _comparison(pair: PairPage, frame: Frame, compared: Mapping[str, str], site:
 
 
 def on_common_tasks(rows: Runs) -> Shared | None:
-    """The systems of a group on the tasks they share; where they share none, those that have every task."""
+    """Return the systems of a group on the tasks they share; if they share none, those that have every task."""
     every = {task for row in rows.values() for task in row}
     for several in (rows, {name: row for name, row in rows.items() if row.keys() == every}):
         if several:
@@ -201,7 +201,7 @@ def on_common_tasks(rows: Runs) -> Shared | None:
 
 
 def _submitted(found: Board, sent: Submissions) -> Board:
-    """A board that says of its own lines that they were submitted, of which system each is, and its title."""
+    """Mark a board's local lines as submitted, with the system and the title of each."""
     titles, lines = sent.titles(), []
     for line in found.lines:
         row, name = line.row, line.row.name
@@ -222,7 +222,7 @@ def _by_group(runs: Runs) -> Grouped:
 
 
 def _archive(sent: Accepted) -> str:
-    """Where a site has an archive, for everybody to check."""
+    """Return the place of an archive on a site, for anyone to check."""
     return f"submissions/{sent.digest[:16]}.zip"
 
 
@@ -239,7 +239,7 @@ def _how_to_submit(site: Site, sent: Submissions, frame: Frame, names: Names) ->
 
 
 def _own(ledger: Ledger, names: Sequence[str]) -> Grouped:
-    """The chosen runs by group and system."""
+    """Return the chosen runs by group and system."""
     found: dict[str, dict[str, dict[str, Entry]]] = {}
     for chosen in select(ledger, names) if names else ():
         for task, entry in chosen.runs.items():
@@ -251,7 +251,7 @@ def _own(ledger: Ledger, names: Sequence[str]) -> Grouped:
 
 
 def _file_names(shown: Mapping[str, Board]) -> Names:
-    """A file for each system: its name in letters that every host takes, numbered where two would be alike."""
+    """Name a file for each system: its name in letters that every host takes, numbered if two would be alike."""
     found: dict[tuple[str, bool, str], str] = {}
     for group, board_ in shown.items():
         for row in {(line.row.own, line.row.name): line.row for line in board_.lines}.values():
@@ -274,7 +274,7 @@ def _board_files(
     cite: Citation,
     sent: Submissions,
 ) -> dict[str, str]:
-    """A board's page, and its figures for machines."""
+    """Write a board's page, and its figures for machines."""
     name = _FILES[found.group]
     stem = Path(name).stem
     table = sorted_table(found, found.lines)
@@ -325,13 +325,13 @@ def _system(
 
 
 def _chosen(frame: Frame, name: str) -> str:
-    """Where a system is compared with others; empty where there is no other."""
+    """Return the link to compare a system with others; empty if there is no other."""
     place = frame.links.get("Compare", "")
     return place and f"{place}#{urlencode({'a': name})}"
 
 
 def _published(name: str, found: Board, frame: Frame, names: Names, ledger: Ledger, runs: Runs, cite: Citation) -> str:
-    """What each source says of a published system, as the server's page of it does."""
+    """Render what each source reports of a published system, as the server's page of it does."""
     facts = published_facts(name, found.group, found.measure)
     own = names.get((found.group, True, facts["system"]), "")
     figures = own_figures(ledger, runs.get(facts["system"], {}), found.measure)
@@ -370,7 +370,7 @@ def _write(pages: Mapping[str, str | bytes], folder: Path) -> list[str]:
 
 
 def _listed(folder: Path) -> set[str]:
-    """The pages that a site was written with before; a name that leads out of the folder is nobody's page."""
+    """Return the pages that a site was written with before; a name that leads out of the folder is ignored."""
     try:
         names = orjson.loads((folder / _MANIFEST).read_bytes())
         return {name for name in names if (folder / name).resolve().is_relative_to(folder.resolve())}
@@ -379,5 +379,5 @@ def _listed(folder: Path) -> set[str]:
 
 
 def workflow() -> str:
-    """The file by which GitHub Actions keeps a site of submissions, for this version of r2med."""
+    """Return the workflow by which GitHub Actions updates a site of submissions, for this version of r2med."""
     return static("leaderboard/leaderboard.yml").replace("VERSION", r2med.__version__)

@@ -1,4 +1,4 @@
-"""Marks of significance against every baseline that a static board offers, computed beforehand."""
+"""Parts of a static site that a server would compute on demand: marks against every baseline, and pairs of lines."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Marks = Mapping[str, Mapping[str, str]]
 
 
 def baseline_names(board: Board) -> list[str]:
-    """The systems to offer: all own ones with a rank, or where these are too many the plain ones and the best."""
+    """Return the systems to offer: all local ones with a rank, or if these are too many the plain ones and the best."""
     ranked = [line for line in board.lines if line.row.own and line.rank is not None]
     plain = [line for line in ranked if line.row.parts.kind == "base"]
     chosen = (
@@ -39,7 +39,7 @@ def baseline_names(board: Board) -> list[str]:
 
 
 def baseline_marks(ledger: Ledger, board: Board, runs: Mapping[str, Mapping[str, Entry]]) -> Marks:
-    """How every own system with all tasks stands to each baseline."""
+    """Mark how every local system with all tasks compares with each baseline."""
     whole = [line for line in board.lines if line.row.own and line.average is not None]
     samples = {line.row.name: _samples(ledger, board, runs[line.row.name]) for line in whole}
     found = {}
@@ -62,13 +62,13 @@ def _letters(board: Board, marks: Mapping[str, str]) -> str:
 
 
 def as_script(board: Board, marks: Marks) -> Markup:
-    """The marks as a page's script reads them; no text can end the element that holds them."""
+    """Write the marks as a page's script reads them; no text can end the element that holds them."""
     content = orjson.dumps({"columns": list(board.columns), "marks": marks}).decode()
     return Markup(content.replace("<", "\\u003c"))
 
 
 def best_ceiling(lines: Sequence[Line]) -> Line | None:
-    """The oracle that stands for all of them, where there are other systems beside them."""
+    """Return the oracle that stands for all of them, if there are other systems beside them."""
     oracles = [line for line in lines if line.row.oracle and line.average is not None]
     return oracles[0] if oracles and len(oracles) < len(lines) else None
 
@@ -91,7 +91,7 @@ class ReportPlaces:
 
 @dataclass(frozen=True)
 class PairPage:
-    """All that a page needs to compare any two lines of a board by itself."""
+    """Contents of a page that compares any two lines of a board by itself."""
 
     board: Board
     labels: list[str]
@@ -105,7 +105,7 @@ class PairPage:
 def pair_page(
     ledger: Ledger, board: Board, runs: Runs, href: Callable[[Line], str], reported: ReportPlaces
 ) -> PairPage:
-    """The page of a board, with links to its report where there is one."""
+    """Build the page of a board, with links to its report if there is one."""
     labels = line_labels(board)
     lines = [_line(line, board, href(line), reported.places) for line in board.lines]
     pairs = _tested(ledger, board, runs, labels)
@@ -130,7 +130,7 @@ def _line(line: Line, board: Board, href: str, places: Mapping[str, int]) -> dic
 
 
 def _tested(ledger: Ledger, board: Board, runs: Runs, labels: list[str]) -> list[dict[str, Any]]:
-    """What the tests say of each pair of the best own systems; pairs without a task in common are not there."""
+    """Test each pair of the best local systems; pairs without a task in common are left out."""
     own = {line.row.name: place for place, line in enumerate(board.lines) if line.row.own}
     found = []
     for a, b in combinations(baseline_names(board)[:MAX_SYSTEMS], 2):
@@ -147,7 +147,7 @@ def _pair(made: Comparison) -> dict[str, Any]:
 
 
 def _row(found: Difference, corrected: float) -> list[Any]:
-    """Difference, interval, p after Holm, and queries that B won, that A won, and all."""
+    """Return difference, interval, p after Holm, and queries that B won, that A won, and all."""
     p = p_words(corrected, at_floor=found.at_floor).removeprefix("p ").removeprefix("= ")
     figures = [round(value, 6) for value in (found.mean, found.low, found.high)]
     return [*figures, p, found.wins, found.losses, found.queries]

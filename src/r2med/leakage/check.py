@@ -43,7 +43,7 @@ def check(
     out: Path | None = None,
     limit: int = 20,
 ) -> LeakageReport:
-    """What training files hold of tasks; every pair goes to the file `out`, the strongest into the report.
+    """Check what training files hold of tasks; every pair goes to the file `out`, the strongest into the report.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -70,7 +70,7 @@ def check(
 
 @contextmanager
 def _written(out: Path) -> Iterator[BinaryIO]:
-    """A new file to write to, which has its name when all is done."""
+    """Yield a new file to write to, which gets its name when all is done."""
     with draft_file(out, parents=True) as draft, draft.open("wb") as stream:
         yield stream
 
@@ -92,14 +92,14 @@ def _read(paths: Sequence[Path], settings: Settings, tally: Tally, sink: BinaryI
 
 
 def _subject(task: Task, settings: Settings, executor: Executor) -> IndexedTask:
-    """A task's index; its texts are let go before the next task is read."""
+    """Index a task; its texts are freed before the next task is read."""
     dataset = load(task)
     index = index_texts(dataset.collection, executor, Cache.default(), "near" in settings.methods)
     return IndexedTask.of(dataset, index, settings)
 
 
 def _matched(matcher: Matcher, training: Iterator[Block]) -> Iterator[tuple[Block, Iterable[_Piece]]]:
-    """Blocks with what they hold, in order; few blocks and few pairs are in memory at a time."""
+    """Yield blocks with what they hold, in order; few blocks and few pairs are in memory at a time."""
     waiting: deque[tuple[Block, _Ahead]] = deque()
     with ThreadPoolExecutor(_WORKERS) as workers:
         for block in training:
@@ -111,7 +111,7 @@ def _matched(matcher: Matcher, training: Iterator[Block]) -> Iterator[tuple[Bloc
 
 
 class _Ahead:
-    """What a block holds; a worker is at most `at_once` pairs, and a piece, ahead of who asks for it."""
+    """Hits of a block, found in a worker; it is at most `at_once` pairs, and a piece, ahead of its consumer."""
 
     def __init__(self, matcher: Matcher, block: Block, workers: ThreadPoolExecutor) -> None:
         self._workers = workers
@@ -132,7 +132,7 @@ def _write(sink: BinaryIO, path: Path, subject: IndexedTask, hits: LeakHits) -> 
 
 
 def targets(files: Sequence[Path], out: Path) -> dict[Path, Path]:
-    """Where the clean copy of each file goes: `out` itself for one file, the folder `out` for several.
+    """Return the path of each file's clean copy: `out` itself for one file, a file in the folder `out` for several.
 
     Nothing that exists is written over, least of all the training data itself.
 
@@ -156,7 +156,7 @@ def targets(files: Sequence[Path], out: Path) -> dict[Path, Path]:
 
 
 def _storage(path: Path) -> tuple[str, str]:
-    """How a file is stored: its format, and whether it is zipped."""
+    """Return the format of a file, and its ending if it is zipped."""
     return format_of(path), ".gz" if path.suffix == ".gz" else ""
 
 

@@ -1,4 +1,4 @@
-"""What was found: pairs as they come, and at the end the share of each task that is affected."""
+"""Findings: pairs as they come, and at the end the share of each task that is affected."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class LeakedPair(NamedTuple):
 
 @dataclass(frozen=True)
 class Share:
-    """How many texts of a kind are affected."""
+    """Number of affected texts of a kind."""
 
     total: int
     affected: int
@@ -46,17 +46,17 @@ class Share:
 
     @property
     def share(self) -> float:
-        """The affected part."""
+        """Return the affected part."""
         return self.affected / self.total if self.total else 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        """The shape of `--json`."""
+        """Return the shape of `--json`."""
         return {**asdict(self), "share": self.share}
 
 
 @dataclass(frozen=True)
 class TaskShares:
-    """How much of a task is affected; `documents` are all documents, the positives among them."""
+    """Shares of a task that are affected; `documents` are all documents, the positives among them."""
 
     task: str
     queries: Share
@@ -78,7 +78,7 @@ class LeakedRows:
 
 @dataclass(frozen=True)
 class LeakageReport:
-    """What training data holds of some tasks."""
+    """Findings of training data in some tasks."""
 
     settings: Settings
     files: Mapping[Path, LeakedRows]
@@ -88,11 +88,11 @@ class LeakageReport:
     """The first few pairs: queries before positives before documents, surer methods first."""
 
     def leaks(self, documents: bool = False) -> bool:
-        """Whether a query or a positive was found; or, if `documents` count as well, anything."""
+        """Return whether a query or a positive was found; or, if `documents` count as well, anything."""
         return any(len(found.any if documents else found.judged) for found in self.files.values())
 
     def as_dict(self) -> dict[str, Any]:
-        """The shape of `--json`."""
+        """Return the shape of `--json`."""
         names = ("queries", "positives", "documents")
         return {
             "rows": sum(found.rows for found in self.files.values()),
@@ -130,7 +130,7 @@ def _merged(parts: Sequence[Places]) -> Places:
 
 @dataclass
 class Tally:
-    """Takes in what blocks hold, in bounded memory: a number for each text of a task, and for each affected row."""
+    """Counter of what blocks hold, in bounded memory: a number for each text of a task, and for each affected row."""
 
     subjects: Sequence[IndexedTask]
     limit: int
@@ -173,13 +173,13 @@ class Tally:
         self._rows, self._judged, self._any = 0, _Rows(), _Rows()
 
     def report(self, settings: Settings) -> LeakageReport:
-        """What was found in all."""
+        """Build the report of all findings."""
         tasks = [_shares(subject, best) for subject, best in zip(self.subjects, self._best, strict=True)]
         return LeakageReport(settings, self.files, tasks, self.pairs, [pair for *_, pair in self._kept])
 
 
 def pairs_of(path: Path, subject: IndexedTask, hits: LeakHits) -> Iterator[LeakedPair]:
-    """Pairs with names in the place of numbers."""
+    """Yield pairs with names in the place of numbers."""
     columns = (hits.rows.tolist(), hits.texts.tolist(), hits.methods.tolist(), hits.scores.tolist())
     for row, text, method, score in zip(*columns, strict=True):
         kind = KINDS[subject.kinds[text]]

@@ -1,11 +1,8 @@
-"""The index of a task's texts: every word, every run of 13 words and every signature as numbers, made once and kept.
+"""The index of a task's texts, and the tables in which a search finds their hashes.
 
-Texts are documents first, then queries. Those with the same words are one text here (the first of them stands for
-all), so that a text that a corpus repeats under fifty ids is not taken for a formula.
-
-A task as it is looked for: its texts by id and kind, and the tables in which their hashes are found.
-
-Columns of numbers that are kept in the cache and read from their files as they are needed.
+Every word, every run of 13 words and every signature is a number; the columns of numbers are cached, and read from
+their files as they are needed. Texts are documents first, then queries. Those with the same words are one text here
+(the first of them stands for all), so that a text that a corpus repeats under fifty ids is not taken for a formula.
 """
 
 from __future__ import annotations
@@ -36,14 +33,14 @@ KINDS = ("query", "positive", "document")
 GRAM = 13
 """How many words in a row two texts must share to be found by `ngram`."""
 COMMON = 20
-"""A run of words that more texts of a task than this have is a formula (a licence, a heading), nobody's content."""
+"""A run of words that more texts of a task than this have is a formula (a licence, a heading), not content."""
 LEAST_THRESHOLD = 0.5
 """Below this, so many pairs would have to be compared that hashing gains nothing."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What to look for."""
+    """Settings of the search: methods and thresholds."""
 
     methods: tuple[str, ...] = METHODS
     threshold: float = 0.6
@@ -75,7 +72,7 @@ _TOP = np.uint64(60)
 
 
 def gram_table(words: Words, texts: Places) -> HashTable:
-    """Every run of 13 words of these texts, once a text, without those that more than `COMMON` of them have."""
+    """Build the table of all runs of 13 words of these texts, once per text, but for those in more than `COMMON`."""
     total = int(ngram_counts(words, GRAM)[texts].sum())
     keys, owners = np.empty(total, dtype=np.uint64), np.empty(total, dtype=np.int32)
     done = 0
@@ -91,7 +88,7 @@ def gram_table(words: Words, texts: Places) -> HashTable:
 
 
 def _rare(keys: Hashes, owners: NDArray[np.int32]) -> HashTable:
-    """A table of runs, each once a text, without those of too many texts."""
+    """Build a table of runs, each once per text, without those of too many texts."""
     found = HashTable.of(keys, owners)
     # The sort keeps the order of texts, so a run that a text repeats stands beside itself.
     new = np.ones(len(found), dtype=bool)
@@ -104,7 +101,7 @@ def _rare(keys: Hashes, owners: NDArray[np.int32]) -> HashTable:
 
 
 def text_portions(words: Words, texts: Places) -> Iterator[Places]:
-    """Successive texts, about a million words at a time."""
+    """Yield successive texts, about a million words at a time."""
     for portion in by_size(texts.tolist(), words.counts.__getitem__, _WORDS_AT_ONCE):
         yield np.array(portion, dtype=np.int64)
 
@@ -138,7 +135,7 @@ class TaskIndex:
 
 
 def index_texts(collection: Collection, executor: Executor, cache: Cache, near: bool) -> TaskIndex:
-    """The index of a collection, from the cache where it is there; with signatures if near-duplicates are wanted."""
+    """Return the index of a collection, cached if possible; with signatures if near-duplicates are wanted."""
     depends = {"data": collection.fingerprint, "format": _FORMAT}
     label = f"index {collection.task.name}"
 
@@ -166,7 +163,7 @@ def index_texts(collection: Collection, executor: Executor, cache: Cache, near: 
 
 
 def _distinct(normal: Hashes) -> tuple[Places, Places]:
-    """The first text of each hash, and for each text the first of its hash."""
+    """Return the first text of each hash, and for each text the first of its hash."""
     _, firsts, groups = np.unique(normal, return_index=True, return_inverse=True)
     return np.sort(firsts), firsts[groups]
 
@@ -215,7 +212,7 @@ class IndexedTask:
 
     @classmethod
     def of(cls, dataset: Dataset, index: TaskIndex, settings: Settings) -> IndexedTask:
-        """A task that was indexed; its texts are not kept."""
+        """Build from a dataset and its index; the texts are not kept."""
         collection = dataset.collection
         positive = {
             document for judged in dataset.gold.qrels.values() for document, grade in judged.items() if grade > 0
@@ -226,24 +223,24 @@ class IndexedTask:
 
     @cached_property
     def compared(self) -> Places:
-        """The texts that stand for themselves and are long enough to be compared."""
+        """Return the texts that stand for themselves and are long enough to be compared."""
         firsts = self.index.firsts
         return firsts[self.index.words.counts[firsts] >= self.settings.min_words]
 
     @cached_property
     def too_short(self) -> dict[str, int]:
-        """How many texts of each kind are not compared."""
+        """Count the texts of each kind that are not compared."""
         short = self.kinds[self.index.words.counts < self.settings.min_words]
         return {kind: int((short == place).sum()) for place, kind in enumerate(KINDS)}
 
     @cached_property
     def normal(self) -> HashTable:
-        """The hashes of whole texts."""
+        """Return the hashes of whole texts."""
         return HashTable.of(self.index.normal[self.compared], self.compared)
 
     @cached_property
     def bands(self) -> HashTable:
-        """The bands of signatures; a text is known by its place among the first texts."""
+        """Return the bands of signatures; a text is identified by its place among the first texts."""
         if self.index.signatures is None:
             raise ValueError(f"{self.name} was indexed without signatures")
         long_enough = self.compared[self.index.words.counts[self.compared] >= SHINGLE]
@@ -253,13 +250,13 @@ class IndexedTask:
 
     @cached_property
     def beginnings(self) -> HashTable:
-        """Of texts too short for a run of 13 words: the run of the fewest words that a compared text has."""
+        """Return the first words of texts too short for a run of 13: as many as a compared text has at least."""
         short = self.compared[self.index.words.counts[self.compared] < GRAM]
         words = self.index.words.select(short)
         return HashTable.of(ngram_hashes(words.hashes, self.settings.min_words)[words.offsets[:-1]], short)
 
     def expanded(self, texts: Places) -> tuple[Places, Places]:
-        """All texts with the words of the given first ones: places among the given, and the texts."""
+        """Return all texts with the words of the given first ones: places among the given, and the texts."""
         order, edges = self._members
         starts = edges[texts]
         counts = edges[texts + 1] - starts
@@ -267,12 +264,12 @@ class IndexedTask:
 
     @cached_property
     def copies(self) -> Places:
-        """How many texts have the words of each first one."""
+        """Count the texts that have the words of each first one."""
         return np.diff(self._members[1])
 
     @cached_property
     def _members(self) -> tuple[Places, Places]:
-        """Texts by their first one, and where the texts of each begin."""
+        """Return texts by their first one, and where the texts of each begin."""
         order = np.argsort(self.index.first, kind="stable")
         return order, np.searchsorted(self.index.first[order], np.arange(len(order) + 1))
 
@@ -281,7 +278,7 @@ Columns = Mapping[str, NDArray[Any]]
 
 
 def kept(cache: Cache, kind: str, key: str, names: tuple[str, ...], make: Callable[[], Columns]) -> Columns:
-    """The columns of an entry, made now if it is not there, and again if it is damaged."""
+    """Return the columns of an entry, computed if it is missing or damaged."""
 
     def build(folder: Path) -> None:
         for name, column in make().items():

@@ -1,10 +1,8 @@
-"""Pairs of training rows and texts of tasks, as columns.
+"""Pairs of training rows and texts of tasks as columns, and the lookup that leads from one to the other.
 
-Keys of training rows as a table knows them: how many texts they lead to is known before any of these is fetched.
-
-A few rows can lead to millions of texts, so the work is cut by what it leads to and not by what is read.
-
-Before the tables stands a filter that most hashes do not pass.
+How many texts a key of a training row leads to is known before any of these is fetched: a few rows can lead to millions
+of texts, so the work is cut by what it leads to and not by what is read. Before the tables stands a filter that most
+hashes do not pass.
 """
 
 from __future__ import annotations
@@ -34,31 +32,31 @@ class LeakHits:
 
     @classmethod
     def of(cls, method: str, rows: Places, texts: Places, scores: NDArray[np.float64] | None = None) -> LeakHits:
-        """Pairs that one method found; their score is 1 unless it is given."""
+        """Build pairs that one method found; their score is 1 unless it is given."""
         found = np.full(len(rows), METHODS.index(method), dtype=np.int8)
         return cls(rows, texts, found, np.ones(len(rows)) if scores is None else scores)
 
     @classmethod
     def none(cls) -> LeakHits:
-        """No pairs."""
+        """Return no pairs."""
         return cls.of(METHODS[0], np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def take(self, places: Places | NDArray[np.bool_] | slice) -> LeakHits:
-        """Some of the pairs."""
+        """Return some of the pairs."""
         return LeakHits(self.rows[places], self.texts[places], self.methods[places], self.scores[places])
 
 
 def joined(parts: Sequence[LeakHits]) -> LeakHits:
-    """All pairs of all parts, by row."""
+    """Join all pairs of all parts, by row."""
     hits = LeakHits(*(np.concatenate([getattr(part, column.name) for part in parts]) for column in fields(LeakHits)))
     return hits.take(np.argsort(hits.rows, kind="stable"))
 
 
 def strongest(hits: LeakHits) -> LeakHits:
-    """All pairs, each once, under its surest method and with its highest score; by row, then by text."""
+    """Return all pairs, each once, under its surest method and with its highest score; by row, then by text."""
     hits = hits.take(np.lexsort((-hits.scores, hits.methods, hits.texts, hits.rows)))
     first = np.ones(len(hits), dtype=bool)
     first[1:] = (hits.rows[1:] != hits.rows[:-1]) | (hits.texts[1:] != hits.texts[:-1])
@@ -66,7 +64,7 @@ def strongest(hits: LeakHits) -> LeakHits:
 
 
 def gathered(parts: Iterable[LeakHits]) -> LeakHits:
-    """The strongest of parts that are made one after another and not kept."""
+    """Return the strongest pairs of parts that are computed one after another and not kept."""
     return reduce(lambda known, part: strongest(joined([known, part])), parts, LeakHits.none())
 
 
@@ -86,27 +84,27 @@ class Lookup:
 
     @classmethod
     def of(cls, table: HashTable, keys: Hashes, rows: Places, origins: Places) -> Lookup:
-        """Those of the keys that the table has."""
+        """Look up the keys that the table has."""
         here, starts, sizes = table.locate(keys)
         order = np.argsort(rows[here], kind="stable")
         here = here[order]
         return cls(table, rows[here], origins[here], starts[order], sizes[order])
 
     def texts(self) -> tuple[Places, Places]:
-        """All texts that keys lead to: the place of the key, and the text."""
+        """Return all texts that keys lead to: the place of the key, and the text."""
         return np.repeat(np.arange(len(self.rows)), self.sizes), self.table.texts(self.starts, self.sizes)
 
     def take(self, part: slice) -> Lookup:
-        """Some of the keys."""
+        """Return some of the keys."""
         return Lookup(self.table, self.rows[part], self.origins[part], self.starts[part], self.sizes[part])
 
     def portions(self, limit: int) -> Iterator[Lookup]:
-        """All keys, those at a time that lead to at most so many texts, or a single one."""
+        """Yield all keys, those at a time that lead to at most so many texts, or a single one."""
         return map(self.take, slices_up_to(self.sizes, limit))
 
 
 def by_rows(lookups: Sequence[Lookup], limit: int) -> Iterator[list[Lookup]]:
-    """All keys of several lookups, those at a time whose rows lead to at most so many texts, or a single row's."""
+    """Yield all keys of several lookups, in parts whose rows lead to at most so many texts, or of a single row."""
     rows = np.concatenate([lookup.rows for lookup in lookups])
     sizes = np.concatenate([lookup.sizes for lookup in lookups])
     order = np.argsort(rows, kind="stable")
@@ -148,7 +146,7 @@ class HashFilter:
         self._bytes[places[edges]] |= np.bitwise_or.reduceat(marks, edges)
 
     def passes(self, hashes: Hashes) -> NDArray[np.bool_]:
-        """Which hashes may be in one of the tables."""
+        """Return which hashes may be in one of the tables."""
         slots = hashes >> self._shift
         found: NDArray[np.bool_] = (self._bytes[slots >> _THREE] & _BITS[slots & _SEVEN]) != 0
         return found

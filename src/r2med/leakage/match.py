@@ -1,6 +1,6 @@
-"""The ways of searching for the texts of tasks: by which keys of a block, and which of the texts they lead to count.
+"""Search for the texts of tasks in blocks of training texts, in pieces of bounded size.
 
-Finding the texts of tasks in a block of training texts, in pieces of bounded size.
+Each way of searching has keys of a block, which lead to texts, and a rule on which of these texts count.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Probe:
     at_once: int = AT_ONCE
 
     def rows(self, places: Places) -> Places:
-        """The rows in which words stand."""
+        """Return the rows in which words stand."""
         return self.block.rows[self.words.owners(places)]
 
 
@@ -43,10 +43,10 @@ class LeakSearch(Protocol):
     """A way of searching with a block; made once for all tasks."""
 
     def lookup(self, subject: IndexedTask) -> Lookup:
-        """The keys of the block that a task has."""
+        """Look up the keys of the block that a task has."""
 
     def hits(self, subject: IndexedTask, found: Lookup) -> LeakHits:
-        """What some rows hold of the task, by these keys of theirs: first texts only, each once a row."""
+        """Return the texts of the task in some rows, by these keys of theirs: first texts only, each once per row."""
 
 
 class SameText:
@@ -58,11 +58,11 @@ class SameText:
         self._keys, self._rows = hashes[self._units], probe.block.rows[self._units]
 
     def lookup(self, subject: IndexedTask) -> Lookup:
-        """By hashes of whole texts."""
+        """Look up hashes of whole texts."""
         return Lookup.of(subject.normal, self._keys, self._rows, self._units)
 
     def hits(self, subject: IndexedTask, found: Lookup) -> LeakHits:
-        """All of them."""
+        """Return all of them."""
         places, firsts = found.texts()
         return gathered([LeakHits.of("normalised", found.rows[places], firsts)])
 
@@ -83,11 +83,11 @@ class SharedRuns:
         self._keys, self._rows = keys[new], rows[new]
 
     def lookup(self, subject: IndexedTask) -> Lookup:
-        """By hashes of runs."""
+        """Look up hashes of runs."""
         return Lookup.of(subject.index.grams, self._keys, self._rows, self._rows)
 
     def hits(self, subject: IndexedTask, found: Lookup) -> LeakHits:
-        """Those of which enough runs are there."""
+        """Return those of which enough runs are there."""
         index, settings = subject.index, self._probe.settings
         nothing = (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
         counts = (_counted(subject, portion) for portion in found.portions(self._probe.at_once))
@@ -109,11 +109,11 @@ class ShortTexts:
         self._keys, self._rows = starts[self._places], probe.rows(self._places)
 
     def lookup(self, subject: IndexedTask) -> Lookup:
-        """By hashes of their beginnings."""
+        """Look up hashes of their beginnings."""
         return Lookup.of(subject.beginnings, self._keys, self._rows, self._places)
 
     def hits(self, subject: IndexedTask, found: Lookup) -> LeakHits:
-        """Those that go on as they begin."""
+        """Return those that go on as they begin."""
         return gathered(self._whole(subject, portion) for portion in found.portions(self._probe.at_once))
 
     def _whole(self, subject: IndexedTask, found: Lookup) -> LeakHits:
@@ -136,11 +136,11 @@ class NearTexts:
         self._rows_of_keys = self._rows[self._passing]
 
     def lookup(self, subject: IndexedTask) -> Lookup:
-        """By hashes of bands."""
+        """Look up hashes of bands."""
         return Lookup.of(subject.bands, self._keys, self._rows_of_keys, self._passing)
 
     def hits(self, subject: IndexedTask, found: Lookup) -> LeakHits:
-        """Those that are similar enough."""
+        """Return those that are similar enough."""
         return gathered(self._near(subject, portion) for portion in found.portions(self._probe.at_once))
 
     def _near(self, subject: IndexedTask, found: Lookup) -> LeakHits:
@@ -158,7 +158,7 @@ class NearTexts:
         return LeakHits.of("near", self._rows[mine[near]], firsts[near], scores[near])
 
     def _similarities(self, words: Words, mine: Places, firsts: Places) -> NDArray[np.float64]:
-        """The similarity of each pair, the shingles of the task's texts made now from their words."""
+        """Return the similarity of each pair, with the shingles of the task's texts computed from their words."""
         scores = np.empty(len(mine))
         for part in slices_up_to(words.counts[firsts], self._probe.at_once):
             texts, places = np.unique(firsts[part], return_inverse=True)
@@ -168,13 +168,13 @@ class NearTexts:
 
 
 def _counted(subject: IndexedTask, found: Lookup) -> tuple[Places, Places]:
-    """Pairs of rows and texts as one number each, and how many keys lead from the one to the other."""
+    """Return pairs of rows and texts as one number each, and how many keys lead from the one to the other."""
     places, firsts = found.texts()
     return np.unique(found.rows[places] * len(subject.ids) + firsts, return_counts=True)
 
 
 def _added(known: tuple[Places, Places], more: tuple[Places, Places]) -> tuple[Places, Places]:
-    """Counts of pairs and further counts of pairs."""
+    """Add further counts of pairs to counts of pairs."""
     if not len(known[0]):
         return more
     pairs, places = np.unique(np.concatenate([known[0], more[0]]), return_inverse=True)
@@ -184,7 +184,7 @@ def _added(known: tuple[Places, Places], more: tuple[Places, Places]) -> tuple[P
 
 
 def _continued(words: Words, places: Places, texts: Words, owners: Places) -> NDArray[np.bool_]:
-    """Whether all words of short texts follow at these places, before the end of the training text."""
+    """Return whether all words of short texts follow at these places, before the end of the training text."""
     lengths = texts.counts[owners]
     whole = places + lengths <= words.offsets[words.owners(places) + 1]
     for step in range(int(lengths.max(initial=0))):
@@ -198,7 +198,7 @@ _EXACT, _NORMALISED = METHODS.index("exact"), METHODS.index("normalised")
 
 
 class Matcher:
-    """Looks for the texts of some tasks; made once, used for every block, by several threads if need be."""
+    """Search for the texts of some tasks; made once, used for every block, by several threads if need be."""
 
     def __init__(self, subjects: Sequence[IndexedTask], settings: Settings, at_once: int = AT_ONCE) -> None:
         self.subjects = subjects
@@ -214,7 +214,7 @@ class Matcher:
             self._searches[NearTexts] = _filter(subjects, lambda subject: subject.bands)
 
     def match(self, block: Block) -> Iterator[tuple[int, LeakHits]]:
-        """What the block holds: the place of a task and pairs, piece by piece; by task, then row, then text.
+        """Yield what the block holds: the place of a task and pairs, piece by piece; by task, then row, then text.
 
         A piece has all pairs of its rows. It is one row, or has at most `at_once` pairs.
         """
@@ -225,7 +225,7 @@ class Matcher:
                 yield place, hits
 
     def _found(self, subject: IndexedTask, probe: Probe, searches: Sequence[LeakSearch]) -> Iterator[LeakHits]:
-        """What the block holds of a task; at most about `at_once` candidates, or those of one row, are in memory."""
+        """Yield what the block holds of a task; about `at_once` candidates at most, or one row's, are in memory."""
         for rows in by_rows([search.lookup(subject) for search in searches], self.at_once):
             firsts = joined([search.hits(subject, keys) for search, keys in zip(searches, rows, strict=True)])
             # A text that a corpus repeats under many ids was compared once; now all of its ids are named.
@@ -235,7 +235,7 @@ class Matcher:
                     yield strongest(hits)
 
     def _as_they_stand(self, subject: IndexedTask, probe: Probe, hits: LeakHits) -> LeakHits:
-        """The pairs, with those that have the same words told apart: the same as they stand, or not."""
+        """Return the pairs, those with the same words divided into identical texts and others."""
         same = np.flatnonzero(hits.methods == _NORMALISED)
         if len(same) and "exact" in self.settings.methods:
             hits.methods[same[_exact(subject, probe.block, hits.take(same))]] = _EXACT
@@ -249,13 +249,13 @@ def _filter(subjects: Sequence[IndexedTask], table: Callable[[IndexedTask], Hash
 
 
 def _copied(subject: IndexedTask, firsts: LeakHits) -> LeakHits:
-    """Pairs with all texts that have the words of the given ones."""
+    """Return pairs with all texts that have the words of the given ones."""
     again, texts = subject.expanded(firsts.texts)
     return LeakHits(firsts.rows[again], texts, firsts.methods[again], firsts.scores[again])
 
 
 def _exact(subject: IndexedTask, block: Block, hits: LeakHits) -> NDArray[np.bool_]:
-    """Of which pairs the row holds the text character for character."""
+    """Return for which pairs the row holds the text character for character."""
     units = np.flatnonzero(np.isin(block.rows, hits.rows))
     held = np.fromiter((raw_hash(block.texts[unit]) for unit in units.tolist()), np.uint64, len(units))
     hashes, numbers = np.unique(np.concatenate([held, subject.index.raw[hits.texts]]), return_inverse=True)

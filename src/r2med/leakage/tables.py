@@ -1,4 +1,4 @@
-"""The report as a person reads it."""
+"""Tables and sentences of a leakage report."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def show(report: LeakageReport, console: Console) -> None:
 
 
 def conclusion(report: LeakageReport) -> list[str]:
-    """What was found, in sentences."""
+    """Summarize the findings in sentences."""
     rows = sum(found.rows for found in report.files.values())
     judged = sum(len(found.judged) for found in report.files.values())
     any_ = sum(len(found.any) for found in report.files.values())
@@ -55,7 +55,7 @@ def _shares(report: LeakageReport) -> Table:
 
 
 def _methods(report: LeakageReport, shares: list[Share]) -> list[str]:
-    """How many queries and documents each method found, those of a surer one left out."""
+    """Count the queries and documents that each method found, those of a surer one left out."""
     counts = {method: sum(share.methods.get(method, 0) for share in shares) for method in METHODS}
     return [f"{counts[method]:,}" if counts[method] else "" for method in METHODS if method in report.settings.methods]
 

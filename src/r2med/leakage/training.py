@@ -51,7 +51,7 @@ class Block:
 
     @classmethod
     def of(cls, rows: list[TrainingRow]) -> Block:
-        """The block of some successive rows."""
+        """Build the block of some successive rows."""
         texts = [text for row in rows for text in row.texts]
         numbers = np.repeat([row.number for row in rows], [len(row.texts) for row in rows])
         begun = sum(row.part == 0 for row in rows)
@@ -59,7 +59,7 @@ class Block:
 
 
 def blocks(path: Path, fields: tuple[str, ...] = ()) -> Iterator[Block]:
-    """The texts of a file, block by block: all strings of a row, or those in the named fields, however deep.
+    """Yield the texts of a file, block by block: all strings of a row, or those in the named fields, however deep.
 
     The first line that cannot be read ends it with an error: what was not looked at cannot be called clean.
     """
@@ -74,7 +74,7 @@ def blocks(path: Path, fields: tuple[str, ...] = ()) -> Iterator[Block]:
 
 
 def format_of(path: Path) -> str:
-    """How a file is read, by its name.
+    """Return the format of a file, by its name.
 
     >>> format_of(Path("train.jsonl.gz"))
     '.jsonl'
@@ -97,7 +97,7 @@ def check_files(paths: Iterable[Path]) -> None:
 
 
 def size_of(path: Path) -> int:
-    """How many bytes there are to read, unzipped; of a gzipped file of 4 GB and more, a guess."""
+    """Return the number of bytes to read, unzipped; for a gzipped file of 4 GB and more, an estimate."""
     size = path.stat().st_size
     if path.suffix != ".gz" or size < _TRAILER:
         return size
@@ -111,7 +111,7 @@ _TRAILER = 4
 
 
 def strings(value: object) -> list[str]:
-    """All strings in a value as JSON has them, in their order.
+    """Return all strings in a JSON value, in their order.
 
     >>> strings({"query": "a", "n": 1, "pos": ["b", {"title": "c"}], "none": None})
     ['a', 'b', 'c']
@@ -132,7 +132,7 @@ def strings(value: object) -> list[str]:
 
 
 def _parts(row: TrainingRow) -> Iterator[TrainingRow]:
-    """A row as it is, or one of enormous texts in parts."""
+    """Yield a row as it is, or one of enormous texts in parts."""
     if sum(map(len, row.texts)) <= LONGEST:
         yield row
         return
@@ -210,7 +210,7 @@ class _Counter:
 
 
 def _sound(items: Iterable[Item], found: Findings) -> Iterator[Item]:
-    """The items, until the reader meets an error, which is raised."""
+    """Yield the items, until the reader meets an error, which is raised."""
     for item in items:
         if found.errors:
             break

@@ -1,4 +1,4 @@
-"""The one way to make HTML: templates in one environment, in which every text is escaped unless it was drawn here."""
+"""HTML of pages: templates in one environment, in which every text is escaped unless it was drawn here."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SHOWN = 12
 
 
 def shown_tokens(matches: Sequence[TokenMatch]) -> str:
-    """The best matches of the query's own tokens, the closest first, and what its markers and masks add together.
+    """List the best matches of the query's own tokens, the closest first, and the sum of its markers and masks.
 
     >>> shown_tokens([TokenMatch("wrist", "wrist", 0.9, True, 4, 9), TokenMatch("[MASK]", "nerve", 0.5, False, 0, 5)])
     'wrist → wrist 0.90; 1 marker or mask adds 0.5'
@@ -45,7 +45,7 @@ def shown_tokens(matches: Sequence[TokenMatch]) -> str:
 
 
 def matched(text: str, matches: Sequence[TokenMatch]) -> Markup:
-    """A text with the tokens marked that tokens of the query fit best, each saying which and how well; all escaped.
+    """Mark the tokens of a text that tokens of the query fit best, with token and similarity; escape all of it.
 
     >>> matched("<i> wrist", [TokenMatch("wrist", "wrist", 0.9, True, 4, 9)])
     Markup('&lt;i&gt; <mark class="query" title="wrist 0.90">wrist</mark>')
@@ -72,7 +72,7 @@ _ADDRESS = re.compile(r"(https?://[^\s<>\"']+[^\s<>\"'.,;:)])")
 
 @dataclass(frozen=True)
 class Frame:
-    """What stands around a page, which differs between outputs."""
+    """Surroundings of a page, which differ between outputs."""
 
     links: Mapping[str, str]
     """The menu: names to addresses."""
@@ -111,7 +111,7 @@ def static(name: str) -> str:
 
 
 def inlined(links: Mapping[str, str], *files: str) -> Frame:
-    """The frame of a page that needs no other file: it holds its style and scripts, and its policy allows these alone.
+    """Return the frame of a page that needs no other file: it holds its style and scripts, which its policy allows.
 
     Style sheets among the files follow the one that every page has.
 
@@ -128,22 +128,22 @@ def inlined(links: Mapping[str, str], *files: str) -> Frame:
 
 
 def _icon() -> str:
-    """The icon as an address that holds it."""
+    """Return the icon as a data URL."""
     return f"data:image/svg+xml;base64,{base64.b64encode(static('render/icon.svg').encode()).decode('ascii')}"
 
 
 def _digest(text: str) -> str:
-    """How a policy names the one script or style that it allows."""
+    """Return the hash by which a policy names the one script or style that it allows."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode('utf-8')).digest()).decode('ascii')}'"
 
 
 def render(template: str, frame: Frame, **values: Any) -> str:
-    """A whole page."""
+    """Render a whole page."""
     return environment().get_template(template).render(frame=frame, **values)
 
 
 def short(task: str, tasks: Sequence[str] = ()) -> str:
-    """A task as the heading of a column among others."""
+    """Return the heading of a task's column among others."""
     return task_headings(tasks or [task])[task]
 
 
@@ -195,7 +195,7 @@ def ticks(text: str) -> Markup:
 
 @cache
 def environment() -> Environment:
-    """The templates with everything that they use."""
+    """Return the templates with everything that they use."""
     made = Environment(
         loader=FunctionLoader(partial(bundled_file, "templates")),
         autoescape=True,
@@ -233,12 +233,12 @@ def environment() -> Environment:
 
 
 def _finalize(value: Any) -> Any:
-    """Characters that no page may hold are replaced in every text."""
+    """Replace the control characters of a text, which a page must not hold."""
     return harmless(value) if type(value) is str else value
 
 
 def spent(cost: Cost | None) -> dict[str, str]:
-    """What a system took, in the words of every other table; a dash for what was published without it.
+    """Return the cost of a system under the headings of every other table; a dash for what was published without it.
 
     >>> spent(Cost(requests=12, prompt_tokens=3000, dollars=None, searching=6.0, queries=3))
     {'Requests': '12', 'Tokens': '3,000', 'Dollars': '?', 'Seconds a query': '2.000'}
@@ -250,7 +250,7 @@ def spent(cost: Cost | None) -> dict[str, str]:
 
 
 def marked(text: str, kinds: Kinds) -> Markup:
-    """A text with its matching words marked, all of it escaped.
+    """Mark the matching words of a text, and escape all of it.
 
     >>> marked("<b>gums</b> bleed", {"bleed": "query"})
     Markup('&lt;b&gt;gums&lt;/b&gt; <mark class="query">bleed</mark>')
@@ -260,7 +260,7 @@ def marked(text: str, kinds: Kinds) -> Markup:
 
 @lru_cache(maxsize=2048)
 def _marked(text: str, pairs: tuple[tuple[str, str], ...]) -> Markup:
-    """What `marked` gives, kept: the same documents are looked at again and again."""
+    """Mark as `marked` does, cached: the same documents are looked at again and again."""
     pieces = []
     for part in parts(text, dict(pairs)):
         inner = str(escape(harmless(part.text)))
@@ -269,7 +269,7 @@ def _marked(text: str, pairs: tuple[tuple[str, str], ...]) -> Markup:
 
 
 def shown_part(text: str, kinds: Kinds, words: int) -> str:
-    """What is shown of a document before it is opened."""
+    """Return the part of a document that is shown before it is opened."""
     return _shown_part(text, tuple(kinds.items()), words)
 
 
@@ -279,7 +279,7 @@ def _shown_part(text: str, pairs: tuple[tuple[str, str], ...], words: int) -> st
 
 
 def places(text: str) -> list[tuple[str, str]]:
-    """A text in stretches, each with the address that it is, or with none.
+    """Split a text into stretches, each with the URL that it is, or with an empty one.
 
     >>> places("see https://a.example/x, page 3")
     [('see ', ''), ('https://a.example/x', 'https://a.example/x'), (', page 3', '')]
@@ -292,12 +292,12 @@ def places(text: str) -> list[tuple[str, str]]:
 
 
 def drawn(svg: str) -> Markup:
-    """A drawing of ours, which is markup already."""
+    """Return one of this package's drawings, which is markup already."""
     return Markup(svg)
 
 
 def address(path: str, **values: object) -> str:
-    """A path with its query; lists are repeated and empty values left out.
+    """Return a path with its query; lists are repeated and empty values left out.
 
     >>> address("/run", id="a b", task="", run=["x", "y"])
     '/run?id=a+b&run=x&run=y'

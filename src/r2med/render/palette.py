@@ -25,7 +25,7 @@ DARK: Mapping[str, str] = {
     "h6": "#558cb9", "h7": "#7daad0", "h8": "#aacbe6",
 }  # fmt: skip
 HATCHES = ("", "////", "....", "\\\\\\\\", "xxxx", "----", "++++", "oooo")
-"""How filled areas are told apart without colour, by matplotlib's names."""
+"""Patterns that distinguish filled areas without colour, by matplotlib's names."""
 _CIVIDIS = (
     "#163770", "#32436d", "#45506c", "#555c6d", "#656870", "#757575", "#848279", "#958f77", "#a79d73",
     "#baac6d", "#ccba64", "#dfca57", "#f3db42",
@@ -34,7 +34,7 @@ _CIVIDIS = (
 
 
 class Fill(NamedTuple):
-    """How an area is filled: its colour, its hatch, and the colour of the hatch's lines."""
+    """Style of an area: its colour, its hatch, and the colour of the hatch's lines."""
 
     color: str
     hatch: str
@@ -42,19 +42,19 @@ class Fill(NamedTuple):
 
     @property
     def dark(self) -> bool:
-        """Whether light text is read on it."""
+        """Return whether light text is read on it."""
         return self.line == "#ffffff"
 
 
 def fills(count: int) -> list[Fill]:
-    """So many fills from dark to light: light lines on dark ones, dark lines on light ones."""
+    """Return so many fills from dark to light: light lines on dark ones, dark lines on light ones."""
     colors = shades(count)
     lines = ["#ffffff" if place < count / 2 else "#404040" for place in range(count)]
     return [Fill(*facts) for facts in zip(colors, HATCHES, lines, strict=False)]
 
 
 def shades(count: int) -> list[str]:
-    """So many colours from dark to light, all of them apart in greyscale.
+    """Return so many colours from dark to light, all of them apart in greyscale.
 
     >>> shades(2)
     ['#163770', '#f3db42']
@@ -64,7 +64,7 @@ def shades(count: int) -> list[str]:
 
 
 def _shade(place: float) -> str:
-    """The colour between two steps of the scale."""
+    """Return the colour between two steps of the scale."""
     below = min(int(place), len(_CIVIDIS) - 2)
     one, other = ([int(color[start : start + 2], 16) for start in (1, 3, 5)] for color in _CIVIDIS[below : below + 2])
     parts = [round(a + (place - below) * (b - a)) for a, b in zip(one, other, strict=True)]
@@ -72,7 +72,7 @@ def _shade(place: float) -> str:
 
 
 def style_sheet() -> str:
-    """The colours as variables of a style sheet: by the reader's setting, by the page's own switch, and in print."""
+    """Write the colours as variables of a style sheet: by the reader's setting, the page's own switch, and in print."""
     light, dark = (" ".join(f"--{name}: {color};" for name, color in colors.items()) for colors in (LIGHT, DARK))
     every = ':root, :root:not([data-theme="light"]), :root[data-theme="dark"]'
     return "\n".join(

@@ -70,7 +70,7 @@ _UNBROKEN = 14
 
 
 def escaped(text: str) -> str:
-    r"""Text that LaTeX prints as it is; a sign that its fonts lack is named by its code point.
+    r"""Write text that LaTeX prints as it is; a sign that its fonts lack is named by its code point.
 
     >>> escaped("hyde(gpt-4o) >> my_model & 5%")
     'hyde(gpt-4o) \\textgreater{}\\textgreater{} my\\_model \\& 5\\%'
@@ -81,7 +81,7 @@ def escaped(text: str) -> str:
 
 
 def breakable(text: str) -> str:
-    r"""The same for a narrow column: it may be broken after signs such as a slash, and inside what has none.
+    r"""Write the same for a narrow column: it may be broken after signs such as a slash, and inside what has none.
 
     >>> breakable("BAAI/bge-m3")
     'BAAI/\\allowbreak{}bge-m3'
@@ -101,7 +101,7 @@ def breakable(text: str) -> str:
 
 
 def unprintable(text: str) -> list[str]:
-    """The signs of a text that are named by their code points, each once.
+    """Return the signs of a text that are named by their code points, each once.
 
     >>> unprintable("é 中 中")
     ['中']
@@ -111,12 +111,12 @@ def unprintable(text: str) -> list[str]:
 
 
 def one_line(text: str) -> str:
-    """A text that cannot leave a comment or a cell: all white space single blanks."""
+    """Replace all white space by single blanks, so that a text cannot leave a comment or a cell."""
     return " ".join(text.split())
 
 
 def _pieces(text: str) -> list[str]:
-    """What each sign becomes."""
+    """Return the LaTeX of each sign."""
     plain = one_line(unicodedata.normalize("NFC", text))
     return [
         "{}" * (before == sign and sign in _LIGATURES) + _sign(sign)
@@ -170,7 +170,7 @@ def show_sections(sections: Sequence[Section], console: Console) -> None:
 
 
 def markdown_sections(title: str, sections: Sequence[Section], notes: Sequence[str] = ()) -> str:
-    """Sections for a page or an issue."""
+    """Write sections for a page or an issue."""
     parts = [f"# {plain(title)}"]
     for section in sections:
         parts.append(f"## {plain(section.title)}")
@@ -183,7 +183,7 @@ def markdown_sections(title: str, sections: Sequence[Section], notes: Sequence[s
 
 
 def plain(text: str) -> str:
-    r"""A text that Markdown shows as it is.
+    r"""Escape a text so that Markdown shows it as it is.
 
     >>> plain("a_b | c")
     'a\\_b \\| c'
@@ -194,12 +194,12 @@ def plain(text: str) -> str:
 
 
 def wide(cell: Cell) -> str:
-    """A cell where there is room."""
+    """Return the wide form of a cell."""
     return cell if isinstance(cell, str) else cell.wide if isinstance(cell, Figure) else cell.plain
 
 
 def latex_sections(sections: Sequence[Section]) -> str:
-    """Sections as tables for a paper, with booktabs; what has no table becomes a paragraph."""
+    """Write sections as tables for a paper, with booktabs; what has no table becomes a paragraph."""
     return "% \\usepackage{booktabs}\n" + "\n".join(_latex_table(section) for section in sections)
 
 

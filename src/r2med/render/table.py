@@ -1,4 +1,4 @@
-"""The one place that makes consoles: a user's text is shown as it is, never read as markup or emoji codes."""
+"""Consoles and tables: a user's text is shown as it is, never read as markup or emoji codes."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _PIPE = 160
 
 
 def output() -> Console:
-    """The console for results. In a pipe or a file nothing is wrapped, unless COLUMNS asks for a width."""
+    """Return the console for results. In a pipe or a file nothing is wrapped, unless COLUMNS asks for a width."""
     return _make(wraps=sys.stdout.isatty() or "COLUMNS" in os.environ)
 
 
 def messages() -> Console:
-    """The console for progress and remarks, apart from the results."""
+    """Return the console for progress and remarks, apart from the results."""
     return _make(wraps=sys.stderr.isatty(), stderr=True)
 
 
 def written_to(stream: IO[str], width: int | None = None, *, styled: bool = False) -> Console:
-    """A console that writes into a stream, without a width as into a pipe; `styled` writes colours too."""
+    """Return a console that writes into a stream, without a width as into a pipe; `styled` writes colours too."""
     return _make(wraps=width is not None, file=stream, width=width, force_terminal=styled or None)
 
 
@@ -55,7 +55,7 @@ def _make(*, wraps: bool, width: int | None = None, **settings: Any) -> Console:
 
 
 def room(console: Console) -> int | None:
-    """How many columns a table may have; None where nothing is wrapped."""
+    """Return the number of columns that a table may have; None if nothing is wrapped."""
     return None if console.soft_wrap else console.width
 
 
@@ -119,17 +119,17 @@ _SPACE = re.compile(r"\s+")
 
 
 def key(heading: str) -> Column:
-    """The column that names the rows."""
+    """Return the column that names the rows."""
     return Column(heading, folds=True, key=True)
 
 
 def numbers(*headings: str) -> list[Column]:
-    """Columns of figures."""
+    """Return columns of figures."""
     return [Column(heading, right=True) for heading in headings]
 
 
 def percent(value: float | None, style: str = "", sign: str = "") -> Figure:
-    """A share times 100 with two digits, one where there is little room; a dash for what is not there.
+    """Format a share times 100 with two digits, one where there is little room; a dash for what is missing.
 
     >>> percent(0.37156), percent(None).wide
     (Figure(wide='37.16', narrow='37.2', style=''), '-')
@@ -162,7 +162,7 @@ class Table:
         console.print(self.laid_out(room(console)), soft_wrap=True)
 
     def laid_out(self, width: int | None) -> Text:
-        """The whole table as one text, at most so many columns wide if that can be."""
+        """Lay out the whole table as one text, at most so many columns wide if that is possible."""
         text = Text("\n", no_wrap=True, overflow="ignore", end="")
         for number, (places, widths, form) in enumerate(self._blocks(width)):
             text.append("\n" * bool(number))
@@ -170,7 +170,7 @@ class Table:
         return text
 
     def _blocks(self, width: int | None) -> Iterator[tuple[Sequence[int], Sequence[int], _Form]]:
-        """The columns of each part of the table, their widths and how they are written."""
+        """Yield the columns of each part of the table, their widths and their form."""
         everything = range(len(self._columns))
         if width is None:
             yield everything, self._widths(_NATURAL), _NATURAL
@@ -200,7 +200,7 @@ class Table:
     def _packed(
         self, keys: Sequence[int], others: Sequence[int], widths: Sequence[int], width: int
     ) -> Iterator[list[int]]:
-        """The columns of each part, as many as go beside the names."""
+        """Yield the columns of each part, as many as go beside the names."""
         names = _total([widths[place] for place in keys])
         block: list[int] = []
         for place in others:
@@ -211,14 +211,14 @@ class Table:
         yield [*keys, *block]
 
     def _widths(self, form: _Form) -> list[int]:
-        """How wide the columns would like to be."""
+        """Return the natural widths of the columns."""
         cells = ([_width(row.cells[place], form) for row in self._rows] for place in range(len(self._columns)))
         return [
             max([_heading_width(column, form), *several]) for column, several in zip(self._columns, cells, strict=True)
         ]
 
     def _shrunk(self, widths: Sequence[int], places: Sequence[int], width: int, form: _Form) -> list[int]:
-        """The widths of some columns, those that fold narrowed as far as needed and allowed, the widest first."""
+        """Return the widths of columns, those that fold narrowed as far as needed and allowed, the widest first."""
         found = {place: widths[place] for place in places}
         beyond = _total(list(found.values())) - width
         folding = [place for place in places if self._columns[place].folds]
@@ -272,7 +272,7 @@ def _heading_width(column: Column, form: _Form) -> int:
 
 
 def _head_lines(columns: Sequence[Column], widths: Sequence[int], form: _Form) -> list[list[Text]]:
-    """The headings as the lines they take, on the line of figures where they are short."""
+    """Return the headings as the lines they take, on the line of figures if they are short."""
     heads = [Text(column.short or column.heading if form.short else column.heading) for column in columns]
     folded = [_folded(head, width) for head, width in zip(heads, widths, strict=True)]
     most = max(map(len, folded))
@@ -280,7 +280,7 @@ def _head_lines(columns: Sequence[Column], widths: Sequence[int], form: _Form) -
 
 
 def _lines(cells: Sequence[Text], widths: Sequence[int]) -> list[list[Text]]:
-    """A row as the lines it takes."""
+    """Return a row as the lines it takes."""
     if all(cell.cell_len <= width for cell, width in zip(cells, widths, strict=True)):
         return [list(cells)]
     folded = [_folded(cell, width) for cell, width in zip(cells, widths, strict=True)]
@@ -289,7 +289,7 @@ def _lines(cells: Sequence[Text], widths: Sequence[int]) -> list[list[Text]]:
 
 
 def _folded(cell: Text, width: int) -> list[Text]:
-    """A text over several lines, broken behind signs where it has some."""
+    """Fold a text over several lines, broken behind signs where it has some."""
     if cell.cell_len <= width:
         return [cell]
     return [_stripped(part) for part in cell.divide(_breaks(cell.plain, width))]
@@ -301,7 +301,7 @@ def _stripped(part: Text) -> Text:
 
 
 def _breaks(text: str, width: int) -> list[int]:
-    """Where lines of so many columns end: behind the last space of each, or the last sign, or within a word.
+    """Return where lines of so many columns end: behind the last space of each, or the last sign, or within a word.
 
     >>> _breaks("sample/Medical-Sciences", 12)
     [7, 15]
@@ -319,7 +319,7 @@ def _breaks(text: str, width: int) -> list[int]:
 
 
 def _add(table: Text, columns: Sequence[Column], cells: Sequence[Text], widths: Sequence[int], style: str) -> None:
-    """A line of cells at the end of a table, put together at once: appending each by itself takes twice as long."""
+    """Append a line of cells to a table at once: appending each by itself takes twice as long."""
     pieces: list[str] = []
     spans = [Span(0, sum(widths) + 2 * len(widths), style)] if style else []
     place = 0

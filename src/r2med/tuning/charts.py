@@ -1,7 +1,4 @@
-"""What every chart shows, described once: pages draw it as SVG (`chart_svg`), papers by matplotlib (`plots`).
-
-Nothing depends on colour alone: marks differ in shape and filling, areas in their hatch. Figures are x 100.
-"""
+"""Charts of frontiers and routes: score against cost, and score by the share of queries sent on. Figures are x 100."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ _NAMED = 10
 
 
 def frontier_chart(systems: Sequence[Priced], by: str, measure: str) -> ScatterChart | None:
-    """Score against cost a query; None where no cost is known. Oracles and unknown costs are left out."""
+    """Chart score against cost per query; None if no cost is known. Oracles and unknown costs are left out."""
     known = sorted(comparable(systems, by), key=lambda pair: -pair[1].score)
     if not known:
         return None
@@ -36,7 +33,7 @@ def frontier_chart(systems: Sequence[Priced], by: str, measure: str) -> ScatterC
 
 
 def route_chart(found: Saving) -> LineChart:
-    """The routes between every two systems: the most telling signal with its interval, the others, and chance."""
+    """Chart the routes between every two systems: the best signal with its interval, the others, and chance."""
     if not found.pairs:
         raise R2medError("there is no route to draw: no system is better than a cheaper one")
     panels = [(f"{pair.cheap} to {pair.dear}", _route_lines(pair)) for pair in found.pairs[:_PANELS]]
@@ -58,7 +55,7 @@ def _route_lines(pair: RoutePair) -> list[ChartLine]:
 
 
 def frontier_panels(runs: Mapping[str, Mapping[str, Entry]], lines: Sequence[Line], measure: str) -> list[Panel]:
-    """Score against cost, for every way of counting in which own systems differ."""
+    """Chart score against cost, for every way of counting in which local systems differ."""
     whole = [line for line in lines if line.row.own and line.average is not None and line.row.name in runs]
     priced = [
         Priced(line.row.name, line.average or 0.0, bill(list(runs[line.row.name].values())), line.row.oracle)

@@ -1,4 +1,4 @@
-"""`r2med frontier`: what an effect costs, and what could be saved by asking the dear system only where it is needed."""
+"""`r2med frontier` and `r2med tune`: scores against their price, and options chosen on some queries for others."""
 
 from __future__ import annotations
 

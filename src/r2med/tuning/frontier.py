@@ -1,4 +1,4 @@
-"""What an effect costs: money, tokens and seconds a query of every system, and which systems are worth their price."""
+"""Cost against score: money, tokens and seconds per query of every system, and the systems worth their price."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ROUTES = ("route", "cascade")
 
 @dataclass(frozen=True)
 class Bill:
-    """What a query costs with a system; None where the records do not say."""
+    """Cost of a query with a system; None if the records do not state it."""
 
     money: float | None
     tokens: float | None
@@ -48,17 +48,17 @@ class Priced:
     """Whether it sends each query to one of several systems."""
 
     def cost(self, by: str) -> float | None:
-        """What a query costs, counted one way."""
+        """Return the cost of a query, counted one way."""
         value: float | None = getattr(self.bill, by)
         return value
 
     def as_dict(self) -> dict[str, Any]:
-        """The shape of `--json`."""
+        """Return the shape of `--json`."""
         return {"system": self.system, "score": self.score, **asdict(self.bill), "oracle": self.oracle}
 
 
 def comparable(systems: Sequence[Priced], by: str) -> list[tuple[float, Priced]]:
-    """The systems whose costs are known and compare, with these costs; oracles are no systems.
+    """Return the systems whose costs are known and comparable, with these costs; oracles are left out.
 
     Seconds compare on one machine only: the one that has the most of the systems.
     """
@@ -70,7 +70,7 @@ def comparable(systems: Sequence[Priced], by: str) -> list[tuple[float, Priced]]
 
 
 def left_out(systems: Sequence[Priced], by: str) -> str:
-    """Why some systems are not on a frontier, in a sentence; empty when all are."""
+    """Explain in a sentence why some systems are not on a frontier; empty if all are."""
     shown = {each.system for _, each in comparable(systems, by)}
     missing = [each for each in systems if not each.oracle and each.system not in shown]
     if not missing:
@@ -83,9 +83,9 @@ def left_out(systems: Sequence[Priced], by: str) -> str:
 
 
 def frontier(systems: Sequence[Priced], by: str) -> list[Priced]:
-    """The systems that no other beats in score at the same cost or less, cheapest first.
+    """Return the systems that no other beats in score at the same cost or less, cheapest first.
 
-    Oracles are no systems and never on it; a system of unknown cost is neither.
+    Oracles are never on it, nor is a system of unknown cost.
 
     >>> cheap, dear = Priced("a", 0.2, Bill(0.0, 0, 1)), Priced("b", 0.1, Bill(1.0, 9, 1))
     >>> [each.system for each in frontier([dear, cheap], "money")]
@@ -102,7 +102,7 @@ def frontier(systems: Sequence[Priced], by: str) -> list[Priced]:
 def price(
     ledger: Ledger, names: Sequence[str] = (), tasks: Sequence[str] = (), measure: str = "nDCG@10"
 ) -> list[Priced]:
-    """Every system of the ledger, or those named, that was run on all of the tasks; the best first."""
+    """Price every system of the ledger, or those named, that was run on all of the tasks; the best first."""
     runs = _chosen(ledger, names, tasks)
     wanted = set(tasks) or {task for found in runs.values() for task in found}
     groups: dict[str, dict[str, None]] = {}
@@ -119,7 +119,7 @@ def price(
 
 
 def _chosen(ledger: Ledger, names: Sequence[str], tasks: Sequence[str]) -> Current:
-    """The runs of named systems, which must have seen the same data; or those of every system on the current data."""
+    """Return the runs of named systems, which must share their data; or those of every system on the current data."""
     if names:
         runs = {chosen.label: chosen.runs for chosen in select(ledger, names, tasks)}
         for task in {task for found in runs.values() for task in found}:
@@ -143,7 +143,7 @@ def _priced(entries: Sequence[Entry], means: Mapping[str, Mapping[str, float]], 
 
 
 def bill(entries: Sequence[Entry]) -> Bill:
-    """What a query costs, over all queries of some runs."""
+    """Compute the cost of a query, over all queries of some runs."""
     cost = Cost.of_runs(entries)
     machines = {machine.name if (machine := entry.record.provenance.machine) else "" for entry in entries}
 

@@ -1,8 +1,8 @@
-"""What routing between two systems would give, from runs that are kept: nothing is asked and nothing is searched.
+"""Routes between two systems, simulated from kept runs: nothing is asked and nothing is searched.
 
-For every share of the queries a curve has the score when the dear system answers the share that a signal calls hardest
-and the cheap one all others. What a signal is worth is how far its curve lies above the straight line that a random
-choice of queries follows.
+For every share of the queries a curve has the score if the expensive system answers the share that a signal calls
+hardest and the cheap one all others. The value of a signal is how far its curve lies above the straight line that a
+random choice of queries follows.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SHARES = tuple(round(0.05 * step, 2) for step in range(21))
 SIGNALS = ("score-gap", "top-score", "nqc", "wig", "clarity", "query-length")
 """The signals that a kept list and the text of the query tell."""
 UNBILLED = Bill(None, None, None)
-"""Where nobody looks at what a system costs."""
+"""Bill of a system whose cost is not needed."""
 _AGREES = 10
 """How many of the best documents lists agree on."""
 
@@ -55,13 +55,13 @@ class RoutedTask:
     """By their specs; a larger number is harder, whatever the signal's own scale."""
 
     def weights(self, signal: str, share: float) -> Floats:
-        """1 for the queries that are sent on at a share, 0 for all others."""
+        """Return 1 for the queries that are sent on at a share, 0 for all others."""
         sent = np.zeros(len(self.queries))
         sent[hardest(self.signals[signal], self.queries, share, "high")] = 1.0
         return sent
 
     def routed(self, signal: str, share: float) -> Floats:
-        """The measure of each query when the hardest share of them goes to the dear system."""
+        """Return the measure of each query if the hardest share of them goes to the expensive system."""
         return np.where(self.weights(signal, share) > 0, self.dear, self.cheap)
 
     def random(self, signal: str, share: float) -> float:
@@ -70,7 +70,7 @@ class RoutedTask:
         return float(self.cheap.mean() + sent * (self.dear - self.cheap).mean())
 
     def advantage(self, signal: str) -> Floats:
-        """What the signal adds to a random choice by each query, on average over all shares."""
+        """Return what the signal adds to a random choice by each query, on average over all shares."""
         sent = np.mean([self.weights(signal, share) for share in SHARES], axis=0)
         shares = np.mean([self.weights(signal, share).mean() for share in SHARES])
         added: Floats = (sent - shares) * (self.dear - self.cheap)
@@ -89,10 +89,10 @@ class CurvePoint:
     random: float
     """The score when as many queries are chosen at random."""
     difference: Interval
-    """To the dear system alone, paired by query."""
+    """To the expensive system alone, paired by query."""
 
     def as_dict(self) -> dict[str, Any]:
-        """The shape of `--json`."""
+        """Return the shape of `--json`."""
         return {**vars(self), "difference": self.difference._asdict()}
 
 
@@ -109,29 +109,29 @@ class Curve:
     corrected: float
     """Its p-value after Holm, over all signals of this pair."""
     bills: tuple[Bill, Bill]
-    """What a query costs with the cheap and with the dear system."""
+    """What a query costs with the cheap and with the expensive system."""
 
     def at(self, within: float) -> CurvePoint:
-        """The smallest share whose score is no further below the dear system's than this."""
+        """Return the smallest share whose score is no further below the expensive system's than this."""
         best = self.points[-1].score
         return next(point for point in self.points if point.score >= best - within)
 
     def spec(self, point: CurvePoint) -> str:
-        """The system of a point."""
+        """Return the system of a point."""
         return f"route({self.cheap}, {self.dear}, by={self.signal}, share={point.share:g})"
 
     def cost(self, point: CurvePoint, by: str) -> float | None:
-        """What a query costs on average: the cheap system always, the dear one for the queries that are sent on."""
+        """Return the average cost of a query: the cheap system for all, the expensive one for those sent on."""
         cheap, dear = (getattr(bill, by) for bill in self.bills)
         return None if cheap is None or dear is None else cheap + point.sent * dear
 
     def saving(self, point: CurvePoint, by: str) -> float | None:
-        """The part of the dear system's cost that is saved; None where the cost is unknown or nothing."""
+        """Return the part of the expensive system's cost that is saved; None if the cost is unknown or nothing."""
         cost, dear = self.cost(point, by), getattr(self.bills[1], by)
         return None if cost is None or not dear else 1 - cost / dear
 
     def as_dict(self) -> dict[str, Any]:
-        """The shape of `--json`."""
+        """Return the shape of `--json`."""
         return {
             "cheap": self.cheap,
             "dear": self.dear,
@@ -154,7 +154,7 @@ class RoutePair:
 
     @cached_property
     def curves(self) -> list[Curve]:
-        """One for every signal, the most telling first."""
+        """Return one curve for every signal, the best first."""
         signals = list(self.tasks[0].signals)
         advantages = [difference([task.advantage(signal) for task in self.tasks]) for signal in signals]
         corrected = holm([each.randomisation for each in advantages])
@@ -183,7 +183,7 @@ def read_pair(
     measure: Measure,
     bills: tuple[Bill, Bill] = (UNBILLED, UNBILLED),
 ) -> RoutePair:
-    """The cheap and the dear system of two names, with every signal that kept lists tell.
+    """Read the cheap and the expensive system of two names, with every signal that kept lists give.
 
     Further names are systems that the cheap one may agree with or not.
     """
@@ -205,7 +205,7 @@ def _task(cheap: LoadedRun, dear: LoadedRun, *others: LoadedRun) -> RoutedTask:
 
 
 def _hardness(name: str, cheap: LoadedRun) -> Floats:
-    """How hard queries are by a signal of the cheap system's lists."""
+    """Measure how hard queries are by a signal of the cheap system's lists."""
     signal = signal_of(build_system(name), "frontier")
     queries = list(cheap.values)
     collection = cheap.dataset.collection.select(queries)
@@ -214,7 +214,7 @@ def _hardness(name: str, cheap: LoadedRun) -> Floats:
 
 
 def _disagreement(one: LoadedRun, other: LoadedRun) -> Floats:
-    """How hard queries are by how little two kept lists have in common."""
+    """Measure how hard queries are by how little two kept lists have in common."""
     return np.array([-shared(one.run[query], other.run[query], _AGREES) for query in one.values])
 
 
@@ -225,7 +225,7 @@ _UNITS = {"money": "dollars", "tokens": "tokens", "seconds": "seconds"}
 
 @dataclass(frozen=True)
 class Saving:
-    """Every system with its price, and the routes between pairs of them."""
+    """Prices of systems, and the routes between pairs of them."""
 
     measure: str
     by: str
@@ -238,19 +238,19 @@ class Saving:
 
     @property
     def worth(self) -> list[Priced]:
-        """The systems that no other beats at the same cost or less, cheapest first."""
+        """Return the systems that no other beats at the same cost or less, cheapest first."""
         return frontier(self.systems, self.by)
 
     @property
     def cheapest(self) -> Priced | None:
-        """The cheapest system of a known cost whose score is within reach of the best."""
+        """Return the cheapest system of a known cost whose score is within reach of the best."""
         best = max(each.score for each in self.systems if not each.oracle)
         near = [each for each in self.worth if each.score >= best - self.within]
         return near[0] if near else None
 
     @property
     def sentences(self) -> list[str]:
-        """What all this says, in words."""
+        """Return the conclusions in words."""
         said = []
         if (near := self.cheapest) is not None:
             best = max((each for each in self.systems if not each.oracle), key=lambda each: each.score)
@@ -272,7 +272,7 @@ class Saving:
         return said
 
     def pair_sentences(self, pair: RoutePair) -> list[str]:
-        """What routing between two systems would give."""
+        """Describe what routing between two systems would give."""
         best = pair.curves[0]
         telling = [curve for curve in pair.curves if curve.corrected < ALPHA and curve.advantage.mean > 0]
         if not telling:
@@ -291,14 +291,14 @@ class Saving:
         ]
 
     def fewer(self, curve: Curve, point: CurvePoint) -> str:
-        """What a route saves of the dear system's cost; where that is not known, how many queries it is spared."""
+        """Describe what a route saves of the expensive system's cost; if unknown, the share of queries it is spared."""
         saved = curve.saving(point, self.by)
         if saved is None:
             return f"{1 - point.sent:.0%} fewer queries to {curve.dear}"
         return f"{saved:.0%} fewer {_UNITS[self.by]}" if saved >= 0 else f"{-saved:.0%} more {_UNITS[self.by]}"
 
     def as_dict(self) -> dict[str, Any]:
-        """The shape of `--json`."""
+        """Return the shape of `--json`."""
         worth = {each.system for each in self.worth}
         return {
             "measure": self.measure,
@@ -333,14 +333,14 @@ def savings(
 
 
 def _shown(systems: Sequence[Priced], by: str) -> list[Priced]:
-    """The systems that routes are looked for between when none is named: the frontier and the best."""
+    """Return the systems to look for routes between if none is named: the frontier and the best."""
     plain = [each for each in systems if not each.routes]
     known = sorted(frontier(plain, by), key=lambda each: -each.score)
     return list({each.system: each for each in (*known, *plain)}.values())[:PAIRED]
 
 
 def _by_cost(systems: Sequence[Priced], by: str) -> list[Priced]:
-    """Cheapest first; those of unknown cost last, and of equals the worse first."""
+    """Sort systems, cheapest first; those of unknown cost last, and of equals the worse first."""
 
     def order(each: Priced) -> tuple[bool, float, float]:
         cost = each.cost(by)
@@ -352,7 +352,7 @@ def _by_cost(systems: Sequence[Priced], by: str) -> list[Priced]:
 def _pair(
     ledger: Ledger, cheap: Priced, dear: Priced, chosen: Sequence[Priced], tasks: Sequence[str], measure: Measure
 ) -> RoutePair | None:
-    """The routes from a cheap to a dear system; None where the dear one is no better."""
+    """Build the routes from a cheap to an expensive system; None if the expensive one is not better."""
     if dear.score <= cheap.score:
         return None
     others = [each.system for each in chosen if each.system not in (cheap.system, dear.system)]
@@ -362,6 +362,6 @@ def _pair(
 
 
 def _costs_no_more(name: str, cheap: Priced, chosen: Sequence[Priced]) -> bool:
-    """Whether asking another system for its opinion is free of requests."""
+    """Return whether asking another system for its opinion is free of requests."""
     other = next(each for each in chosen if each.system == name)
     return other.bill.tokens == 0 and cheap.bill.tokens is not None

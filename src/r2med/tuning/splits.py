@@ -1,4 +1,4 @@
-"""Which queries are chosen by and which are measured on: splits that nothing leaks through.
+"""Splits of queries into those to choose by and those to measure on, without leakage between them.
 
 Queries that share a relevant document are on the same side of every split, so that what was learnt of one cannot help
 with the other; a caller may ask for queries to be split one by one instead.
@@ -38,7 +38,7 @@ class QuerySplit(NamedTuple):
 
 
 def linked(queries: Sequence[str], qrels: Qrels) -> list[list[int]]:
-    """The places of queries in groups that share relevant documents, directly or through others.
+    """Group the places of queries that share relevant documents, directly or through others.
 
     >>> linked(["a", "b", "c"], {"a": {"d": 1}, "b": {"e": 1}, "c": {"d": 1, "f": 0}})
     [[0, 2], [1]]
@@ -64,7 +64,7 @@ def linked(queries: Sequence[str], qrels: Qrels) -> list[list[int]]:
 
 
 def folds(groups: Sequence[Sequence[int]], count: int, seed: int = SEED) -> list[QuerySplit]:
-    """Every query is measured on once and chosen by all other times; folds are as even as the groups allow."""
+    """Split so that every query is measured on once and chosen by all other times; as evenly as the groups allow."""
     if len(groups) < count:
         raise R2medError(
             f"{count} folds need {count} groups of queries that share no relevant document, and there are"
@@ -100,7 +100,7 @@ def distinct_halves(tasks: Sequence[Sequence[Sequence[int]]], count: int, seed: 
 
 
 def _shuffled(groups: Sequence[Sequence[int]], seed: int) -> list[Sequence[int]]:
-    """In random order, but the large ones first, which keeps the parts even."""
+    """Shuffle groups, but put the large ones first, which keeps the parts even."""
     order = np.random.default_rng(seed).permutation(len(groups))
     return sorted((groups[place] for place in order), key=len, reverse=True)
 
@@ -112,7 +112,7 @@ def _split(part: Sequence[int], groups: Sequence[Sequence[int]]) -> QuerySplit:
 
 
 def split_words(how: str, count: int, tasks: Sequence[Sequence[Sequence[int]]], *, apart: bool) -> str:
-    """Say how the queries were split; `apart` where linked queries were split too."""
+    """Describe how the queries were split; `apart` if linked queries were split too."""
     queries = sum(len(group) for groups in tasks for group in groups)
     bound = sum(len(group) for groups in tasks for group in groups if len(group) > 1)
     if not bound:
@@ -126,7 +126,7 @@ def split_words(how: str, count: int, tasks: Sequence[Sequence[Sequence[int]]], 
 
 
 def split_warnings(tasks: Mapping[str, Sequence[Sequence[int]]]) -> list[str]:
-    """Say on which tasks linked queries leave little to split: one large group, or few groups."""
+    """Warn of tasks on which linked queries leave little to split: one large group, or few groups."""
     said = []
     for task, groups in tasks.items():
         queries, largest = sum(map(len, groups)), max(map(len, groups))
@@ -152,13 +152,13 @@ Floats = NDArray[np.float64]
 
 
 class TuneCandidate(Protocol):
-    """Something that can be chosen."""
+    """Candidate that can be chosen."""
 
     def label(self, places: Sequence[Places]) -> str:
-        """Its spec when fitted to these queries."""
+        """Return its spec when fitted to these queries."""
 
     def scores(self, places: Sequence[Places]) -> list[Floats]:
-        """The measure of every query of each task, fitted to these queries of each."""
+        """Return the measure of every query of each task, fitted to these queries of each."""
 
 
 @dataclass(frozen=True)
@@ -169,11 +169,11 @@ class FixedCandidate:
     values: Sequence[Floats]
 
     def label(self, places: Sequence[Places]) -> str:
-        """The spec."""
+        """Return the spec."""
         return self.system.spec
 
     def scores(self, places: Sequence[Places]) -> list[Floats]:
-        """The same whatever it is fitted to."""
+        """Return the same whatever it is fitted to."""
         return list(self.values)
 
 
@@ -187,14 +187,14 @@ class RouteParts:
     hardness: Floats
 
     def threshold(self, share: float, chosen: Places) -> float:
-        """How hard a query must be to be sent on, so that this share of the queries to choose by is."""
+        """Return how hard a query must be to be sent on, so that this share of the queries to choose by is."""
         values = self.hardness[chosen]
         sent = hardest(values, [self.names[place] for place in chosen], share, "high")
         known = values[sent][~np.isnan(values[sent])]
         return float(known.min()) if len(known) else np.inf
 
     def sent(self, share: float, chosen: Places) -> NDArray[np.bool_]:
-        """Which of all queries are sent on; what tells nothing is hard."""
+        """Return which of all queries are sent on; those without a signal are hard."""
         beyond: NDArray[np.bool_] = self.hardness >= self.threshold(share, chosen)
         return beyond | (np.isnan(self.hardness) & (share > 0))
 
@@ -212,7 +212,7 @@ class RouteCandidate:
     parts: Sequence[RouteParts]
 
     def label(self, places: Sequence[Places]) -> str:
-        """The spec with the threshold; a task has its own where there are several."""
+        """Return the spec with the threshold; tasks have one each if there are several."""
         edges = [part.threshold(self.share, chosen) for part, chosen in zip(self.parts, places, strict=True)]
         if len(edges) > 1 or not np.isfinite(edges[0]):
             return f"{self._shown}, share={self.share:g})"
@@ -224,7 +224,7 @@ class RouteCandidate:
         return f"route({self.route.cheap}, {self.route.dear}, by={self.route.by}"
 
     def scores(self, places: Sequence[Places]) -> list[Floats]:
-        """Each query by the system that the threshold gives it to."""
+        """Return each query's score by the system that the threshold gives it to."""
         return [
             np.where(part.sent(self.share, chosen), part.dear, part.cheap)
             for part, chosen in zip(self.parts, places, strict=True)

@@ -55,7 +55,7 @@ RANGE_STEPS = 5
 
 @dataclass(frozen=True)
 class TuneOptions:
-    """How a system is tuned."""
+    """Settings of how a system is tuned."""
 
     measure: Measure = HEADLINE
     folds: int = 5
@@ -64,7 +64,7 @@ class TuneOptions:
     split_queries: bool = False
     """Whether queries that share a relevant document may be on both sides of a split."""
     budget: float = 1.0
-    """The largest share of the queries that a route may send to its dear system."""
+    """The largest share of the queries that a route may send to its expensive system."""
     trials: int = 0
     """In place of all combinations: so many that Optuna suggests, for every split."""
     seed: int = 20250514
@@ -75,7 +75,7 @@ class OptionRange(tuple[float, float]):
     """A span of numbers, written `0.2..3`."""
 
     def steps(self) -> list[float]:
-        """Evenly spaced values, both ends among them."""
+        """Return evenly spaced values, both ends among them."""
         return [round(float(value), 6) for value in np.linspace(self[0], self[1], RANGE_STEPS)]
 
 
@@ -96,18 +96,18 @@ class Fold:
     untuned: float
     """The mean of the system as it was written on the others."""
     sent: float | None = None
-    """The share of the others that a route sent to its dear system."""
+    """The share of the others that a route sent to its expensive system."""
     random: float | None = None
     """What a random choice of as many would have given there."""
 
     def as_dict(self) -> dict[str, Any]:
-        """The shape of `--json`."""
+        """Return the shape of `--json`."""
         return dict(vars(self))
 
 
 @dataclass(frozen=True, repr=False)
 class Tuned(Viewable):
-    """What tuning a system gave."""
+    """Result of tuning a system."""
 
     shown_by: ClassVar = "r2med.tuning.tables:show_tuned"
 
@@ -140,27 +140,27 @@ class Tuned(Viewable):
 
     @cached_property
     def gains(self) -> Floats:
-        """Tuned minus as written, a number a split."""
+        """Return tuned minus as written, a number per split."""
         return np.array([each.on - each.untuned for each in self.folds])
 
     @cached_property
     def over_chance(self) -> Floats | None:
-        """A route's score minus that of a random choice of as many queries, a number a split; None for others."""
+        """Return a route's score minus that of a random choice of as many queries, per split; None for others."""
         known = [each.on - each.random for each in self.folds if each.random is not None]
         return np.array(known) if len(known) == len(self.folds) else None
 
     @property
     def optimism(self) -> float:
-        """How much better the chosen one looks on the queries it was chosen by."""
+        """Return how much better the chosen one looks on the queries it was chosen by."""
         return self.mean("by") - self.mean("on")
 
     @property
     def choices(self) -> Counter[str]:
-        """How often each candidate was chosen."""
+        """Count how often each candidate was chosen."""
         return Counter(each.chosen for each in self.folds)
 
     def as_dict(self) -> dict[str, Any]:
-        """The shape of `--json`."""
+        """Return the shape of `--json`."""
         chance = self.over_chance
         return {
             "system": self.system,
@@ -208,7 +208,7 @@ class Bench:
         self._known: dict[str, list[Floats]] = {}
 
     def scores(self, system: System) -> list[Floats]:
-        """The measure of every query, task by task."""
+        """Return the measure of every query, task by task."""
         if system.spec not in self._known:
             self._known[system.spec] = [
                 score(system.run(dataset.collection, context), dataset.gold.qrels, [self.options.measure]).values(
@@ -219,7 +219,7 @@ class Bench:
         return self._known[system.spec]
 
     def route_parts(self, route: Route) -> list[RouteParts]:
-        """A route's systems and its signal on every task."""
+        """Return a route's systems and its signal on every task."""
         found = []
         sides = zip(self.scores(route.cheap), self.scores(route.dear), self.datasets, self._contexts, strict=True)
         for cheap, dear, dataset, context in sides:
@@ -231,7 +231,7 @@ class Bench:
         return found
 
     def queries(self, dataset: Dataset) -> list[str]:
-        """The queries that are measured, in the order of their scores."""
+        """Return the queries that are measured, in the order of their scores."""
         qrels = dataset.gold.qrels
         return [query for query, judged in qrels.items() if any(grade > 0 for grade in judged.values())]
 
@@ -241,7 +241,7 @@ class Bench:
 
     @cached_property
     def splits(self) -> list[list[QuerySplit]]:
-        """For every split, that of each task."""
+        """Return for every split that of each task."""
         options = self.options
         groups = list(map(each_alone, self._groups)) if options.split_queries else self._groups
         if options.halves:
@@ -252,13 +252,13 @@ class Bench:
 
     @property
     def words(self) -> str:
-        """How the queries are split."""
+        """Describe how the queries are split."""
         how = "random halves" if self.options.halves else "folds"
         return split_words(how, len(self.splits), self._groups, apart=self.options.split_queries)
 
     @property
     def warnings(self) -> list[str]:
-        """What makes the splits tell less than they seem to."""
+        """Return what makes the splits less informative than they seem."""
         tasks = dict(zip((dataset.name for dataset in self.datasets), self._groups, strict=True))
         said = [] if self.options.split_queries else split_warnings(tasks)
         if (found := len(self.splits)) < self.options.halves:
@@ -311,7 +311,7 @@ def _check_options(system: System, over: Mapping[str, Values]) -> None:
 
 
 def combinations_of(system: System, over: Mapping[str, Values]) -> list[System]:
-    """The system with every combination of values."""
+    """Return the system with every combination of values."""
     columns = [values.steps() if isinstance(values, OptionRange) else values for values in over.values()]
     return [_with(system, dict(zip(over, row, strict=True))) for row in product(*columns)]
 
@@ -324,7 +324,7 @@ def _with(system: System, options: Mapping[str, Any]) -> System:
 
 
 def _is_idle(name: str, system: System, over: Mapping[str, Values], bench: Bench) -> bool:
-    """Whether no query's measure ever depends on an option."""
+    """Return whether no query's measure ever depends on an option."""
     rest = {other: values for other, values in over.items() if other != name}
     for fixed in combinations_of(system, rest):
         found = [bench.scores(each) for each in combinations_of(fixed, {name: over[name]})]
@@ -343,7 +343,7 @@ def best_of(candidates: Sequence[TuneCandidate], bench: Bench) -> Chooser:
 
 
 def _suggested(system: System, over: Mapping[str, Values], bench: Bench) -> Chooser:
-    """Let Optuna look for the best among ranges, by the queries to choose by alone."""
+    """Search ranges for the best with Optuna, by the queries to choose by alone."""
     require_extra("tune", "optuna")
     import optuna
 
@@ -424,7 +424,7 @@ def _append_gaps(
 
 
 def read_over(texts: Sequence[str]) -> dict[str, Values]:
-    """Options to try, as they are typed.
+    """Parse the options to try.
 
     >>> read_over(["k1=0.6,0.9", "b=0..1", "weights=[1, 2],[2, 1]"])
     {'k1': (0.6, 0.9), 'b': (0.0, 1.0), 'weights': ((1, 2), (2, 1))}

@@ -1,4 +1,4 @@
-"""What a frontier and a tuning show on the command line."""
+"""Tables and sentences of a frontier and a tuning."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _advantage(curve: Curve) -> list[str | Figure]:
 
 
 def ends_text(low: float, high: float) -> Figure:
-    """The ends of an interval of differences, x 100."""
+    """Format the ends of an interval of differences, x 100."""
     one, other = percent(low, sign="+"), percent(high, sign="+")
     return Figure(f"{one.wide} to {other.wide}", f"{one.narrow} to {other.narrow}")
 
@@ -96,7 +96,7 @@ def _fold_cells(found: Tuned, rows: Sequence[Fold]) -> list[str | Figure]:
 
 
 def tuned_sentences(found: Tuned) -> list[str]:
-    """What a tuning says, in words."""
+    """Return the conclusions of a tuning in words."""
     said = [f"{found.measure} x 100. Split: {found.split}; {found.candidates} candidates.", *found.warnings]
     said.append(
         "A row is the mean over its splits."

@@ -1,11 +1,11 @@
-"""Who may see the pages, and why: the one place where a request is admitted or refused.
+"""Access to the pages: the one place where a request is admitted or refused.
 
-Three questions are asked of every request, for a page, a file or a form alike, in this order:
+Three checks are made of every request, for a page, a file or a form alike, in this order:
 
 1. Is it meant for this server? Its Host must be a name that the server goes by; anything else is a page elsewhere that
    points its own name here.
-2. Who asks? The keeper, by the token that `r2med serve` prints or by the cookie that it is exchanged for; or somebody
-   with an entrance of their own (`Entrance`), which leads to some pages and to no others.
+2. Whose is it? The owner's, by the token that `r2med serve` prints or by the cookie that it is exchanged for; or that
+   of a user with another entrance (`Entrance`), which leads to some pages and to no others.
 3. Does a change come from a page of this server? A browser says so in Origin, which no other page can forge.
 """
 
@@ -33,7 +33,7 @@ _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _MONTH = 30 * 24 * 3600
 """Seconds that a browser keeps the cookie."""
 _STATIC = "/static"
-"""Style and script, which everybody needs who is let in anywhere."""
+"""Style and script, which every admitted request may need."""
 _ASK = "open the address that r2med serve printed when it was started, which ends in a token"
 _FOREIGN = "this server does not answer to this host name; start it with --allow-host NAME to use another"
 _ELSEWHERE = "a change must come from a page of this server; open the page again and repeat it there"
@@ -54,26 +54,26 @@ class Visit:
 
     @cached_property
     def cookies(self) -> Mapping[str, str]:
-        """The cookies that came with it."""
+        """Parse the cookies that came with it."""
         return cookie_parser(self.headers.get("cookie", ""))
 
     @cached_property
     def parameters(self) -> list[tuple[str, str]]:
-        """What stands behind the question mark of its address."""
+        """Parse the query of its address."""
         return parse_qsl(self.query, keep_blank_values=True, errors="replace")
 
     @property
     def host(self) -> str:
-        """The name under which the server is asked, with the port."""
+        """Return the name under which the server is addressed, with the port."""
         return self.headers.get("host", "")
 
     @property
     def looks(self) -> bool:
-        """Whether nothing is to be changed."""
+        """Return whether nothing is to be changed."""
         return self.method in ("GET", "HEAD")
 
     def below(self, path: str) -> bool:
-        """Whether it asks for a path or something below it."""
+        """Return whether it asks for a path or something below it."""
         return self.path == path or self.path.startswith(path + "/")
 
 
@@ -109,12 +109,12 @@ class Entrance:
     path: str
     """The pages that it leads to: this path and everything below it."""
     opens: Callable[[Visit], bool]
-    """Whether a request is from somebody who may go there; it also decides over style and script."""
+    """Whether a request may go there; it also decides over style and script."""
     why_not: Callable[[Visit], str] = lambda visit: ""
-    """What somebody is told who asks for its pages and is not let in; nothing for what everybody is told."""
+    """The message for a refused request of its pages; empty for the usual one."""
 
     def leads(self, visit: Visit) -> bool:
-        """Whether a request may be answered for this entrance's sake."""
+        """Return whether a request may be answered by right of this entrance."""
         return (visit.below(self.path) or (visit.looks and visit.below(_STATIC))) and self.opens(visit)
 
 
@@ -133,7 +133,7 @@ class Access:
     """The rules of a server."""
 
     token: str | None
-    """What the keeper shows; with None everybody who reaches the server is let in."""
+    """The token of the owner; with None every request that reaches the server is admitted."""
     hosts: tuple[str, ...] = ()
     """Names that the server goes by beside the loopback's, as a proxy has; without a port, under every port."""
     bound: str = "127.0.0.1"
@@ -141,7 +141,7 @@ class Access:
     entrances: tuple[Entrance, ...] = ()
 
     def decide(self, visit: Visit) -> Admitted | Welcomed | Refused:
-        """Whether a request is answered, and why."""
+        """Decide if a request is answered, and on what grounds."""
         if not self.goes_by(visit.host):
             return Refused(_FOREIGN)
         admitted = self._known(visit)
@@ -150,7 +150,7 @@ class Access:
         return admitted
 
     def goes_by(self, host: str) -> bool:
-        """Whether the server is known under a name.
+        """Return whether the server is known under a name.
 
         >>> access = Access("...", hosts=("hub.example",))
         >>> [access.goes_by(host) for host in ("127.0.0.1:8421", "hub.example", "evil.example", "localhost/evil")]
@@ -163,12 +163,12 @@ class Access:
         return name in _LOOPBACK or self._named(host) or self._is_bound(name.strip("[]"))
 
     def _named(self, host: str) -> bool:
-        """Whether the keeper has allowed a name."""
+        """Return whether the owner has allowed a name."""
         names = {name.lower() for name in self.hosts}
         return host.lower() in names or host.lower().rpartition(":")[0] in names
 
     def _is_bound(self, name: str) -> bool:
-        """Whether a name is the address that the server listens on; no page elsewhere can point an address here."""
+        """Return whether a name is the address that the server listens on; no other site can point an address here."""
         if is_loopback(self.bound):
             return False
         try:
@@ -194,7 +194,7 @@ class Access:
         )
 
     def knows_keeper(self, visit: Visit) -> bool:
-        """Whether a request is known to be the keeper's without looking anybody up."""
+        """Return whether a request is known to be the owner's, without a lookup of reviewers."""
         return self.token is None or self._holds_cookie(visit) or self._bears_token(visit)
 
     def _holds_cookie(self, visit: Visit) -> bool:
@@ -205,7 +205,7 @@ class Access:
         return kind.lower() == "bearer" and _same(shown.strip(), self.token or "")
 
     def _pledge(self) -> str:
-        """What the cookie holds: whoever has the token can make it, and nobody can make the token of it."""
+        """Return the cookie's content: it can be computed from the token, but not the token from it."""
         return hmac.new((self.token or "").encode("utf-8"), b"r2med pages", hashlib.sha256).hexdigest()
 
     def _cookie(self, visit: Visit) -> str:
@@ -214,7 +214,7 @@ class Access:
         return f"{_cookie_name(visit)}={self._pledge()}; Max-Age={_MONTH}; Path=/; HttpOnly; SameSite=Lax{secure}"
 
     def _from_here(self, visit: Visit) -> bool:
-        """Whether a change was asked for by a page of this server."""
+        """Return whether a change was requested by a page of this server."""
         if visit.headers.get("sec-fetch-site", "same-origin") != "same-origin":
             return False
         scheme, _, place = visit.headers.get("origin", "").partition("://")
@@ -225,7 +225,7 @@ class Access:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether an address can be reached from this machine alone.
+    """Return whether an address can be reached from this machine alone.
 
     >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("localhost"), is_loopback("0.0.0.0")
     (True, True, True, False)
@@ -239,7 +239,7 @@ def is_loopback(address: str) -> bool:
 
 
 def is_host_name(text: str) -> bool:
-    """Whether a text can stand in a Host header.
+    """Return whether a text can stand in a Host header.
 
     >>> is_host_name("hub.example:443"), is_host_name("https://hub.example"), is_host_name("")
     (True, False, False)
@@ -248,7 +248,7 @@ def is_host_name(text: str) -> bool:
 
 
 def without_token(visit: Visit) -> str:
-    """The address of a request without its token, on this server whatever the path looks like.
+    """Return the address of a request without its token, on this server whatever the path looks like.
 
     >>> without_token(Visit("GET", "//evil.example/x", "token=abc&q=1"))
     '/evil.example/x?q=1'
@@ -258,13 +258,13 @@ def without_token(visit: Visit) -> str:
 
 
 def _cookie_name(visit: Visit) -> str:
-    """Browsers keep no cookies apart by port: servers at two ports need two names."""
+    """Return the cookie's name, with the port: browsers do not separate the cookies of two ports."""
     found = _HOST.fullmatch(visit.host)
     return "r2med" + (f"_{found[2]}" if found and found[2] else "")
 
 
 def _same(one: str, other: str) -> bool:
-    """Whether two secrets are equal, in a time that does not tell how much of them is."""
+    """Return whether two secrets are equal, in a time that does not tell how much of them is."""
     return hmac.compare_digest(one.encode("utf-8", "replace"), other.encode("utf-8", "replace"))
 
 
@@ -334,7 +334,7 @@ class Guard:
 
 
 def visit_of(scope: Scope) -> Visit:
-    """A request as the rules of access see it."""
+    """Convert a request to the form in which access is decided."""
     headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
     query = scope.get("query_string", b"").decode("latin-1")
     client = (scope.get("client") or ("",))[0]

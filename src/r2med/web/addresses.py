@@ -1,4 +1,4 @@
-"""What the address of a page asks for, and the addresses that pages lead to."""
+"""Addresses of pages: what they ask for, and where pages link to."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PageContent = tuple[str, dict[str, Any]]
 
 
 class UnknownName(R2medError):
-    """Something of an address that there is not, with what was perhaps meant."""
+    """Unknown name in an address, with the nearest known one."""
 
     def __init__(self, what: str, name: str, known: Sequence[str]) -> None:
         super().__init__(f"no {what} {name!r}{suggest(name, known)}")
@@ -33,7 +33,7 @@ class UnknownName(R2medError):
 
 @dataclass(frozen=True)
 class Correction:
-    """What is wrong with an address, and the address that was perhaps meant."""
+    """Error in an address, and the address that was perhaps meant."""
 
     message: str
     nearest: str = ""
@@ -41,13 +41,13 @@ class Correction:
 
     @classmethod
     def of(cls, error: UnknownName, place: str, asked: Mapping[str, str], name: str) -> Correction:
-        """What is wrong, and the same address with the nearest in the place of a name."""
+        """Return the error, and the same address with the nearest name in place of the wrong one."""
         link = address(place, **{**asked, name: error.nearest}) if error.nearest and name else ""
         return cls(str(error), error.nearest, link)
 
 
 class NotThere(R2medError):
-    """Something that an address asks for and that there is not, with what was probably meant."""
+    """Missing page or object of an address, with the nearest known ones."""
 
     def __init__(self, message: str, choices: Sequence[tuple[str, str]] = ()) -> None:
         super().__init__(message)
@@ -56,7 +56,7 @@ class NotThere(R2medError):
 
 
 def several_like(name: str, known: Iterable[str], most: int = 5) -> list[str]:
-    """The known names that are most like another one, those that contain it first.
+    """Return the known names that are most like another one, those that contain it first.
 
     >>> several_like("bm2", ["bge", "bm25", "bm25-classic", "nv"])
     ['bm25', 'bm25-classic', 'bge']
@@ -67,14 +67,14 @@ def several_like(name: str, known: Iterable[str], most: int = 5) -> list[str]:
 
 
 def one_of(value: str, known: Sequence[str], what: str) -> str:
-    """A value that must be one of some; anything else is an error that suggests one."""
+    """Return a value that must be one of some; anything else is an error that suggests one."""
     if value not in known:
         raise UnknownName(what, value, known)
     return value
 
 
 def same_task(task: str, tasks: Sequence[str]) -> str:
-    """The task of a group that another group calls otherwise; nothing where it has no such task.
+    """Return the task of a group that another group calls otherwise; empty if it has no such task.
 
     >>> same_task("sample/Biology", ["Bioinformatics", "Biology"]), same_task("none", ["Biology"])
     ('Biology', '')
@@ -86,7 +86,7 @@ def same_task(task: str, tasks: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class Pages:
-    """Which part of a long list is shown."""
+    """Part of a long list that is shown."""
 
     number: int
     count: int
@@ -94,7 +94,7 @@ class Pages:
 
     @classmethod
     def of(cls, total: int, wanted: int, size: int = SIZE) -> Pages:
-        """The page with a number, or the nearest that there is.
+        """Return the page with a number, or the nearest that there is.
 
         >>> Pages.of(101, 9)
         Pages(number=3, count=3, total=101)
@@ -103,7 +103,7 @@ class Pages:
         return cls(min(max(1, wanted), count), count, total)
 
     def cut(self, size: int = SIZE) -> slice:
-        """The places of the page."""
+        """Return the places of the page."""
         return slice((self.number - 1) * size, self.number * size)
 
 
@@ -117,34 +117,34 @@ class SortLinks:
     ascending: bool
 
     def of(self, sort: str) -> str:
-        """The address that sorts by a column."""
+        """Return the address that sorts by a column."""
         turned = "up" if sort == self.sort and not self.ascending else ""
         return address(self.path, **{**self.asked, "sort": "" if sort == "rank" else sort, "order": turned, "page": ""})
 
     def page(self, number: int) -> str:
-        """The address of another page of the list."""
+        """Return the address of another page of the list."""
         return address(self.path, **{**self.asked, "page": number if number > 1 else ""})
 
 
 def sort_links(request: Request, default: str) -> SortLinks:
-    """The addresses behind the headings of the page that is asked for."""
+    """Return the addresses behind the headings of the requested page."""
     asked = dict(request.query_params)
     return SortLinks(request.url.path, asked, asked.get("sort", "") or default, asked.get("order") == "up")
 
 
 def page_number(asked: QueryParams, name: str) -> int:
-    """A number that an address asks for; 1 where it is none."""
+    """Return the page number of an address; 1 if it is not a number."""
     text = asked.get(name, "1")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 7 else 1
 
 
 def search_address(task: str) -> str:
-    """Where one searches a task."""
+    """Return the address of the search in a task."""
     return address("/search", task=task)
 
 
 def system_address(system: str, group: str) -> str:
-    """Where one reads about a system."""
+    """Return the address of the page of a system."""
     return address("/system", system=system, group=group)
 
 
@@ -161,7 +161,7 @@ PATIENCE = 30.0
 
 
 async def read_form(request: Request) -> dict[str, str]:
-    """The fields of a form, the first value of each."""
+    """Read the fields of a form, the first value of each."""
     body = b""
     try:
         async with asyncio.timeout(PATIENCE):
@@ -178,7 +178,7 @@ async def read_form(request: Request) -> dict[str, str]:
 
 
 def whole_number(text: str | None) -> int | None:
-    """A number that a field holds; None where it holds none.
+    """Return the number in a field; None if there is none.
 
     >>> whole_number("12"), whole_number(""), whole_number("1e9"), whole_number("-3")
     (12, None, None, None)

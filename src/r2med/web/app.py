@@ -103,7 +103,7 @@ def find(name: str) -> Any:
 
 
 def create_app(chosen: Library, access: Access, door: Door | None = None) -> Starlette:
-    """The whole application, for those whom the rules of access let in, and for people with a link to a review."""
+    """Build the whole application, for the owner and for reviewers with a link."""
     door = door or find(_DOOR)()
     feed = LiveFeed(chosen, closes=[door.close])
     access = replace(access, entrances=(*access.entrances, door.entrance()))
@@ -135,14 +135,14 @@ def create_app(chosen: Library, access: Access, door: Door | None = None) -> Sta
 
 
 def frame(current: str) -> Frame:
-    """What stands around a page of the server."""
+    """Return the surroundings of a page of the server."""
     return Frame(MENU, current, root="/static/", live=True, busy=anybody_works())
 
 
 def _page(
     library: Library, view: Page, current: str, shared: SharedPages[tuple[str, int]]
 ) -> Callable[[Request], Awaitable[Response]]:
-    """A view as an endpoint; what the person got wrong is a page that says so."""
+    """Wrap a view as an endpoint; a user's error becomes a page with its message."""
 
     @wraps(view)
     async def endpoint(request: Request) -> Response:
@@ -158,7 +158,7 @@ def _page(
 
 
 def _made(library: Library, view: Page, current: str, request: Request) -> tuple[str, int]:
-    """A page, and its status."""
+    """Render a page, and return it with its status."""
     with library.snapshot():
         template, values = view(library, request)
         status = values.pop("status", 200)
@@ -166,14 +166,14 @@ def _made(library: Library, view: Page, current: str, request: Request) -> tuple
 
 
 def _error(status: int, message: str, current: str = "", back: str = "", choices: Choices = ()) -> str:
-    """A page that says what is wrong, with a way back and what was probably meant."""
+    """Render a page with an error, a way back and the nearest known addresses."""
     values = {"heading": _HEADINGS[status], "message": message, "back": back, "choices": choices}
     return render("web/error.html", frame(current), **values)
 
 
 @cache
 def _refusal(refused: Refused) -> HTMLResponse:
-    """What somebody sees who is not let in: to a stranger, a page that needs no other file."""
+    """Respond to a refused request: to a stranger, with a page that needs no other file."""
     if not refused.stranger:
         return HTMLResponse(_error(403, refused.why), 403)
     around = inlined({})
@@ -183,7 +183,7 @@ def _refusal(refused: Refused) -> HTMLResponse:
 
 
 def _before(request: Request) -> str:
-    """The page of this server that led here; nothing where that is unknown or the same."""
+    """Return the page of this server that led here; empty if that is unknown or the same."""
     came = urlsplit(request.headers.get("referer", ""))
     here = came.netloc == request.headers.get("host") and not came.path.startswith("//")
     place = came._replace(scheme="", netloc="").geturl() if here else ""
@@ -193,7 +193,7 @@ def _before(request: Request) -> str:
 def _download(
     library: Library, make: Download, files: SharedPages[tuple[str, str]]
 ) -> Callable[[Request], Awaitable[Response]]:
-    """What a board can be had as: a text, and its kind. A page is for keeping, so it is not shown here."""
+    """Wrap a download as an endpoint: a text, and its kind. The browser saves it instead of showing it."""
 
     def made(request: Request) -> tuple[str, str]:
         with library.snapshot():
@@ -214,7 +214,7 @@ def _download(
 
 
 def _events(feed: LiveFeed) -> Callable[[Request], Response]:
-    """What happens, to a page that is told of it."""
+    """Build the endpoint that streams events to a page."""
 
     def endpoint(request: Request) -> Response:
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
@@ -232,7 +232,7 @@ def _cancel(feed: LiveFeed) -> Callable[[Library, Mapping[str, str]], str]:
 
 
 def _form(library: Library, act: Callable[[Library, Mapping[str, str]], str], current: str) -> Callable[[Request], Any]:
-    """What a form asks to be done, as an endpoint; afterwards the browser goes where that can be seen."""
+    """Wrap what a form does as an endpoint; afterwards the browser goes where its result can be seen."""
 
     async def endpoint(request: Request) -> Response:
         try:
@@ -272,7 +272,7 @@ def _missing(request: Request, error: Exception) -> Response:
 
 
 def prepare(library: Library) -> None:
-    """Render the first board once before anybody asks, so that no one waits for templates and intervals."""
+    """Render the first board once before the first request, which then need not wait for templates and intervals."""
     scope = {"type": "http", "method": "GET", "path": "/", "query_string": b"", "headers": []}
     _made(library, find(_PAGES[0][1]), "Board", Request(scope))
     for name in (

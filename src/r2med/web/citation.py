@@ -1,4 +1,4 @@
-"""Who wrote the benchmark's paper, and how to cite it: the one place that everything else is made from."""
+"""Citations of the benchmark's paper and of pages: the one place that everything else is made from."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class Paper:
 
     @property
     def url(self) -> str:
-        """Where it can be read."""
+        """Return the address of the paper."""
         return f"https://arxiv.org/abs/{self.arxiv}"
 
     @property
     def short(self) -> str:
-        """The authors, the year and the number, as they stand in running text.
+        """Return the authors, the year and the number, as they stand in running text.
 
         >>> PAPER.short
         'Li, Zhou, Liu and Zhang, 2025, arXiv:2505.14558'
@@ -52,7 +52,7 @@ class Paper:
 
     @property
     def bibtex(self) -> str:
-        """An entry for a bibliography."""
+        """Return an entry for a bibliography."""
         names = " and ".join(f"{author.family}, {author.given}" for author in self.authors)
         note = f"\n  note          = {{Second version, {self.revised}}}," if self.revised else ""
         return (
@@ -77,7 +77,7 @@ PAPER = Paper(
 
 
 def citation_file() -> str:
-    """The text of CITATION.cff: this software with its version, and the paper that is to be cited."""
+    """Write the text of CITATION.cff: this software with its version, and the paper that is to be cited."""
     return (
         "cff-version: 1.2.0\n"
         'title: "r2med: a toolkit for reasoning-driven medical retrieval"\n'
@@ -109,17 +109,17 @@ def _cff(paper: Paper, indent: str) -> str:
 
 @dataclass(frozen=True)
 class Citation:
-    """What somebody needs who cites a page."""
+    """Facts that a citation of a page needs."""
 
     title: str
     command: str = ""
     """What to type for the same figures; empty where nothing shows them."""
     url: str = ""
-    """Where the page can be read; empty where nobody said."""
+    """The address of the page; empty if not stated."""
 
     @property
     def bibtex(self) -> str:
-        """An entry for the page, and one for the benchmark's paper."""
+        """Return an entry for the page, and one for the benchmark's paper."""
         now = datetime.now(UTC)
         key = hashlib.blake2b(self.command.encode("utf-8", "replace"), digest_size=4).hexdigest()
         return (
@@ -134,7 +134,7 @@ class Citation:
 
 
 def citation(title: str, *words: str) -> Citation:
-    """A citation with the command of these words.
+    """Return a citation with the command of these words.
 
     >>> citation("bm25", "runs", "show", "a b").command
     "r2med runs show 'a b'"
@@ -157,7 +157,7 @@ def without_folders(command: str) -> str:
 
 
 def options(*pairs: tuple[str, str | Sequence[str]]) -> list[str]:
-    """Options with their values, those without one left out.
+    """Return options with their values, those without one left out.
 
     >>> options(("--kind", "base"), ("--llm", ""), ("--tasks", ["a", "b"]))
     ['--kind', 'base', '--tasks', 'a', 'b']
@@ -171,7 +171,7 @@ def options(*pairs: tuple[str, str | Sequence[str]]) -> list[str]:
 
 @dataclass(frozen=True)
 class Colophon:
-    """When, by which command, from which data and with what a file was made."""
+    """Time, command, data and software with which a file was made."""
 
     made: str
     command: str
@@ -184,7 +184,7 @@ class Colophon:
 
 
 def colophon(entries: Iterable[Entry], command: str = "") -> Colophon:
-    """The facts of a file that is made now from some runs."""
+    """Collect the facts of a file that is made now from some runs."""
     here = provenance()
     data: dict[str, dict[str, None]] = {}
     runs: dict[str, int] = {}
@@ -208,7 +208,7 @@ def _versions(facts: Provenance) -> str:
 
 
 def _machine(machine: Machine | None) -> str:
-    """A machine in words.
+    """Describe a machine in words.
 
     >>> _machine(Machine("linux", "x86_64", 2))
     'linux, x86_64, 2 cores'

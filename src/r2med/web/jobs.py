@@ -1,7 +1,7 @@
-"""Work that a page starts and does not wait for: one job after another, each in a process of its own.
+"""Jobs that a page starts and does not wait for: one after another, each in a process of its own.
 
-A process can be stopped at any moment, gives its memory back, and tells how far it is as every command does
-(`r2med.store.progress`). Nothing that it finished is lost: whoever starts the same job again goes on from there.
+A process can be stopped at any moment, gives its memory back, and reports its progress as every command does
+(`r2med.store.progress`). Nothing that it finished is lost: the same job, started again, goes on from there.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Job:
 
     @property
     def active(self) -> bool:
-        """Whether it has not come to its end."""
+        """Return whether it has not ended."""
         return self.state in (WAITING, RUNNING, STOPPING)
 
 
@@ -67,7 +67,7 @@ class Jobs:
         self._closed = False
 
     def submit(self, key: Key, title: str, page: str, command: Sequence[str]) -> Job:
-        """Have a command given; what is under way already is not begun again."""
+        """Submit a command; one that is under way already is not started again."""
         with self._changed:
             known = next((job for job in self._jobs.values() if job.key == key and job.active), None)
             if known is not None:
@@ -83,21 +83,21 @@ class Jobs:
         return job
 
     def all(self) -> Sequence[Job]:
-        """Every job that is remembered."""
+        """Return every job that is remembered."""
         with self._changed:
             return list(self._jobs.values())
 
     def newest(self, *key: str) -> Job | None:
-        """The last job whose key begins so."""
+        """Return the last job whose key begins so."""
         return next((job for job in reversed(self.all()) if job.key[: len(key)] == key), None)
 
     def get(self, number: int) -> Job | None:
-        """A job by its number."""
+        """Return a job by its number."""
         with self._changed:
             return self._jobs.get(number)
 
     def cancel(self, number: int) -> bool:
-        """Stop a job as Ctrl-C does, or at once when it is told for the second time; whether there was one to stop."""
+        """Stop a job as Ctrl-C does, or at once if called again; return whether there was one to stop."""
         with self._changed:
             job = self._jobs.get(number)
             if job is None or not job.active:
@@ -152,7 +152,7 @@ class Jobs:
 
 
 def _begin(command: Sequence[str]) -> subprocess.Popen[str]:
-    """A process of its own group, so that Ctrl-C at the server's terminal is not met twice."""
+    """Start a process of its own group, so that Ctrl-C at the server's terminal does not reach it."""
     return subprocess.Popen(
         [sys.executable, "-m", *command],
         stdin=subprocess.DEVNULL,
@@ -166,7 +166,7 @@ def _begin(command: Sequence[str]) -> subprocess.Popen[str]:
 
 
 def _last_lines(process: subprocess.Popen[str]) -> str:
-    """What a process says last, once it has ended: the line of its error, without the program's name."""
+    """Return the last line that an ended process wrote: its error, without the program's name."""
     lines: deque[str] = deque(maxlen=_LAST_LINES)
     if process.stderr is not None:
         with process.stderr as stream:
@@ -197,12 +197,12 @@ class JudgingOffer:
 
     @property
     def known(self) -> Sequence[str]:
-        """Models to choose from."""
+        """Return models to choose from."""
         return model_names()
 
     @property
     def limit(self) -> float | None:
-        """US dollars that are offered as a limit; None where no price is known, so that none could be kept.
+        """Return the US dollars to offer as a limit; None if no price is known, so that no limit could be kept.
 
         >>> JudgingOffer(estimate=Estimate(10, 0, 5000, 4000, 0.4, 2.0)).limit
         0.8
@@ -213,7 +213,7 @@ class JudgingOffer:
 
 
 def judging_limits(form: Mapping[str, str]) -> list[str]:
-    """What may be spent, as a command is told it."""
+    """Return the spending limits of a form as options of a command."""
     dollars, tokens = form.get("max_cost", "").strip(), form.get("max_tokens", "").strip()
     if dollars:
         try:

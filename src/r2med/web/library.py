@@ -56,7 +56,7 @@ class Library:
 
     @property
     def ledger(self) -> Ledger:
-        """This thread's ledger."""
+        """Return this thread's ledger."""
         if not hasattr(self._local, "ledger"):
             self._local.ledger = Ledger(self.path)
             self._local.file = self._file()
@@ -64,7 +64,7 @@ class Library:
         return ledger
 
     def _file(self) -> tuple[int, int]:
-        """Which file the ledger is, whatever its name; nothing where there is none."""
+        """Identify the ledger's file, whatever its name; zeros if there is none."""
         try:
             facts = self.path.stat()
         except OSError:
@@ -72,14 +72,14 @@ class Library:
         return facts.st_dev, facts.st_ino
 
     def _follow(self) -> None:
-        """Open the ledger anew where the file was taken away or replaced, whose old content would be shown for ever."""
+        """Reopen the ledger if its file was removed or replaced, whose old content would be shown for ever."""
         if hasattr(self._local, "ledger") and self._local.file != self._file():
             self._local.ledger.close()
             del self._local.ledger
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """For one page: everything that is read shows the ledger as it was at one moment."""
+        """Hold the ledger as it was at one moment, for everything that one page reads."""
         self._follow()
         with self.ledger.snapshot() as state:
             self._local.version = (*self._stamp(), *state)
@@ -89,12 +89,12 @@ class Library:
                 del self._local.version
 
     def version(self) -> tuple[int, ...]:
-        """Something that differs whenever the ledger was written to; the same all through a page."""
+        """Return a value that differs whenever the ledger was written to; the same all through a page."""
         pinned: tuple[int, ...] | None = getattr(self._local, "version", None)
         return pinned or (*self._stamp(), *self.ledger.state())
 
     def _stamp(self) -> tuple[int, ...]:
-        """The dates and sizes of the ledger's files."""
+        """Return the dates and sizes of the ledger's files."""
         found: list[int] = []
         for path in (self.path, self.path.with_name(self.path.name + "-wal")):
             try:
@@ -105,7 +105,7 @@ class Library:
         return tuple(found)
 
     def keep(self, sort: str, key: Hashable, make: Callable[[], Value]) -> Value:
-        """A value by its key, made when it is not there; of each sort the newest are kept."""
+        """Return a value by its key, computed if it is missing; the newest of each sort are kept."""
         shelf = self._kept[sort]
         with self._lock:
             if key in shelf:
@@ -130,28 +130,28 @@ class Library:
                 shelf.popitem(last=False)
 
     def current(self, key: Hashable, make: Callable[[], Value]) -> Value:
-        """A value that holds as long as the ledger is as it is."""
+        """Return a value that is valid as long as the ledger does not change."""
         return self.keep("version", (self.version(), key), make)
 
     def entries(self) -> Sequence[Entry]:
-        """Every run, newest first."""
+        """Return every run, newest first."""
         return self.current("entries", self.ledger.entries)
 
     def groups(self) -> list[str]:
-        """The groups of the runs that are there."""
+        """Return the groups of all runs."""
         return self.current("groups", lambda: list(dict.fromkeys(entry.group for entry in self.entries())))
 
     def newest(self, system: str, group: str) -> dict[str, Entry]:
-        """The current run of a system on each task of a group, in the order of the tasks."""
+        """Return the current run of a system on each task of a group, in the order of the tasks."""
         runs = self.current_runs().get(system, {})
         return {task: entry for task, entry in runs.items() if entry.group == group}
 
     def current_runs(self) -> Current:
-        """The current run of each system on each task."""
+        """Return the current run of each system on each task."""
         return self.current("runs", lambda: current_runs(self.entries()))
 
     def systems(self, group: str, task: str = "") -> list[str]:
-        """The systems with a run in a group, or on one task of it."""
+        """Return the systems with a run in a group, or on one task of it."""
 
         def make() -> list[str]:
             chosen = [entry for entry in self.entries() if entry.group == group and task in ("", entry.task)]
@@ -160,7 +160,7 @@ class Library:
         return self.current(("systems", group, task), make)
 
     def oracles(self, group: str) -> list[str]:
-        """Those of a group's systems that were shown the gold answers."""
+        """Return those of a group's systems that were shown the gold answers."""
 
         def make() -> list[str]:
             return sorted({entry.name for entry in self.entries() if entry.group == group and entry.oracle})
@@ -168,16 +168,16 @@ class Library:
         return self.current(("oracles", group), make)
 
     def tasks(self) -> set[str]:
-        """Every task that a page may show documents of: those of runs, and those that come with the package."""
+        """Return every task that a page may show documents of: those of runs, and those that come with the package."""
         bundled = {task.name for task in registry().values() if task.folder is not None}
         return self.current("tasks", lambda: bundled | {entry.task for entry in self.entries()})
 
     def means(self) -> Mapping[str, Mapping[str, float]]:
-        """Every run's means."""
+        """Return every run's means."""
         return self.current("means", self.ledger.means)
 
     def measures(self) -> list[str]:
-        """Every measure by which a run was measured, the headline first."""
+        """Return every measure by which a run was measured, the headline first."""
 
         def make() -> list[str]:
             found = dict.fromkeys(measure for row in self.means().values() for measure in row)
@@ -186,7 +186,7 @@ class Library:
         return self.current("measures", make)
 
     def board(self, view: View) -> Board:
-        """A whole board without intervals."""
+        """Return a whole board without intervals."""
         folders = sorted({entry.task for entry in self.entries() if entry.group == view.group})
         present = tuple(present_fingerprints(folders).items())
         module, _, name = _BOARD.partition(":")
@@ -194,7 +194,7 @@ class Library:
         return self.current((view, present), lambda: make(self.ledger, view))
 
     def intervals(self, lines: Sequence[Line], measure: str) -> dict[str, Mapping[str, Interval]]:
-        """The intervals of own lines, by their runs, which never change; those not known yet are computed together."""
+        """Return the intervals of local lines, cached by their runs; missing ones are computed together."""
         keys = {line.row.name: (measure, *sorted(line.row.runs.values())) for line in lines}
         with self._lock:
             shelf = self._kept["interval"]
@@ -211,7 +211,7 @@ class Library:
         return known
 
     def unbeaten(self, lines: Sequence[Line], measure: str) -> set[str]:
-        """The own systems of a board that the best of them does not beat, by their runs, which never change."""
+        """Return the local systems of a board that the best of them does not beat, cached by their runs."""
         own = [line for line in lines if line.row.own and line.rank is not None]
         if len(own) < 2:
             return set()
@@ -231,22 +231,22 @@ class Library:
         return Sample(entry.queries, self.ledger.scores(entry)[measure], entry.data)
 
     def by_id(self) -> Mapping[str, Entry]:
-        """Every run by its id."""
+        """Return every run by its id."""
         return self.current("by id", lambda: {entry.id: entry for entry in self.entries()})
 
     def entry(self, name: str) -> Entry:
-        """A run by its whole id."""
+        """Return a run by its whole id."""
         found = self.by_id().get(name)
         if found is None:
             raise R2medError(f"no run {name!r} in the ledger")
         return found
 
     def headline(self, entry: Entry) -> Mapping[str, float]:
-        """The headline of a run by query; nothing where it was not measured."""
+        """Return the headline of a run by query; empty if it was not measured."""
         return self.query_scores(entry, str(HEADLINE))
 
     def query_scores(self, entry: Entry, measure: str) -> Mapping[str, float]:
-        """A run by a measure, query by query; nothing where it was not measured by it."""
+        """Return a run's values of a measure by query; empty if it was not measured by it."""
 
         def make() -> dict[str, float]:
             values = self.ledger.scores(entry).get(measure)
@@ -255,7 +255,7 @@ class Library:
         return self.keep("scores", (entry.key, entry.created, measure), make)
 
     def interval(self, entry: Entry, measure: str) -> Interval | None:
-        """The interval of one run; None where it was not measured."""
+        """Return the interval of one run; None if it was not measured."""
 
         def make() -> Interval | None:
             values = self.ledger.scores(entry).get(measure)
@@ -264,21 +264,21 @@ class Library:
         return self.keep("interval", ("run", measure, entry.key), make)
 
     def run(self, entry: Entry) -> Run:
-        """The ranked lists of a run."""
+        """Return the ranked lists of a run."""
         return self.keep("run", entry.key, lambda: self.ledger.run(entry))
 
     def add_dataset(self, dataset: Dataset) -> None:
-        """Have a task's data at hand that was read elsewhere."""
+        """Add a task's data that a caller has loaded."""
         self.put("data", dataset.name, dataset)
 
     def has_data(self, task: str) -> bool:
-        """Whether a task's data is on this machine, without reading it."""
+        """Return whether a task's data is on this machine, without reading it."""
         with self._lock:
             known = task in self._kept["data"]
         return known or place_of(task) is not None
 
     def dataset(self, task: str) -> Dataset | None:
-        """The data of a task if it is on this machine: a page never downloads anything."""
+        """Return the data of a task if it is on this machine: a page never downloads anything."""
         with self._lock:
             known: Dataset | None = self._kept["data"].get(task)
         if known is None and (known := at_hand(task)) is not None:
@@ -286,14 +286,14 @@ class Library:
         return known
 
     def query_text(self, task: str, query: str) -> str:
-        """The text of a query; nothing where the data is not at hand."""
+        """Return the text of a query; empty if the data is not local."""
         dataset = self.dataset(task)
         if dataset is None or query not in dataset.collection.queries.position:
             return ""
         return dataset.collection.queries.text(query)
 
     def opened(self, entry: Entry, measure: str = "nDCG@10") -> LoadedRun | None:
-        """A run beside its data; None where that is not at hand or has changed since."""
+        """Return a run beside its data; None if that is not local or has changed since."""
         dataset = self.dataset(entry.task)
         if dataset is None or not made_on(entry, dataset):
             return None
@@ -309,7 +309,7 @@ class Library:
 
 
 def place_of(name: str) -> Task | None:
-    """A task whose files are on this machine; None for any other."""
+    """Return a task whose files are on this machine; None for any other."""
     try:
         task = resolve([name])[0]
         return task if task.folder is not None or cached_task(task) is not None else None
@@ -319,7 +319,7 @@ def place_of(name: str) -> Task | None:
 
 
 def at_hand(name: str) -> Dataset | None:
-    """The data of a task when it needs no download; None otherwise."""
+    """Return the data of a task if it needs no download; None otherwise."""
     task = place_of(name)
     try:
         return None if task is None else load(task)

@@ -1,7 +1,7 @@
-"""What the live page shows, as cards that change one by one, and the events that tell a browser of each change.
+"""The live page: cards that change one by one, and the events that tell a browser of each change.
 
-A browser opens one connection and is told; it asks for nothing again. What other processes do is seen by the dates of
-their files, looked at while somebody listens.
+A browser opens one connection for all events; it does not poll. The work of other processes is seen by the dates of
+their files, checked while a browser is connected.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class LiveFeed:
     _known: tuple[object, list[LiveCard]] = field(default_factory=lambda: ((), []))
 
     def cards(self) -> list[LiveCard]:
-        """All cards from the top to the bottom, made anew when something has changed."""
+        """Return all cards from the top to the bottom, rebuilt if something has changed."""
         files = state_of_files()
         works = in_progress() if files else []
         state = (files, tuple(work.name for work in works), tuple(self.library.jobs.all()), self.library.version())
@@ -69,7 +69,7 @@ class LiveFeed:
         return self._known[1]
 
     async def events(self) -> AsyncIterator[bytes]:
-        """The cards that have changed, as server-sent events, for as long as somebody listens."""
+        """Yield the cards that have changed, as server-sent events, for as long as the browser is connected."""
         sent: dict[str, str] = {}
         announced: dict[str, str] = {}
         yield f"retry: {_RETRY}\n\n".encode()
@@ -103,7 +103,7 @@ class LiveFeed:
             raise R2medError("this has come to its end already, or is the work of another machine")
 
     def close(self) -> None:
-        """Let everybody go, and stop what was begun here."""
+        """End all connections, and stop all jobs."""
         self.closing = True
         self.library.jobs.close()
         for close in self.closes:
@@ -141,7 +141,7 @@ def _card(name: str, kind: str, **values: Any) -> LiveCard:
 
 
 def matrix_of(work: Work) -> list[tuple[str, list[PlannedCell]]]:
-    """The cells of a command by system, in the order of its tasks."""
+    """Return the cells of a command by system, in the order of its tasks."""
     by_system: dict[str, list[PlannedCell]] = {}
     for cell in work.cells:
         by_system.setdefault(cell.system, []).append(cell)
@@ -149,7 +149,7 @@ def matrix_of(work: Work) -> list[tuple[str, list[PlannedCell]]]:
 
 
 def spell_seconds(seconds: float) -> str:
-    """A time for people, as the page's script writes it too.
+    """Format a time in words, as the page's script does too.
 
     >>> [spell_seconds(value) for value in (0.4, 59, 61, 3700, 90000)]
     ['0 s', '59 s', '1 min 1 s', '1 h 1 min', '25 h 0 min']
@@ -161,6 +161,6 @@ def spell_seconds(seconds: float) -> str:
 
 
 def progress_page(library: Library, request: Request) -> PageContent:
-    """What runs right now, and what was finished last."""
+    """Show what runs right now, and what was finished last."""
     feed: LiveFeed = request.app.state.feed
     return "web/progress.html", {"cite": Citation("In progress"), "cards": [drawn(card.html) for card in feed.cards()]}

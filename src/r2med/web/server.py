@@ -1,4 +1,4 @@
-"""The server behind the pages: it lets listeners go when it stops, and waits for nobody who has nothing to ask."""
+"""The server behind the pages: pages made in threads, the token, and a stop that ends all connections."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from r2med.store.cache import home
 from r2med.web.live import LiveFeed
 
 _PATIENCE = 10.0
-"""Seconds that a request may take to arrive: whoever asks for nothing holds a place that others need."""
+"""Seconds that a request may take to arrive: an idle connection holds a place that others need."""
 
 
 class PatientProtocol(H11Protocol):
@@ -115,10 +115,10 @@ _THREADS = 8
 
 
 class SharedPages(Generic[Made]):
-    """Makes pages in threads of their own.
+    """Maker of pages in threads of its own, which shares equal requests.
 
-    A request takes what is made for another if that had not been begun when it came, so that nobody is shown anything
-    older than his own request.
+    A request takes what is made for another if that had not been started when it came, so that no response is older
+    than its request.
     """
 
     def __init__(self, threads: int = _THREADS) -> None:
@@ -131,7 +131,7 @@ class SharedPages(Generic[Made]):
         return CapacityLimiter(self._threads)
 
     async def get(self, address: str, make: Callable[[], Made]) -> Made:
-        """What `make` gives, here or for whoever asked for the same address and waits still."""
+        """Return what `make` gives, here or for a waiting request of the same address."""
         task = self._waiting.get(address)
         if task is None:
             task = asyncio.ensure_future(to_thread.run_sync(self._begun, address, make, limiter=self._limiter))
@@ -146,7 +146,7 @@ class SharedPages(Generic[Made]):
 
 
 def _heard(task: asyncio.Task[Made]) -> None:
-    """Whoever waited has the error; nobody may be left."""
+    """Retrieve the error, which all waiting requests have raised; there may be none left."""
     if not task.cancelled():
         task.exception()
 
@@ -156,14 +156,14 @@ _FORM = re.compile(r"[0-9a-f]{48}")
 
 
 def token_path() -> Path:
-    """Where the token is kept."""
+    """Return the path of the token."""
     return home() / _NAME
 
 
 def kept_token() -> str:
-    """The token of this home, made when there is none; of a home that cannot be written, one for this time alone.
+    """Return the token of this home, created if there is none; a temporary one if the home cannot be written.
 
-    A token that others could have read is no secret any more, and a new one takes its place.
+    A token that others could have read is not a secret any more, and a new one takes its place.
     """
     path = token_path()
     with suppress(OSError):
@@ -177,7 +177,7 @@ def kept_token() -> str:
 
 
 def _read(path: Path) -> str:
-    """A token that only its owner could read; nothing for anything else, which is removed."""
+    """Read a token that only its owner could read; empty for anything else, which is removed."""
     try:
         facts = path.lstat()
         text = path.read_text("ascii", "replace").strip() if stat.S_ISREG(facts.st_mode) else ""

@@ -22,7 +22,7 @@ from r2med.retrieve.sparse import MatchedTerm, Splade
 
 @lru_cache(maxsize=16)
 def _sparse_stage(spec: str) -> Splade | None:
-    """The first learned sparse encoder of a system, also inside other stages; None where there is none."""
+    """Return the first learned sparse encoder of a system, also inside other stages; None if there is none."""
     try:
         return next((stage for stage in build_system(spec).walk() if isinstance(stage, Splade)), None)
     except R2medError:
@@ -30,9 +30,9 @@ def _sparse_stage(spec: str) -> Splade | None:
 
 
 def matched_terms(opened: LoadedRun, query: str, documents: Sequence[str]) -> Mapping[str, Sequence[MatchedTerm]]:
-    """For each document the terms that the query shares with it, the weightiest first.
+    """Return for each document the terms that the query shares with it, the heaviest first.
 
-    Nothing for a system without a learned sparse encoder, and for texts whose vectors are no longer kept.
+    Empty for a system without a learned sparse encoder, and for texts whose vectors are no longer cached.
     """
     stage = _sparse_stage(opened.entry.system)
     if stage is None:
@@ -48,7 +48,7 @@ def matched_terms(opened: LoadedRun, query: str, documents: Sequence[str]) -> Ma
 
 @lru_cache(maxsize=16)
 def _late_stage(spec: str) -> LateInteraction | None:
-    """The last late-interaction model of a system, also inside other stages; None where there is none."""
+    """Return the last late-interaction model of a system, also inside other stages; None if there is none."""
     try:
         return next((stage for stage in [*build_system(spec).walk()][::-1] if isinstance(stage, LateInteraction)), None)
     except R2medError:
@@ -56,9 +56,9 @@ def _late_stage(spec: str) -> LateInteraction | None:
 
 
 def matched_tokens(opened: LoadedRun, query: str, documents: Sequence[str]) -> Mapping[str, Sequence[TokenMatch]]:
-    """For each document the best match of every token of the query.
+    """Return for each document the best match of every token of the query.
 
-    Nothing for a system without a late-interaction model, and for texts whose vectors are no longer kept.
+    Empty for a system without a late-interaction model, and for texts whose vectors are no longer cached.
     """
     stage = _late_stage(opened.entry.system)
     if stage is None:
@@ -121,25 +121,25 @@ class Case:
 
     @property
     def lost(self) -> float:
-        """How much less than the other run this one has; below 0 where it has more."""
+        """Return how much less than the other run this one has; below 0 if it has more."""
         return self.other.value - self.side.value if self.other else 0.0
 
     @property
     def left(self) -> list[CaseDocument]:
-        """The documents of the other run's top that are not in this one's."""
+        """Return the documents of the other run's top that are not in this one's."""
         here = {seen.document for seen in self.side.top}
         return [seen for seen in self.other.top if seen.document not in here] if self.other else []
 
     def kinds(self) -> dict[str, str]:
-        """The terms of the query, of what was written for it, and of the gold answer, each by the first it is in."""
+        """Return the terms of the query, of its generated texts, and of the gold answer, each by the first it is in."""
         return kinds_of(query=[self.text], generated=self._written, answer=[self.answer])
 
     def kinds_in_answer(self) -> dict[str, str]:
-        """By what the gold answer is marked: the query, and what was written for it."""
+        """Return the terms to mark in the gold answer: of the query, and of the texts generated for it."""
         return kinds_of(query=[self.text], generated=self._written)
 
     def kinds_in_generated(self) -> dict[str, str]:
-        """By what a generated text is marked: the query, and the gold answer."""
+        """Return the terms to mark in a generated text: of the query, and of the gold answer."""
         return kinds_of(query=[self.text], answer=[self.answer])
 
     @property
@@ -148,13 +148,13 @@ class Case:
         return [each.text for side in sides for each in usable(side.generations)]
 
     def as_dict(self) -> dict[str, Any]:
-        """The shape of `--json`."""
+        """Return the shape of `--json`."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class CaseChoice:
-    """Which queries to look at, and how many."""
+    """Selection of queries to look at, and their number."""
 
     query: str = ""
     """A query's id; empty for any."""
@@ -166,7 +166,7 @@ class CaseChoice:
 
 
 def look(tasks: Iterable[Sequence[LoadedRun]], choice: CaseChoice) -> list[Case]:
-    """The chosen queries of a run, and of one that it is compared with, the lowest score first.
+    """Return the chosen queries of a run, and of one that it is compared with, the lowest score first.
 
     With `worst` and a second run, those come first in which the first run has most to gain from the second. Of each
     task only what may be chosen is kept, so that one task is in memory at a time.
@@ -185,7 +185,7 @@ def look(tasks: Iterable[Sequence[LoadedRun]], choice: CaseChoice) -> list[Case]
 
 
 def _shuffled(case: Case) -> bytes:
-    """A place that depends on nothing but the ids: the same sample every time, for every system."""
+    """Return a sort key that depends on nothing but the ids: the same sample every time, for every system."""
     return hashlib.sha256(f"{case.task}\t{case.query}".encode("utf-8", "surrogatepass")).digest()
 
 

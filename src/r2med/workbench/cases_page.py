@@ -1,4 +1,4 @@
-"""Cases in the terminal: one after another, the matching words in colour, nothing that a document says obeyed."""
+"""Cases on a terminal and as a page: matching words are marked, and nothing that a document says is obeyed."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def show_cases(cases: Sequence[Case], console: Console, words: int) -> None:
 
 @dataclass(frozen=True)
 class Pen:
-    """How texts are written: how much of them, and how their words are marked."""
+    """Style of texts: their length, and the marks of their words."""
 
     words: int
     signs: bool
     """Whether marks are signs, for want of styles."""
 
     def marked(self, text: str, kinds: Kinds) -> Text:
-        """A text with its matching words marked."""
+        """Mark the matching words of a text."""
         found = Text()
         for part in parts(text, kinds):
             sign = SIGNS.get(part.kind, "") if self.signs else ""
@@ -61,11 +61,11 @@ class Pen:
         return found
 
     def excerpt(self, text: str, kinds: Kinds, times: int = 1) -> Text:
-        """The part of a text that matches best, marked."""
+        """Return the part of a text that matches best, marked."""
         return self.marked(excerpt(text, kinds, times * self.words), kinds)
 
     def legend(self) -> Text:
-        """What the marks mean."""
+        """Return the meanings of the marks."""
         found = Text("words: ", style="dim")
         for kind, meaning in LEGEND.items():
             sign = SIGNS[kind] if self.signs else ""
@@ -110,7 +110,7 @@ def _facts(case: Case, pen: Pen) -> Table:
 
 
 def written(side: Side) -> Iterator[tuple[str, str]]:
-    """What was generated for a query, under headings, and why something is missing."""
+    """Yield the texts generated for a query, under headings, and why something is missing."""
     for each in side.generations:
         who = f"{each.method} {each.model}".strip()
         if each.reasoning:
@@ -124,7 +124,7 @@ def written(side: Side) -> Iterator[tuple[str, str]]:
 
 
 def _documents(found: Sequence[CaseDocument], case: Case, kinds: Kinds, pen: Pen, *, swapped: bool = False) -> Table:
-    """A table of documents; `swapped` for those that are looked at from the other run."""
+    """Build a table of documents; `swapped` for those that are looked at from the other run."""
     table = Table.grid(padding=(0, 2, 0, 0))
     for heading in ("rank", "score", "mark", "document"):
         table.add_column(justify="right" if heading in ("rank", "score") else "left", no_wrap=True)
@@ -143,7 +143,7 @@ def _documents(found: Sequence[CaseDocument], case: Case, kinds: Kinds, pen: Pen
 
 
 def shown_terms(terms: Sequence[MatchedTerm]) -> str:
-    """The weightiest terms and what each adds to the score; those that the model added say where.
+    """List the heaviest terms and what each adds to the score; those that the model added say where.
 
     >>> shown_terms([MatchedTerm("copper", 2.5, ""), MatchedTerm("wilson", 1.25, "query")])
     'copper 2.5, wilson 1.25 (added to the query)'
@@ -167,7 +167,7 @@ _SUMMARY = 160
 
 
 def page(cases: Sequence[Case], title: str) -> str:
-    """A whole page of cases."""
+    """Render a whole page of cases."""
     facts = {
         "cases": cases,
         "title": title,

@@ -78,7 +78,7 @@ def _choice(given: dict[str, Any]) -> CaseChoice:
 
 
 def _show(cases: Sequence[Case], words: int) -> None:
-    """Print, a page at a time where somebody looks."""
+    """Print, a page at a time on a terminal."""
     if not cases:
         click.echo("no query is like that")
         return

@@ -36,7 +36,7 @@ _DEPTH = 100
 
 @lru_cache(maxsize=8192)
 def score_bars(a: float | None, b: float | None = None) -> Markup:
-    """Two scores as bars one above the other, A filled and B hollow; what is not known has no bar.
+    """Draw two scores as bars one above the other, A filled and B hollow; an unknown score has no bar.
 
     >>> "A 50.00, B not known" in score_bars(0.5)
     True
@@ -56,7 +56,7 @@ def _said(value: float | None) -> str:
 
 @lru_cache(maxsize=8192)
 def place_slope(a: int | None, b: int | None) -> Markup:
-    """A line from the place in A to the place in B, high places above; dashed where one list lacks the document."""
+    """Draw a line from the place in A to the place in B, high places above; dashed if one list lacks the document."""
     width, height = _SLOPE
     scale = Scale(1, _DEPTH, 3, height - 3, logarithmic=True)
     left, right = (scale(rank or _DEPTH) for rank in (a, b))
@@ -70,7 +70,7 @@ def place_slope(a: int | None, b: int | None) -> Markup:
 
 
 def cause_chips(before: QueryCause | None, after: QueryCause | None) -> Markup:
-    """What became of a query's relevant documents in A and in B; nothing where nobody knows."""
+    """Show the causes of a query's relevant documents in A and in B; nothing if they are unknown."""
     known = [(letter, each) for letter, each in (("A", before), ("B", after)) if each is not None]
     return _chips(tuple((letter, each.summary, each.all_found) for letter, each in known))
 
@@ -83,12 +83,12 @@ def _chips(found: Sequence[tuple[str, str, bool]]) -> Markup:
 
 
 def option_list(names: Iterable[str]) -> Markup:
-    """The options of a choice, none of them chosen."""
+    """Write the options of a choice, none of them selected."""
     return Markup("").join(_option(name) for name in names)
 
 
 def choose(options: Markup, name: str) -> Markup:
-    """The same options with one of them chosen, where it is there.
+    """Select one of the options, if it is there.
 
     >>> str(choose(option_list(["a", "b >> c"]), "b >> c"))
     '<option>a</option><option selected>b &gt;&gt; c</option>'
@@ -97,7 +97,7 @@ def choose(options: Markup, name: str) -> Markup:
 
 
 def without(options: Markup, names: Iterable[str]) -> Markup:
-    """The same options but for some."""
+    """Remove some of the options."""
     for name in names:
         options = options.replace(_option(name), "", 1)
     return options
@@ -115,7 +115,7 @@ _BEST = 10
 
 @dataclass(frozen=True)
 class Workbench:
-    """What an address stands for: the runs of A and the others, and the queries of the list."""
+    """Runs of A and the others, and the queries of the list, resolved from an address."""
 
     state: BenchState
     entries: Sequence[Entry]
@@ -130,7 +130,7 @@ class Workbench:
 
 
 def query_page(library: Library, request: Request) -> PageContent:
-    """The workbench as its address describes it; what there is not is named, and the rest is shown."""
+    """Show the workbench as its address describes it; unknown names are reported, and the rest is shown."""
     state, unknown = BenchState.read(request.query_params)
     wrong = [corrected(state, name, error) for name, error in unknown.items()]
     bench = resolve(library, state, wrong)
@@ -138,17 +138,17 @@ def query_page(library: Library, request: Request) -> PageContent:
 
 
 def corrected(state: BenchState, name: str, error: UnknownName, value: object = None) -> Correction:
-    """What is wrong, and the same address with the nearest name in its place."""
+    """Return an error, and the same address with the nearest name in place of the wrong one."""
     link = state.link(**{name: value or error.nearest}) if error.nearest else ""
     return Correction(str(error), error.nearest, link)
 
 
 def resolve(library: Library, state: BenchState, wrong: Sequence[Correction] = ()) -> Workbench:
-    """What an address stands for. Names that there are not are left out, each with the one that was perhaps meant."""
+    """Resolve an address. Unknown names are left out, each with the nearest known one."""
     found = list(wrong)
 
     def try_it(name: str, value: str, known: Sequence[str], what: str) -> str:
-        """A value that must be one of some, or nothing where it is not."""
+        """Return a value that must be one of some, or nothing if it is not."""
         if not value or value in known:
             return value
         found.append(corrected(state, name, UnknownName(what, value, known)))
@@ -177,7 +177,7 @@ def resolve(library: Library, state: BenchState, wrong: Sequence[Correction] = (
 
 
 def _tasks(library: Library) -> list[str]:
-    """Every task that has runs or answers, in the order of the ledger."""
+    """Return every task that has runs or answers, in the order of the ledger."""
 
     def make() -> list[str]:
         answered = (task for report in studies(library).values() for task in report.tasks)
@@ -187,7 +187,7 @@ def _tasks(library: Library) -> list[str]:
 
 
 def _group(library: Library, task: str) -> str:
-    """The group of a task; without one, that of the newest run."""
+    """Return the group of a task; without one, that of the newest run."""
 
     def make() -> dict[str, str]:
         answered = {t: r.answers[0].group for r in studies(library).values() for t in r.tasks}
@@ -198,7 +198,7 @@ def _group(library: Library, task: str) -> str:
 
 
 def _by_task(library: Library, name: str, group: str) -> dict[str, Entry]:
-    """The runs that a name stands for: those of a system in a group, with a run of its own where an id was given."""
+    """Return the runs of a name: those of a system in a group, with one given by its id in the place of its task's."""
     entry = library.by_id().get(name)
     if entry is None:
         return library.newest(name, group)
@@ -206,7 +206,7 @@ def _by_task(library: Library, name: str, group: str) -> dict[str, Entry]:
 
 
 def _with_systems(library: Library, state: BenchState, wrong: list[Correction]) -> BenchState:
-    """The same with systems that were run here; the two best on the task where none was named."""
+    """Replace the systems of a state with those that were run here; the two best on the task if none was named."""
     known = library.systems(state.group, state.task if state.over != "all" else "")
     kept = []
     for name in state.systems:
@@ -224,7 +224,7 @@ def _with_systems(library: Library, state: BenchState, wrong: list[Correction]) 
 
 
 def _best(library: Library, state: BenchState, known: Sequence[str]) -> list[str]:
-    """Systems by their mean on the task, the best first, no oracle among them."""
+    """Return systems by their mean on the task, the best first, without oracles."""
     means, measure = library.means(), state.measure or str(HEADLINE)
     task = state.task or next((entry.task for entry in library.entries() if entry.group == state.group), "")
     runs = {name: row[task] for name in known if task in (row := library.current_runs()[name])}
@@ -233,13 +233,13 @@ def _best(library: Library, state: BenchState, known: Sequence[str]) -> list[str
 
 
 def _measures(library: Library, entries: Sequence[Entry]) -> list[str]:
-    """The measures by which all of some runs were measured."""
+    """Return the measures by which all of some runs were measured."""
     means = library.means()
     return [each for each in library.measures() if all(each in means.get(entry.id, {}) for entry in entries)]
 
 
 def _answered(library: Library, tasks: Sequence[str]) -> list[BenchRow]:
-    """The questions of tasks that no system was run on, but that models answered."""
+    """Return the questions of tasks that no system was run on, but that models answered."""
     found = {
         (task, query): None
         for report in studies(library).values()
@@ -251,7 +251,7 @@ def _answered(library: Library, tasks: Sequence[str]) -> list[BenchRow]:
 
 
 def _with_query(library: Library, state: BenchState, rows: Sequence[BenchRow], wrong: list[Correction]) -> BenchState:
-    """The same with a query that there is: the first of the list where none was named."""
+    """Replace an unknown query of a state; the first of the list if none was named."""
     task = state.task or next((row.task for row in rows if state.query in ("", row.query)), "")
     known = {row.query for row in rows if row.task == task}
     if state.query and state.query not in known:
@@ -265,7 +265,7 @@ def _with_query(library: Library, state: BenchState, rows: Sequence[BenchRow], w
 
 
 def _options(library: Library, bench: Workbench) -> dict[str, Markup]:
-    """The choice of systems that were run on what the list is over, oracles apart."""
+    """Return the choice of systems that were run on what the list is over, oracles apart."""
     state = bench.state
     task = "" if state.over == "all" else state.task
 
@@ -278,7 +278,7 @@ def _options(library: Library, bench: Workbench) -> dict[str, Markup]:
 
 
 def _citation(state: BenchState, entries: Sequence[Entry]) -> Citation:
-    """The command that shows the same query with the lists of A and B; none where nothing was run on it."""
+    """Return the command that shows the same query with the lists of A and B; none if nothing was run on it."""
     title = f"Query {state.query} of {state.task}"
     if not state.query or not entries:
         return Citation(title)

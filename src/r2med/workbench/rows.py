@@ -28,29 +28,29 @@ class BenchRow(NamedTuple):
     a: float | None = None
     b: float | None = None
     before: QueryCause | None = None
-    """What became of it in A; None where nobody has found out."""
+    """Its cause in A; None if not diagnosed yet."""
     after: QueryCause | None = None
 
     @property
     def gain(self) -> float:
-        """B minus A; 0 where one of them is not known."""
+        """Return B minus A; 0 if one of them is not known."""
         return 0.0 if self.a is None or self.b is None else self.b - self.a
 
     @property
     def winner(self) -> str:
-        """Which of the two is better; empty where one is not known."""
+        """Return the better of the two; empty if one is not known."""
         if self.a is None or self.b is None:
             return ""
         return "b" if self.gain > 0 else "a" if self.gain < 0 else "even"
 
     @property
     def place(self) -> str:
-        """Where it lies in the scatter of scores."""
+        """Return its place in the scatter of scores."""
         return "" if self.a is None or self.b is None else scatter_place(self.a, self.b)
 
 
 def scatter_place(a: float, b: float) -> str:
-    """Where two scores lie in a scatter of them: scores that a drawing would not tell apart lie in one place.
+    """Return the place of two scores in a scatter: scores that a drawing would not distinguish share a place.
 
     >>> scatter_place(0.5, 1.0), scatter_place(0.5001, 0.9999)
     ('20,40', '20,40')
@@ -59,7 +59,7 @@ def scatter_place(a: float, b: float) -> str:
 
 
 def place_scores(place: str) -> tuple[float, float]:
-    """The scores of a place of the scatter.
+    """Return the scores of a place of the scatter.
 
     >>> place_scores("20,40")
     (0.5, 1.0)
@@ -70,7 +70,7 @@ def place_scores(place: str) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class QueryList:
-    """What the list of queries shows."""
+    """Part of the queries that the list shows."""
 
     rows: Sequence[BenchRow]
     """Those of the page that is shown."""
@@ -78,7 +78,7 @@ class QueryList:
     total: int
     """How many there are without a filter."""
     texts: Mapping[tuple[str, str], str]
-    """The questions of the rows, where the data is at hand."""
+    """The questions of the rows, if the data is local."""
     previous: BenchRow | None
     following: BenchRow | None
     place: int | None
@@ -86,7 +86,7 @@ class QueryList:
 
 
 def bench_rows(library: Library, sides: Sequence[tuple[Entry, Entry | None]], measure: str) -> list[BenchRow]:
-    """All queries of some runs of A and of B beside them, in the order of the data."""
+    """Return all queries of some runs of A and of B beside them, in the order of the data."""
     rows: list[BenchRow] = []
     for one, other in sides:
         left = library.query_scores(one, measure)
@@ -101,13 +101,13 @@ def bench_rows(library: Library, sides: Sequence[tuple[Entry, Entry | None]], me
 
 
 def occurring_causes(library: Library, entries: Sequence[Entry | None]) -> list[str]:
-    """The causes that occur in some runs, for the choice of filters."""
+    """Return the causes that occur in some runs, for the choice of filters."""
     known = [found for entry in entries if entry is not None and (found := run_causes(library, entry)) is not None]
     return [cause.value for cause in Cause if any(cause in found.occurring for found in known)]
 
 
 def query_list(library: Library, rows: Sequence[BenchRow], state: BenchState) -> QueryList:
-    """The part of the queries that the address asks for, and what stands before and after the one that is shown."""
+    """Return the page of queries that an address names, and the neighbours of the query that is shown."""
     chosen = ordered([row for row in rows if matches(library, row, state)], state.sort)
     place = next((n for n, row in enumerate(chosen) if (row.task, row.query) == (state.task, state.query)), None)
     wanted = int(state.page) if state.page.isascii() and state.page.isdigit() and len(state.page) < 7 else None
@@ -128,7 +128,7 @@ def query_list(library: Library, rows: Sequence[BenchRow], state: BenchState) ->
 
 
 def matches(library: Library, row: BenchRow, state: BenchState) -> bool:
-    """Whether a query is one of those that the address asks for."""
+    """Return whether a query passes the filters of an address."""
     if state.won and row.winner != state.won:
         return False
     if state.at and row.place != state.at:
@@ -142,7 +142,7 @@ def matches(library: Library, row: BenchRow, state: BenchState) -> bool:
 
 
 def _moved(row: BenchRow, before: str, after: str) -> bool:
-    """Whether a relevant document became this in A and that in B, of which one may be left open."""
+    """Return whether a relevant document had one cause in A and another in B, of which one may be left open."""
     if row.before is not None and row.after is not None:
         steps = row.before.moves(row.after)
         return any(before in ("", a.value) and after in ("", b.value) for a, b in steps)
@@ -161,12 +161,12 @@ _KEYS: Mapping[str, Callable[[BenchRow], float]] = {
 
 
 def ordered(rows: list[BenchRow], order: str) -> list[BenchRow]:
-    """Queries in an order; those that are alike in it stay as in the data."""
+    """Sort queries; equal ones stay in the order of the data."""
     return sorted(rows, key=_KEYS[order]) if order in _KEYS else rows
 
 
 def is_place(text: str) -> bool:
-    """Whether a text names a place of the scatter of scores.
+    """Return whether a text names a place of the scatter of scores.
 
     >>> is_place("12,30"), is_place("12"), is_place("a,b")
     (True, False, False)

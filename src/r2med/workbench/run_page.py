@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def runs_page(library: Library, request: Request) -> PageContent:
-    """Every run of the ledger, newest first."""
+    """Show every run of the ledger, newest first."""
     asked = request.query_params
     oracles = asked.get("oracles") == "1"
     matching = with_words(library.entries(), asked.get("q", ""))
@@ -48,7 +48,7 @@ def runs_page(library: Library, request: Request) -> PageContent:
 
 
 def run_page(library: Library, request: Request) -> PageContent:
-    """A run with everything that was recorded, and its queries."""
+    """Show a run with everything that was recorded, and its queries."""
     entry = _entry(library, request.path_params["id"])
     asked = request.query_params
     values, found = library.headline(entry), run_causes(library, entry)
@@ -75,7 +75,7 @@ def run_page(library: Library, request: Request) -> PageContent:
 
 
 def _entry(library: Library, name: str) -> Entry:
-    """A run by its id; one that there is not is told with those that begin alike."""
+    """Return a run by its id; an unknown id is an error that suggests similar ones."""
     known = library.by_id()
     if name not in known:
         alike = [each for each in known if name and each.startswith(name[:4])] or several_like(name, known)
@@ -89,12 +89,12 @@ def _headline_first(means: Mapping[str, float]) -> dict[str, float]:
 
 
 def _has_cause(found: QueryCause | None, cause: str) -> bool:
-    """Whether one of a query's relevant documents has a cause; with no cause asked for, always."""
+    """Return whether one of a query's relevant documents has a cause; without a cause, always."""
     return not cause or (found is not None and any(each.cause.value == cause for each in found.positives))
 
 
 def system_page(library: Library, request: Request) -> PageContent:
-    """One own system: figures by task with intervals, runs and cost."""
+    """Show one local system: figures by task with intervals, runs and cost."""
     asked = request.query_params
     system, group = asked.get("system", ""), asked.get("group", "")
     runs = library.newest(system, group)
@@ -130,7 +130,7 @@ def system_page(library: Library, request: Request) -> PageContent:
 
 
 def _not_there(library: Library, system: str, group: str) -> NotThere:
-    """What to say of a system without a run in a group: where it has one, or what it is most like."""
+    """Return the error for a system without a run in a group, with its groups or the nearest systems."""
     elsewhere = [each for each in library.groups() if library.newest(system, each)]
     if elsewhere:
         found = [(f"{system} ({each})", system_address(system, each)) for each in elsewhere]
@@ -142,7 +142,7 @@ def _not_there(library: Library, system: str, group: str) -> NotThere:
 
 
 def find_causes(library: Library, form: Mapping[str, str]) -> str:
-    """Have the causes of a system's failures found; return where that can be seen."""
+    """Start the diagnosis of a system's failures; return the address that shows it."""
     system, group = form.get("system", ""), form.get("group", "")
     place = system_address(system, group) + "#causes"
     start_diagnosis(library, system, group, place)
@@ -150,7 +150,7 @@ def find_causes(library: Library, form: Mapping[str, str]) -> str:
 
 
 def start_diagnosis(library: Library, system: str, group: str, page: str) -> Job:
-    """Have a system's newest runs diagnosed. Searches with gold answers, whose runs go to the ledger as oracles."""
+    """Start a diagnosis of a system's newest runs. Its searches with gold answers go to the ledger as oracles."""
     runs = library.newest(system, group)
     if not runs:
         raise R2medError(f"no run of {system!r} in the group {group!r}")

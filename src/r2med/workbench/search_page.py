@@ -49,7 +49,7 @@ _MOST_NAMES = 20_000
 
 
 def document_page(library: Library, request: Request) -> PageContent:
-    """One document, marked by a question or by a query of a run; alone, or in a page of its own."""
+    """Show one document, marked by a question or by a query of a run; alone, or in a page of its own."""
     asked = request.query_params
     task, name = asked.get("task", ""), asked.get("document", "")
     dataset = library.dataset(task) if task in library.tasks() else None
@@ -66,7 +66,7 @@ def document_page(library: Library, request: Request) -> PageContent:
 
 
 def _nearest(library: Library, task: str, name: str) -> list[tuple[str, str]]:
-    """Documents that were perhaps meant: of the task, or of the one that is most like it."""
+    """Return the nearest documents: of the task, or of the task with the nearest name."""
     near = task if task in library.tasks() else next(iter(several_like(task, library.tasks())), "")
     dataset = library.dataset(near) if near else None
     known = dataset.collection.documents.position if dataset else {}
@@ -75,7 +75,7 @@ def _nearest(library: Library, task: str, name: str) -> list[tuple[str, str]]:
 
 
 def question_kinds(question: str) -> Mapping[str, str]:
-    """The terms of a question, for marking."""
+    """Return the terms of a question, for marking."""
     return kinds_of(query=[question[:LONGEST]])
 
 
@@ -96,14 +96,14 @@ class Searcher:
 
 @dataclass(frozen=True)
 class SearchAnswer:
-    """What one system returns."""
+    """Documents that one system returns."""
 
     system: str
     documents: Sequence[FoundDocument]
 
 
 def search_page(library: Library, request: Request) -> PageContent:
-    """A form for any question, and what systems return for it."""
+    """Show a form for any question, and what systems return for it."""
     asked = request.query_params
     tasks = searchable_tasks(library)
     near = [name for name in tasks if (known := registry().get(name)) and known.group == asked.get("group", "")]
@@ -128,13 +128,13 @@ def search_page(library: Library, request: Request) -> PageContent:
 
 
 def _examples(dataset: Dataset | None) -> list[str]:
-    """Questions to begin with: the shortest of the task's own."""
+    """Return questions to begin with: the shortest of the task's own."""
     texts = sorted((text for _, text in dataset.collection.queries), key=len) if dataset else []
     return [text for text in texts if text.strip()][:_EXAMPLES]
 
 
 def unlike(systems: Sequence[str]) -> list[str]:
-    """Systems that search differently, one of each kind: two kinds of BM25 give nearly the same list.
+    """Select systems that search differently, one of each kind: two kinds of BM25 give nearly the same list.
 
     >>> unlike(["bm25", "bm25-classic", "bm25(k1=1.2)", "rrf(bm25, bm25-classic)"])
     ['bm25', 'rrf(bm25, bm25-classic)']
@@ -148,7 +148,7 @@ def unlike(systems: Sequence[str]) -> list[str]:
 
 
 def search_results(library: Library, request: Request) -> PageContent:
-    """Only what systems return, for a page that asks while one types."""
+    """Show only what systems return, for a page that updates while the user types."""
     asked = request.query_params
     return "workbench/_results.html", _answers(
         library, asked.get("q", "").strip(), asked.get("task", ""), asked.getlist("system")
@@ -176,14 +176,14 @@ def _moved(found: Any, first: dict[str, int]) -> Any:
 
 
 def build_index(library: Library, form: Mapping[str, str]) -> str:
-    """Have what a search needs built; return where that can be seen."""
+    """Start building the index of a search; return the address that shows it."""
     task = form.get("task", "")
     start_index(library, task, form.get("system", ""))
     return search_address(task)
 
 
 def start_index(library: Library, task: str, system: str) -> None:
-    """Have what a search needs built."""
+    """Start building the index of a search."""
     one_of(task, searchable_tasks(library), "task with data on this machine")
     check_light(system)
     title, page = f"Index of {system} for {task}", search_address(task)
@@ -191,7 +191,7 @@ def start_index(library: Library, task: str, system: str) -> None:
 
 
 def searchable_tasks(library: Library) -> list[str]:
-    """The tasks whose data is at hand: those with runs first, then the bundled ones."""
+    """Return the tasks whose data is local: those with runs first, then the bundled ones."""
     with_runs = dict.fromkeys(entry.task for entry in library.entries())
     bundled = [task.name for task in registry().values() if task.folder is not None]
     order = {name: place for place, name in enumerate(registry())}
@@ -200,7 +200,7 @@ def searchable_tasks(library: Library) -> list[str]:
 
 
 def searchers(library: Library, dataset: Dataset) -> list[Searcher]:
-    """The light systems for a task: BM25, and what was run on it that asks no model and downloads nothing."""
+    """Return the light systems for a task: BM25, and those run on it that ask no model and download nothing."""
     with_runs = sorted({entry.system for entry in library.entries() if entry.task == dataset.name})
     found = []
     for spec in dict.fromkeys((*_ALWAYS, *with_runs)):
@@ -245,13 +245,13 @@ def check_light(spec: str) -> None:
 
 
 def search(library: Library, question: str, dataset: Dataset, specs: Sequence[str]) -> list[SearchAnswer]:
-    """What each of these systems returns, those that are not ready left out."""
+    """Search with each of these systems, those that are not ready left out."""
     ready = {each.system for each in searchers(library, dataset) if each.ready}
     return [answer for spec in specs if spec in ready and (answer := ask(spec, question, dataset))]
 
 
 def ask(spec: str, question: str, dataset: Dataset) -> SearchAnswer | None:
-    """What a light system returns for a question; None for any other system."""
+    """Search with a light system; None for any other system."""
     system = _light(spec)
     if system is None:
         return None

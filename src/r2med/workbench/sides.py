@@ -1,4 +1,4 @@
-"""One query in several runs: their lists, the relevant documents with their places, and what was written for it."""
+"""One query in several runs: their lists, the relevant documents with their places, and the generated texts."""
 
 from __future__ import annotations
 
@@ -49,27 +49,27 @@ class Listed:
     value: float | None
     """By the measure that is shown; None where it was not measured."""
     case: Case | None
-    """None where the data is not at hand: then only ids are known."""
+    """None if the data is not local: then only ids are known."""
     documents: Sequence[FoundDocument]
     kinds: Mapping[str, str]
     cause: QueryCause | None = None
 
     @property
     def written(self) -> list[tuple[Generation, list[Turn]]]:
-        """What was generated for the query, each with the turns of the conversation that led to it."""
+        """Return the texts generated for the query, each with the turns of the conversation that led to it."""
         generations = self.case.side.generations if self.case else ()
         return [(each, conversation(each)) for each in generations]
 
 
 @dataclass(frozen=True)
 class RelevantPlace:
-    """Where a relevant document is in one list."""
+    """Place of a relevant document in one list."""
 
     letter: str
     rank: int | None
     """None where it is not in the list."""
     placed: Placed | None = None
-    """What became of it; None where nobody has found out."""
+    """Its cause; None if not diagnosed yet."""
 
 
 @dataclass(frozen=True)
@@ -83,18 +83,18 @@ class RelevantDocument:
 
     @property
     def highest(self) -> float:
-        """The highest place that it has in any list."""
+        """Return the highest place that it has in any list."""
         return min((place.rank for place in self.places if place.rank), default=float("inf"))
 
 
 def conversation(written: Generation) -> list[Turn]:
-    """The turns of an agent's conversation; none where nobody searched."""
+    """Return the turns of an agent's conversation; none if it did not search."""
     tags = _AGENTS.get(written.method)
     return read_turns(written.reasoning, tags) if tags and written.reasoning else []
 
 
 def listed(library: Library, entries: Sequence[Entry], query: str, measure: str, depth: int) -> list[Listed]:
-    """The lists of some runs for a query, their places counted against the first."""
+    """Return the lists of some runs for a query, their places counted against the first."""
     sides: list[Listed] = []
     first: dict[str, int] = {}
     for letter, entry in zip(LETTERS, entries, strict=False):
@@ -137,7 +137,7 @@ def _documents(ranking: Ranking, case: Case | None, first: Mapping[str, int], de
 
 
 def relevant_documents(sides: Sequence[Listed]) -> list[RelevantDocument]:
-    """The relevant documents with their places in every list, the highest first."""
+    """Return the relevant documents with their places in every list, the highest first."""
     cases = [side.case for side in sides]
     ranks = [{seen.document: seen.rank for seen in case.side.positives} if case else {} for case in cases]
     causes = [{each.document: each for each in side.cause.positives} if side.cause else {} for side in sides]
@@ -158,7 +158,7 @@ def relevant_documents(sides: Sequence[Listed]) -> list[RelevantDocument]:
 
 
 def text_kinds(cases: Sequence[Case]) -> dict[str, str]:
-    """The terms of a query, of what was written for it in some runs, and of its answer."""
+    """Return the terms of a query, of the texts generated for it in some runs, and of its answer."""
     if not cases:
         return {}
     written = [each.text for case in cases for each in usable(case.side.generations)]
@@ -166,20 +166,20 @@ def text_kinds(cases: Sequence[Case]) -> dict[str, str]:
 
 
 def run_kinds(library: Library, entries: Sequence[Entry], query: str) -> dict[str, str]:
-    """The same for runs by themselves."""
+    """Return the same for runs by themselves."""
     cases = [_case(library, entry, query, 0) for entry in entries]
     return text_kinds([case for case in cases if case is not None])
 
 
 @dataclass(frozen=True)
 class QueryStandings:
-    """Every system on one query, the best first, oracles after all others."""
+    """Scores of every system on one query, the best first, oracles after all others."""
 
     entries: Sequence[Entry]
     values: Sequence[float]
 
     def place(self, entry: Entry) -> int | None:
-        """A system's place, from 1; systems with the same score share the first of theirs."""
+        """Return a system's place, from 1; systems with the same score share the first of theirs."""
         for other, value in zip(self.entries, self.values, strict=True):
             if other.id == entry.id:
                 return self.values.index(value) + 1
@@ -187,7 +187,7 @@ class QueryStandings:
 
 
 def standings(library: Library, task: str, query: str, measure: str) -> QueryStandings:
-    """Every system's current run on a query, by a measure."""
+    """Rank every system's current run on a query, by a measure."""
     entries, places, scores = _task_scores(library, task, measure)
     if query not in places:
         return QueryStandings((), ())
@@ -198,7 +198,7 @@ def standings(library: Library, task: str, query: str, measure: str) -> QuerySta
 
 
 def _task_scores(library: Library, task: str, measure: str) -> tuple[list[Entry], dict[str, int], NDArray[np.float64]]:
-    """The current runs on a task, where each query stands, and all their scores, a row a run."""
+    """Return the current runs on a task, the column of each query, and all their scores, a row per run."""
 
     def make() -> tuple[list[Entry], dict[str, int], NDArray[np.float64]]:
         entries = [row[task] for row in library.current_runs().values() if task in row]

@@ -1,4 +1,4 @@
-"""What the address of the query workbench says: which lists, by which measure, and which queries in which order."""
+"""State of the query workbench, as its address holds it: lists, measure, and the queries with their order."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ class Linked(Protocol):
 
     @property
     def task(self) -> str:
-        """The task."""
+        """Return the task."""
 
     @property
     def query(self) -> str:
-        """The query's id."""
+        """Return the query's id."""
 
 
 @dataclass(frozen=True)
 class BenchState:
-    """All that can be chosen in the workbench."""
+    """Choices that can be made in the workbench."""
 
     group: str = ""
     task: str = ""
@@ -78,7 +78,7 @@ class BenchState:
 
     @classmethod
     def read(cls, asked: QueryParams) -> tuple[BenchState, dict[str, UnknownName]]:
-        """What an address asks for, and what of it there is not, by field, which is left out."""
+        """Read an address; return the state, and errors for unknown values by field, which are left out."""
         named = (asked.get("a", ""), asked.get("b", ""), *asked.getlist("also"))
         values: dict[str, Any] = {each.name: asked.get(_NAMES.get(each.name, each.name), "") for each in fields(cls)}
         values["systems"] = tuple(dict.fromkeys(name for name in named if name))[:SIDES]
@@ -93,21 +93,21 @@ class BenchState:
 
     @property
     def sort(self) -> str:
-        """The order of the list of queries."""
+        """Return the order of the list of queries."""
         return self.order or "given"
 
     @property
     def deep(self) -> bool:
-        """Whether lists are shown as far as they are shown at all."""
+        """Return whether lists are shown at their full depth."""
         return self.depth == str(DEEP)
 
     @property
     def filtered(self) -> bool:
-        """Whether only some queries are listed."""
+        """Return whether only some queries are listed."""
         return any((self.text, self.before, self.after, self.won, self.at))
 
     def values(self) -> dict[str, object]:
-        """The address' values by their names there; what is as usual is left out."""
+        """Return the values by their names in the address; defaults are left out."""
         named = {_NAMES.get(each.name, each.name): getattr(self, each.name) for each in fields(self)}
         first, second, *also = (*self.systems, "", "")
         named |= {"a": first, "b": second, "also": [name for name in also if name]}
@@ -115,20 +115,20 @@ class BenchState:
         return {name: value for name, value in named.items() if name and value}
 
     def link(self, **changes: Any) -> str:
-        """The address of the same with changes, on that page of the list where the query is."""
+        """Return the address of the same with changes, on that page of the list where the query is."""
         return replace(self, **{"page": "", **changes}).address()
 
     def address(self) -> str:
-        """The address of just this."""
+        """Return the address of just this."""
         return address("/query", **self.values())
 
     def row_linker(self) -> Callable[[Linked], str]:
-        """What makes the address of another query in the same workbench; the rest of it is put together once."""
+        """Return a function from another query to its address in the same workbench; the rest of it is built once."""
         rest = address("", **replace(self, task="", query="", page="").values()).removeprefix("?")
         return lambda row: address("/query", task=row.task, query=row.query) + (f"&{rest}" if rest else "")
 
     def fields_but(self, *names: str) -> list[tuple[str, str]]:
-        """What a form has to send along so that only the named values change."""
+        """Return what a form has to send along so that only the named values change."""
         kept = {name: value for name, value in self.values().items() if name not in (*names, "page")}
         pairs = [(name, value) for name, value in kept.items() if isinstance(value, str)]
         return [*pairs, *(("also", name) for name in self.systems[2:] if name and "also" in kept)]

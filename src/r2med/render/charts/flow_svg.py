@@ -1,4 +1,4 @@
-"""The charts of a study of answers as SVG."""
+"""The charts of a study of answers as SVG: flows and trends."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from r2med.render.charts.scale import number_corners, tick_text
 
 
 def draw_flows(chart: FlowChart, layout: Layout) -> tuple[float, list[str]]:
-    """An alluvial diagram for each arm, one below the other."""
+    """Draw an alluvial diagram for each arm, one below the other."""
     layout = layout.fitted([row.name for row in chart.rows])
     left, right = (30 if layout.above else layout.label + 60), layout.width - 30
     looks = chart.looks
@@ -56,7 +56,7 @@ def draw_flows(chart: FlowChart, layout: Layout) -> tuple[float, list[str]]:
 
 
 def _band(left: float, right: float, start: float, end: float, width: float) -> str:
-    """The outline of a flow from one side to the other."""
+    """Return the outline of a flow from one side to the other."""
     middle = (left + right) / 2
     return (
         f"M{left:.1f} {start:.1f}C{middle:.1f} {start:.1f} {middle:.1f} {end:.1f} {right:.1f} {end:.1f}"
@@ -65,7 +65,7 @@ def _band(left: float, right: float, start: float, end: float, width: float) -> 
 
 
 def draw_trend(chart: TrendChart, layout: Layout) -> tuple[float, list[str]]:
-    """A mark a system with its interval, the fitted line, and lines across for closed and gold."""
+    """Draw a mark per system with its interval, the fitted line, and horizontal lines for closed and gold."""
     right = layout.width - 10 if layout.above else 500
     x, y = replace(chart.x_scale, start=60, end=right), replace(chart.y_scale, start=290, end=28)
     parts = [axis(x, 28, 290), words((right + 50) / 2, 324, chart.x_axis, class_="tick", text_anchor="middle")]

@@ -1,4 +1,4 @@
-"""What every chart shows, described once: pages draw it as SVG (`chart_svg`), papers by matplotlib (`plots`).
+"""Descriptions of charts, which pages draw as SVG (`svg`) and papers by matplotlib (`plots`).
 
 Nothing depends on colour alone: marks differ in shape and filling, areas in their hatch. Figures are x 100.
 """
@@ -35,7 +35,7 @@ class ChartPoint(NamedTuple):
     """`own`, `pub` for published, or `soft` for what is no system: an oracle, chance."""
 
     def said(self, *, signed: bool = False) -> str:
-        """The mark in words."""
+        """Describe the mark in words."""
         value = f"{self.value:+.2f}" if signed else f"{self.value:.2f}"
         known = self.low is not None and self.high is not None
         return f"{self.name}: {value}" + (f", 95% interval {self.low:.2f} to {self.high:.2f}" if known else "")
@@ -56,18 +56,18 @@ class DotChart:
 
     @property
     def description(self) -> str:
-        """The chart in a sentence."""
+        """Describe the chart in a sentence."""
         return f"{self.axis}. " + "; ".join(point.said(signed=self.differences) for point in self.points[:5]) + "."
 
     @property
     def scale(self) -> Scale:
-        """A scale that holds every mark."""
+        """Return a scale that holds every mark."""
         ends = [end for point in self.points for end in (point.value, point.low, point.high) if end is not None]
         return Scale(*span([*ends, 0.0] if self.differences else ends, from_zero=False))
 
 
 class Series(NamedTuple):
-    """What one filling stands for."""
+    """Meaning, fill and values of one part of the bars."""
 
     name: str
     fill: Fill
@@ -87,7 +87,7 @@ class ShareChart:
 
     @property
     def description(self) -> str:
-        """The chart in a sentence."""
+        """Describe the chart in a sentence."""
         first = ", ".join(f"{series.name} {series.values[0]:.0f}%" for series in self.series) if self.rows else ""
         return f"{self.axis}. {self.rows[0]}: {first}." if self.rows else self.axis
 
@@ -105,7 +105,7 @@ class BarChart:
 
     @property
     def description(self) -> str:
-        """The chart in a sentence."""
+        """Describe the chart in a sentence."""
         return f"{self.axis} of {len(self.series)} systems on {', '.join(self.groups)}."
 
 
@@ -133,44 +133,44 @@ class ScatterChart:
 
     @property
     def stair(self) -> list[ScatterPoint]:
-        """The points on the frontier, the cheapest first."""
+        """Return the points on the frontier, the cheapest first."""
         return sorted((point for point in self.points if point.best), key=lambda point: point.x)
 
     @property
     def named(self) -> list[ScatterPoint]:
-        """The points with names, by their numbers."""
+        """Return the points with names, in the order of their numbers."""
         return [point for point in self.points if point.number is not None]
 
     @property
     def unnamed(self) -> str:
-        """What is said of the points without names."""
+        """Return a remark on the points without names, if there are any."""
         others = len(self.points) - len(self.named)
         return f"{others} {'other' if others == 1 else 'others'}, not named: rings" if others else ""
 
     @property
     def equal_costs(self) -> bool:
-        """Whether all cost the same, so that there is nothing to set the score against."""
+        """Return whether all points cost the same, so that there is nothing to set the score against."""
         return len({point.x for point in self.points}) == 1
 
     @property
     def has_free(self) -> bool:
-        """Whether something costs nothing, for which a logarithmic scale has no place."""
+        """Return whether some point costs nothing, for which a logarithmic scale has no place."""
         return any(point.x <= 0 for point in self.points)
 
     @property
     def x_scale(self) -> Scale:
-        """The scale of what is not free."""
+        """Return the scale of the costs above zero."""
         costs = [point.x for point in self.points if point.x > 0] or [1.0]
         return Scale(min(costs) / 1.6, max(costs) * 1.6, logarithmic=True)
 
     @property
     def y_scale(self) -> Scale:
-        """The scale of scores."""
+        """Return the scale of scores."""
         return Scale(*span([point.y for point in self.points], from_zero=False))
 
     @property
     def description(self) -> str:
-        """The chart in a sentence."""
+        """Describe the chart in a sentence."""
         best = "; ".join(f"{point.name} {point.y:.2f} at {point.x:.4g}" for point in self.stair)
         return f"{self.y_axis} against {self.x_axis}. Nothing is better for as little: {best}."
 
@@ -201,7 +201,7 @@ class HeatMap:
 
     @property
     def description(self) -> str:
-        """The chart in a sentence."""
+        """Describe the chart in a sentence."""
         return f"{self.title}: {len(self.rows)} systems by {', '.join(self.columns)}."
 
 
@@ -215,7 +215,7 @@ class PairedPanel(NamedTuple):
 
 @dataclass(frozen=True)
 class PairedChart:
-    """Several marks a row, the last two joined, counted in several ways side by side."""
+    """Rows of several marks, the last two joined, in panels side by side."""
 
     title: str
     rows: Sequence[str]
@@ -223,7 +223,7 @@ class PairedChart:
 
     @property
     def description(self) -> str:
-        """The chart in a sentence."""
+        """Describe the chart in a sentence."""
         marks = dict.fromkeys(point.name for panel in self.panels for row in panel.marks for point in row)
         return f"{', '.join(panel.axis for panel in self.panels)}: {'; '.join(marks)}, for {', '.join(self.rows)}."
 
@@ -232,7 +232,7 @@ Chart = DotChart | ShareChart | BarChart | ScatterChart | HeatMap | PairedChart
 
 
 def interval_point(name: str, found: Interval) -> ChartPoint:
-    """The mark of a mean with its interval."""
+    """Return the mark of a mean with its interval."""
     return _point(name, found.mean, found)
 
 
@@ -267,7 +267,7 @@ class LineChart:
 
     @property
     def description(self) -> str:
-        """The chart in a sentence."""
+        """Describe the chart in a sentence."""
         shown = "; ".join(
             f"{name}: {', '.join(f'{line.name} {line.y[0]:.1f} to {line.y[-1]:.1f}' for line in lines)}"
             for name, lines in self.panels
@@ -276,7 +276,7 @@ class LineChart:
 
 
 class FunnelStep(NamedTuple):
-    """What is left after a step."""
+    """Questions left after a step."""
 
     name: str
     left: int
@@ -286,19 +286,19 @@ class FunnelStep(NamedTuple):
 
 @dataclass(frozen=True)
 class FunnelChart:
-    """How many questions are left after each step, the first on top."""
+    """Questions left after each step, the first on top."""
 
     title: str
     steps: Sequence[FunnelStep]
 
     @property
     def most(self) -> int:
-        """The widest bar."""
+        """Return the length of the longest bar."""
         return max((step.left for step in self.steps), default=1) or 1
 
     @property
     def description(self) -> str:
-        """The chart in a sentence."""
+        """Describe the chart in a sentence."""
         return "Questions left: " + ", ".join(f"{step.name} {step.left:,}" for step in self.steps) + "."
 
 
@@ -313,7 +313,7 @@ class UpSetColumn(NamedTuple):
 
 @dataclass(frozen=True)
 class UpSetChart:
-    """How the findings of members overlap: a column for each combination, with dots for who is in it."""
+    """Overlap of the findings of members: a column for each combination, with dots for the members in it."""
 
     title: str
     axis: str
@@ -327,12 +327,12 @@ class UpSetChart:
 
     @property
     def most(self) -> int:
-        """The highest column."""
+        """Return the height of the highest column."""
         return max((column.positives for column in self.columns), default=1) or 1
 
     @property
     def description(self) -> str:
-        """The chart in a sentence."""
+        """Describe the chart in a sentence."""
         return f"{self.axis}. " + "; ".join(f"{column.said}: {column.positives:,}" for column in self.columns[:5]) + "."
 
 
@@ -362,18 +362,18 @@ class ScoreChart:
 
     @property
     def most(self) -> int:
-        """The largest bubble."""
+        """Return the number of pairs in the largest bubble."""
         return max((bubble.pairs for bubble in self.bubbles), default=1)
 
     @property
     def counts(self) -> dict[str, int]:
-        """Pairs by verdict."""
+        """Count pairs by verdict."""
         names = (POSITIVE, BAND, NEGATIVE)
         return {name: sum(each.pairs for each in self.bubbles if each.verdict == name) for name in names}
 
     @property
     def description(self) -> str:
-        """The chart in a sentence."""
+        """Describe the chart in a sentence."""
         counts = ", ".join(f"{number:,} {name}" for name, number in self.counts.items())
         return f"{counted(sum(self.counts.values()), 'pair')} by both scores: {counts}."
 
@@ -403,7 +403,7 @@ class PairScatter:
 
     @property
     def description(self) -> str:
-        """The chart in a sentence."""
+        """Describe the chart in a sentence."""
         above, below = (
             sum(dot.queries for dot in self.dots if (dot.b > dot.a if better else dot.b < dot.a))
             for better in (True, False)
@@ -434,12 +434,12 @@ class FlowRow:
 
     @property
     def total(self) -> int:
-        """All questions."""
+        """Return the number of all questions."""
         return sum(self.counts)
 
     @property
     def bands(self) -> list[Band]:
-        """The flows from top to bottom: right above wrong on either side."""
+        """Return the flows from top to bottom: right above wrong on either side."""
         shares = dict(zip(FLOWS, (count / max(1, self.total) for count in self.counts), strict=True))
         counts = dict(zip(FLOWS, self.counts, strict=True))
         starts = _stacked(["both right", "broken", "fixed", "both wrong"], shares)
@@ -448,13 +448,13 @@ class FlowRow:
 
 
 def _stacked(order: Sequence[str], shares: dict[str, float]) -> dict[str, float]:
-    """Where each flow begins when they are put below each other."""
+    """Return the start of each flow when flows are stacked in an order."""
     return {name: sum(shares[other] for other in order[:place]) for place, name in enumerate(order)}
 
 
 @dataclass(frozen=True)
 class FlowChart:
-    """What became of right and wrong answers when passages were shown, an alluvial diagram for each arm."""
+    """Flows of right and wrong answers from without passages to with them, an alluvial diagram for each arm."""
 
     title: str
     axis: str
@@ -462,12 +462,12 @@ class FlowChart:
 
     @property
     def looks(self) -> dict[str, Fill]:
-        """How each flow is filled."""
+        """Return the fill of each flow."""
         return dict(zip(FLOWS, fills(len(FLOWS)), strict=True))
 
     @property
     def description(self) -> str:
-        """The chart in a sentence."""
+        """Describe the chart in a sentence."""
         said = [f"{row.name}: {', '.join(f'{b.answers} {b.name}' for b in row.bands)}" for row in self.rows[:5]]
         return f"{self.axis}. {'; '.join(said)}."
 
@@ -504,18 +504,18 @@ class TrendChart:
 
     @property
     def x_scale(self) -> Scale:
-        """A scale that holds every mark."""
+        """Return a scale that holds every mark."""
         return Scale(*span([point.x for point in self.points], from_zero=False))
 
     @property
     def y_scale(self) -> Scale:
-        """A scale that holds every interval and line."""
+        """Return a scale that holds every interval and line."""
         ends = [end for point in self.points for end in (point.low, point.high)]
         return Scale(*span([*ends, *(level.y for level in self.levels)], from_zero=False))
 
     @property
     def line(self) -> tuple[tuple[float, float], tuple[float, float]] | None:
-        """The ends of the fitted line, over the points' own range."""
+        """Return the ends of the fitted line, over the range of the points."""
         if self.slope is None or len(self.points) < 2:
             return None
         x, y = (sum(getattr(point, side) for point in self.points) / len(self.points) for side in "xy")
@@ -525,7 +525,7 @@ class TrendChart:
 
     @property
     def description(self) -> str:
-        """The chart in a sentence."""
+        """Describe the chart in a sentence."""
         said = "; ".join(f"{point.name} {point.y:.1f} at {point.x:.1f}" for point in self.points)
         return f"{self.y_axis} against {self.x_axis}. {said}."
 

@@ -13,7 +13,7 @@ from r2med.render.palette import Fill
 
 
 def tag(name: str, *children: str, **attributes: object) -> str:
-    """An element; an attribute is written with hyphens for underscores, `class_` as `class`. Children are markup.
+    """Write an element; an attribute is written with hyphens for underscores, `class_` as `class`. Children are markup.
 
     >>> tag("circle", r=2.5, class_="dot")
     '<circle r="2.5" class="dot"/>'
@@ -31,7 +31,7 @@ def _value(value: object) -> str:
 
 
 def words(x: float, y: float, content: str, **attributes: object) -> str:
-    """A line of text at a place.
+    """Write a line of text at a place.
 
     >>> words(1, 2, "a < b")
     '<text x="1" y="2">a &lt; b</text>'
@@ -40,12 +40,12 @@ def words(x: float, y: float, content: str, **attributes: object) -> str:
 
 
 def hint(content: str) -> str:
-    """What a browser shows where the pointer rests, and a screen reader reads."""
+    """Write a title, which browsers show under the pointer and screen readers read."""
     return tag("title", escape(harmless(content)))
 
 
 def drawing(size: tuple[float, float], title: str, description: str, *children: str, layout: str) -> str:
-    """A whole drawing that scales with its place, and says what it shows.
+    """Write a whole drawing that scales with its place, and says what it shows.
 
     It is a group and not an image: a screen reader that meets an image does not go on to the titles of its parts.
     """
@@ -57,12 +57,12 @@ def drawing(size: tuple[float, float], title: str, description: str, *children: 
 
 
 def part(title: str, *children: str, class_: str = "part") -> str:
-    """A part of a drawing that a reader can reach by itself."""
+    """Group a part of a drawing that a reader can reach by itself."""
     return tag("g", hint(title), *children, class_=class_, role="img")
 
 
 def shortened(text: str, most: int) -> str:
-    """A text of at most so many characters, with what is left out in the middle.
+    """Shorten a text to at most so many characters, by leaving out its middle.
 
     >>> shortened("abcdefghij", 7)
     'abc…hij'
@@ -74,7 +74,7 @@ def shortened(text: str, most: int) -> str:
 
 
 def axis(scale: Scale, top: float, bottom: float, *, zero: bool = False) -> str:
-    """Upright lines at round figures with their names below; the one at 0 stands out where it matters."""
+    """Draw upright lines at round figures with their names below; the one at 0 stands out where it matters."""
     parts = []
     for tick in scale.ticks():
         x, strong = scale(tick), zero and abs(tick) < 1e-12
@@ -84,7 +84,7 @@ def axis(scale: Scale, top: float, bottom: float, *, zero: bool = False) -> str:
 
 
 class Layout(NamedTuple):
-    """How a chart is laid out: what stands where, for how wide a place."""
+    """Positions of the parts of a chart, for a place of some width."""
 
     name: str
     width: int
@@ -96,16 +96,16 @@ class Layout(NamedTuple):
 
     @property
     def above(self) -> bool:
-        """Whether names stand above their rows."""
+        """Return whether names stand above their rows."""
         return not self.label
 
     def fitted(self, names: Sequence[str]) -> Layout:
-        """The same with no more room for names than these need, where they stand beside their rows."""
+        """Return the layout with no more room for names than these need, if they stand beside their rows."""
         longest = max((min(len(name), self.characters) for name in names), default=0)
         return self if self.above else self._replace(label=min(self.label, max(40, round(_LETTER * longest))))
 
     def name_of(self, y: float, text: str) -> str:
-        """A row's name, beside its middle at `y` or above it."""
+        """Write a row's name, beside its middle at `y` or above it."""
         if self.above:
             return words(4, y - 13, shortened(text, self.characters), class_="name")
         return words(self.label, y + 4, shortened(text, self.characters), class_="name", text_anchor="end")
@@ -129,7 +129,7 @@ _STROKES = {
 
 
 def draw_mark(point: ChartPoint, x: float, y: float, radius: float = 4.5) -> str:
-    """A mark at a place."""
+    """Draw a mark at a place."""
     look = f"mark {point.tone}{'' if point.filled else ' hollow'}"
     if point.shape == "disc":
         return tag("circle", cx=x, cy=y, r=radius, class_=look)
@@ -139,7 +139,7 @@ def draw_mark(point: ChartPoint, x: float, y: float, radius: float = 4.5) -> str
 
 
 def mark_number(number: int | None, x: float, y: float, corner: Corner) -> str:
-    """The number of the mark at a place, in one of its corners; nothing for a mark without one."""
+    """Write the number of the mark at a place, in one of its corners; nothing for a mark without one."""
     if number is None:
         return ""
     anchor = "start" if corner.x > 0 else "end"
@@ -148,13 +148,13 @@ def mark_number(number: int | None, x: float, y: float, corner: Corner) -> str:
 
 
 def filled(fill: Fill, layout: Layout, **box: float) -> str:
-    """A box in a colour and its hatch."""
+    """Draw a box in a colour and its hatch."""
     hatch = tag("rect", **box, fill=f"url(#{hatch_name(fill, layout)})") if fill.hatch else ""
     return tag("rect", **box, class_="filled", fill=fill.color) + hatch
 
 
 def hatches(fills: list[Fill], layout: Layout) -> str:
-    """The patterns of some fills, under names that differ between the layouts of a page."""
+    """Define the patterns of some fills, under names that differ between the layouts of a page."""
     made = []
     for fill in fills:
         if fill.hatch:
@@ -165,5 +165,5 @@ def hatches(fills: list[Fill], layout: Layout) -> str:
 
 
 def hatch_name(fill: Fill, layout: Layout) -> str:
-    """The name of a pattern, which differs between the layouts of a page."""
+    """Return the name of a pattern, which differs between the layouts of a page."""
     return f"hatch-{layout.name}-{fill.color.removeprefix('#')}"

@@ -80,7 +80,7 @@ _SHAPES = {"disc": "o", "square": "s", "diamond": "D", "bar": "|"}
 
 
 def draw(chart: PaperChart) -> Figure:
-    """A chart as a figure."""
+    """Draw a chart as a figure."""
     return _PENS[type(chart)](chart)
 
 
@@ -101,7 +101,7 @@ def save(chart: PaperChart, path: Path) -> None:
 
 
 def _describe(file: Path, chart: PaperChart) -> None:
-    """Say in an SVG what it shows, for whoever cannot see it."""
+    """Add a description to an SVG file, for screen readers."""
     before, start, after = file.read_text("utf-8").partition("<svg ")
     head, title, rest = after.partition("</title>")
     described = f"{title}\n <desc>{escape(harmless(chart.description))}</desc>"
@@ -110,7 +110,7 @@ def _describe(file: Path, chart: PaperChart) -> None:
 
 @contextmanager
 def _drawing(height: float, columns: int = 1, **options: Any) -> Iterator[tuple[Figure, Sequence[Axes]]]:
-    """A figure with axes side by side, in the style of all figures."""
+    """Yield a figure with axes side by side, in the style of all figures."""
     require_extra("plots", "matplotlib")
     import matplotlib
     from matplotlib.figure import Figure
@@ -134,7 +134,7 @@ def _mark(axes: Axes, point: ChartPoint, x: float, y: float) -> Any:
 
 
 def _names(axes: Axes, labels: Sequence[str]) -> None:
-    """Name the rows of a figure, the first on top."""
+    """Label the rows of a figure, the first on top."""
     axes.set_yticks(range(len(labels)), labels)
     axes.set_ylim(-0.6, len(labels) - 0.35)
     axes.grid(axis="y", visible=False)
@@ -146,7 +146,7 @@ def _across(axes: Axes, scale: Scale) -> None:
 
 
 def _dots(chart: DotChart) -> Figure:
-    """Marks with intervals, a row each; those that are no differences with their figures."""
+    """Draw marks with intervals, one per row; those that are not differences with their figures."""
     points = list(reversed(chart.points))
     row_height = 0.21 if chart.differences else 0.3
     with _drawing((0.9 if chart.differences else 0.55) + row_height * len(points)) as (figure, (axes,)):
@@ -172,7 +172,7 @@ def _fill_style(look: Fill) -> dict[str, Any]:
 
 
 def _bars(chart: BarChart) -> Figure:
-    """Bars for each group, one a series, with 95% intervals."""
+    """Draw bars for each group, one per series, with 95% intervals."""
     from matplotlib.patheffects import withStroke
 
     count = len(chart.series)
@@ -194,13 +194,13 @@ def _bars(chart: BarChart) -> Figure:
 
 
 def _errors(found: Sequence[Interval]) -> list[list[float]]:
-    """How far the intervals reach below and above the means, x 100."""
+    """Return the distances of the intervals' ends below and above the means, x 100."""
     below = [100 * max(0.0, each.mean - each.low) for each in found]
     return [below, [100 * max(0.0, each.high - each.mean) for each in found]]
 
 
 def _scatter(chart: ScatterChart) -> Figure:
-    """Score against cost: the frontier as a stair, systems on it filled, names beside."""
+    """Draw score against cost: the frontier as a stair, systems on it filled, names beside."""
     with _drawing(3.1) as (figure, (axes,)):
         right = _cost_axis(axes, chart)
         stair = [(point.x, point.y) for point in chart.stair]
@@ -224,7 +224,7 @@ def _scatter(chart: ScatterChart) -> Figure:
 
 
 def _corners(marks: Sequence[tuple[float, float]], chart: ScatterChart | TrendChart) -> list[Corner]:
-    """The corners of the numbers of marks, by their share of the width and their figure, in points of a figure."""
+    """Choose the corners of the numbers of marks, by share of the width and figure, in points of a figure."""
     high = replace(chart.y_scale, start=0.0, end=185.0)
     return number_corners([(300 * share, high(y)) for share, y in marks])
 
@@ -236,7 +236,7 @@ def _number(axes: Axes, point: ScatterPoint | TrendPoint, corner: Corner) -> Non
 
 
 def _cost_axis(axes: Axes, chart: ScatterChart) -> float:
-    """A logarithmic axis with room for what is free; returns its right end."""
+    """Set a logarithmic axis with room for what is free; return its right end."""
     scale = chart.x_scale
     ticks, left = scale.ticks(), scale.low
     if all(point.x <= 0 for point in chart.points):
@@ -255,7 +255,7 @@ def _cost_axis(axes: Axes, chart: ScatterChart) -> float:
 
 
 def _pairs(chart: PairedChart) -> Figure:
-    """The panels side by side, under one legend."""
+    """Draw the panels side by side, under one legend."""
     with _drawing(1.3 + 0.24 * len(chart.rows), len(chart.panels), sharey=True) as (figure, axes):
         marks: dict[str, Any] = {}
         for panel, beside in zip(chart.panels, axes, strict=True):
@@ -273,7 +273,7 @@ def _pairs(chart: PairedChart) -> Figure:
 
 
 def _shares(chart: ShareChart) -> Figure:
-    """Bars of shares, a row each."""
+    """Draw bars of shares, one per row."""
     count = len(chart.rows)
     with _drawing(1.1 + 0.32 * count) as (figure, (axes,)):
         left = [0.0] * count
@@ -289,7 +289,7 @@ def _shares(chart: ShareChart) -> Figure:
 
 
 def _funnel(chart: FunnelChart) -> Figure:
-    """Bars that grow shorter, with what is left and why others went."""
+    """Draw bars that grow shorter, with the questions left and why others were dropped."""
     steps = list(reversed(chart.steps))
     with _drawing(0.7 + 0.28 * len(steps)) as (figure, (axes,)):
         axes.barh(range(len(steps)), [step.left for step in steps], 0.72, color=LIGHT["own"])
@@ -303,7 +303,7 @@ def _funnel(chart: FunnelChart) -> Figure:
 
 
 def _upset(chart: UpSetChart) -> Figure:
-    """Columns above a table of dots, a row a member."""
+    """Draw columns above a table of dots, a row per member."""
     from matplotlib.figure import Figure
 
     require_extra("plots", "matplotlib")
@@ -337,7 +337,7 @@ _VERDICT_MARKS = {"positive": ("D", "own", True), "band": ("s", "pub", False), "
 
 
 def _scores(chart: ScoreChart) -> Figure:
-    """Marks by both scores, their area by the number of pairs, and the cuts as lines."""
+    """Draw marks by both scores, their area by the number of pairs, and the cuts as lines."""
     low, high = chart.ends
     with _drawing(3.6) as (figure, (axes,)):
         for bubble in sorted(chart.bubbles, key=lambda each: -each.pairs):
@@ -375,13 +375,13 @@ def _verdict_handle(axes: Axes, name: str, number: int) -> Any:
 
 
 def _area_style(look: Fill) -> dict[str, Any]:
-    """The style of an area that is no bar, whose colour matplotlib knows by another name."""
+    """Return the style of an area that is not a bar, whose colour matplotlib calls by another name."""
     style = _fill_style(look)
     return {"facecolor": style.pop("color"), **style}
 
 
 def _flows(chart: FlowChart) -> Figure:
-    """An alluvial diagram for each arm, one below the other."""
+    """Draw an alluvial diagram for each arm, one below the other."""
     from matplotlib.patches import Patch, PathPatch
     from matplotlib.path import Path as Outline
 
@@ -411,7 +411,7 @@ def _flows(chart: FlowChart) -> Figure:
 
 
 def _trend(chart: TrendChart) -> Figure:
-    """A mark a system with its interval, the fitted line, and lines across for closed and gold."""
+    """Draw a mark per system with its interval, the fitted line, and horizontal lines for closed and gold."""
     with _drawing(3.1) as (figure, (axes,)):
         for level in chart.levels:
             axes.axhline(level.y, color="0.5", linewidth=0.9, linestyle=":")
@@ -439,7 +439,7 @@ _DASHES: Any = ("solid", (0, (5, 1.5)), (0, (2, 1)), (0, (6, 1.5, 1.5, 1.5)), (0
 
 
 def _lines(chart: LineChart) -> Figure:
-    """Curves, told apart by their dashes as well as their shades; a name looks the same in every panel."""
+    """Draw curves that differ in dashes as well as shades; a name looks the same in every panel."""
     names = list(dict.fromkeys(line.name for _, lines in chart.panels for line in lines if not line.straight))
     tones = shades(len(names) + 3)
     looks: dict[str, Any] = {

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Corner(NamedTuple):
-    """On which side of its mark a number stands: 1 right of it and above it, -1 left of it and below it."""
+    """Side of a mark on which its number stands: 1 right of it and above it, -1 left of it and below it."""
 
     x: int
     y: int
@@ -21,7 +21,7 @@ _WIDE, _HIGH, _AWAY = 15.0, 12.0, 12.0
 
 
 def number_corners(marks: Sequence[tuple[float, float]]) -> list[Corner]:
-    """For the number of each mark the first corner that nothing else is in the way of; `y` grows upwards.
+    """Choose for the number of each mark the first corner that nothing else is in the way of; `y` grows upwards.
 
     >>> number_corners([(50, 50), (51, 49), (200, 50)])
     [Corner(x=1, y=1), Corner(x=1, y=-1), Corner(x=1, y=1)]
@@ -38,12 +38,12 @@ def number_corners(marks: Sequence[tuple[float, float]]) -> list[Corner]:
 
 
 def _in_the_way(place: tuple[float, float], others: Sequence[tuple[float, float]]) -> int:
-    """How many of some marks and numbers a number at a place would lie on."""
+    """Count the marks and numbers that a number at a place would lie on."""
     return sum(abs(place[0] - x) < _WIDE and abs(place[1] - y) < _HIGH for x, y in others)
 
 
 def legend_columns(names: Sequence[str], characters: int = 88, handle: int = 9) -> int:
-    """Into how many columns of a legend some names go side by side, with as few rows as there is room for.
+    """Return the number of legend columns that gives some names as few rows as there is room for.
 
     >>> legend_columns(["bm25", "wordllama", "replay >> bm25"]), legend_columns(["x" * 50] * 3)
     (3, 1)
@@ -57,7 +57,7 @@ def legend_columns(names: Sequence[str], characters: int = 88, handle: int = 9) 
 
 @dataclass(frozen=True)
 class Scale:
-    """From figures to places on a line.
+    """Map from figures to places on a line.
 
     >>> Scale(0, 10, 100, 200)(5)
     150.0
@@ -70,7 +70,7 @@ class Scale:
     logarithmic: bool = False
 
     def __call__(self, value: float) -> float:
-        """Where a figure lies; what is beyond the ends lies at them."""
+        """Return the place of a figure; what is beyond the ends lies at them."""
         low, high, here = self.low, self.high, min(max(value, self.low), self.high)
         if self.logarithmic:
             low, high, here = math.log10(low), math.log10(high), math.log10(here)
@@ -78,7 +78,7 @@ class Scale:
         return self.start + share * (self.end - self.start)
 
     def ticks(self) -> list[float]:
-        """Round figures between the ends, five or so.
+        """Return round figures between the ends, about five.
 
         >>> Scale(0, 42).ticks()
         [0.0, 10.0, 20.0, 30.0, 40.0]
@@ -94,7 +94,7 @@ class Scale:
         return [place * step for place in range(first, math.floor(self.high / step + 1e-9) + 1)]
 
     def _powers(self) -> list[float]:
-        """Powers of ten, and 2 and 5 times them where there is room."""
+        """Return powers of ten between the ends, and 2 and 5 times them where there is room."""
         powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
         digits = (1, 2, 5) if self.high / self.low < 200 else (1,)
         found = [float(f"{digit}e{power}") for power in powers for digit in digits]
@@ -102,7 +102,7 @@ class Scale:
 
 
 def _step(least: float) -> float:
-    """A round distance of at least so much."""
+    """Return a round distance of at least so much."""
     if least <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(least))
@@ -110,7 +110,7 @@ def _step(least: float) -> float:
 
 
 def tick_text(tick: float) -> str:
-    """A tick's figure.
+    """Format a tick's figure.
 
     >>> tick_text(-30.0), tick_text(2.5)
     ('\u221230', '2.5')
@@ -119,7 +119,7 @@ def tick_text(tick: float) -> str:
 
 
 def span(values: Sequence[float], *, from_zero: bool = True) -> tuple[float, float]:
-    """The ends of a scale that holds some figures with a little room."""
+    """Return the ends of a scale that holds some figures with a little room."""
     low, high = (min(values, default=0.0), max(values, default=1.0))
     # Figures closer together than this cannot be told apart, and their scale would have no round steps.
     room = max(1e-6, 0.05 * (high - low or abs(high) or 1.0))

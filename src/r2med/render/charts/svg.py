@@ -1,4 +1,4 @@
-"""The figures behind a chart as a table, for who wants to read them or cannot see the chart."""
+"""Charts as SVG for pages, in three layouts, each with its figures as a table."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ Lines = Sequence[Sequence[str]]
 
 
 def chart_figures(chart: object) -> Lines:
-    """The head of the table and its lines; nothing for a chart that is not of rows and figures.
+    """Return the head of the table and its lines; nothing for a chart that is not of rows and figures.
 
     >>> from r2med.render.charts.kinds import ChartPoint
     >>> chart_figures(DotChart("Scores", "nDCG@10 x 100", [ChartPoint("bm25", 36.06, 30.1, 41.5)]))
@@ -88,7 +88,7 @@ def _figure(value: float | None, sign: str = "") -> str:
 
 
 def figures_table(chart: object) -> str:
-    """The table as markup, behind a line that opens it; nothing where there is none."""
+    """Write the table as markup, behind a line that opens it; nothing if there is none."""
     lines = chart_figures(chart)
     if not lines:
         return ""
@@ -114,7 +114,7 @@ _LARGEST = 11.0
 
 
 def draw_pairs(chart: PairScatter, layout: Layout) -> tuple[float, list[str]]:
-    """Marks whose area grows with their queries: filled above the diagonal, hollow below, a square on it."""
+    """Draw marks whose area grows with their queries: filled above the diagonal, hollow below, a square on it."""
     x, y = Scale(0, 100, 40, layout.width - 14), Scale(0, 100, layout.width - 14, 24)
     bottom = y(0)
     parts = [words(4, 12, shortened(chart.y_axis, 46), class_="tick"), axis(x, y(100), bottom)]
@@ -169,31 +169,31 @@ class _Described:
 
 
 def responsive(chart: PageChart) -> Markup:
-    """A chart in three layouts, of which the style sheet shows the one that has room, and its figures as a table."""
+    """Draw a chart in three layouts, of which the style sheet shows the one that fits, with its figures as a table."""
     return _in_all_layouts(_Described(chart))
 
 
 @lru_cache(maxsize=128)
 def _in_all_layouts(described: _Described) -> Markup:
-    """Drawn once: a page that is asked for again shows the same charts."""
+    """Draw once in all layouts: a page that is requested again shows the same charts."""
     drawings = [draw(described.chart, layout) for layout in (WIDE, MIDDLE, NARROW)]
     return Markup(tag("div", *drawings, figures_table(described.chart), class_="charts"))
 
 
 def single(chart: PairScatter) -> Markup:
-    """A chart in one layout, which suits every width."""
+    """Draw a chart in one layout, which suits every width."""
     return Markup(tag("div", draw(chart, SQUARE), class_="charts"))
 
 
 def draw(chart: PageChart, layout: Layout = WIDE) -> str:
-    """A chart as SVG."""
+    """Draw a chart as SVG."""
     pen: Callable[[Any, Layout], tuple[float, list[str]]] = _PENS[type(chart)]
     height, parts = pen(chart, layout)
     return drawing((layout.width, height), chart.title, chart.description, *parts, layout=layout.name)
 
 
 def standalone(chart: PageChart) -> str:
-    """A chart as a file of its own, which needs no page around it: in the light colours, by the rules of pages."""
+    """Draw a chart as a file that needs no page around it: in the light colours, by the rules of pages."""
     rules = static(STYLE).partition("/* charts */")[2].partition("/* end of charts */")[0]
     colors = ";".join(f"--{name}:{color}" for name, color in LIGHT.items())
     style = tag("style", f"svg{{{colors};background:var(--card)}}{rules}")
@@ -223,7 +223,7 @@ def _dots(chart: DotChart, layout: Layout) -> tuple[float, list[str]]:
 
 
 def whisker(point: ChartPoint, scale: Scale, y: float, radius: float = 4.5) -> str:
-    """A mark with its interval."""
+    """Draw a mark with its interval."""
     parts = []
     if point.low is not None and point.high is not None:
         left, right = scale(point.low), scale(point.high)
@@ -390,7 +390,7 @@ def _scores(chart: ScoreChart, layout: Layout) -> tuple[float, list[str]]:
 
 
 def _bubble(point: ChartPoint, x: float, y: float, radius: float) -> str:
-    """A mark of any size."""
+    """Draw a mark of any size."""
     look = f"mark {point.tone}{'' if point.filled else ' hollow'}"
     if point.shape == "disc":
         return tag("circle", cx=x, cy=y, r=radius, class_=look)

@@ -1,7 +1,4 @@
-"""A board as a LaTeX table (booktabs): best bold, second underlined, significance marked, never wider than the text.
-
-Text in LaTeX: every sign as itself, written in ASCII, so that it is printed in any font encoding.
-"""
+"""A board as a LaTeX table (booktabs): best bold, second underlined, significance marked, never wider than the text."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ _SIZES = {"footnotesize": 1.0, "scriptsize": 0.94, "tiny": 0.8}
 
 @dataclass(frozen=True)
 class _Shape:
-    """How a board stands on paper."""
+    """Layout of a board on paper."""
 
     name: float
     """The width of the names in points; 0 where none is broken."""
@@ -45,19 +42,19 @@ class _Shape:
 
     @property
     def smaller(self) -> str:
-        """The size of intervals."""
+        """Return the size of intervals."""
         return r"\scriptsize" if self.size == "footnotesize" else r"\tiny"
 
     @property
     def packages(self) -> str:
-        """What a document needs for it."""
+        """Return the packages that a document needs for it."""
         if self.long:
             return "booktabs,array,longtable" + ",pdflscape" * self.turned
         return f"booktabs,array,{'rotating' if self.turned else 'graphicx'}"
 
 
 def latex(board: Board) -> str:
-    r"""The table, with the packages that it needs in a comment.
+    r"""Write the table, with the packages that it needs in a comment.
 
     It is set in `\footnotesize` and made smaller where the text is narrower than it. One that would become too small to
     read is turned, and one that is longer than a page goes on over several.
@@ -117,7 +114,7 @@ def _long(shape: _Shape, columns: str, caption: list[str], head: list[str], rows
 
 
 def _shape(table: BoardTable) -> _Shape:
-    """Chosen by about how wide the columns are: TeX alone knows it exactly."""
+    """Choose a shape by the approximate width of the columns: TeX alone knows it exactly."""
     longest = max((_letters(row.label) for row in table.rows), default=0.0)
     name = min(longest, _NAME * _LETTER)
     height = len(table.rows) + sum(bool(row.line.intervals) for row in table.rows)
@@ -134,7 +131,7 @@ def _shape(table: BoardTable) -> _Shape:
 
 
 def _rest(table: BoardTable, long: bool) -> float:
-    """What all but the names take."""
+    """Return the width of everything but the names."""
     widths = [_GAP, *(_width(table, column, long) for column in table.columns)]
     widths += [3 * _LETTER + _GAP] * table.has_ranks
     if table.has_sources:
@@ -151,7 +148,7 @@ def _width(table: BoardTable, column: str, long: bool) -> float:
 
 
 def _range(cell: TableCell, column: str, long: bool) -> str:
-    """An interval; a table over several pages has those of the averages alone, or it would be too wide."""
+    """Return an interval; a table over several pages has those of the averages alone, or it would be too wide."""
     return "" if long and column != AVERAGE else cell.interval
 
 
@@ -172,7 +169,7 @@ def _headings(table: BoardTable) -> list[str]:
 
 
 def _caption(table: BoardTable, shape: _Shape) -> str:
-    """What the table shows, and what each sign in it means."""
+    """Write what the table shows, and what each sign in it means."""
     board = table.board
     parts = [rf"{escaped(board.measure)} $\times$ 100, {escaped(GROUP_TITLES[board.group])}"]
     parts.append("Best in bold, second underlined")
@@ -188,7 +185,7 @@ def _slug(text: str) -> str:
 
 
 def _rows(table: BoardTable, row: TableRow, shape: _Shape) -> list[str]:
-    """The row of a system, and its intervals below."""
+    """Write the row of a system, and its intervals below."""
     cells = [row.rank or _NONE] * table.has_ranks
     name = breakable(row.label) if shape.name else escaped(row.label)
     cells.append(rf"\textit{{{name}}}" if row.own_among_others else name)
@@ -205,12 +202,12 @@ def _rows(table: BoardTable, row: TableRow, shape: _Shape) -> list[str]:
 
 
 def _joined(cells: Sequence[str]) -> str:
-    """A row; one that began with a star or a bracket would be taken for an option of the row above."""
+    """Join cells to a row; one that began with a star or a bracket would be taken for an option of the row above."""
     return "{}" * cells[0].startswith(("*", "[")) + " & ".join(cells) + r" \\"
 
 
 def _number(cell: TableCell) -> str:
-    """A figure; what stands behind its digits takes no room, so that these stay below each other."""
+    """Write a figure; what stands behind its digits takes no room, so that these stay below each other."""
     if cell.text == NONE:
         return _NONE
     if cell.other_data:

@@ -1,4 +1,4 @@
-"""What a board is made of: rows of figures, published or one's own, and the columns they share."""
+"""Boards as values: rows of figures, published or local, and the columns they share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class View:
-    """Which part of the board to show, and how."""
+    """Part of the board to show, and its form."""
 
     group: str = "full"
     tasks: tuple[str, ...] = ()
@@ -33,7 +33,7 @@ class View:
     own: bool = True
     published: bool = True
     sources: tuple[str, ...] = ()
-    """Only what these published, and one's own runs under the name "own"; empty for all."""
+    """Only what these published, and local runs under the name "own"; empty for all."""
     find: str = ""
     """Only systems in whose name, parts or sources every one of these words occurs."""
     oracles: bool = True
@@ -56,12 +56,12 @@ class View:
 OWN = "own"
 """The source of a row that was measured here."""
 SUBMITTED = "submitted"
-"""The source of a row whose lists somebody submitted, and whose figures were computed from them here."""
+"""The source of a row whose lists were submitted, and whose figures were computed from them here."""
 RECALL_LOST = (
     "≈: so many of 100 documents of the exact lists were not found: the index is approximate, or terms are left out"
 )
 FAR_APART = 0.10
-"""From this difference of averages on, sources do not only disagree: they are told to be so many points apart."""
+"""From this difference of averages on, the points between sources are stated, not only that they disagree."""
 FIRST_STAGE, TOKENS = "first stage", "tokens"
 DETAILS = (FIRST_STAGE, TOKENS)
 """What may be shown of a system beside its figures."""
@@ -71,7 +71,7 @@ OTHER_DATA = "°"
 
 @dataclass(frozen=True)
 class SystemParts:
-    """What a system is made of, by the names that one would look for."""
+    """Parts of a system, by the names that a search would use."""
 
     kind: str = "base"
     retrievers: tuple[str, ...] = ()
@@ -84,7 +84,7 @@ class BoardRow:
     """One system: its figures on a group's tasks by one measure, and where they come from."""
 
     name: str
-    """The spec of one's own system, or the name under which it was published."""
+    """The spec of a local system, or the name under which it was published."""
     sources: tuple[str, ...]
     """`own`, `submitted`, or every source that published these figures."""
     values: Mapping[str, float]
@@ -98,16 +98,16 @@ class BoardRow:
     """The average over these tasks that was published."""
     oracle: bool = False
     queries: int = 0
-    """How many queries the figures are of; 0 where nobody said."""
+    """The number of queries of the figures; 0 if not stated."""
     incomplete: int = 0
     """How many queries the system did not do all for that it should have."""
     other_data: tuple[str, ...] = ()
     """Tasks whose figure was measured on other data than the task has now: it compares with nothing here."""
     runs: Mapping[str, str] = field(default_factory=dict)
-    """The ids of one's own runs, by task."""
+    """The ids of local runs, by task."""
     cost: Cost | None = None
     max_query: int | None = None
-    """How many tokens of a query a published system read; None where nobody said."""
+    """The number of tokens of a query that a published system read; None if not stated."""
     max_document: int | None = None
     note: str = ""
     recall_lost: float | None = None
@@ -115,12 +115,12 @@ class BoardRow:
 
     @property
     def first_stage(self) -> str:
-        """What a reranker reranks; empty for a system without one."""
+        """Return the first stage of a reranker; empty for a system without one."""
         return "+".join(self.parts.retrievers) if self.parts.rerankers else ""
 
     @property
     def token_limit(self) -> str:
-        """How many tokens of a query and of a document a published retriever read; empty where nobody said.
+        """Return the tokens of a query and of a document that a published retriever read; empty if not stated.
 
         >>> BoardRow("x", ("paper",), {}, max_query=512, max_document=2048).token_limit
         '512/2,048'
@@ -130,17 +130,17 @@ class BoardRow:
 
     @property
     def own(self) -> bool:
-        """Whether it was measured here, so that its queries are known."""
+        """Return whether it was measured here, so that its queries are known."""
         return OWN in self.sources or SUBMITTED in self.sources
 
     @property
     def unmeasured(self) -> bool:
-        """Whether every single query is incomplete, so that the figures say nothing of the system."""
+        """Return whether every single query is incomplete, so that the figures say nothing of the system."""
         return 0 < self.queries <= self.incomplete
 
     @property
     def rankable(self) -> bool:
-        """Whether it may be ranked among the others, provided that it has an average."""
+        """Return whether it may be ranked among the others, provided that it has an average."""
         return not (self.oracle or self.unmeasured or self.other_data)
 
 
@@ -158,18 +158,18 @@ class Line:
     apart: float = 0.0
     """By how much the highest and the lowest average differ that sources give it."""
     intervals: Mapping[str, Interval] = field(default_factory=dict)
-    """95%, by task and of the average, for one's own."""
+    """95%, by task and of the average, for local systems."""
     marks: Mapping[str, str] = field(default_factory=dict)
     """Signs of significance, by task and of the average."""
     tied: bool = False
-    """Whether the best of one's own systems does not beat it on average; of the best one itself, true as well."""
+    """Whether the best local system does not beat it on average; of the best one itself, true as well."""
 
     def value(self, column: str) -> float | None:
-        """The figure in a column: of a task, or of the average."""
+        """Return the figure in a column: of a task, or of the average."""
         return self.average if column == AVERAGE else self.row.values.get(column)
 
     def as_dict(self) -> dict[str, Any]:
-        """The line for JSON."""
+        """Return the line for JSON."""
         row = self.row
         found: dict[str, Any] = {
             "rank": self.rank,
@@ -230,11 +230,11 @@ class Board(Viewable):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The tasks, and the average last; of a single task it would say the same again."""
+        """Return the tasks, and the average last; of a single task it would be the same again."""
         return (*self.tasks, AVERAGE) if self.averaged and len(self.tasks) != 1 else tuple(self.tasks)
 
     def as_dict(self) -> dict[str, Any]:
-        """The board for JSON."""
+        """Return the board for JSON."""
         return {
             "group": self.group,
             "measure": self.measure,
@@ -251,7 +251,7 @@ class Board(Viewable):
 
 
 def line_labels(board: Board) -> list[str]:
-    """Names of lines; one that is there several times is told apart by its sources, an own one has it alone."""
+    """Return names of lines; equal names are followed by their sources, but not those of local systems."""
     counts = Counter(line.row.name for line in board.lines)
     found: list[str] = []
     for line in board.lines:

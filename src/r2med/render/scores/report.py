@@ -1,4 +1,4 @@
-"""A report as boards and as text, and what a system is made of."""
+"""The results of an evaluation as boards, tables and text, and the parts of its systems."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ _FUSIONS = ("rrf", "wsum", "combmnz", "views", "route", "cascade")
 
 
 def mean_recall_lost(records: Sequence[RunRecord]) -> float | None:
-    """What approximate searches lost of the exact lists, on the average over tasks; None where all were exact."""
+    """Average what approximate searches lost of the exact lists over tasks; None if all were exact."""
     lost = [record.recall_lost for record in records if record.recall_lost is not None]
     return sum(lost) / len(lost) if lost else None
 
 
 def parts_of(stages: Sequence[StageRecord], *, oracle: bool = False) -> SystemParts:
-    """What a system is made of, from the stages that its record names.
+    """Return the parts of a system, from the stages that its record names.
 
     >>> parts_of([StageRecord("hyde(gpt-4o)", "expander"), StageRecord("bm25", "retriever")])
     SystemParts(kind='gar', retrievers=('bm25',), llms=('gpt-4o',), rerankers=())
@@ -72,7 +72,7 @@ def _call(spec: str) -> Call:
 
 
 def _llm(call: Call) -> str:
-    """The language model of a stage: its `llm`, or the first thing it is told where that is how models are named."""
+    """Return the language model of a stage: its `llm`, or its first argument if that is how models are named."""
     named = dict(call.options).get("llm")
     first: Value = call.args[0] if call.args and call.name != "replay" else ""
     return str(named or first) if not isinstance(named or first, Call | Chain | tuple) else ""
@@ -103,7 +103,7 @@ def _reasons(llm: str) -> bool:
 
 @dataclass(frozen=True)
 class Shown:
-    """What the boards of an evaluation show beside the means."""
+    """Choice of what the boards of an evaluation show beside the means."""
 
     intervals: bool = False
     cost: bool = False
@@ -112,7 +112,7 @@ class Shown:
 
 
 def boards_from_report(report: Report, measures: Sequence[str] = (), shown: Shown | None = None) -> list[Board]:
-    """A board for each group and measure, the headline alone when no measure is named."""
+    """Return a board for each group and measure, the headline alone if no measure is named."""
     wanted = list(measures) or report.measures[:1]
     boards = [_board(report, group, measure, shown or Shown()) for group in report.groups for measure in wanted]
     return [board for board in boards if board.lines]
@@ -218,7 +218,7 @@ def _footnotes(report: Report, console: Console) -> None:
 
 
 def _incomplete(reasons: Sequence[str]) -> str:
-    """How many queries are incomplete, and why the first of them is.
+    """Count the incomplete queries, with the reason of the first of them.
 
     >>> _incomplete(["not in exp.tsv"]), _incomplete(["empty answer", "timed out"])
     ('1 query incomplete (not in exp.tsv)', '2 queries incomplete (empty answer, ...)')
@@ -228,7 +228,7 @@ def _incomplete(reasons: Sequence[str]) -> str:
 
 
 def format_report(report: Report, name: str, measures: Sequence[str] = (), shown: Shown | None = None) -> str:
-    """The results of an evaluation in one of `FORMATS`, a table for each group and measure.
+    """Format the results of an evaluation in one of `FORMATS`, a table for each group and measure.
 
     >>> import r2med
     >>> print(format_report(r2med.evaluate("bm25", "sample/Biology"), "csv").partition(",incomplete")[0])
@@ -240,7 +240,7 @@ def format_report(report: Report, name: str, measures: Sequence[str] = (), shown
 
 
 def _latency(times: Sequence[Mapping[str, float]]) -> str:
-    """How long an engine took, as a sentence for one task or several.
+    """Format an engine's latency as a sentence for one task or several.
 
     >>> _latency([{"p50": 0.0021, "p95": 0.05, "p99": 1.2}])
     'a query took 2.1 ms (p50), 50 ms (p95), 1,200 ms (p99)'
@@ -251,7 +251,7 @@ def _latency(times: Sequence[Mapping[str, float]]) -> str:
 
 
 def _failed_attempts(records: Sequence[RunRecord]) -> str:
-    """How many requests to engines came to nothing, those that were made good for too; empty where none did.
+    """Count failed requests to engines, those that succeeded on a retry too; empty if there were none.
 
     >>> _failed_attempts([RunRecord(notes={"mine": {"errors": 0, "timeouts": 2}})])
     'failed attempts: 0, time-outs: 2'
@@ -262,7 +262,7 @@ def _failed_attempts(records: Sequence[RunRecord]) -> str:
 
 
 def _forecast_error(records: Sequence[RunRecord]) -> str:
-    """What was foreseen of servers' bills and what they came to; empty where that cannot be told.
+    """Compare the forecast cost of servers with the actual cost; empty if one of them is unknown.
 
     >>> from r2med.runs.usage import Account, StepRecord
     >>> step = StepRecord("hyde(m)", account=Account(9, prompt_tokens=900, cost=0.5), foreseen=Spending(9, 600, 0.4))
@@ -285,7 +285,7 @@ def _forecast_error(records: Sequence[RunRecord]) -> str:
 
 
 def _off(value: float | None, before: float | None) -> str:
-    """How far a figure is from the one foreseen."""
+    """Format the relative difference of a figure from the forecast one."""
     return f" ({value / before - 1:+.0%})" if value is not None and before else ""
 
 
@@ -294,13 +294,13 @@ def _milliseconds(seconds: float) -> str:
 
 
 def board_html(board: Board) -> str:
-    """A board as a table of HTML with its notes."""
+    """Render a board as a table of HTML with its notes."""
     table = board_table(board)
     return environment().get_template("render/notebook.html").render(tables=[table], notes=table.notes)
 
 
 def report_html(report: Report) -> str:
-    """The tables of an evaluation as HTML, then what failed."""
+    """Render the tables of an evaluation as HTML, then what failed."""
     tables = [board_table(board) for board in boards_from_report(report, report.headline)]
     notes = dict.fromkeys(note for table in tables for note in table.notes)
     return (

@@ -1,4 +1,4 @@
-"""How sure the figures of one's own systems are: intervals, and marks of significance against a baseline."""
+"""Intervals of local systems, and marks of significance against a baseline."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Samples = Mapping[str, Mapping[str, Sample]]
 
 
 def intervals(samples: Samples) -> dict[str, dict[str, Interval]]:
-    """The 95% intervals of systems, by task and of the average.
+    """Return the 95% intervals of systems, by task and of the average.
 
     >>> found = intervals({"a": {"T": Sample(("q1", "q2"), np.array([0.0, 1.0]))}})
     >>> found["a"][""].mean
@@ -47,7 +47,7 @@ def intervals(samples: Samples) -> dict[str, dict[str, Interval]]:
 
 
 def _batch(systems: Samples) -> dict[str, dict[str, Interval]]:
-    """Systems with equally many queries go through the bootstrap together, which costs hardly more than one."""
+    """Resample systems with equally many queries together, which costs hardly more than one."""
     tasks = list(next(iter(systems.values())))
     tables = {task: np.array([row[task].values for row in systems.values()]) for task in tasks}
     by_task, average = board_intervals(tables)
@@ -58,7 +58,7 @@ def _batch(systems: Samples) -> dict[str, dict[str, Interval]]:
 
 
 def significance(samples: Samples, baseline: str) -> dict[str, dict[str, str]]:
-    """Marks for systems that differ from the baseline: paired by query, corrected after Holm in each column.
+    """Mark systems that differ from the baseline: paired by query, corrected after Holm in each column.
 
     A system that was measured on other queries or data than the baseline has no marks.
     """
@@ -77,7 +77,7 @@ def significance(samples: Samples, baseline: str) -> dict[str, dict[str, str]]:
 
 
 def unbeaten(samples: Samples, best: str) -> set[str]:
-    """The systems that the best one does not beat on average, itself among them: paired by query, after Holm.
+    """Return the systems that the best one does not beat on average, itself among them: paired by query, after Holm.
 
     Systems that were measured on other queries or data cannot be tested and are left out.
     """
@@ -88,7 +88,7 @@ def unbeaten(samples: Samples, best: str) -> set[str]:
 
 
 def _differences(samples: Samples, against: Mapping[str, Sample]) -> dict[str, dict[str, Floats]]:
-    """Query by query, what each system has more than one of them, where they can be paired."""
+    """Return, by query, what each system has more than a reference one, if they can be paired."""
     return {
         name: {task: _difference(against[task], row[task]) for task in against}
         for name, row in samples.items()
@@ -97,7 +97,7 @@ def _differences(samples: Samples, against: Mapping[str, Sample]) -> dict[str, d
 
 
 def find_baseline(samples: Collection[str], name: str) -> str:
-    """The system of a name in any spelling of its spec."""
+    """Return the system of a name in any spelling of its spec."""
     chosen = name if name in samples else canonical_spec(name)
     if chosen not in samples:
         near = suggest(name, samples) if samples else ""
@@ -111,10 +111,10 @@ def _difference(one: Sample, other: Sample) -> Floats:
 
 
 def _alike(one: Mapping[str, Sample], other: Mapping[str, Sample]) -> bool:
-    """Whether both were measured on the same data, so that they can be paired."""
+    """Return whether both were measured on the same data, so that they can be paired."""
     return one.keys() == other.keys() and all(same_data(sample, other[task]) for task, sample in one.items())
 
 
 def about_marks(baseline: str) -> str:
-    """The sentence that explains marks of significance."""
+    """Return the sentence that explains marks of significance."""
     return f"{BETTER} better, {WORSE} worse than {baseline}: paired randomisation test at 5%, after Holm"

@@ -30,7 +30,7 @@ class Leaders:
     second: str = ""
 
     def place(self, text: str) -> str:
-        """Whether a figure is the best, the second or neither."""
+        """Return the place of a figure: the best, the second or empty."""
         return BEST if text == self.best else SECOND if text == self.second else ""
 
 
@@ -65,12 +65,12 @@ class TableCell:
 
     @property
     def text(self) -> str:
-        """The figure as plain text, without its mark."""
+        """Return the figure as plain text, without its mark."""
         return self._signed(self.digits)
 
     @property
     def short(self) -> str:
-        """The same with one digit."""
+        """Return the same with one digit."""
         return self._signed(self.fewer)
 
     def _signed(self, digits: str) -> str:
@@ -94,24 +94,24 @@ class TableRow:
 
     @property
     def rank(self) -> str:
-        """Its rank; empty where it has none."""
+        """Return the rank; empty if there is none."""
         return "" if self.line.rank is None else str(self.line.rank)
 
     @property
     def name(self) -> str:
-        """The system."""
+        """Return the system's name."""
         return self.line.row.name
 
     @property
     def label(self) -> str:
-        """The name with the signs that notes explain: an oracle, incomplete queries, sources that disagree."""
+        """Return the name with the signs that notes explain: an oracle, incomplete queries, sources that disagree."""
         words = [sign.text for sign in self.signs if len(sign.text) > 1]
         short = "".join(sign.text for sign in self.signs if len(sign.text) == 1)
         return " ".join(part for part in (self.name, *words, short) if part)
 
     @property
     def sources(self) -> Sequence[str]:
-        """Where its figures come from."""
+        """Return the sources of the figures."""
         return self.line.row.sources
 
 
@@ -129,37 +129,37 @@ class BoardTable:
 
     @property
     def title(self) -> str:
-        """What the table is about."""
+        """Return the heading of the table."""
         return title(self.board)
 
     @property
     def columns(self) -> Sequence[str]:
-        """The columns with figures."""
+        """Return the columns with figures."""
         return self.board.columns
 
     @property
     def cost_headings(self) -> Sequence[str]:
-        """The columns of costs, where these were asked for."""
+        """Return the columns of costs, if the board has them."""
         return COST_HEADINGS if self.board.cost else ()
 
     @property
     def detail_headings(self) -> Sequence[str]:
-        """The columns with first stages and token limits, where these were asked for."""
+        """Return the columns with first stages and token limits, if the board has them."""
         return self.board.details
 
     @property
     def has_intervals(self) -> bool:
-        """Whether some figures have intervals."""
+        """Return whether some figures have intervals."""
         return any(row.line.intervals for row in self.rows)
 
     @property
     def mixed(self) -> bool:
-        """Whether some figures were measured on other data than the rest of their column."""
+        """Return whether some figures were measured on other data than the rest of their column."""
         return any(row.line.row.other_data for row in self.rows)
 
     @property
     def notes(self) -> list[str]:
-        """What a reader must know, and how many lines were left out."""
+        """Return what a reader must know, and how many lines were left out."""
         left_out = self.board.left_out
         return [
             *self.board.notes,
@@ -168,7 +168,7 @@ class BoardTable:
 
     @property
     def legend(self) -> list[str]:
-        """What the signs mean that are in this table, a sentence each without its full stop."""
+        """Return the meanings of the signs in this table, a sentence each without its full stop."""
         signs = {sign.text: sign.meaning for row in self.rows for sign in row.signs}
         cells = [cell for row in self.rows for cell in row.cells.values()]
         shown, left_out = len(self.rows), self.board.left_out
@@ -187,7 +187,7 @@ class BoardTable:
 
 
 def title(board: Board) -> str:
-    """What a table is about.
+    """Return the heading of a table.
 
     >>> title(Board("nano", "nDCG@10", (), ()))
     'nDCG@10 x 100, NanoR2MED'
@@ -201,9 +201,9 @@ def board_table(
     average: str = "avg",
     best: Mapping[str, Leaders] | None = None,
 ) -> BoardTable:
-    """The table of a board, or of some of its lines; the best figures are those of the whole board.
+    """Build the table of a board, or of some of its lines; the best figures are those of the whole board.
 
-    Whoever knows the best figures already hands them over.
+    A caller that has the best figures already passes them.
 
     >>> from r2med.render.scores.model import BoardRow
     >>> line = Line(BoardRow("x", ("page",), {"A": 0.12345}, stated=0.5), None)
@@ -231,7 +231,7 @@ def board_table(
 
 
 def leaders(board: Board) -> Mapping[str, Leaders]:
-    """The two best figures of each column, oracles left out; equal figures, as shown, are equally good."""
+    """Return the two best figures of each column, oracles left out; equal figures, as shown, are equally good."""
     found = {}
     for column in dict.fromkeys((*board.columns, AVERAGE)):
         values = [
@@ -243,7 +243,7 @@ def leaders(board: Board) -> Mapping[str, Leaders]:
 
 
 def saw_other_data(line: Line, column: str) -> bool:
-    """Whether a figure was measured on other data than the rest of its column."""
+    """Return whether a figure was measured on other data than the rest of its column."""
     return bool(line.row.other_data) if column == AVERAGE else column in line.row.other_data
 
 
@@ -261,7 +261,7 @@ def _cell(line: Line, column: str, best: Leaders) -> TableCell:
 
 
 def interval_text(found: Interval | None) -> str:
-    """The 95% interval x 100, or nothing.
+    """Format the 95% interval x 100, or nothing.
 
     >>> interval_text(Interval(0.5, 0.41, 0.583))
     '41.0-58.3'
@@ -287,7 +287,7 @@ def _signs(line: Line) -> list[Sign]:
 
 
 def line_is_far(line: Line) -> bool:
-    """Whether sources are ten points or more apart about a line's system."""
+    """Return whether sources are ten points or more apart about a line's system."""
     return line.disputed and line.apart >= FAR_APART
 
 

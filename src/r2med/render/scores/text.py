@@ -1,4 +1,4 @@
-"""Boards on a terminal: one's own systems marked, best figures bold, notes below."""
+"""Boards as text: on a terminal, as Markdown, CSV and JSON."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _grid(table: BoardTable, *, narrow: bool) -> Table:
 
 
 def _head(table: BoardTable, row: TableRow, *, narrow: bool) -> list[Cell]:
-    """The rank, the name and the sources of a row."""
+    """Return the rank, the name and the sources of a row."""
     cells: list[Cell] = [row.rank or NONE] * table.has_ranks
     if not table.has_sources:
         return [*cells, row.label]
@@ -76,7 +76,7 @@ _COST_FACTS = ("requests", "prompt_tokens", "completion_tokens", "reasoning_toke
 
 
 def markdown(board: Board) -> str:
-    """A table for a README or an issue: best in bold, second underlined, notes below."""
+    """Write a table for a README or an issue: best in bold, second underlined, notes below."""
     table = board_table(board)
     heads = ["rank"] * table.has_ranks + ["system"] + ["source"] * table.has_sources + list(table.detail_headings)
     numbers = [*table.headings.values(), *table.cost_headings]
@@ -97,7 +97,7 @@ def _pipes(cells: Sequence[str]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text that means nothing but itself in a Markdown table."""
+    """Escape the signs that have a meaning in a Markdown table."""
     for sign in ("\\", "|", "*", "_", "<", "`"):
         text = text.replace(sign, f"\\{sign}")
     return text
@@ -121,7 +121,7 @@ def _markdown_figure(cell: TableCell) -> str:
 
 
 def as_csv(boards: Sequence[Board]) -> str:
-    """A line a system, figures as shares of 1 with all their digits, one header for all boards."""
+    """Write a line per system, figures as shares of 1 with all their digits, one header for all boards."""
     tasks = task_names(task for board in boards for task in board.tasks)
     ranges = any(line.intervals for board in boards for line in board.lines)
     cost = any(board.cost for board in boards)
@@ -157,12 +157,12 @@ def _csv_cells(board: Board, line: Line, tasks: Mapping[str, str], *, ranges: bo
 
 
 def _csv_marks(line: Line, tasks: Mapping[str, str]) -> str:
-    """Where a system differs from the baseline, as in `Biology=†; average=†`."""
+    """List where a system differs from the baseline, as in `Biology=†; average=†`."""
     return "; ".join(f"{tasks.get(task, task) or 'average'}={mark}" for task, mark in line.marks.items())
 
 
 def as_json(boards: Sequence[Board]) -> str:
-    """One object for one board, a list for several."""
+    """Write one object for one board, a list for several."""
     content = [board.as_dict() for board in boards]
     text = orjson.dumps(content[0] if len(content) == 1 else content, option=orjson.OPT_INDENT_2)
     return text.decode("utf-8") + "\n"
