@@ -221,7 +221,7 @@ class SharedPairs:
 
 
 def share_pairs(sets: Sequence[LabelSet], scale: Sequence[float] | None = None) -> SharedPairs:
-    """Return the pairs that can be compared; without any, raise an error. The scale is the grades given if not known."""
+    """Return the pairs that can be compared; without any, raise an error. The scale is the grades given if unknown."""
     seen = Counter((query, document) for each in sets for query, judged in each.qrels.items() for document in judged)
     pairs = [pair for pair, count in seen.items() if count > 1]
     if not pairs:

@@ -46,7 +46,7 @@ def init(folder: Path) -> list[Path]:
 
 
 class _Until(Exception):
-    """The step after which the build shall end has ended."""
+    """Signal that the last requested step has ended."""
 
 
 class Builder:
@@ -89,7 +89,7 @@ class Builder:
         return BuildProgress(self.folder, self.counts, task)
 
     def read_corpus(self) -> PassageCorpus:
-        """The passages of the plan's documents; questions are not looked at."""
+        """Return the passages of the plan's documents without reading the questions."""
         with ItemStore(self.folder) as store:
             self._store, self._until = store, ""
             corpus = self._read_corpus()
@@ -97,7 +97,7 @@ class Builder:
         return corpus
 
     def estimate(self, asked: Sequence[Question] = ()) -> list[Foreseen]:
-        """What each step that asks would take; nothing is asked, and only what is free is run.
+        """Estimate each step that asks a model; nothing is asked, and only steps that cost nothing are run.
 
         `asked` stands in for the plan's questions, where these are still to be written.
         """
@@ -120,7 +120,7 @@ class Builder:
         return found
 
     def _guessed(self, each: QuestionStep, questions: Sequence[Question]) -> list[Question]:
-        """The questions as the next step will see them, or might."""
+        """Return the questions as the next step will see them, or might."""
         kept = self._store.kept(each.step.name)
         open_ones = {question.id for question in open_items(each.step, questions, self._store)}
         found = []
@@ -133,7 +133,7 @@ class Builder:
         return found
 
     def _guessed_pairs(self, questions: Sequence[Question], corpus: PassageCorpus) -> list[Pair]:
-        """Pools as they are, or as large as they can become."""
+        """Return the pairs of the pools as they are, or as large as they can become."""
         mined = self._store.kept("mine")
         step = mining_step(self.plan, corpus, self.executor)
         open_ones = open_items(step, questions, self._store)
@@ -150,7 +150,7 @@ class Builder:
         return pairs
 
     def _mined_again(self, step: Step[Question], questions: Sequence[Question]) -> dict[str, Outcome]:
-        """The pools of questions whose texts are known; that costs nothing, and is not kept."""
+        """Mine the pools of questions whose texts are known; that costs nothing, and is not stored."""
         known = [question for question in questions if question.id not in self._assumed]
         if step.make is None or not known:
             return {}
@@ -193,7 +193,7 @@ class Builder:
         return CorpusReader(self.plan, self._store, self.executor, self._step, self._done).read()
 
     def _pass(self, each: QuestionStep, questions: Sequence[Question]) -> list[Question]:
-        """The questions that get through a step, with what it found."""
+        """Run a step and return the questions that pass it, with its results."""
         outcomes = self._step(each.step, questions)
         found = [
             each.advance(question, outcomes[question.id].value)
@@ -230,7 +230,7 @@ class Builder:
         return selection
 
     def _mine(self, questions: Sequence[Question], corpus: PassageCorpus) -> dict[Question, list[str]]:
-        """The candidates of each question that has any."""
+        """Return the candidates of each question that has any."""
         found: dict[str, list[str]] = {}
 
         def look(name: str, outcome: Outcome) -> None:
@@ -241,7 +241,7 @@ class Builder:
         return {question: found[question.id] for question in questions if question.id in found}
 
     def _judge(self, pools: Mapping[Question, Sequence[str]], corpus: PassageCorpus) -> dict[str, str]:
-        """The verdict of each pair."""
+        """Return the verdict of each pair."""
         verdicts: dict[str, str] = {}
 
         def look(name: str, outcome: Outcome) -> None:
@@ -253,7 +253,7 @@ class Builder:
         return verdicts
 
     def _large_step(self, step: Step[Item], items: Sequence[Item], look: Callable[[str, Outcome], None]) -> None:
-        """A step whose outcomes stay in the store, for they can be more than memory holds; each is looked at once."""
+        """Run a step with more outcomes than memory may hold: they stay in the store, and `look` sees each once."""
         make_items(step, items, self._store, self.executor)
 
         def outcomes() -> Iterator[Outcome]:

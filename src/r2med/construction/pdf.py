@@ -1,4 +1,4 @@
-"""The text of PDF files in reading order: columns, table rows and superscripts by where characters stand on a page."""
+"""The text of PDF files in reading order: columns, table rows and superscripts by the positions of characters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of a build: the funnel, what steps would cost, and everything about one question."""
+"""The tables of a build: the funnel, the estimated cost of steps, and the history of one question."""
 
 from __future__ import annotations
 
