@@ -1,4 +1,4 @@
-"""What other languages cost, as a table; and how a translation of questions went."""
+"""The tables of translations: the drop of systems in other languages, and the outcome of translating questions."""
 
 from __future__ import annotations
 
