@@ -76,7 +76,7 @@ def build(
 
 @dataclass(frozen=True)
 class _BuildSettings:
-    """What every split is made with."""
+    """Settings that all splits share."""
 
     recipe: Recipe
     searchers: Searchers
@@ -84,7 +84,7 @@ class _BuildSettings:
 
 
 def _named(sources: Sequence[Source]) -> dict[str, Dataset | Task]:
-    """The tasks that the sources stand for, by the names of their splits."""
+    """Return the tasks of the sources, by the names of their splits."""
     found: list[Dataset | Task] = []
     for source in sources:
         found += [source] if isinstance(source, Dataset) else resolve([source])

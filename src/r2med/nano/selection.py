@@ -73,7 +73,7 @@ class _Picker:
 
 
 def choose(source: Dataset, recipe: Recipe, context: Context) -> NanoSelection:
-    """The nano task of a source: its first queries, all that is relevant to them, and others by the policy."""
+    """Choose the nano task of a source: its first queries, all documents relevant to them, and others by the policy."""
     collection = source.collection.select(source.collection.queries.ids[: recipe.queries])
     picker = _Picker(collection.documents)
     judged = _positives(collection, source.gold, picker)
@@ -110,7 +110,7 @@ def choose(source: Dataset, recipe: Recipe, context: Context) -> NanoSelection:
 
 
 def _positives(collection: Collection, gold: Gold, picker: _Picker) -> dict[str, list[int]]:
-    """The places of each query's relevant documents, all of which are taken, in the order of the source."""
+    """Take all relevant documents in the order of the source, and return their places by query."""
     position = collection.documents.position
     relevant = {
         query: sorted(position[document] for document, grade in gold.qrels[query].items() if grade > 0)
@@ -143,7 +143,7 @@ _FIRST_DEPTH = 100
 
 @dataclass(frozen=True)
 class WantedFill:
-    """What is to be filled: the source with the chosen queries, and how many documents are missing."""
+    """The source with the chosen queries, and the number of documents that are missing."""
 
     collection: Collection
     recipe: Recipe
@@ -151,7 +151,7 @@ class WantedFill:
 
 
 def fill_orders(wanted: WantedFill, context: Context) -> Iterator[Order]:
-    """The orders to fill by, one after another until there are enough documents."""
+    """Yield the orders to fill by, until there are enough documents."""
     return _POLICIES[wanted.recipe.policy](wanted, context)
 
 
@@ -160,7 +160,7 @@ def _source_order(wanted: WantedFill, _: Context) -> Iterator[Order]:
 
 
 def _random(wanted: WantedFill, _: Context) -> Iterator[Order]:
-    """By a hash of seed and id: the same whatever the source's order, and a larger set holds the smaller one."""
+    """Yield an order by a hash of seed and id: independent of the source's order, so larger sets hold smaller ones."""
     ids = wanted.collection.documents.ids
 
     def draw(place: int) -> bytes:
@@ -170,7 +170,7 @@ def _random(wanted: WantedFill, _: Context) -> Iterator[Order]:
 
 
 def _hard(wanted: WantedFill, context: Context) -> Iterator[Order]:
-    """The systems' best documents by rank, deeper and deeper; what they never list follows in source order.
+    """Yield the systems' best documents by rank, deeper and deeper; documents never listed follow in source order.
 
     All relevant documents are taken before, so whatever is new here is not relevant.
     """
@@ -189,7 +189,7 @@ def _hard(wanted: WantedFill, context: Context) -> Iterator[Order]:
 
 
 def by_rank(runs: Iterable[Run]) -> list[str]:
-    """The documents of several runs, each once: all first places, query by query and system by system, then all second.
+    """Merge the documents of several runs, each once: all first ranks, by query and system, then all second.
 
     >>> from r2med.data.run import Run
     >>> one = Run.from_lists({"q1": (["a", "b"], [2, 1]), "q2": (["c"], [1])})
