@@ -1,11 +1,8 @@
-"""How well a nano set stands for its source: the same systems run on both, and compared.
+"""Agreement of a nano set with its source: the same systems run on both, and their order and scores compared.
 
-A nano score and a full score are never put into one column or average: they meet only as a difference.
-
-What two sets of scores of the same systems have in common: their order, and how far one lies from the other.
-
-Both sides are compared over the queries that both have, so that a shift is due to the documents alone. Intervals come
-from drawing these queries with replacement, the same draws for every system and for both sets.
+A nano score and a full score are never put into one column or average: they meet only as a difference. Both sides are
+compared over the queries that both have, so that a shift is due to the documents alone. Intervals come from drawing
+these queries with replacement, the same draws for every system and for both sides.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A nano set as files: parquet in the published layout, in a folder aside that becomes the set when all is done.
+"""The files of a nano set: parquet in the published layout and a dataset card, written to a draft folder and renamed.
 
-The dataset card of a nano set: the configs for the hub's loader, and what a reader must know.
+The card holds the configs for the hub's loader, and notes for readers of scores.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""Which queries, documents and judgements of a source go into its nano set.
+"""Selection of the queries, documents and judgements of a source for its nano set.
 
-All relevant documents of the chosen queries come first, in the order of the source, then others as the policy has it.
-No text comes twice: of relevant documents with the same text the first stays and takes over the others' judgements,
-so no query loses one. Texts that differ in surrounding blanks only are the same.
-
-What comes after the relevant documents of a nano set: the policies, each an order of the source's documents.
+All relevant documents of the chosen queries come first, in the order of the source, then others in the order of the
+policy. No text comes twice: of relevant documents with the same text the first stays and takes over the others'
+judgements, so no query loses one. Texts that differ in surrounding blanks only are the same.
 """
 
 from __future__ import annotations
