@@ -1,4 +1,4 @@
-"""The items of a review for its owner: what each reviewer said of every one, with notes and marked stretches."""
+"""The items of a review for its owner: all reviewers' decisions on each, with notes and marked stretches."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from r2med.reviews.store import ReviewStore
 
 @dataclass(frozen=True)
 class ItemOpinion:
-    """What a reviewer said of an item."""
+    """Opinion of a reviewer on an item."""
 
     reviewer: Reviewer
     decision: Decision
@@ -23,7 +23,7 @@ class ItemOpinion:
 
 @dataclass(frozen=True)
 class ItemRow:
-    """An item with all that was said of it."""
+    """An item with all opinions on it."""
 
     item: ReviewItem
     question: ReviewQuestion
