@@ -30,7 +30,7 @@ Item = TypeVar("Item")
 
 
 def init(folder: Path) -> list[Path]:
-    """Write a plan with comments, a guideline and an example; what is there already is refused."""
+    """Write a plan with comments, a guideline and an example; refuse a folder that is not empty."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise R2medError(f"{folder}: exists already and is not empty; name a new folder")
     template = resources.files("r2med.construction").joinpath("template")
@@ -50,7 +50,7 @@ class _Until(Exception):
 
 
 class Builder:
-    """One pass over the steps of a plan; what is kept from earlier passes is taken over."""
+    """One pass over the steps of a plan, which reuses the results of earlier passes."""
 
     def __init__(self, folder: Path, executor: Executor | None = None, plan: BuildPlan | None = None) -> None:
         self._advice = "" if plan else f"; see: r2med build status {folder}"
@@ -64,7 +64,7 @@ class Builder:
         self.outcomes: dict[str, dict[str, Outcome]] = {}
 
     def run(self, until: str = "") -> BuildProgress:
-        """Run the steps, to the end or to the named one; a finished build that nothing has changed is left alone."""
+        """Run the steps, to the end or to the named one; a finished build without changes is left as it is."""
         steps = active_steps(self.plan)
         if until and until not in steps:
             off = until in STEPS
@@ -160,7 +160,7 @@ class Builder:
         }
 
     def _done(self, count: Count) -> None:
-        """Note a step that has ended, and stop where the build shall end with it."""
+        """Record a step that has ended, and stop if the build should end with it."""
         self.counts.append(count)
         self._store.put_count(count)
         if count.step == self._until:
@@ -174,7 +174,7 @@ class Builder:
         return outcomes
 
     def _keep(self, step: str, outcomes: Mapping[str, Outcome]) -> None:
-        """Keep what takes no time to make, as far as it is new."""
+        """Store outcomes that take no time to make, if they are new."""
         keys = {name: step_key(step, value=outcome) for name, outcome in outcomes.items()}
         self._store.retain(step, keys)
         kept = self._store.kept(step)

@@ -48,7 +48,7 @@ class CorpusReader:
     """Is told how a step went."""
 
     def read(self) -> PassageCorpus:
-        """Read, fold and cut; what a step has done before is taken over."""
+        """Read, fold and cut; results of earlier passes are reused."""
         documents = self._read_documents()
         folded = self._find_folded(documents)
         with collector_paused():

@@ -18,7 +18,7 @@ NEAR = 0.8
 
 @dataclass(frozen=True)
 class Finder:
-    """A member of the committee, or a view, and what it found of the positives."""
+    """A member of the committee, or a view, and the positives that it found."""
 
     name: str
     found: CaughtShare
@@ -71,7 +71,7 @@ def _finder(each: Finder) -> dict[str, Any]:
 
 
 def pool_coverage(pool: JudgedPool, systems: Sequence[str], views: Sequence[str]) -> PoolCoverage:
-    """Count who found what, and estimate what nobody found."""
+    """Count positives by their finders, and estimate how many were missed."""
     positives = pool.positives
     by = "members" if len(systems) > 1 else "views"
     names, finders = (systems, _systems) if by == "members" else (views, _views)
@@ -137,7 +137,7 @@ class QuestionLeakage:
 
 
 def question_leakage(pool: JudgedPool, near: float = NEAR) -> QuestionLeakage:
-    """Look for questions that repeat others, and for what crosses the splits."""
+    """Find questions that repeat others, share positives, or leak across the splits."""
     questions = pool.questions
     found = find_duplicates([question.text for question in questions], near)
     repeated = [(questions[place].id, questions[first].id, how) for place, (first, how) in found.items()]

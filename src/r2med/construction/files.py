@@ -41,7 +41,7 @@ def list_files(folder: Path) -> list[Path]:
 
 
 def list_other_files(folder: Path) -> list[Path]:
-    """Return the files of a folder that are of no kind that is read."""
+    """Return the files of a folder of kinds that are not read."""
     return [path for path in _visible_files(folder) if path.suffix.lower() not in READERS]
 
 
@@ -134,7 +134,7 @@ _CHARSET = re.compile(
 
 
 def _declared(content: bytes) -> str:
-    """Return the charset that a page declares; empty where it declares none."""
+    """Return the charset that a page declares; empty if it declares none."""
     named = _CHARSET.search(re.sub(rb"<!--.*?-->", b"", content[:4096], flags=re.DOTALL))
     return named[1].decode() if named else ""
 

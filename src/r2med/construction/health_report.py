@@ -313,7 +313,7 @@ def card_lines(health: TaskHealth) -> Iterator[str]:
 
 
 def refresh_card(folder: Path, health: TaskHealth) -> Path | None:
-    """Put the report in place of the section of the card; None where the card has no such section any more."""
+    """Replace the report's section of the card; None if the card no longer has such a section."""
     card = folder / CARD
     text = card.read_text("utf-8") if card.is_file() else ""
     before, found, rest = text.partition(f"\n{HEADING}\n")

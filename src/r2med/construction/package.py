@@ -63,7 +63,7 @@ class Package:
         """Where the judgements are: they may be more than memory holds."""
 
     def write(self, folder: Path) -> None:
-        """Put the folder in its place, whole; one that this command made before is replaced."""
+        """Write the folder as a whole; replace one that this command made before."""
         if folder.exists() and not (folder / MANIFEST).is_file():
             raise R2medError(f"{folder}: exists and was not made by r2med build; move it away")
         try:

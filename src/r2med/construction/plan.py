@@ -26,7 +26,7 @@ _FILES = ("scripted:", "local:")
 
 
 def _check_models(key: str, *names: str) -> None:
-    """Refuse names of models that nobody knows; those of files are checked once the plan's folder is known."""
+    """Refuse unknown names of models; those of files are checked once the plan's folder is known."""
     for name in filter(None, names):
         try:
             if not name.startswith(_FILES):
@@ -152,7 +152,7 @@ class DifficultySettings:
 
 @dataclass(frozen=True)
 class RewriteSettings:
-    """Multiple choice to open questions; without a model questions stay as they are, without their options."""
+    """Rewriting of multiple choice to open questions; without a model questions only lose their options."""
 
     model: str = ""
     checker: str = ""

@@ -161,7 +161,7 @@ def _sources(plan: BuildPlan) -> Iterator[Path]:
 
 
 def finished_counts(store: ItemStore, key: str, task: Path) -> list[Count] | None:
-    """Return how the steps went if the task was made of exactly this and is as it was made; None otherwise."""
+    """Return the counts of the steps if the task was made with this key and is unchanged; None otherwise."""
     row = store.kept(_STEP).get(_ITEM)
     if row is None or row.key != key or row.outcome.value["files"] != _checksums(task, row.outcome):
         return None
@@ -175,7 +175,7 @@ def _checksums(task: Path, outcome: Outcome) -> dict[str, int]:
 
 
 def seal_build(store: ItemStore, key: str, task: Path, counts: Sequence[Count]) -> None:
-    """Note that the task is finished, and how its steps went."""
+    """Record that the task is finished, with the counts of its steps."""
     files = sorted(path for path in task.rglob("*") if path.is_file())
     made = Outcome({"files": {path.relative_to(task).as_posix(): 0 for path in files}})
     sealed = {"files": _checksums(task, made), "counts": [asdict(count) for count in counts]}

@@ -52,7 +52,7 @@ class Publication:
 
 
 def publish(folder: Path, repo: str, *, private: bool = False, dry_run: bool = False) -> Publication:
-    """Push a finished task to the hub; what nobody should publish is refused before anything is sent."""
+    """Push a finished task to the hub; one that should not be published is refused before anything is sent."""
     built = read_built_task(folder)
     refuse_unfit(built)
     if not dry_run:
@@ -69,7 +69,7 @@ def publish(folder: Path, repo: str, *, private: bool = False, dry_run: bool = F
 
 
 def refuse_unfit(built: BuiltTask) -> None:
-    """Raise with the first thing that stands against publishing a task."""
+    """Raise an error with the first reason against publishing a task."""
     report = validate(built.folder)
     if not report.ok:
         first = next(problem for problem in report.problems if problem.severity == "error")

@@ -47,7 +47,7 @@ def _identify(question: Question) -> str:
 
 @dataclass(frozen=True)
 class QuestionStep:
-    """A step over questions, with what it adds to a question and what it would ask."""
+    """A step over questions, with its effect on a question and the requests that it would make."""
 
     step: Step[Question]
     advance: Callable[[Question, Mapping[str, Any]], Question] = _same
@@ -103,7 +103,7 @@ def _rules(plan: BuildPlan) -> QuestionStep:
 
 
 def tries(model: AskedModel, request: Request, read: Callable[[str], Value | None]) -> Tries[Value]:
-    """Ask until a reply can be read, each time for another sample; what was read, or None."""
+    """Ask until a reply can be read, each time for another sample; return what was read, or None."""
     unread = []
     for number in range(_TRIES):
         (reply,) = yield [model.again(request, request.sample + number) if number else request]

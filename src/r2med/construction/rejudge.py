@@ -1,7 +1,7 @@
 """Label noise: a share of the judged pairs judged again by the same judges, with another sample of their replies.
 
-The whole way to a label is gone again (first judge, judges, samples, extra samples, cuts). Every request has a number
-of its own, so that no kept reply of the build stands in for it; a reply to a second asking is kept like any other.
+All stages of a label are repeated (first judge, judges, samples, extra samples, cuts). Every request has a number of
+its own, so that no stored reply of the build stands in for it; the new replies are stored like any other.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class SecondAsking:
         return Foreseen(STEP, len(missing), guess)
 
     def ask(self, executor: Executor) -> SecondLabels:
-        """Ask, and compare with the labels of the build."""
+        """Ask, and compare the verdicts with the labels of the build."""
         with ItemStore(self._folder) as store:
             outcomes = run_step(judging_step(self._plan, STEP, _START), self._pairs, store, executor)
         second = {name: verdict(outcome, self._plan.select) for name, outcome in outcomes.items()}

@@ -188,7 +188,7 @@ class HttpEngine(RemoteEngine):
         return found | self._encoder_settings()
 
     def local_content(self) -> Mapping[str, str]:
-        """Return the file that describes the engine, and what belongs to the encoder."""
+        """Return the file that describes the engine, and the content of the encoder."""
         file = expanded(self.engine) if self.engine.endswith(".toml") else None
         described = {} if file is None else {str(file.resolve()): file_digest(file)}
         return {**described, **self._encoder_content()}
@@ -257,7 +257,7 @@ class HttpEngine(RemoteEngine):
         return {**super().forecast(collection, context), "requests": requests, **cost}
 
     def _book(self, answered: int, asked: int, context: Context) -> None:
-        """Count requests, those of replies that were kept too."""
+        """Count requests, including those of stored replies."""
         size, price = self.batch or self.request.batch, self._request_price
         requests, kept = -(-answered // size), -(-(answered - asked) // size) if answered > asked else 0
         cost = None if price is None else requests * price / 1e3

@@ -168,7 +168,7 @@ def plan_push(request: PushRequest) -> PushPlan:
 
 
 def push(request: PushRequest, engine: Executor | None = None) -> PushResult:
-    """Push what is not there yet, and check the number afterwards."""
+    """Push the documents that are missing, and check the count afterwards."""
     started = time.perf_counter()
     begin_command()
     context = Context(Cache.default(), engine or quiet())
@@ -276,7 +276,7 @@ def _spans(gap: tuple[int, int], size: int) -> list[tuple[int, int]]:
 def _at_once(
     sink: Sink, work: _Work, vectors: StoredVectors | None, spans: Sequence[tuple[int, int]]
 ) -> Iterator[tuple[int, int]]:
-    """Send batches, a few at a time and no more in memory; each span as it is done, in order."""
+    """Send a few batches at a time, with as few in memory, and yield each span in order once it is sent."""
     limit = RequestLimits.configured().concurrency
     at_once = min(limit, _AT_ONCE)
 
@@ -327,12 +327,12 @@ class _Pushed:
         return [(before[1], after[0]) for before, after in pairwise(edges) if before[1] < after[0]]
 
     def add(self, first: int, last: int) -> None:
-        """Note a span; where nothing can be written it is only sent again."""
+        """Record a span; if that fails, the span is only sent again."""
         with suppress(StoreError), self._db.transaction() as db:
             db.execute("INSERT OR REPLACE INTO pushed VALUES (?, ?, ?)", (self._key, first, last))
 
     def forget(self) -> None:
-        """Begin anew: the index was emptied or removed since."""
+        """Remove the record: the index was emptied or removed since."""
         with suppress(StoreError), self._db.transaction() as db:
             db.execute("DELETE FROM pushed WHERE target = ?", (self._key,))
 

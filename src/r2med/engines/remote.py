@@ -77,7 +77,7 @@ class RemoteEngine(Retriever):
         return True
 
     def _check_settings(self) -> None:
-        """Refuse what cannot be, before anything runs."""
+        """Refuse invalid settings before anything runs."""
         if expanded(self.encoder).is_dir() and self.encoder:
             object.__setattr__(self, "encoder", spelled_folder(self.encoder))
         if min(self.depth, 1 + self.fetch) < 1 or not 0 <= self.unknown <= 1:
@@ -168,12 +168,12 @@ class RemoteEngine(Retriever):
         return run.without_self(self.drop_copies(collection, context)).cut(self.depth)
 
     def _book(self, answered: int, asked: int, context: Context) -> None:
-        """Note what the engine was asked, where that may cost something."""
+        """Record requests that may cost something."""
 
     def _accepted(
         self, checker: AnswerChecker, context: Context, doubtful: Mapping[str, KeptReply], store: EngineReplies
     ) -> Run:
-        """Return the lists as a run and keep the doubtful ones, by key; those of a run that is refused go."""
+        """Return the lists as a run and store the doubtful ones by key; those of a refused run are removed."""
         try:
             run = checker.run(context)
         except R2medError as error:

@@ -185,7 +185,7 @@ _WORDS = {int: "a whole number", str: "a text", dict: "a table", list: "a list o
 
 
 def _check_reply(name: str, reply: Mapping[str, Any]) -> None:
-    """Refuse paths that are none."""
+    """Refuse invalid paths."""
     wanted = {"hits": str, "id": str, "score": str, "lists": str, "errors": list, "lower": bool, "optional": bool}
     for key, value in reply.items():
         texts = not isinstance(value, list) or all(isinstance(each, str) for each in value)
@@ -198,7 +198,7 @@ def _check_reply(name: str, reply: Mapping[str, Any]) -> None:
 
 
 def _check_headers(name: str, headers: Mapping[str, Any]) -> None:
-    """Refuse headers that are no texts, or that name no variable."""
+    """Refuse headers that are not texts, or that name no variable."""
     for header, value in headers.items():
         if not isinstance(value, str):
             raise SpecError(f"{name}: headers.{header} is {value!r}, not a text")

@@ -29,10 +29,10 @@ class Sink(Protocol):
     """A store that documents can be put into."""
 
     def begin(self) -> int:
-        """Make sure that the index is there; how many documents it holds."""
+        """Create the index if needed, and return how many documents it holds."""
 
     def add(self, documents: Sequence[PushedDocument]) -> None:
-        """Put documents in, or in place of those of the same ids."""
+        """Add documents, or replace those with the same ids."""
 
     def finish(self) -> int:
         """Make everything searchable, and return the number of documents."""
@@ -111,7 +111,7 @@ class EngineSink:
         self.target, self._writer = target, writer
 
     def begin(self) -> int:
-        """Make the index where it is not there; how many documents it holds."""
+        """Create the index if it does not exist, and return how many documents it holds."""
         if not self.target.there(self._writer.ask(self.target.exists())):
             for push in self.target.create():
                 self._do(push)
@@ -120,7 +120,7 @@ class EngineSink:
         return self.finish()
 
     def add(self, documents: Sequence[PushedDocument]) -> None:
-        """Send a batch, or each document by itself where the engine takes one at a time."""
+        """Send a batch, or each document by itself if the engine takes one at a time."""
         batches = [[each] for each in documents] if self.target.one_by_one else [documents]
         for batch in batches:
             self._do(self.target.add(batch))
@@ -200,7 +200,7 @@ class PostgresSink:
         return int(row[0]) if row else 0
 
     def begin(self) -> int:
-        """Make the table where it is not there; how many rows it has."""
+        """Create the table if it does not exist, and return how many rows it has."""
         self._run(self._statements()[0])
         return self._count()
 

@@ -103,7 +103,7 @@ class Postgres:
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """Turn what the driver raises into an attempt that failed, told in a line without a password."""
+        """Turn errors of the driver into failed attempts, with a message of one line and without a password."""
         import psycopg
 
         try:
@@ -113,7 +113,7 @@ class Postgres:
             raise self._told(error) from error
 
     def _drop(self) -> None:
-        """Forget the connection of this thread if it is of no more use."""
+        """Drop the connection of this thread if it is closed or broken."""
         kept = getattr(self._local, "connection", None)
         if kept is not None and (kept.closed or kept.broken):
             self._local.connection = None
@@ -142,7 +142,7 @@ class Postgres:
         return line
 
     def cancel(self) -> None:
-        """End what is under way, from another thread."""
+        """Cancel running statements, from another thread."""
         for connection in list(self._open):
             with suppress(Exception):  # a connection that is gone already has nothing to cancel
                 connection.cancel()

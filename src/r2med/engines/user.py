@@ -98,7 +98,7 @@ def find_engine(call: Call) -> UserEngine | None:
 
 @dataclass(frozen=True)
 class UserEngine(Retriever):
-    """A user's engine at work."""
+    """Stage of a user's engine."""
 
     address: str
     """`my.module:my_search`, or the name that it was given."""
@@ -181,7 +181,7 @@ class UserEngine(Retriever):
         return {"queries to search": len(collection.queries)}
 
     def retrieve(self, collection: Collection, context: Context) -> Run:
-        """Hand the queries over, a batch at a time, and check what comes back."""
+        """Pass the queries to the engine, a batch at a time, and check the answers."""
         copies = self.drop_copies(collection, context)
         with context.timed("index" if "documents" in _parameters(self.target) else "load"):
             asked = _Asked(str(self.address), self._search(collection), self.depth + bool(copies))
@@ -288,7 +288,7 @@ def _searches(target: Any, taken: set[str]) -> bool:
 
 
 def _check_target(name: str, target: Any) -> None:
-    """Refuse what cannot be called with queries and a number."""
+    """Refuse a target that cannot be called with queries and a number."""
     method = target if inspect.isroutine(target) else getattr(target, "search", None)
     if not callable(method):
         raise SpecError(f"{name} has no method search; an engine is a function search(queries, k), or has that method")

@@ -60,7 +60,7 @@ def export(ledger: Ledger, names: Sequence[str], form: str, target: Target, task
 
 
 def _check_tasks(form: str, tasks: Sequence[str]) -> None:
-    """Refuse tasks that a format has no place for."""
+    """Refuse tasks that a format cannot hold."""
     group, known = GROUPS[form], registry()
     strange = [task for task in tasks if group and (task not in known or known[task].group != group)]
     if strange:
@@ -123,7 +123,7 @@ def _lists(found: Exported, form: str, target: Target) -> dict[Path, bytes]:
 
 
 def _generations(found: Exported, ledger: Ledger, written: Mapping[Path, bytes]) -> dict[Path, bytes]:
-    """Return the texts that expanders of a run wrote, laid out as the benchmark's are."""
+    """Return the texts that expanders of a run wrote, in the layout of the benchmark."""
     entry = found.entry
     by_writer: dict[tuple[str, str], dict[str, list[Generation]]] = {}
     for query, texts in ledger.generations(entry).items():

@@ -178,7 +178,7 @@ def import_run(
     split: str | None = None,
     strict: bool = False,
 ) -> Report:
-    """Measure a run file like a system of that name, and keep it in the ledger.
+    """Measure a run file like a system of that name, and store it in the ledger.
 
     A name that stands for a stage, a model or an alias is refused. The same file again is the same run.
     """

@@ -63,7 +63,7 @@ class Submitted(NamedTuple):
 def submit(
     ledger: Ledger, names: Sequence[str], out: Path, about: About, tasks: Sequence[str] = (), name: str = ""
 ) -> Submitted:
-    """Pack the runs that are given by spec or id; `name` is what a board calls their system."""
+    """Pack the runs that are given by spec or id; `name` is the name of their system on a board."""
     chosen = select(ledger, names, tasks)
     require_all(chosen)
     every = each_once(chosen)
@@ -93,7 +93,7 @@ def _check(entry: Entry) -> None:
 def packed(
     ledger: Ledger, entries: Sequence[Entry], about: About, labels: Mapping[str, str] | None = None
 ) -> dict[str, bytes]:
-    """Return the files of a submission, the manifest first; `labels` are what systems are called, by spec."""
+    """Return the files of a submission, the manifest first; `labels` are the names of systems, by spec."""
     files: dict[str, bytes] = {}
     results = []
     for entry in entries:
@@ -233,7 +233,7 @@ def read_archive(path: Path) -> dict[str, bytes]:
 
 
 def _check_archive(path: Path, members: list[zipfile.ZipInfo], size: int) -> None:
-    """Refuse names that lead elsewhere, and sizes that cannot be."""
+    """Refuse names outside of the archive, and impossible sizes."""
     if len(members) > MOST_MEMBERS:
         raise DataError(f"{path}: {len(members):,} files in it, more than any submission has")
     names = [member.filename for member in members]

@@ -70,7 +70,7 @@ class Submissions:
         return next((each for each in self.accepted if line in each.systems), None)
 
     def titles(self) -> dict[str, str]:
-        """Return what each line is called: its name, or the title of its submission, with its spec among several."""
+        """Return the title of each line: its name, or the title of its submission, with its spec among several."""
         found = {}
         for each in self.accepted:
             for line, spec in each.systems.items():

@@ -193,7 +193,7 @@ _LONGEST_TEXT = 10_000
 
 
 def _check_about(description: Mapping[str, Any]) -> None:
-    """Check that what pages show of the submitter is a text of a page's length; none of it is needed."""
+    """Check that what pages show of the submitter is a text of limited length; all of it is optional."""
     for each in fields(About):
         name, value = each.name, description.get(each.name, "")
         if not isinstance(value, str):
@@ -268,7 +268,7 @@ def _check_result(
 
 
 def _check_system(spec: str) -> None:
-    """Read a spec without building anything of it; a system that is shown the gold is no submission."""
+    """Check a spec without building anything of it; refuse a system that is shown the gold."""
     try:
         chain = parse(spec)
     except R2medError as error:

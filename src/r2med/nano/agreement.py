@@ -46,7 +46,7 @@ class NanoComparison:
 def agree(
     nano: str | Path, full: str | Path, systems: Sequence[System | Stage | str], options: Options | None = None
 ) -> NanoComparison:
-    """Run systems on a nano set and on its source, from the ledger where they were run before, and compare."""
+    """Run systems on a nano set and on its source, reusing runs of the ledger, and compare."""
     chosen = replace(options or Options(), split=None)
     measure = str(chosen.measures[0])
     runs = [_run(pair, systems, chosen) for pair in _paired(resolve([nano]), resolve([full]))]

@@ -92,7 +92,7 @@ def _write(file: Path, columns: Mapping[str, Sequence[Any]]) -> None:
 
 
 def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Write what the set says of itself."""
+    """Write the manifest of the set."""
     (folder / MANIFEST).write_bytes(orjson.dumps(manifest, option=orjson.OPT_INDENT_2) + b"\n")
 
 

@@ -1,8 +1,8 @@
-"""The profile of a nano set: how its BM25, dense and hybrid candidate lists do on each task, as published.
+"""The profile of a nano set: the effectiveness of its BM25, dense and hybrid candidate lists on each task.
 
 nDCG@10 and hit@10 are means over a task's queries. Recall@100 is micro: relevant documents found over all relevant
-documents of the task. A safeguard is nobody's find and counts nowhere. The best profile is the one with the highest
-nDCG@10.
+documents of the task. A safeguard was not found by any system and is not counted. The best profile is the one with the
+highest nDCG@10.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class _Picker:
     _taken: set[int] = field(default_factory=set)
 
     def take(self, place: int) -> int | None:
-        """Take a document and return its place, or that of the one with its text; None when it has no text."""
+        """Take a document and return its place, or that of an earlier one with its text; None if it has no text."""
         text = self.documents.texts[place].strip()
         if not text:
             self.empty.add(place)
@@ -63,7 +63,7 @@ class _Picker:
         return kept
 
     def fill(self, order: Iterable[int], size: int) -> None:
-        """Take documents in this order until there are so many."""
+        """Take documents in this order until there are enough."""
         for place in order:
             if len(self.places) >= size:
                 return

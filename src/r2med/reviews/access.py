@@ -114,7 +114,7 @@ class ReviewDoor:
         """Secrets that were right once: a locked address does not lock out those who are at work."""
 
     def close(self) -> None:
-        """End what computes agreements."""
+        """Stop the computation of agreements."""
         self.agreements.close()
 
     def entrance(self) -> Entrance:
@@ -163,7 +163,7 @@ class ReviewDoor:
         return (desk, reviewer) if reviewer else None
 
     def known_person(self, visit: Visit, desk: Desk) -> Reviewer | None:
-        """Return who the browser's cookie says judges at a desk, whatever link it opens now."""
+        """Return the reviewer of the browser's cookie for a desk, ignoring the link that is opened now."""
         secret = visit.cookies.get(cookie_name(visit, desk.store.project.name), "")
         return desk.store.admitted(secret) if secret else None
 

@@ -68,7 +68,7 @@ class AgreementJobs:
         return None
 
     def close(self) -> None:
-        """Compute nothing more, and end the process that computes."""
+        """Stop computing, and end the process."""
         with self._lock:
             self._closed = True
             if self._child is not None:
@@ -118,7 +118,7 @@ def _compute_content(name: str) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Answer one request; the exit code."""
+    """Answer one request and return the exit code."""
     pipes = caller_pipes()
     os.nice(_NICENESS)
     name = read_frame(pipes.requests).decode()

@@ -85,12 +85,12 @@ class Dealer:
         return [row[0] for row in self.store.rows(query, (reviewer.id, LEFT))]
 
     def done(self, reviewer: Reviewer) -> int:
-        """Count what a person has decided, repeats included: a count that stood still would give them away."""
+        """Count the reviewer's decisions, repeats included: a count that stood still would reveal a repeat."""
         query = "SELECT count(*) FROM deal WHERE reviewer = ? AND state = ?"
         return int(self.store.rows(query, (reviewer.id, DECIDED))[0][0])
 
     def waiting(self, reviewer: Reviewer) -> int:
-        """Count what a person may still decide: dealt or skipped, free, held for later, for everybody, and repeats.
+        """Count what a reviewer may still decide: dealt or skipped, free, held for later, shared, and repeats.
 
         With what is done it adds up to the same number, unless others judge some of it meanwhile.
         """
@@ -101,7 +101,7 @@ class Dealer:
         return known + self._repeats_to_come(reviewer)
 
     def _repeats_to_come(self, reviewer: Reviewer) -> int:
-        """Count the repeats at the second stops that lie ahead of a person, as far as can be known."""
+        """Count the repeats at the second stops that are left for a reviewer, as far as they are known."""
         if not self.store.project.repeat:
             return 0
         if not self.store.rows("SELECT 1 FROM tour WHERE reviewer = ? LIMIT 1", (reviewer.id,)):
@@ -119,11 +119,11 @@ class Dealer:
         return sum(self._repeats(reviewer, question, half) for question, half in halves)
 
     def _repeats(self, reviewer: Reviewer, question: int, seen: int) -> int:
-        """Draw how many of the items that a person saw at a first stop come again at the second."""
+        """Draw how many of the items of a first stop come again at the second."""
         return int(seen / 2 + self._chance(reviewer, f"repeats {question}").random())
 
     def deal(self, reviewer: Reviewer) -> int:
-        """Deal the questions that come next until enough lies ready; how many items were dealt."""
+        """Deal the next questions until enough items lie ready, and return how many items were dealt."""
         dealt = 0
         with self.store.transaction() as connection:
             self._plan(connection, reviewer)
@@ -135,7 +135,7 @@ class Dealer:
         return dealt
 
     def release(self, reviewer: Reviewer) -> int:
-        """Take back what a person holds and has not looked at, so that others can be dealt it; how many items."""
+        """Release the items that a reviewer holds and has not seen, and return how many there were."""
         query = """SELECT item FROM hold WHERE reviewer = ?1 AND item NOT IN
                    (SELECT item FROM deal WHERE reviewer = ?1 AND state <> ?2)"""
         with self.store.transaction() as connection:
@@ -146,7 +146,7 @@ class Dealer:
         return len(items)
 
     def _plan(self, connection: Connection, reviewer: Reviewer) -> None:
-        """Write down a person's way, once."""
+        """Store a reviewer's tour, once."""
         if connection.execute("SELECT 1 FROM tour WHERE reviewer = ? LIMIT 1", (reviewer.id,)).fetchone():
             return
         numbers = [row[0] for row in connection.execute("SELECT number FROM question ORDER BY number")]
@@ -207,7 +207,7 @@ class Dealer:
         return [row[0] for row in connection.execute(query, (question, reviewer.id))]
 
     def _put(self, connection: Connection, reviewer: Reviewer, dealt: Sequence[tuple[int, int]]) -> None:
-        """Put items at the end of what a person was dealt."""
+        """Append items to those dealt to a reviewer."""
         query = """SELECT max((SELECT coalesce(max(position), 0) FROM deal WHERE reviewer = ?1),
                               (SELECT coalesce(max(position), 0) FROM decision WHERE reviewer = ?1))"""
         last = connection.execute(query, (reviewer.id,)).fetchone()[0]

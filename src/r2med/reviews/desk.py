@@ -198,17 +198,17 @@ class Desk:
     def decide(
         self, person: Reviewer, position: int, draft: DraftDecision, token: str, seen: int | None
     ) -> tuple[Decision, int | None]:
-        """Keep a decision; it, and the place that comes next."""
+        """Store a decision; return it with the next place."""
         row = self.store.record(person.id, position, draft, token, seen)
         following = self.dealer.next_open(person, position)
         return row, following.position if following else None
 
     def undo(self, person: Reviewer, token: str) -> Decision | None:
-        """Take the last decision back; what says so, with the place to look at again."""
+        """Undo the last decision; return the row that does so with the place to look at again."""
         return self.store.undo(person.id, token)
 
     def reveal(self, person: Reviewer, position: int, what: str) -> None:
-        """Record that something is shown from now on; where an item came from is shown only after deciding."""
+        """Record that something is revealed; the origin of an item only after the decision."""
         card = self.card(person, position)
         if what in card.revealed:
             return
@@ -265,7 +265,7 @@ class Desk:
         )
 
     def reveal_ruling(self, person: Reviewer, item: int, what: str) -> None:
-        """Record that an adjudicator is shown something from now on."""
+        """Record that something is revealed to an adjudicator."""
         card = self.ruling_card(person, item)
         if what in card.revealed:
             return
@@ -274,7 +274,7 @@ class Desk:
         self.store.reveal(person.id, item, what)
 
     def rule(self, ruling: Ruling, token: str) -> Ruling:
-        """Keep a ruling, which is of a contested item and names a cause."""
+        """Store a ruling on a contested item, with its cause."""
         if ruling.item not in self.contested():
             raise R2medError(_AGREED)
         if ruling.cause not in CAUSES:
@@ -284,7 +284,7 @@ class Desk:
         return self.store.rule(ruling, token)
 
     def undo_ruling(self, person: Reviewer, token: str) -> Ruling | None:
-        """Take this person's last ruling that holds back."""
+        """Undo this adjudicator's last standing ruling."""
         mine = [each for each in self.store.rulings().values() if each.reviewer == person.id]
         if not mine:
             return None
@@ -292,7 +292,7 @@ class Desk:
         return self.store.rule(Ruling(0, person.id, last.item, None, "", None, "", None, "", last.id), token)
 
     def decisions(self) -> list[Decision]:
-        """Return every decision that holds, second looks included."""
+        """Return all standing decisions, second looks included."""
         return self._standing.current()
 
     def progress(self) -> ReviewProgress:
@@ -301,7 +301,7 @@ class Desk:
 
 
 def _hidden(question: ReviewQuestion, known: Sequence[Revealed], *, decided: bool = False) -> list[str]:
-    """Return what could be revealed and was not; where an item came from only after the decision."""
+    """Return what could be revealed and is not; the origin of an item only after the decision."""
     possible = {ANSWER: bool(question.answer), REASONING: bool(question.reasoning), SOURCES: decided}
     seen = {each.what for each in known}
     return [what for what, there in possible.items() if there and what not in seen]
@@ -315,7 +315,7 @@ def _shown(question: ReviewQuestion, known: Sequence[Revealed], origin: str = ""
 
 
 def _marked(item: ReviewItem, question: ReviewQuestion, shown: Mapping[str, str]) -> list[Sentence]:
-    """Mark the words of the question; those of the gold answer only where it is in view."""
+    """Mark the words of the question, and those of the gold answer only if it is in view."""
     return lay_out(item.text, kinds_of(query=[question.text], answer=[shown.get(ANSWER, "")]))
 
 

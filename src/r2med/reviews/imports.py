@@ -176,7 +176,7 @@ def _only(path: Path, label: ForeignLabel, numbers: Sequence[int]) -> int:
 def _meanings(
     path: Path, labels: Sequence[ForeignLabel], store: ReviewStore, settings: ImportSettings
 ) -> Mapping[str, int]:
-    """Return what the numbers of a file mean: as --grades says, otherwise by the scale that they are on.
+    """Return the meaning of the numbers in a file: by --grades, else by the scale that they are on.
 
     Judgements call 1 relevant, whatever a review calls its grade 1. Where the numbers would mean other grades as
     judgements than on the scale of the review, and could be either, the scale must be named.
@@ -260,7 +260,7 @@ def foreign_labels(path: Path, question: str = "", skipped: list[str] | None = N
 
 
 def _judged(row: JudgedRow) -> ForeignLabel:
-    """Return a row of judgements as a label; where it has the grade that was given, that is the label."""
+    """Return a row of judgements as a label: the grade as given, if the row has it."""
     columns = {str(name).strip().casefold(): value for name, value in row.columns.items()}
     task, kind, note, seen = (str(columns.get(name) or "") for name in ("task", "kind", "note", "revealed"))
     given = columns.get(GIVEN)

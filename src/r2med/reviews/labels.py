@@ -119,7 +119,7 @@ def resolve_labels(
 
 
 def reviewed_labels(store: ReviewStore, task: str, reviewer: str = "") -> LookedUpLabels:
-    """Return what a review says about the pairs of a task, or one of its reviewers does."""
+    """Return the labels of a review, or of one of its reviewers, for the pairs of a task."""
     found: dict[str, dict[str, int]] = {}
     grades: dict[str, dict[str, int]] = {}
     for label in resolve_labels(store, reviewers=[reviewer] if reviewer else (), ruled=not reviewer).labels:
@@ -132,7 +132,7 @@ def reviewed_labels(store: ReviewStore, task: str, reviewer: str = "") -> Looked
 
 
 def reviewers_of(store: ReviewStore, task: str) -> list[str]:
-    """Return the names of all who graded a pair of a task, models and imports included."""
+    """Return the names of all reviewers with a grade for a task, models and imports included."""
     questions = {each.number for each in store.questions() if each.task == task}
     items = {item.number for item in store.items() if item.question in questions}
     found = [name for name, grades in store.labels().items() if items & grades.keys()]

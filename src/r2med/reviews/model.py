@@ -99,7 +99,7 @@ class ModelReviewer:
         }
 
     def refuse_another(self) -> None:
-        """Refuse a name that somebody else has, before anything is asked."""
+        """Refuse a name that another reviewer has, before anything is asked."""
         for each in self.store.reviewers():
             if each.name == self.name and (each.kind, dict(each.settings)) != (MODEL, self._settings):
                 raise R2medError(

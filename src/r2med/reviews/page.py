@@ -260,7 +260,7 @@ def _not_saved(error: R2medError, status: int) -> str:
 
 
 def _without_folder(error: R2medError) -> str:
-    """Return what a reviewer reads of an error, without the folder of this machine that the review lies in."""
+    """Return the message of an error for reviewers, without the local folder of the review."""
     return str(error).replace(f"{review_folder()}{os.sep}", "")
 
 
@@ -342,7 +342,7 @@ def _said(desk: Desk, row: Decision) -> str:
 
 
 def _saved(sitting: Sitting, request: Request) -> str:
-    """Return what a plain form that was sent before this page has saved; empty where none was."""
+    """Return what a plain form sent before this page has saved; empty if there was none."""
     desk, person = sitting
     number = whole_number(request.query_params.get("saved"))
     if number is None:

@@ -166,7 +166,7 @@ def grades_by_item(decisions: Sequence[Decision]) -> dict[int, dict[int, int]]:
 
 
 def review_progress(store: ReviewStore, decisions: Sequence[Decision] | None = None) -> ReviewProgress:
-    """Count everything; `decisions` are those that hold where they are known already."""
+    """Count everything; `decisions` are the standing ones if they are known already."""
     held = store.standing() if decisions is None else decisions
     rulings = store.rulings()
     reviewers = store.reviewers()
@@ -259,7 +259,7 @@ def _equal(pairs: Sequence[tuple[int | None, int | None]]) -> HitCount:
 def _agreement(
     reviewer: int, grades: Mapping[int, Mapping[int, int]], others: Mapping[int, Mapping[int, int]]
 ) -> HitCount:
-    """Compare what a reviewer said of each item with what each of some others did."""
+    """Compare a reviewer's grades with those of some others, item by item."""
     pairs: list[tuple[int | None, int | None]] = [
         (given[reviewer], grade)
         for item, given in grades.items()

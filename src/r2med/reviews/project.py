@@ -42,7 +42,7 @@ class NewReview:
 
 
 def new_review(ledger: Ledger, name: str, sources: Sequence[str], settings: ReviewSettings) -> NewReview:
-    """Make a project from tasks, runs and builds."""
+    """Create a project from tasks, runs and builds."""
     pools = read_pools(ledger, sources)
     drawn = draw(pools, settings.queue, settings.items, settings.seed)
     gold = _gold_pairs(settings.gold, pools, settings.scale) if settings.gold else {}

@@ -183,7 +183,7 @@ class DraftDecision:
     """Of an import: what its file says was revealed. Of a person at the desk, the file of the review knows it."""
 
     def check(self, scale: GradeScale, letters: int, guideline: int) -> None:
-        """Refuse what the scale, the text of so many letters or the guideline of so many sentences does not have."""
+        """Refuse a decision that does not fit the scale, the length of the text or the guideline's sentences."""
         if self.verdict not in (GRADED, UNSURE, SKIPPED):
             raise R2medError(f"a decision is {GRADED}, {UNSURE} or {SKIPPED}, not {self.verdict!r}")
         if self.grade is not None:
@@ -324,7 +324,7 @@ def now() -> str:
 
 
 def write_review(project: ReviewProject, questions: Sequence[ReviewQuestion], items: Sequence[ReviewItem]) -> Path:
-    """Make the file of a project, whole or not at all."""
+    """Write the file of a project, as a whole or not at all."""
     path = review_path(project.name)
     if path.exists():
         raise R2medError(f"there is a review {project.name} already; choose another name")

@@ -78,7 +78,7 @@ _RULING = "id, reviewer, item, grade, cause, sentence, note, seconds, created, u
 def create_review(
     project: ReviewProject, questions: Sequence[ReviewQuestion], items: Sequence[ReviewItem]
 ) -> ReviewStore:
-    """Make a project, whole or not at all."""
+    """Create a project, as a whole or not at all."""
     return ReviewStore(write_review(project, questions, items))
 
 
@@ -234,7 +234,7 @@ class ReviewStore:
         ]
 
     def _withdrawals(self) -> dict[int, str]:
-        """Return when invitations were withdrawn. A damaged one is an error: nobody can tell whose it was."""
+        """Return when invitations were withdrawn. A damaged row is an error: its invitation is unknown."""
         rows = self.rows("SELECT invitation, created, seal FROM withdrawal")
         sound = [self._sound(row, "withdrawal") for row in rows]
         return {row[0]: row[1] for row in sound}
@@ -273,7 +273,7 @@ class ReviewStore:
     def record(
         self, reviewer: int, position: int, draft: DraftDecision, token: str, seen: int | None = None
     ) -> Decision:
-        """Append a person's decision and say so when it is on the disk.
+        """Append a reviewer's decision, and return it once it is on the disk.
 
         A token that was used before is the same form sent twice: nothing is written, and the first row comes back.
         `seen` is the decision that stood there when the page was made (0 for none). Where another one stands now, or
@@ -296,7 +296,7 @@ class ReviewStore:
         return self.decision(identifier)
 
     def record_all(self, reviewer: int, drafts: Iterable[tuple[int, DraftDecision]]) -> int:
-        """Append the decisions of a model or an import on items by number, all or none; how many there were.
+        """Append the decisions of a model or an import on items, all or none, and return how many there were.
 
         A decision that says what stands already is not written again, so that the same command may be given twice.
         """
@@ -314,7 +314,7 @@ class ReviewStore:
         return count
 
     def undo(self, reviewer: int, token: str) -> Decision | None:
-        """Take back a person's last decision that still holds, by an appended row; None where there is none."""
+        """Undo a reviewer's last standing decision by an appended row; None if there is none."""
         query = """SELECT max(id) FROM decision d WHERE reviewer = ? AND verdict <> ?
                    AND NOT EXISTS (SELECT 1 FROM decision u WHERE u.undoes = d.id)"""
         with self.transaction() as connection:
@@ -341,7 +341,7 @@ class ReviewStore:
         return self._decision(self.rows(f"SELECT {_DECISION}, seal FROM decision WHERE id = ?", (identifier,))[0])
 
     def kept(self, reviewer: int, identifier: int) -> Decision | None:
-        """Return a decision of somebody's own by its id; None where it is another's, or there is none."""
+        """Return a reviewer's decision by its id; None if it is another reviewer's or does not exist."""
         query = f"SELECT {_DECISION}, seal FROM decision WHERE id = ? AND reviewer = ?"
         return next(map(self._decision, self.rows(query, (identifier, reviewer))), None)
 
@@ -386,15 +386,16 @@ class ReviewStore:
         return {name: grades for name, grades in found.items() if grades}
 
     def reveal(self, reviewer: int, position: int, what: str) -> None:
-        """Record that somebody had something revealed, before it is shown; an adjudicator's places are the items."""
+        """Record a revelation to a reviewer, before it is shown; an adjudicator's places are the items."""
         with self.transaction() as connection:
             last = connection.execute("SELECT coalesce(max(id), 0) FROM reveal").fetchone()[0]
             row = sealed(last + 1, reviewer, position, what, now())
             connection.execute("INSERT INTO reveal VALUES (?, ?, ?, ?, ?, ?)", row)
 
     def revealed(self, reviewer: int, position: int) -> tuple[Revealed, ...]:
-        """Return what somebody has seen in a place of their order: an answer revealed once is known from then on,
-        whichever passage of the question it was revealed at.
+        """Return what was revealed to a reviewer at a place.
+
+        An answer that is revealed once is known from then on, at every passage of the question.
         """
         place = self.dealt(reviewer, position)
         if place is None:
@@ -404,7 +405,7 @@ class ReviewStore:
         return self._revealed(reviewer, position, place.item, places)
 
     def revealed_ruling(self, reviewer: int, item: int) -> tuple[Revealed, ...]:
-        """Return what an adjudicator has seen of an item's question."""
+        """Return what was revealed to an adjudicator of an item's question."""
         places = "SELECT number FROM item WHERE question = (SELECT question FROM item WHERE number = ?3)"
         return self._revealed(reviewer, item, item, places)
 
@@ -419,7 +420,7 @@ class ReviewStore:
         return tuple(seen)
 
     def _check_reveals(self) -> None:
-        """Compare the seals of what was revealed since the last check: a damaged row would hide in another's order."""
+        """Check the seals of new revelations: a damaged row could count for another place."""
         columns = "id, reviewer, position, what, created, seal"
         for row in self.rows(f"SELECT {columns} FROM reveal WHERE id > ? ORDER BY id", (self._sound_reveals,)):
             self._sound_reveals = self._sound(row, "revealed text")[0]
@@ -466,7 +467,7 @@ def _as_sent(row: Decision, draft: DraftDecision) -> Decision:
 
 
 def _content(row: Decision | DraftDecision) -> tuple[object, ...]:
-    """Return what a model or an import says of an item, for comparison."""
+    """Return the content of a model's or an import's decision, for comparison."""
     return row.verdict, row.grade, row.note, [each.what for each in row.revealed]
 
 
@@ -478,7 +479,7 @@ def _append(
     token: str,
     undoes: int | None = None,
 ) -> int:
-    """Append a row of decisions; its id."""
+    """Append a row of decisions and return its id."""
     identifier: int = connection.execute("SELECT coalesce(max(id), 0) + 1 FROM decision").fetchone()[0]
     span = draft.span or (None, None)
     seen = orjson.dumps([list(each) for each in revealed])

@@ -221,7 +221,7 @@ def show_reviews(found: Sequence[ReviewProgress], console: Console) -> None:
 
 
 def show_progress(progress: ReviewProgress, console: Console) -> None:
-    """Print how far a project is: its items, its people, and what is unclear."""
+    """Print the progress of a project: its items, its reviewers, and unclear sentences."""
     project = progress.project
     console.print(project.name, style="bold", highlight=False)
     drawn = ", ".join(f"{count:,} {name}" for name, count in progress.drawn.items())

@@ -88,7 +88,7 @@ class DataMaker:
         return [first, *rest, self._price_types(pairs)]
 
     def run(self, rules: GateRules) -> MadeData:
-        """Make the data, let it through the gate, and write file and card."""
+        """Make the data, pass it through the gate, and write file and card."""
         gate = LeakageGate(rules)  # first: nobody pays for data that cannot leave
         built = read_built_task(Path(self.source)) if self.built else self._build()
         pool = self._pool(built)
@@ -116,7 +116,7 @@ class DataMaker:
         return builder, drafts
 
     def _build(self) -> BuiltTask:
-        """Write questions, and have the builder mine and judge for them."""
+        """Write questions, and let the builder mine and judge for them."""
         builder, drafts = self._drafts()
         step = writing_step(self.settings)
         with ItemStore(self.work) as store:

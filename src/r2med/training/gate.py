@@ -71,7 +71,7 @@ class GateResult:
 
 
 class LeakageGate:
-    """The tasks that data is compared with; made before the data, for it may not be able to leave at all."""
+    """Tasks that data is compared with; read before the data is made, since a missing one can be an error."""
 
     def __init__(self, rules: GateRules) -> None:
         require_extra("leakage", "rensa")
@@ -83,7 +83,7 @@ class LeakageGate:
         self._tasks = [task for task in tasks if task.name not in self.unchecked]
 
     def check(self, file: Path, executor: Executor) -> GateResult:
-        """Compare a file that has not left yet with the tasks; what may not pass raises an error."""
+        """Compare a file with the tasks before it is saved; data that may not pass raises an error."""
         report = check([file], self._tasks, executor=executor, limit=_SHOWN) if self._tasks else None
         affected = tuple(map(int, report.files[file].judged)) if report else ()
         if affected and not (self.rules.allow_leakage or self.rules.drop_leaking):

@@ -239,7 +239,7 @@ def _steps(trainer: Any) -> int:
 
 
 def _show_steps(trainer: Any, bar: Progress) -> None:
-    """Move a bar on in place of the lines that the library prints."""
+    """Advance a bar instead of printing the library's lines."""
 
     class StepBar(TrainerCallback):  # type: ignore[misc]
         """Callback that advances the progress bar by each step."""
@@ -283,7 +283,7 @@ def _seal_checkpoints(trainer: Any) -> None:
 
 
 def _last_checkpoint(work: Path) -> str | None:
-    """Return the newest checkpoint that is what was written; others are removed, and damaged ones are said."""
+    """Return the newest intact checkpoint; remove broken ones after it, and report damaged ones."""
     found = sorted(work.glob("checkpoint-*"), key=lambda folder: int(folder.name.rpartition("-")[2]))
     damaged = []
     while found and not is_unchanged(found[-1]):

@@ -83,7 +83,7 @@ def _add_lora(model: Any, settings: RunSettings, kind: str) -> None:
 
 
 def merge_lora(model: Any) -> None:
-    """Put what an adapter learnt into the weights themselves."""
+    """Merge the weights of an adapter into those of the model."""
     model[0].model = model[0].model.merge_and_unload()
 
 

@@ -26,7 +26,7 @@ class ScoredText(NamedTuple):
 
 
 class TrainerRow(NamedTuple):
-    """A question as one trainer sees it."""
+    """A question in the form that a trainer takes."""
 
     id: str
     query: str
@@ -175,7 +175,7 @@ def fingerprint(frame: pl.DataFrame) -> str:
 
 
 def write_training_file(path: Path, frame: pl.DataFrame, record: Mapping[str, Any]) -> None:
-    """Put the file in its place, whole; the same rows and record are the same bytes."""
+    """Write the file as a whole; the same rows and record give the same bytes."""
     full = {"format": FORMAT, "fingerprint": fingerprint(frame), **record}
     with draft_file(path, parents=True) as draft:
         frame.write_parquet(

@@ -68,7 +68,7 @@ class TrainedModel:
 
 
 def train(plan: TrainingPlan, folder: Path, executor: Executor | None = None) -> TrainedModel:
-    """Train, or go on where a training of the same was stopped."""
+    """Train, or resume a stopped training of the same plan."""
     require_extra("train", "sentence_transformers", "accelerate", "datasets")
     if folder.exists():
         raise R2medError(f"{folder}: exists already; name a new folder")
@@ -89,7 +89,7 @@ def train(plan: TrainingPlan, folder: Path, executor: Executor | None = None) ->
 
 
 def _begin(work: Path, plan: TrainingPlan, version: str) -> None:
-    """Note what is trained; a folder in which something else was begun is refused."""
+    """Record the plan of a training; refuse a folder in which another one was begun."""
     key = cache_key(
         data=[file.fingerprint for file in plan.data], base=version, kind=plan.kind, settings=plan.settings.as_dict()
     )

@@ -31,7 +31,7 @@ def check_place(out: Path) -> None:
 
 
 def write_translation(out: Path, source: Dataset, made: TranslatedTask, settings: TranslationSettings) -> Path:
-    """Put the task of a language into its folder below `out`, whole, in place of what was there."""
+    """Write the task of a language into its folder below `out`, as a whole, replacing an earlier one."""
     folder = out / made.spoken.code
     if not made.kept:
         raise R2medError(f"{made.spoken.name}: no question passed the gates; see {out / STORE}, or use --failed mark")

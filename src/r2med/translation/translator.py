@@ -139,7 +139,7 @@ class Translator:
         return Foreseen(step.name, len(missing), guess)
 
     def run(self, executor: Executor) -> TranslatedTask:
-        """Translate what is not kept yet, and look at everything."""
+        """Translate questions that are not stored yet, and return the translated task."""
         with ItemStore(self._folder) as store:
             outcomes = run_step(self._step(), self._items, store, executor)
         backs = {name: outcome.value.get("back", "") for name, outcome in outcomes.items()}
@@ -223,7 +223,7 @@ def _prompt(name: str) -> Template:
 
 
 def _ask(model: AskedModel, request: Request, first: int, read: Any) -> Generator[Any, Any, Any]:
-    """Ask until a reply can be read, each time for another sample; what was read, or None."""
+    """Ask until a reply can be read, each time for another sample; return what was read, or None."""
     unread = []
     for number in range(first, first + _READINGS):
         (reply,) = yield [model.again(request, number) if number else request]
