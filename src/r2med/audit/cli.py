@@ -1,4 +1,4 @@
-"""`r2med audit`: can the labels be trusted, and what changes if not?"""
+"""`r2med audit`: whether labels can be trusted, and how results change under other labels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Label sets: who judged which documents of a task how, from the task itself, from files, and by reviewer."""
+"""Label sets of a task: judgements of its documents from the task itself, from files, and by reviewer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OF_TASK = "task"
 
 @dataclass(frozen=True)
 class GivenGrades:
-    """Grades as they were given, on a scale of their own."""
+    """Grades as a review recorded them, on the scale of that review."""
 
     review: str
     scale: tuple[int, ...]
@@ -32,7 +32,7 @@ class GivenGrades:
 
 @dataclass(frozen=True)
 class LookedUpLabels:
-    """Judgements that somebody else has looked up, and the grades that they were made of."""
+    """Judgements supplied by the caller, and the grades that they were made of."""
 
     qrels: Qrels
     given: GivenGrades
@@ -40,7 +40,7 @@ class LookedUpLabels:
 
 @dataclass(frozen=True)
 class LabelSet:
-    """The judgements of one person, model or file, of queries and documents that the task has."""
+    """Judgements of one reviewer, model or file, of queries and documents that the task has."""
 
     name: str
     qrels: Qrels
@@ -51,28 +51,28 @@ class LabelSet:
 
     @property
     def judged(self) -> int:
-        """How many pairs of a query and a document it judges."""
+        """Return the number of judged pairs of a query and a document."""
         return sum(map(len, self.qrels.values()))
 
     @property
     def relevant(self) -> int:
-        """How many of them are relevant."""
+        """Return the number of pairs judged relevant."""
         return sum(grade > 0 for judged in self.qrels.values() for grade in judged.values())
 
     @property
     def highest(self) -> int:
-        """The best grade that it gives."""
+        """Return the highest grade in the set."""
         return max(grade for judged in self.qrels.values() for grade in judged.values())
 
     def grade(self, query: str, document: str) -> int | None:
-        """What it says of a pair; None when it says nothing."""
+        """Return the grade of a pair; None if it is not judged."""
         return self.qrels.get(query, {}).get(document)
 
 
 def read_sets(
     sources: Sequence[str], dataset: Dataset, known: Mapping[str, LookedUpLabels] | None = None
 ) -> tuple[LabelSet, ...]:
-    """The label sets that names stand for: the word `task`, files of judgements, files with a column of reviewers.
+    """Read label sets by name: the word `task`, files of judgements, files with a column of reviewers.
 
     `known` has the judgements of names that somebody else has looked up.
     """
@@ -92,7 +92,7 @@ def read_sets(
 
 
 def _raw_sets(source: str, dataset: Dataset, known: Mapping[str, LookedUpLabels]) -> Iterator[tuple[str, str, Qrels]]:
-    """Source, reviewer and judgements of each set behind a name."""
+    """Yield source, reviewer and judgements of each set behind a name."""
     if source in known:
         yield source, "", known[source].qrels
         return
@@ -115,7 +115,7 @@ def _inside(qrels: Qrels, dataset: Dataset) -> Qrels:
 
 
 def _told_apart(sets: Sequence[tuple[str, str]]) -> list[str]:
-    """Short names that differ: the reviewer or the file, with the whole path where that is needed."""
+    """Return short names that differ: the reviewer or the file, with the whole path if that is needed."""
     short = [reviewer or (source if source == OF_TASK else Path(source).name) for source, reviewer in sets]
     counts = Counter(short)
     long = [f"{source}:{reviewer}" if reviewer else source for source, reviewer in sets]
@@ -127,7 +127,7 @@ def _told_apart(sets: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def _known(name: str, source: str, qrels: Qrels, dataset: Dataset) -> LabelSet:
-    """The part of a set that is about this task; a document that the task does not have is an error."""
+    """Return the part of a set that is about this task; a document that the task does not have is an error."""
     queries, documents = dataset.gold.qrels, dataset.collection.documents.position
     mine = {query: judged for query, judged in qrels.items() if query in queries}
     if not mine:
@@ -145,7 +145,7 @@ def _known(name: str, source: str, qrels: Qrels, dataset: Dataset) -> LabelSet:
 
 
 def fill(sets: Sequence[LabelSet]) -> tuple[LabelSet, ...]:
-    """Every pair that any set judges judged by all of them, as 0 where one says nothing."""
+    """Fill the pairs that a set does not judge and another does with grade 0."""
     pairs: dict[str, dict[str, int]] = {}
     for each in sets:
         for query, judged in each.qrels.items():
@@ -157,7 +157,7 @@ def fill(sets: Sequence[LabelSet]) -> tuple[LabelSet, ...]:
 
 
 def binary(sets: Sequence[LabelSet]) -> tuple[LabelSet, ...]:
-    """Grades of 1 and more as 1, all others as 0."""
+    """Map grades of 1 and more to 1, all others to 0."""
     return tuple(
         LabelSet(
             each.name,
@@ -172,14 +172,14 @@ def binary(sets: Sequence[LabelSet]) -> tuple[LabelSet, ...]:
 
 
 def overlay(base: LabelSet, other: LabelSet) -> LabelSet:
-    """A set as corrected by another: its judgements where it has any, those of the base elsewhere."""
+    """Return a base set corrected by another: the other's judgements if it has any, else those of the base."""
     queries = [*base.qrels, *(query for query in other.qrels if query not in base.qrels)]
     merged = {query: {**base.qrels.get(query, {}), **other.qrels.get(query, {})} for query in queries}
     return LabelSet(other.name, merged, other.left_out)
 
 
 def beyond(sets: Sequence[LabelSet]) -> tuple[LabelSet, ...]:
-    """The first set with 0 for what only others judge, and of each other one what the first does not judge."""
+    """Return the first set with 0 for pairs that only others judge, and of each other set only those pairs."""
     first = sets[0]
     others = [LabelSet(each.name, _unjudged(first, each), each.left_out) for each in sets[1:]]
     for each in others:
@@ -201,7 +201,7 @@ def _unjudged(first: LabelSet, other: LabelSet) -> dict[str, dict[str, int]]:
 
 
 def as_given(sets: Sequence[LabelSet]) -> tuple[LabelSet, ...] | None:
-    """Return the sets with the grades that were given, where all are of one review; None where they are not."""
+    """Return the sets with the grades as given if all are of one review; None if not."""
     grades = [each.given for each in sets if each.given]
     if len(grades) < len(sets) or len({each.review for each in grades}) > 1:
         return None
@@ -213,7 +213,7 @@ def as_given(sets: Sequence[LabelSet]) -> tuple[LabelSet, ...] | None:
 
 @dataclass(frozen=True)
 class SharedPairs:
-    """The pairs of a query and a document that two sets at least have judged, with all that was said of them."""
+    """Pairs of a query and a document that at least two sets have judged, with all their grades."""
 
     pairs: Sequence[tuple[str, str]]
     ratings: Ratings
@@ -221,7 +221,7 @@ class SharedPairs:
 
 
 def share_pairs(sets: Sequence[LabelSet], scale: Sequence[float] | None = None) -> SharedPairs:
-    """What can be compared; nothing at all is an error. The scale is what was given, unless it is known."""
+    """Return the pairs that can be compared; without any, raise an error. The scale is the grades given if unknown."""
     seen = Counter((query, document) for each in sets for query, judged in each.qrels.items() for document in judged)
     pairs = [pair for pair, count in seen.items() if count > 1]
     if not pairs:

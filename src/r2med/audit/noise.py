@@ -1,4 +1,4 @@
-"""How stable an order of systems is if labels were as wrong as two label sets disagree: a simulation.
+"""A simulation of label noise: how stable an order of systems is if labels were as wrong as two sets disagree.
 
 Every judgement of the first set is drawn again by how often the second gives which grade where the first gives this
 one; the systems are scored by the drawn labels, and the order is looked at. Queries that lose all their relevant
@@ -28,7 +28,7 @@ SIMULATIONS = 500
 
 @dataclass(frozen=True)
 class Stability:
-    """What drawing the labels again does to an order of systems."""
+    """Effect of drawing the labels again on an order of systems."""
 
     simulations: int
     kept: NDArray[np.float64]
@@ -40,13 +40,13 @@ class Stability:
 
     @classmethod
     def unknown(cls) -> Stability:
-        """Of no system at all."""
+        """Return the stability of an empty list of systems."""
         return cls(0, np.zeros((0, 0)), None, None)
 
 
 @dataclass(frozen=True, eq=False)
 class ErrorModel:
-    """How often the second of two sets gives a grade where the first gives another."""
+    """Frequencies with which the second of two sets gives a grade if the first gives another."""
 
     scale: Floats
     shares: Floats
@@ -54,14 +54,14 @@ class ErrorModel:
 
     @classmethod
     def of(cls, ratings: Ratings) -> ErrorModel:
-        """The model of the first two raters of a table."""
+        """Return the model of the first two raters of a table."""
         counts = ratings.confusion().astype(np.float64)
         totals = counts.sum(axis=1, keepdims=True)
         stay = np.eye(len(ratings.scale))
         return cls(ratings.scale, np.where(totals > 0, counts / np.maximum(totals, 1), stay))
 
     def draw(self, grades: Floats, chance: np.random.Generator) -> Floats:
-        """Grades in place of grades; one that is not on the scale stays as it is."""
+        """Draw a grade for each grade; one that is not on the scale stays as it is."""
         rows = np.searchsorted(self.scale, grades).clip(max=len(self.scale) - 1)
         limits = np.cumsum(self.shares, axis=1)[rows, :-1]
         drawn = self.scale[(chance.random(len(grades))[:, None] >= limits).sum(axis=1)]
@@ -70,7 +70,7 @@ class ErrorModel:
 
 @dataclass(frozen=True, eq=False)
 class JudgedLists:
-    """The ranked lists of systems as places in one column of grades, so that other grades are scored at once."""
+    """Ranked lists of systems as places in one column of grades, so that other grades are scored at once."""
 
     grades: Floats
     """The grade of every judged pair, and a last one of 0 for what is not judged."""
@@ -81,7 +81,7 @@ class JudgedLists:
 
     @classmethod
     def of(cls, qrels: Qrels, runs: Mapping[str, Run], measure: Measure) -> JudgedLists:
-        """The lists of some runs, for the queries of the judgements."""
+        """Build the lists of some runs, for the queries of the judgements."""
         pairs = {(query, document): place for place, (query, document) in enumerate(_pairs(qrels))}
         rows = [[pairs[query, document] for document in judged] for query, judged in qrels.items()]
         lists = {}
@@ -92,7 +92,7 @@ class JudgedLists:
         return cls(grades, _padded(rows, pairs), lists)
 
     def means(self, grades: Floats, measure: Measure) -> Floats:
-        """Each system's mean under some grades of the judged pairs, over the queries that have a relevant document."""
+        """Return each system's mean under these grades of the pairs, over the queries with a relevant document."""
         gains = np.maximum(np.append(grades, 0.0), 0.0)
         ideal = -np.sort(-gains[self.ideal], axis=1)
         relevant = (ideal > 0).sum(axis=1)
@@ -107,7 +107,7 @@ class JudgedLists:
 
     @cached_property
     def judged(self) -> Floats:
-        """The grades of the judged pairs."""
+        """Return the grades of the judged pairs."""
         return self.grades[:-1]
 
 
@@ -123,7 +123,7 @@ def _padded(rows: Sequence[Sequence[int]], pairs: Mapping[tuple[str, str], int])
 
 
 def simulate(lists: JudgedLists, errors: ErrorModel, measure: Measure, simulations: int = SIMULATIONS) -> Stability:
-    """Draw labels again and again, and see how often systems keep their order; the same draws every time."""
+    """Draw labels repeatedly and count how often systems keep their order; the same draws every time."""
     chance = np.random.default_rng([SEED, simulations])
     base = lists.means(lists.judged, measure)
     drawn = np.stack([lists.means(errors.draw(lists.judged, chance), measure) for _ in range(simulations)], axis=1)

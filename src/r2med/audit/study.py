@@ -1,4 +1,4 @@
-"""Can labels be trusted, and what changes if not? Two label sets of a task side by side, and the systems under both."""
+"""The study of `r2med audit`: agreement of label sets of a task, and how systems change under them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _OF_PAIR = ("raw", "kappa", "weighted-kappa", "alpha-ordinal", "ac1", "ac2")
 
 @dataclass(frozen=True)
 class AuditOptions:
-    """How labels are compared."""
+    """Options for comparing labels."""
 
     measure: Measure = DEFAULT[0]
     systems: tuple[str, ...] = ()
@@ -61,7 +61,7 @@ class AuditOptions:
 
 @dataclass(frozen=True)
 class SetFacts:
-    """What a label set holds."""
+    """Counts of a label set."""
 
     name: str
     queries: int
@@ -73,7 +73,7 @@ class SetFacts:
 
 @dataclass(frozen=True)
 class AgreementSlice:
-    """Some of the pairs that both sets judged, and on what share of them they agree."""
+    """A part of the pairs that both sets judged, and the share on which they agree."""
 
     name: str
     pairs: int
@@ -96,20 +96,20 @@ class SetPair:
 
     @property
     def chance(self) -> float:
-        """The share on which two raters with these shares of grades would agree by chance: what kappa allows for."""
+        """Return the share on which raters with these shares of grades agree by chance, which kappa corrects for."""
         counts = np.array(self.confusion, dtype=np.float64)
         return float((counts.sum(axis=1) * counts.sum(axis=0)).sum() / counts.sum() ** 2)
 
     @property
     def constant(self) -> tuple[str, ...]:
-        """Those of the two that give one grade only."""
+        """Return the names of those sets of the two that give only one grade."""
         counts = np.array(self.confusion)
         given = {self.a: (counts.sum(axis=1) > 0).sum(), self.b: (counts.sum(axis=0) > 0).sum()}
         return tuple(name for name, grades in given.items() if grades == 1)
 
     @property
     def commonest(self) -> tuple[int, float]:
-        """The grade that is given most often, and its share of all that both gave."""
+        """Return the most frequent grade and its share of all grades of both sets."""
         counts = np.array(self.confusion, dtype=np.float64)
         both = counts.sum(axis=0) + counts.sum(axis=1)
         return self.scale[int(both.argmax())], float(both.max() / both.sum())
@@ -131,7 +131,7 @@ class SystemChange:
 
 @dataclass(frozen=True)
 class Conclusion:
-    """What comparing two systems says under two label sets."""
+    """A comparison of two systems under two label sets."""
 
     first: str
     second: str
@@ -145,7 +145,7 @@ class Conclusion:
 
     @property
     def verdict(self) -> str:
-        """Whether the conclusion stays: `kept`, `reversed`, `lost`, `gained`, or `none` where none is drawn."""
+        """Return whether the conclusion stays: `kept`, `reversed`, `lost`, `gained`, or `none` if there is none."""
         under_a, under_b = (p < ALPHA for p in self.corrected)
         if under_a and under_b:
             return "kept" if self.a.mean * self.b.mean > 0 else "reversed"
@@ -153,13 +153,13 @@ class Conclusion:
 
     @property
     def flips(self) -> bool:
-        """Whether it does not stay."""
+        """Return whether the conclusion changes."""
         return self.verdict in ("reversed", "lost", "gained")
 
 
 @dataclass(frozen=True)
 class LabelChange:
-    """What becomes of systems when labels B take the place of labels A."""
+    """Effect on systems of replacing labels A by labels B."""
 
     a: str
     b: str
@@ -178,7 +178,7 @@ class LabelChange:
 
 @dataclass(frozen=True)
 class Audit:
-    """What an audit of a task's labels found."""
+    """Result of an audit of a task's labels."""
 
     task: str
     measure: str
@@ -203,7 +203,7 @@ class Audit:
     notes: Sequence[str]
 
     def as_dict(self) -> dict[str, Any]:
-        """The shape of `--json`."""
+        """Return the audit in the shape of `--json`."""
         names = ("task", "measure", "binary", "filled", "overlaid", "holes", "pairs", "queries", "scale_of")
         facts = {name: getattr(self, name) for name in names}
         return facts | {
@@ -257,7 +257,7 @@ def audit(
 def _on_one_scale(
     sets: Sequence[LabelSet], options: AuditOptions
 ) -> tuple[Sequence[LabelSet], tuple[int, ...] | None, str]:
-    """Return what agreement is measured on, its scale where that is known, and whose scale it is.
+    """Return the grades to measure agreement on, their scale if that is known, and whose scale it is.
 
     Reviewers of one review are compared by the grades that they gave, as `r2med review agreement` does; what changes
     judgements (binary, filled, holes) makes a scale of its own.
@@ -269,7 +269,7 @@ def _on_one_scale(
 
 
 def _notes(sets: Sequence[LabelSet], options: AuditOptions) -> list[str]:
-    """What a reader must know of the label sets."""
+    """Return notes on the label sets for the reader of the audit."""
     notes = [
         f"{each.name}: {each.left_out:,} judgements of queries that the task does not have are left out"
         for each in sets
@@ -318,7 +318,7 @@ def _set_pair(one: LabelSet, other: LabelSet, dataset: Dataset, scale: Sequence[
 
 
 def _slices(name: str, shared: SharedPairs, dataset: Dataset) -> dict[str, list[AgreementSlice]]:
-    """Agreement by the grade of the first set, and by the lengths of questions and documents."""
+    """Return agreement by the grade of the first set, and by the lengths of questions and documents."""
     queries, documents = dataset.collection.queries, dataset.collection.documents
     asked = {query: len(queries.text(query).split()) for query in {query for query, _ in shared.pairs}}
     texts = {document: len(documents.text(document).split()) for document in {document for _, document in shared.pairs}}
@@ -343,7 +343,7 @@ def _sliced(places: Sequence[tuple[int, str]], ratings: Ratings) -> list[Agreeme
 
 
 def _entries(ledger: Ledger, dataset: Dataset, options: AuditOptions) -> tuple[dict[str, Entry], list[str]]:
-    """The runs that are looked at, and what to say where there are none or too many."""
+    """Return the runs to score, and a note if there are none or too many."""
     task = dataset.name
     if options.systems:
         chosen = {each.label: each.runs[task] for each in select(ledger, options.systems, [task])}
@@ -364,7 +364,7 @@ def _entries(ledger: Ledger, dataset: Dataset, options: AuditOptions) -> tuple[d
 def _change(
     base: LabelSet, other: LabelSet, runs: Mapping[str, Run], options: AuditOptions, judged: LabelSet
 ) -> LabelChange:
-    """The systems under two label sets; holes are what `judged` says nothing of."""
+    """Compare the systems under two label sets; holes are the pairs that `judged` does not judge."""
     after = overlay(base, other) if options.overlaid or options.holes else other
     with_a, with_b = positive(base.qrels), positive(after.qrels)
     queries = [query for query in with_a if query in with_b]
@@ -386,7 +386,7 @@ def _change(
 def _ranked(
     runs: Mapping[str, Run], sets: Sequence[LabelSet], queries: Sequence[str], measure: Measure
 ) -> tuple[dict[str, Run], list[Floats]]:
-    """The runs with the best under the first set first, and a table of systems x queries for each set."""
+    """Return the runs, the best under the first set first, and a table of systems x queries for each set."""
     tables = []
     for labels in sets:
         qrels = {query: labels.qrels[query] for query in queries}
@@ -397,7 +397,7 @@ def _ranked(
 
 
 def _holes(run: Run, labels: LabelSet, queries: Sequence[str], depth: int = 10) -> float:
-    """The mean share of a system's first documents that are not judged; a query without a list has none."""
+    """Return the mean share of a system's first documents that are not judged; a query without a list counts as 0."""
     shares = []
     for query in queries:
         documents = run[query].documents[:depth] if query in run else ()
@@ -406,7 +406,7 @@ def _holes(run: Run, labels: LabelSet, queries: Sequence[str], depth: int = 10) 
 
 
 def _tau(one: Floats, two: Floats) -> tuple[float | None, tuple[float, float] | None]:
-    """Kendall's tau of the order of systems under both sets, with its interval over queries."""
+    """Return Kendall's tau of the order of systems under both sets, with its interval over queries."""
     if len(one) < 2:
         return None, None
     value = float(kendall(one.mean(axis=1), two.mean(axis=1)))
@@ -426,12 +426,12 @@ def _conclusions(systems: Sequence[str], one: Floats, two: Floats, stability: St
 
 
 def by_name(found: Mapping[str, Coefficient]) -> dict[str, dict[str, float | None]]:
-    """Coefficients in the shape of `--json`."""
+    """Return coefficients in the shape of `--json`."""
     return {name: {"value": each.value, "low": each.low, "high": each.high} for name, each in found.items()}
 
 
 def pair_dict(pair: SetPair) -> dict[str, Any]:
-    """Two label sets in the shape of `--json`."""
+    """Return two label sets in the shape of `--json`."""
     slices = {
         way: [{"slice": each.name, "pairs": each.pairs, **by_name({"raw": each.raw})["raw"]} for each in members]
         for way, members in pair.slices.items()

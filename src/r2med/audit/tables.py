@@ -1,4 +1,4 @@
-"""An audit of labels in words and tables: on a terminal, as Markdown and as LaTeX, all from the same sections."""
+"""Sections and charts of an audit of labels: the same on a terminal, as Markdown and as LaTeX."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _VERDICTS: Mapping[str, str] = {
 
 
 def sections(audit: Audit) -> list[Section]:
-    """Everything that an audit says, in order; slices of several pairs of sets are for JSON."""
+    """Return all sections of an audit, in order; slices of several pairs of sets are in the JSON only."""
     several = len(audit.set_pairs) > 1
     found = [_sets(audit), _agreement(audit), *([_by_pair(audit)] if several else [])]
     for pair in audit.set_pairs:
@@ -76,7 +76,7 @@ def _sets(audit: Audit) -> Section:
 
 
 def _shown(audit: Audit) -> list[str]:
-    """The coefficients that say something on this scale."""
+    """Return the names of the coefficients that are informative on this scale."""
     graded = any(len(pair.scale) > 2 for pair in audit.set_pairs)
     return [name for name in NAMES if graded or name not in GRADED_ONLY]
 
@@ -122,7 +122,7 @@ def _by_pair(audit: Audit) -> Section:
 
 
 def why_low(pair: SetPair) -> str:
-    """Why kappa is low where nearly all pairs have one grade."""
+    """Explain why kappa is low if nearly all pairs have one grade."""
     grade, share = pair.commonest
     for name in pair.constant:
         return (
@@ -138,7 +138,7 @@ def why_low(pair: SetPair) -> str:
 
 
 def confusion_section(pair: SetPair) -> Section:
-    """Which grades two raters give to the same pairs."""
+    """Return a table of the grades that two raters give to the same pairs."""
     rows = [
         (f"{pair.a}: {grade}", *(f"{count:,}" for count in row), f"{sum(row):,}")
         for grade, row in zip(pair.scale, pair.confusion, strict=True)
@@ -151,7 +151,7 @@ def confusion_section(pair: SetPair) -> Section:
 
 
 def _rate(raw: Coefficient) -> str:
-    """The share on which two sets differ, with its interval."""
+    """Return the share of pairs on which two sets differ, with its interval."""
     value = 1 - (raw.value or 0.0)
     around = (
         "" if raw.low is None or raw.high is None else f" ({100 * (1 - raw.high):.1f} to {100 * (1 - raw.low):.1f})"
@@ -198,7 +198,7 @@ def _questions(count: int) -> str:
 
 
 def _order(change: LabelChange) -> list[str]:
-    """How the order of systems changes, in a sentence."""
+    """Return a sentence on how the order of systems changes."""
     if change.kendall is None:
         return []
     around = change.kendall_interval
@@ -258,13 +258,13 @@ def _stability(change: LabelChange) -> list[str]:
 
 
 def two_digits(value: float | None) -> Figure:
-    """A coefficient, or a dash where it is not defined."""
+    """Format a coefficient; a dash if it is not defined."""
     text = "-" if value is None else f"{value:.3f}"
     return Figure(text, "-" if value is None else f"{value:.2f}")
 
 
 def ends(found: Coefficient, times: float = 1, digits: int = 3) -> str:
-    """The ends of an interval, or a dash where there is none."""
+    """Format the ends of an interval; a dash if there is none."""
     if found.low is None or found.high is None:
         return "-"
     return f"{times * found.low:.{digits}f} to {times * found.high:.{digits}f}"
@@ -280,12 +280,12 @@ def show_audit(audit: Audit, console: Console) -> None:
 
 
 def markdown(audit: Audit) -> str:
-    """An audit for a page or an issue."""
+    """Return an audit as Markdown, for a page or an issue."""
     return markdown_sections(f"Audit of the labels of {audit.task}", sections(audit), audit.notes)
 
 
 def latex(audit: Audit) -> str:
-    """An audit as tables for a paper, with booktabs."""
+    """Return an audit as tables for a paper, with booktabs."""
     return latex_sections(sections(audit))
 
 
@@ -294,7 +294,7 @@ FORMATS: Mapping[str, Callable[[Audit], str]] = {"md": markdown, "latex": latex}
 
 
 def stability_chart(found: Audit) -> DotChart:
-    """How often each two systems keep their order if labels were as wrong as two label sets disagree."""
+    """Return a chart of how often each two systems keep their order if labels were as wrong as two sets disagree."""
     change = next((each for each in found.changes if each.conclusions), None)
     if change is None:
         raise R2medError("there is no pair of systems whose order could be drawn; run two systems first")

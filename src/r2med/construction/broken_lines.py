@@ -1,4 +1,4 @@
-"""Lines of print put together to running text: words that were hyphenated are made whole, and nothing else changes."""
+"""Joining the lines of a printed paragraph: hyphenated words are made whole, and nothing else changes."""
 
 from __future__ import annotations
 

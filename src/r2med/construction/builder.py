@@ -30,7 +30,7 @@ Item = TypeVar("Item")
 
 
 def init(folder: Path) -> list[Path]:
-    """Write a plan with comments, a guideline and an example; what is there already is refused."""
+    """Write a plan with comments, a guideline and an example; refuse a folder that is not empty."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise R2medError(f"{folder}: exists already and is not empty; name a new folder")
     template = resources.files("r2med.construction").joinpath("template")
@@ -46,11 +46,11 @@ def init(folder: Path) -> list[Path]:
 
 
 class _Until(Exception):
-    """The step after which the build shall end has ended."""
+    """Signal that the last requested step has ended."""
 
 
 class Builder:
-    """One pass over the steps of a plan; what is kept from earlier passes is taken over."""
+    """One pass over the steps of a plan, which reuses the results of earlier passes."""
 
     def __init__(self, folder: Path, executor: Executor | None = None, plan: BuildPlan | None = None) -> None:
         self._advice = "" if plan else f"; see: r2med build status {folder}"
@@ -64,7 +64,7 @@ class Builder:
         self.outcomes: dict[str, dict[str, Outcome]] = {}
 
     def run(self, until: str = "") -> BuildProgress:
-        """Run the steps, to the end or to the named one; a finished build that nothing has changed is left alone."""
+        """Run the steps, to the end or to the named one; a finished build without changes is left as it is."""
         steps = active_steps(self.plan)
         if until and until not in steps:
             off = until in STEPS
@@ -89,7 +89,7 @@ class Builder:
         return BuildProgress(self.folder, self.counts, task)
 
     def read_corpus(self) -> PassageCorpus:
-        """The passages of the plan's documents; questions are not looked at."""
+        """Return the passages of the plan's documents without reading the questions."""
         with ItemStore(self.folder) as store:
             self._store, self._until = store, ""
             corpus = self._read_corpus()
@@ -97,7 +97,7 @@ class Builder:
         return corpus
 
     def estimate(self, asked: Sequence[Question] = ()) -> list[Foreseen]:
-        """What each step that asks would take; nothing is asked, and only what is free is run.
+        """Estimate each step that asks a model; nothing is asked, and only steps that cost nothing are run.
 
         `asked` stands in for the plan's questions, where these are still to be written.
         """
@@ -120,7 +120,7 @@ class Builder:
         return found
 
     def _guessed(self, each: QuestionStep, questions: Sequence[Question]) -> list[Question]:
-        """The questions as the next step will see them, or might."""
+        """Return the questions as the next step will see them, or might."""
         kept = self._store.kept(each.step.name)
         open_ones = {question.id for question in open_items(each.step, questions, self._store)}
         found = []
@@ -133,7 +133,7 @@ class Builder:
         return found
 
     def _guessed_pairs(self, questions: Sequence[Question], corpus: PassageCorpus) -> list[Pair]:
-        """Pools as they are, or as large as they can become."""
+        """Return the pairs of the pools as they are, or as large as they can become."""
         mined = self._store.kept("mine")
         step = mining_step(self.plan, corpus, self.executor)
         open_ones = open_items(step, questions, self._store)
@@ -150,7 +150,7 @@ class Builder:
         return pairs
 
     def _mined_again(self, step: Step[Question], questions: Sequence[Question]) -> dict[str, Outcome]:
-        """The pools of questions whose texts are known; that costs nothing, and is not kept."""
+        """Mine the pools of questions whose texts are known; that costs nothing, and is not stored."""
         known = [question for question in questions if question.id not in self._assumed]
         if step.make is None or not known:
             return {}
@@ -160,7 +160,7 @@ class Builder:
         }
 
     def _done(self, count: Count) -> None:
-        """Note a step that has ended, and stop where the build shall end with it."""
+        """Record a step that has ended, and stop if the build should end with it."""
         self.counts.append(count)
         self._store.put_count(count)
         if count.step == self._until:
@@ -174,7 +174,7 @@ class Builder:
         return outcomes
 
     def _keep(self, step: str, outcomes: Mapping[str, Outcome]) -> None:
-        """Keep what takes no time to make, as far as it is new."""
+        """Store outcomes that take no time to make, if they are new."""
         keys = {name: step_key(step, value=outcome) for name, outcome in outcomes.items()}
         self._store.retain(step, keys)
         kept = self._store.kept(step)
@@ -193,7 +193,7 @@ class Builder:
         return CorpusReader(self.plan, self._store, self.executor, self._step, self._done).read()
 
     def _pass(self, each: QuestionStep, questions: Sequence[Question]) -> list[Question]:
-        """The questions that get through a step, with what it found."""
+        """Run a step and return the questions that pass it, with its results."""
         outcomes = self._step(each.step, questions)
         found = [
             each.advance(question, outcomes[question.id].value)
@@ -230,7 +230,7 @@ class Builder:
         return selection
 
     def _mine(self, questions: Sequence[Question], corpus: PassageCorpus) -> dict[Question, list[str]]:
-        """The candidates of each question that has any."""
+        """Return the candidates of each question that has any."""
         found: dict[str, list[str]] = {}
 
         def look(name: str, outcome: Outcome) -> None:
@@ -241,7 +241,7 @@ class Builder:
         return {question: found[question.id] for question in questions if question.id in found}
 
     def _judge(self, pools: Mapping[Question, Sequence[str]], corpus: PassageCorpus) -> dict[str, str]:
-        """The verdict of each pair."""
+        """Return the verdict of each pair."""
         verdicts: dict[str, str] = {}
 
         def look(name: str, outcome: Outcome) -> None:
@@ -253,7 +253,7 @@ class Builder:
         return verdicts
 
     def _large_step(self, step: Step[Item], items: Sequence[Item], look: Callable[[str, Outcome], None]) -> None:
-        """A step whose outcomes stay in the store, for they can be more than memory holds; each is looked at once."""
+        """Run a step with more outcomes than memory may hold: they stay in the store, and `look` sees each once."""
         make_items(step, items, self._store, self.executor)
 
         def outcomes() -> Iterator[Outcome]:

@@ -1,4 +1,4 @@
-"""What the charts of a built task show: its funnel, who found which positives, and scores on both axes with the cuts.
+"""Charts of a built task: its funnel, the members that found the positives, and scores on both axes with the cuts.
 
 Like all charts they are described once, drawn as SVG by `chart_svg` and for papers by `plots`.
 """
@@ -27,7 +27,7 @@ _MOST_OVERLAPS = 16
 
 
 def funnel_chart(funnel: Sequence[Mapping[str, Any]]) -> FunnelChart:
-    """The funnel of a build, from the counts that its result says."""
+    """Build the funnel of a build from its counts."""
     counts = [count for count in funnel if count["step"] in _OF_QUESTIONS]
     steps = [FunnelStep("questions", counts[0]["items"], "")] if counts else []
     for count in counts:
@@ -37,7 +37,7 @@ def funnel_chart(funnel: Sequence[Mapping[str, Any]]) -> FunnelChart:
 
 
 def member_chart(health: TaskHealth) -> UpSetChart:
-    """Which members found the same positives."""
+    """Build the chart of which members found the same positives."""
     coverage = health.coverage
     members = [member.name for member in coverage.members]
     columns = [
@@ -57,7 +57,7 @@ def _said(found: Sequence[str], members: Sequence[str]) -> str:
 
 
 def score_chart(health: TaskHealth) -> ScoreChart:
-    """The scores of all judged pairs."""
+    """Build the chart of the scores of all judged pairs."""
     bubbles = [ScoreBubble(each.answers, each.supports, each.pairs, each.verdict) for each in health.scores]
     cuts = health.cuts
     cut, band = (cuts["answers"], cuts["supports"]), (cuts["band_answers"], cuts["band_supports"])
@@ -67,7 +67,7 @@ def score_chart(health: TaskHealth) -> ScoreChart:
 
 
 def health_charts(health: TaskHealth, funnel: Sequence[Mapping[str, Any]]) -> dict[str, HealthChart]:
-    """The charts by name."""
+    """Return the charts by name."""
     return {"funnel": funnel_chart(funnel), "members": member_chart(health), "scores": score_chart(health)}
 
 

@@ -1,4 +1,4 @@
-"""`r2med build`: a judged task from one's own questions and documents."""
+"""`r2med build`: a judged task from the user's questions and documents."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FOLDER = click.argument("folder", metavar="DIR", type=click.Path(path_type=Path
 
 
 class _BuildGroup(click.Group):
-    """The sub-verbs of this study, and `translate`, which is imported when it is called."""
+    """Group of the sub-verbs of this study, and of `translate`, which is imported when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the sub-verbs."""
@@ -157,7 +157,7 @@ _PRICED_AGAIN = "Replies that cannot be read are asked for again on top. ? is a 
 
 
 def _share(text: str) -> float:
-    """A share as people write it: 5%, or 0.05."""
+    """Parse a share such as 5% or 0.05."""
     try:
         value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:

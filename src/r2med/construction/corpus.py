@@ -1,4 +1,4 @@
-"""Documents that are there twice: those with the same words, and near-duplicates, folded into the first of them."""
+"""The corpus of a build: documents read, duplicates folded into the first of them, and passages cut."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from r2med.pipeline.executor.local import Executor
 
 
 def fold(documents: Sequence[Document], duplicates: Mapping[str, str]) -> list[Document]:
-    """The documents that stay, each with the ids of those that were folded into it."""
+    """Return the documents that stay, each with the ids of those that were folded into it."""
     also: dict[str, list[str]] = {}
     for identifier, first in duplicates.items():
         also.setdefault(first, []).append(identifier)
@@ -37,7 +37,7 @@ _NO_TEXT = "no text in it"
 
 @dataclass(frozen=True)
 class CorpusReader:
-    """Makes the corpus that a build searches, in the steps documents, fold and chunk."""
+    """Reader of the corpus that a build searches, in the steps documents, fold and chunk."""
 
     plan: BuildPlan
     store: ItemStore
@@ -48,7 +48,7 @@ class CorpusReader:
     """Is told how a step went."""
 
     def read(self) -> PassageCorpus:
-        """Read, fold and cut; what a step has done before is taken over."""
+        """Read, fold and cut; results of earlier passes are reused."""
         documents = self._read_documents()
         folded = self._find_folded(documents)
         with collector_paused():
@@ -78,7 +78,7 @@ class CorpusReader:
         return found
 
     def _find_folded(self, documents: Sequence[Document]) -> dict[str, str]:
-        """Documents that repeat an earlier one, with which."""
+        """Return the documents that repeat an earlier one, with the id of that one."""
         near = self.plan.documents.near
         ids, texts = [each.id for each in documents], [each.text for each in documents]
 
@@ -103,7 +103,7 @@ class CorpusReader:
         return [passage for name, passage in passages.items() if name not in repeats]
 
     def _find_spans(self, documents: Sequence[Document]) -> list[Any]:
-        """Where the passages of each document are: one item, for they are looked up faster than sixty thousand."""
+        """Return the spans of each document's passages: one item, which is faster to look up than sixty thousand."""
         tokens = self.plan.chunk.tokens
         headings = [[(heading.start, heading.end, heading.text) for heading in each.headings] for each in documents]
 

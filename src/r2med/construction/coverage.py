@@ -1,4 +1,4 @@
-"""Who found the positives of a task, how many were probably missed, and whether questions leak into each other."""
+"""Coverage of a judged pool: the finders of the positives, an estimate of those missed, and leaks between questions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NEAR = 0.8
 
 @dataclass(frozen=True)
 class Finder:
-    """A member of the committee, or a view, and what it found of the positives."""
+    """A member of the committee, or a view, and the positives that it found."""
 
     name: str
     found: CaughtShare
@@ -37,7 +37,7 @@ class Overlap:
 
 @dataclass(frozen=True)
 class PoolCoverage:
-    """Who found the positives, and how many were probably missed."""
+    """Positives by finder, and an estimate of how many were missed."""
 
     positives: int
     members: Sequence[Finder]
@@ -53,7 +53,7 @@ class PoolCoverage:
     missed: PopulationEstimate
 
     def as_dict(self) -> dict[str, Any]:
-        """The shape of `--json`."""
+        """Return the coverage in the shape of `--json`."""
         return {
             "positives": self.positives,
             "members": [_finder(each) for each in self.members],
@@ -71,7 +71,7 @@ def _finder(each: Finder) -> dict[str, Any]:
 
 
 def pool_coverage(pool: JudgedPool, systems: Sequence[str], views: Sequence[str]) -> PoolCoverage:
-    """Count who found what, and estimate what nobody found."""
+    """Count positives by their finders, and estimate how many were missed."""
     positives = pool.positives
     by = "members" if len(systems) > 1 else "views"
     names, finders = (systems, _systems) if by == "members" else (views, _views)
@@ -116,7 +116,7 @@ def _overlaps(positives: Sequence[Positive], systems: Sequence[str]) -> list[Ove
 
 @dataclass(frozen=True)
 class QuestionLeakage:
-    """How far questions repeat each other, or share what they rest on."""
+    """Questions that repeat each other, or that share sources or positives."""
 
     questions: int
     repeated: Sequence[tuple[str, str, str]]
@@ -127,7 +127,7 @@ class QuestionLeakage:
     """A question of each split and what they share: text, source or positive. There should be none."""
 
     def as_dict(self) -> dict[str, Any]:
-        """The shape of `--json`."""
+        """Return the leakage in the shape of `--json`."""
         return {
             "questions": self.questions,
             "repeated": [dict(zip(("question", "repeats", "how"), each, strict=True)) for each in self.repeated],
@@ -137,7 +137,7 @@ class QuestionLeakage:
 
 
 def question_leakage(pool: JudgedPool, near: float = NEAR) -> QuestionLeakage:
-    """Look for questions that repeat others, and for what crosses the splits."""
+    """Find questions that repeat others, share positives, or leak across the splits."""
     questions = pool.questions
     found = find_duplicates([question.text for question in questions], near)
     repeated = [(questions[place].id, questions[first].id, how) for place, (first, how) in found.items()]
@@ -151,7 +151,7 @@ def question_leakage(pool: JudgedPool, near: float = NEAR) -> QuestionLeakage:
 def _across(
     questions: Sequence[PoolQuestion], repeated: Sequence[tuple[str, str, str]], owners: dict[str, list[str]]
 ) -> list[tuple[str, str, str]]:
-    """Pairs of questions in different splits that share something, each pair and thing once."""
+    """Return pairs of questions in different splits that share something, each pair and thing once."""
     split = {question.id: question.split for question in questions}
     if len(set(split.values())) < 2:
         return []

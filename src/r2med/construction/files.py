@@ -25,7 +25,7 @@ class UnreadableFile(Exception):
 
 
 def list_files(folder: Path) -> list[Path]:
-    """The files that can be read, in the order of their names; hidden ones are left alone."""
+    """Return the files that can be read, ordered by name; hidden ones are left out."""
     if not folder.is_dir():
         raise DataError(f"{folder}: no such file or folder")
     files = [path for path in _visible_files(folder) if path.suffix.lower() in READERS]
@@ -41,7 +41,7 @@ def list_files(folder: Path) -> list[Path]:
 
 
 def list_other_files(folder: Path) -> list[Path]:
-    """Return the files of a folder that are of no kind that is read."""
+    """Return the files of a folder of kinds that are not read."""
     return [path for path in _visible_files(folder) if path.suffix.lower() not in READERS]
 
 
@@ -50,7 +50,7 @@ def _visible_files(folder: Path) -> list[Path]:
 
 
 def file_hash(path: Path) -> str:
-    """A hash of a file's bytes; empty when it cannot be read, which reading it will say."""
+    """Return a hash of a file's bytes; empty if it cannot be read, which reading the file reports."""
     try:
         with path.open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
@@ -59,7 +59,7 @@ def file_hash(path: Path) -> str:
 
 
 def read_file(path: Path, folder: Path) -> Document:
-    """The document of a file, known by its path in the folder."""
+    """Read a file as a document, identified by its path in the folder."""
     name = path.relative_to(folder).as_posix()
     try:
         title, text, headings = READERS[path.suffix.lower()](path.read_bytes())
@@ -67,7 +67,7 @@ def read_file(path: Path, folder: Path) -> Document:
         raise UnreadableFile(f"cannot be read ({error.strerror})") from error
     if not text.strip():
         raise UnreadableFile("no text in it")
-    if not _is_title(title):
+    if not title.strip() or _NO_TITLE.fullmatch(title.strip()):
         title = next((heading.text for heading in headings), "")
     # Files of ranked lists have spaces between their columns: no id may hold one.
     return Document(re.sub(r"\s+", "_", name), title or Path(name).stem, text, name, headings)
@@ -78,11 +78,7 @@ _NO_TITLE = re.compile(
     r"|.*\.(docx?|pdf|indd|qxd|tex|dvi|html?|rtf|odt)",
     re.IGNORECASE,
 )
-
-
-def _is_title(text: str) -> bool:
-    """Return whether a file's title says what it is about: programs write "untitled" or a file's name there."""
-    return bool(text.strip()) and not _NO_TITLE.fullmatch(text.strip())
+"""Titles that programs write into a file and that do not describe it: "untitled", or a file's name."""
 
 
 def _hidden(path: Path) -> bool:
@@ -138,7 +134,7 @@ _CHARSET = re.compile(
 
 
 def _declared(content: bytes) -> str:
-    """Return the charset that a page declares; empty where it declares none."""
+    """Return the charset that a page declares; empty if it declares none."""
     named = _CHARSET.search(re.sub(rb"<!--.*?-->", b"", content[:4096], flags=re.DOTALL))
     return named[1].decode() if named else ""
 

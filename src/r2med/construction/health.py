@@ -1,4 +1,4 @@
-"""The quality of a built task: its figures, those that labels alone give, and what the rules make of them."""
+"""The quality of a built task: figures from its labels and its systems, and the rules that judge them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SOUND, RESERVED, UNREADY = "sound", "usable with reservations", "not ready"
 
 
 class HealthFigure(NamedTuple):
-    """A figure that a rule judges, with the ends of its 95% interval where it has one."""
+    """A figure that a rule judges, with the ends of its 95% interval if it has one."""
 
     value: float
     low: float | None = None
@@ -36,7 +36,7 @@ class HealthFigure(NamedTuple):
 
 @dataclass(frozen=True)
 class HealthRule:
-    """When a figure is good and when it is poor."""
+    """Thresholds from which a figure is good, and beyond which it is poor."""
 
     name: str
     figure: str
@@ -53,7 +53,7 @@ class HealthRule:
     """Said before a figure that is the end of what can be: `at most`."""
 
     def judge(self, found: HealthFigure | None) -> str:
-        """The verdict on a figure.
+        """Return the verdict on a figure.
 
         >>> rule = HealthRule("", "", "", 0.8, 0.5, "percent", "")
         >>> rule.judge(HealthFigure(0.9, 0.6)), rule.judge(HealthFigure(0.9, 0.4)), rule.judge(HealthFigure(0.4))
@@ -73,27 +73,27 @@ class HealthRule:
 
 @dataclass(frozen=True)
 class HealthFinding:
-    """What a rule says of a task."""
+    """Verdict of a rule on a task."""
 
     rule: HealthRule
     figure: HealthFigure | None
     verdict: str
 
     def as_dict(self) -> dict[str, Any]:
-        """The shape of `--json`."""
+        """Return the finding in the shape of `--json`."""
         value, low, high = self.figure or (None, None, None)
         return asdict(self.rule) | {"value": value, "low": low, "high": high, "verdict": self.verdict}
 
 
 @cache
 def health_rules() -> Sequence[HealthRule]:
-    """Every rule, in the order in which findings are shown."""
+    """Return all rules, in the order in which findings are shown."""
     text = resources.files("r2med.construction").joinpath("health_rules.toml").read_text("utf-8")
     return [HealthRule(**entry) for entry in tomllib.loads(text)["rule"]]
 
 
 def find_health(figures: Mapping[str, HealthFigure | None]) -> list[HealthFinding]:
-    """What every rule says; those that may be left out are where their figure is not known."""
+    """Apply every rule; optional ones are left out if their figure is not known."""
     verdicts = {rule.figure: rule.judge(figures[rule.figure]) for rule in health_rules()}
     found = [
         HealthFinding(
@@ -109,7 +109,7 @@ def find_health(figures: Mapping[str, HealthFigure | None]) -> list[HealthFindin
 
 
 def overall(findings: Sequence[HealthFinding]) -> str:
-    """The verdict on the whole task: as good as its worst finding."""
+    """Return the verdict on the whole task: as good as its worst finding."""
     verdicts = {each.verdict for each in findings}
     return UNREADY if POOR in verdicts else RESERVED if verdicts & {DOUBTFUL, UNKNOWN} else SOUND
 
@@ -131,7 +131,7 @@ class Baseline:
 
 @dataclass(frozen=True)
 class PoolBias:
-    """What leaving a member out of the pool does to its own score."""
+    """Change of a member's own score if it is left out of the pool."""
 
     system: str
     lost: int
@@ -146,7 +146,7 @@ class PoolBias:
 
 @dataclass(frozen=True)
 class TaskHealth:
-    """What is known of the quality of a built task."""
+    """Quality of a built task, as far as it is known."""
 
     task: str
     questions: int
@@ -172,16 +172,16 @@ class TaskHealth:
 
     @cached_property
     def findings(self) -> list[HealthFinding]:
-        """What the rules say."""
+        """Return the findings of the rules."""
         return find_health(self._figures())
 
     @property
     def verdict(self) -> str:
-        """The verdict on the whole."""
+        """Return the verdict on the whole task."""
         return overall(self.findings)
 
     def _figures(self) -> dict[str, HealthFigure | None]:
-        """What the rules are about, by name."""
+        """Return the figures that the rules judge, by name."""
         pairs, positives = sum(self.verdicts.values()), self.coverage.positives
         quotes = share(self.quotes.get(INVENTED, 0), self.quotes.get(FOUND, 0) + self.quotes.get(INVENTED, 0))
         worst = max(self.bias, key=lambda each: each.whole - each.left_out, default=None)
@@ -208,7 +208,7 @@ class TaskHealth:
         return sum(each.positives for each in self.coverage.overlaps if len(each.members) == 1)
 
     def as_dict(self) -> dict[str, Any]:
-        """The shape of `--json`."""
+        """Return the health in the shape of `--json`."""
         return {
             "task": self.task,
             "verdict": self.verdict,
@@ -255,7 +255,7 @@ def _complete(coverage: PoolCoverage) -> HealthFigure | None:
 
 
 def known_health(pool: JudgedPool, manifest: Mapping[str, Any]) -> TaskHealth:
-    """What is known from the labels alone: no model is asked, and no system is run."""
+    """Return the health that labels alone show: no model is asked, and no system is run."""
     plan = manifest["plan"]
     views = [view for view in plan["mine"]["views"] if view != "reasoning" or plan["reason"]["model"]]
     near = NEAR if importlib.util.find_spec("rensa") else 0.0

@@ -1,4 +1,4 @@
-"""`r2med build check`: what a finished task is worth, measured by running systems on it and by asking judges again."""
+"""`r2med build check`: the quality of a finished task, measured by running systems on it and by asking judges again."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from r2med.runs.report import Report
 
 
 def check_health(built: BuiltTask, executor: Executor, again: SecondAsking | None = None) -> TaskHealth:
-    """Everything that can be said of a finished task; pairs are asked about again where that is wished for."""
+    """Measure the health of a finished task; pairs are judged again if `again` is given."""
     known = known_health(built.pool, built.manifest)
     dataset, notes = load(built.folder), list(known.notes)
     if known.split:
@@ -54,7 +54,7 @@ def check_health(built: BuiltTask, executor: Executor, again: SecondAsking | Non
 
 
 def _run(built: BuiltTask, dataset: Dataset, executor: Executor) -> Report:
-    """The committee, BM25, and BM25 with the gold answers."""
+    """Run the committee, BM25, and BM25 with the gold answers."""
     systems: list[System | str] = list(dict.fromkeys([BASE, *built.systems]))
     if any(text.strip() for text in dataset.gold.answers.values()):
         systems.append(with_answer(bare(System.parse(BASE))))
@@ -71,7 +71,7 @@ def _baselines(report: Report, committee: Sequence[str]) -> list[Baseline]:
 
 
 def _biases(report: Report, built: BuiltTask, dataset: Dataset) -> list[PoolBias]:
-    """What each member would lose had it not been asked; of one member alone nothing would be left."""
+    """Return the change of each member's score without its own finds; with a single member, no pool would be left."""
     if len(built.systems) < 2:
         return []
     found = []
@@ -98,7 +98,7 @@ def _bias(system: str, run: Run, pool: JudgedPool, qrels: Qrels) -> PoolBias | N
 
 
 def _judge_agreement(opinions: pl.DataFrame) -> dict[str, float]:
-    """Krippendorff's alpha of each axis, over pairs with several opinions: of several judges, or of samples of one."""
+    """Return Krippendorff's alpha of each axis, over pairs with opinions of several judges or samples of one."""
     pair = ["query_id", "passage_id"]
     placed = opinions.with_columns(pl.int_range(pl.len()).over(pair).alias("place"))
     if placed.is_empty() or placed["place"].max() == 0:

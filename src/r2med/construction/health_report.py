@@ -1,4 +1,4 @@
-"""The health of a task in words and tables, the same on a terminal, as Markdown and in the dataset card."""
+"""The health of a task in sentences and tables, the same on a terminal, as Markdown and in the dataset card."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class HealthSection:
 
     @property
     def figures(self) -> list[bool]:
-        """For each column whether it holds figures and no words."""
+        """Return for each column whether it holds figures rather than words."""
         return [heading not in (self.headings[0], *_WORDS) for heading in self.headings]
 
 
@@ -59,7 +59,7 @@ _WORDS = ("verdict", "kind", "asks")
 
 
 def health_sections(health: TaskHealth) -> list[HealthSection]:
-    """Everything that is said of a task, the verdict first."""
+    """Return all sections on a task's health, the verdict first."""
     found = [_verdict(health), _finders(health), _labels(health), _questions(health)]
     if health.bias:
         found.insert(2, _bias(health.bias))
@@ -135,7 +135,7 @@ def _percent(found: CaughtShare) -> str:
 
 
 def _missed(health: TaskHealth) -> Iterator[str]:
-    """What capture-recapture says, and what it takes for granted."""
+    """Yield sentences on the capture-recapture estimate and its assumptions."""
     missed, by = health.coverage.missed, health.coverage.by
     if missed.searchers < 2:
         yield f"How many were missed cannot be told: fewer than two {by} found a positive."
@@ -282,7 +282,7 @@ def _interval(found: Interval) -> str:
 
 
 def markdown_lines(health: TaskHealth, level: int = 2) -> Iterator[str]:
-    """The report as Markdown, a section below each heading of this level."""
+    """Yield the report as Markdown, a section below each heading of this level."""
     for section in health_sections(health):
         yield from (f"{'#' * level} {_plain(section.title)}", "")
         if section.rows:
@@ -307,13 +307,13 @@ def _plain(text: str) -> str:
 
 
 def card_lines(health: TaskHealth) -> Iterator[str]:
-    """The section of the dataset card."""
+    """Yield the section of the dataset card."""
     yield from (HEADING, "")
     yield from markdown_lines(health, 3)
 
 
 def refresh_card(folder: Path, health: TaskHealth) -> Path | None:
-    """Put the report in place of the section of the card; None where the card has no such section any more."""
+    """Replace the report's section of the card; None if the card no longer has such a section."""
     card = folder / CARD
     text = card.read_text("utf-8") if card.is_file() else ""
     before, found, rest = text.partition(f"\n{HEADING}\n")

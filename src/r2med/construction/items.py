@@ -1,4 +1,4 @@
-"""What flows through a build: questions, documents and the passages that documents are cut into."""
+"""The items of a build: questions, documents and the passages that documents are cut into."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from r2med.lexical.segmentation import TOKEN, count_tokens, sentences, trim
 
 @dataclass(frozen=True)
 class Question:
-    """A question as it was read, and what the steps so far have made of it."""
+    """A question as it was read, and the results of the steps so far."""
 
     id: str
     original: str
@@ -28,12 +28,12 @@ class Question:
 
     @property
     def with_options(self) -> str:
-        """The original with its options below it."""
+        """Return the original with its options below it."""
         listed = [f"{chr(ord('A') + place)}. {option}" for place, option in enumerate(self.options)]
         return "\n".join([self.original, *listed])
 
     def view(self, name: str) -> str:
-        """The text that a search from this view is made with."""
+        """Return the text of a view, which a search is made with."""
         return {"question": self.text, "answer": self.answer, "reasoning": self.reasoning}[name]
 
 
@@ -63,7 +63,7 @@ class Document:
 
 @dataclass(frozen=True)
 class Passage:
-    """A part of a document: what is searched, judged and put into the corpus."""
+    """A part of a document that is searched, judged and put into the corpus."""
 
     id: str
     title: str
@@ -76,7 +76,7 @@ class Passage:
 
     @property
     def shown(self) -> str:
-        """The passage as systems and judges see it, and as a reader of the built task joins it."""
+        """Return the passage as systems and judges see it, and as a reader of the built task joins it."""
         return f"{self.title} {self.text}" if self.title else self.text
 
 
@@ -93,7 +93,7 @@ class Span(NamedTuple):
 
 
 def cut(document: Document, tokens: int) -> list[Span]:
-    """The passages of a document; the whole of it for 0 tokens."""
+    """Cut a document into passages; 0 tokens means the whole document."""
     if not tokens:
         whole = trim(document.text, 0, len(document.text))
         return [Span(*whole, "")] if whole else []
@@ -108,7 +108,7 @@ def cut(document: Document, tokens: int) -> list[Span]:
 
 
 def _sections(document: Document) -> Iterator[tuple[int, int, str]]:
-    """The text between headings, with the heading above it."""
+    """Yield the text between headings, with the heading above it."""
     places = [heading.start for heading in document.headings] + [len(document.text)]
     yield 0, places[0], ""
     for heading, stop in zip(document.headings, places[1:], strict=True):
@@ -116,7 +116,7 @@ def _sections(document: Document) -> Iterator[tuple[int, int, str]]:
 
 
 def _halved(text: str, pieces: Sequence[tuple[int, int, int]], tokens: int) -> Iterator[tuple[int, int, int]]:
-    """Sentences, those of more than twice the wanted length cut between words."""
+    """Yield sentences, cut between words if they have more than twice the wanted length."""
     for start, end, count in pieces:
         if count <= 2 * tokens:
             yield start, end, count
@@ -128,7 +128,7 @@ def _halved(text: str, pieces: Sequence[tuple[int, int, int]], tokens: int) -> I
 
 
 def _regroup(pieces: Sequence[tuple[int, int, int]], tokens: int) -> list[tuple[int, int]]:
-    """Sentences in a row put together until the next would make a passage too long."""
+    """Group sentences in a row until the next would make a passage too long."""
     groups: list[tuple[int, int, int]] = []
     for start, end, count in pieces:
         if groups and groups[-1][2] + count <= tokens:
@@ -142,7 +142,7 @@ def _regroup(pieces: Sequence[tuple[int, int, int]], tokens: int) -> list[tuple[
 
 
 def passages_of(document: Document, spans: Sequence[Span]) -> list[Passage]:
-    """The passages at these places; a document in one piece keeps its id."""
+    """Return the passages of these spans; a document in one piece keeps its id."""
     found = []
     for number, span in enumerate(spans):
         identifier = document.id if len(spans) == 1 else f"{document.id}#{number}"

@@ -45,13 +45,13 @@ class Pair(NamedTuple):
 
     @property
     def id(self) -> str:
-        """The ids of both, with a tab between."""
+        """Return the ids of question and passage, with a tab between."""
         return _identify(self)
 
 
 @dataclass(frozen=True)
 class Opinion:
-    """What one judge said of a pair, once."""
+    """One opinion of one judge on a pair."""
 
     judge: str
     answers: float
@@ -67,7 +67,7 @@ Opinions = Generator[Sequence[Request] | Unread, Sequence[Reply | Failed], tuple
 
 
 def read_opinion(text: str, judge: str, passage: Passage, scale: Sequence[int]) -> Opinion | None:
-    """A judge's reply; None where a grade is missing, is no whole number, or lies outside of the scale."""
+    """Read a judge's reply; None if a grade is missing, is not a whole number, or lies outside of the scale."""
     value = read_object(text)
     if value is None:
         return None
@@ -89,7 +89,7 @@ def _grade(value: object, scale: Sequence[int]) -> int | None:
 
 
 def occurs(quote: str, text: str) -> bool:
-    """Whether a text holds a quote, whatever the case, the spaces and the kind of marks; `...` may leave words out.
+    """Return whether a text holds a quote, ignoring case, spaces and kinds of marks; `...` may leave words out.
 
     >>> occurs("gums ... BLEED", "The gums swell and bleed."), occurs("gums heal", "The gums bleed.")
     (True, False)
@@ -120,27 +120,27 @@ class JudgePanel:
 
     @classmethod
     def of(cls, plan: BuildPlan, start: int = 0) -> JudgePanel:
-        """The panel that a plan names."""
+        """Build the panel of a plan."""
         first = plan.judge.first
         judges = tuple(asked_model(name, plan) for name in plan.judge.models)
         return cls(plan, asked_model(first, plan) if first else None, judges, prompt("judge", plan), start)
 
     def keys(self) -> list[str]:
-        """Hashes of what an opinion depends on apart from the pair: prompt, guideline, models."""
+        """Return hashes of what an opinion depends on apart from the pair: prompt, guideline, models."""
         text = self.template.fill({"guideline": self.plan.guideline.strip()})
         judges = (*([self.first] if self.first else []), *self.judges)
         return [judge.again(judge.request(text), 0).key() for judge in judges]
 
     def usual(self, pair: Pair) -> list[Ask]:
-        """What every judge is asked of a pair: the first time without chance, further samples with it."""
+        """Return the requests to every judge about a pair: the first without sampling, further samples with it."""
         return self._samples(pair, self.judges, self.plan.judge.samples)
 
     def cheap(self, pair: Pair) -> list[Ask]:
-        """What the first judge is asked; nothing where there is none."""
+        """Return the request to the first judge; nothing if there is none."""
         return self._samples(pair, [self.first], 1) if self.first else []
 
     def further(self, pair: Pair) -> list[Ask]:
-        """What is asked on top of a pair that lies near a cut."""
+        """Return the extra requests about a pair that lies near a cut."""
         settings = self.plan.judge
         return self._samples(pair, self.judges, settings.extra, settings.samples)
 
@@ -154,14 +154,14 @@ class JudgePanel:
 
 
 class Ask(NamedTuple):
-    """A request, and who is asked."""
+    """A request, and the model that it goes to."""
 
     judge: AskedModel
     request: Request
 
 
 def judging_step(plan: BuildPlan, name: str = "judge", start: int = 0) -> Step[Pair]:
-    """The step that judges pairs; with another number of the first sample, all that it asks is asked anew."""
+    """Return the step that judges pairs; with another number of the first sample, every request is new."""
     panel, settings = JudgePanel.of(plan, start), plan.judge
     cuts = {axis: getattr(plan.select, axis) for axis in AXES}
     kept = asdict(settings) | {"models": (), "first": "", "seed": 0}
@@ -206,13 +206,13 @@ def _identify(pair: Pair) -> str:
 
 
 def foresee_judging(plan: BuildPlan, start: int = 0) -> Callable[[Pair], list[Request]]:
-    """What is asked about a pair when no judge sorts it out and every reply can be read."""
+    """Return a function that lists the requests about a pair if no judge sorts it out and every reply is readable."""
     panel = JudgePanel.of(plan, start)
     return lambda pair: [ask.request for ask in (*panel.cheap(pair), *panel.usual(pair))]
 
 
 def in_order(pairs: Sequence[Pair], seed: int) -> list[Pair]:
-    """The pairs in an order that only the seed and their ids decide."""
+    """Return the pairs in an order that depends only on the seed and their ids."""
     hashes = [hashlib.blake2b(f"{seed}\t{_identify(pair)}".encode(), digest_size=8).digest() for pair in pairs]
     order = np.argsort(np.frombuffer(b"".join(hashes), ">u8"), kind="stable")
     return [pairs[place] for place in order.tolist()]
@@ -232,7 +232,7 @@ def _values(pair: Pair, plan: BuildPlan) -> dict[str, str]:
 
 
 def _opinions(asks: Sequence[Ask], pair: Pair, settings: JudgeSettings) -> Opinions:
-    """What judges say, each asked again while it cannot be read; and how many could not be read in the end."""
+    """Collect the judges' opinions, asking again for unreadable replies, and count those left unreadable."""
     found: list[Opinion] = []
     waiting = list(asks)
     unread: list[list[Reply]] = [[] for _ in asks]
@@ -260,7 +260,7 @@ def _read(reply: Reply, judge: str, passage: Passage, scale: Sequence[int]) -> O
 
 
 def combined(opinions: Sequence[Opinion], rule: str) -> dict[str, float]:
-    """The score of a pair on each axis."""
+    """Return the score of a pair on each axis."""
     return {axis: float(_RULES[rule]([getattr(opinion, axis) for opinion in opinions])) for axis in AXES}
 
 

@@ -1,4 +1,4 @@
-"""The text of HTML pages, and of Markdown and Word files by way of HTML: a line a block, a line a row of a table."""
+"""The text of HTML pages, and of Markdown and Word files by way of HTML: one line per block or table row."""
 
 from __future__ import annotations
 

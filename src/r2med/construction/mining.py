@@ -31,7 +31,7 @@ _SEPARATOR = "\t"
 
 
 class Finding(NamedTuple):
-    """How a candidate came into the pool."""
+    """One hit of a candidate: the system, the view and the rank."""
 
     system: str
     view: str
@@ -41,7 +41,7 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True)
 class PassageCorpus:
-    """The passages that are searched, and where the documents that questions name are among them."""
+    """The passages that are searched, and the documents among them by the names that questions use."""
 
     passages: Sequence[Passage]
     named: Mapping[str, str]
@@ -60,17 +60,17 @@ class PassageCorpus:
         object.__setattr__(self, "fingerprint", text_fingerprint(list(self.place), texts))
 
     def passage(self, identifier: str) -> Passage:
-        """The passage under an id."""
+        """Return the passage with an id."""
         return self.passages[self.place[identifier]]
 
     def source_documents(self, question: Question) -> list[str]:
-        """The documents that a question was made from, as far as they are there."""
+        """Return the documents that a question was made from, as far as the corpus holds them."""
         found = [self.named[name] for name in question.sources if name in self.named]
         return list(dict.fromkeys(document for document in found if document in self.of_document))
 
 
 def names_of(documents: Sequence[Document], folded: Mapping[str, str]) -> dict[str, str]:
-    """Everything a question may call a document by, to the id of the one that stayed; an id wins over a link or file.
+    """Map the names that questions use for a document to the id of the one that stayed; an id wins over a link or file.
 
     >>> names_of([Document("d1", "", "x", "http://a/b.html")], {})["b.html"]
     'd1'
@@ -85,7 +85,7 @@ def names_of(documents: Sequence[Document], folded: Mapping[str, str]) -> dict[s
 
 
 def mining_step(plan: BuildPlan, corpus: PassageCorpus, executor: Executor) -> Step[Question]:
-    """The step that makes the pool of each question."""
+    """Return the step that makes the pool of each question."""
     systems = [_to_depth(build_system(name), plan.mine.depth) for name in plan.mine.systems]
     committee = [system.key() for system in systems]
     views, context = plan.views, Context(Cache.default(), executor)
@@ -113,7 +113,7 @@ def mining_step(plan: BuildPlan, corpus: PassageCorpus, executor: Executor) -> S
 
 
 def is_free(plan: BuildPlan) -> bool:
-    """Tell whether mining asks no server that may bill it."""
+    """Return whether mining sends no request that may be billed."""
     return not any(stage.billed for name in plan.mine.systems for stage in build_system(name).walk())
 
 
@@ -138,7 +138,7 @@ def _pool(question: Question, runs: Mapping[str, Run], plan: BuildPlan, corpus: 
 def _of_source(
     question: Question, found: Mapping[str, Sequence[Finding]], plan: BuildPlan, corpus: PassageCorpus
 ) -> list[str]:
-    """Passages of the known source: the best ranked, then in the order of the document."""
+    """Return passages of the known source: the best ranked, then in the order of the document."""
     passages = [name for document in corpus.source_documents(question) for name in corpus.of_document[document]]
     best = {
         name: min((finding.rank for finding in found.get(name, ())), default=plan.mine.depth + 1) for name in passages
@@ -147,7 +147,7 @@ def _of_source(
 
 
 def guessed_pool(plan: BuildPlan, corpus: PassageCorpus, number: int) -> list[str]:
-    """A pool as large as it can become, for estimates: passages from all over the corpus."""
+    """Return a pool as large as it can become, for estimates: passages spread over the corpus."""
     size = len(plan.mine.systems) * len(plan.views) * plan.mine.depth
     count = min(size, len(corpus.passages))
     stride = max(1, len(corpus.passages) // max(1, count))

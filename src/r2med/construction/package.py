@@ -1,4 +1,4 @@
-"""The built task as a folder in R2MED's layout, with every judgement, and a card that says how it came about."""
+"""The built task as a folder in R2MED's layout, with all judgements, and a card that describes how it was made."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ JUDGEMENTS = {
 
 
 class Package:
-    """All that goes into the folder."""
+    """Content of the task's folder."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Package:
         """Where the judgements are: they may be more than memory holds."""
 
     def write(self, folder: Path) -> None:
-        """Put the folder in its place, whole; one that this command made before is replaced."""
+        """Write the folder as a whole; replace one that this command made before."""
         if folder.exists() and not (folder / MANIFEST).is_file():
             raise R2medError(f"{folder}: exists and was not made by r2med build; move it away")
         try:
@@ -79,7 +79,7 @@ class Package:
             raise unwritable(folder, error) from error
 
     def files(self) -> Iterator[tuple[str, bytes]]:
-        """The files by name, one after another."""
+        """Yield the files with their names."""
         yield QUERY_FILE, _lines(self._query_rows())
         yield CORPUS_FILE, _lines(self._passage_rows())
         judgements, manifest = _frame(self._judgement_rows()), self.manifest()
@@ -99,7 +99,7 @@ class Package:
 
     @property
     def labels(self) -> list[tuple[str, str, str]]:
-        """Rows of labels, of the first scheme."""
+        """Return rows of labels, of the first scheme."""
         scheme = self.plan.label.by[:1]
         rows = [(question.id, self._labels_of(question.id)) for question in self.selection.questions]
         return [("", name, labels[scheme[0]]) for name, labels in rows if scheme and scheme[0] in labels]
@@ -125,7 +125,7 @@ class Package:
             yield {key: value for key, value in row.items() if value or key == "text"} | place
 
     def _qrel_rows(self) -> Iterator[dict[str, Any]]:
-        """Every judged pair, positives first: what was judged irrelevant is known to be, and is not a hole."""
+        """Yield all judged pairs, positives first: one that was judged irrelevant is known to be, and is not a hole."""
         inside = set(self.selection.passages)
         for question in self.selection.questions:
             verdicts = self.selection.verdicts[question.id]
@@ -141,7 +141,7 @@ class Package:
         return "".join(["query-id\tcorpus-id\tscore\tverdict\n", *lines]).encode()
 
     def _judgement_rows(self) -> Iterator[dict[str, Any]]:
-        """Of every pair that was judged, those of questions that were dropped last included."""
+        """Yield rows of all judged pairs, including those of questions that the last step dropped."""
         for question, outcome in self.steps["select"].items():
             judged = self._store.below("judge", question)
             found = self._store.sound("mine", question).value["candidates"]
@@ -152,10 +152,12 @@ class Package:
     def _task_file(self) -> str:
         facts = asdict(self.plan.task)
         named = ("name",) if self.plan.task.name != TaskFacts.name else ()
-        return "".join(f"{name} = {_quoted(facts[name])}\n" for name in (*named, "noun", "target", "purpose"))
+        return "".join(
+            f"{name} = {orjson.dumps(facts[name]).decode()}\n" for name in (*named, "noun", "target", "purpose")
+        )
 
     def manifest(self) -> dict[str, Any]:
-        """What the folder says of itself: settings, prompts, funnel and cost."""
+        """Return the manifest of the folder: settings, prompts, funnel and cost."""
         return {
             "format": FORMAT,
             "plan": plan_settings(self.plan),
@@ -172,7 +174,7 @@ class Package:
 
 
 def plan_settings(plan: BuildPlan) -> dict[str, Any]:
-    """The settings of a plan as the result says them, without places of this machine."""
+    """Return the settings of a plan for the manifest, without local paths."""
     left_out = ("folder", "guideline", "origins")
     settings = {name: value for name, value in asdict(plan).items() if name not in left_out}
     for name in ("questions", "documents"):
@@ -211,7 +213,7 @@ def _card_lines(
 def _opinion_rows(
     row: dict[str, Any], judged: Mapping[str, Any], found: Sequence[Sequence[Any]]
 ) -> Iterator[dict[str, Any]]:
-    """A row for each opinion on a pair; one without a judge where none could be read."""
+    """Yield a row for each opinion on a pair; one without a judge if none could be read."""
     systems, views, ranks = zip(*found, strict=True)
     row |= {name: judged.get(name) for name in ("unread", "answers", "supports")}
     row |= {"system": list(systems), "view": list(views), "rank": list(ranks)}
@@ -222,7 +224,7 @@ def _opinion_rows(
 
 
 def remarks(count: Count) -> list[str]:
-    """Why items were dropped, failed or are marked, with how many: the most frequent first."""
+    """Return why items were dropped, failed or are marked, with counts: the most frequent first."""
     kinds = ((count.dropped, "dropped: "), (count.failed, "failed: "), (count.marks, "marked: "))
     return [
         f"{number:,} {prefix}{reason}{_list_names(count.names.get(reason, ()))}"
@@ -242,10 +244,6 @@ def _list_names(names: Sequence[str]) -> str:
 
 def _cell(text: str) -> str:
     return text.replace("|", "\\|")
-
-
-def _quoted(text: str) -> str:
-    return orjson.dumps(text).decode()
 
 
 def _lines(rows: Iterable[Mapping[str, Any]]) -> bytes:

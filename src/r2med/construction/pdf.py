@@ -1,4 +1,4 @@
-"""The text of PDF files in reading order: columns, table rows and superscripts by where characters stand on a page."""
+"""The text of PDF files in reading order: columns, table rows and superscripts by the positions of characters."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def _lines(pieces: Iterable[_Piece]) -> list[_Line]:
 
 
 def _find_gutter(pieces: Sequence[_Piece]) -> float | None:
-    """Return the middle of the empty stripe between two columns of prose; None where there is none.
+    """Return the middle of the empty stripe between two columns of prose; None if there is none.
 
     Cells of a table leave such stripes too, but do not fill the width of their column as lines of prose do.
     """

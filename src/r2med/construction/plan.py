@@ -1,4 +1,4 @@
-"""The plan of a build: `plan.toml` read into typed settings, with errors that name the line of what is wrong."""
+"""The plan of a build: `plan.toml` read into typed settings, with errors that name the line at fault."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FILES = ("scripted:", "local:")
 
 
 def _check_models(key: str, *names: str) -> None:
-    """Refuse names of models that nobody knows; those of files are checked once the plan's folder is known."""
+    """Refuse unknown names of models; those of files are checked once the plan's folder is known."""
     for name in filter(None, names):
         try:
             if not name.startswith(_FILES):
@@ -37,7 +37,7 @@ def _check_models(key: str, *names: str) -> None:
 
 @dataclass(frozen=True)
 class TaskFacts:
-    """What the built task says of itself."""
+    """Facts that the built task states about itself."""
 
     name: str = "my-task"
     noun: str = "question"
@@ -53,7 +53,7 @@ class TaskFacts:
 
 @dataclass(frozen=True)
 class QuestionSource:
-    """Where the questions are, and which column holds what."""
+    """Location of the questions, and the names of their columns."""
 
     path: Path = Path("questions.jsonl")
     id: str = "id"
@@ -73,7 +73,7 @@ class QuestionSource:
 
 @dataclass(frozen=True)
 class DocumentSource:
-    """Where the documents are, and which column holds what."""
+    """Location of the documents, and the names of their columns."""
 
     path: Path = Path("documents")
     id: str = "id"
@@ -92,7 +92,7 @@ class DocumentSource:
 
 @dataclass(frozen=True)
 class ChunkSettings:
-    """How documents become passages."""
+    """Settings for cutting documents into passages."""
 
     tokens: int = 128
     """About how long a passage is; 0 keeps documents whole."""
@@ -103,7 +103,7 @@ class ChunkSettings:
 
 @dataclass(frozen=True)
 class RuleSettings:
-    """Questions that are dropped without asking a model."""
+    """Rules by which questions are dropped without asking a model."""
 
     on: bool = True
     least_words: int = 5
@@ -118,7 +118,7 @@ class RuleSettings:
 
 @dataclass(frozen=True)
 class IntentSettings:
-    """What a question asks for; without a model every question passes."""
+    """Classification of the intent of a question; without a model every question passes."""
 
     model: str = ""
     classes: tuple[str, ...] = ("examination", "diagnosis", "treatment")
@@ -152,7 +152,7 @@ class DifficultySettings:
 
 @dataclass(frozen=True)
 class RewriteSettings:
-    """Multiple choice to open questions; without a model questions stay as they are, without their options."""
+    """Rewriting of multiple choice to open questions; without a model questions only lose their options."""
 
     model: str = ""
     checker: str = ""
@@ -177,7 +177,7 @@ class ReasonSettings:
 
 @dataclass(frozen=True)
 class MineSettings:
-    """Who looks for candidates, from which views, how deep."""
+    """Systems that search for candidates, their views and their depth."""
 
     systems: tuple[str, ...] = ("bm25",)
     views: tuple[str, ...] = VIEWS
@@ -204,7 +204,7 @@ class MineSettings:
 
 @dataclass(frozen=True)
 class JudgeSettings:
-    """Who judges candidates, on which scale, and what is done where judges disagree or fail."""
+    """Judges of candidates, their scale, and the handling of disagreement and failures."""
 
     models: tuple[str, ...] = ()
     samples: int = 1
@@ -239,7 +239,7 @@ class JudgeSettings:
 
 @dataclass(frozen=True)
 class SelectSettings:
-    """From scores to judgements: cuts, band, how many positives, how large a corpus, which split."""
+    """Settings from scores to judgements: cuts, band, numbers of positives, size of the corpus, splits."""
 
     answers: float = 2.0
     """A positive has at least this on the first axis."""
@@ -271,7 +271,7 @@ class SelectSettings:
 
 @dataclass(frozen=True)
 class LabelSettings:
-    """Classes of the questions that are kept, by `r2med label`'s schemes; without a model none."""
+    """Classes of the kept questions, by `r2med label`'s schemes; without a model none."""
 
     model: str = ""
     by: tuple[str, ...] = ("body-system",)
@@ -282,7 +282,7 @@ class LabelSettings:
 
 @dataclass(frozen=True)
 class AskSettings:
-    """What holds for every request."""
+    """Settings of every request."""
 
     max_tokens: int = 1024
     """The longest reply, of models whose card does not say."""
@@ -317,19 +317,19 @@ class BuildPlan:
     """Where questions and documents of the hub came from, with the commit."""
 
     def model(self, name: str) -> Model:
-        """The model behind a name of the plan; its files are those of the plan's folder."""
+        """Return the model with a name of the plan; its files are those of the plan's folder."""
         kind, _, file = name.partition(":")
         return find_model(f"{kind}:{self.folder / file}" if file and name.startswith(_FILES) else name)
 
     @property
     def views(self) -> tuple[str, ...]:
-        """Those that there is a text for: without a model that reasons, there is no reasoning to search with."""
+        """Return the views that have a text: without a model that reasons, there is no reasoning to search with."""
         reasoning = self.reason.model or self.questions.reasoning
         return tuple(view for view in self.mine.views if view != "reasoning" or reasoning)
 
 
 def read_plan(folder: Path) -> BuildPlan:
-    """The plan in a folder, whole and checked; paths are those of the folder."""
+    """Read and check the plan of a folder; its paths are relative to that folder."""
     file = folder / PLAN
     text = read_text(file, "make one with: r2med build init")
     plan = _parse(file, text)
@@ -376,7 +376,7 @@ def _parse(file: Path, text: str) -> BuildPlan:
 
 
 def _placed(folder: Path, path: Path) -> Path:
-    """A path of the plan as seen from its folder; one of the hub stays as it is."""
+    """Return a path of the plan relative to its folder; one on the hub stays as it is."""
     return path if path.as_posix().startswith(HUB_PREFIX) else folder / path
 
 
@@ -398,7 +398,7 @@ PLACES: Mapping[str, Sequence[str]] = {
 
 
 def prompt(name: str, plan: BuildPlan) -> Template:
-    """A prompt by its name: the plan's own file, or the one that comes with r2med."""
+    """Return a prompt by its name: the plan's file, or the one that comes with r2med."""
     if name in plan.prompts:
         return _own(name, plan)
     file = resources.files("r2med.construction").joinpath("prompts", f"{name}.txt")
@@ -427,5 +427,5 @@ def _own(name: str, plan: BuildPlan) -> Template:
 
 
 def asked_model(name: str, plan: BuildPlan) -> AskedModel:
-    """A model of a plan by its name, with a limit on its replies."""
+    """Return a model of a plan by its name, with a limit on its replies."""
     return AskedModel.of(name, plan.model(name), plan.ask.max_tokens)

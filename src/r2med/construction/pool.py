@@ -1,4 +1,4 @@
-"""The judged pool of a built task: who found each positive from which view, how labels came about, which split.
+"""The judged pool of a built task: finders of each positive, verdicts, scores, opinions and splits.
 
 Made of the rows of `judgements.parquet`, while a build is packaged or from the finished folder.
 """
@@ -38,7 +38,7 @@ class Positive(NamedTuple):
 
 
 class ScoreCount(NamedTuple):
-    """How many pairs have these scores on both axes."""
+    """Number of pairs with these scores on both axes."""
 
     answers: float
     supports: float
@@ -58,7 +58,7 @@ class PoolQuestion:
 
 @dataclass(frozen=True)
 class JudgedPool:
-    """What was judged for the questions that a task kept."""
+    """Judgements of the questions that a task kept."""
 
     questions: Sequence[PoolQuestion]
     positives: Sequence[Positive]
@@ -73,7 +73,7 @@ class JudgedPool:
 
     @classmethod
     def of(cls, rows: pl.DataFrame, questions: Sequence[PoolQuestion]) -> JudgedPool:
-        """The pool of some questions, from the rows of all judgements."""
+        """Build the pool of some questions from the rows of all judgements."""
         pairs = rows.unique(PAIR, keep="first", maintain_order=True)
         kept = pl.col("query_id").is_in([question.id for question in questions])
         own = rows.filter(kept)
@@ -90,12 +90,12 @@ class JudgedPool:
 
     @property
     def systems(self) -> list[str]:
-        """Members of the committee that found a positive."""
+        """Return the members of the committee that found a positive."""
         return sorted({system for positive in self.positives for system in positive.systems})
 
     @property
     def splits(self) -> dict[str, list[PoolQuestion]]:
-        """The questions by split."""
+        """Return the questions by split."""
         found: dict[str, list[PoolQuestion]] = {}
         for question in self.questions:
             found.setdefault(question.split, []).append(question)
@@ -128,12 +128,12 @@ class BuiltTask:
 
     @property
     def systems(self) -> list[str]:
-        """The committee."""
+        """Return the systems of the committee."""
         return list(self.manifest["plan"]["mine"]["systems"])
 
 
 def read_built_task(folder: Path) -> BuiltTask:
-    """The task of a build's folder, or the task's folder itself."""
+    """Read the task of a build's folder, or of the task's folder itself."""
     place = folder if (folder / MANIFEST).is_file() else folder / TASK
     if not (place / MANIFEST).is_file():
         raise R2medError(f"{folder}: no finished task in it; run: r2med build run {folder}")
@@ -157,7 +157,7 @@ def read_built_task(folder: Path) -> BuiltTask:
 
 
 def task_questions(folder: Path) -> Iterator[Question]:
-    """The questions of a finished task, as its builder had them."""
+    """Yield the questions of a finished task, as its builder had them."""
     for row in _rows(folder / QUERY_FILE):
         original, sources = row.get("original", row["text"]), tuple(row.get("sources", ()))
         reasoning = row.get("reasoning", "")
@@ -165,7 +165,7 @@ def task_questions(folder: Path) -> Iterator[Question]:
 
 
 def task_passages(folder: Path) -> Iterator[Passage]:
-    """The passages of a finished task."""
+    """Yield the passages of a finished task."""
     for row in _rows(folder / CORPUS_FILE):
         title, source = row.get("title", ""), row.get("source", "")
         yield Passage(row["id"], title, row["text"], row["document"], source, row["start"], row["end"])

@@ -1,4 +1,4 @@
-"""How far a build is, and what became of one question: by what is kept of it, nothing is run."""
+"""The progress of a build, and the history of one question, read from the store; nothing is run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ STEPS = (
 
 @dataclass(frozen=True, repr=False)
 class BuildProgress:
-    """How far a build is."""
+    """Progress of a build."""
 
     folder: Path
     counts: Sequence[Count]
@@ -39,7 +39,7 @@ class BuildProgress:
     """The finished task; None where the build ended before."""
 
     def as_dict(self) -> dict[str, Any]:
-        """The build for JSON."""
+        """Return the progress for JSON."""
         return {
             "folder": str(self.folder),
             "steps": [asdict(count) for count in self.counts],
@@ -52,7 +52,7 @@ class BuildProgress:
 
 
 def status(folder: Path) -> BuildProgress:
-    """How far a build is, by what is kept of it; nothing is run."""
+    """Return the progress of a build from its store; nothing is run."""
     plan = read_plan(folder)
     _check_begun(folder)
     with ItemStore(folder) as store:
@@ -74,7 +74,7 @@ def status(folder: Path) -> BuildProgress:
 
 
 def active_steps(plan: BuildPlan) -> list[str]:
-    """The steps that the plan has on, in order."""
+    """Return the names of the plan's active steps, in order."""
     asked = [each.step.name for each in question_steps(plan)]
     label = ["label"] if plan.label.model else []
     return ["read", "documents", "fold", "chunk", *asked, "mine", "judge", "select", *label]
@@ -86,7 +86,7 @@ def _check_begun(folder: Path) -> None:
 
 
 def show(folder: Path, identifier: str, top: int | None = None) -> dict[str, Any]:
-    """Everything about one question: what each step made of it, and its candidates with their scores, best first."""
+    """Return the history of one question: the result of each step, and its candidates with scores, best first."""
     plan = read_plan(folder)
     _check_begun(folder)
     with ItemStore(folder) as store:
@@ -132,7 +132,7 @@ _PASSAGE = Passage("p", "title", "text", "d", "source", 0, 4)
 
 
 def build_key(plan: BuildPlan) -> str:
-    """A hash of everything that the finished task depends on."""
+    """Return a hash of everything that the finished task depends on."""
     steps = [each.step.key(_QUESTION) for each in question_steps(plan)]
     steps += [label_step(plan).step.key(_QUESTION)] if plan.label.model else []
     steps += [build_system(name).key() for name in plan.mine.systems]
@@ -145,7 +145,7 @@ def build_key(plan: BuildPlan) -> str:
 
 
 def _named(source: QuestionSource | DocumentSource) -> dict[str, object]:
-    """Settings of a source without its place: where a build lies does not matter."""
+    """Return the settings of a source without its folder: moving a build does not change its key."""
     return asdict(source) | {"path": source.path.name}
 
 
@@ -161,7 +161,7 @@ def _sources(plan: BuildPlan) -> Iterator[Path]:
 
 
 def finished_counts(store: ItemStore, key: str, task: Path) -> list[Count] | None:
-    """Return how the steps went if the task was made of exactly this and is as it was made; None otherwise."""
+    """Return the counts of the steps if the task was made with this key and is unchanged; None otherwise."""
     row = store.kept(_STEP).get(_ITEM)
     if row is None or row.key != key or row.outcome.value["files"] != _checksums(task, row.outcome):
         return None
@@ -169,13 +169,13 @@ def finished_counts(store: ItemStore, key: str, task: Path) -> list[Count] | Non
 
 
 def _checksums(task: Path, outcome: Outcome) -> dict[str, int]:
-    """The checksums of the files that were made; the card may have been added to since."""
+    """Return the checksums of the files that were made; the card's is 0, for it may have been added to since."""
     files = {name: task / name for name in outcome.value["files"]}
     return {name: 0 if name == CARD else checksum(path) for name, path in files.items() if path.is_file()}
 
 
 def seal_build(store: ItemStore, key: str, task: Path, counts: Sequence[Count]) -> None:
-    """Note that the task is finished, and how its steps went."""
+    """Record that the task is finished, with the counts of its steps."""
     files = sorted(path for path in task.rglob("*") if path.is_file())
     made = Outcome({"files": {path.relative_to(task).as_posix(): 0 for path in files}})
     sealed = {"files": _checksums(task, made), "counts": [asdict(count) for count in counts]}

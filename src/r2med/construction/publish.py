@@ -1,5 +1,5 @@
-"""A finished task on the hub: its parts as parquet with a config each, the card, and everything that says how it came
-about. Both `datasets.load_dataset` and `r2med run --tasks hf:ORG/NAME` read it.
+"""Publishing a finished task on the hub: its parts as parquet with a config each, the card, and the build's records.
+Both `datasets.load_dataset` and `r2med run --tasks hf:ORG/NAME` read it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class HubFile:
 
 @dataclass(frozen=True)
 class Publication:
-    """What was pushed, or would be."""
+    """Result of a push, or the plan of one."""
 
     repo: str
     private: bool
@@ -47,12 +47,12 @@ class Publication:
     commit: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """The shape of `--json`."""
+        """Return the publication in the shape of `--json`."""
         return asdict(self)
 
 
 def publish(folder: Path, repo: str, *, private: bool = False, dry_run: bool = False) -> Publication:
-    """Push a finished task to the hub; what nobody should publish is refused before anything is sent."""
+    """Push a finished task to the hub; one that should not be published is refused before anything is sent."""
     built = read_built_task(folder)
     refuse_unfit(built)
     if not dry_run:
@@ -69,7 +69,7 @@ def publish(folder: Path, repo: str, *, private: bool = False, dry_run: bool = F
 
 
 def refuse_unfit(built: BuiltTask) -> None:
-    """Raise with the first thing that stands against publishing a task."""
+    """Raise an error with the first reason against publishing a task."""
     report = validate(built.folder)
     if not report.ok:
         first = next(problem for problem in report.problems if problem.severity == "error")
@@ -88,7 +88,7 @@ def refuse_unfit(built: BuiltTask) -> None:
 
 
 def write_hub_layout(built: BuiltTask, draft: Path) -> None:
-    """The files of the repository: a folder of parquet for each part, named by its config."""
+    """Write the files of the repository: a folder of parquet for each part, named by its config."""
     for part, file in (("corpus", CORPUS_FILE), ("query", QUERY_FILE)):
         _write_parquet(_rows(built.folder / file), draft / part / f"{part}.parquet")
     splits = {split: rows for split in (DEV, TEST) if (rows := _qrels(built.folder, split))}
@@ -103,7 +103,7 @@ def write_hub_layout(built: BuiltTask, draft: Path) -> None:
 
 
 def _front_matter(built: BuiltTask, splits: Sequence[str]) -> Iterator[str]:
-    """What the hub reads of a card: which files are which config, and the licence."""
+    """Yield the lines of the card that the hub reads: the files of each config, and the licence."""
     licence = built.manifest["plan"]["task"]["licence"]
     yield from ("---", "license: other", f"license_name: {orjson.dumps(licence).decode()}")
     yield from ("task_categories:", "- text-retrieval", "tags:", "- information-retrieval", "configs:")
@@ -122,7 +122,7 @@ def _rows(file: Path) -> list[dict[str, Any]]:
 
 
 def _qrels(folder: Path, split: str) -> list[dict[str, Any]]:
-    """The judgements of a split; those of a task without splits are its test."""
+    """Return the judgements of a split; those of a task without splits are its test."""
     if split == TEST and (folder / "qrels.jsonl").is_file():
         return _rows(folder / "qrels.jsonl")
     file = folder / "qrels" / f"{split}.tsv"
@@ -135,7 +135,7 @@ def _qrels(folder: Path, split: str) -> list[dict[str, Any]]:
 
 
 def _write_parquet(rows: Sequence[Mapping[str, Any]], file: Path) -> None:
-    """Rows as parquet; a field that a row has not is null."""
+    """Write rows as parquet; a field that a row lacks is null."""
     file.parent.mkdir(parents=True, exist_ok=True)
     names = list(dict.fromkeys(name for row in rows for name in row))
     columns = {name: pl.Series(name, [row.get(name) for row in rows]) for name in names}
@@ -163,7 +163,7 @@ def _push(draft: Path, repo: str, private: bool) -> tuple[str, str]:
 
 @contextmanager
 def _translated(repo: str) -> Iterator[None]:
-    """What can go wrong on the way to the hub, in one line."""
+    """Turn errors of the hub's library into errors of one line."""
     from huggingface_hub import constants, errors
 
     transport: type[Exception] = errors.HfHubHTTPError.__bases__[0]

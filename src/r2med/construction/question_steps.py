@@ -1,4 +1,4 @@
-"""The steps that a question goes through before anything is searched: rules, intent, difficulty, rewriting, reasoning.
+"""Steps on questions before mining: rules, intent, difficulty, rewriting and reasoning.
 
 Each is a `Step` over questions, and says what it adds to a question that passes and what it would ask.
 """
@@ -47,7 +47,7 @@ def _identify(question: Question) -> str:
 
 @dataclass(frozen=True)
 class QuestionStep:
-    """A step over questions, with what it adds to a question and what it would ask."""
+    """A step over questions, with its effect on a question and the requests that it would make."""
 
     step: Step[Question]
     advance: Callable[[Question, Mapping[str, Any]], Question] = _same
@@ -59,7 +59,7 @@ class QuestionStep:
 
 
 def question_steps(plan: BuildPlan) -> list[QuestionStep]:
-    """The steps that the plan has on, in order."""
+    """Return the plan's active steps on questions, in order."""
     makers = [
         (_rules, plan.rules.on),
         (_intent, plan.intent.model),
@@ -71,7 +71,7 @@ def question_steps(plan: BuildPlan) -> list[QuestionStep]:
 
 
 def broken_rule(question: Question, rules: RuleSettings) -> str:
-    """Which rule a question breaks; empty for none.
+    """Return the rule that a question breaks; empty if it breaks none.
 
     >>> broken_rule(Question("q", "Which of the following is it, if anything at all?", "x"), RuleSettings())
     '"which of the following" without options'
@@ -103,7 +103,7 @@ def _rules(plan: BuildPlan) -> QuestionStep:
 
 
 def tries(model: AskedModel, request: Request, read: Callable[[str], Value | None]) -> Tries[Value]:
-    """Ask until a reply can be read, each time for another sample; what was read, or None."""
+    """Ask until a reply can be read, each time for another sample; return what was read, or None."""
     unread = []
     for number in range(_TRIES):
         (reply,) = yield [model.again(request, request.sample + number) if number else request]
@@ -185,7 +185,7 @@ def _difficulty(plan: BuildPlan) -> QuestionStep:
 
 
 def gives_away(question: Question, rewritten: str) -> bool:
-    """Whether a rewritten question holds the words of the answer where the original does not."""
+    """Return whether a rewritten question holds the words of the answer and the original does not."""
     return matches(rewritten, question.answer)[1] and not matches(question.original, question.answer)[1]
 
 
@@ -254,7 +254,7 @@ def _check_reason(found: Mapping[str, bool] | None) -> str:
 
 
 def read_check(text: str) -> dict[str, bool] | None:
-    """What a checker decided; None for a reply that does not say.
+    """Read the decisions of a checker; None if the reply lacks one.
 
     >>> read_check('{"gives_away": false, "same": true}')
     {'gives_away': False, 'same': True}
@@ -289,7 +289,7 @@ def _reason(plan: BuildPlan) -> QuestionStep:
 
 
 def label_step(plan: BuildPlan) -> QuestionStep:
-    """Classes of finished questions, by the schemes of `r2med label`; what cannot be read is counted, not guessed."""
+    """Return the step that classifies finished questions by the schemes of `r2med label` and counts failures."""
     model = asked_model(plan.label.model, plan)
     schemes = [scheme(name) for name in plan.label.by]
 

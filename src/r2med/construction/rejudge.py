@@ -1,7 +1,7 @@
-"""Label noise: a share of the judged pairs put to the same judges once more, for another sample of their replies.
+"""Label noise: a share of the judged pairs judged again by the same judges, with another sample of their replies.
 
-The whole way to a label is gone again (first judge, judges, samples, extra samples, cuts). Every request has a number
-of its own, so that no kept reply of the build stands in for it; a reply to a second asking is kept like any other.
+All stages of a label are repeated (first judge, judges, samples, extra samples, cuts). Every request has a number of
+its own, so that no stored reply of the build stands in for it; the new replies are stored like any other.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _COEFFICIENTS = ("raw", "kappa", "alpha-ordinal", "ac1")
 
 @dataclass(frozen=True)
 class SecondLabels:
-    """What judges said of some pairs the second time."""
+    """Judgements of some pairs when judged again."""
 
     share: float
     """Of the pairs of each verdict, so many were asked about again."""
@@ -57,7 +57,7 @@ class SecondLabels:
     spent: Spent
 
     def as_dict(self) -> dict[str, Any]:
-        """The shape of `--json`."""
+        """Return the second judgements in the shape of `--json`."""
         return {
             "share": self.share,
             "pairs": self.pairs,
@@ -71,7 +71,7 @@ class SecondLabels:
 
 
 class SecondAsking:
-    """A share of a task's pairs, ready to be asked about again."""
+    """A share of a task's pairs, ready to be judged again."""
 
     def __init__(self, built: BuiltTask, part: float) -> None:
         self.share = part
@@ -83,7 +83,7 @@ class SecondAsking:
         self._first = {pair.id: verdicts[pair.question.id, pair.passage.id] for pair in self._pairs}
 
     def estimate(self) -> Foreseen:
-        """What asking would take; nothing is asked."""
+        """Estimate the cost of judging again; nothing is asked."""
         step, foresee = judging_step(self._plan, STEP, _START), foresee_judging(self._plan, _START)
         with ItemStore(self._folder) as store:
             missing = open_items(step, self._pairs, store)
@@ -91,7 +91,7 @@ class SecondAsking:
         return Foreseen(STEP, len(missing), guess)
 
     def ask(self, executor: Executor) -> SecondLabels:
-        """Ask, and compare with the labels of the build."""
+        """Ask, and compare the verdicts with the labels of the build."""
         with ItemStore(self._folder) as store:
             outcomes = run_step(judging_step(self._plan, STEP, _START), self._pairs, store, executor)
         second = {name: verdict(outcome, self._plan.select) for name, outcome in outcomes.items()}
@@ -115,7 +115,7 @@ class SecondAsking:
 
 
 def _unchanged_plan(built: BuiltTask) -> BuildPlan:
-    """The plan that the task was made by: judges of another plan would not say how noisy these labels are."""
+    """Return the plan that the task was made by: judges of another plan would not measure the noise of these labels."""
     folder = built.folder.parent
     if not (folder / PLAN).is_file() or not (folder / STORE).is_file():
         raise R2medError(f"{built.folder}: pairs can be asked about again only in the folder of their build")
@@ -136,7 +136,7 @@ def _verdicts(folder: Path) -> dict[tuple[str, str], str]:
 
 
 def _drawn(verdicts: Mapping[tuple[str, str], str], part: float, seed: int) -> Iterator[tuple[str, str]]:
-    """The same share of the pairs of each verdict, one at least; a smaller share is part of a larger one."""
+    """Yield the same share of the pairs of each verdict, at least one; a smaller share is part of a larger one."""
 
     def order(pair: tuple[str, str]) -> bytes:
         return hashlib.blake2b("\t".join([str(seed), *pair]).encode("utf-8", "surrogatepass"), digest_size=8).digest()
@@ -147,7 +147,7 @@ def _drawn(verdicts: Mapping[tuple[str, str], str], part: float, seed: int) -> I
 
 
 def _pairs(folder: Path, drawn: Iterable[tuple[str, str]]) -> Iterator[Pair]:
-    """The drawn pairs whose passage is in the task: that of the band may have been left out."""
+    """Yield the drawn pairs whose passage is in the task: those of the band may have been left out."""
     wanted: dict[str, list[str]] = {}
     for query, passage in drawn:
         wanted.setdefault(query, []).append(passage)

@@ -1,4 +1,4 @@
-"""From scores to judgements: cuts, the band between, how many positives a question needs, which corpus, which split."""
+"""From scores to judgements: cuts and the band between them, numbers of positives, the corpus and the splits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DEV, TEST = "dev", "test"
 
 
 def verdict(judged: Outcome, settings: SelectSettings) -> str:
-    """What the cuts make of a judged pair: positive, band, negative; unjudged where no judge could be read."""
+    """Return the verdict of the cuts on a judged pair: positive, band, negative; unjudged if no judge could be read."""
     if "answers" not in judged.value:
         return UNJUDGED
     if judged.dropped:
@@ -31,7 +31,7 @@ def verdict(judged: Outcome, settings: SelectSettings) -> str:
 
 
 def select_question(verdicts: Mapping[str, str], settings: SelectSettings) -> Outcome:
-    """Whether a question has as many positives as it needs."""
+    """Decide whether a question has an allowed number of positives."""
     count = sum(verdict == POSITIVE for verdict in verdicts.values())
     if count < settings.least_positives:
         why = "no positive" if not count else f"fewer than {settings.least_positives} positives"
@@ -53,14 +53,14 @@ class Selection:
     """The split of each question; empty where there is one only."""
 
     def positives(self, question: str) -> list[str]:
-        """The passages that are relevant to a question."""
+        """Return the passages that are relevant to a question."""
         return [passage for passage, verdict in self.verdicts[question].items() if verdict == POSITIVE]
 
 
 def select(
     questions: Sequence[Question], outcomes: Mapping[str, Outcome], corpus: PassageCorpus, settings: SelectSettings
 ) -> Selection:
-    """The task that is made of the questions that were kept."""
+    """Select the questions, passages and splits of the task."""
     kept = [question for question in questions if not outcomes[question.id].dropped]
     verdicts: dict[str, Mapping[str, Any]] = {question.id: outcomes[question.id].value["verdicts"] for question in kept}
     passages = _passages(verdicts.values(), corpus, settings)
@@ -69,7 +69,7 @@ def select(
 
 
 def _passages(pools: Iterable[Mapping[str, str]], corpus: PassageCorpus, settings: SelectSettings) -> list[str]:
-    """The pool, less the band where that is dropped, and others that the seed draws up to the wanted size."""
+    """Return the pool, without the band if that is dropped, and passages drawn by the seed up to the wanted size."""
     pool: dict[str, set[str]] = {}
     for verdicts in pools:
         for passage, verdict in verdicts.items():
@@ -90,7 +90,7 @@ def _draw(seed: int, name: str) -> bytes:
 
 
 def _splits(selection: Selection, corpus: PassageCorpus, settings: SelectSettings) -> dict[str, str]:
-    """Questions that share a document, as source or as positive, lie in one split; the seed draws groups for dev."""
+    """Assign splits: questions that share a source or positive document stay together; the seed draws dev."""
     held = draw_groups(_groups(selection, corpus), settings.dev, settings.seed)
     return {question.id: DEV if question.id in held else TEST for question in selection.questions}
 
@@ -110,7 +110,7 @@ def draw_groups(groups: Mapping[str, str], share: float, seed: int) -> set[str]:
 
 
 def _groups(selection: Selection, corpus: PassageCorpus) -> dict[str, str]:
-    """For each question the first of those that it shares documents with, directly or through others."""
+    """Return for each question the first one that it shares documents with, directly or through others."""
     shared: dict[str, list[str]] = {}
     for question in selection.questions:
         positives = [corpus.passage(passage).document for passage in selection.positives(question.id)]

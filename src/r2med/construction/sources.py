@@ -39,7 +39,7 @@ class HubPlace(NamedTuple):
 
 
 def hub_place(text: str) -> HubPlace | None:
-    """What a path of a plan names on the hub; None for a path of this machine.
+    """Parse a path of a plan as a place on the hub; None for a local path.
 
     >>> hub_place("hf:org/exams/data/train.parquet@v2")
     HubPlace(repo='org/exams', file='data/train.parquet', revision='v2')
@@ -53,7 +53,7 @@ def hub_place(text: str) -> HubPlace | None:
 
 
 def fetch_sources(plan: BuildPlan) -> BuildPlan:
-    """The plan with what it takes from the hub on this machine, and a note of where that came from."""
+    """Fetch what a plan takes from the hub, and return the plan with local paths and the origin of the files."""
     origins: dict[str, str] = {}
     questions, documents = (hub_place(source.path.as_posix()) for source in (plan.questions, plan.documents))
     if questions is not None:
@@ -108,7 +108,7 @@ _EMPTY = "without text"
 
 
 def read_questions(source: QuestionSource) -> tuple[list[Question], dict[str, str]]:
-    """The questions of a file, and those that cannot be used by where they stand, with why."""
+    """Read the questions of a file, and the reason for each that cannot be used, by its place."""
     questions: dict[str, Question] = {}
     unusable: dict[str, str] = {}
     named = (source.id, source.question, source.answer, source.options, source.source, source.reasoning)
@@ -141,7 +141,7 @@ def _problem(identifier: str, text: str, answer: str, known: Mapping[str, Questi
 
 
 def read_table_documents(source: DocumentSource) -> list[Document]:
-    """The documents of a file, or of a folder in BEIR's or R2MED's layout."""
+    """Read the documents of a file, or of a folder in BEIR's or R2MED's layout."""
     if source.path.is_dir():
         return _folder_documents(source.path)
     documents: dict[str, Document] = {}
@@ -158,12 +158,12 @@ def read_table_documents(source: DocumentSource) -> list[Document]:
 
 
 def is_task_folder(path: Path) -> bool:
-    """Whether a folder has documents in BEIR's or R2MED's layout."""
+    """Return whether a folder has documents in BEIR's or R2MED's layout."""
     return path.is_dir() and bool(choose_part("documents", listing(path)))
 
 
 def document_files(folder: Path) -> list[Path]:
-    """The files of a folder in BEIR's or R2MED's layout that hold its documents."""
+    """Return the files of a folder in BEIR's or R2MED's layout that hold its documents."""
     return [folder / name for name in choose_part("documents", listing(folder))]
 
 
@@ -175,7 +175,7 @@ def _folder_documents(folder: Path) -> list[Document]:
 
 
 def _rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, Row]]:
-    """The rows of a table with their places; the columns that are named must be there."""
+    """Yield the rows of a table with their places; the named columns must exist."""
     if not path.is_file():
         raise DataError(f"{path}: no such file")
     if path.suffix not in TABLES:
@@ -219,7 +219,7 @@ def _csv_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _text(row: Row, column: str, place: str) -> str:
-    """A cell as text; what is not there is empty."""
+    """Return a cell as text; a missing one is empty."""
     value = row.get(column)
     if isinstance(value, bool | list | dict):
         raise DataError(f"{place}: {column} must be a text, not {describe(value)}")
@@ -227,7 +227,7 @@ def _text(row: Row, column: str, place: str) -> str:
 
 
 def _several(value: object) -> tuple[str, ...]:
-    """A cell with several texts: a list, an object, or a text with lines or bars between."""
+    """Return the texts of a cell: a list, an object, or a text split at lines or bars."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""The tables of a build: the funnel, what steps would cost, and everything about one question."""
+"""The tables of a build: the funnel, the estimated cost of steps, and the history of one question."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def show_funnel(built: BuildProgress, console: Console) -> None:
 
 
 def show_question(found: Mapping[str, Any], console: Console) -> None:
-    """Print everything about one question."""
+    """Print the history of one question."""
     console.print(found["id"], style="bold")
     for step, value in found["steps"].items():
         for name, content in value.items():
@@ -73,7 +73,7 @@ def _line(content: object) -> str:
 
 
 def show_health(health: TaskHealth, console: Console) -> None:
-    """Print everything that is said of a task."""
+    """Print the report on a task's health."""
     for section in health_sections(health):
         console.print(section.title, style="bold")
         if section.rows:

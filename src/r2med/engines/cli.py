@@ -1,4 +1,4 @@
-"""`r2med engines`: the search engines that can be asked, and how each is asked."""
+"""`r2med engines` and `r2med index`: the search engines that can be queried, and pushing documents into them."""
 
 from __future__ import annotations
 

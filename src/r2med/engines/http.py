@@ -1,4 +1,4 @@
-"""A search engine behind HTTP: `http(elasticsearch, url=..., index=...)`, or `http(engine.toml)` for any other."""
+"""Search engines behind HTTP: `http(elasticsearch, url=..., index=...)`, or `http(engine.toml)` for any other."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class EngineServer(JsonServer[Found]):
         self._client.headers.update(request.sent_headers())
 
     def sent(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """The body, or for GET the query string."""
+        """Return the arguments of a request: the body, or for GET the query string."""
         return super().sent(body) if self.method == "POST" else {"params": dict(body)}
 
     def _attempt(self, body: Mapping[str, Any]) -> Found:
@@ -75,7 +75,7 @@ class EngineServer(JsonServer[Found]):
         return found, time.perf_counter() - started
 
     def read(self, answer: Any, body: Mapping[str, Any]) -> Found:
-        """The hits of every query of a request."""
+        """Read the hits of every query of a request."""
         try:
             replies = follow(answer, self._paths.lists) if self._paths.lists else [answer]
             return [self._problem(reply) or hits_of(reply, self._paths, self._chunk) for reply in replies], 0.0
@@ -101,7 +101,7 @@ class EngineServer(JsonServer[Found]):
 
 @dataclass(frozen=True)
 class HttpEngine(RemoteEngine):
-    """An engine of a preset, or of a file that says how it is asked.
+    """An engine of a preset, or of a file that describes its requests.
 
     >>> str(HttpEngine("solr", url="http://localhost:8983", index="medline", depth=50))
     'http(solr, url=http://localhost:8983, index=medline, depth=50)'
@@ -154,7 +154,7 @@ class HttpEngine(RemoteEngine):
 
     @cached_property
     def request(self) -> EngineRequest:
-        """How the engine is asked."""
+        """Return the description of the engine's requests."""
         return read_request(self.engine, vector=bool(self.encoder))
 
     @property
@@ -166,35 +166,35 @@ class HttpEngine(RemoteEngine):
 
     @property
     def _address(self) -> str:
-        """The address in its usual form."""
+        """Return the address in its usual form."""
         variables = ", ".join(self.request.keys()) or "a variable"
         return check_url(self.engine, self._url, variables, "url=http://host:port")
 
     @property
     def spec(self) -> Call:
-        """The stage in the spec language."""
+        """Return the stage in the spec language."""
         return spec_of(self, "http")
 
     @property
     def requirements(self) -> Requirements:
-        """The HTTP library."""
+        """Return the requirement of the HTTP library."""
         return Requirements(extra="api")
 
     def fingerprint(self) -> Mapping[str, object]:
-        """The whole request but for its keys, which server is asked, and what its vectors depend on."""
+        """Return the whole request except for its keys, the server's name, and the settings of the vectors."""
         request = self.request
         content = (request.method, request.path, request.body, request.item, dict(request.headers), request.reply)
         found = {"request": cache_key(content=content), "url": server_name(self._address)}
         return found | self._encoder_settings()
 
     def local_content(self) -> Mapping[str, str]:
-        """Return the file that describes the engine, and what belongs to the encoder."""
+        """Return the file that describes the engine, and the content of the encoder."""
         file = expanded(self.engine) if self.engine.endswith(".toml") else None
         described = {} if file is None else {str(file.resolve()): file_digest(file)}
         return {**described, **self._encoder_content()}
 
     def describe(self) -> Mapping[str, object]:
-        """What a plan shows; headers are never shown."""
+        """Return what a plan shows; headers are never shown."""
         request = self.request
         return {
             "address": f"{request.method} {self._address}/{self._path}",
@@ -246,18 +246,18 @@ class HttpEngine(RemoteEngine):
 
     @property
     def billed(self) -> bool:
-        """A server searches."""
+        """Return True, since a server searches."""
         return True
 
     def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
-        """How many queries are asked, in how many requests, and what these cost where they have a price."""
+        """Return the numbers of queries and requests, and the cost of these if they have a price."""
         requests = -(-len(collection.queries) // (self.batch or self.request.batch))
         price = self._request_price
         cost = {} if price is None else {"dollars": requests * price / 1e3}
         return {**super().forecast(collection, context), "requests": requests, **cost}
 
     def _book(self, answered: int, asked: int, context: Context) -> None:
-        """Count requests, those of replies that were kept too."""
+        """Count requests, including those of stored replies."""
         size, price = self.batch or self.request.batch, self._request_price
         requests, kept = -(-answered // size), -(-(answered - asked) // size) if answered > asked else 0
         cost = None if price is None else requests * price / 1e3
@@ -266,7 +266,7 @@ class HttpEngine(RemoteEngine):
 
     @property
     def _request_price(self) -> float | None:
-        """Of a thousand requests, as the user's files say."""
+        """Return the price of a thousand requests, by the user's files."""
         return prices().of_requests((self.request.name, urlsplit(self._address).netloc))
 
     def _body(self, values: Sequence[Mapping[str, Any]]) -> Any:
@@ -277,7 +277,7 @@ class HttpEngine(RemoteEngine):
 
 
 def _of_group(group: Sequence[str], answer: Found | RequestFailed) -> list[Outcome]:
-    """Each query of a request with its reply, or why there is none."""
+    """Return each query of a request with its reply, or the reason why there is none."""
     if isinstance(answer, RequestFailed):
         return [(query, str(answer)) for query in group]
     replies, seconds = answer

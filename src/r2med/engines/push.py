@@ -1,4 +1,4 @@
-"""The search engines that documents can be put into, by the names of their presets."""
+"""Pushing a task's documents into a search engine: a plan, batches that can be resumed, and a count at the end."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ _FORMAT = Format("list of pushed documents", 1, _TABLE, cache=True)
 
 @dataclass(frozen=True)
 class PushRequest:
-    """What shall be pushed where."""
+    """Documents to push, and the engine and index to push them to."""
 
     task: str
     engine: str
@@ -99,7 +99,7 @@ class PushRequest:
 
 @dataclass(frozen=True)
 class PushPlan:
-    """What a push would do."""
+    """Plan of a push."""
 
     engine: str
     index: str
@@ -115,7 +115,7 @@ class PushPlan:
 
 @dataclass(frozen=True)
 class PushResult:
-    """What a push did."""
+    """Result of a push."""
 
     engine: str
     index: str
@@ -133,7 +133,7 @@ class PushResult:
 
 @dataclass(frozen=True)
 class _Work:
-    """A request with everything looked up."""
+    """A request with its data, encoder and index resolved."""
 
     request: PushRequest
     collection: Collection
@@ -144,7 +144,7 @@ class _Work:
 
     @property
     def key(self) -> str:
-        """What has been pushed is known under it: the place, and all that a pushed document is made of."""
+        """Return the key of what was pushed: the place, and all that a pushed document is made of."""
         request = self.request
         place = server_name(request.url) if request.url else _database(request).identity()
         settings = sorted(self.encoder.settings(Role.DOCUMENT).items()) if self.encoder else []
@@ -153,7 +153,7 @@ class _Work:
 
 
 def plan_push(request: PushRequest) -> PushPlan:
-    """What a push would send; nothing is sent, and one text is encoded at the most."""
+    """Return the plan of a push; nothing is sent, and at most one text is encoded."""
     work = _work(request)
     waiting = to_encode(work.encoder, work.documents, Role.DOCUMENT) if work.encoder else 0
     dimension = _dimension(work)
@@ -168,7 +168,7 @@ def plan_push(request: PushRequest) -> PushPlan:
 
 
 def push(request: PushRequest, engine: Executor | None = None) -> PushResult:
-    """Push what is not there yet, and check the number afterwards."""
+    """Push the documents that are missing, and check the count afterwards."""
     started = time.perf_counter()
     begin_command()
     context = Context(Cache.default(), engine or quiet())
@@ -226,7 +226,7 @@ def _work(request: PushRequest) -> _Work:
 
 
 def _dimension(work: _Work) -> int:
-    """The dimension of the vectors where one is kept already; otherwise of one that is made now."""
+    """Return the dimension of the vectors; at most one text is encoded."""
     if work.encoder is None:
         return 0
     context = Context(Cache.default(), quiet())
@@ -257,7 +257,7 @@ def _sink(work: _Work, dimension: int) -> Sink:
 
 
 def _system(work: _Work) -> str:
-    """The system that searches what was pushed."""
+    """Return the spec of the system that searches what was pushed."""
     request = work.request
     if request.engine == POSTGRES:
         name = "postgres-vector" if work.encoder else "postgres-text"
@@ -276,7 +276,7 @@ def _spans(gap: tuple[int, int], size: int) -> list[tuple[int, int]]:
 def _at_once(
     sink: Sink, work: _Work, vectors: StoredVectors | None, spans: Sequence[tuple[int, int]]
 ) -> Iterator[tuple[int, int]]:
-    """Send batches, a few at a time and no more in memory; each span as it is done, in order."""
+    """Send a few batches at a time, with as few in memory, and yield each span in order once it is sent."""
     limit = RequestLimits.configured().concurrency
     at_once = min(limit, _AT_ONCE)
 
@@ -301,7 +301,7 @@ def _at_once(
 
 
 class _Pushed:
-    """Which documents of a push have arrived, by their places in the task."""
+    """Record of the documents of a push that have arrived, by their places in the task."""
 
     def __init__(self, key: str) -> None:
         self._key = key
@@ -318,25 +318,25 @@ class _Pushed:
         return [(int(first), int(last)) for first, last in rows]
 
     def total(self) -> int:
-        """How many documents have arrived."""
+        """Return the number of documents that have arrived."""
         return sum(last - first for first, last in self._spans())
 
     def gaps(self, total: int) -> list[tuple[int, int]]:
-        """The spans that are not there yet."""
+        """Return the spans that have not arrived."""
         edges = [(0, 0), *self._spans(), (total, total)]
         return [(before[1], after[0]) for before, after in pairwise(edges) if before[1] < after[0]]
 
     def add(self, first: int, last: int) -> None:
-        """Note a span; where nothing can be written it is only sent again."""
+        """Record a span; if that fails, the span is only sent again."""
         with suppress(StoreError), self._db.transaction() as db:
             db.execute("INSERT OR REPLACE INTO pushed VALUES (?, ?, ?)", (self._key, first, last))
 
     def forget(self) -> None:
-        """Begin anew: the index was emptied or removed since."""
+        """Remove the record: the index was emptied or removed since."""
         with suppress(StoreError), self._db.transaction() as db:
             db.execute("DELETE FROM pushed WHERE target = ?", (self._key,))
 
 
 def as_dict(outcome: PushPlan | PushResult) -> dict[str, Any]:
-    """A plan or a result as JSON has it."""
+    """Return a plan or a result as JSON has it."""
     return vars(outcome) | ({"warnings": list(outcome.warnings)} if isinstance(outcome, PushResult) else {})

@@ -1,4 +1,4 @@
-"""What every search engine elsewhere shares, behind HTTP or in a database: kept replies, checks and the record."""
+"""The base of remote search engines, behind HTTP or in a database: stored replies, checks and the record."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def latency(seconds: Sequence[float]) -> dict[str, Any]:
-    """Percentiles of how long single calls took, in seconds.
+    """Return percentiles of the latency of single calls, in seconds.
 
     >>> latency([0.1] * 98 + [0.2, 0.9])["latency"]["p50"]
     0.1
@@ -49,7 +49,7 @@ Outcome = tuple[str, KeptReply | str]
 
 
 class RemoteEngine(Retriever):
-    """A retriever that asks somebody else's index, query by query; what came back is kept by what was asked."""
+    """A retriever that queries a remote index, query by query; replies are stored by request."""
 
     encoder: str
     chunk: str
@@ -60,24 +60,24 @@ class RemoteEngine(Retriever):
     @property
     @abstractmethod
     def _name(self) -> str:
-        """What messages call it."""
+        """Return the name of the engine in messages."""
 
     @abstractmethod
     def _asked(
         self, left: Sequence[str], rows: Mapping[str, Mapping[str, Any]], failed: FailedAttempts
     ) -> Iterator[Outcome]:
-        """Each query that is left, of which there is one at least, with its reply or why there is none.
+        """Yield each query that is left, at least one, with its reply or the reason why there is none.
 
-        What came to nothing on the way is counted in `failed`.
+        Failed attempts are counted in `failed`.
         """
 
     @property
     def _one_by_one(self) -> bool:
-        """Whether a request holds a single query, so that its time is that query's latency."""
+        """Return whether a request holds a single query, so that its time is that query's latency."""
         return True
 
     def _check_settings(self) -> None:
-        """Refuse what cannot be, before anything runs."""
+        """Refuse invalid settings before anything runs."""
         if expanded(self.encoder).is_dir() and self.encoder:
             object.__setattr__(self, "encoder", spelled_folder(self.encoder))
         if min(self.depth, 1 + self.fetch) < 1 or not 0 <= self.unknown <= 1:
@@ -110,7 +110,7 @@ class RemoteEngine(Retriever):
         return stage
 
     def _encoder_settings(self) -> dict[str, object]:
-        """What the queries' vectors depend on, for a fingerprint."""
+        """Return the settings that the queries' vectors depend on, for a fingerprint."""
         if not self.encoder:
             return {}
         return {"encoder": {"settings": sorted(self._dense.encoder().settings(Role.QUERY).items())}}
@@ -120,7 +120,7 @@ class RemoteEngine(Retriever):
         return self._dense.local_content() if self.encoder else {}
 
     def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
-        """How many queries are asked."""
+        """Return the number of queries to ask."""
         return {"queries to ask": len(collection.queries)}
 
     def retrieve(self, collection: Collection, context: Context) -> Run:
@@ -168,12 +168,12 @@ class RemoteEngine(Retriever):
         return run.without_self(self.drop_copies(collection, context)).cut(self.depth)
 
     def _book(self, answered: int, asked: int, context: Context) -> None:
-        """Note what the engine was asked, where that may cost something."""
+        """Record requests that may cost something."""
 
     def _accepted(
         self, checker: AnswerChecker, context: Context, doubtful: Mapping[str, KeptReply], store: EngineReplies
     ) -> Run:
-        """Return the lists as a run and keep the doubtful ones, by key; those of a run that is refused go."""
+        """Return the lists as a run and store the doubtful ones by key; those of a refused run are removed."""
         try:
             run = checker.run(context)
         except R2medError as error:
@@ -187,7 +187,7 @@ class RemoteEngine(Retriever):
         return run
 
     def _queries(self, collection: Collection, context: Context) -> dict[str, dict[str, Any]]:
-        """What fills the placeholders for each query."""
+        """Return the values of the placeholders for each query."""
         texts = search_texts(collection, self.join)
         hits = self._hits
         shared = {"k": hits, "candidates": min(10_000, max(100, 2 * hits))}

@@ -1,4 +1,4 @@
-"""How a search engine is asked over HTTP, as data: a bundled preset or a file of the user's own."""
+"""Requests to a search engine over HTTP, as data: a bundled preset or a file of the user."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _KEYS = (
 
 @dataclass(frozen=True)
 class ReplyPaths:
-    """Where in a reply things are: names and places joined by dots, such as `hits.hits` or `data.0.id`."""
+    """Paths in a reply: names and places joined by dots, such as `hits.hits` or `data.0.id`."""
 
     hits: str
     id: str
@@ -71,11 +71,11 @@ class EngineRequest:
     batch: int = 1
 
     def keys(self) -> list[str]:
-        """The environment variables that headers are made with."""
+        """Return the environment variables that the headers need."""
         return [name for value in self.headers.values() for name in _ENV.findall(value)]
 
     def sent_headers(self) -> dict[str, str]:
-        """The headers with their keys; one whose variable is not set, or blank, is left out."""
+        """Return the headers with their keys; one whose variable is not set, or blank, is left out."""
         ready = {
             name: value
             for name, value in self.headers.items()
@@ -84,7 +84,7 @@ class EngineRequest:
         return {name: _ENV.sub(lambda match: _key(match[1]), value) for name, value in ready.items()}
 
     def without_keys(self, text: str) -> str:
-        """What somebody else has written, without what the headers hold: an engine may repeat it."""
+        """Mask the values of the headers in a text from outside: an engine may repeat them."""
         for value in self.sent_headers().values():
             text = text.replace(value, "***").replace(value.rpartition(" ")[2], "***")
         return text
@@ -96,7 +96,7 @@ def _key(variable: str) -> str:
 
 @cache
 def presets() -> Mapping[str, Any]:
-    """The bundled engines, as tables."""
+    """Return the bundled engines, as tables."""
     return tomllib.loads(_presets_text())
 
 
@@ -105,7 +105,7 @@ def _presets_text() -> str:
 
 
 def preset_text(name: str) -> str:
-    """A bundled engine as a file of the user's own would have it.
+    """Return a bundled engine in the form of a user's file.
 
     >>> print(preset_text("qdrant").splitlines()[1])
     path = "collections/{index}/points/query"
@@ -122,7 +122,7 @@ def preset_text(name: str) -> str:
 
 
 def read_request(engine: str, *, vector: bool) -> EngineRequest:
-    """The requests of a preset or of a TOML file, for searches by text or by vector."""
+    """Return the requests of a preset or of a TOML file, for searches by text or by vector."""
     if not engine.endswith(".toml"):
         if engine not in presets():
             raise SpecError(f"http: unknown engine {engine!r}{suggest(engine, presets())} (or a file engine.toml)")
@@ -185,7 +185,7 @@ _WORDS = {int: "a whole number", str: "a text", dict: "a table", list: "a list o
 
 
 def _check_reply(name: str, reply: Mapping[str, Any]) -> None:
-    """Refuse paths that are none."""
+    """Refuse invalid paths."""
     wanted = {"hits": str, "id": str, "score": str, "lists": str, "errors": list, "lower": bool, "optional": bool}
     for key, value in reply.items():
         texts = not isinstance(value, list) or all(isinstance(each, str) for each in value)
@@ -198,7 +198,7 @@ def _check_reply(name: str, reply: Mapping[str, Any]) -> None:
 
 
 def _check_headers(name: str, headers: Mapping[str, Any]) -> None:
-    """Refuse headers that are no texts, or that name no variable."""
+    """Refuse headers that are not texts, or that name no variable."""
     for header, value in headers.items():
         if not isinstance(value, str):
             raise SpecError(f"{name}: headers.{header} is {value!r}, not a text")
@@ -229,7 +229,7 @@ def _check_known(where: str, text: str, known: Sequence[str]) -> None:
 
 
 def _texts(value: Any) -> list[str]:
-    """Every text in a template, names included."""
+    """Return all texts in a template, names included."""
     if isinstance(value, Mapping):
         return [text for pair in value.items() for part in pair for text in _texts(part)]
     if isinstance(value, list):
@@ -238,7 +238,7 @@ def _texts(value: Any) -> list[str]:
 
 
 def fill(template: Any, values: Mapping[str, Any]) -> Any:
-    """A template with its placeholders filled; one that is a whole string keeps the type of its value.
+    """Fill the placeholders of a template; one that is a whole string keeps the type of its value.
 
     >>> fill({"size": "{k}", "match": {"{field}": "about {query}"}}, {"k": 3, "field": "text", "query": "fever"})
     {'size': 3, 'match': {'text': 'about fever'}}
@@ -256,7 +256,7 @@ def fill(template: Any, values: Mapping[str, Any]) -> Any:
 
 
 def filled_reply(reply: ReplyPaths, values: Mapping[str, Any]) -> ReplyPaths:
-    """The paths of a reply with placeholders such as `{id_field}` filled."""
+    """Return the paths of a reply with placeholders such as `{id_field}` filled."""
     return replace(reply, hits=fill(reply.hits, values), id=fill(reply.id, values), score=fill(reply.score, values))
 
 
@@ -265,7 +265,7 @@ def _text(value: Any) -> str:
 
 
 class NoSuchPath(Exception):
-    """A path that does not lead where it should; `there` is what was found in its place."""
+    """A path that leads to nothing; `there` is the value found in its place."""
 
     def __init__(self, path: str, there: Any, wanted: str = "") -> None:
         names = ", ".join(map(str, there)) if isinstance(there, Mapping) else _kind(there)
@@ -273,7 +273,7 @@ class NoSuchPath(Exception):
 
 
 def _kind(value: Any) -> str:
-    """What a value is, as JSON has it.
+    """Return the JSON type of a value, in words.
 
     >>> [_kind(value) for value in (None, 3, "a", [])]
     ['null', 'a number', 'a text', 'a list']
@@ -283,11 +283,11 @@ def _kind(value: Any) -> str:
 
 
 class UnusableHit(ValueError):
-    """A hit whose id or score is none."""
+    """A hit whose id or score is not valid."""
 
 
 def follow(value: Any, path: str) -> Any:
-    """What is at a path.
+    """Return the value at a path.
 
     >>> follow({"hits": {"hits": [{"_id": "d1"}]}}, "hits.hits.0._id")
     'd1'
@@ -303,7 +303,7 @@ def follow(value: Any, path: str) -> Any:
 
 
 def problem(reply: Any, paths: ReplyPaths) -> str:
-    """What a reply says went wrong; empty when nothing did."""
+    """Return the error that a reply reports; empty if there is none."""
     for path in paths.errors:
         try:
             value = follow(reply, path)
@@ -315,7 +315,7 @@ def problem(reply: Any, paths: ReplyPaths) -> str:
 
 
 def message_of(reply: Any) -> str:
-    """What a reply says to people, if it does."""
+    """Return the message of a reply; empty if there is none."""
     said = reply.get("message") if isinstance(reply, Mapping) else None
     return _one_line(said) if said else ""
 
@@ -325,7 +325,7 @@ def _one_line(value: Any) -> str:
 
 
 def hits_of(reply: Any, paths: ReplyPaths, chunk: re.Pattern[str] | None) -> list[tuple[str, float]] | list[str]:
-    """The documents of a reply with their scores, or without; of a document's chunks the best one counts."""
+    """Return the documents of a reply with or without scores; of a document's chunks the best one counts."""
     try:
         hits = follow(reply, paths.hits)
     except NoSuchPath:
@@ -357,7 +357,7 @@ def _document(value: Any, chunk: re.Pattern[str] | None) -> str:
 
 
 def _score(document: str, value: Any) -> float:
-    """A score, which some engines write as a text."""
+    """Return a score, which some engines write as a text."""
     try:
         score = math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError):
@@ -368,5 +368,5 @@ def _score(document: str, value: Any) -> float:
 
 
 def _written(value: Any) -> str:
-    """A value as a reply has it, cut where it is long."""
+    """Return a value as a reply has it, cut if it is long."""
     return shorten(orjson.dumps(value, default=str).decode())

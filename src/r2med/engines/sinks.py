@@ -1,4 +1,4 @@
-"""Where documents are pushed to: an engine behind HTTP, or a table of PostgreSQL."""
+"""Sinks that documents are pushed to: an engine behind HTTP, or a table of PostgreSQL."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ _WAIT = 0.05
 
 
 class Sink(Protocol):
-    """What documents can be put into."""
+    """A store that documents can be put into."""
 
     def begin(self) -> int:
-        """Make sure that the index is there; how many documents it holds."""
+        """Create the index if needed, and return how many documents it holds."""
 
     def add(self, documents: Sequence[PushedDocument]) -> None:
-        """Put documents in, or in place of those of the same ids."""
+        """Add documents, or replace those with the same ids."""
 
     def finish(self) -> int:
-        """Have everything searchable; how many documents there are then."""
+        """Make everything searchable, and return the number of documents."""
 
     def mapping(self) -> str:
-        """How the index is made, for people."""
+        """Return the definition of the index, for display."""
 
     def size(self, document: PushedDocument) -> int:
-        """How many bytes are sent for a document."""
+        """Return the number of bytes sent for a document."""
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
 
 
 class EngineWriter(JsonServer[EngineAnswer]):
@@ -61,19 +61,19 @@ class EngineWriter(JsonServer[EngineAnswer]):
         self._client.headers.update(request.sent_headers())
 
     def ask(self, push: Push) -> EngineAnswer:
-        """One request, until it is answered or hopeless."""
+        """Send a request, and retry it until it is answered or hopeless."""
         return self._ask(vars(push))
 
     def place(self, body: Mapping[str, Any]) -> tuple[str, str]:
-        """Every request has its own."""
+        """Return method and path, which differ between requests."""
         return body["method"], body["path"]
 
     def sent(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """The content in its own type."""
+        """Return the content and its type."""
         return {"content": body["content"], "headers": {"Content-Type": body["type"]}}
 
     def read(self, answer: Any, body: Mapping[str, Any]) -> EngineAnswer:
-        """Not used: what an answer means depends on the request."""
+        """Raise an error: the meaning of an answer depends on the request."""
         raise AssertionError(body["path"])
 
     def _attempt(self, body: Mapping[str, Any]) -> EngineAnswer:
@@ -95,7 +95,7 @@ class EngineWriter(JsonServer[EngineAnswer]):
 
 
 def _parsed(content: bytes) -> Any:
-    """JSON, or a line of it for each row."""
+    """Parse JSON, or a line of it per row."""
     if not content.strip():
         return {}
     try:
@@ -111,7 +111,7 @@ class EngineSink:
         self.target, self._writer = target, writer
 
     def begin(self) -> int:
-        """Make the index where it is not there; how many documents it holds."""
+        """Create the index if it does not exist, and return how many documents it holds."""
         if not self.target.there(self._writer.ask(self.target.exists())):
             for push in self.target.create():
                 self._do(push)
@@ -120,7 +120,7 @@ class EngineSink:
         return self.finish()
 
     def add(self, documents: Sequence[PushedDocument]) -> None:
-        """Send a batch, or each document by itself where the engine takes one at a time."""
+        """Send a batch, or each document by itself if the engine takes one at a time."""
         batches = [[each] for each in documents] if self.target.one_by_one else [documents]
         for batch in batches:
             self._do(self.target.add(batch))
@@ -136,25 +136,25 @@ class EngineSink:
             raise R2medError(f"{self._writer.url} did not take {said}")
 
     def finish(self) -> int:
-        """Have everything found by the next search, and count."""
+        """Make everything visible to the next search, and count the documents."""
         for push in self.target.finish():
             self._writer.ask(push)
         return self.target.counted(self._writer.ask(self.target.count()))
 
     def mapping(self) -> str:
-        """The requests that make the index."""
+        """Return the requests that create the index."""
         return mapping_text(self.target)
 
     def size(self, document: PushedDocument) -> int:
-        """The bytes of a request with only this document."""
+        """Return the bytes of a request with only this document."""
         return len(self.target.add([document]).content)
 
     def close(self) -> None:
-        """Nothing to let go of: the client's connections end with it."""
+        """Do nothing: the client's connections end with it."""
 
 
 def mapping_text(target: IndexTarget) -> str:
-    """How a target's index is made."""
+    """Return the definition of a target's index."""
     if isinstance(target, VespaIndex):
         return target.schema()
     lines = []
@@ -171,7 +171,7 @@ class PostgresSink:
         self._table, self._dimension, self._database = table, dimension, database
 
     def _statements(self) -> tuple[list[sql.Composed | sql.SQL], list[sql.Composed | sql.SQL]]:
-        """What is done before and after the documents."""
+        """Return the statements before and after the documents."""
         sql = _sql()
         table = sql.Identifier(self._table)
         vector = sql.SQL(", vector vector({})").format(sql.Literal(self._dimension)) if self._dimension else sql.SQL("")
@@ -200,12 +200,12 @@ class PostgresSink:
         return int(row[0]) if row else 0
 
     def begin(self) -> int:
-        """Make the table where it is not there; how many rows it has."""
+        """Create the table if it does not exist, and return how many rows it has."""
         self._run(self._statements()[0])
         return self._count()
 
     def add(self, documents: Sequence[PushedDocument]) -> None:
-        """Rows, in place of those of the same ids."""
+        """Insert rows, in place of those with the same ids."""
         sql = _sql()
         names = ["id", "text", *(["vector"] if self._dimension else [])]
         rows = [self._row(each) for each in documents]
@@ -220,7 +220,7 @@ class PostgresSink:
             cursor.executemany(statement, rows)
 
     def _row(self, document: PushedDocument) -> tuple[str, ...]:
-        """A text of PostgreSQL cannot hold a zero byte."""
+        """Return a row; zero bytes become spaces, since a text of PostgreSQL cannot hold them."""
         plain = (document.id, document.text.replace("\x00", " "))
         return plain if document.vector is None else (*plain, vector_text(document.vector))
 
@@ -230,11 +230,11 @@ class PostgresSink:
         return self._count()
 
     def mapping(self) -> str:
-        """The statements."""
+        """Return the statements."""
         return "".join(f"{statement.as_string(None)};\n" for part in self._statements() for statement in part)
 
     def size(self, document: PushedDocument) -> int:
-        """The bytes of a row as text."""
+        """Return the bytes of a row as text."""
         return sum(len(value.encode("utf-8", "replace")) for value in self._row(document))
 
     def close(self) -> None:
@@ -243,7 +243,7 @@ class PostgresSink:
 
 
 class _OneLine:
-    """Turns what the driver raises into an error of one line."""
+    """Context that turns errors of the driver into errors of one line."""
 
     def __init__(self, database: Postgres) -> None:
         self._errors = database.errors()
@@ -259,7 +259,7 @@ class _OneLine:
 
 
 def _sql() -> ModuleType:
-    """How statements are put together, of an extra."""
+    """Return the module that composes statements, from an extra."""
     from psycopg import sql
 
     return sql

@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL: the address from a variable, one connection a thread, and errors without passwords."""
+"""PostgreSQL as a search engine: the stage `sql(FILE)`, its connections, and its statements."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ CANCELED = "57014"
 
 
 class Postgres:
-    """A database by the name of the variable that holds its address."""
+    """A database, by the name of the variable that holds its address."""
 
     def __init__(self, dsn_env: str, limits: RequestLimits) -> None:
         require_extra("sql", "psycopg")
@@ -63,16 +63,16 @@ class Postgres:
 
     @property
     def name(self) -> str:
-        """Host and database, for people."""
+        """Return host and database, for display."""
         at = self.settings.get("host") or self.settings.get("hostaddr") or "localhost"
         return f"{at}:{self.settings.get('port', 5432)}/{self.settings.get('dbname', '')}"
 
     def identity(self) -> list[tuple[str, str]]:
-        """Which database is meant, without what is secret or idle; for a key."""
+        """Return the settings that identify the database, without secret or irrelevant ones; for a key."""
         return sorted((name, str(value)) for name, value in self.settings.items() if name not in (*_SECRET, *_IDLE))
 
     def connection(self) -> psycopg.Connection[Any]:
-        """The connection of this thread, made anew where it was lost."""
+        """Return the connection of this thread, made again if it was lost."""
         import psycopg
 
         kept: psycopg.Connection[Any] | None = getattr(self._local, "connection", None)
@@ -88,7 +88,7 @@ class Postgres:
         return made
 
     def read(self, statement: bytes, values: Mapping[str, Any]) -> tuple[list[str], list[Any]]:
-        """The columns and rows of a statement, in a transaction that cannot write and ends in time."""
+        """Return the columns and rows of a statement, in a read-only transaction with a timeout."""
         connection = self.connection()
         with self.errors():
             connection.read_only = True
@@ -103,7 +103,7 @@ class Postgres:
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """Turn what the driver raises into an attempt that failed, told in a line without a password."""
+        """Turn errors of the driver into failed attempts, with a message of one line and without a password."""
         import psycopg
 
         try:
@@ -113,7 +113,7 @@ class Postgres:
             raise self._told(error) from error
 
     def _drop(self) -> None:
-        """Forget the connection of this thread if it is of no more use."""
+        """Drop the connection of this thread if it is closed or broken."""
         kept = getattr(self._local, "connection", None)
         if kept is not None and (kept.closed or kept.broken):
             self._local.connection = None
@@ -142,7 +142,7 @@ class Postgres:
         return line
 
     def cancel(self) -> None:
-        """End what is under way, from another thread."""
+        """Cancel running statements, from another thread."""
         for connection in list(self._open):
             with suppress(Exception):  # a connection that is gone already has nothing to cancel
                 connection.cancel()
@@ -184,7 +184,7 @@ def _settings(dsn_env: str, dsn: str) -> dict[str, Any]:
 
 
 def vector_text(vector: Sequence[float]) -> str:
-    """A vector as pgvector reads it.
+    """Return a vector as pgvector reads it.
 
     >>> vector_text([0.5, -1.0])
     '[0.5,-1.0]'
@@ -202,7 +202,7 @@ _HOPELESS = 3
 
 
 def example(name: str, table: str = DEFAULT_TABLE) -> str:
-    """A statement that ships with the package, over a table of that name."""
+    """Return a statement that ships with the package, over a table of that name."""
     text = (files("r2med.engines") / "sql" / f"{name}.sql").read_text("utf-8")
     if table == DEFAULT_TABLE:
         return text
@@ -248,17 +248,17 @@ class SqlEngine(RemoteEngine):
 
     @property
     def spec(self) -> Call:
-        """The stage in the spec language."""
+        """Return the stage in the spec language."""
         return spec_of(self, "sql")
 
     @property
     def requirements(self) -> Requirements:
-        """The driver of PostgreSQL, and the variable with the address."""
+        """Return the requirements: the driver of PostgreSQL, and the variable with the address."""
         return Requirements(extra="sql", key=self.dsn_env)
 
     @cached_property
     def statement(self) -> str:
-        """The text of the file."""
+        """Return the checked text of the file."""
         try:
             text = expanded(self.file).read_text("utf-8")
         except FileNotFoundError as error:
@@ -277,7 +277,7 @@ class SqlEngine(RemoteEngine):
         return text
 
     def fingerprint(self) -> Mapping[str, object]:
-        """The statement, which database is asked but for its password, and what the vectors depend on."""
+        """Return the statement, the database's identity without its password, and the settings of the vectors."""
         with closing(self._database()) as database:
             found = {"statement": cache_key(text=self.statement), "database": database.identity()}
         return found | self._encoder_settings()
@@ -287,7 +287,7 @@ class SqlEngine(RemoteEngine):
         return {str(expanded(self.file).resolve()): cache_key(text=self.statement), **self._encoder_content()}
 
     def describe(self) -> Mapping[str, object]:
-        """What a plan shows."""
+        """Return what a plan shows."""
         with closing(self._database()) as database:
             name = database.name
         return {
@@ -321,7 +321,7 @@ class SqlEngine(RemoteEngine):
 
 
 def _outcomes(jobs: Mapping[Any, str]) -> Iterator[Outcome]:
-    """What comes of each query, as it comes; an error when none can fare better."""
+    """Yield the outcome of each query as it completes; raise an error if no query can succeed."""
     failed = answered = 0
     for job in as_completed(jobs):
         try:
@@ -338,7 +338,7 @@ def _outcomes(jobs: Mapping[Any, str]) -> Iterator[Outcome]:
 
 
 class _Asker:
-    """Sends one statement with the values of each query."""
+    """Sender of one statement with the values of each query."""
 
     def __init__(self, statement: str, file: str, database: Postgres, chunk: re.Pattern[str] | None) -> None:
         self._statement, self._file, self._database, self._chunk = statement, file, database, chunk
@@ -348,7 +348,7 @@ class _Asker:
         self._lock = threading.Lock()
 
     def ask(self, row: Mapping[str, Any]) -> KeptReply:
-        """One query's documents, asked for again where that may help."""
+        """Return one query's documents, with retries for errors that may pass."""
         values = {"query": row["query"], "k": row["k"]}
         values |= {"vector": vector_text(row["vector"])} if "vector" in row else {}
         attempt = 0
@@ -386,7 +386,7 @@ class _Asker:
             raise FatalServerError(f"{self._file}: {_odd(rows)}") from error
 
     def _line(self, error: StatementError) -> int:
-        """The line of the file; parameters are replaced within their lines, so that these can be counted."""
+        """Return the line of the file; parameters are replaced within their lines, so that these can be counted."""
         sent = self._statement
         for name in _KNOWN:
             sent = re.sub(rf"%\({name}\)[sbt]", "$1", sent)
@@ -394,7 +394,7 @@ class _Asker:
 
 
 def _odd(rows: Sequence[Sequence[Any]]) -> str:
-    """What is wrong with a row, in words."""
+    """Return the fault of the rows, in words."""
     for row in rows:
         if isinstance(row[0], bool) or not isinstance(row[0], str | int):
             return f"the first column holds {row[0]!r}, which is no document id; write id::text"
@@ -408,7 +408,7 @@ def _odd(rows: Sequence[Sequence[Any]]) -> str:
 
 
 def _parameters(file: str, text: str) -> set[str]:
-    """The names of a statement's parameters, each of which must be known."""
+    """Return the names of a statement's parameters; an unknown one is an error."""
     names: set[str] = set()
     for match in _PLACE.finditer(text):
         if match["other"] == "%":

@@ -1,7 +1,7 @@
-"""What every search engine must be asked to take documents: an index with the right fields, batches, and a count.
+"""Requests to a search engine that takes documents: an index with the right fields, batches, and a count.
 
-Requests are written from the engines' public documentation. Every document carries the task's own id; where an engine
-wants ids of its own kind, that one is derived from ours, so that sending a document twice replaces it.
+Requests are written from the engines' public documentation. Every document carries the task's own id; if an engine
+needs ids of another kind, these are derived from the task's, so that sending a document twice replaces it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class PushedDocument(NamedTuple):
 
 @dataclass(frozen=True)
 class Push:
-    """One request: how it is sent, and which refusals are none."""
+    """One request, its content, and the error statuses that it accepts."""
 
     method: str
     path: str
@@ -39,24 +39,24 @@ class Push:
 
     @classmethod
     def of(cls, method: str, path: str, body: Any, accept: tuple[int, ...] = ()) -> Push:
-        """A request with a JSON body."""
+        """Build a request with a JSON body."""
         return cls(method, path, orjson.dumps(body), accept=accept)
 
     @classmethod
     def lines(cls, path: str, rows: Sequence[Any]) -> Push:
-        """A request with a line of JSON for each row, the last one ended too."""
+        """Build a request with a line of JSON per row, each ended."""
         return cls("POST", path, b"".join(orjson.dumps(row) + b"\n" for row in rows), "application/x-ndjson")
 
 
 class EngineAnswer(NamedTuple):
-    """What came back: the status, and the JSON in the body (a list of lines where it is several)."""
+    """Status of an answer, and the JSON in its body (a list if it has several lines)."""
 
     status: int
     content: Any
 
 
 def derived_uuid(identifier: str) -> str:
-    """A UUID that stands for a document's id, always the same."""
+    """Return a UUID that stands for a document's id, always the same."""
     return str(uuid5(NAMESPACE_URL, f"r2med:{identifier}"))
 
 
@@ -77,7 +77,7 @@ class IndexTarget(ABC):
 
     @classmethod
     def default_name(cls, task: str) -> str:
-        """An index's name made of the task's."""
+        """Return an index name made of the task's."""
         return re.sub(r"[^a-z0-9]+", "-", task.rstrip("/").split("/")[-1].lower()).strip("-") or "documents"
 
     def __post_init__(self) -> None:
@@ -86,42 +86,42 @@ class IndexTarget(ABC):
 
     @abstractmethod
     def exists(self) -> Push:
-        """Whether the index is there: 404 where it is not."""
+        """Return the request whose answer shows if the index exists."""
 
     def there(self, answer: EngineAnswer) -> bool:
-        """Whether that answer says so."""
+        """Return whether the answer shows that the index exists."""
         return answer.status == 200
 
     @abstractmethod
     def create(self) -> list[Push]:
-        """Make the index, with all its fields."""
+        """Return the requests that create the index, with all its fields."""
 
     @abstractmethod
     def add(self, documents: Sequence[PushedDocument]) -> Push:
-        """Add documents, or replace those of the same ids."""
+        """Return the request that adds documents, or replaces those with the same ids."""
 
     def refused(self, answer: EngineAnswer) -> str:
-        """What the engine says of a document that it did not take; empty when it took them all."""
+        """Return the engine's reason for refusing a document; empty if it took all of them."""
         return ""
 
     def waits(self, answer: EngineAnswer) -> Push | None:
-        """The request that tells whether what was sent has been done; None where it has."""
+        """Return the request that shows if the work of an answer is done; None if it is."""
         return None
 
     def finish(self) -> list[Push]:
-        """Make what was added visible."""
+        """Return the requests that make added documents visible."""
         return []
 
     @abstractmethod
     def count(self) -> Push:
-        """How many documents are there."""
+        """Return the request that counts the documents."""
 
     @abstractmethod
     def counted(self, answer: EngineAnswer) -> int:
-        """The number in the answer."""
+        """Return the number in the answer."""
 
     def options(self) -> Mapping[str, str]:
-        """What a spec `http(...)` must say beyond url and index, to search what was pushed."""
+        """Return the options of `http(...)` beyond url and index that a search of the pushed documents needs."""
         return {}
 
     def _fields(self, document: PushedDocument) -> dict[str, Any]:
@@ -130,7 +130,7 @@ class IndexTarget(ABC):
 
 
 def error_words(error: Any) -> str:
-    """The words of an error, however it is wrapped."""
+    """Return the message of an error, however it is wrapped."""
     if isinstance(error, Mapping):
         error = error.get("reason") or error.get("message") or error
     return " ".join(str(error).split())[:200]

@@ -1,4 +1,4 @@
-"""How documents get into search engines of text: Elasticsearch, OpenSearch, Solr, Vespa, Typesense, Meilisearch."""
+"""Targets of text search engines: Elasticsearch, OpenSearch, Solr, Vespa, Typesense, Meilisearch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ElasticsearchIndex(IndexTarget):
     names = r"[a-z0-9][a-z0-9._-]*"
 
     def exists(self) -> Push:
-        """The index itself."""
+        """Return the request for the index itself."""
         return Push("GET", self.index, accept=(404,))
 
     def _mappings(self) -> dict[str, Any]:
@@ -31,31 +31,31 @@ class ElasticsearchIndex(IndexTarget):
         return {"type": "dense_vector", "dims": self.dimension, "index": True, "similarity": metric}
 
     def create(self) -> list[Push]:
-        """The index with its mapping."""
+        """Return the request that creates the index with its mapping."""
         return [Push.of("PUT", self.index, self._mappings())]
 
     def add(self, documents: Sequence[PushedDocument]) -> Push:
-        """Lines of actions and documents."""
+        """Return lines of actions and documents."""
         rows = [row for each in documents for row in ({"index": {"_id": each.id}}, self._fields(each))]
         return Push.lines(f"{self.index}/_bulk", rows)
 
     def refused(self, answer: EngineAnswer) -> str:
-        """The first item with an error."""
+        """Return the first item with an error."""
         if not answer.content.get("errors"):
             return ""
         items = [item["index"] for item in answer.content["items"] if "error" in item["index"]]
         return f"{items[0]['_id']}: {error_words(items[0]['error'])}" if items else "errors without an item"
 
     def finish(self) -> list[Push]:
-        """Have the documents found by the next search."""
+        """Return the request that makes the documents visible to the next search."""
         return [Push("POST", f"{self.index}/_refresh")]
 
     def count(self) -> Push:
-        """All documents."""
+        """Return the request that counts all documents."""
         return Push("GET", f"{self.index}/_count", accept=(404,))
 
     def counted(self, answer: EngineAnswer) -> int:
-        """The field `count`."""
+        """Return the field `count`."""
         return int(answer.content["count"])
 
 
@@ -77,11 +77,11 @@ class SolrIndex(IndexTarget):
     names = r"[A-Za-z0-9_][A-Za-z0-9._-]*"
 
     def exists(self) -> Push:
-        """The field with the text."""
+        """Return the request for the field with the text."""
         return Push("GET", f"solr/{self.index}/schema/fields/text", accept=(404,))
 
     def create(self) -> list[Push]:
-        """A field with the text, and one with the vector and its type."""
+        """Return the request that adds a field with the text, and one with the vector and its type."""
         fields: list[dict[str, Any]] = [{"name": "text", "type": "text_en", "indexed": True, "stored": True}]
         change: dict[str, Any] = {}
         if self.dimension:
@@ -94,20 +94,20 @@ class SolrIndex(IndexTarget):
         return [Push.of("POST", f"solr/{self.index}/schema", change | {"add-field": fields})]
 
     def add(self, documents: Sequence[PushedDocument]) -> Push:
-        """A list of documents."""
+        """Return a request with a list of documents."""
         rows = [{"id": each.id} | self._fields(each) for each in documents]
         return Push.of("POST", f"solr/{self.index}/update", rows)
 
     def finish(self) -> list[Push]:
-        """Commit."""
+        """Return the request that commits."""
         return [Push.of("POST", f"solr/{self.index}/update", {"commit": {}})]
 
     def count(self) -> Push:
-        """All documents, none of them sent."""
+        """Return a search for all documents that fetches none."""
         return Push.of("POST", f"solr/{self.index}/query", {"query": "*:*", "limit": 0}, accept=(404,))
 
     def counted(self, answer: EngineAnswer) -> int:
-        """The number found."""
+        """Return the number found."""
         return int(answer.content["response"]["numFound"])
 
 
@@ -119,23 +119,23 @@ class VespaIndex(IndexTarget):
 
     @classmethod
     def default_name(cls, task: str) -> str:
-        """A name of letters, digits and underscores."""
+        """Return a name of letters, digits and underscores."""
         return super().default_name(task).replace("-", "_")
 
     def exists(self) -> Push:
-        """A search that matches everything, which fails where the schema is unknown."""
+        """Return a search that matches everything, which fails if the schema is unknown."""
         return self.count()
 
     def there(self, answer: EngineAnswer) -> bool:
-        """A search without errors."""
+        """Return whether the search has no errors."""
         return answer.status == 200 and not answer.content["root"].get("errors")
 
     def create(self) -> list[Push]:
-        """Not possible over HTTP: an application package is deployed."""
+        """Raise an error: an application package cannot be deployed over HTTP."""
         raise R2medError(f"Vespa has no schema {self.index!r}: deploy one with the fields that --dry-run shows")
 
     def schema(self) -> str:
-        """The schema that an application needs."""
+        """Return the schema that an application needs."""
         metric = "angular" if self.similarity == "cosine" else "dotproduct"
         vector = (
             f"        field vector type tensor<float>(x[{self.dimension}]) {{\n"
@@ -156,7 +156,7 @@ class VespaIndex(IndexTarget):
         )
 
     def add(self, documents: Sequence[PushedDocument]) -> Push:
-        """One document."""
+        """Return the request for one document."""
         (each,) = documents
         fields: dict[str, Any] = {"id": each.id, "text": _CONTROL.sub(" ", each.text)}
         fields |= {"vector": {"values": each.vector}} if each.vector is not None else {}
@@ -164,17 +164,17 @@ class VespaIndex(IndexTarget):
         return Push.of("POST", path, {"fields": fields})
 
     def count(self) -> Push:
-        """All documents of the schema."""
+        """Return a search for all documents of the schema that fetches none."""
         query = {"yql": f"select * from {self.index} where true", "hits": 0}
         return Push.of("POST", "search/", query, accept=(400, 404))
 
     def counted(self, answer: EngineAnswer) -> int:
-        """The number that matches."""
+        """Return the number of matches."""
         root = answer.content["root"]
         return int(root.get("fields", {}).get("totalCount", 0))
 
     def options(self) -> Mapping[str, str]:
-        """The rank profile of the schema that `--dry-run` shows."""
+        """Return the rank profile of the schema that `--dry-run` shows."""
         return {"ranking": "vector" if self.dimension else "bm25"}
 
 
@@ -182,11 +182,11 @@ class TypesenseIndex(IndexTarget):
     """Typesense: lines of documents, and a line of reply for each."""
 
     def exists(self) -> Push:
-        """The collection itself."""
+        """Return the request for the collection itself."""
         return Push("GET", f"collections/{self.index}", accept=(404,))
 
     def create(self) -> list[Push]:
-        """A collection with its fields; `id` needs none."""
+        """Return the request that creates a collection with its fields; `id` needs none."""
         fields: list[dict[str, Any]] = [{"name": "text", "type": "string"}]
         if self.dimension:
             metric = "cosine" if self.similarity == "cosine" else "ip"
@@ -194,22 +194,22 @@ class TypesenseIndex(IndexTarget):
         return [Push.of("POST", "collections", {"name": self.index, "fields": fields})]
 
     def add(self, documents: Sequence[PushedDocument]) -> Push:
-        """Lines of documents."""
+        """Return lines of documents."""
         rows = [{"id": each.id} | self._fields(each) for each in documents]
         push = Push.lines(f"collections/{self.index}/documents/import?action=upsert", rows)
         return Push(push.method, push.path, push.content, "text/plain")
 
     def refused(self, answer: EngineAnswer) -> str:
-        """The first line that says no; the reply as a whole is fine nevertheless."""
+        """Return the error of the first line that failed; the status of the whole reply is 200 nevertheless."""
         lines = answer.content if isinstance(answer.content, list) else [answer.content]
         return next((error_words(line.get("error", line)) for line in lines if not line.get("success", True)), "")
 
     def count(self) -> Push:
-        """The collection, which says how many it holds."""
+        """Return the request for the collection, whose answer contains the count."""
         return self.exists()
 
     def counted(self, answer: EngineAnswer) -> int:
-        """The field `num_documents`."""
+        """Return the field `num_documents`."""
         return int(answer.content["num_documents"])
 
 
@@ -217,11 +217,11 @@ class MeilisearchIndex(IndexTarget):
     """Meilisearch: tasks that are waited for; ids of letters, digits, hyphens and underscores, so ours is beside."""
 
     def exists(self) -> Push:
-        """The index itself."""
+        """Return the request for the index itself."""
         return Push("GET", f"indexes/{self.index}", accept=(404,))
 
     def create(self) -> list[Push]:
-        """The index, then what is searched in it."""
+        """Return the requests that create the index, then its searchable fields."""
         settings: dict[str, Any] = {"searchableAttributes": ["text"]}
         if self.dimension:
             settings["embedders"] = {"vector": {"source": "userProvided", "dimensions": self.dimension}}
@@ -231,7 +231,7 @@ class MeilisearchIndex(IndexTarget):
         ]
 
     def add(self, documents: Sequence[PushedDocument]) -> Push:
-        """Documents with a key made of our id."""
+        """Return documents with a key made of the task's id."""
         rows = []
         for each in documents:
             row: dict[str, Any] = {"key": derived_uuid(each.id), "id": each.id, "text": each.text}
@@ -239,22 +239,22 @@ class MeilisearchIndex(IndexTarget):
         return Push.of("POST", f"indexes/{self.index}/documents?primaryKey=key", rows)
 
     def waits(self, answer: EngineAnswer) -> Push | None:
-        """The task, until it has ended."""
+        """Return the request for the task until it has ended."""
         if "taskUid" in answer.content:
             return Push("GET", f"tasks/{answer.content['taskUid']}")
         waiting = answer.content.get("status") in ("enqueued", "processing")
         return Push("GET", f"tasks/{answer.content['uid']}") if waiting else None
 
     def refused(self, answer: EngineAnswer) -> str:
-        """What a task failed of."""
+        """Return the reason why a task failed."""
         return (
             "" if answer.content.get("status") == "succeeded" else error_words(answer.content.get("error") or "failed")
         )
 
     def count(self) -> Push:
-        """The statistics of the index."""
+        """Return the request for the statistics of the index."""
         return Push("GET", f"indexes/{self.index}/stats", accept=(404,))
 
     def counted(self, answer: EngineAnswer) -> int:
-        """The field `numberOfDocuments`."""
+        """Return the field `numberOfDocuments`."""
         return int(answer.content["numberOfDocuments"])

@@ -38,7 +38,7 @@ _HOPELESS = 5
 
 
 class NamedEngine(NamedTuple):
-    """What `@r2med.retriever` was told."""
+    """A user's engine registered by `@r2med.retriever`, and its stated version."""
 
     target: Any
     version: str
@@ -75,7 +75,7 @@ def retriever(target: Any = None, *, name: str = "", version: str = "") -> Any:
 
 
 def from_object(target: Any) -> UserEngine:
-    """The stage of a function, a class or an object that was handed over in Python."""
+    """Return the stage of a function, a class or an object passed in Python."""
     for name, known in _NAMED.items():
         if known.target is target:
             return UserEngine(name, target=target)
@@ -86,7 +86,7 @@ def from_object(target: Any) -> UserEngine:
 
 
 def find_engine(call: Call) -> UserEngine | None:
-    """The stage of a call whose name is that of a user's engine, or None."""
+    """Return the stage of a call that names a user's engine, or None."""
     if call.name in _NAMED:
         return UserEngine.from_call(call, _NAMED[call.name].target)
     if not is_class(call.name):
@@ -98,7 +98,7 @@ def find_engine(call: Call) -> UserEngine | None:
 
 @dataclass(frozen=True)
 class UserEngine(Retriever):
-    """A user's engine at work."""
+    """Stage of a user's engine."""
 
     address: str
     """`my.module:my_search`, or the name that it was given."""
@@ -132,7 +132,7 @@ class UserEngine(Retriever):
 
     @classmethod
     def from_call(cls, call: Call, target: Any) -> UserEngine:
-        """The stage of `my.module:my_search(depth=50, option=...)`."""
+        """Build the stage of `my.module:my_search(depth=50, option=...)`."""
         if call.args:
             raise SpecError(f"{call}: name the options, as in {call.name}(depth=10)")
         given = dict(call.options)
@@ -146,12 +146,12 @@ class UserEngine(Retriever):
 
     @property
     def spec(self) -> Call:
-        """The stage in the spec language."""
+        """Return the stage in the spec language."""
         own = [(name, getattr(self, name)) for name in _OWN if getattr(self, name) != getattr(type(self), name)]
         return Call(self.address, (), (*own, *self.options))
 
     def fingerprint(self) -> Mapping[str, object]:
-        """The code of the function or class, and what it holds."""
+        """Return a hash of the code and content of the function or class, and its version if it states one."""
         known = _NAMED.get(self.address)
         stated = known.version if known else str(getattr(self.target, "version", "") or "")
         return {"code": live_hash(self.target, stated), **({"version": stated} if stated else {})}
@@ -163,25 +163,25 @@ class UserEngine(Retriever):
         return class_content(self.address, kind, known.version if known else "")
 
     def describe(self) -> Mapping[str, object]:
-        """What a plan shows."""
+        """Return what a plan shows."""
         own = {name: getattr(self, name) for name in _OWN if name != "join"} | {"drop_self": self.self_rule}
         options = {name: str(value) for name, value in self.options}
         return {"engine": self.address, **own, "join": self.join or "as published", "options": options}
 
     @property
     def user_options(self) -> frozenset[str]:
-        """What the constructor takes, or the function beside queries and k."""
+        """Return the options of the constructor, or of the function apart from queries and k."""
         if not inspect.isroutine(self.target) and not inspect.isclass(self.target):
             return frozenset()
         handed = _required(self.target) if inspect.isroutine(self.target) else set()
         return option_names(self.target, dict(self.options)) - {*HANDED, *_OWN, *handed}
 
     def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
-        """How many queries are handed over."""
+        """Return the number of queries to search."""
         return {"queries to search": len(collection.queries)}
 
     def retrieve(self, collection: Collection, context: Context) -> Run:
-        """Hand the queries over, a batch at a time, and check what comes back."""
+        """Pass the queries to the engine, a batch at a time, and check the answers."""
         copies = self.drop_copies(collection, context)
         with context.timed("index" if "documents" in _parameters(self.target) else "load"):
             asked = _Asked(str(self.address), self._search(collection), self.depth + bool(copies))
@@ -199,7 +199,7 @@ class UserEngine(Retriever):
         return run.without_self(copies).cut(self.depth)
 
     def _search(self, collection: Collection) -> Search:
-        """The function, or the method of the object, ready to be called."""
+        """Return the function, or the method of the object, ready to be called."""
         given: dict[str, Any] = dict(self.options)
         if "task" in _parameters(self.target):
             given["task"] = collection.task
@@ -224,7 +224,7 @@ _KINDS = {int: "a whole number", str: "a name or text", bool: "true or false", f
 
 
 class _Asked:
-    """Calls to a user's code: how long they took, and the queries on which it failed."""
+    """Calls to a user's code, with their latency and the queries on which they failed."""
 
     def __init__(self, name: str, search: Search, wanted: int) -> None:
         self._name, self._search, self._wanted = name, search, wanted
@@ -234,7 +234,7 @@ class _Asked:
         self._attempts = FailedAttempts()
 
     def answers(self, batch: Sequence[tuple[str, str]]) -> Iterator[tuple[str, Any]]:
-        """What came back for each query of a batch; where the call fails, each is asked for alone."""
+        """Yield the answer to each query of a batch; if the call fails, each query is sent alone."""
         try:
             yield from self._call(batch)
             return
@@ -273,14 +273,14 @@ class _Asked:
             raise R2medError(self.failed[query]) from error
 
     def record(self) -> dict[str, Any]:
-        """Calls, queries without an answer, errors and time-outs, and the latency of calls with one query."""
+        """Return calls, unanswered queries, errors and timeouts, and the latency of calls with one query."""
         if self.failed and not self._answered:
             raise R2medError(next(iter(self.failed.values())))
         return {"calls": self._calls, "unsearched": list(self.failed), **vars(self._attempts), **latency(self._seconds)}
 
 
 def _searches(target: Any, taken: set[str]) -> bool:
-    """Whether what a name stands for is an engine; a function with fewer parameters may make an encoder."""
+    """Return whether a name stands for an engine; a function with fewer parameters may make an encoder."""
     if inspect.isroutine(target):
         return len(_required(target) - taken) == 2 or "queries" in _parameters(target)
     encodes = any(callable(getattr(target, name, None)) for name in ("encode_queries", "encode"))
@@ -288,7 +288,7 @@ def _searches(target: Any, taken: set[str]) -> bool:
 
 
 def _check_target(name: str, target: Any) -> None:
-    """Refuse what cannot be called with queries and a number."""
+    """Refuse a target that cannot be called with queries and a number."""
     method = target if inspect.isroutine(target) else getattr(target, "search", None)
     if not callable(method):
         raise SpecError(f"{name} has no method search; an engine is a function search(queries, k), or has that method")
@@ -309,14 +309,14 @@ def _takes_two(method: Any) -> bool:
 
 
 def _required(function: Any) -> set[str]:
-    """The parameters that must be given by place, without those that r2med hands over by name."""
+    """Return the required positional parameters, without those that r2med passes by name."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     parameters = _parameters(function).values()
     return {each.name for each in parameters if each.kind in kinds and each.default is each.empty} - set(HANDED)
 
 
 def _parameters(target: Any) -> Mapping[str, inspect.Parameter]:
-    """The parameters of a function or a constructor."""
+    """Return the parameters of a function or a constructor."""
     if not inspect.isroutine(target) and not inspect.isclass(target):
         return {}
     try:
@@ -326,6 +326,6 @@ def _parameters(target: Any) -> Mapping[str, inspect.Parameter]:
 
 
 def _place(target: Any) -> str:
-    """Where a function, or the class of an object, is defined: `module:name`."""
+    """Return the place at which a function, or the class of an object, is defined: `module:name`."""
     kind = target if inspect.isroutine(target) or inspect.isclass(target) else type(target)
     return f"{kind.__module__}:{kind.__name__}"

@@ -1,4 +1,4 @@
-"""How documents get into databases of vectors: Qdrant, Weaviate, Milvus."""
+"""Targets of vector databases: Qdrant, Weaviate, Milvus."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class QdrantIndex(IndexTarget):
     needs_vectors = True
 
     def exists(self) -> Push:
-        """The collection itself."""
+        """Return the request for the collection itself."""
         return Push("GET", f"collections/{self._name}", accept=(404,))
 
     @property
@@ -25,13 +25,13 @@ class QdrantIndex(IndexTarget):
         return quote(self.index, safe="")
 
     def create(self) -> list[Push]:
-        """A collection of vectors."""
+        """Return the request that creates a collection of vectors."""
         distance = "Cosine" if self.similarity == "cosine" else "Dot"
         vectors = {"size": self.dimension, "distance": distance}
         return [Push.of("PUT", f"collections/{self._name}", {"vectors": vectors})]
 
     def add(self, documents: Sequence[PushedDocument]) -> Push:
-        """Points, waited for."""
+        """Return a request with points that is answered once they are stored."""
         points = [
             {"id": derived_uuid(each.id), "vector": each.vector, "payload": {"id": each.id, "text": each.text}}
             for each in documents
@@ -39,11 +39,11 @@ class QdrantIndex(IndexTarget):
         return Push.of("PUT", f"collections/{self._name}/points?wait=true", {"points": points})
 
     def count(self) -> Push:
-        """All points, counted one by one."""
+        """Return the request that counts all points exactly."""
         return Push.of("POST", f"collections/{self._name}/points/count", {"exact": True}, accept=(404,))
 
     def counted(self, answer: EngineAnswer) -> int:
-        """The field `result.count`."""
+        """Return the field `result.count`."""
         return int(answer.content["result"]["count"])
 
 
@@ -54,15 +54,15 @@ class WeaviateIndex(IndexTarget):
 
     @classmethod
     def default_name(cls, task: str) -> str:
-        """A class begins with a capital."""
+        """Return a name with a capital, as a class needs it."""
         return "".join(part.capitalize() for part in super().default_name(task).split("-"))
 
     def exists(self) -> Push:
-        """The class itself."""
+        """Return the request for the class itself."""
         return Push("GET", f"v1/schema/{self.index}", accept=(404,))
 
     def create(self) -> list[Push]:
-        """A class whose vectors come from outside."""
+        """Return the request that creates a class whose vectors come from outside."""
         distance = "cosine" if self.similarity == "cosine" else "dot"
         exact = {"tokenization": "field", "indexSearchable": False}
         properties = [{"name": "doc_id", "dataType": ["text"], **exact}, {"name": "text", "dataType": ["text"]}]
@@ -70,7 +70,7 @@ class WeaviateIndex(IndexTarget):
         return [Push.of("POST", "v1/schema", made | {"vectorIndexConfig": {"distance": distance}})]
 
     def add(self, documents: Sequence[PushedDocument]) -> Push:
-        """Objects with their properties."""
+        """Return objects with their properties."""
         objects = []
         for each in documents:
             made: dict[str, Any] = {"class": self.index, "id": derived_uuid(each.id)}
@@ -79,7 +79,7 @@ class WeaviateIndex(IndexTarget):
         return Push.of("POST", "v1/batch/objects", {"objects": objects})
 
     def refused(self, answer: EngineAnswer) -> str:
-        """The first object with an error; the reply as a whole is fine nevertheless."""
+        """Return the error of the first object that failed; the status of the whole reply is 200 nevertheless."""
         for each in answer.content if isinstance(answer.content, list) else ():
             errors = ((each.get("result") or {}).get("errors") or {}).get("error")
             if errors:
@@ -87,18 +87,18 @@ class WeaviateIndex(IndexTarget):
         return ""
 
     def count(self) -> Push:
-        """All objects of the class."""
+        """Return the query that counts all objects of the class."""
         query = f"{{ Aggregate {{ {self.index} {{ meta {{ count }} }} }} }}"
         return Push.of("POST", "v1/graphql", {"query": query})
 
     def counted(self, answer: EngineAnswer) -> int:
-        """The count; a class that is unknown is an error inside the reply."""
+        """Return the count; an unknown class is an error inside the reply."""
         if answer.content.get("errors"):
             raise R2medError(f"Weaviate cannot count {self.index}: {error_words(answer.content['errors'][0])}")
         return int(answer.content["data"]["Aggregate"][self.index][0]["meta"]["count"])
 
     def options(self) -> Mapping[str, str]:
-        """Where our id is."""
+        """Return the name of the field with the task's id."""
         return {"id_field": "doc_id"}
 
 
@@ -110,19 +110,19 @@ class MilvusIndex(IndexTarget):
 
     @classmethod
     def default_name(cls, task: str) -> str:
-        """A name of letters, digits and underscores."""
+        """Return a name of letters, digits and underscores."""
         return super().default_name(task).replace("-", "_")
 
     def exists(self) -> Push:
-        """Whether there is such a collection."""
+        """Return the request for the description of the collection."""
         return Push.of("POST", "v2/vectordb/collections/describe", {"collectionName": self.index})
 
     def there(self, answer: EngineAnswer) -> bool:
-        """A code other than 0 says that it is not."""
+        """Return whether the code is 0, as it is for a collection that exists."""
         return not answer.content.get("code")
 
     def create(self) -> list[Push]:
-        """The collection with its functions and indexes."""
+        """Return the request that creates the collection with its functions and indexes."""
         text = {"max_length": str(self.longest), "enable_analyzer": True}
         fields: list[dict[str, Any]] = [
             {"fieldName": "id", "dataType": "VarChar", "isPrimary": True, "elementTypeParams": {"max_length": "512"}},
@@ -144,23 +144,23 @@ class MilvusIndex(IndexTarget):
         return [Push.of("POST", "v2/vectordb/collections/create", body)]
 
     def add(self, documents: Sequence[PushedDocument]) -> Push:
-        """Rows, replaced where they are there."""
+        """Return rows, which replace those with the same ids."""
         rows = [{"id": each.id} | self._fields(each) for each in documents]
         return Push.of("POST", "v2/vectordb/entities/upsert", {"collectionName": self.index, "data": rows})
 
     def refused(self, answer: EngineAnswer) -> str:
-        """A code other than 0; the status of the reply is 200 nevertheless."""
+        """Return the error if the code is not 0; the status of the reply is 200 nevertheless."""
         return error_words(answer.content) if answer.content.get("code") else ""
 
     def count(self) -> Push:
-        """All rows, those written just now too."""
+        """Return the query that counts all rows, including those just written."""
         body = {"collectionName": self.index, "filter": "", "outputFields": ["count(*)"], "consistencyLevel": "Strong"}
         return Push.of("POST", "v2/vectordb/entities/query", body)
 
     def counted(self, answer: EngineAnswer) -> int:
-        """The only row."""
+        """Return the count in the only row."""
         return int(answer.content["data"][0]["count(*)"])
 
     def options(self) -> Mapping[str, str]:
-        """Text is searched in the sparse vectors that are made of it."""
+        """Return the field to search: without vectors, text is searched in the sparse vectors made of it."""
         return {} if self.dimension else {"field": "sparse"}

@@ -1,4 +1,4 @@
-"""`r2med eval`: score run files made by any tool."""
+"""`r2med eval`, `export`, `import`, `submit` and `verify`: runs and results exchanged with other tools."""
 
 from __future__ import annotations
 
@@ -245,7 +245,7 @@ def verify_command(file: Path, as_json: bool) -> None:
 
 
 def _plain(text: str) -> str:
-    """A stranger's text without anything that a terminal would obey."""
+    """Return a text from outside without control characters."""
     return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text)
 
 

@@ -1,4 +1,4 @@
-"""Runs of the ledger written in the formats of other tools: which runs, measured how, into which files."""
+"""Export of runs of the ledger in the formats of other tools."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _RESULTS = ("mteb", "r2med", "hakari")
 
 @dataclass(frozen=True)
 class Target:
-    """Where the files go, and under which name."""
+    """Folder of the files, and the name and revision of the system in them."""
 
     folder: Path
     name: str = ""
@@ -60,7 +60,7 @@ def export(ledger: Ledger, names: Sequence[str], form: str, target: Target, task
 
 
 def _check_tasks(form: str, tasks: Sequence[str]) -> None:
-    """Refuse tasks that a format has no place for."""
+    """Refuse tasks that a format cannot hold."""
     group, known = GROUPS[form], registry()
     strange = [task for task in tasks if group and (task not in known or known[task].group != group)]
     if strange:
@@ -70,7 +70,7 @@ def _check_tasks(form: str, tasks: Sequence[str]) -> None:
 
 
 def _fitting(entries: Sequence[Entry], form: str) -> list[Entry]:
-    """The runs that a format has a place for; none, or one that is no result, is an error."""
+    """Return the runs that a format can hold; none, or one shown the answers, is an error."""
     group = GROUPS[form]
     fitting = [entry for entry in entries if group in ("", entry.group)]
     if not fitting:
@@ -88,32 +88,32 @@ def _fitting(entries: Sequence[Entry], form: str) -> list[Entry]:
 
 @dataclass(frozen=True)
 class Exported:
-    """A run on its way into a file."""
+    """A run to be exported."""
 
     entry: Entry
     run: Run
 
     @cached_property
     def dataset(self) -> Dataset:
-        """The data that it was made on."""
+        """Return the data that the run was made on."""
         return data_of_run(self.entry)
 
     def measured(self, measures: Iterable[Measure]) -> Measured:
-        """What a result file says of it."""
+        """Return the run's values of these measures, as a result file states them."""
         scores = score(self.run, self.dataset.gold.qrels, measures)
         values = {measure: scores.mean(measure) for measure in scores.measures}
         return Measured(self.entry, self.dataset.task, values, len(scores.queries))
 
 
 def data_of_run(entry: Entry) -> Dataset:
-    """The data of a run's task, refused when it is not what the run was made on."""
+    """Return the data of a run's task; refuse data that differs from that of the run."""
     dataset = load(entry.task)
     check_data(entry, dataset)
     return dataset
 
 
 def _lists(found: Exported, form: str, target: Target) -> dict[Path, bytes]:
-    """The ranked lists of a run as a file."""
+    """Return the ranked lists of a run as a file."""
     entry, label = found.entry, file_name(target.name or found.entry.system)
     path = Path(f"{file_name(task_names([entry.task])[entry.task])}.{label}.{entry.id}.{form}")
     try:
@@ -123,7 +123,7 @@ def _lists(found: Exported, form: str, target: Target) -> dict[Path, bytes]:
 
 
 def _generations(found: Exported, ledger: Ledger, written: Mapping[Path, bytes]) -> dict[Path, bytes]:
-    """Return the texts that expanders of a run wrote, laid out as the benchmark's are."""
+    """Return the texts that expanders of a run wrote, in the layout of the benchmark."""
     entry = found.entry
     by_writer: dict[tuple[str, str], dict[str, list[Generation]]] = {}
     for query, texts in ledger.generations(entry).items():
@@ -142,7 +142,7 @@ def _generations(found: Exported, ledger: Ledger, written: Mapping[Path, bytes])
 
 
 def _results(found: Exported, form: str, target: Target) -> dict[Path, bytes]:
-    """The files in which another tool keeps the results of a run."""
+    """Return the files in which another tool stores the results of a run."""
     longest = max((len(ranking.documents) for _, ranking in found.run), default=0)
     named = Named(target.name or f"r2med/{file_name(found.entry.system)}", target.revision)
     if form == "mteb":

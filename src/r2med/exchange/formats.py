@@ -47,7 +47,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Named:
-    """What a system is called in a file."""
+    """Name and revision of a system in a file."""
 
     name: str
     revision: str = ""
@@ -65,13 +65,13 @@ _MTEB_SPLIT = "test"
 
 
 def mteb_measures(longest: int) -> tuple[Measure, ...]:
-    """What MTEB measures, as far down as the lists go."""
+    """Return the measures of MTEB, with cutoffs down to the depth of the lists."""
     cutoffs = [cutoff for cutoff in _MTEB_CUTOFFS if cutoff <= 100 or longest >= cutoff]
     return _grid(("nDCG", "MAP", "Recall", "P", "MRR"), cutoffs)
 
 
 def mteb_task(base: str) -> str:
-    """The name of a task in MTEB.
+    """Return the name of a task in MTEB.
 
     >>> mteb_task("MedXpertQA-Exam")
     'R2MEDMedXpertQAExamRetrieval'
@@ -80,7 +80,7 @@ def mteb_task(base: str) -> str:
 
 
 def mteb(found: Measured, named: Named) -> Files:
-    """`MODEL/REVISION/TASK.json` and `model_meta.json`, as MTEB's cache and results repository have them."""
+    """Return `MODEL/REVISION/TASK.json` and `model_meta.json`, as MTEB's cache and results repository have them."""
     revision = named.revision or f"r2med-{package.__version__}"
     folder = f"{named.name.replace('/', '__').replace(' ', '_')}/{file_name(revision)}"
     scores = {_snake(measure): round(value, 6) for measure, value in found.values.items()}
@@ -123,7 +123,7 @@ R2MED_MEASURES = (*_grid(("nDCG", "MAP", "Recall", "P"), (1, 3, 5, 10, 25, 50, 1
 
 
 def r2med(found: Measured, named: Named) -> Files:
-    """`SYSTEM/TASK.json` with the task's name in the authors' files, means with five digits."""
+    """Return `SYSTEM/TASK.json` with the task's name in the authors' files, means with five digits."""
     task = _AUTHORS_NAMES.get(found.task.base, found.task.base)
     content = {
         "dataset_name": task,
@@ -148,7 +148,7 @@ _BM25, _FUSION = "r2med.retrieve.bm25", "r2med.retrieve.fusion"
 
 
 def hakari(found: Measured, named: Named, run: Run, qrels: Qrels) -> Files:
-    """`MODEL/DATASET/TASK.json.xz`: figures, and the lists and judgements that the tool measures again from.
+    """Return `MODEL/DATASET/TASK.json.xz`: figures, and the lists and judgements that the tool measures again from.
 
     It averages over the queries that it is given lists of, so every judged query has one, be it an empty one.
     """
@@ -247,7 +247,7 @@ def _fingerprint(payload: Mapping[str, Any]) -> str:
 
 
 def _hakari_method(entry: Entry) -> str:
-    """The kind of model, by which that tool chooses its views.
+    """Return the kind of model, by which that tool chooses its views.
 
     It shows a `reranker` only where it reordered the tool's own candidates, and takes `bm25` for the baseline of those,
     so a whole system goes by what it searches with, and only BM25 by itself is called that.
@@ -260,7 +260,7 @@ def _hakari_method(entry: Entry) -> str:
 
 
 def _hakari_part(text: str) -> str:
-    """A name as a folder or file, the way that tool makes one.
+    """Return a name as a folder or file, the way that tool makes one.
 
     >>> _hakari_part(" me/my model/ "), _hakari_part("..")
     ('me__my_model', 'value')

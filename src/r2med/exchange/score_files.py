@@ -1,4 +1,4 @@
-"""Run files made by any tool, measured like our own."""
+"""Scoring and import of run files made by any tool."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PLACE = "{task}"
 
 @dataclass(frozen=True)
 class JudgedFile:
-    """Judgements and what they belong to."""
+    """Judgements, and the task or file that they come from."""
 
     name: str
     group: str
@@ -104,7 +104,7 @@ def score_patterns(
 
 
 def file_of_task(pattern: Path, task: Task) -> Path:
-    """The one file of a task: its name stands there in full (`sample-Biology`), or without its group (`Biology`)."""
+    """Return the file of a task, named by the task in full (`sample-Biology`), or without its group (`Biology`)."""
     names = dict.fromkeys((file_name(task.name), task.name.rpartition("/")[2]))
     places = [expanded(str(pattern.parent).replace(PLACE, name)) for name in names]
     for name, place in zip(names, places, strict=True):
@@ -144,7 +144,7 @@ def _score(file: Path, judged: JudgedFile, measures: Sequence[Measure], drop_sel
 
 
 def _mismatch(file: Path, run: Run, judged: JudgedFile) -> list[str]:
-    """What a run and its judgements do not share: a mean over the wrong queries looks like any other."""
+    """Return notes on queries that a run and its judgements do not share; a mean over wrong queries looks normal."""
     unknown = [query for query in run.queries if query not in judged.qrels]
     missing = [query for query in judged.qrels if query not in run]
     if len(unknown) == len(run.queries):
@@ -161,7 +161,7 @@ def _mismatch(file: Path, run: Run, judged: JudgedFile) -> list[str]:
 
 
 def _strangers(file: Path, run: Run, judged: JudgedFile) -> list[str]:
-    """What to say of a run without any judged document: nothing found, or the documents of another collection."""
+    """Return a note on a run without any judged document: nothing found, or the documents of another collection."""
     known = {document for row in judged.qrels.values() for document in row}
     if known.isdisjoint(run.documents) and run.documents:
         shown = f"{run.documents[0]!r} in the run, {next(iter(known))!r} in the judgements"
@@ -178,7 +178,7 @@ def import_run(
     split: str | None = None,
     strict: bool = False,
 ) -> Report:
-    """Measure a run file like a system of that name, and keep it in the ledger.
+    """Measure a run file like a system of that name, and store it in the ledger.
 
     A name that stands for a stage, a model or an alias is refused. The same file again is the same run.
     """
@@ -201,7 +201,7 @@ def import_runs(
     split: str | None = None,
     strict: bool = False,
 ) -> Report:
-    """Do the same for several tasks; the pattern has `{task}` in place of a task's name."""
+    """Import the runs of several tasks; the pattern has `{task}` in place of a task's name."""
     if PLACE not in str(pattern):
         raise DataError(f"{pattern}: several tasks need a file each; write it with {PLACE}, as in runs/{PLACE}.trec")
     results: list[Result] = []

@@ -1,17 +1,14 @@
-"""Submissions: runs with their results, a description and a manifest, in one file that a leaderboard keeper can check.
+"""Submissions: runs, results, a description and a manifest, in one reproducible zip file that a leaderboard can check.
 
     manifest.json      the sha256 and size of every other file, and of itself
-    submission.json    who submits what: title, authors, link, notes, and every system with its settings and versions
+    submission.json    title, authors, link, notes, and every system with its settings and versions
     results.json       every figure, by system and task, and the averages over whole groups
     runs/*.jsonl.gz    the ranked lists that the figures were measured on
 
-Nothing in it proves who made a run: it proves that the figures are those of the lists, and that nothing was changed.
-
-Zip files that are the same bytes wherever they are made, and that can be read without trusting who made them.
-
-Members are stored as they are, in order, with a fixed date: the archive of given files is one sequence of bytes. A file
-is read by taking it apart, making it again and comparing, so a changed byte anywhere is found, in the container too.
-Nothing is ever unpacked onto the disk, and nothing is decompressed beyond a limit.
+A submission does not prove who made a run: it proves that the figures are those of the lists, and that nothing was
+changed. Members are stored as they are, in order, with a fixed date: the archive of given files is one sequence of
+bytes. A file is read by taking it apart, making it again and comparing, so a changed byte anywhere is found, in the
+container too. Nothing is ever unpacked onto the disk, and nothing is decompressed beyond a limit.
 """
 
 from __future__ import annotations
@@ -47,7 +44,7 @@ MANIFEST, DESCRIPTION, RESULTS = "manifest.json", "submission.json", "results.js
 
 @dataclass(frozen=True)
 class About:
-    """What the submitter says."""
+    """Statements of the submitter."""
 
     title: str = ""
     authors: str = ""
@@ -56,7 +53,7 @@ class About:
 
 
 class Submitted(NamedTuple):
-    """What was packed and what was not."""
+    """Runs that were packed, and tasks that were left out."""
 
     entries: Sequence[Entry]
     left_out: Sequence[str] = ()
@@ -66,7 +63,7 @@ class Submitted(NamedTuple):
 def submit(
     ledger: Ledger, names: Sequence[str], out: Path, about: About, tasks: Sequence[str] = (), name: str = ""
 ) -> Submitted:
-    """Pack the runs that are given by spec or id; `name` is what a board calls their system."""
+    """Pack the runs that are given by spec or id; `name` is the name of their system on a board."""
     chosen = select(ledger, names, tasks)
     require_all(chosen)
     every = each_once(chosen)
@@ -96,7 +93,7 @@ def _check(entry: Entry) -> None:
 def packed(
     ledger: Ledger, entries: Sequence[Entry], about: About, labels: Mapping[str, str] | None = None
 ) -> dict[str, bytes]:
-    """Return the files of a submission, the manifest first; `labels` are what systems are called, by spec."""
+    """Return the files of a submission, the manifest first; `labels` are the names of systems, by spec."""
     files: dict[str, bytes] = {}
     results = []
     for entry in entries:
@@ -151,7 +148,7 @@ def averages(results: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, dict[s
 
 
 def _systems(entries: Sequence[Entry], labels: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Every system once, with what its newest run recorded of it."""
+    """Return all systems once, with the record of their newest run."""
     newest: dict[str, Entry] = {}
     for entry in sorted(entries, key=lambda entry: entry.used):
         newest[entry.system] = entry
@@ -179,13 +176,13 @@ def _manifest(files: Mapping[str, bytes], created: str) -> dict[str, Any]:
 
 
 def own_digest(manifest: Mapping[str, Any]) -> str:
-    """The digest of a manifest's content, its own digest left out."""
+    """Return the digest of a manifest's content, its own digest left out."""
     rest = {name: value for name, value in manifest.items() if name != "sha256"}
     return sha256(orjson.dumps(rest, option=orjson.OPT_SORT_KEYS))
 
 
 def sha256(content: bytes) -> str:
-    """The hex digest of content."""
+    """Return the hex digest of content."""
     return hashlib.sha256(content).hexdigest()
 
 
@@ -201,7 +198,7 @@ _DATE = (1980, 1, 1, 0, 0, 0)
 
 
 def archive_bytes(files: Mapping[str, bytes]) -> bytes:
-    """The archive of these files, in their order.
+    """Return the archive of these files, in their order.
 
     >>> archive_bytes({"a.txt": b"x"}) == archive_bytes({"a.txt": b"x"})
     True
@@ -217,7 +214,7 @@ def archive_bytes(files: Mapping[str, bytes]) -> bytes:
 
 
 def read_archive(path: Path) -> dict[str, bytes]:
-    """The files of an archive that `archive_bytes` made; anything else is refused, with the reason."""
+    """Read the files of an archive made by `archive_bytes`; refuse any other with the reason."""
     try:
         if path.stat().st_size > MOST_BYTES:
             raise DataError(f"{path}: more than {MOST_BYTES >> 20} MB, which no submission needs")
@@ -236,7 +233,7 @@ def read_archive(path: Path) -> dict[str, bytes]:
 
 
 def _check_archive(path: Path, members: list[zipfile.ZipInfo], size: int) -> None:
-    """Refuse names that lead elsewhere, and sizes that cannot be."""
+    """Refuse names outside of the archive, and impossible sizes."""
     if len(members) > MOST_MEMBERS:
         raise DataError(f"{path}: {len(members):,} files in it, more than any submission has")
     names = [member.filename for member in members]
@@ -252,12 +249,12 @@ def _check_archive(path: Path, members: list[zipfile.ZipInfo], size: int) -> Non
 
 
 def zipped(content: bytes) -> bytes:
-    """Content, deflated."""
+    """Return content compressed by gzip."""
     return gzip.compress(content, compresslevel=6, mtime=0)
 
 
 def unzipped(data: bytes, name: str) -> bytes:
-    """What `zipped` was given; refused when it would grow beyond all measure.
+    """Return the content given to `zipped`; refuse data that grows beyond the limit.
 
     >>> unzipped(zipped(b"x" * 1000), "x") == b"x" * 1000
     True

@@ -1,7 +1,7 @@
-"""A folder of submissions as a ledger: every archive verified, every figure computed anew, what is broken left out.
+"""A folder of submissions as a ledger: archives are verified, figures computed again, and faulty ones left out.
 
-What a submission says of itself and nobody can compute (its cost, its stages, how many queries are incomplete) is taken
-over where it is of the type that it claims to be, and as unknown otherwise.
+Statements of a submission that cannot be computed (its cost, its stages, how many queries are incomplete) are taken
+over if they have the type that they claim to have, and count as unknown otherwise.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LONGEST_TITLE = 120
 
 @dataclass(frozen=True)
 class Accepted:
-    """A submission in which everything is as stated."""
+    """A submission without a fault."""
 
     path: Path
     name: str
@@ -50,7 +50,7 @@ class Accepted:
 
 @dataclass(frozen=True)
 class Left:
-    """A submission that is left out, and why."""
+    """A submission that is left out, with the reason."""
 
     name: str
     why: str
@@ -58,7 +58,7 @@ class Left:
 
 @dataclass(frozen=True)
 class Submissions:
-    """All that a folder holds."""
+    """Accepted and refused submissions of a folder."""
 
     accepted: Sequence[Accepted] = ()
     left: Sequence[Left] = ()
@@ -66,11 +66,11 @@ class Submissions:
     """The name of a line to task to its run."""
 
     def of(self, line: str) -> Accepted | None:
-        """The submission that a line is from."""
+        """Return the submission that a line is from."""
         return next((each for each in self.accepted if line in each.systems), None)
 
     def titles(self) -> dict[str, str]:
-        """Return what each line is called: its name, or the title of its submission, with its spec among several."""
+        """Return the title of each line: its name, or the title of its submission, with its spec among several."""
         found = {}
         for each in self.accepted:
             for line, spec in each.systems.items():
@@ -141,7 +141,7 @@ def _name(path: Path, folder: Path) -> str:
 
 
 def _plain(fault: str, path: Path) -> str:
-    """A fault without the path that it begins with, and without anything that a terminal would obey."""
+    """Return a fault without the path that it begins with, and without control characters."""
     text = fault.removeprefix(f"{path}: ")
     return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text)
 
@@ -172,7 +172,7 @@ def _add(ledger: Ledger, checked: CheckedRun, digest: str) -> Entry:
 
 
 def stated_work(cost: Mapping[str, Any]) -> tuple[StepRecord, ...] | None:
-    """The work of a run from the cost that was stated for it: the one `Cost.as_dict` of which is that cost.
+    """Return the work of a run from its stated cost: the record whose `Cost.as_dict` is that cost.
 
     >>> stated_work({"loading": 1.0, "indexing": 0.0, "searching": 2.5, "requests": 0})
     (StepRecord(stage='', load=1.0, index=0.0, search=2.5, ask=0.0, account=None, reused=(), foreseen=None),)
@@ -208,13 +208,13 @@ def _described(verified: Verified) -> dict[str, Mapping[str, Any]]:
 
 
 def _with_stages(record: RunRecord, described: Mapping[str, Any]) -> RunRecord:
-    """A record with what the submission says of the system."""
+    """Return a record with the stages and versions that the submission states for the system."""
     stages = tuple(StageRecord.from_json(stage) for stage in described.get("stages", ()))
     return replace(record, stages=stages, provenance=stated_provenance(described.get("versions", {})))
 
 
 def stated_provenance(content: Mapping[str, Any]) -> Provenance:
-    """The versions that a submission states, as far as they are texts.
+    """Return the versions that a submission states, as far as they are texts.
 
     >>> stated_provenance({"r2med": "0.1.0", "python": 3, "packages": {"numpy": "2.0", "x": []}, "machine": "mine"})
     Provenance(r2med='0.1.0', python=None, packages={'numpy': '2.0'}, machine=None)
@@ -240,7 +240,7 @@ def _text(content: Mapping[str, Any], name: str) -> str | None:
 
 
 def _line_names(systems: Mapping[Path, Sequence[str]], folder: Path) -> dict[tuple[Path, str], str]:
-    """What each system of each submission is called: its spec, with the file where several submit the same."""
+    """Return the name of each submitted system: its spec, with the file if several submit the same."""
     submitted: dict[str, list[Path]] = {}
     for path, specs in systems.items():
         for spec in dict.fromkeys(specs):

@@ -1,4 +1,4 @@
-"""Is a submission what it says? Every byte against the manifest, every figure against the ranked lists.
+"""Verification of a submission: every byte against the manifest, every figure against the ranked lists.
 
 A submission comes from strangers. Its specs are read and never built, which could run code; its tasks are looked up by
 name among the registered ones, so it cannot point at files of this machine; nothing is written to the disk.
@@ -46,7 +46,7 @@ _EXACT = 1e-9
 
 @dataclass(frozen=True)
 class Verified:
-    """What was checked, and every fault that was found."""
+    """Checked content of a submission, and all faults found."""
 
     path: str
     description: Mapping[str, Any] = field(default_factory=dict)
@@ -57,11 +57,11 @@ class Verified:
 
     @property
     def ok(self) -> bool:
-        """Whether all is as stated."""
+        """Return whether there is no fault."""
         return not self.faults
 
     def as_dict(self) -> dict[str, Any]:
-        """The findings for JSON."""
+        """Return the findings for JSON."""
         return {"ok": self.ok, **asdict(self)}
 
 
@@ -144,7 +144,7 @@ class _Check:
             keep(CheckedRun(self.path, row, run, scores, identity_of(dataset)))
 
     def verified(self) -> Verified:
-        """What was found."""
+        """Return the findings, with those on the averages."""
         faults = [*self.faults, *(_check_averages(self.stated, self.results) if self.results else ())]
         return Verified(str(self.path), self.description, self.results, self.figures, faults)
 
@@ -169,7 +169,7 @@ def _check_manifest(files: Mapping[str, bytes]) -> None:
 def _check_complete(
     files: Mapping[str, bytes], results: Sequence[Mapping[str, Any]], description: Mapping[str, Any]
 ) -> None:
-    """Every run file belongs to one result, every result is there once, and every system is described."""
+    """Check that run files and results match one to one, and that exactly their systems are described."""
     named = sorted(str(row.get("file")) for row in results)
     if named != sorted(files.keys() - {MANIFEST, DESCRIPTION, RESULTS}):
         raise DataError(f"{RESULTS}: does not name every run file once")
@@ -193,7 +193,7 @@ _LONGEST_TEXT = 10_000
 
 
 def _check_about(description: Mapping[str, Any]) -> None:
-    """Check that what pages show of the submitter is a text of a page's length; none of it is needed."""
+    """Check that what pages show of the submitter is a text of limited length; all of it is optional."""
     for each in fields(About):
         name, value = each.name, description.get(each.name, "")
         if not isinstance(value, str):
@@ -203,7 +203,7 @@ def _check_about(description: Mapping[str, Any]) -> None:
 
 
 def _is_stage(stage: object) -> bool:
-    """Whether a stage is described as far as anything reads it."""
+    """Return whether a stage has the fields that are read, of the right types."""
     return isinstance(stage, dict) and isinstance(stage.get("spec"), str) and isinstance(stage.get("kind", ""), str)
 
 
@@ -212,7 +212,7 @@ _SYSTEM_TYPES = {"system": str, "stages": list, "versions": dict}
 
 
 def _check_types(row: Mapping[str, Any], name: str, types: Mapping[str, type]) -> None:
-    """Nothing is shown on a board that is not of the type it claims to be."""
+    """Check that the fields of a row have the types that a board shows."""
     for field_name, kind in types.items():
         value = row.get(field_name)
         if not isinstance(value, kind) or isinstance(value, bool):
@@ -223,7 +223,7 @@ _CALLED = {str: "a text", int: "a whole number", dict: "an object", list: "a lis
 
 
 def _check_cost(row: Mapping[str, Any]) -> None:
-    """Every part of a cost is a number that could be one, or unknown."""
+    """Check that every part of a cost is a valid number, or unknown."""
     for part, value in row["cost"].items():
         known = value is None or (type(value) in (int, float) and 0 <= value < float("inf"))
         if not known and not isinstance(value, dict):
@@ -244,7 +244,7 @@ def _where(row: Mapping[str, Any]) -> str:
 def _check_result(
     row: Mapping[str, Any], files: Mapping[str, bytes], dataset: Dataset, also: Sequence[Measure]
 ) -> tuple[Run, QueryScores, int]:
-    """A result's lists, its figures computed from them, and how many of these were stated."""
+    """Return a result's lists, the figures computed from them, and how many of these were stated."""
     where = _where(row)
     _check_system(str(row.get("system")))
     stated = row.get("data")
@@ -268,7 +268,7 @@ def _check_result(
 
 
 def _check_system(spec: str) -> None:
-    """Read a spec without building anything of it; a system that is shown the gold is no submission."""
+    """Check a spec without building anything of it; refuse a system that is shown the gold."""
     try:
         chain = parse(spec)
     except R2medError as error:
@@ -278,7 +278,7 @@ def _check_system(spec: str) -> None:
 
 
 def _names(value: Value) -> list[str]:
-    """The name of every call in a spec, however deep."""
+    """Return the names of all calls in a spec, at any depth."""
     if isinstance(value, Chain):
         return [name for call in value.calls for name in _names(call)]
     if isinstance(value, Call):
@@ -300,7 +300,7 @@ def _run(name: str, files: Mapping[str, bytes]) -> Run:
 
 
 def _check_run(run: Run, dataset: Dataset, where: str) -> None:
-    """Every query and document of a run is one of the task's."""
+    """Check that all queries and documents of a run belong to the task."""
     known = dataset.collection
     strangers = [query for query in run.queries if query not in known.queries.position]
     strangers += [document for document in run.documents if document not in known.documents.position]
@@ -323,7 +323,7 @@ def _measures(row: Mapping[str, Any], where: str) -> list[Measure]:
 
 
 def _check_averages(stated: Mapping[str, Any], results: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The averages must be those of the results, no more and no fewer."""
+    """Return faults in the averages, which must be exactly those of the results."""
     try:
         wanted = averages(results)
         claimed = stated["averages"]

@@ -1,11 +1,8 @@
-"""How well a nano set stands for its source: the same systems run on both, and compared.
+"""Agreement of a nano set with its source: the same systems run on both, and their order and scores compared.
 
-A nano score and a full score are never put into one column or average: they meet only as a difference.
-
-What two sets of scores of the same systems have in common: their order, and how far one lies from the other.
-
-Both sides are compared over the queries that both have, so that a shift is due to the documents alone. Intervals come
-from drawing these queries with replacement, the same draws for every system and for both sets.
+A nano score and a full score are never put into one column or average: they meet only as a difference. Both sides are
+compared over the queries that both have, so that a shift is due to the documents alone. Intervals come from drawing
+these queries with replacement, the same draws for every system and for both sides.
 """
 
 from __future__ import annotations
@@ -31,14 +28,14 @@ from r2med.runs.report import Failure, Report, Result
 
 @dataclass(frozen=True)
 class NanoComparison:
-    """All that `agree` found: a task at a time, their average when there are several, and what failed."""
+    """Results of `agree`: one per task, their average if there are several, and failures."""
 
     tasks: Sequence[Agreement]
     average: Agreement | None
     failures: Sequence[Failure]
 
     def as_dict(self) -> dict[str, Any]:
-        """The shape of `--json`."""
+        """Return the comparison in the shape of `--json`."""
         found: dict[str, Any] = {
             "tasks": [task.as_dict() for task in self.tasks],
             "average": self.average.as_dict() if self.average else None,
@@ -49,7 +46,7 @@ class NanoComparison:
 def agree(
     nano: str | Path, full: str | Path, systems: Sequence[System | Stage | str], options: Options | None = None
 ) -> NanoComparison:
-    """Run systems on a nano set and on its source, from the ledger where they were run before, and compare."""
+    """Run systems on a nano set and on its source, reusing runs of the ledger, and compare."""
     chosen = replace(options or Options(), split=None)
     measure = str(chosen.measures[0])
     runs = [_run(pair, systems, chosen) for pair in _paired(resolve([nano]), resolve([full]))]
@@ -62,7 +59,7 @@ def agree(
 
 
 class _Runs(NamedTuple):
-    """A nano task and its source, and what the systems did on each."""
+    """A nano task and its source, and the results of the systems on each."""
 
     nano: Task
     full: Task
@@ -78,7 +75,7 @@ def _run(tasks: tuple[Task, Task], systems: Sequence[System | Stage | str], opti
 
 
 def _paired(nano: Sequence[Task], full: Sequence[Task]) -> list[tuple[Task, Task]]:
-    """Each nano task with its source: the only one, or the one of the same name."""
+    """Pair each nano task with its source: the only one, or the one of the same name."""
     if len(nano) == len(full) == 1:
         return [(nano[0], full[0])]
     sources = {task.base.casefold(): task for task in full}
@@ -89,7 +86,7 @@ def _paired(nano: Sequence[Task], full: Sequence[Task]) -> list[tuple[Task, Task
 
 
 def _usable(runs: Sequence[_Runs], failures: Sequence[Failure]) -> list[str]:
-    """The systems that could be measured everywhere; two at least, or there is nothing to compare."""
+    """Return the systems measured on all tasks; fewer than two is an error."""
     failed = {failure.system for failure in failures}
     usable = [system for system in runs[0].small.systems if system not in failed]
     if len(usable) < 2:
@@ -139,17 +136,17 @@ class PairedScores:
 
     @property
     def shared(self) -> tuple[Floats, Floats]:
-        """The scores on both sides of the queries that both have."""
+        """Return the scores on both sides of the queries that both have."""
         there = ~(np.isnan(self.nano[0]) | np.isnan(self.full[0]))
         return self.nano[:, there], self.full[:, there]
 
     def means(self) -> tuple[Floats, Floats, Floats]:
-        """Each system's mean on the nano task and on its source over the shared queries, and over all of the source."""
+        """Return each system's mean on nano task and source over shared queries, and over all of the source."""
         nano, full = self.shared
         return nano.mean(axis=1), full.mean(axis=1), np.nanmean(self.full, axis=1)
 
     def draws(self, stratum: int) -> tuple[Floats, Floats]:
-        """The first two means for drawn queries: a row a system, a column a draw."""
+        """Return the first two means for drawn queries: a row per system, a column per draw."""
         nano, full = self.shared
         return resampled_means(nano, stratum), resampled_means(full, stratum)
 
@@ -170,7 +167,7 @@ class Shift:
 
 @dataclass(frozen=True)
 class Flip:
-    """Two systems whose order the nano set turns round."""
+    """Two systems that the nano set ranks in the opposite order."""
 
     first: str
     second: str
@@ -183,17 +180,17 @@ class Flip:
 
     @property
     def clear(self) -> bool:
-        """Whether both differences are beyond what the choice of queries explains."""
+        """Return whether both differences are beyond what the choice of queries explains."""
         return all(found is not None and found[0] * found[1] > 0 for found in (self.nano_interval, self.full_interval))
 
     def as_dict(self) -> dict[str, Any]:
-        """The shape of `--json`."""
+        """Return the flip in the shape of `--json`."""
         return {**asdict(self), "clear": self.clear}
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """One task, or the average over tasks."""
+    """Agreement on one task, or the average over tasks."""
 
     task: str
     measure: str
@@ -213,12 +210,12 @@ class Agreement:
     flips: Sequence[Flip]
 
     def as_dict(self) -> dict[str, Any]:
-        """The shape of `--json`."""
+        """Return the agreement in the shape of `--json`."""
         return {**asdict(self), "flips": [flip.as_dict() for flip in self.flips]}
 
 
 def agreement(scores: Sequence[PairedScores], name: str, measure: str) -> Agreement:
-    """The agreement over some tasks: means over a task's queries, then over the tasks.
+    """Compute the agreement over some tasks: means over a task's queries, then over the tasks.
 
     >>> nano = np.array([[0.9, 0.8], [0.5, 0.6]])
     >>> found = agreement([PairedScores("t", ["a", "b"], nano, nano / 2)], "t", "nDCG@10")
@@ -264,7 +261,7 @@ def _number(value: Floats) -> float | None:
 
 
 def _flips(systems: Sequence[str], sides: Mapping[str, tuple[Floats, Floats]], queries: Sequence[int]) -> list[Flip]:
-    """The pairs that stand one way round on the nano set and the other way on the source."""
+    """Return the pairs in one order on the nano set and in the other on the source."""
     found = []
     for first, second in flipped(sides["nano"][0], sides["full"][0]):
         lead = {

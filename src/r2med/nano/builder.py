@@ -76,7 +76,7 @@ def build(
 
 @dataclass(frozen=True)
 class _BuildSettings:
-    """What every split is made with."""
+    """Settings that all splits share."""
 
     recipe: Recipe
     searchers: Searchers
@@ -84,7 +84,7 @@ class _BuildSettings:
 
 
 def _named(sources: Sequence[Source]) -> dict[str, Dataset | Task]:
-    """The tasks that the sources stand for, by the names of their splits."""
+    """Return the tasks of the sources, by the names of their splits."""
     found: list[Dataset | Task] = []
     for source in sources:
         found += [source] if isinstance(source, Dataset) else resolve([source])
@@ -101,7 +101,7 @@ def _named(sources: Sequence[Source]) -> dict[str, Dataset | Task]:
 def _build_split(
     folder: Path, split: str, task: Dataset | Task, settings: _BuildSettings
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Write a split: what the manifest says of it, and what its reader noticed. One source is in memory at a time."""
+    """Write a split; return its manifest entry and its reader's notes. Only one source is in memory at a time."""
     source = _loaded(task, settings.executor)
     if not settings.recipe.drop_unjudged:
         _refuse_unjudged(source)
@@ -160,7 +160,7 @@ def _refuse_unjudged(source: Dataset) -> None:
 
 
 def _check(folder: Path, manifest: Mapping[str, Any], executor: Executor) -> None:
-    """Read the set as anyone will, and make sure that it is what was meant: all references, all lists."""
+    """Read the finished set as users will, and check all references and lists."""
 
     def read(split: str) -> None:
         dataset = load(folder, split=split)

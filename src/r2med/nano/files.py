@@ -1,6 +1,6 @@
-"""A nano set as files: parquet in the published layout, in a folder aside that becomes the set when all is done.
+"""The files of a nano set: parquet in the published layout and a dataset card, written to a draft folder and renamed.
 
-The dataset card of a nano set: the configs for the hub's loader, and what a reader must know.
+The card holds the configs for the hub's loader, and notes for readers of scores.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LIST_COLUMNS = ("query-id", "corpus-ids")
 
 @contextmanager
 def draft(out: Path) -> Iterator[Path]:
-    """A folder beside `out` that takes its name when the block ends well, and is gone when it does not."""
+    """Yield a folder next to `out` that is renamed to it if the block succeeds and removed if it fails."""
     if out.exists() or out.is_symlink():
         raise R2medError(f"{out}: exists already; give another --out or remove it")
     with ExitStack() as stack:
@@ -53,7 +53,7 @@ def draft(out: Path) -> Iterator[Path]:
 
 
 def file_of(config: str, split: str) -> str:
-    """Where a config keeps a split, as the hub writes it.
+    """Return the path of a config's split, as the hub writes it.
 
     >>> file_of("corpus", "NanoMine")
     'corpus/NanoMine-00000-of-00001.parquet'
@@ -92,7 +92,7 @@ def _write(file: Path, columns: Mapping[str, Sequence[Any]]) -> None:
 
 
 def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Write what the set says of itself."""
+    """Write the manifest of the set."""
     (folder / MANIFEST).write_bytes(orjson.dumps(manifest, option=orjson.OPT_INDENT_2) + b"\n")
 
 
@@ -104,7 +104,7 @@ _POLICIES = {
 
 
 def card(manifest: Mapping[str, Any]) -> str:
-    """The text of README.md."""
+    """Return the text of README.md."""
     lists = manifest["candidates"]
     configs = [*LAYOUT, *(each["config"] for each in lists.values())]
     sections = [
@@ -136,7 +136,7 @@ def card(manifest: Mapping[str, Any]) -> str:
 
 
 def _front_matter(configs: Sequence[str], splits: Sequence[str]) -> Iterator[str]:
-    """The block that tells the hub's loader which files belong together."""
+    """Yield the block that tells the hub's loader which files belong together."""
     yield "---"
     yield "configs:"
     for config in configs:

@@ -1,8 +1,8 @@
-"""The profile of a nano set: how its BM25, dense and hybrid candidate lists do on each task, as published.
+"""The profile of a nano set: the effectiveness of its BM25, dense and hybrid candidate lists on each task.
 
 nDCG@10 and hit@10 are means over a task's queries. Recall@100 is micro: relevant documents found over all relevant
-documents of the task. A safeguard is nobody's find and counts nowhere. The best profile is the one with the highest
-nDCG@10.
+documents of the task. A safeguard was not found by any system and is not counted. The best profile is the one with the
+highest nDCG@10.
 """
 
 from __future__ import annotations
@@ -69,11 +69,11 @@ class TaskProfile:
 
     @property
     def best(self) -> str:
-        """The profile with the highest nDCG@10."""
+        """Return the profile with the highest nDCG@10."""
         return best(self.profiles)
 
     def as_dict(self) -> dict[str, Any]:
-        """The shape of `--json`."""
+        """Return the task's profile in the shape of `--json`."""
         return {**asdict(self), "best": self.best, "best_published": best(self.published) or None}
 
 
@@ -87,17 +87,17 @@ class SetProfile:
     """The system of the dense lists, where the set says so."""
 
     def averages(self) -> dict[str, Profiles]:
-        """The group's figures of each profile that every task has: weighted by queries, and the mean over tasks."""
+        """Return the averages of each profile that all tasks have: weighted by queries, and the mean over tasks."""
         rows = [task.profiles for task in self.tasks]
         return _averages(rows, [task.queries for task in self.tasks])
 
     def published_averages(self) -> dict[str, Profiles]:
-        """The same of the published figures; empty unless every task has them."""
+        """Return the averages of the published figures; empty unless all tasks have them."""
         rows = [task.published for task in self.tasks]
         return _averages(rows, [task.queries for task in self.tasks]) if all(rows) else {}
 
     def as_dict(self) -> dict[str, Any]:
-        """The shape of `--json`."""
+        """Return the set's profile in the shape of `--json`."""
         return {
             "set": self.name,
             "dense": self.dense or None,
@@ -124,7 +124,7 @@ def _averages(rows: Sequence[Profiles], weights: Sequence[int]) -> dict[str, Pro
 
 
 def best(profiles: Profiles, measure: str = "ndcg_at_10") -> str:
-    """The profile with the highest nDCG@10, or another figure; the first of equals, empty when there is none.
+    """Return the profile with the highest nDCG@10, or another figure; the first of equals, empty if there is none.
 
     >>> best({"bm25": ProfileFigures(0.2, 0.9, 0.9), "dense": ProfileFigures(0.3, 0.1, 0.1)})
     'dense'
@@ -134,7 +134,7 @@ def best(profiles: Profiles, measure: str = "ndcg_at_10") -> str:
 
 @cache
 def published() -> Mapping[str, Profiles]:
-    """The published figures of NanoR2MED, by split.
+    """Return the published figures of NanoR2MED, by split.
 
     >>> round(published()["NanoR2MEDBiology"]["dense"].ndcg_at_10, 4)
     0.4953
@@ -151,7 +151,7 @@ def published() -> Mapping[str, Profiles]:
 
 
 def profile(sets: Sequence[str | Path], executor: Executor | None = None) -> list[SetProfile]:
-    """The profiles of nano sets: `nano`, some of its tasks, or folders; each folder is a set of its own."""
+    """Return the profiles of nano sets: `nano`, some of its tasks, or folders; each folder is a set of its own."""
     groups: dict[str, list[Task]] = {}
     for task in resolve(sets):
         groups.setdefault("NanoR2MED" if task.folder is None else str(task.folder), []).append(task)
@@ -172,7 +172,7 @@ def _manifest(task: Task) -> NanoSet | None:
 
 
 def profile_task(task: Task) -> TaskProfile:
-    """The profile of one task, from its candidate lists."""
+    """Return the profile of one task, from its candidate lists."""
     if task.hub and task.group != "nano":
         raise DataError(f"{task.name} is no nano task and has no candidate lists; try nano/{task.base}")
     dataset = load(task)
@@ -203,7 +203,7 @@ def _published_split(task: Task) -> str:
 
 
 def _as_published(built: NanoSet | None) -> bool:
-    """Whether a set was built so that the published figures can stand beside its own."""
+    """Return whether a set was built so that its figures are comparable with the published ones."""
     if built is None:
         return True
     usual = Recipe().as_dict()
@@ -211,7 +211,7 @@ def _as_published(built: NanoSet | None) -> bool:
 
 
 def _safeguards(run: Run | None, dataset: Dataset, built: NanoSet | None) -> Mapping[str, str]:
-    """The queries with a safeguard, and the document: as the manifest says, or whatever stands beyond rank 100."""
+    """Return the queries with a safeguard, and the document: by the manifest, or the one beyond rank 100."""
     if built is not None:
         return built.safeguards(dataset.task.split)
     deep = ((query, ranking.documents) for query, ranking in run or ())
@@ -219,7 +219,7 @@ def _safeguards(run: Run | None, dataset: Dataset, built: NanoSet | None) -> Map
 
 
 def _without(run: Run, safeguards: Mapping[str, str]) -> Run:
-    """The run without its safeguards, which always stand last."""
+    """Return the run without its safeguards, which are always last."""
     lists = {}
     for query, ranking in run:
         end = len(ranking.documents) - (query in safeguards)
@@ -228,7 +228,7 @@ def _without(run: Run, safeguards: Mapping[str, str]) -> Run:
 
 
 def figures(run: Run, qrels: Qrels) -> ProfileFigures:
-    """The three figures of a run.
+    """Return the three figures of a run.
 
     >>> run = Run.from_lists({"q1": (["a"], [1.0]), "q2": (["b"], [1.0])})
     >>> figures(run, {"q1": {"a": 1}, "q2": {"b": 1, "c": 1, "d": 1}}).recall_at_100

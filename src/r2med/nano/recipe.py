@@ -35,7 +35,7 @@ _RESERVED = ("corpus", "query", "queries", "qrels", "bm25", "reranking_hybrid")
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a nano set is made; the defaults are those of NanoR2MED, but for its dense model.
+    """Parameters of a nano set; the defaults are those of NanoR2MED, except for its dense model.
 
     >>> Recipe(documents=1000).as_dict()
     {'documents': 1000, 'queries': 200, 'policy': 'source-order', 'drop_unjudged': False}
@@ -65,7 +65,7 @@ class Recipe:
             raise R2medError("the policy hard needs at least one system")
 
     def as_dict(self) -> dict[str, Any]:
-        """Every parameter that plays a part, for the manifest."""
+        """Return all parameters in effect, for the manifest."""
         found: dict[str, Any] = {"documents": self.documents, "queries": self.queries, "policy": self.policy}
         if self.policy == "random":
             found["seed"] = self.seed
@@ -75,7 +75,7 @@ class Recipe:
 
 
 def with_depth(system: System, depth: int) -> System:
-    """The same system with lists of another depth.
+    """Return the same system with lists of another depth.
 
     >>> str(with_depth(System.parse("rrf(bm25, bm25-classic)"), 500))
     'rrf(bm25, bm25-classic, depth=500)'
@@ -90,7 +90,7 @@ def with_depth(system: System, depth: int) -> System:
 
 
 def dense_config(system: System) -> str:
-    """The config of a dense system's lists: its spec in the letters that configs are written with.
+    """Return the config of a dense system's lists: its spec in the characters that configs may have.
 
     >>> dense_config(System.parse("bm25-classic(k1=1.2)"))
     'bm25_classic_k1_1_2'
@@ -102,7 +102,7 @@ def dense_config(system: System) -> str:
 
 
 def split_name(task: Task) -> str:
-    """The name of a task's split in a nano set: the published one where there is one.
+    """Return the name of a task's split in a nano set: the published one if there is one.
 
     >>> from r2med.data.tasks import task
     >>> split_name(task("MedQA-Diag")), split_name(task("sample/Biology"))
@@ -141,7 +141,7 @@ class Searchers:
 
     @classmethod
     def of(cls, dense: str) -> Searchers:
-        """BM25, and the dense system that was asked for."""
+        """Build the searchers: BM25, and the dense system if one is named."""
         lexical = with_depth(System.parse(LEXICAL), LIST_DEPTH)
         if not dense:
             return cls(lexical, None)
@@ -149,7 +149,7 @@ class Searchers:
         return cls(lexical, with_depth(system, LIST_DEPTH), dense_config(system))
 
     def as_dict(self) -> dict[str, Any]:
-        """Every parameter of the lists, for the manifest."""
+        """Return all parameters of the lists, for the manifest."""
         configs = candidate_configs()
         found = {"bm25": {"config": configs["bm25"], **_described(self.lexical)}}
         if self.dense is not None:
@@ -170,7 +170,7 @@ def _described(system: System) -> dict[str, Any]:
 
 
 def make_lists(dataset: Dataset, searchers: Searchers, context: Context) -> list[Lists]:
-    """All lists of a nano task."""
+    """Make all lists of a nano task."""
     configs = candidate_configs()
     lexical = searchers.lexical.run(dataset.collection, context)
     made, runs = [Lists("bm25", configs["bm25"], _documents(lexical))], [lexical]
@@ -181,7 +181,7 @@ def make_lists(dataset: Dataset, searchers: Searchers, context: Context) -> list
 
 
 def hybrid(runs: Sequence[Run], dataset: Dataset) -> Lists:
-    """The runs fused, 100 documents a list; a list without a relevant one gets one more, after its end."""
+    """Fuse the runs, 100 documents per list; a list without a relevant one gets one more at its end."""
     fused = RRF(*[LEXICAL] * len(runs), k=HYBRID_K, depth=LIST_DEPTH * len(runs)).merge(runs)
     lists: dict[str, list[str]] = {}
     safeguards: dict[str, str] = {}

@@ -1,10 +1,8 @@
-"""Which queries, documents and judgements of a source go into its nano set.
+"""Selection of the queries, documents and judgements of a source for its nano set.
 
-All relevant documents of the chosen queries come first, in the order of the source, then others as the policy has it.
-No text comes twice: of relevant documents with the same text the first stays and takes over the others' judgements,
-so no query loses one. Texts that differ in surrounding blanks only are the same.
-
-What comes after the relevant documents of a nano set: the policies, each an order of the source's documents.
+All relevant documents of the chosen queries come first, in the order of the source, then others in the order of the
+policy. No text comes twice: of relevant documents with the same text the first stays and takes over the others'
+judgements, so no query loses one. Texts that differ in surrounding blanks only are the same.
 """
 
 from __future__ import annotations
@@ -51,7 +49,7 @@ class _Picker:
     _taken: set[int] = field(default_factory=set)
 
     def take(self, place: int) -> int | None:
-        """Take a document and return its place, or that of the one with its text; None when it has no text."""
+        """Take a document and return its place, or that of an earlier one with its text; None if it has no text."""
         text = self.documents.texts[place].strip()
         if not text:
             self.empty.add(place)
@@ -65,7 +63,7 @@ class _Picker:
         return kept
 
     def fill(self, order: Iterable[int], size: int) -> None:
-        """Take documents in this order until there are so many."""
+        """Take documents in this order until there are enough."""
         for place in order:
             if len(self.places) >= size:
                 return
@@ -73,7 +71,7 @@ class _Picker:
 
 
 def choose(source: Dataset, recipe: Recipe, context: Context) -> NanoSelection:
-    """The nano task of a source: its first queries, all that is relevant to them, and others by the policy."""
+    """Choose the nano task of a source: its first queries, all documents relevant to them, and others by the policy."""
     collection = source.collection.select(source.collection.queries.ids[: recipe.queries])
     picker = _Picker(collection.documents)
     judged = _positives(collection, source.gold, picker)
@@ -110,7 +108,7 @@ def choose(source: Dataset, recipe: Recipe, context: Context) -> NanoSelection:
 
 
 def _positives(collection: Collection, gold: Gold, picker: _Picker) -> dict[str, list[int]]:
-    """The places of each query's relevant documents, all of which are taken, in the order of the source."""
+    """Take all relevant documents in the order of the source, and return their places by query."""
     position = collection.documents.position
     relevant = {
         query: sorted(position[document] for document, grade in gold.qrels[query].items() if grade > 0)
@@ -143,7 +141,7 @@ _FIRST_DEPTH = 100
 
 @dataclass(frozen=True)
 class WantedFill:
-    """What is to be filled: the source with the chosen queries, and how many documents are missing."""
+    """The source with the chosen queries, and the number of documents that are missing."""
 
     collection: Collection
     recipe: Recipe
@@ -151,7 +149,7 @@ class WantedFill:
 
 
 def fill_orders(wanted: WantedFill, context: Context) -> Iterator[Order]:
-    """The orders to fill by, one after another until there are enough documents."""
+    """Yield the orders to fill by, until there are enough documents."""
     return _POLICIES[wanted.recipe.policy](wanted, context)
 
 
@@ -160,7 +158,7 @@ def _source_order(wanted: WantedFill, _: Context) -> Iterator[Order]:
 
 
 def _random(wanted: WantedFill, _: Context) -> Iterator[Order]:
-    """By a hash of seed and id: the same whatever the source's order, and a larger set holds the smaller one."""
+    """Yield an order by a hash of seed and id: independent of the source's order, so larger sets hold smaller ones."""
     ids = wanted.collection.documents.ids
 
     def draw(place: int) -> bytes:
@@ -170,7 +168,7 @@ def _random(wanted: WantedFill, _: Context) -> Iterator[Order]:
 
 
 def _hard(wanted: WantedFill, context: Context) -> Iterator[Order]:
-    """The systems' best documents by rank, deeper and deeper; what they never list follows in source order.
+    """Yield the systems' best documents by rank, deeper and deeper; documents never listed follow in source order.
 
     All relevant documents are taken before, so whatever is new here is not relevant.
     """
@@ -189,7 +187,7 @@ def _hard(wanted: WantedFill, context: Context) -> Iterator[Order]:
 
 
 def by_rank(runs: Iterable[Run]) -> list[str]:
-    """The documents of several runs, each once: all first places, query by query and system by system, then all second.
+    """Merge the documents of several runs, each once: all first ranks, by query and system, then all second.
 
     >>> from r2med.data.run import Run
     >>> one = Run.from_lists({"q1": (["a", "b"], [2, 1]), "q2": (["c"], [1])})

@@ -18,7 +18,7 @@ _NOTE = "recall@100 is micro: relevant documents found over all relevant ones; a
 
 
 def show_profile(found: SetProfile, console: Console) -> None:
-    """Print a table a measure: tasks down, profiles across, the published figures beside."""
+    """Print a table per measure: tasks down, profiles across, next to the published figures."""
     for measure, title in MEASURES.items():
         console.print(f"{title}, {found.name}", style="bold")
         _profile_table(found, measure).show(console)
@@ -50,7 +50,7 @@ def _figures(profiles: Profiles, measure: str) -> list[str]:
 
 
 def show_agreement(found: Agreement, console: Console) -> None:
-    """Print how systems do on both sets, how they shift, how their orders agree and who changes places."""
+    """Print the scores on both sets, their shifts, the agreement of the orders, and the pairs that flip."""
     heading = f"{found.task}: {found.measure} x 100, {found.queries:,} queries of {found.queries_full:,}"
     console.print(heading, style="bold")
     # Where the source has more queries, its figure over all of them stands beside the one that is compared.

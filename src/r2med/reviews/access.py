@@ -1,4 +1,4 @@
-"""Links to the desk: a secret for each person, kept only as a hash, and withdrawn at any time."""
+"""Links to the desk: a secret per reviewer, stored only as a hash, which can be withdrawn at any time."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _BYTES = 24
 
 
 class Invited(NamedTuple):
-    """Somebody, and the secret that is told once and never again."""
+    """A reviewer, and the secret of a new link, which is shown only once."""
 
     reviewer: Reviewer
     secret: str
 
 
 class Withdrawn(NamedTuple):
-    """What withdrawing somebody's links did."""
+    """Result of withdrawing a reviewer's links."""
 
     links: int
     released: int
@@ -39,7 +39,7 @@ class Withdrawn(NamedTuple):
 
 
 def invite(store: ReviewStore, name: str, role: str = REVIEWER) -> Invited:
-    """A new link for somebody; those given before hold until they are withdrawn."""
+    """Create a new link for a reviewer; earlier links stay valid until they are withdrawn."""
     reviewer = store.add_reviewer(name, PERSON, role)
     secret = secrets.token_urlsafe(_BYTES)
     store.add_invitation(reviewer.id, secret)
@@ -47,7 +47,7 @@ def invite(store: ReviewStore, name: str, role: str = REVIEWER) -> Invited:
 
 
 def join_path(project: str, secret: str) -> str:
-    """The path of a link.
+    """Return the path of a link.
 
     >>> join_path("pilot", "s3cret")
     '/review/pilot/join/s3cret'
@@ -56,7 +56,7 @@ def join_path(project: str, secret: str) -> str:
 
 
 def withdraw(store: ReviewStore, name: str) -> Withdrawn:
-    """Let somebody's links open nothing any more; their decisions stay."""
+    """Withdraw a reviewer's links; the reviewer's decisions stay."""
     reviewer = store.reviewer(name)
     links = store.withdraw(reviewer.id)
     if not links:
@@ -79,7 +79,7 @@ _LOCKED = "too many wrong links came from your address; wait a minute and open y
 
 
 class GuessLimit:
-    """Counts wrong secrets by the address they came from."""
+    """Counter of wrong secrets by client address."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -87,7 +87,7 @@ class GuessLimit:
         self._wrong: OrderedDict[str, deque[float]] = OrderedDict()
 
     def note(self, address: str) -> None:
-        """A wrong secret came."""
+        """Count a wrong secret from an address."""
         with self._lock:
             times = self._wrong.setdefault(address, deque(maxlen=_MOST))
             times.append(self._clock())
@@ -96,14 +96,14 @@ class GuessLimit:
                 self._wrong.popitem(last=False)
 
     def reached(self, address: str) -> bool:
-        """Whether nothing more is tried for an address for now."""
+        """Return whether further secrets of an address are refused for now."""
         with self._lock:
             times = self._wrong.get(address, deque())
             return len(times) == _MOST and self._clock() - times[0] < _WINDOW
 
 
 class ReviewDoor:
-    """Opens desks for those whose secret is right; every store is opened once and kept."""
+    """Access to desks by secret; every store is opened once and stays open."""
 
     def __init__(self, limit: GuessLimit | None = None) -> None:
         self._limit = limit or GuessLimit()
@@ -114,15 +114,15 @@ class ReviewDoor:
         """Secrets that were right once: a locked address does not lock out those who are at work."""
 
     def close(self) -> None:
-        """End what computes agreements."""
+        """Stop the computation of agreements."""
         self.agreements.close()
 
     def entrance(self) -> Entrance:
-        """The way in, for the rules of access."""
+        """Return the entrance of the desk, for the rules of access."""
         return Entrance(PLACE, self.opens, self.why_not)
 
     def desk(self, name: str) -> Desk:
-        """The desk of a project; one that does not exist is an error."""
+        """Return the desk of a project; one that does not exist is an error."""
         path = review_path(name)
         with self._lock:
             try:
@@ -136,14 +136,14 @@ class ReviewDoor:
             return known[1]
 
     def opens(self, visit: Visit) -> bool:
-        """Whether somebody with a link asks for what it leads to; wrong secrets are counted."""
+        """Return whether a request comes with a link to what it asks for; wrong secrets are counted."""
         if not visit.below(PLACE):
             return any(self._right(visit, name, secret) for name, secret in _cookies(visit))
         name, secret = named(visit)
         return bool(name and secret) and self._right(visit, name, secret)
 
     def why_not(self, visit: Visit) -> str:
-        """What somebody is told who is not let in."""
+        """Return the message for a request that is refused."""
         if visit.path == PLACE:
             return ""
         if not named(visit)[1]:
@@ -151,7 +151,7 @@ class ReviewDoor:
         return _LOCKED if self._limit.reached(visit.client) else _WRONG
 
     def person(self, visit: Visit) -> tuple[Desk, Reviewer] | None:
-        """The desk that a request is for and who sits there; None for anybody who has no link to it."""
+        """Return the desk of a request and its reviewer; None without a valid link."""
         name, secret = named(visit)
         if not name or not secret:
             return None
@@ -163,7 +163,7 @@ class ReviewDoor:
         return (desk, reviewer) if reviewer else None
 
     def known_person(self, visit: Visit, desk: Desk) -> Reviewer | None:
-        """Return who the browser's cookie says judges at a desk, whatever link it opens now."""
+        """Return the reviewer of the browser's cookie for a desk, ignoring the link that is opened now."""
         secret = visit.cookies.get(cookie_name(visit, desk.store.project.name), "")
         return desk.store.admitted(secret) if secret else None
 
@@ -186,7 +186,7 @@ class ReviewDoor:
 
 
 def named(visit: Visit) -> tuple[str, str]:
-    """The project that a request is for, and the secret that it brings: of a link, or of the cookie."""
+    """Return the project of a request and its secret, from the link or the cookie."""
     found = _PATH.match(visit.path)
     if not found:
         return "", ""
@@ -195,18 +195,18 @@ def named(visit: Visit) -> tuple[str, str]:
 
 
 def cookie_name(visit: Visit, name: str) -> str:
-    """The cookie of a project; browsers keep none apart by port, so that the port is part of it."""
+    """Return the name of a project's cookie; it contains the port, since browsers share cookies between ports."""
     port = re.search(r":([0-9]+)$", visit.host)
     return f"{_COOKIE}{port[1] if port else ''}_{name}"
 
 
 def _cookies(visit: Visit) -> list[tuple[str, str]]:
-    """The projects whose cookies a request brings, with their secrets."""
+    """Return the projects whose cookies a request has, with their secrets."""
     prefix = cookie_name(visit, "")
     return [(key.removeprefix(prefix), value) for key, value in visit.cookies.items() if key.startswith(prefix)]
 
 
 def cookie(visit: Visit, name: str, secret: str) -> str:
-    """What lets a browser in from now on: nothing that a script, or another site, can use."""
+    """Return the cookie that admits a browser: it is hidden from scripts and not sent from other sites."""
     secure = "; Secure" if visit.scheme == "https" else ""
     return f"{cookie_name(visit, name)}={secret}; Max-Age={180 * 24 * 3600}; Path=/; HttpOnly; SameSite=Strict{secure}"

@@ -1,8 +1,8 @@
-"""How far the reviewers of a project agree: with each other, with themselves, and with what is known to be right.
+"""Agreement of the reviewers of a project: with each other, with themselves, and with known grades.
 
 The figures are over items that were drawn at random, since only these stand for the rest: on items that were chosen
-because something is odd about them, people agree less. Where people have judged, the figures are those of people;
-models and imports are compared with them two by two.
+because something is odd about them, people agree less. If people have judged, the figures are those of people; models
+and imports are compared with them in pairs.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ class AgreementRow:
     coefficients: Mapping[str, Coefficient]
 
     def as_dict(self) -> dict[str, Any]:
-        """The shape of `--json`."""
+        """Return the row in the shape of `--json`."""
         return {"name": self.name, "items": self.items, "agreement": by_name(self.coefficients)}
 
 
 @dataclass(frozen=True)
 class ReviewAgreement:
-    """What the decisions of a project say about its reviewers, and about the labels they looked at."""
+    """Agreement of a project's reviewers, and estimates of the quality of the labels under review."""
 
     review: str
     scale: tuple[int, ...]
@@ -75,7 +75,7 @@ class ReviewAgreement:
     notes: Sequence[str]
 
     def as_dict(self) -> dict[str, Any]:
-        """The shape of `--json`."""
+        """Return the agreement in the shape of `--json`."""
         names = ("review", "items", "questions", "at_random", "set_aside")
         return {name: getattr(self, name) for name in names} | {
             "scale": list(self.scale),
@@ -124,21 +124,21 @@ class _Grades:
         return np.array([item.drawn == RANDOM for item in self.items], dtype=bool)
 
     def people(self) -> list[int]:
-        """The columns of people, or of everybody where fewer than two people have judged."""
+        """Return the columns of people, or all columns if fewer than two people have judged."""
         found = [place for place, each in enumerate(self.reviewers) if each.kind == PERSON]
         return found if len(found) > 1 else list(range(len(self.reviewers)))
 
     def by_two(self, columns: Sequence[int]) -> Mask:
-        """The items that two of some reviewers at least have graded."""
+        """Return the items that at least two of these reviewers have graded."""
         return np.asarray((~np.isnan(self.table[:, columns])).sum(axis=1) > 1)
 
     def ratings(self, columns: Sequence[int], items: Mask) -> Ratings:
-        """Some reviewers on some items."""
+        """Return the ratings of some reviewers on some items."""
         asked = [item.question for item, chosen in zip(self.items, items, strict=True) if chosen]
         return Ratings.of(self.table[items][:, columns], asked, self.scale)
 
     def row(self, name: str, columns: Sequence[int], items: Mask) -> AgreementRow:
-        """Agreement of some reviewers on some items."""
+        """Return the agreement of some reviewers on some items."""
         return AgreementRow(name, int(items.sum()), coefficients(self.ratings(columns, items), OF_SLICE))
 
 
@@ -195,7 +195,7 @@ def _notes(held: Sequence[Decision], compared: Sequence[Reviewer]) -> list[str]:
 
 
 def _pairs(grades: _Grades, at_random: bool) -> list[SetPair]:
-    """Every two reviewers who graded an item in common, on the random part where there is one."""
+    """Return each two reviewers who graded an item in common, on the random part if there is one."""
     found = []
     for one, other in combinations(range(len(grades.reviewers)), 2):
         both = grades.by_two([one, other]) & (grades.random if at_random else True)
@@ -221,7 +221,7 @@ def _pair(grades: _Grades, one: int, other: int, items: Mask) -> SetPair:
 def _slices(
     grades: _Grades, columns: Sequence[int], both: Mask, chosen: Mask, labels: Labels | None
 ) -> Mapping[str, Sequence[AgreementRow]]:
-    """Agreement by what is known of items; how they were drawn is looked at over all of them."""
+    """Return agreement by facts on items; slices by how items were drawn cover all items."""
     if not chosen.any():
         return {}
     found = {"drawn": _sliced(grades, columns, both, lambda item: (0, item.drawn))}
@@ -252,7 +252,7 @@ def _labelled(labels: Labels, question: ReviewQuestion) -> Place:
 
 
 def _standing(item: ReviewItem) -> Place:
-    """Where an item stands in the lists of runs."""
+    """Return the position of an item in the lists of runs."""
     ranks = list(item.facts.get("ranks", {}).values())
     if not ranks:
         return 2, "in no list"
@@ -277,7 +277,7 @@ def _mask(size: int, places: Sequence[int] | NDArray[np.intp]) -> Mask:
 
 
 def _periods(grades: _Grades, columns: Sequence[int], chosen: Mask) -> list[AgreementRow]:
-    """The items in the order of their last decision, by thirds; the order is that of numbers, whatever clocks say."""
+    """Return agreement by thirds of the items in the order of their last decision, by row number rather than time."""
     if chosen.sum() < 3:
         return []
     last = grades.decided[:, columns].max(axis=1)
@@ -317,7 +317,7 @@ def _against_gold(grades: _Grades) -> list[AgreementRow]:
 
 
 def _with_self(grades: _Grades, name: str, pairs: Mapping[int, tuple[float | None, float | None]]) -> AgreementRow:
-    """One reviewer's grades against others for the same items."""
+    """Return the agreement of one reviewer's grades with others for the same items."""
     asked = {item.number: item.question for item in grades.items}
     ratings = Ratings.of(
         np.array(list(pairs.values()), dtype=np.float64), [asked[item] for item in pairs], grades.scale

@@ -1,4 +1,4 @@
-"""The agreement of reviews for their pages: computed once for each state of a file, in a process of its own.
+"""A separate process that computes the agreement of a review for its page, once per state of the file.
 
 Computing takes seconds of a processor. In the server it would hold up every desk, and would go on when the browser
 that asked has gone. `python -m r2med.reviews.agreement_job` is the process: it reads the name of a review and writes
@@ -30,7 +30,7 @@ _NICENESS = 10
 
 @dataclass(frozen=True)
 class ComputedAgreement:
-    """What the page shows, or why it cannot be computed."""
+    """Sections of the page, or the reason why they cannot be computed."""
 
     state: int
     """`ReviewStore.state` when it was begun."""
@@ -40,7 +40,7 @@ class ComputedAgreement:
 
 
 class AgreementJobs:
-    """Computes agreements, one at a time; of each review the last one is kept."""
+    """Computation of agreements, one at a time; the last result of each review is cached."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -68,7 +68,7 @@ class AgreementJobs:
         return None
 
     def close(self) -> None:
-        """Compute nothing more, and end the process that computes."""
+        """Stop computing, and end the process."""
         with self._lock:
             self._closed = True
             if self._child is not None:
@@ -118,7 +118,7 @@ def _compute_content(name: str) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Answer one request; the exit code."""
+    """Answer one request and return the exit code."""
     pipes = caller_pipes()
     os.nice(_NICENESS)
     name = read_frame(pipes.requests).decode()

@@ -1,12 +1,12 @@
-"""Who gets which item when: an order of their own for everybody, one question's passages together.
+"""Dealing of items to reviewers: a random order of questions per reviewer, each question's passages together.
 
-A person is led past all questions in an order that only the project's seed and their name decide. At each question they
-get the items that everybody judges, and those of the others that nobody holds yet; these they hold from then on. So
-nobody need know beforehand how many people will come, and a quick one judges more. Within a question the order is
-random, too.
+A reviewer passes all questions in an order that depends only on the project's seed and the reviewer's name. Each
+question deals the shared items, and those of the others that no reviewer holds yet; these are held from then on. So the
+number of reviewers need not be known beforehand, and a quick one judges more. Within a question the order is random,
+too.
 
-At some questions a person comes by twice: the first time with half of the items, later with the other half, and among
-these some of the first ones again. A repeat therefore stands among new passages and cannot be told from them.
+Some questions come twice: the first time with half of the items, later with the other half, and among these some of the
+first ones again. A repeat therefore stands among new passages and cannot be told from them.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _REPEATED = 0.25
 
 
 class Stop(NamedTuple):
-    """A question on a person's way, with all or half of its items."""
+    """A question on a reviewer's tour, with all or half of its items."""
 
     question: int
     part: int
 
 
 def plan_stops(questions: Sequence[int], repeat: float, chance: random.Random) -> list[Stop]:
-    """The order of a person's questions; as many of them come twice as the share of repeats needs.
+    """Return the order of a reviewer's questions; as many of them come twice as the share of repeats needs.
 
     >>> stops = plan_stops(range(100), 0.05, random.Random(1))
     >>> len(stops), sum(stop.part == SECOND for stop in stops) > 5
@@ -57,13 +57,13 @@ def plan_stops(questions: Sequence[int], repeat: float, chance: random.Random) -
 
 
 class Dealer:
-    """Deals the items of one project."""
+    """Dealing of the items of one project."""
 
     def __init__(self, store: ReviewStore) -> None:
         self.store = store
 
     def next_open(self, reviewer: Reviewer, after: int = 0) -> DealtItem | None:
-        """The next undecided item after a place, then any before it; None when there is nothing left to decide."""
+        """Return the next undecided item after a place, then any before it; None if all are decided."""
         which = "reviewer = ? AND state = ? AND position > ? ORDER BY position LIMIT ?"
         ready = self.store.dealt_items(which, (reviewer.id, OPEN, after, AHEAD))
         if len(ready) < AHEAD and self.deal(reviewer):
@@ -73,24 +73,24 @@ class Dealer:
         return ready[0] if ready else None
 
     def neighbour(self, reviewer: Reviewer, position: int, step: int) -> int | None:
-        """The dealt place before (-1) or after (1) one, decided or not; None at the ends."""
+        """Return the dealt place before (-1) or after (1) a place, decided or not; None at the ends."""
         side, order = (">", "ASC") if step > 0 else ("<", "DESC")
         query = f"SELECT position FROM deal WHERE reviewer = ? AND position {side} ? ORDER BY position {order} LIMIT 1"
         rows = self.store.rows(query, (reviewer.id, position))
         return int(rows[0][0]) if rows else None
 
     def skipped(self, reviewer: Reviewer) -> list[int]:
-        """The places that a person has skipped."""
+        """Return the places that a reviewer has skipped."""
         query = "SELECT position FROM deal WHERE reviewer = ? AND state = ? ORDER BY position"
         return [row[0] for row in self.store.rows(query, (reviewer.id, LEFT))]
 
     def done(self, reviewer: Reviewer) -> int:
-        """Count what a person has decided, repeats included: a count that stood still would give them away."""
+        """Count the reviewer's decisions, repeats included: a count that stood still would reveal a repeat."""
         query = "SELECT count(*) FROM deal WHERE reviewer = ? AND state = ?"
         return int(self.store.rows(query, (reviewer.id, DECIDED))[0][0])
 
     def waiting(self, reviewer: Reviewer) -> int:
-        """Count what a person may still decide: dealt or skipped, free, held for later, for everybody, and repeats.
+        """Count what a reviewer may still decide: dealt or skipped, free, held for later, shared, and repeats.
 
         With what is done it adds up to the same number, unless others judge some of it meanwhile.
         """
@@ -101,7 +101,7 @@ class Dealer:
         return known + self._repeats_to_come(reviewer)
 
     def _repeats_to_come(self, reviewer: Reviewer) -> int:
-        """Count the repeats at the second stops that lie ahead of a person, as far as can be known."""
+        """Count the repeats at the second stops that are left for a reviewer, as far as they are known."""
         if not self.store.project.repeat:
             return 0
         if not self.store.rows("SELECT 1 FROM tour WHERE reviewer = ? LIMIT 1", (reviewer.id,)):
@@ -119,11 +119,11 @@ class Dealer:
         return sum(self._repeats(reviewer, question, half) for question, half in halves)
 
     def _repeats(self, reviewer: Reviewer, question: int, seen: int) -> int:
-        """Draw how many of the items that a person saw at a first stop come again at the second."""
+        """Draw how many of the items of a first stop come again at the second."""
         return int(seen / 2 + self._chance(reviewer, f"repeats {question}").random())
 
     def deal(self, reviewer: Reviewer) -> int:
-        """Deal the questions that come next until enough lies ready; how many items were dealt."""
+        """Deal the next questions until enough items lie ready, and return how many items were dealt."""
         dealt = 0
         with self.store.transaction() as connection:
             self._plan(connection, reviewer)
@@ -135,7 +135,7 @@ class Dealer:
         return dealt
 
     def release(self, reviewer: Reviewer) -> int:
-        """Take back what a person holds and has not looked at, so that others can be dealt it; how many items."""
+        """Release the items that a reviewer holds and has not seen, and return how many there were."""
         query = """SELECT item FROM hold WHERE reviewer = ?1 AND item NOT IN
                    (SELECT item FROM deal WHERE reviewer = ?1 AND state <> ?2)"""
         with self.store.transaction() as connection:
@@ -146,7 +146,7 @@ class Dealer:
         return len(items)
 
     def _plan(self, connection: Connection, reviewer: Reviewer) -> None:
-        """Write down a person's way, once."""
+        """Store a reviewer's tour, once."""
         if connection.execute("SELECT 1 FROM tour WHERE reviewer = ? LIMIT 1", (reviewer.id,)).fetchone():
             return
         numbers = [row[0] for row in connection.execute("SELECT number FROM question ORDER BY number")]
@@ -158,7 +158,7 @@ class Dealer:
         return random.Random(f"{self.store.project.seed}\t{reviewer.name}\t{what}")
 
     def _next_stop(self, connection: Connection, reviewer: Reviewer) -> tuple[int, Stop] | None:
-        """The first stop that this person was not at yet."""
+        """Return the first stop that this reviewer has not reached."""
         query = "SELECT place, question, part FROM tour WHERE reviewer = ? ORDER BY place LIMIT 1"
         row = connection.execute(query, (reviewer.id,)).fetchone()
         return None if row is None or row[0] == _END else (row[0], Stop(row[1], row[2]))
@@ -185,7 +185,7 @@ class Dealer:
         return len(dealt)
 
     def _deal_rest(self, connection: Connection, reviewer: Reviewer) -> int:
-        """A question at which something was left, at the end of the way: held by others who have gone since."""
+        """Deal the items of a question that are left at the end of the tour, released by reviewers who have left."""
         query = """SELECT question FROM hold WHERE reviewer IS NULL UNION ALL
                    SELECT question FROM item WHERE shared = 1 AND number NOT IN
                    (SELECT item FROM deal WHERE reviewer = ?) LIMIT 1"""
@@ -199,7 +199,7 @@ class Dealer:
 
     @staticmethod
     def _claimable(connection: Connection, reviewer: Reviewer, question: int) -> list[int]:
-        """Items of a question that this person may be dealt now for the first time."""
+        """Return the items of a question that can be dealt to this reviewer for the first time now."""
         query = """SELECT number FROM item WHERE question = ?1 AND (shared = 1 OR number IN
                    (SELECT item FROM hold WHERE question = ?1 AND (reviewer IS NULL OR reviewer = ?2)))
                    AND number NOT IN (SELECT deal.item FROM deal JOIN item ON item.number = deal.item
@@ -207,7 +207,7 @@ class Dealer:
         return [row[0] for row in connection.execute(query, (question, reviewer.id))]
 
     def _put(self, connection: Connection, reviewer: Reviewer, dealt: Sequence[tuple[int, int]]) -> None:
-        """Put items at the end of what a person was dealt."""
+        """Append items to those dealt to a reviewer."""
         query = """SELECT max((SELECT coalesce(max(position), 0) FROM deal WHERE reviewer = ?1),
                               (SELECT coalesce(max(position), 0) FROM decision WHERE reviewer = ?1))"""
         last = connection.execute(query, (reviewer.id,)).fetchone()[0]

@@ -1,4 +1,4 @@
-"""Labels into and out of a review: `r2med review export`, `judge` and `import`."""
+"""`r2med review`: projects of passages to judge, links for reviewers, agreement, and labels in and out."""
 
 from __future__ import annotations
 

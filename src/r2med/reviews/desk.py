@@ -1,4 +1,4 @@
-"""What a person at the desk sees and does: one item at a time, blind, with everything that was said kept."""
+"""The desk of a reviewer: one item at a time, blind, with every decision recorded."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Sentence(NamedTuple):
 
 
 def sentence_places(text: str) -> Iterator[tuple[int, int]]:
-    """Where the sentences of a text begin and end; put together they are the text, but for blanks before the first.
+    """Yield where the sentences of a text begin and end; joined they are the text, except for leading blanks.
 
     >>> text = "It has 2.5 mg. Gums bleed, e.g. often! Then"
     >>> [text[start:end] for start, end in sentence_places(text)]
@@ -90,7 +90,7 @@ _AGREED = "nobody disagrees about this item (any more)"
 
 @dataclass(frozen=True)
 class DeskCard:
-    """One item as a person sees it; nothing in it tells where the item came from, or what others say."""
+    """One item as a reviewer sees it, without its origin or the opinions of others."""
 
     position: int
     question: ReviewQuestion
@@ -114,12 +114,12 @@ class DeskCard:
 
     @property
     def cut(self) -> int:
-        """How many characters of the passage are not shown."""
+        """Return the number of characters of the passage that are not shown."""
         return max(0, self.letters - LONGEST)
 
 
 class UnsignedOpinion(NamedTuple):
-    """What somebody said of a contested item, without a name."""
+    """An opinion on a contested item, without its author."""
 
     grade: int | None
     """None where they were unsure and named none."""
@@ -164,12 +164,12 @@ class Desk:
         self._standing = StandingDecisions(store)
 
     def start(self, person: Reviewer) -> int | None:
-        """The first place that is not decided; None when nothing is left."""
+        """Return the first place that is not decided; None if all are."""
         place = self.dealer.next_open(person)
         return place.position if place else None
 
     def card(self, person: Reviewer, position: int) -> DeskCard:
-        """A place in a person's order."""
+        """Return the card at a place of a reviewer's order."""
         place = self.store.dealt(person.id, position)
         if place is None:
             raise R2medError(f"there is no item {position} on this desk")
@@ -198,17 +198,17 @@ class Desk:
     def decide(
         self, person: Reviewer, position: int, draft: DraftDecision, token: str, seen: int | None
     ) -> tuple[Decision, int | None]:
-        """Keep a decision; it, and the place that comes next."""
+        """Store a decision; return it with the next place."""
         row = self.store.record(person.id, position, draft, token, seen)
         following = self.dealer.next_open(person, position)
         return row, following.position if following else None
 
     def undo(self, person: Reviewer, token: str) -> Decision | None:
-        """Take the last decision back; what says so, with the place to look at again."""
+        """Undo the last decision; return the row that does so with the place to look at again."""
         return self.store.undo(person.id, token)
 
     def reveal(self, person: Reviewer, position: int, what: str) -> None:
-        """Record that something is shown from now on; where an item came from is shown only after deciding."""
+        """Record that something is revealed; the origin of an item only after the decision."""
         card = self.card(person, position)
         if what in card.revealed:
             return
@@ -219,7 +219,7 @@ class Desk:
     # ------------------------------------------------------------------------------------------ adjudication
 
     def contested(self) -> list[int]:
-        """The items that an adjudicator is asked about."""
+        """Return the items that need an adjudicator."""
         return self._standing.contested()
 
     def open_rulings(self) -> int:
@@ -228,13 +228,13 @@ class Desk:
         return sum(item not in ruled for item in self.contested())
 
     def next_ruling(self, after: int = 0) -> int | None:
-        """The first contested item after one that has no ruling, then any; None when all have one."""
+        """Return the first contested item after one that has no ruling, then any; None if all have one."""
         ruled = self.store.rulings()
         missing = [item for item in self.contested() if item not in ruled]
         return next((item for item in missing if item > after), missing[0] if missing else None)
 
     def ruling_card(self, person: Reviewer, item: int) -> RulingCard:
-        """A contested item with what was said of it, in an order that tells nothing."""
+        """Return a contested item with the opinions on it, in a random order that identifies no reviewer."""
         items, ruled, rows = self.contested(), self.store.rulings(), self.store.all_rulings()
         mine = [row for row in rows if (row.reviewer, row.item) == (person.id, item) and row.grade is not None]
         if item not in items:
@@ -265,7 +265,7 @@ class Desk:
         )
 
     def reveal_ruling(self, person: Reviewer, item: int, what: str) -> None:
-        """Record that an adjudicator is shown something from now on."""
+        """Record that something is revealed to an adjudicator."""
         card = self.ruling_card(person, item)
         if what in card.revealed:
             return
@@ -274,7 +274,7 @@ class Desk:
         self.store.reveal(person.id, item, what)
 
     def rule(self, ruling: Ruling, token: str) -> Ruling:
-        """Keep a ruling, which is of a contested item and names a cause."""
+        """Store a ruling on a contested item, with its cause."""
         if ruling.item not in self.contested():
             raise R2medError(_AGREED)
         if ruling.cause not in CAUSES:
@@ -284,7 +284,7 @@ class Desk:
         return self.store.rule(ruling, token)
 
     def undo_ruling(self, person: Reviewer, token: str) -> Ruling | None:
-        """Take this person's last ruling that holds back."""
+        """Undo this adjudicator's last standing ruling."""
         mine = [each for each in self.store.rulings().values() if each.reviewer == person.id]
         if not mine:
             return None
@@ -292,16 +292,16 @@ class Desk:
         return self.store.rule(Ruling(0, person.id, last.item, None, "", None, "", None, "", last.id), token)
 
     def decisions(self) -> list[Decision]:
-        """Return every decision that holds, second looks included."""
+        """Return all standing decisions, second looks included."""
         return self._standing.current()
 
     def progress(self) -> ReviewProgress:
-        """How everything stands, for the keeper."""
+        """Return the progress of the whole review, for its owner."""
         return review_progress(self.store, self._standing.current())
 
 
 def _hidden(question: ReviewQuestion, known: Sequence[Revealed], *, decided: bool = False) -> list[str]:
-    """Return what could be revealed and was not; where an item came from only after the decision."""
+    """Return what could be revealed and is not; the origin of an item only after the decision."""
     possible = {ANSWER: bool(question.answer), REASONING: bool(question.reasoning), SOURCES: decided}
     seen = {each.what for each in known}
     return [what for what, there in possible.items() if there and what not in seen]
@@ -315,12 +315,12 @@ def _shown(question: ReviewQuestion, known: Sequence[Revealed], origin: str = ""
 
 
 def _marked(item: ReviewItem, question: ReviewQuestion, shown: Mapping[str, str]) -> list[Sentence]:
-    """Mark the words of the question; those of the gold answer only where it is in view."""
+    """Mark the words of the question, and those of the gold answer only if it is in view."""
     return lay_out(item.text, kinds_of(query=[question.text], answer=[shown.get(ANSWER, "")]))
 
 
 def _origin(item: ReviewItem) -> str:
-    """Where an item came from, in a sentence or two."""
+    """Return the origin of an item, in a sentence or two."""
     ranks = [f"{system} has it in place {rank}" for system, rank in item.facts.get("ranks", {}).items()]
     label = item.facts.get("label")
     judged = "the task does not judge it" if label is None else f"the task's own label is {label}"

@@ -1,4 +1,4 @@
-"""How right a task's own labels are, by what people said of the part that was drawn at random.
+"""Estimates of the quality of a task's own labels, from judgements of the part that was drawn at random.
 
 People look at few items, models at many. A rate is that of the people, corrected by what models say of the items that
 no person has looked at (prediction-powered inference); without a model it is that of the people alone. What an
@@ -27,7 +27,7 @@ POWERED, ALONE = "prediction-powered", "people alone"
 
 @dataclass(frozen=True)
 class RateEstimate:
-    """A rate with its 95% interval, and what it was made of."""
+    """A rate with its 95% interval, and the numbers of judgements behind it."""
 
     value: float
     low: float
@@ -41,7 +41,7 @@ class RateEstimate:
 
 @dataclass(frozen=True)
 class LabelEstimates:
-    """What the random part says about the labels of the task; None where nothing can be said."""
+    """Estimates about the labels of the task, from the random part; None if there is too little to estimate."""
 
     frame: int
     """Pairs that the random part was drawn from."""
@@ -54,13 +54,13 @@ class LabelEstimates:
     """Of all relevant pairs, the share that the task does not label relevant."""
 
     def as_dict(self) -> dict[str, Any]:
-        """The shape of `--json`."""
+        """Return the estimates in the shape of `--json`."""
         return asdict(self)
 
 
 @dataclass(frozen=True, eq=False)
 class Votes:
-    """How relevant people and models say that items are, and whether the task's label says otherwise."""
+    """Relevance of items by people and by models, and whether the task lacks a label for them."""
 
     human: Floats
     """From 0 to 1; not a number where no person has judged."""
@@ -69,27 +69,27 @@ class Votes:
     """1 where the task does not label the pair relevant."""
 
     def some(self, chosen: NDArray[np.bool_]) -> Votes:
-        """Those of some items."""
+        """Return the votes on some items."""
         return Votes(self.human[chosen], self.predicted[chosen], self.unlabelled[chosen])
 
     @property
     def judged(self) -> NDArray[np.bool_]:
-        """Where a person has judged."""
+        """Return a mask of the items that a person has judged."""
         return ~np.isnan(self.human)
 
     @property
     def powered(self) -> bool:
-        """Whether models have judged some of what people have, and some of what they have not."""
+        """Return whether models have judged some of the items that people have, and some that they have not."""
         known = ~np.isnan(self.predicted)
         return bool((known & self.judged).any() and (known & ~self.judged).any())
 
     @property
     def guessed(self) -> Floats:
-        """What models say, and their mean where none could be read: a guess, too, and as good on either side."""
+        """Return the models' votes, an unreadable one as their mean, for judged and unjudged items alike."""
         return np.asarray(np.where(np.isnan(self.predicted), np.nanmean(self.predicted), self.predicted))
 
     def interval(self, score: Callable[[Floats, Floats], Floats]) -> Interval:
-        """The mean of a score of relevance and label over all pairs."""
+        """Return the mean of a score of relevance and label over all pairs, with its interval."""
         human = score(self.human[self.judged], self.unlabelled[self.judged])
         if not self.powered:
             return prediction_powered_mean(human, np.zeros(len(human)), np.zeros(1))
@@ -97,14 +97,14 @@ class Votes:
         return prediction_powered_mean(human, predicted[self.judged], predicted[~self.judged])
 
     def estimate(self, found: tuple[float, float, float]) -> RateEstimate:
-        """A rate and its ends with what they were made of."""
+        """Return a rate and its ends with the numbers of judgements behind them."""
         further = int((~self.judged).sum()) if self.powered else 0
         value, low, high = (float(min(1.0, max(0.0, end))) for end in found)
         return RateEstimate(value, low, high, int(self.judged.sum()), further, POWERED if self.powered else ALONE)
 
 
 def estimate_labels(store: ReviewStore, items: Sequence[ReviewItem], held: Sequence[Decision]) -> LabelEstimates:
-    """What people and models say about the labels of the task."""
+    """Estimate the quality of the task's labels from the votes of people and models."""
     drawn = [item for item in items if item.drawn == RANDOM]
     votes = _votes(store, drawn, held)
     labelled = votes.unlabelled == 0
@@ -137,7 +137,7 @@ def _mean(votes: Mapping[int, Sequence[bool]], item: ReviewItem) -> float:
 
 
 def _rate(votes: Votes) -> RateEstimate | None:
-    """The share of relevant pairs; Wilson's interval where people all say the same, which has no spread to go by."""
+    """Return the share of relevant pairs; Wilson's interval if all people agree, as the sample then has no variance."""
     human = votes.human[votes.judged]
     if len(human) < 2:
         return None
@@ -151,7 +151,7 @@ def _wilson(human: Floats) -> tuple[float, float, float]:
 
 
 def missed_share(votes: Votes) -> RateEstimate | None:
-    """The share of the relevant pairs that has no label: all values that the interval of its equation allows.
+    """Return the share of the relevant pairs without a label, with all values in the interval of its equation.
 
     The share t solves E[relevant x (unlabelled - t)] = 0; a t belongs to the interval when 0 lies in that of the mean.
     """

@@ -1,4 +1,4 @@
-"""What came of a review, as files: judgements in three forms, every label as CSV, and a new version of the task."""
+"""Export of a review: judgements in three forms, all labels as CSV, and a new version of the task."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CHANGES, RECORD = "label_changes.csv", "review.json"
 
 @dataclass(frozen=True)
 class LabelExport:
-    """What was written."""
+    """Record of an export."""
 
     path: str
     form: str
@@ -45,13 +45,13 @@ class LabelExport:
     notes: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """The shape of `--json`."""
+        """Return the export in the shape of `--json`."""
         return asdict(self) | {"notes": list(self.notes)}
 
 
 @dataclass(frozen=True)
 class ExportSettings:
-    """How labels become files."""
+    """Settings for exporting labels."""
 
     form: str
     rule: str = "majority"
@@ -138,7 +138,7 @@ _COLUMNS = (
 
 
 def _export_csv(store: ReviewStore, out: Path, settings: ExportSettings) -> LabelExport:
-    """Every grade that holds, a row each; `score` is as judgements have it, `given` on the scale of the review."""
+    """Write a row per standing grade; `score` is as in judgements, `given` on the scale of the review."""
     people = {each.id: each for each in store.reviewers()}
     items = {item.number: item for item in store.items()}
     questions = {each.number: each for each in store.questions()}
@@ -180,7 +180,7 @@ def _csv_text(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 
 def _prose(text: str) -> str:
-    """What somebody wrote, in one line, and as no spreadsheet takes it for a formula.
+    """Return a free text in one line, escaped so that a spreadsheet does not read it as a formula.
 
     >>> _prose("=HYPERLINK(1)"), _prose("two\\nlines")
     ("'=HYPERLINK(1)", 'two lines')
@@ -193,7 +193,7 @@ def _prose(text: str) -> str:
 
 
 def _export_task(store: ReviewStore, out: Path, task: str, settings: ExportSettings) -> LabelExport:
-    """The task with its labels as corrected by the review, as a folder that must not exist yet."""
+    """Write the task with labels corrected by the review, into a folder that must not exist yet."""
     if out.exists() or out.is_symlink():
         raise R2medError(f"{out}: exists already; give another --out or remove it")
     dataset = load(task)
@@ -219,7 +219,7 @@ def _export_task(store: ReviewStore, out: Path, task: str, settings: ExportSetti
 
 
 def _merged(dataset: Dataset, rows: Sequence[Row]) -> tuple[dict[str, dict[str, int]], list[tuple[Any, ...]]]:
-    """The judgements as corrected, and each change: query, document, before, after."""
+    """Return the corrected judgements, and each change: query, document, before, after."""
     merged = {query: dict(judged) for query, judged in dataset.gold.qrels.items()}
     changes = []
     for query, document, score in rows:

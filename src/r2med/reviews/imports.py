@@ -1,4 +1,4 @@
-"""Labels that were made elsewhere come in as reviewers: judgements, CSV, exports of Label Studio and of Argilla."""
+"""Import of labels from other tools as reviewers: judgements, CSV, exports of Label Studio and of Argilla."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ KINDS = (PERSON, MODEL)
 
 
 class ForeignLabel(NamedTuple):
-    """A label as a file has it."""
+    """A label as it is in the file."""
 
     who: str
     query: str
@@ -52,7 +52,7 @@ class ForeignLabel(NamedTuple):
 
 @dataclass(frozen=True)
 class ImportedLabels:
-    """What came of an import."""
+    """Result of an import."""
 
     reviewers: Mapping[str, int]
     """Reviewer to the labels that came in under this name."""
@@ -65,13 +65,13 @@ class ImportedLabels:
     """Answers that their tool calls cancelled, discarded or a draft."""
 
     def as_dict(self) -> dict[str, Any]:
-        """The shape of `--json`."""
+        """Return the result in the shape of `--json`."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class ImportSettings:
-    """How a file is read."""
+    """Settings for reading a file of labels."""
 
     name: str
     """What the reviewer is called here; with several in the file, the beginning of their names."""
@@ -159,7 +159,7 @@ def _items(store: ReviewStore, task: str) -> Items:
 
 
 def _numbers(items: Items, label: ForeignLabel, tasks: Mapping[str, str]) -> list[int]:
-    """The items that a label may be of; a file that names tasks of the review, whole or shortly, says itself which."""
+    """Return the items that a label may refer to; a file may name the task of the review, in full or short."""
     by_task = items.get((label.query, label.document), {})
     if label.task in tasks:
         task = tasks[label.task]
@@ -176,7 +176,7 @@ def _only(path: Path, label: ForeignLabel, numbers: Sequence[int]) -> int:
 def _meanings(
     path: Path, labels: Sequence[ForeignLabel], store: ReviewStore, settings: ImportSettings
 ) -> Mapping[str, int]:
-    """Return what the numbers of a file mean: as --grades says, otherwise by the scale that they are on.
+    """Return the meaning of the numbers in a file: by --grades, else by the scale that they are on.
 
     Judgements call 1 relevant, whatever a review calls its grade 1. Where the numbers would mean other grades as
     judgements than on the scale of the review, and could be either, the scale must be named.
@@ -205,7 +205,7 @@ def _meanings(
 
 
 def _grade(path: Path, label: ForeignLabel, scale: GradeScale, grades: Mapping[str, int]) -> int:
-    """The grade that a value stands for: as --grades says, a number of the scale, or the name of a grade."""
+    """Return the grade of a value: by --grades, as a number of the scale, or by the name of a grade."""
     said = str(label.value).strip()
     names = {grade.name.casefold(): grade.value for grade in scale.grades}
     number = int(float(said)) if re.fullmatch(r"-?\d+(\.0*)?", said) else None
@@ -222,7 +222,7 @@ def _grade(path: Path, label: ForeignLabel, scale: GradeScale, grades: Mapping[s
 
 
 def parse_grades(text: str) -> dict[str, int]:
-    """What `--grades` says.
+    """Parse the option `--grades`.
 
     >>> parse_grades("0=0, 1=2,yes=3")
     {'0': 0, '1': 2, 'yes': 3}
@@ -240,7 +240,7 @@ def parse_grades(text: str) -> dict[str, int]:
 
 
 def foreign_labels(path: Path, question: str = "", skipped: list[str] | None = None) -> Iterator[ForeignLabel]:
-    """The labels of a file of any kind; the places of answers that are none are added to `skipped`."""
+    """Yield the labels of a file of any kind; the places of answers without a label are added to `skipped`."""
     skipped = [] if skipped is None else skipped
     records = list(_records(path))
     if records and any("annotations" in record or "completions" in record for _, record in records):
@@ -260,7 +260,7 @@ def foreign_labels(path: Path, question: str = "", skipped: list[str] | None = N
 
 
 def _judged(row: JudgedRow) -> ForeignLabel:
-    """Return a row of judgements as a label; where it has the grade that was given, that is the label."""
+    """Return a row of judgements as a label: the grade as given, if the row has it."""
     columns = {str(name).strip().casefold(): value for name, value in row.columns.items()}
     task, kind, note, seen = (str(columns.get(name) or "") for name in ("task", "kind", "note", "revealed"))
     given = columns.get(GIVEN)
@@ -272,7 +272,7 @@ def _judged(row: JudgedRow) -> ForeignLabel:
 
 
 def _records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The objects of a JSON file, a list or one a line, with their places; nothing where it is no JSON of objects."""
+    """Yield the objects of a JSON file, a list or one per line, with their places; nothing for other files."""
     if path.is_dir() or path.suffix == ".parquet" or path.name.endswith(".gz"):
         return
     try:
@@ -310,7 +310,7 @@ def _lined(path: Path, content: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _ids(path: Path, place: str, *tables: object) -> tuple[str, str]:
-    """Query and document of a record, by the names that judgements have for them."""
+    """Return query and document of a record, by the names that judgements have for them."""
     merged = {str(key).casefold(): value for table in tables if isinstance(table, dict) for key, value in table.items()}
     found = []
     for what, fields in (("query", QUERY_FIELDS), ("document", DOCUMENT_FIELDS)):
@@ -332,7 +332,7 @@ def _tables(value: object) -> list[dict[str, Any]]:
 def _label_studio(
     path: Path, place: str, record: Mapping[str, Any], question: str, skipped: list[str]
 ) -> Iterator[ForeignLabel]:
-    """The annotations of a task of Label Studio: a rating, a number or a choice of each."""
+    """Yield the annotations of a task of Label Studio: a rating, a number or a choice each."""
     query, document = _ids(path, place, record.get("data"))
     for annotation in _tables(record.get("annotations") or record.get("completions")):
         if annotation.get("was_cancelled"):
@@ -356,7 +356,7 @@ def _label_studio(
 
 
 def _answer(path: Path, place: str, answers: Mapping[str, object], question: str) -> object:
-    """The answer to the question that holds the grade; None where nothing was answered."""
+    """Return the answer to the question that holds the grade; None if there is no answer."""
     chosen = {name: value for name, value in answers.items() if not question or name == question}
     if question and answers and not chosen:
         raise DataError(f"{path}: {place}: has no question {question!r}; it has {', '.join(answers)}")
@@ -373,7 +373,7 @@ def _answer(path: Path, place: str, answers: Mapping[str, object], question: str
 def _argilla(
     path: Path, place: str, record: Mapping[str, Any], question: str, skipped: list[str]
 ) -> Iterator[ForeignLabel]:
-    """The responses of a record of Argilla: by question as version 2 writes them, or by user as version 1 did."""
+    """Yield the responses of a record of Argilla: by question as in version 2, or by user as in version 1."""
     query, document = _ids(path, place, record.get("fields"), record.get("metadata"))
     by_user: dict[str, dict[str, object]] = {}
     for who, name, value, status in _responses(record.get("responses")):
@@ -390,7 +390,7 @@ def _argilla(
 
 
 def _responses(found: object) -> Iterator[tuple[str, str, object, str]]:
-    """User, question, value and status of each answer."""
+    """Yield user, question, value and status of each answer."""
     if isinstance(found, dict):
         for name, answers in found.items():
             for each in _tables(answers):

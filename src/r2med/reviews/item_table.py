@@ -1,4 +1,4 @@
-"""The items of a review for its owner: what each reviewer said of every one, with notes and marked stretches."""
+"""The items of a review for its owner: all reviewers' decisions on each, with notes and marked stretches."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from r2med.reviews.store import ReviewStore
 
 @dataclass(frozen=True)
 class ItemOpinion:
-    """What a reviewer said of an item."""
+    """Opinion of a reviewer on an item."""
 
     reviewer: Reviewer
     decision: Decision
@@ -23,7 +23,7 @@ class ItemOpinion:
 
 @dataclass(frozen=True)
 class ItemRow:
-    """An item with all that was said of it."""
+    """An item with all opinions on it."""
 
     item: ReviewItem
     question: ReviewQuestion
@@ -51,7 +51,7 @@ FILTERS: Mapping[str, tuple[str, Callable[[Said, frozenset[int]], bool]]] = {
 
 
 def chosen_items(store: ReviewStore, held: Sequence[Decision], show: str = "", reviewer: str = "") -> list[int]:
-    """Return the numbers of the items that a filter keeps, of one reviewer's decisions or of everybody's."""
+    """Return the numbers of the items that a filter keeps, by one reviewer's decisions or by all."""
     if show not in FILTERS:
         raise R2medError(f"there is no filter {show!r}{suggest(show, FILTERS)}")
     asked = store.reviewer(reviewer).id if reviewer else None
@@ -70,7 +70,7 @@ def chosen_items(store: ReviewStore, held: Sequence[Decision], show: str = "", r
 
 
 def item_rows(store: ReviewStore, held: Sequence[Decision], numbers: Sequence[int]) -> list[ItemRow]:
-    """Return items with what was said of them, second looks after first ones."""
+    """Return items with the opinions on them, second looks after first ones."""
     reviewers = {each.id: each for each in store.reviewers()}
     rulings = store.rulings()
     wanted = set(numbers)

@@ -1,4 +1,4 @@
-"""One label for each item out of all that was said of it: an adjudicator's ruling first, then a stated rule."""
+"""Resolution of one label per item from all decisions on it: an adjudicator's ruling first, then a named rule."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ RULED = "ruling"
 
 
 def _majority(grades: Sequence[int]) -> int | None:
-    """The grade that most gave; None where two were given equally often."""
+    """Return the most frequent grade; None for a tie."""
     counts = Counter(grades).most_common(2)
     return None if len(counts) > 1 and counts[0][1] == counts[1][1] else counts[0][0]
 
 
 def _median(grades: Sequence[int]) -> int:
-    """The middle grade, the lower one of two."""
+    """Return the middle grade, the lower one of two."""
     return sorted(grades)[(len(grades) - 1) // 2]
 
 
@@ -38,7 +38,7 @@ RULES: Mapping[str, Callable[[Sequence[int]], int | None]] = {
 
 @dataclass(frozen=True)
 class ResolvedLabel:
-    """What an item is taken to be."""
+    """The label that an item resolves to."""
 
     item: ReviewItem
     question: ReviewQuestion
@@ -54,7 +54,7 @@ class ResolvedLabel:
 
 @dataclass(frozen=True)
 class ResolvedLabels:
-    """The labels of a review, and how they were come by."""
+    """The labels of a review, and how they were resolved."""
 
     labels: Sequence[ResolvedLabel]
     undecided: int
@@ -66,7 +66,7 @@ class ResolvedLabels:
     """Whether the review shows everybody the gold answer from the start."""
 
     def settings(self) -> dict[str, Any]:
-        """What is recorded with an export."""
+        """Return the settings that an export records."""
         return {
             "rule": f"{RULED}, then {self.rule}",
             "reviewers": list(self.reviewers),
@@ -86,7 +86,7 @@ def resolve_labels(
     binary: bool = False,
     ruled: bool = True,
 ) -> ResolvedLabels:
-    """One label an item; the grades of people count, or of the reviewers that are named.
+    """Resolve one label per item; the grades of people count, or of the named reviewers.
 
     A grade below the scale's `relevant_from` is written as 0, that grade as 1, the next one as 2; with `binary`, every
     relevant one as 1. Rulings go first, unless they shall not count.
@@ -119,7 +119,7 @@ def resolve_labels(
 
 
 def reviewed_labels(store: ReviewStore, task: str, reviewer: str = "") -> LookedUpLabels:
-    """Return what a review says about the pairs of a task, or one of its reviewers does."""
+    """Return the labels of a review, or of one of its reviewers, for the pairs of a task."""
     found: dict[str, dict[str, int]] = {}
     grades: dict[str, dict[str, int]] = {}
     for label in resolve_labels(store, reviewers=[reviewer] if reviewer else (), ruled=not reviewer).labels:
@@ -132,7 +132,7 @@ def reviewed_labels(store: ReviewStore, task: str, reviewer: str = "") -> Looked
 
 
 def reviewers_of(store: ReviewStore, task: str) -> list[str]:
-    """Return the names of all who graded a pair of a task, models and imports included."""
+    """Return the names of all reviewers with a grade for a task, models and imports included."""
     questions = {each.number for each in store.questions() if each.task == task}
     items = {item.number for item in store.items() if item.question in questions}
     found = [name for name, grades in store.labels().items() if items & grades.keys()]
@@ -146,7 +146,7 @@ def _tasks(store: ReviewStore) -> str:
 
 
 def written_score(grade: int, relevant_from: int, *, binary: bool = False) -> int:
-    """A grade as judgements have it.
+    """Return a grade as judgements have it.
 
     >>> [written_score(grade, 2) for grade in range(4)], written_score(3, 2, binary=True)
     ([0, 0, 1, 2], 1)

@@ -27,7 +27,7 @@ from r2med.reviews.store import ReviewStore
 
 @dataclass(frozen=True)
 class ModelJudging:
-    """What came of asking a model."""
+    """Result of judging by a model."""
 
     reviewer: str
     items: int
@@ -46,7 +46,7 @@ class ModelJudging:
     """US dollars; None where a price is not known."""
 
     def as_dict(self) -> dict[str, Any]:
-        """The shape of `--json`."""
+        """Return the result in the shape of `--json`."""
         return asdict(self)
 
 
@@ -59,7 +59,7 @@ class ModelReviewer:
         self._items = store.items()
 
     def requests(self) -> list[Request]:
-        """What is asked, a request an item, in order."""
+        """Return the requests, one per item, in order."""
         questions = {each.number: each for each in self.store.questions()}
         project = self.store.project
         rules = (project.guideline.strip(), _scale_text(project.scale))
@@ -67,7 +67,7 @@ class ModelReviewer:
         return [self.model.request(text) for text in texts]
 
     def estimate(self) -> Estimate:
-        """What asking would take; nothing is asked."""
+        """Estimate the cost of asking; nothing is asked."""
         return current_client().estimate(self.requests())
 
     def judge(self, executor: Executor) -> ModelJudging:
@@ -83,14 +83,14 @@ class ModelReviewer:
         failed = [reply for reply in replies if isinstance(reply, Failed)]
         unread = [r for r, draft in zip(replies, read, strict=True) if draft is None and isinstance(r, Reply)]
         current_client().reject(unread)
-        invented = sum(draft.span is None and _quoted(draft) for _, draft in drafts)
+        invented = sum(draft.span is None and _QUOTE in draft.note for _, draft in drafts)
         said = " ".join((unread[0].incomplete or unread[0].text).split())[:200] if unread else ""
         counts = (len(self._items), len(drafts), written, len(unread), len(failed), invented)
         return ModelJudging(reviewer.name, *counts, said, account(replies).cost)
 
     @property
     def _settings(self) -> dict[str, Any]:
-        """What its labels depend on."""
+        """Return the settings that the model's labels depend on."""
         return {
             "model": self.model.id,
             "server": self.model.server,
@@ -99,7 +99,7 @@ class ModelReviewer:
         }
 
     def refuse_another(self) -> None:
-        """Refuse a name that somebody else has, before anything is asked."""
+        """Refuse a name that another reviewer has, before anything is asked."""
         for each in self.store.reviewers():
             if each.name == self.name and (each.kind, dict(each.settings)) != (MODEL, self._settings):
                 raise R2medError(
@@ -113,7 +113,7 @@ def _scale_text(scale: GradeScale) -> str:
 
 
 def _prompt(template: Template, rules: tuple[str, str], question: ReviewQuestion, item: ReviewItem) -> str:
-    """The prompt about one item; each text stands between tags that it cannot close."""
+    """Return the prompt about one item; each text stands between tags that it cannot close."""
     return template.fill(
         {
             "guideline": rules[0],
@@ -129,12 +129,8 @@ _QUOTE = "\nquote: "
 """What stands before a quote in a note, where the passage does not have it."""
 
 
-def _quoted(draft: DraftDecision) -> bool:
-    return _QUOTE in draft.note
-
-
 def _read(reply: Reply | Failed, item: ReviewItem, scale: GradeScale) -> DraftDecision | None:
-    """A decision; None where there is no reply, or no grade of the scale in it."""
+    """Read a decision; None if there is no reply, or no grade of the scale in it."""
     if isinstance(reply, Failed) or reply.incomplete:
         return None
     value = read_object(reply.text)
@@ -156,7 +152,7 @@ def _grade(value: object, grades: Sequence[int]) -> int | None:
 
 
 def find_quote(quote: str, text: str) -> ProofSpan | None:
-    """Where a text has a quote, whatever its case and spaces; None where it does not, or there is none.
+    """Find a quote in a text, ignoring case and spaces; None if it is not there or empty.
 
     >>> find_quote("gums BLEED", "The gums\\n bleed."), find_quote("", "The gums bleed.")
     (ProofSpan(start=4, end=15), None)

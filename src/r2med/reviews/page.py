@@ -1,7 +1,7 @@
-"""The pages of the review desk: one item a screen, adjudication, and how everything stands for the keeper.
+"""The pages of the review desk: one item per screen, adjudication, and the progress for the owner.
 
-Every form works without a script. With it, the same addresses answer in JSON to whoever asks for that, and give only
-the changing part of a page to whoever asks for `part=1`, so that the next item is there before it is needed.
+Every form works without a script. With it, the same addresses answer in JSON if the request accepts that, and with only
+the changing part of a page for `part=1`, so that the next item is there before it is needed.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from r2med.web.server import SharedPages
 
 
 def offer_review(store: ReviewStore, llm: str, name: str) -> JudgingOffer:
-    """What it would take to have a model judge the items of a review."""
+    """Return an offer with the estimated cost of having a model judge the items of a review."""
     if not llm:
         return JudgingOffer()
     try:
@@ -64,7 +64,7 @@ def offer_review(store: ReviewStore, llm: str, name: str) -> JudgingOffer:
 
 
 def start_review(jobs: Jobs, store: ReviewStore, form: Mapping[str, str]) -> Job:
-    """Have a model judge the items of a review."""
+    """Start a job in which a model judges the items of a review."""
     llm, name, review = form.get("llm", ""), form.get("as", ""), store.project.name
     ModelReviewer(store, find_model(llm), name).refuse_another()
     named = [f"--as={name}"] if name else []
@@ -89,11 +89,11 @@ Sitting = tuple[Desk, Reviewer]
 
 
 class NotAdmitted(R2medError):
-    """Somebody is at a desk without a link to it."""
+    """Access to a desk without a link to it."""
 
 
 def review_routes(door: ReviewDoor, menu: Mapping[str, str]) -> list[Route]:
-    """Every address of the desk."""
+    """Return all routes of the desk."""
     pages = _Pages(door, menu)
     place = "/review/{name}"
     return [
@@ -118,14 +118,14 @@ def review_routes(door: ReviewDoor, menu: Mapping[str, str]) -> list[Route]:
 
 
 class _Pages:
-    """Views and changes as endpoints, for those who sit at the desk that they ask for."""
+    """Views and changes as endpoints, for the reviewers of the desk that they ask for."""
 
     def __init__(self, door: ReviewDoor, menu: Mapping[str, str]) -> None:
         self.door, self.menu = door, menu
         self._shared: SharedPages[Response] = SharedPages(_OWNER_THREADS)
 
     def keeper(self, view: Callable[[ReviewDoor, Request], Page]) -> Callable[[Request], Awaitable[Response]]:
-        """A page for whoever has the server's token."""
+        """Return the endpoint of a page that needs the server's token."""
 
         def make(request: Request) -> Response:
             try:
@@ -144,7 +144,7 @@ class _Pages:
         return endpoint
 
     def keeper_change(self, work: Callable[[ReviewDoor, Request, Mapping[str, str]], str]) -> Callable[[Request], Any]:
-        """What whoever has the server's token asks to be done; the browser then goes where that can be seen."""
+        """Return the endpoint of a change that needs the server's token; it redirects to the page that shows it."""
 
         @wraps(work)
         async def endpoint(request: Request) -> Response:
@@ -163,7 +163,7 @@ class _Pages:
         return endpoint
 
     def show(self, view: Callable[[Sitting, Request], Page | str]) -> Callable[[Request], Response]:
-        """A page for the person at a desk; a view may also name the address to go to."""
+        """Return the endpoint of a page for a reviewer; a view may also return an address to redirect to."""
 
         @wraps(view)
         def endpoint(request: Request) -> Response:
@@ -182,7 +182,7 @@ class _Pages:
         return endpoint
 
     def change(self, act: Callable[[Sitting, Request, Mapping[str, str]], dict[str, Any]]) -> Callable[[Request], Any]:
-        """A change that a person asks for: JSON for a script, the page that shows it for everybody else."""
+        """Return the endpoint of a reviewer's change: it answers JSON to a script, else it redirects to the page."""
 
         def work(request: Request, form: Mapping[str, str]) -> dict[str, Any]:
             return act(self._sitting(request), request, form)
@@ -202,7 +202,7 @@ class _Pages:
         return endpoint
 
     def join(self, request: Request) -> Response:
-        """The page behind a link: it sets the cookie, and tells what waits.
+        """Return the page behind a link, which sets the cookie and shows the work that waits.
 
         A browser that another person judges in is asked first (by a form that posts here): nobody judges under a
         colleague's name by opening a link.
@@ -233,7 +233,7 @@ class _Pages:
         return found
 
     def _frame(self, sitting: Sitting) -> Frame:
-        """The menu of a person holds their desk and nothing else."""
+        """Return the frame of a reviewer's pages: its menu holds only the desk."""
         desk, person = sitting
         place = f"/review/{desk.store.project.name}"
         first = "Adjudication" if person.role == ADJUDICATOR else "Desk"
@@ -253,14 +253,14 @@ def _html(page: str, headers: Mapping[str, str] | None = None) -> Response:
 
 
 def _not_saved(error: R2medError, status: int) -> str:
-    """What somebody is told whose decision is not kept, with the reason."""
+    """Return the message that a decision is not saved, with the reason."""
     text = _without_folder(error)
     why = f"{text} (not kept by this machine's disk)" if status == 507 else text
     return f"This was not saved: {why}"
 
 
 def _without_folder(error: R2medError) -> str:
-    """Return what a reviewer reads of an error, without the folder of this machine that the review lies in."""
+    """Return the message of an error for reviewers, without the local folder of the review."""
     return str(error).replace(f"{review_folder()}{os.sep}", "")
 
 
@@ -272,7 +272,7 @@ def _place(desk: Desk) -> str:
 
 
 def _start(sitting: Sitting, request: Request) -> str:
-    """Where somebody goes on."""
+    """Return the address at which a reviewer continues."""
     desk, person = sitting
     if person.role == ADJUDICATOR:
         item = desk.next_ruling() or next(iter(desk.contested()), None)
@@ -315,7 +315,7 @@ def _draft(form: Mapping[str, str]) -> DraftDecision:
 
 
 def _seconds(form: Mapping[str, str]) -> float | None:
-    """How long an item was in view: by the browser's own clock, or since the page was made; None where neither can be.
+    """Return how long an item was in view: by the browser's clock, or since the page was made; None if unknown.
 
     A clock that was set meanwhile gives no time rather than a wrong one.
     """
@@ -342,7 +342,7 @@ def _said(desk: Desk, row: Decision) -> str:
 
 
 def _saved(sitting: Sitting, request: Request) -> str:
-    """Return what a plain form that was sent before this page has saved; empty where none was."""
+    """Return what a plain form sent before this page has saved; empty if there was none."""
     desk, person = sitting
     number = whole_number(request.query_params.get("saved"))
     if number is None:
@@ -469,7 +469,7 @@ def _jobs(request: Request) -> Jobs:
 
 
 def _agreement_page(door: ReviewDoor, request: Request) -> Page:
-    """What `r2med review agreement` prints, with every breakdown.
+    """Return the page of `r2med review agreement`, with every breakdown.
 
     A page that waits loads itself again with `of`, the state that it waits for: reviewers who go on deciding meanwhile
     do not keep it waiting.

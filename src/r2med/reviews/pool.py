@@ -1,4 +1,4 @@
-"""What a review can draw from: the judged pairs of tasks, what runs found, and every candidate of a build."""
+"""Pools that a review draws from: the judged pairs of tasks, the finds of runs, and all candidates of a build."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _BEYOND = DEPTH + 5
 
 @dataclass
 class Candidate:
-    """A passage that could be reviewed for a question, with everything that is known of the pair."""
+    """A passage that could be reviewed for a question, with all facts on the pair."""
 
     query: str
     document: str
@@ -45,11 +45,11 @@ class Candidate:
 
     @property
     def found(self) -> bool:
-        """Whether a run has it where measures look."""
+        """Return whether a run has it within the depth that is measured."""
         return any(rank <= DEPTH for rank in self.ranks.values())
 
     def as_facts(self) -> dict[str, Any]:
-        """What is kept with the item."""
+        """Return the facts that are stored with the item."""
         return {"label": self.label, "ranks": self.ranks, **self.facts}
 
 
@@ -67,12 +67,12 @@ class TaskPool:
 
     @property
     def frame(self) -> list[Candidate]:
-        """What a random draw draws from: every judged pair, and all that a run found."""
+        """Return the candidates of a random draw: all judged pairs, and all finds of runs."""
         return [each for each in self.candidates if each.label is not None or each.found or self.built]
 
 
 def read_pools(ledger: Ledger, names: Sequence[str]) -> list[TaskPool]:
-    """The pools that names stand for: tasks, folders of builds, runs; runs are taken on the tasks named, or on all."""
+    """Read the pools of tasks, folders of builds, and runs; runs are taken on the named tasks, or on all."""
     builds = [Path(name) for name in names if (Path(name) / "plan.toml").is_file()]
     tasks = [name for name in names if Path(name) not in builds and _is_task(name)]
     systems = [name for name in names if Path(name) not in builds and name not in tasks]
@@ -95,7 +95,7 @@ def _is_task(name: str) -> bool:
 
 
 def _runs(ledger: Ledger, systems: Sequence[str], tasks: Sequence[str]) -> dict[str, list[Any]]:
-    """The runs of each task."""
+    """Return the runs of each task."""
     found: dict[str, list[Any]] = {}
     for chosen in select(ledger, systems, tasks):
         if chosen.missing:
@@ -138,7 +138,7 @@ def _add_judgement(candidate: Candidate, row: Mapping[str, Any]) -> None:
 
 
 def _judged(folder: Path) -> Iterator[dict[str, Any]]:
-    """Each pair that the judges of a build looked at, with how near it lies to the cuts and how far they are apart."""
+    """Yield each pair judged in a build, with its margin to the cuts and the spread of the judges."""
     settings = read_plan(folder).select
     file = folder / BUILT / "judgements.parquet"
     try:

@@ -1,4 +1,4 @@
-"""How a review stands, for its keeper: who has judged what, how fast, how far they agree, and what is unclear."""
+"""The progress of a review for its owner: counts and pace by reviewer, agreement, and unclear sentences."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from r2med.reviews.store import ReviewStore
 
 @dataclass(frozen=True)
 class HitCount:
-    """How many of how many; the share is unknown where there is nothing to count."""
+    """A count out of a total; the share is unknown if the total is 0."""
 
     count: int = 0
     total: int = 0
 
     @property
     def value(self) -> float | None:
-        """The share; None where there is nothing."""
+        """Return the share; None if the total is 0."""
         return self.count / self.total if self.total else None
 
 
 @dataclass(frozen=True)
 class PersonProgress:
-    """How far one reviewer has come."""
+    """Progress of one reviewer."""
 
     name: str
     kind: str
@@ -55,7 +55,7 @@ class PersonProgress:
 
 @dataclass(frozen=True)
 class SentenceTrouble:
-    """A sentence of the guideline, and how often somebody named it as unclear."""
+    """A sentence of the guideline, and how often reviewers named it as unclear."""
 
     number: int
     text: str
@@ -64,7 +64,7 @@ class SentenceTrouble:
 
 @dataclass(frozen=True)
 class ReviewProgress:
-    """How a whole review stands."""
+    """Progress of a whole review."""
 
     project: ReviewProject
     questions: int
@@ -85,7 +85,7 @@ class ReviewProgress:
     """Why people disagreed, as adjudicators named it."""
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON shows it."""
+        """Return the progress for JSON."""
         return {**asdict(self), "project": self.project.as_dict()}
 
 
@@ -109,19 +109,19 @@ class StandingDecisions:
         self._contested: set[int] = set()
 
     def current(self) -> list[Decision]:
-        """Every decision that holds, second looks included."""
+        """Return all standing decisions, second looks included."""
         with self._lock:
             self._catch_up()
             return [self._rows[stack[-1]] for stack in self._stacks.values() if stack]
 
     def contested(self) -> list[int]:
-        """The items that an adjudicator is asked about: people differ, or one is unsure; in the order of items."""
+        """Return the items that need an adjudicator, in order: people differ, or one is unsure."""
         with self._lock:
             self._catch_up()
             return sorted(self._contested)
 
     def said_of(self, item: int) -> list[Decision]:
-        """What people say of an item and holds, first looks only."""
+        """Return the standing decisions of people on an item, first looks only."""
         with self._lock:
             self._catch_up()
             return list(self._said[item].values())
@@ -157,7 +157,7 @@ class StandingDecisions:
 
 
 def grades_by_item(decisions: Sequence[Decision]) -> dict[int, dict[int, int]]:
-    """The grades of each item by reviewer, first looks only."""
+    """Return the grades of each item by reviewer, first looks only."""
     found: dict[int, dict[int, int]] = defaultdict(dict)
     for row in decisions:
         if row.verdict == GRADED and row.grade is not None and not row.again:
@@ -166,7 +166,7 @@ def grades_by_item(decisions: Sequence[Decision]) -> dict[int, dict[int, int]]:
 
 
 def review_progress(store: ReviewStore, decisions: Sequence[Decision] | None = None) -> ReviewProgress:
-    """Count everything; `decisions` are those that hold where they are known already."""
+    """Count everything; `decisions` are the standing ones if they are known already."""
     held = store.standing() if decisions is None else decisions
     rulings = store.rulings()
     reviewers = store.reviewers()
@@ -210,7 +210,7 @@ def review_progress(store: ReviewStore, decisions: Sequence[Decision] | None = N
 
 
 def every_progress() -> tuple[list[ReviewProgress], list[str]]:
-    """How every project of this machine stands, and what is wrong with those that cannot be read."""
+    """Return the progress of all local projects, and the errors of those that cannot be read."""
     found, broken = [], []
     for name in review_names():
         try:
@@ -259,7 +259,7 @@ def _equal(pairs: Sequence[tuple[int | None, int | None]]) -> HitCount:
 def _agreement(
     reviewer: int, grades: Mapping[int, Mapping[int, int]], others: Mapping[int, Mapping[int, int]]
 ) -> HitCount:
-    """Compare what a reviewer said of each item with what each of some others did."""
+    """Compare a reviewer's grades with those of some others, item by item."""
     pairs: list[tuple[int | None, int | None]] = [
         (given[reviewer], grade)
         for item, given in grades.items()

@@ -1,4 +1,4 @@
-"""Making a project: draw pairs, mark those that everybody judges, add those whose grade is known, keep the texts."""
+"""Creating a project: draw pairs, mark the shared ones, add those whose grade is known, store the texts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from r2med.runs.ledger import Ledger
 
 @dataclass(frozen=True)
 class ReviewSettings:
-    """How a project is made."""
+    """Settings for creating a project."""
 
     queue: str = RANDOM
     items: int = 100
@@ -35,14 +35,14 @@ class ReviewSettings:
 
 @dataclass(frozen=True)
 class NewReview:
-    """A project that was made, and what its keeper should know."""
+    """A project that was created, and notes for its owner."""
 
     store: ReviewStore
     notes: tuple[str, ...]
 
 
 def new_review(ledger: Ledger, name: str, sources: Sequence[str], settings: ReviewSettings) -> NewReview:
-    """Make a project from tasks, runs and builds."""
+    """Create a project from tasks, runs and builds."""
     pools = read_pools(ledger, sources)
     drawn = draw(pools, settings.queue, settings.items, settings.seed)
     gold = _gold_pairs(settings.gold, pools, settings.scale) if settings.gold else {}
@@ -76,7 +76,7 @@ def _key(pair: PooledPair) -> _Key:
 
 
 def _gold_pairs(path: Path, pools: Sequence[TaskPool], scale: GradeScale) -> dict[_Key, tuple[PooledPair, int]]:
-    """The pairs of a file with the grades that are known to be right."""
+    """Return the pairs of a file of known grades."""
     found: dict[_Key, tuple[PooledPair, int]] = {}
     for qrels in read_label_sets(path).values():
         for query, judged in qrels.items():
@@ -99,7 +99,7 @@ def _find_pair(path: Path, pools: Sequence[TaskPool], query: str, document: str)
 
 
 def _in_order(drawn: Draw, gold: Mapping[_Key, tuple[PooledPair, int]]) -> dict[_Key, tuple[str, PooledPair]]:
-    """Every pair once, with how it was drawn, sorted so that equal draws give equal projects."""
+    """Return all pairs once, with how they were drawn, sorted so that equal draws give equal projects."""
     pairs = {_key(pair): (name, pair) for name, several in drawn.pairs.items() for pair in several}
     for key, (pair, _) in gold.items():
         pairs.setdefault(key, (GOLD, pair))

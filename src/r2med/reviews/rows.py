@@ -1,4 +1,4 @@
-"""The rows of a review: questions, items, people, decisions and rulings, as everything above the store sees them."""
+"""The rows of a review: questions, items, people, decisions and rulings, as the layers above the store use them."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ ANSWER, REASONING, SOURCES = REVEALS = "answer", "reasoning", "sources"
 
 
 class ChangedElsewhere(R2medError):
-    """Somebody decides on something that was decided meanwhile, in another tab or on another device."""
+    """Conflict with a decision made meanwhile in another tab or on another device."""
 
 
 @dataclass(frozen=True)
 class ReviewProject:
-    """What a review is of, and by which rules."""
+    """Sources and rules of a review."""
 
     name: str
     created: str
@@ -65,12 +65,12 @@ class ReviewProject:
     """Whether everybody sees the gold answer from the start; otherwise it is shown on request, and that is recorded."""
 
     def as_dict(self) -> dict[str, Any]:
-        """As it is kept, and as JSON shows it."""
+        """Return the project as it is stored, and as JSON shows it."""
         return {**vars(self), "scale": self.scale.as_dict(), "sources": list(self.sources)}
 
     @classmethod
     def from_dict(cls, kept: Mapping[str, Any]) -> ReviewProject:
-        """What `as_dict` gave."""
+        """Build a project from the result of `as_dict`."""
         return cls(**{**kept, "scale": GradeScale.from_dict(kept["scale"]), "sources": tuple(kept["sources"])})
 
 
@@ -119,7 +119,7 @@ class Reviewer:
 
 
 class DealtItem(NamedTuple):
-    """An item in its place in somebody's order."""
+    """An item at its place in a reviewer's order."""
 
     position: int
     item: int
@@ -135,7 +135,7 @@ class ProofSpan(NamedTuple):
 
 
 class Revealed(NamedTuple):
-    """What a person had revealed, and when."""
+    """Facts that a reviewer had revealed, and the time."""
 
     what: str
     created: str
@@ -183,7 +183,7 @@ class DraftDecision:
     """Of an import: what its file says was revealed. Of a person at the desk, the file of the review knows it."""
 
     def check(self, scale: GradeScale, letters: int, guideline: int) -> None:
-        """Refuse what the scale, the text of so many letters or the guideline of so many sentences does not have."""
+        """Refuse a decision that does not fit the scale, the length of the text or the guideline's sentences."""
         if self.verdict not in (GRADED, UNSURE, SKIPPED):
             raise R2medError(f"a decision is {GRADED}, {UNSURE} or {SKIPPED}, not {self.verdict!r}")
         if self.grade is not None:
@@ -228,7 +228,7 @@ class Invitation(NamedTuple):
 
 
 def standing_rows(rows: Sequence[Decision]) -> dict[tuple[int, int, bool], Decision]:
-    """The decisions that hold, by reviewer, item and whether it is a second look: the last that was not taken back."""
+    """Return the standing decisions, by reviewer, item and second look: the last ones that were not undone."""
     undone = {row.undoes for row in rows if row.undoes is not None}
     held = (row for row in rows if row.verdict != UNDONE and row.id not in undone)
     return {(row.reviewer, row.item, row.again): row for row in held}
@@ -300,7 +300,7 @@ FORMAT = Format(
 
 
 def review_path(name: str) -> Path:
-    """The file of a project; a name that is none is an error."""
+    """Return the file of a project; an invalid name is an error."""
     if not _NAME.fullmatch(name):
         raise R2medError(
             f"{name!r} is no name for a review; use letters, digits, dots, dashes and underscores, 64 at most"
@@ -314,17 +314,17 @@ def review_folder() -> Path:
 
 
 def review_names() -> list[str]:
-    """Every project that there is."""
+    """Return the names of all projects."""
     return sorted(path.stem for path in review_folder().glob("*.sqlite"))
 
 
 def now() -> str:
-    """The time, in UTC."""
+    """Return the current time, in UTC."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def write_review(project: ReviewProject, questions: Sequence[ReviewQuestion], items: Sequence[ReviewItem]) -> Path:
-    """Make the file of a project, whole or not at all."""
+    """Write the file of a project, as a whole or not at all."""
     path = review_path(project.name)
     if path.exists():
         raise R2medError(f"there is a review {project.name} already; choose another name")
@@ -359,7 +359,7 @@ def _fill(
 
 
 def sealed(*values: Value) -> tuple[Value, ...]:
-    """A row with its seal behind it."""
+    """Return a row with its seal appended."""
     return (*values, seal(*values))
 
 

@@ -1,4 +1,4 @@
-"""Which candidates are reviewed: at random, where sources disagree, near the cut, holes, or some of each.
+"""Sampling of candidates for review: at random, by disagreement of sources, near the cut, holes, or a mixture.
 
 What was drawn at random stands for all that could have been drawn, so it alone may feed an estimate. What was chosen
 because something is odd about it may not, and says so: every item keeps how it was drawn.
@@ -31,7 +31,7 @@ class PooledPair(NamedTuple):
 
 @dataclass(frozen=True)
 class Draw:
-    """What was drawn."""
+    """Result of a draw."""
 
     pairs: Mapping[str, Sequence[PooledPair]]
     """By how they were drawn."""
@@ -41,7 +41,7 @@ class Draw:
 
 
 def draw(pools: Sequence[TaskPool], queue: str, count: int, seed: int) -> Draw:
-    """So many pairs by a queue; `mixed` draws half of them at random, the rest in equal parts from the others."""
+    """Draw pairs from a queue; `mixed` draws half of them at random, the rest in equal parts from the other queues."""
     chance = random.Random(f"{seed}\tdraw")
     frames = {name: list(_FRAMES[name](pools)) for name in _FRAMES}
     wanted = _shares(queue, count, {name: len(frame) for name, frame in frames.items()}, pools)
@@ -56,7 +56,7 @@ def draw(pools: Sequence[TaskPool], queue: str, count: int, seed: int) -> Draw:
 
 
 def _best(pairs: Sequence[tuple[float, PooledPair]], count: int, chance: random.Random) -> list[PooledPair]:
-    """Those that are worth most; chance decides among equals, and everything where all are worth the same."""
+    """Return the pairs worth most, ties in random order; if all are worth the same, a random sample."""
     shuffled = list(pairs)
     chance.shuffle(shuffled)
     return [pair for _, pair in sorted(shuffled, key=lambda each: -each[0])[:count]]
@@ -108,7 +108,7 @@ def _random(pools: Sequence[TaskPool]) -> Iterator[tuple[float, PooledPair]]:
 
 
 def _holes(pools: Sequence[TaskPool]) -> Iterator[tuple[float, PooledPair]]:
-    """What runs found and nobody judged, what stands highest first."""
+    """Yield finds of runs that are not judged, with how highly runs rank them."""
     for pair in _every(pools):
         each = pair.candidate
         verdict = each.facts.get("verdict", "")
@@ -117,7 +117,7 @@ def _holes(pools: Sequence[TaskPool]) -> Iterator[tuple[float, PooledPair]]:
 
 
 def _near_cut(pools: Sequence[TaskPool]) -> Iterator[tuple[float, PooledPair]]:
-    """What lies nearest to the cut: of the judges' scores in a build, of the lists of runs elsewhere."""
+    """Yield pairs close to the cut: of the judges' scores in a build, of the lists of runs otherwise."""
     for pair in _every(pools):
         each = pair.candidate
         if each.margin is not None:
@@ -130,7 +130,7 @@ def _near_cut(pools: Sequence[TaskPool]) -> Iterator[tuple[float, PooledPair]]:
 
 
 def _disagreements(pools: Sequence[TaskPool]) -> Iterator[tuple[float, PooledPair]]:
-    """What judges of a build grade apart; elsewhere, what runs and labels say the opposite of."""
+    """Yield pairs that the judges of a build grade differently, or, otherwise, on which runs and labels disagree."""
     for pair in _every(pools):
         each = pair.candidate
         if each.spread is not None:
@@ -143,7 +143,7 @@ def _disagreements(pools: Sequence[TaskPool]) -> Iterator[tuple[float, PooledPai
 
 
 def _vote(pair: PooledPair) -> float:
-    """How high the runs place a document, from 0 to 1: 1 when it is the first of all."""
+    """Return how highly the runs rank a document, from 0 to 1: 1 if it is the first of all."""
     places = [max(0.0, 1 - (rank - 1) / DEPTH) for rank in pair.candidate.ranks.values()]
     return sum(places) / pair.pool.runs if pair.pool.runs else 0.0
 

@@ -1,4 +1,4 @@
-"""What reviewers may say, and what it means: a scale of grades with meanings, and a guideline by sentences."""
+"""The scale of grades with their meanings, and the guideline by sentences."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Grade:
 
 @dataclass(frozen=True)
 class GradeScale:
-    """The grades that can be given, the lowest first, and from which on a passage counts as relevant.
+    """The grades that can be given, the lowest first, and the grade from which a passage counts as relevant.
 
     >>> DEFAULT_SCALE.grade(3).name, DEFAULT_SCALE.relevant_from
     ('Decisive', 2)
@@ -38,7 +38,7 @@ class GradeScale:
     """A passage with at least this grade is relevant in the judgements that are written."""
 
     def grade(self, value: int) -> Grade:
-        """The grade with a value; any other is an error."""
+        """Return the grade with a value; any other value is an error."""
         for grade in self.grades:
             if grade.value == value:
                 return grade
@@ -46,17 +46,17 @@ class GradeScale:
 
     @property
     def values(self) -> tuple[int, ...]:
-        """Every grade's number."""
+        """Return the values of all grades."""
         return tuple(grade.value for grade in self.grades)
 
     def as_dict(self) -> dict[str, Any]:
-        """As it is kept."""
+        """Return the scale as it is stored."""
         grades = [{"value": each.value, "name": each.name, "meaning": each.meaning} for each in self.grades]
         return {"grades": grades, "relevant_from": self.relevant_from}
 
     @classmethod
     def from_dict(cls, kept: Mapping[str, Any]) -> GradeScale:
-        """What `as_dict` gave."""
+        """Build a scale from the result of `as_dict`."""
         return cls(tuple(Grade(**each) for each in kept["grades"]), kept["relevant_from"])
 
 
@@ -79,7 +79,7 @@ decide, say that you are unsure and write down why.
 
 
 def read_scale(path: Path) -> GradeScale:
-    """A scale from a TOML file: `relevant_from`, and a table `[[grade]]` with value, name and meaning for each."""
+    """Read a scale from a TOML file: `relevant_from`, and a table `[[grade]]` with value, name and meaning for each."""
     found = read_toml(path, ("relevant_from", "grade"))
     tables = found.get("grade")
     if not isinstance(tables, list) or not 2 <= len(tables) <= MOST_GRADES:
@@ -106,7 +106,7 @@ def _grade(path: Path, place: int, table: Any) -> Grade:
 
 
 def read_guideline(path: Path) -> str:
-    """The text of a guideline."""
+    """Read the text of a guideline."""
     try:
         text = path.read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
@@ -140,7 +140,7 @@ def omit_grades(guideline: str) -> str:
 
 
 def sentences(guideline: str) -> Sequence[str]:
-    """The sentences of a guideline, each of which can be named as the cause of trouble; headings stand alone.
+    """Return the sentences of a guideline, which reviewers can name as unclear; headings stand alone.
 
     >>> sentences("# How to judge\\n\\nRead all of it. Is it e.g. a case? Then judge.\\n- One point\\n")
     ['How to judge', 'Read all of it.', 'Is it e.g. a case?', 'Then judge.', 'One point']

@@ -1,6 +1,6 @@
 """The store of a review: one SQLite file a project, to which decisions are only ever appended.
 
-The contract, for whoever builds on it:
+The contract for callers:
 
 - `reviews/NAME.sqlite` in `R2MED_HOME` is one project, whole: questions, passages, people, every decision. Nothing
   outside of it is needed to judge, to measure agreement or to export.
@@ -78,12 +78,12 @@ _RULING = "id, reviewer, item, grade, cause, sentence, note, seconds, created, u
 def create_review(
     project: ReviewProject, questions: Sequence[ReviewQuestion], items: Sequence[ReviewItem]
 ) -> ReviewStore:
-    """Make a project, whole or not at all."""
+    """Create a project, as a whole or not at all."""
     return ReviewStore(write_review(project, questions, items))
 
 
 def secret_hash(secret: str) -> bytes:
-    """What is kept of a secret: with 192 random bits in it nothing slower is needed."""
+    """Return the stored hash of a secret: with 192 random bits in it, a slow hash is not needed."""
     return hashlib.sha256(secret.encode("utf-8", "replace")).digest()
 
 
@@ -105,11 +105,11 @@ class ReviewStore:
 
     @classmethod
     def open(cls, name: str) -> ReviewStore:
-        """A project by its name."""
+        """Open a project by its name."""
         return cls(review_path(name))
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         with self._lock:
             self._file.close()
 
@@ -120,24 +120,24 @@ class ReviewStore:
         self.close()
 
     def rows(self, query: str, values: Sequence[Value] = ()) -> list[Any]:
-        """All rows that a query gives, by any thread."""
+        """Return all rows of a query; safe from any thread."""
         with self._lock:
             return self._file.rows(query, values)
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
-        """A block whose writes are on the disk when it ends, all or none, one thread at a time."""
+        """Open a transaction whose writes are on the disk at its end, all or none, one thread at a time."""
         with self._lock, self._file.transaction() as connection:
             yield connection
 
     # ------------------------------------------------------------------------------------------ what is reviewed
 
     def question(self, number: int) -> ReviewQuestion:
-        """A question by its number."""
+        """Return a question by its number."""
         return next(self._questions("WHERE number = ?", (number,)))
 
     def questions(self) -> list[ReviewQuestion]:
-        """Every question, in order."""
+        """Return all questions, in order."""
         return list(self._questions("ORDER BY number"))
 
     def _questions(self, which: str, values: Sequence[Value] = ()) -> Iterator[ReviewQuestion]:
@@ -146,21 +146,21 @@ class ReviewStore:
             yield ReviewQuestion(*self._sound(row, "question"))
 
     def item(self, number: int) -> ReviewItem:
-        """An item by its number."""
+        """Return an item by its number."""
         return next(self._items("WHERE number = ?", (number,)))
 
     def items(self) -> list[ReviewItem]:
-        """Every item with its text, in order."""
+        """Return all items with their texts, in order."""
         return list(self._items("ORDER BY number"))
 
     @cached_property
     def item_count(self) -> int:
-        """How many there are."""
+        """Return the number of items."""
         return int(self.rows("SELECT count(*) FROM item")[0][0])
 
     @cached_property
     def shared_count(self) -> int:
-        """How many of them everybody judges."""
+        """Return the number of items that every reviewer judges."""
         return self.item_count - int(self.rows("SELECT count(*) FROM hold")[0][0])
 
     def _items(self, which: str, values: Sequence[Value] = ()) -> Iterator[ReviewItem]:
@@ -185,7 +185,7 @@ class ReviewStore:
     # ------------------------------------------------------------------------------------------ who reviews
 
     def reviewers(self) -> list[Reviewer]:
-        """Everybody, in the order they came."""
+        """Return all reviewers, in the order in which they were added."""
         rows = self.rows("SELECT id, name, kind, role, settings, seal FROM reviewer ORDER BY id")
         sound = (self._sound(row, "reviewer") for row in rows)
         return [
@@ -193,7 +193,7 @@ class ReviewStore:
         ]
 
     def reviewer(self, name: str) -> Reviewer:
-        """Somebody by name."""
+        """Return a reviewer by name."""
         known = {each.name: each for each in self.reviewers()}
         if name not in known:
             raise R2medError(f"the review {self.project.name} has no reviewer {name!r}{suggest(name, known)}")
@@ -202,7 +202,7 @@ class ReviewStore:
     def add_reviewer(
         self, name: str, kind: str = PERSON, role: str = REVIEWER, settings: Mapping[str, Any] | None = None
     ) -> Reviewer:
-        """Somebody by name, who comes to the project now where they were not there before."""
+        """Add a reviewer, unless there is one of that name, and return the reviewer."""
         name = " ".join(name.split())
         if not 0 < len(name) <= 100 or not name.isprintable():
             raise R2medError("a reviewer needs a name of at most 100 characters")
@@ -218,14 +218,14 @@ class ReviewStore:
         return self.reviewer(name)
 
     def add_invitation(self, reviewer: int, secret: str) -> None:
-        """Let a secret open the desk for somebody."""
+        """Add a secret that opens the desk for a reviewer."""
         with self.transaction() as connection:
             last = connection.execute("SELECT coalesce(max(id), 0) FROM invitation").fetchone()[0]
             row = sealed(last + 1, reviewer, secret_hash(secret), now())
             connection.execute("INSERT INTO invitation VALUES (?, ?, ?, ?, ?)", row)
 
     def invitations(self) -> list[Invitation]:
-        """Every link that was given out."""
+        """Return all links that were created."""
         withdrawn = self._withdrawals()
         rows = self.rows("SELECT id, reviewer, hash, created, seal FROM invitation ORDER BY id")
         sound = (self._sound(row, "invitation") for row in rows)
@@ -234,13 +234,13 @@ class ReviewStore:
         ]
 
     def _withdrawals(self) -> dict[int, str]:
-        """Return when invitations were withdrawn. A damaged one is an error: nobody can tell whose it was."""
+        """Return when invitations were withdrawn. A damaged row is an error: its invitation is unknown."""
         rows = self.rows("SELECT invitation, created, seal FROM withdrawal")
         sound = [self._sound(row, "withdrawal") for row in rows]
         return {row[0]: row[1] for row in sound}
 
     def admitted(self, secret: str) -> Reviewer | None:
-        """Whom a secret belongs to; None where there is no such secret, or where it was withdrawn."""
+        """Return the reviewer of a secret; None if the secret is unknown or withdrawn."""
         query = "SELECT id, reviewer, hash, created, seal FROM invitation WHERE hash = ?"
         rows = self.rows(query, (secret_hash(secret),))
         if not rows or rows[0][0] in self._withdrawals():
@@ -249,7 +249,7 @@ class ReviewStore:
         return next((each for each in self.reviewers() if each.id == known), None)
 
     def withdraw(self, reviewer: int) -> int:
-        """Let every link of somebody open nothing any more; how many there were."""
+        """Withdraw all links of a reviewer and return how many there were."""
         held = [each.id for each in self.invitations() if each.reviewer == reviewer and not each.withdrawn]
         with self.transaction() as connection:
             rows = [sealed(each, now()) for each in held]
@@ -259,7 +259,7 @@ class ReviewStore:
     # ------------------------------------------------------------------------------------------ what they say
 
     def dealt(self, reviewer: int, position: int) -> DealtItem | None:
-        """The item in a place of somebody's order; None where there is none."""
+        """Return the item at a place of a reviewer's order; None if there is none."""
         if position >= 1 << 63:  # more than SQLite counts to
             return None
         return next(iter(self.dealt_items("reviewer = ? AND position = ?", (reviewer, position))), None)
@@ -273,7 +273,7 @@ class ReviewStore:
     def record(
         self, reviewer: int, position: int, draft: DraftDecision, token: str, seen: int | None = None
     ) -> Decision:
-        """Append a person's decision and say so when it is on the disk.
+        """Append a reviewer's decision, and return it once it is on the disk.
 
         A token that was used before is the same form sent twice: nothing is written, and the first row comes back.
         `seen` is the decision that stood there when the page was made (0 for none). Where another one stands now, or
@@ -296,7 +296,7 @@ class ReviewStore:
         return self.decision(identifier)
 
     def record_all(self, reviewer: int, drafts: Iterable[tuple[int, DraftDecision]]) -> int:
-        """Append the decisions of a model or an import on items by number, all or none; how many there were.
+        """Append the decisions of a model or an import on items, all or none, and return how many there were.
 
         A decision that says what stands already is not written again, so that the same command may be given twice.
         """
@@ -314,7 +314,7 @@ class ReviewStore:
         return count
 
     def undo(self, reviewer: int, token: str) -> Decision | None:
-        """Take back a person's last decision that still holds, by an appended row; None where there is none."""
+        """Undo a reviewer's last standing decision by an appended row; None if there is none."""
         query = """SELECT max(id) FROM decision d WHERE reviewer = ? AND verdict <> ?
                    AND NOT EXISTS (SELECT 1 FROM decision u WHERE u.undoes = d.id)"""
         with self.transaction() as connection:
@@ -337,11 +337,11 @@ class ReviewStore:
         return self.rows(f"SELECT {columns}, seal FROM {table} WHERE reviewer = ? AND token = ?", (reviewer, token))
 
     def decision(self, identifier: int) -> Decision:
-        """A row by its id."""
+        """Return a decision by its id."""
         return self._decision(self.rows(f"SELECT {_DECISION}, seal FROM decision WHERE id = ?", (identifier,))[0])
 
     def kept(self, reviewer: int, identifier: int) -> Decision | None:
-        """Return a decision of somebody's own by its id; None where it is another's, or there is none."""
+        """Return a reviewer's decision by its id; None if it is another reviewer's or does not exist."""
         query = f"SELECT {_DECISION}, seal FROM decision WHERE id = ? AND reviewer = ?"
         return next(map(self._decision, self.rows(query, (identifier, reviewer))), None)
 
@@ -349,7 +349,7 @@ class ReviewStore:
         return _read_decision(self._sound(row, "decision"))
 
     def decisions(self, after: int = 0) -> list[Decision]:
-        """Every row, undone ones included, or those after one; damaged rows are left out with a warning."""
+        """Return all decisions, undone ones included, or those after an id; damaged rows are skipped with a warning."""
         rows = self.rows(f"SELECT {_DECISION}, seal FROM decision WHERE id > ? ORDER BY id", (after,))
         sound = [row for row in rows if seal(*row[:-1]) == row[-1]]
         if len(sound) < len(rows):
@@ -359,25 +359,25 @@ class ReviewStore:
         return [_read_decision(row[:-1]) for row in sound]
 
     def standing(self) -> list[Decision]:
-        """The decisions that hold, second looks included."""
+        """Return the standing decisions, second looks included."""
         return list(standing_rows(self.decisions()).values())
 
     def standing_at(self, reviewer: int, position: int) -> Decision | None:
-        """The decision that holds in a place of somebody's order."""
+        """Return the standing decision at a place of a reviewer's order."""
         query = f"""SELECT {_DECISION}, seal FROM decision d WHERE reviewer = ? AND position = ? AND verdict <> ?
                     AND NOT EXISTS (SELECT 1 FROM decision u WHERE u.undoes = d.id) ORDER BY id DESC LIMIT 1"""
         rows = self.rows(query, (reviewer, position, UNDONE))
         return self._decision(rows[0]) if rows else None
 
     def last_at(self, reviewer: int, position: int) -> Decision | None:
-        """What was said last in a place of somebody's order, taken back or not."""
+        """Return the last decision at a place of a reviewer's order, undone or not."""
         query = f"""SELECT {_DECISION}, seal FROM decision WHERE reviewer = ? AND position = ? AND verdict <> ?
                     ORDER BY id DESC LIMIT 1"""
         rows = self.rows(query, (reviewer, position, UNDONE))
         return self._decision(rows[0]) if rows else None
 
     def labels(self) -> dict[str, dict[int, int]]:
-        """Grades by reviewer's name and item: what holds, first looks only."""
+        """Return standing grades by reviewer's name and item, first looks only."""
         names = {each.id: each.name for each in self.reviewers()}
         found: dict[str, dict[int, int]] = {name: {} for name in names.values()}
         for row in self.standing():
@@ -386,15 +386,16 @@ class ReviewStore:
         return {name: grades for name, grades in found.items() if grades}
 
     def reveal(self, reviewer: int, position: int, what: str) -> None:
-        """Record that somebody had something revealed, before it is shown; an adjudicator's places are the items."""
+        """Record a revelation to a reviewer, before it is shown; an adjudicator's places are the items."""
         with self.transaction() as connection:
             last = connection.execute("SELECT coalesce(max(id), 0) FROM reveal").fetchone()[0]
             row = sealed(last + 1, reviewer, position, what, now())
             connection.execute("INSERT INTO reveal VALUES (?, ?, ?, ?, ?, ?)", row)
 
     def revealed(self, reviewer: int, position: int) -> tuple[Revealed, ...]:
-        """Return what somebody has seen in a place of their order: an answer revealed once is known from then on,
-        whichever passage of the question it was revealed at.
+        """Return what was revealed to a reviewer at a place.
+
+        An answer that is revealed once is known from then on, at every passage of the question.
         """
         place = self.dealt(reviewer, position)
         if place is None:
@@ -404,7 +405,7 @@ class ReviewStore:
         return self._revealed(reviewer, position, place.item, places)
 
     def revealed_ruling(self, reviewer: int, item: int) -> tuple[Revealed, ...]:
-        """Return what an adjudicator has seen of an item's question."""
+        """Return what was revealed to an adjudicator of an item's question."""
         places = "SELECT number FROM item WHERE question = (SELECT question FROM item WHERE number = ?3)"
         return self._revealed(reviewer, item, item, places)
 
@@ -419,7 +420,7 @@ class ReviewStore:
         return tuple(seen)
 
     def _check_reveals(self) -> None:
-        """Compare the seals of what was revealed since the last check: a damaged row would hide in another's order."""
+        """Check the seals of new revelations: a damaged row could count for another place."""
         columns = "id, reviewer, position, what, created, seal"
         for row in self.rows(f"SELECT {columns} FROM reveal WHERE id > ? ORDER BY id", (self._sound_reveals,)):
             self._sound_reveals = self._sound(row, "revealed text")[0]
@@ -445,11 +446,11 @@ class ReviewStore:
         return replace(Ruling(*head), revealed=tuple(Revealed(*each) for each in orjson.loads(seen)))
 
     def all_rulings(self) -> list[Ruling]:
-        """Every row, taken back or not."""
+        """Return all rulings, undone or not."""
         return [self._ruling(row) for row in self.rows(f"SELECT {_RULING}, seal FROM ruling ORDER BY id")]
 
     def rulings(self) -> dict[int, Ruling]:
-        """The ruling that holds for each item: the last that was not taken back."""
+        """Return the standing ruling of each item: the last that was not undone."""
         rows = self.all_rulings()
         undone = {row.undoes for row in rows if row.undoes is not None}
         return {row.item: row for row in rows if row.grade is not None and row.id not in undone}
@@ -459,14 +460,14 @@ _MEANWHILE = "this passage was decided meanwhile, in another tab or on another d
 
 
 def _as_sent(row: Decision, draft: DraftDecision) -> Decision:
-    """A row that a form made before, unless the form says something else now."""
+    """Return a row that an earlier submission of a form made; raise an error if the form has changed."""
     if (row.verdict, row.grade, row.span, row.note) != (draft.verdict, draft.grade, draft.span, draft.note):
         raise ChangedElsewhere(_MEANWHILE)
     return row
 
 
 def _content(row: Decision | DraftDecision) -> tuple[object, ...]:
-    """Return what a model or an import says of an item, for comparison."""
+    """Return the content of a model's or an import's decision, for comparison."""
     return row.verdict, row.grade, row.note, [each.what for each in row.revealed]
 
 
@@ -478,7 +479,7 @@ def _append(
     token: str,
     undoes: int | None = None,
 ) -> int:
-    """Append a row of decisions; its id."""
+    """Append a row of decisions and return its id."""
     identifier: int = connection.execute("SELECT coalesce(max(id), 0) + 1 FROM decision").fetchone()[0]
     span = draft.span or (None, None)
     seen = orjson.dumps([list(each) for each in revealed])

@@ -1,4 +1,4 @@
-"""The agreement of a review in words and tables, the same on a terminal, as Markdown and as LaTeX."""
+"""Sections on the agreement of a review: the same on a terminal, as Markdown and as LaTeX."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _RATES: Mapping[str, tuple[str, str]] = {
 
 
 def agreement_sections(found: ReviewAgreement, by: Collection[str] = ()) -> list[Section]:
-    """Everything that is shown, in order; `by` names the breakdowns that are wanted."""
+    """Return the sections, in order; `by` names the breakdowns to include."""
     people = [pair for pair in found.pairs if {pair.a, pair.b} <= set(found.reviewers)]
     parts = [_overall(found, people)]
     if len(found.pairs) == 1 or PAIR in by:
@@ -74,7 +74,7 @@ def _overall(found: ReviewAgreement, pairs: Sequence[SetPair]) -> Section:
 
 
 def _basis(found: ReviewAgreement) -> str:
-    """Whose grades of which items."""
+    """Return a sentence on which reviewers and items the figures cover."""
     said = (
         f"{_several(found.reviewers)}, on {found.items:,} items of {found.questions:,} questions that two graded, with"
         f" the grades {grades_text(found.scale)} of the review."
@@ -91,7 +91,7 @@ def _several(names: Sequence[str]) -> str:
 
 
 def _meaning(name: str, coefficient: Coefficient, found: ReviewAgreement) -> str:
-    """What a coefficient means here, and then in general."""
+    """Explain a coefficient: its value here, and then in general."""
     value = coefficient.value
     if value is None:
         return f"not defined here: one grade is all that was given. {_sentence(MEANINGS[name])}"
@@ -131,7 +131,7 @@ def _named(slices: Mapping[str, Sequence[AgreementRow]]) -> list[tuple[str, Agre
 
 
 def _breakdown(title: str, found: Sequence[AgreementRow | tuple[str, AgreementRow]], head: str) -> Section:
-    """Agreement in rows: of slices, of times, of people."""
+    """Return agreement in rows: of slices, of periods, of reviewers."""
     named = [each if isinstance(each, tuple) else (each.name, each) for each in found]
     if not named:
         return Section(title, sentences=["There is too little to say anything yet."])
@@ -150,12 +150,12 @@ def _breakdown(title: str, found: Sequence[AgreementRow | tuple[str, AgreementRo
 
 
 def _around(raw: Coefficient) -> str:
-    """An interval; none where all items of so few agree or none does, which leaves a resample no choice."""
+    """Return an interval; a dash if it has no width, as when all or none of a few items agree."""
     return "-" if raw.low == raw.high else ends(raw, digits=2)
 
 
 def _estimates(found: ReviewAgreement) -> Section:
-    """How right the task's own labels are."""
+    """Return the section on the quality of the task's own labels."""
     title = "How right are the labels?"
     rates = found.estimates
     known = {name: rate for name in _RATES if (rate := getattr(rates, name)) is not None}
@@ -221,7 +221,7 @@ def show_reviews(found: Sequence[ReviewProgress], console: Console) -> None:
 
 
 def show_progress(progress: ReviewProgress, console: Console) -> None:
-    """Print how far a project is: its items, its people, and what is unclear."""
+    """Print the progress of a project: its items, its reviewers, and unclear sentences."""
     project = progress.project
     console.print(project.name, style="bold", highlight=False)
     drawn = ", ".join(f"{count:,} {name}" for name, count in progress.drawn.items())

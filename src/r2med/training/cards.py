@@ -1,4 +1,4 @@
-"""The card of a file of training data: FILE.md beside it, with all that its record says."""
+"""Cards in Markdown of training data and of trained models, from their records."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HEAD = ("---", "task_categories:", "- text-retrieval", "tags:", "- training-dat
 
 
 def card_path(file: Path) -> Path:
-    """Where the card of a file is."""
+    """Return the path of a file's card."""
     return file.with_suffix(".md")
 
 
@@ -26,7 +26,7 @@ def write_card(file: Path, record: Mapping[str, Any]) -> None:
 
 
 def card_lines(name: str, record: Mapping[str, Any]) -> Iterator[str]:
-    """The lines of a card."""
+    """Yield the lines of a card."""
     rows = record["rows"]
     yield from (*_HEAD, f"# {name}", "")
     yield "Questions, the reasoning that leads to their evidence, the evidence, and passages that only look like it."
@@ -45,7 +45,7 @@ def card_lines(name: str, record: Mapping[str, Any]) -> Iterator[str]:
 
 
 def held_out_text(record: Mapping[str, Any]) -> str:
-    """Say in a sentence how apart the parts are."""
+    """Return a sentence on how separate the parts are."""
     found, dev = record["held_out"], record["rows"]["dev"]
     counts = f"{found['questions']:,} questions are {found['groups']:,} groups that have nothing in common"
     if not dev:
@@ -118,7 +118,7 @@ _TAGS = {
 
 
 def card_text(name: str, record: Mapping[str, Any]) -> str:
-    """The card."""
+    """Return the text of the card."""
     return "\n".join(_lines(name, record)) + "\n"
 
 
@@ -145,7 +145,7 @@ def _lines(name: str, record: Mapping[str, Any]) -> Iterator[str]:
 
 
 def steps_taken(record: Mapping[str, Any]) -> str:
-    """How many steps were taken; and of how many, where the data gave no further batch.
+    """Return the number of steps taken, and the number asked for if the data gave no further batch.
 
     >>> steps_taken({"steps": 2, "settings": {"train": {"steps": 4}}})
     '2 steps of the 4 asked for, as no further batch could be made,'
@@ -159,7 +159,7 @@ def steps_taken(record: Mapping[str, Any]) -> str:
 
 
 def _gate_lines(data: Mapping[str, Any]) -> Iterator[str]:
-    """What a reader of scores must know of the data."""
+    """Yield notes on the leakage check, for readers of scores."""
     found = data["leakage"] or {}
     checked = ", ".join(found.get("checked", ())) or "no task"
     yield f"{data['file']} was compared with: {checked}."

@@ -117,7 +117,7 @@ _PRICED = (
 
 
 def _settings(given: dict[str, Any]) -> DataSettings:
-    """The settings of the file and the command line."""
+    """Return the settings of the file, changed by the command line."""
     questions, systems = given.pop("questions"), given.pop("systems")
     changes: dict[str, dict[str, Any]] = {}
     if questions is not None:

@@ -1,7 +1,7 @@
-"""`r2med train data` from beginning to end: questions written from passages, mined, judged, typed, checked, written.
+"""`r2med train data`: questions written from passages, mined, judged and typed, checked for leakage and saved.
 
-What models said is kept item by item in FILE.work beside the file: stopped at any moment, the same command goes on.
-Documents become a build of their own; of a build that exists, questions, reasoning and judgements are taken over.
+Replies of models are stored item by item in FILE.work next to the file: if stopped, the same command resumes. Documents
+become a build of their own; of an existing build, questions, reasoning and judgements are reused.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ class MadeData:
     gate: GateResult
 
     def as_dict(self) -> dict[str, Any]:
-        """The shape of `--json`."""
+        """Return the data in the shape of `--json`."""
         names = ("rows", "types", "steps", "held_out", "sources_judged_positive", "licence", "origin", "leakage")
         return {"file": str(self.file), "card": str(card_path(self.file)), **{n: self.record[n] for n in names}}
 
 
 class DataMaker:
-    """Training data of a source, ready to be priced or made."""
+    """Maker of training data from a source, with a price before anything is asked."""
 
     def __init__(self, source: str, out: Path, settings: DataSettings, executor: Executor) -> None:
         if out.suffix != ".parquet":
@@ -69,7 +69,7 @@ class DataMaker:
         self.counts: list[Count] = []
 
     def estimate(self) -> list[Foreseen]:
-        """What each step that asks would take; nothing is asked."""
+        """Estimate each step that asks a model; nothing is asked."""
         if self.built:
             pool = self._pool(read_built_task(Path(self.source)))
             return [self._price_types(self._pairs(pool.questions))] if self.settings.writer else []
@@ -88,7 +88,7 @@ class DataMaker:
         return [first, *rest, self._price_types(pairs)]
 
     def run(self, rules: GateRules) -> MadeData:
-        """Make the data, let it through the gate, and write file and card."""
+        """Make the data, pass it through the gate, and write file and card."""
         gate = LeakageGate(rules)  # first: nobody pays for data that cannot leave
         built = read_built_task(Path(self.source)) if self.built else self._build()
         pool = self._pool(built)
@@ -116,7 +116,7 @@ class DataMaker:
         return builder, drafts
 
     def _build(self) -> BuiltTask:
-        """Write questions, and have the builder mine and judge for them."""
+        """Write questions, and let the builder mine and judge for them."""
         builder, drafts = self._drafts()
         step = writing_step(self.settings)
         with ItemStore(self.work) as store:
@@ -135,7 +135,7 @@ class DataMaker:
         return judged_questions(built, self.settings.negatives.count, self.settings.parts)
 
     def _reasoned(self, questions: list[TrainingQuestion]) -> list[TrainingQuestion]:
-        """The questions of a build with a bridge where they had none, as far as there is a model to write it."""
+        """Return the questions of a build, with a bridge written for those without, if there is a model to write it."""
         bare = [row.question for row in questions if not row.question.reasoning]
         if not bare or not self.settings.writer:
             return questions
@@ -160,7 +160,7 @@ class DataMaker:
             return price_step(typing_step(self.settings), pairs, partial(foresee_typing, self.settings), store)
 
     def _typed(self, questions: Sequence[TrainingQuestion]) -> list[TrainingQuestion]:
-        """The questions with the types of their negatives; as they are where there is no model to ask."""
+        """Return the questions with types for their negatives; unchanged if there is no model to ask."""
         if not self.settings.writer:
             return list(questions)
         self.work.mkdir(parents=True, exist_ok=True)
@@ -216,12 +216,12 @@ class DataMaker:
 
 
 def is_build(folder: Path) -> bool:
-    """Whether a folder is that of a build, or of the task that one made."""
+    """Return whether a folder is that of a build, or of the task that one made."""
     return any((folder / name).is_file() for name in (PLAN, MANIFEST, f"{TASK}/{MANIFEST}"))
 
 
 def _named(source: str) -> str:
-    """A source as the record says it: without places of this machine."""
+    """Return a source as the record names it: without local paths."""
     return source if source.startswith("hf:") else Path(source).resolve().name
 
 
@@ -230,7 +230,7 @@ def _dropped(draft: QuestionDraft, kept: Mapping[str, KeptRow]) -> bool:
 
 
 def _foreseen_question(draft: QuestionDraft, kept: Mapping[str, KeptRow]) -> Question:
-    """A question that was written, as the builder will read it; otherwise one that stands in for it."""
+    """Return a written question as the builder will read it, or a stand-in if it is not written yet."""
     if draft.id not in kept or kept[draft.id].outcome.state != KEPT:
         return draft.stand_in()
     value = kept[draft.id].outcome.value
@@ -244,7 +244,7 @@ def _count_pool(pool: TrainingPool) -> Count:
 
 
 def _without(frame: pl.DataFrame, gate: GateResult) -> pl.DataFrame:
-    """The rows that may leave."""
+    """Return the rows that pass the gate."""
     if not gate.dropped:
         return frame
     left_out = {number - 1 for number in gate.affected}

@@ -1,4 +1,4 @@
-"""Training data as other trainers read it: a writer a format, each a function from rows to the content of files."""
+"""Formats of other trainers: one writer per format, each a function from rows to the content of files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ RECORD = "r2med.json"
 
 @dataclass(frozen=True)
 class FormatSettings:
-    """What a writer may be told."""
+    """Options of a writer."""
 
     queries: str = QUESTION
     negatives: int | None = None
@@ -91,7 +91,7 @@ def _named(row: TrainerRow) -> list[tuple[str, Sequence[Any]]]:
 
 
 def _swift(role: str) -> Writer:
-    """Embedding models take passages as a user's words, rerankers as an assistant's."""
+    """Return a writer for ms-swift with a role for passages: `user` for embedding models, `assistant` for rerankers."""
 
     def write(rows: Sequence[TrainerRow], settings: FormatSettings, part: str) -> Files:
         def row_of(row: TrainerRow) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def _swift(role: str) -> Writer:
 
 
 def _pylate(rows: Sequence[TrainerRow], settings: FormatSettings, part: str) -> Files:
-    """Lists for distillation; a trainer of triplets reads those of sentence-transformers."""
+    """Write lists for distillation; a trainer of triplets reads those of sentence-transformers."""
     passages = passages_of_rows(rows)
     lists = [[*row.positives, *row.negatives] for row in rows]
     count = min(len(each) for each in lists)  # a batch has as many scores of each question
@@ -160,7 +160,7 @@ FORMATS: Mapping[str, TrainerFormat] = {
 
 @dataclass(frozen=True)
 class ExportedData:
-    """What was written."""
+    """Record of an export."""
 
     folder: Path
     form: str
@@ -170,7 +170,7 @@ class ExportedData:
     """By part."""
 
     def as_dict(self) -> dict[str, Any]:
-        """The shape of `--json`."""
+        """Return the export in the shape of `--json`."""
         return {
             "folder": str(self.folder),
             "format": self.form,
@@ -208,6 +208,6 @@ def _rows_of(data: Sequence[TrainingFile], part: str, settings: FormatSettings) 
 
 
 def _record(data: TrainingFile) -> dict[str, Any]:
-    """What goes with an export: where the rows came from, and what they were compared with."""
+    """Return the record of an export: the origin of the rows, and the tasks that they were compared with."""
     names = ("fingerprint", "origin", "licence", "rows", "leakage", "r2med")
     return {"file": data.path.name, **{name: data.record.get(name) for name in names}}

@@ -1,4 +1,4 @@
-"""The gate: training data leaves only after it was compared with the tasks that systems are measured on."""
+"""The leakage gate: training data is written only after a comparison with the tasks that systems are measured on."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SHOWN = 5
 
 @dataclass(frozen=True)
 class GateRules:
-    """What may pass."""
+    """Rules of the gate: additional tasks, exceptions, and whether to drop rows."""
 
     against: tuple[str, ...] = ()
     """Tasks, groups and folders beside R2MED and NanoR2MED."""
@@ -37,7 +37,7 @@ class GateRules:
 
 @dataclass(frozen=True)
 class GateResult:
-    """What the check found, and what was let through all the same."""
+    """Findings of the check, and the rules that were applied."""
 
     checked: Sequence[str]
     unchecked: Mapping[str, str]
@@ -49,11 +49,11 @@ class GateResult:
 
     @property
     def dropped(self) -> int:
-        """How many rows were left out."""
+        """Return the number of rows left out."""
         return len(self.affected) if self.rules.drop_leaking else 0
 
     def as_dict(self) -> dict[str, Any]:
-        """The check for a record."""
+        """Return the check for a record."""
         tasks = self.report.as_dict()["tasks"] if self.report else []
         return {
             "checked": list(self.checked),
@@ -71,7 +71,7 @@ class GateResult:
 
 
 class LeakageGate:
-    """The tasks that data is compared with; made before the data, for it may not be able to leave at all."""
+    """Tasks that data is compared with; read before the data is made, since a missing one can be an error."""
 
     def __init__(self, rules: GateRules) -> None:
         require_extra("leakage", "rensa")
@@ -83,7 +83,7 @@ class LeakageGate:
         self._tasks = [task for task in tasks if task.name not in self.unchecked]
 
     def check(self, file: Path, executor: Executor) -> GateResult:
-        """Compare a file that has not left yet with the tasks; what may not pass raises an error."""
+        """Compare a file with the tasks before it is saved; data that may not pass raises an error."""
         report = check([file], self._tasks, executor=executor, limit=_SHOWN) if self._tasks else None
         affected = tuple(map(int, report.files[file].judged)) if report else ()
         if affected and not (self.rules.allow_leakage or self.rules.drop_leaking):
@@ -93,7 +93,7 @@ class LeakageGate:
 
 
 def _missing(task: Task) -> str:
-    """Why a task cannot be read here; empty where it can."""
+    """Return the reason why a task cannot be read here; empty if it can."""
     try:
         load(task)
     except R2medError as error:

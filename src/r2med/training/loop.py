@@ -1,4 +1,4 @@
-"""The held-out part, measured as everything else is: ranked lists, our measures, intervals over questions."""
+"""The training loop: trainer, checkpoints, evaluation on the held-out part, and the trained model with its record."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class DevTask:
         self.qrels = {row.id: {each.id: 1 for each in row.positives} for row in rows}
 
     def measure(self, model: Any, kind: str) -> QueryScores:
-        """How well a model does now."""
+        """Measure a model as it is now."""
         run = self._rerank(model) if kind == RERANKER else self._search(model, kind)
         return score(run, self.qrels, self.measures)
 
@@ -83,16 +83,16 @@ class DevTask:
 
 
 def intervals(scores: QueryScores) -> dict[str, Interval]:
-    """The mean of each measure with its interval over questions."""
+    """Return the mean of each measure with its interval over questions."""
     return {str(measure): task_intervals(scores.values(measure))[0] for measure in scores.measures}
 
 
 def make_evaluator(task: DevTask, kind: str) -> Any:
-    """The task as the trainers call it."""
+    """Return the task as an evaluator for the trainers."""
     from sentence_transformers.sentence_transformer.evaluation import SentenceEvaluator
 
     class DevEvaluator(SentenceEvaluator):  # type: ignore[misc]
-        """Measures the held-out part while a model is trained."""
+        """Evaluator on the held-out part during training."""
 
         primary_metric = _key(task.measures[0])
 
@@ -111,7 +111,7 @@ _LIBRARIES = ("sentence-transformers", "transformers", "torch", "accelerate", "p
 
 
 class TrainingLoop:
-    """One training, with checkpoints that it goes on from."""
+    """One training, which resumes from its checkpoints."""
 
     def __init__(self, plan: TrainingPlan, source: ModelSource, work: Path, executor: Executor) -> None:
         rows, held = plan.rows(TRAIN), plan.rows(DEV)
@@ -148,7 +148,7 @@ class TrainingLoop:
         return TrainedModel(folder, record, first)
 
     def _model(self) -> Any:
-        """The base as a model of the wanted kind; what the library cannot take is said in a line."""
+        """Make a model of the wanted kind from the base; errors of the library become one line."""
         try:
             return make_model(self._plan.kind, self._source.folder(), self._plan.settings)
         except (ValueError, OSError, KeyError, RuntimeError, ImportError) as error:
@@ -175,7 +175,7 @@ class TrainingLoop:
         )
 
     def _arguments(self, columns: Sequence[str]) -> dict[str, Any]:
-        """The arguments of the trainer."""
+        """Return the arguments of the trainer."""
         wanted, settings = self._plan.settings.train, self._plan.settings
         on_processor = find_devices("auto") == ("cpu",)
         prompts = {name: wanted.query_prompt if name == columns[0] else wanted.document_prompt for name in columns}
@@ -225,24 +225,24 @@ class TrainingLoop:
 
 
 def _no_batch(processes: int) -> str:
-    """Why there was nothing to train on."""
+    """Explain why there was nothing to train on."""
     full = f"; with {processes} processes every batch must be full: lower [train] batch or negatives"
     told = "no batch could be made: texts repeat in all rows, or a batch is larger than the data"
     return told + (full if processes > 1 else "")
 
 
 def _steps(trainer: Any) -> int:
-    """How many steps there will be."""
+    """Return the total number of steps."""
     wanted = trainer.args
     batches = len(trainer.get_train_dataloader()) // wanted.gradient_accumulation_steps
     return int(wanted.max_steps if wanted.max_steps > 0 else max(1, batches) * wanted.num_train_epochs)
 
 
 def _show_steps(trainer: Any, bar: Progress) -> None:
-    """Move a bar on in place of the lines that the library prints."""
+    """Advance a bar instead of printing the library's lines."""
 
     class StepBar(TrainerCallback):  # type: ignore[misc]
-        """A step more."""
+        """Callback that advances the progress bar by each step."""
 
         def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             bar.advance(state.global_step)
@@ -260,7 +260,7 @@ def _data_record(file: TrainingFile) -> dict[str, Any]:
 
 
 def _history(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, float]]:
-    """The loss and the measures on the held-out part as they were logged, without times."""
+    """Return the logged loss and measures on the held-out part, without times."""
     wanted = [
         {name: value for name, value in entry.items() if name in ("step", "loss") or name.startswith("eval_dev_")}
         for entry in entries
@@ -272,7 +272,7 @@ def _seal_checkpoints(trainer: Any) -> None:
     """Write the checksums of every checkpoint once all processes have written their part of it."""
 
     class Sealing(TrainerCallback):  # type: ignore[misc]
-        """A checkpoint more."""
+        """Callback that writes checksums of each checkpoint."""
 
         def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             trainer.accelerator.wait_for_everyone()
@@ -283,7 +283,7 @@ def _seal_checkpoints(trainer: Any) -> None:
 
 
 def _last_checkpoint(work: Path) -> str | None:
-    """Return the newest checkpoint that is what was written; others are removed, and damaged ones are said."""
+    """Return the newest intact checkpoint; remove broken ones after it, and report damaged ones."""
     found = sorted(work.glob("checkpoint-*"), key=lambda folder: int(folder.name.rpartition("-")[2]))
     damaged = []
     while found and not is_unchanged(found[-1]):

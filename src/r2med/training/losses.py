@@ -1,6 +1,6 @@
-"""The kinds of models that are trained: how each is made from a base, its loss, its columns and its trainer.
+"""The kinds of trained models: their construction from a base, their losses, columns and trainers.
 
-Everything is sentence-transformers'; what is decided here is which of its parts go together.
+The parts are those of sentence-transformers; this module decides which of them go together.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _WEIGHTS = "weights.safetensors"
 
 
 def make_model(kind: str, base: Path, settings: RunSettings) -> Any:
-    """A model of a kind from the folder of a base, on whatever device there is."""
+    """Make a model of a kind from the folder of a base, on any available device."""
     if kind == RERANKER:
         model = CrossEncoder(str(base), num_labels=1)
     elif kind == LATE:
@@ -65,7 +65,7 @@ def _is_sparse(base: Path) -> bool:
 
 
 def _splade_modules(base: Path) -> list[Any]:
-    """The masked-language-model head over a base, pooled by the largest weight of each term."""
+    """Return the masked-language-model head over a base, pooled by the largest weight of each term."""
     return [Transformer(str(base), transformer_task="fill-mask"), SpladePooling(pooling_strategy="max")]
 
 
@@ -83,12 +83,12 @@ def _add_lora(model: Any, settings: RunSettings, kind: str) -> None:
 
 
 def merge_lora(model: Any) -> None:
-    """Put what an adapter learnt into the weights themselves."""
+    """Merge the weights of an adapter into those of the model."""
     model[0].model = model[0].model.merge_and_unload()
 
 
 def make_loss(kind: str, model: Any, settings: RunSettings) -> Any:
-    """The loss of a kind of model."""
+    """Make the loss of a kind of model."""
     loss = settings.loss
     if loss.matryoshka and kind != DENSE:
         raise R2medError("[loss] matryoshka goes with --kind dense: other models have no vector to shorten")
@@ -136,7 +136,7 @@ def _reranker_loss(model: Any, settings: RunSettings) -> Any:
 
 
 def make_columns(kind: str, rows: Sequence[TrainerRow], settings: RunSettings) -> dict[str, list[Any]]:
-    """The columns that the trainer of a kind takes."""
+    """Return the columns that the trainer of a kind takes."""
     distils = settings.loss_of(kind) == DISTILL
     if kind == RERANKER and distils:
         return labelled_pairs(rows)
@@ -153,7 +153,7 @@ def make_columns(kind: str, rows: Sequence[TrainerRow], settings: RunSettings) -
 
 
 def trainer_parts(kind: str) -> tuple[Any, Any]:
-    """The trainer of a kind and the class of its arguments.
+    """Return the trainer of a kind and the class of its arguments.
 
     A checkpoint holds the weights as they are, an adapter beside those it adapts: what a library saves for others to
     load need not bring back the state of a training.
@@ -163,7 +163,7 @@ def trainer_parts(kind: str) -> tuple[Any, Any]:
     trainer = getattr(library, f"{prefix}Trainer")
 
     class ResumableTrainer(trainer):  # type: ignore[misc, valid-type]
-        """The trainer with checkpoints that a training goes on from exactly."""
+        """Trainer whose checkpoints resume a training exactly."""
 
         def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
             folder = Path(output_dir or self.args.output_dir)

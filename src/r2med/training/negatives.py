@@ -1,6 +1,7 @@
-"""From a judged pool to training rows: which passages are positives, which negatives, and which questions are held out.
+"""Training questions from a judged pool: positives, negatives and their types, and the held-out part.
 
-The passage that a question was written from is neither: a retriever would learn to find a text by its own words.
+The passage that a question was written from is neither positive nor negative: a retriever would learn to find a text by
+its own words.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class TrainingQuestion:
 
 
 class HeldOut(NamedTuple):
-    """How apart the parts are."""
+    """Overlap of the training and held-out parts."""
 
     questions: int
     groups: int
@@ -80,7 +81,7 @@ class HeldOut(NamedTuple):
 
 
 class TrainingPool(NamedTuple):
-    """What a built task yields for training."""
+    """Training questions of a built task."""
 
     questions: list[TrainingQuestion]
     held_out: HeldOut
@@ -91,7 +92,7 @@ class TrainingPool(NamedTuple):
 
 
 def judged_questions(built: BuiltTask, negatives: int, parts: PartSettings) -> TrainingPool:
-    """The questions of a built task that have a positive and a negative."""
+    """Return the questions of a built task that have a positive and a negative."""
     passages = {passage.id: passage for passage in task_passages(built.folder)}
     written = _written(built.folder.parent / QUESTIONS)
     pools = _pools(built, passages)
@@ -121,7 +122,7 @@ def _question(
 
 
 def spread(negatives: Sequence[JudgedPassage], count: int) -> list[JudgedPassage]:
-    """So many negatives from the whole range, the hardest and the easiest among them; the hardest come first.
+    """Pick negatives evenly from the whole range, the hardest and the easiest among them; the hardest come first.
 
     Hard is what judges grade high, and among equals what systems rank high.
     """
@@ -130,7 +131,7 @@ def spread(negatives: Sequence[JudgedPassage], count: int) -> list[JudgedPassage
 
 
 def pick_evenly(ordered: Sequence[Item], count: int) -> list[Item]:
-    """So many from all over an order, its first and its last among them; all of them where there are not more.
+    """Pick items evenly from an order, its first and its last among them; all of them if there are not more.
 
     >>> pick_evenly("abcdefg", 3), pick_evenly("ab", 3), pick_evenly("ab", 1)
     (['a', 'd', 'g'], ['a', 'b'], ['a'])
@@ -176,7 +177,7 @@ def hold_out(rows: Sequence[TrainingQuestion], parts: PartSettings) -> tuple[lis
 
 
 def _common(row: TrainingQuestion) -> list[tuple[str, str]]:
-    """What other questions may share with this one: source documents, positives, the passage it was written from."""
+    """Return the keys that other questions may share: source documents, positives, the passage it was written from."""
     sources = [("document", name) for name in row.question.sources]
     passages = [each.passage.id for each in row.positives] + [name for name in [row.written.get("passage")] if name]
     return [*sources, *(("passage", name) for name in passages), *(("text", p.passage.shown) for p in row.positives)]
@@ -198,7 +199,7 @@ def _alike(texts: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def _written(file: Path) -> dict[str, dict[str, str]]:
-    """What was drawn for each question that was written, by its id; nothing for a build of given questions."""
+    """Return the properties drawn for each written question, by its id; nothing for a build of given questions."""
     if not file.is_file():
         return {}
     rows = [orjson.loads(line) for line in file.read_bytes().splitlines() if line.strip()]
@@ -206,7 +207,7 @@ def _written(file: Path) -> dict[str, dict[str, str]]:
 
 
 def _pools(built: BuiltTask, passages: Mapping[str, Passage]) -> dict[str, dict[str, tuple[str, JudgedPassage]]]:
-    """Every judged passage of each question that is in the task, with its verdict."""
+    """Return all judged passages of each question in the task, with their verdicts."""
     columns = ["query_id", "passage_id", "verdict", "answers", "supports", "reason", "system", "rank"]
     rows = pl.read_parquet(built.folder / JUDGEMENT_FILE, columns=columns)
     low, high = built.manifest["plan"]["judge"]["scale"]
@@ -230,7 +231,7 @@ UNTYPED = ""
 
 
 def typing_step(settings: DataSettings) -> Step[Pair]:
-    """The step that types pairs of a question and a passage that is no evidence for it."""
+    """Return the step that types pairs of a question and a passage that is not evidence for it."""
     model, names = _model(settings), [name for name, _ in settings.negatives.named]
 
     def work(pair: Pair) -> Asking:
@@ -246,7 +247,7 @@ def typing_step(settings: DataSettings) -> Step[Pair]:
 
 
 def foresee_typing(settings: DataSettings, pair: Pair) -> list[Request]:
-    """What is asked about a pair."""
+    """Return the requests about a pair."""
     return [_request(_model(settings), settings, pair)]
 
 

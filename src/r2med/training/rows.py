@@ -1,4 +1,4 @@
-"""Training rows as trainers take them: one question text, its positives and negatives, with the judges' scores."""
+"""Rows of training data: the file with its record, and the tables that trainers take."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from r2med.training.settings import BOTH, BRIDGE, QUESTION
 
 
 class ScoredText(NamedTuple):
-    """A passage with what the judges gave it, from 0 to 1."""
+    """A passage with its score from the judges, from 0 to 1."""
 
     id: str
     text: str
@@ -26,7 +26,7 @@ class ScoredText(NamedTuple):
 
 
 class TrainerRow(NamedTuple):
-    """A question as one trainer sees it."""
+    """A question in the form that a trainer takes."""
 
     id: str
     query: str
@@ -35,7 +35,7 @@ class TrainerRow(NamedTuple):
 
 
 def trainer_rows(frame: pl.DataFrame, queries: str = QUESTION) -> list[TrainerRow]:
-    """The rows of a file; one for the question and one with the bridge where both are wanted.
+    """Return the rows of a file; one for the question and one with the bridge if both are wanted.
 
     A question without a bridge stands for itself.
     """
@@ -56,14 +56,14 @@ def _rows(values: Mapping[str, Any], queries: str) -> Iterator[TrainerRow]:
 
 
 def common_negatives(rows: Sequence[TrainerRow], wanted: int | None = None) -> int:
-    """How many negatives every row gives a trainer that needs the same number of each."""
+    """Return the number of negatives that all rows have, for a trainer that needs the same number of each."""
     if not rows:
         raise R2medError("no row to train on; every question is held out")
     return wanted if wanted is not None else min(len(row.negatives) for row in rows)
 
 
 def triplets(rows: Sequence[TrainerRow], negatives: int) -> dict[str, list[str]]:
-    """Columns anchor, positive, negative_1 and so on: a row for each positive; what has fewer negatives is left out."""
+    """Return columns anchor, positive, negative_1, ..., a row per positive; leave out rows with fewer negatives."""
     found: dict[str, list[str]] = {"anchor": [], "positive": []}
     found |= {f"negative_{number}": [] for number in range(1, negatives + 1)}
     for row in rows:
@@ -80,13 +80,13 @@ def triplets(rows: Sequence[TrainerRow], negatives: int) -> dict[str, list[str]]
 
 
 def labelled_pairs(rows: Sequence[TrainerRow]) -> dict[str, list[Any]]:
-    """Columns query, document and label, a row a pair: the judges' score, from 0 to 1."""
+    """Return columns query, document and label, a row per pair: the judges' score, from 0 to 1."""
     pairs = [(row.query, each.text, each.score) for row in rows for each in (*row.positives, *row.negatives)]
     return {name: [pair[place] for pair in pairs] for place, name in enumerate(("query", "document", "label"))}
 
 
 def labelled_lists(rows: Sequence[TrainerRow]) -> dict[str, list[Any]]:
-    """Columns query, docs and labels, a row a question: positives 1, negatives 0."""
+    """Return columns query, docs and labels, a row per question: positives 1, negatives 0."""
     return {
         "query": [row.query for row in rows],
         "docs": [[each.text for each in (*row.positives, *row.negatives)] for row in rows],
@@ -95,7 +95,7 @@ def labelled_lists(rows: Sequence[TrainerRow]) -> dict[str, list[Any]]:
 
 
 def passages_of_rows(rows: Sequence[TrainerRow]) -> dict[str, str]:
-    """Every passage of some rows by its id."""
+    """Return all passages of some rows by id."""
     return {each.id: each.text for row in rows for each in (*row.positives, *row.negatives)}
 
 
@@ -127,7 +127,7 @@ COLUMNS: Mapping[str, pl.DataType] = {
 
 @dataclass(frozen=True)
 class RowProvenance:
-    """What is the same for all rows of a file."""
+    """Provenance that all rows of a file share."""
 
     origin: str
     writer: str
@@ -136,7 +136,7 @@ class RowProvenance:
 
 
 def training_frame(questions: Sequence[TrainingQuestion], common: RowProvenance) -> pl.DataFrame:
-    """The rows of questions."""
+    """Build the table of the questions' rows."""
     return pl.DataFrame([_row(question, common) for question in questions], schema=dict(COLUMNS))
 
 
@@ -167,7 +167,7 @@ def _passage(each: JudgedPassage) -> dict[str, Any]:
 
 
 def fingerprint(frame: pl.DataFrame) -> str:
-    """A hash of all rows in their order."""
+    """Return a hash of all rows in their order."""
     digest = hashlib.blake2b(digest_size=16)
     for row in frame.iter_rows():
         digest.update(orjson.dumps(row))
@@ -175,7 +175,7 @@ def fingerprint(frame: pl.DataFrame) -> str:
 
 
 def write_training_file(path: Path, frame: pl.DataFrame, record: Mapping[str, Any]) -> None:
-    """Put the file in its place, whole; the same rows and record are the same bytes."""
+    """Write the file as a whole; the same rows and record give the same bytes."""
     full = {"format": FORMAT, "fingerprint": fingerprint(frame), **record}
     with draft_file(path, parents=True) as draft:
         frame.write_parquet(
@@ -197,16 +197,16 @@ class TrainingFile:
 
     @property
     def fingerprint(self) -> str:
-        """Of its rows."""
+        """Return the fingerprint of the rows."""
         return str(self.record["fingerprint"])
 
     def part(self, name: str) -> pl.DataFrame:
-        """The rows that are trained on (train) or held out (dev)."""
+        """Return the rows that are trained on (train) or held out (dev)."""
         return self.rows.filter(pl.col("part") == name)
 
 
 def read_training_file(path: Path) -> TrainingFile:
-    """A file of training data; one without a record of the leakage check, or with other rows, is refused."""
+    """Read a file of training data; refuse one without a record of the leakage check, or with changed rows."""
     if not path.is_file():
         raise DataError(f"{path}: no such file")
     try:
@@ -225,7 +225,7 @@ def read_training_file(path: Path) -> TrainingFile:
 
 
 def read_training_files(paths: Sequence[Path]) -> list[TrainingFile]:
-    """Files of training data, each once; a question that two of them have is refused."""
+    """Read files of training data, each once; refuse a question that is in two of them."""
     files = [read_training_file(path) for path in dict.fromkeys(paths)]
     seen: dict[str, Path] = {}
     for file in files:
@@ -236,7 +236,7 @@ def read_training_files(paths: Sequence[Path]) -> list[TrainingFile]:
 
 
 def count_rows(frame: pl.DataFrame) -> dict[str, int]:
-    """How many questions each part has, and how many positives and negatives there are."""
+    """Count the questions of each part, the positives and the negatives."""
     return {
         TRAIN: frame.filter(pl.col("part") == TRAIN).height,
         DEV: frame.filter(pl.col("part") == DEV).height,
@@ -246,6 +246,6 @@ def count_rows(frame: pl.DataFrame) -> dict[str, int]:
 
 
 def count_types(frame: pl.DataFrame) -> dict[str, int]:
-    """How many negatives each type has; those without a type under an empty name."""
+    """Count the negatives of each type; those without a type are under an empty name."""
     kinds = frame.explode("negatives").select(pl.col("negatives").struct.field("type").fill_null(""))
     return {name: int(count) for name, count in sorted(kinds["type"].value_counts().iter_rows())}

@@ -1,7 +1,7 @@
-"""`r2med train run`: a base model trained on data, in a folder that is a system at once.
+"""`r2med train run`: a base model trained on data, in a folder that can be used as a system at once.
 
-State is kept in DIR.work every so many steps. Killed at any moment, the same command goes on from the last whole
-checkpoint and ends with the same weights; DIR itself is there only when all is done.
+Checkpoints are saved in DIR.work at regular steps. If killed, the same command resumes from the last whole checkpoint
+and ends with the same weights; DIR itself exists only when training has finished.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _BEGUN = "begun.json"
 
 @dataclass(frozen=True)
 class TrainingPlan:
-    """What is trained on what."""
+    """Base model, data and settings of a training."""
 
     data: Sequence[TrainingFile]
     base: str
@@ -38,12 +38,12 @@ class TrainingPlan:
     settings: RunSettings
 
     def rows(self, part: str) -> list[TrainerRow]:
-        """The rows of a part; what is held out is searched for as systems search, with the question alone."""
+        """Return the rows of a part; the held-out part is searched as systems search, with the question alone."""
         queries = self.settings.train.query if part == TRAIN else "question"
         return [row for file in self.data for row in trainer_rows(file.part(part), queries)]
 
     def source(self) -> ModelSource:
-        """Where the base model is."""
+        """Locate the base model."""
         name = as_path(self.base)
         if looks_like_path(name):
             return locate(name)
@@ -68,7 +68,7 @@ class TrainedModel:
 
 
 def train(plan: TrainingPlan, folder: Path, executor: Executor | None = None) -> TrainedModel:
-    """Train, or go on where a training of the same was stopped."""
+    """Train, or resume a stopped training of the same plan."""
     require_extra("train", "sentence_transformers", "accelerate", "datasets")
     if folder.exists():
         raise R2medError(f"{folder}: exists already; name a new folder")
@@ -89,7 +89,7 @@ def train(plan: TrainingPlan, folder: Path, executor: Executor | None = None) ->
 
 
 def _begin(work: Path, plan: TrainingPlan, version: str) -> None:
-    """Note what is trained; a folder in which something else was begun is refused."""
+    """Record the plan of a training; refuse a folder in which another one was begun."""
     key = cache_key(
         data=[file.fingerprint for file in plan.data], base=version, kind=plan.kind, settings=plan.settings.as_dict()
     )

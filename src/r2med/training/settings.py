@@ -1,4 +1,4 @@
-"""Settings of `r2med train data`: bundled ones, changed key by key by a file of one's own."""
+"""Settings of `r2med train data` and `r2med train run`: defaults, changed key by key by the user's file."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _FILES = ("scripted:", "local:")
 
 @dataclass(frozen=True)
 class WriteSettings:
-    """Which passages questions are written from, and what is drawn for each."""
+    """Settings for writing questions, and the properties to draw for each."""
 
     questions: int = 0
     least_tokens: int = 1
@@ -57,7 +57,7 @@ class WriteSettings:
 
 @dataclass(frozen=True)
 class NegativeSettings:
-    """How many negatives a question has, and which types of wrong there are."""
+    """Number of negatives per question, and their types."""
 
     count: int = 15
     types: tuple[str, ...] = ()
@@ -70,13 +70,13 @@ class NegativeSettings:
 
     @property
     def named(self) -> list[tuple[str, str]]:
-        """Each type's name in lower case, and what it means."""
+        """Return each type's name in lower case, and its meaning."""
         return [(name.strip().casefold(), text.strip()) for name, _, text in (t.partition(":") for t in self.types)]
 
 
 @dataclass(frozen=True)
 class PartSettings:
-    """Which share of the questions is held out."""
+    """Share of the questions that is held out."""
 
     dev: float = 0.1
     seed: int = 0
@@ -105,7 +105,7 @@ class DataSettings:
     """The model that writes questions and types negatives; empty for none."""
 
     def plan(self, work: Path) -> BuildPlan:
-        """The plan by which a builder mines and judges for the questions that were written into a folder."""
+        """Return the plan by which a builder mines and judges for the questions written into a folder."""
         columns = QuestionSource(work / QUESTIONS, source="document", reasoning="bridge")
         return BuildPlan(
             work,
@@ -122,13 +122,13 @@ class DataSettings:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """The settings for a record, without places of this machine."""
+        """Return the settings for a record, without local paths."""
         found = asdict(self)
         return found | {"documents": found["documents"] | {"path": self.documents.path.name}}
 
 
 def read_settings(file: Path | None, changes: Mapping[str, Mapping[str, Any]]) -> DataSettings:
-    """The bundled settings with those of a file and, on top, those of the command line by table and key."""
+    """Read the bundled settings, changed by a file and then by the command line, by table and key."""
     tables = tomllib.loads(resources.files("r2med.training").joinpath(BUNDLED).read_text("utf-8"))
     kinds = section_kinds(DataSettings)
     if file:
@@ -146,20 +146,20 @@ def read_settings(file: Path | None, changes: Mapping[str, Mapping[str, Any]]) -
 
 
 def _merge(kind: type, bundled: Mapping[str, Any], table: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A table of a file, checked together with what it leaves as it is."""
+    """Check a table of a file together with the bundled keys that it does not change, and return it."""
     read_section(kind, {**bundled, **table})
     return table
 
 
 def with_models(settings: DataSettings, writer: str, judge: str) -> DataSettings:
-    """The settings with the models that were named on the command line; a judge of the file's own stays."""
+    """Return the settings with the models of the command line; judges of the file are used unless it names one."""
     writer = _absolute(writer)
     judges = (_absolute(judge),) if judge else settings.judge.models or ((writer,) if writer else ())
     return replace(settings, writer=writer, judge=replace(settings.judge, models=judges))
 
 
 def _absolute(name: str) -> str:
-    """A model's name; one that names a file does so from wherever it is read."""
+    """Return a model's name; one that names a file gets an absolute path."""
     kind, _, file = name.partition(":")
     if file and name.startswith(_FILES):
         name = f"{kind}:{expanded(file).resolve()}"
@@ -179,7 +179,7 @@ LOSSES = (INFONCE, DISTILL)
 
 @dataclass(frozen=True)
 class OptimizerSettings:
-    """How long and how fast is learnt, and from what."""
+    """Settings of the optimizer: length of training, batches, learning rate and inputs."""
 
     epochs: float = 1.0
     steps: int = 0
@@ -212,7 +212,7 @@ class OptimizerSettings:
 
 @dataclass(frozen=True)
 class LossSettings:
-    """What is minimised."""
+    """Settings of the loss."""
 
     name: str = ""
     """infonce (in-batch negatives, cached) or distill (the judges' scores); a reranker distils unless told."""
@@ -251,7 +251,7 @@ class LoraSettings:
 
 @dataclass(frozen=True)
 class CheckpointSettings:
-    """How often the state is kept from which a stopped training goes on."""
+    """Interval and number of checkpoints."""
 
     every: int = 100
     keep: int = 2
@@ -263,7 +263,7 @@ class CheckpointSettings:
 
 @dataclass(frozen=True)
 class DevSettings:
-    """How often, and by what, the held-out part is measured."""
+    """Interval and measures of evaluation on the held-out part."""
 
     every: int = 100
     measures: tuple[str, ...] = ("nDCG@10", "Recall@10")
@@ -287,16 +287,16 @@ class RunSettings:
     dev: DevSettings = field(default_factory=DevSettings)
 
     def as_dict(self) -> dict[str, Any]:
-        """The settings for a record."""
+        """Return the settings for a record."""
         return asdict(self)
 
     def loss_of(self, kind: str) -> str:
-        """The loss that a kind of model is trained with."""
+        """Return the name of the loss that a kind of model is trained with."""
         return self.loss.name or (DISTILL if kind == RERANKER else INFONCE)
 
 
 def read_run_settings(file: Path | None) -> RunSettings:
-    """The settings of a file; those that come with r2med where there is none."""
+    """Read the settings of a file; without one, return the defaults of r2med."""
     if file is None:
         return RunSettings()
     return RunSettings(**read_tables(file, read_text(file), section_readers(RunSettings)))

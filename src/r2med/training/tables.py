@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def show_made_data(made: MadeData, counts: Sequence[Count], console: Console) -> None:
-    """Print how the data came about, what is in it, and what the gate said."""
+    """Print the steps that made the data, its content, and the result of the gate."""
     table = Table(key("step"), *numbers("items", "kept", "requests", "dollars"))
     for count in counts:
         asked = [f"{count.spent.requests:,}", money(count.spent.cost)] if count.spent.requests else ["", ""]
@@ -65,7 +65,7 @@ def _show_gate(made: MadeData, console: Console) -> None:
 
 
 def show_training(trained: TrainedModel, console: Console) -> None:
-    """Print how the held-out questions fared before and after."""
+    """Print the measures on the held-out questions before and after."""
     record = trained.record
     questions = record["questions"]
     told = f"{questions['train']:,} questions, {steps_taken(record)} of {record['loss']}"

@@ -1,7 +1,7 @@
-"""Writing questions from passages, so that the answer must be inferred; the way to it, the bridge, is kept.
+"""Writing questions from passages, so that the answer must be inferred; the inference, the bridge, is recorded.
 
-What a question is like (length, who asks, difficulty) is drawn for each passage by the seed. A question that gives
-its answer away or copies its passage is asked for again, and dropped in the end.
+Properties of a question (length, style, difficulty) are drawn for each passage by the seed. A question that gives its
+answer away or copies its passage is asked for again, and dropped after the last attempt.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _STAND_IN = "The findings point to one condition, and its mechanism explains eac
 
 @dataclass(frozen=True)
 class QuestionDraft:
-    """A passage that a question is to be written from, and what that question shall be like."""
+    """A passage to write a question from, and the properties drawn for that question."""
 
     passage: Passage
     length: str
@@ -40,23 +40,23 @@ class QuestionDraft:
 
     @property
     def id(self) -> str:
-        """The id of the question."""
+        """Return the id of the question."""
         return f"{self.passage.id}~q"
 
     @property
     def asked(self) -> dict[str, str]:
-        """What was drawn."""
+        """Return the drawn properties."""
         return {"length": self.length, "style": self.style, "difficulty": self.difficulty}
 
     def stand_in(self) -> Question:
-        """A question of about the right length, for estimates."""
+        """Return a question of about the right length, for estimates."""
         text = " ".join(self.passage.text.split()[:60])
         answer = "a condition"
         return Question(self.id, text, answer, (), (self.passage.document,), text, reasoning=_STAND_IN * 4)
 
 
 def draw_drafts(passages: Sequence[Passage], settings: WriteSettings) -> list[QuestionDraft]:
-    """The passages to write from, in an order that only the seed and their ids decide."""
+    """Return the passages to write from, in an order that depends only on the seed and their ids."""
     usable = [passage for passage in passages if count_tokens(passage.text) >= settings.least_tokens]
     usable.sort(key=lambda passage: _draw(settings.seed, passage.id))
     return [_draft(passage, settings) for passage in usable[: settings.questions or None]]
@@ -74,7 +74,7 @@ def _draw(seed: int, name: str, number: int = 0) -> int:
 
 
 def read_written(text: str) -> dict[str, str] | None:
-    """Question, answer and bridge of a reply; None where one of them is missing.
+    """Read question, answer and bridge of a reply; None if one is missing, unless the question is empty.
 
     >>> read_written('{"question": "Why  so?", "answer": "Scurvy", "bridge": "No vitamin C."}')
     {'question': 'Why so?', 'answer': 'Scurvy', 'bridge': 'No vitamin C.'}
@@ -87,7 +87,7 @@ def read_written(text: str) -> dict[str, str] | None:
 
 
 def copied_run(question: str, passage: str, words: int) -> str:
-    """The first run of so many words that a question has in common with its passage; empty where there is none.
+    """Return the first n-gram that a question shares with its passage; empty if there is none.
 
     >>> copied_run("Why do gums bleed so easily?", "In scurvy the gums bleed so easily.", 4)
     'gums bleed so easily'
@@ -98,7 +98,7 @@ def copied_run(question: str, passage: str, words: int) -> str:
 
 
 def find_fault(written: Mapping[str, str], passage: Passage, settings: WriteSettings) -> str:
-    """Why a written question cannot be used; empty where it can."""
+    """Return the reason why a written question cannot be used; empty if it can."""
     if matches(written["question"], written["answer"])[1]:
         return "the answer is given away"
     if copied_run(written["question"], passage.shown, settings.copied_words):
@@ -107,7 +107,7 @@ def find_fault(written: Mapping[str, str], passage: Passage, settings: WriteSett
 
 
 def writing_step(settings: DataSettings) -> Step[QuestionDraft]:
-    """The step that writes a question, its answer and the bridge from each draft."""
+    """Return the step that writes a question, its answer and the bridge from each draft."""
     writer, wanted = _writer(settings), settings.write
 
     def work(draft: QuestionDraft) -> Asking:
@@ -134,7 +134,7 @@ def writing_step(settings: DataSettings) -> Step[QuestionDraft]:
 
 
 def foresee_writing(settings: DataSettings, draft: QuestionDraft) -> list[Request]:
-    """What is asked about a draft when all goes well."""
+    """Return the requests about a draft if all goes well."""
     return [_request(_writer(settings), draft)]
 
 

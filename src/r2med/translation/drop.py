@@ -1,4 +1,4 @@
-"""What asking in another language costs a system: the same questions, documents and judgements, paired by question."""
+"""The effect of another query language on a system: same questions, documents and judgements, paired by question."""
 
 from __future__ import annotations
 
@@ -37,24 +37,24 @@ class LanguageDrop:
 
     @property
     def sure(self) -> bool:
-        """Whether there is a difference at the 5% level, after Holm."""
+        """Return whether there is a difference at the 5% level, after Holm."""
         return self.corrected < ALPHA
 
     def as_dict(self) -> dict[str, Any]:
-        """The shape of `--json`."""
+        """Return the drop in the shape of `--json`."""
         facts = {name: getattr(self, name) for name in ("system", "source", "task", "language", "before", "after")}
         return facts | {"left_out": self.left_out, "difference": self.found.as_dict() | {"holm": self.corrected}}
 
 
 def translated_tasks(tasks: Iterable[Task]) -> list[Task]:
-    """Those of some tasks whose questions are a translation."""
+    """Return the tasks whose questions are a translation."""
     return [task for task in tasks if task.translates]
 
 
 def language_drops(
     ledger: Ledger, names: Sequence[str], tasks: Sequence[Task], measure: str = "nDCG@10"
 ) -> tuple[list[LanguageDrop], list[str]]:
-    """What each system loses on each translated task, and why something is missing.
+    """Return each system's loss on each translated task, and why some are missing.
 
     Without names, every system that was run on one of the tasks is looked at.
     """
@@ -82,7 +82,7 @@ def _systems(ledger: Ledger, tasks: Sequence[Task]) -> list[str]:
 
 
 def _drop(ledger: Ledger, system: Chosen, task: Task, measure: str) -> LanguageDrop | str:
-    """The drop, or why there is none."""
+    """Return the drop, or the reason why there is none."""
     here, there = system.runs.get(task.name), system.runs.get(task.translates)
     for name, entry in ((task.name, here), (task.translates, there)):
         if entry is None:
@@ -105,7 +105,7 @@ def _same_documents(one: Entry, other: Entry) -> bool:
 
 
 def tasks_of(names: Sequence[str]) -> list[Task]:
-    """Tasks by name; those that are gone are left out."""
+    """Return tasks by name; unknown names are left out."""
     found = []
     for name in names:
         try:

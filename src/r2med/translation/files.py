@@ -1,4 +1,4 @@
-"""A translated task as a folder: its own questions, the corpus of its source, and a file that says what it is."""
+"""A translated task as a folder: its own questions, the corpus of its source, and a file that describes it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def check_place(out: Path) -> None:
 
 
 def write_translation(out: Path, source: Dataset, made: TranslatedTask, settings: TranslationSettings) -> Path:
-    """Put the task of a language into its folder below `out`, whole, in place of what was there."""
+    """Write the task of a language into its folder below `out`, as a whole, replacing an earlier one."""
     folder = out / made.spoken.code
     if not made.kept:
         raise R2medError(f"{made.spoken.name}: no question passed the gates; see {out / STORE}, or use --failed mark")
@@ -50,7 +50,7 @@ def write_translation(out: Path, source: Dataset, made: TranslatedTask, settings
 
 
 def _copy_documents(source: Dataset, draft: Path, out: Path, code: str) -> None:
-    """The files of the corpus: copied once, and linked by further languages where the disk can."""
+    """Copy the files of the corpus once; further languages link to them if the file system can."""
     origin = source.collection.origin
     if origin is None:
         rows = ({"id": name, "text": text} for name, text in source.collection.documents)
@@ -65,7 +65,7 @@ def _copy_documents(source: Dataset, draft: Path, out: Path, code: str) -> None:
 
 
 def _document_name(file: str) -> str:
-    """Where a file of the corpus lies in a folder of the usual layout."""
+    """Return the path of a corpus file in a folder of the usual layout."""
     if file.startswith("corpus"):
         return file
     base = file.rpartition("/")[2]
@@ -99,7 +99,7 @@ def _files(source: Dataset, made: TranslatedTask, settings: TranslationSettings)
 
 
 def _query(source: Dataset, question: TranslatedQuestion) -> dict[str, Any]:
-    """The row of a question; answer and reasoning stay in the language of the corpus."""
+    """Return the row of a question; answer and reasoning stay in the language of the corpus."""
     gold = source.gold
     row: dict[str, Any] = {"id": question.id, "text": question.text, "original": question.original}
     row |= {"answer": gold.answers[question.id]} if question.id in gold.answers else {}

@@ -1,5 +1,5 @@
-"""Does a translated question still say the same figures? Numbers, units, codes and names of drugs, and whether it was
-translated at all. What is known of languages is data (`languages.toml`).
+"""Gates that compare a translation with its question: numbers, units, codes, names of drugs, and the language itself.
+Facts about languages are data (`languages.toml`).
 
 A number is compared by its value, however the language writes it: decimal commas, thousands parted by points or spaces,
 full-width digits, words for small numbers. The unit of a dose must survive in one of its spellings.
@@ -41,7 +41,7 @@ _SCRIPT = 0.3
 
 @dataclass(frozen=True)
 class Language:
-    """How a language writes what the gates look at."""
+    """Spelling rules of a language that the gates use."""
 
     code: str
     name: str
@@ -57,7 +57,7 @@ class Language:
 
 
 class Quantity(NamedTuple):
-    """A number in a text: what it may mean, and its unit."""
+    """A number in a text: its possible values, and its unit."""
 
     values: frozenset[float]
     unit: str
@@ -68,7 +68,7 @@ class Quantity(NamedTuple):
 
 
 class GateProblem(NamedTuple):
-    """What a gate found."""
+    """A problem found by a gate."""
 
     gate: str
     what: str
@@ -80,7 +80,7 @@ def _facts() -> Mapping[str, Any]:
 
 
 def language(code: str) -> Language:
-    """A language by its code.
+    """Return a language by its code.
 
     >>> language("es").name
     'Spanish'
@@ -98,7 +98,7 @@ def _english() -> Language:
 
 @cache
 def _units() -> Mapping[str, str]:
-    """Every spelling of a unit to its name."""
+    """Map all spellings of units to their names."""
     tables = (_facts()["dose"], _facts()["other"])
     return {spelling: name for table in tables for name, spellings in table.items() for spelling in spellings}
 
@@ -110,7 +110,7 @@ def _unit_pattern() -> re.Pattern[str]:
 
 
 def plain(text: str) -> str:
-    """A text in lower case with plain digits and signs; raised digits are marked, so that 10⁹ is not 109.
+    """Return a text in lower case with plain digits and signs; raised digits are marked, so that 10⁹ is not 109.
 
     >>> plain("５００ ＭＧ, 10⁹")
     '500 mg, 10^9'
@@ -125,7 +125,7 @@ def _unified(text: str) -> str:
 
 
 def codes(text: str) -> list[str]:
-    """Names with a number in them, such as B12, HbA1c or COVID-19, in lower case.
+    """Return names with a number in them, such as B12, HbA1c or COVID-19, in lower case.
 
     >>> codes("vitamin B12 and HbA1c in type-2 diabetes for 10 days")
     ['b12', 'hba1c']
@@ -141,7 +141,7 @@ def _is_code(code: str) -> bool:
 
 
 def quantities(text: str, spoken: Language, *, known: Sequence[float] = ()) -> list[Quantity]:
-    """The numbers of a text; those of `known` are also read with spaces between their thousands.
+    """Return the numbers of a text; those of `known` are also read with spaces between their thousands.
 
     >>> [(sorted(q.values), q.unit) for q in quantities("2,5 mg y 1.200 mL", language("es"))]
     [([2.5], 'mg'), ([1.2, 1200.0], 'ml')]
@@ -198,7 +198,7 @@ def _spoken_divisors(text: str) -> set[str]:
 
 
 def _values(token: str, spoken: Language) -> frozenset[float]:
-    """What a number may mean: of one sign with three digits behind it, a decimal sign or thousands."""
+    """Return the possible values of a number: one sign with three digits after it may be decimal or mark thousands."""
     signs = re.findall("[.,]", token)
     joined = float(re.sub("[.,]", "", token))
     if not signs:
@@ -214,7 +214,7 @@ def _values(token: str, spoken: Language) -> frozenset[float]:
 
 
 def _said(value: float, text: str, spoken: Language) -> bool:
-    """Whether a small number is there as a word."""
+    """Return whether a text has a small number as a word."""
     if value < 0:
         return any(word in text for word in _facts()["signs"]["minus"]) and _said(-value, text, spoken)
     if not value.is_integer() or not 0 <= value < 100:
@@ -227,7 +227,7 @@ def _said(value: float, text: str, spoken: Language) -> bool:
 
 
 def _tens(value: int, spoken: Language) -> list[str]:
-    """A number up to 99 as languages write it that count tens by a sign, such as 三十五."""
+    """Return a number up to 99 as it is written in languages that count tens by a sign, such as 三十五."""
     tens, ones = divmod(value, 10)
     if not tens:
         return []
@@ -235,7 +235,7 @@ def _tens(value: int, spoken: Language) -> list[str]:
 
 
 def find_problems(original: str, translation: str, spoken: Language) -> list[GateProblem]:
-    """Everything that the gates find between a question and its translation; nothing where it passes.
+    """Return all problems of a translation that the gates find; empty if it passes.
 
     >>> find_problems("Is 500 mg of metformin enough?", "¿Bastan 500 g de metformina?", language("es"))
     [GateProblem(gate='units', what='500 mg became 500 g')]
@@ -249,7 +249,7 @@ def find_problems(original: str, translation: str, spoken: Language) -> list[Gat
 
 
 def _without(text: str, names: Sequence[str]) -> str:
-    """A text without some codes, whose digits are no numbers."""
+    """Return a text without some codes, whose digits are not numbers."""
     left = _unified(text)
     for name in sorted(set(names), key=len, reverse=True):
         left = re.sub(rf"(?<![a-zA-Z]){re.escape(name)}", " ", left, flags=re.IGNORECASE)
@@ -296,7 +296,7 @@ def _written(quantity: Quantity) -> str:
 
 
 def drug_names(text: str) -> list[str]:
-    """Names of drugs in an English text, in lower case, each once.
+    """Return the names of drugs in an English text, in lower case, each once.
 
     >>> drug_names("In April she took lisinopril and Aspirin.")
     ['lisinopril', 'aspirin']
@@ -318,7 +318,7 @@ def _lost_names(original: str, translation: str) -> Iterator[GateProblem]:
 
 
 def _spelled(word: str) -> str:
-    """A name as most languages with Latin letters would agree on: without accents, double letters and Greek spellings.
+    """Normalise a name as most languages in Latin script spell it: without accents, double letters and Greek spellings.
 
     >>> _spelled("hydrochlorothiazide"), _spelled("hidroclorotiazida")
     ('idroclorotiazide', 'idroclorotiazida')
@@ -330,7 +330,7 @@ def _spelled(word: str) -> str:
 
 
 def _alike(name: str, word: str) -> bool:
-    """Whether a word is a name with another ending."""
+    """Return whether a word is a name with another ending."""
     stem = name[: max(4, len(name) - 2)]
     return word.startswith(stem) and len(word) <= len(name) + 3
 

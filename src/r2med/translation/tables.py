@@ -1,4 +1,4 @@
-"""What other languages cost, as a table; and how a translation of questions went."""
+"""The tables of translations: the drop of systems in other languages, and the outcome of translating questions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LISTED = 10
 
 
 def show_drops(drops: Sequence[LanguageDrop], measure: str, console: Console) -> None:
-    """Print what each system loses in each language."""
+    """Print the loss of each system in each language."""
     names = task_names([drop.source for drop in drops])
     console.print(f"{measure} x 100 in other languages, paired by question", style="bold")
     columns = numbers("source", "there", "change", "95% interval", "p (Holm)", "questions")
@@ -46,7 +46,7 @@ def show_drops(drops: Sequence[LanguageDrop], measure: str, console: Console) ->
 
 
 def show_translations(made: Sequence[TranslatedTask], console: Console) -> None:
-    """Print how many questions passed in each language, and what stopped the others."""
+    """Print how many questions passed in each language, and which gates stopped the others."""
     table = Table(key("language"), *numbers("questions", "passed", "in the task", "requests", "dollars"))
     for each in made:
         facts = (len(each.questions), sum(not question.problems for question in each.questions), len(each.kept))

@@ -36,7 +36,7 @@ _ROUND = 100
 
 @dataclass(frozen=True)
 class TranslationSettings:
-    """How questions are translated, and what a translation must hold."""
+    """Settings for translating questions, and requirements on a translation."""
 
     model: str
     judge: str = ""
@@ -51,7 +51,7 @@ class TranslationSettings:
 
     @property
     def judges_itself(self) -> bool:
-        """Whether the model that translates, by whatever name, also says whether that means the same."""
+        """Return whether the translating model, under any name, also judges its translations."""
         return self.judge in ("", self.model) or find_model(self.judge).id == find_model(self.model).id
 
     def __post_init__(self) -> None:
@@ -63,7 +63,7 @@ class TranslationSettings:
 
 @dataclass(frozen=True)
 class TranslatedQuestion:
-    """A question and what became of it."""
+    """A question with its translation, and the problems found in it."""
 
     id: str
     original: str
@@ -77,7 +77,7 @@ class TranslatedQuestion:
 
     @property
     def gate(self) -> str:
-        """The first gate that stopped it; empty where it passed."""
+        """Return the first gate that stopped the question; empty if it passed."""
         return self.problems[0][0] if self.problems else ""
 
 
@@ -92,16 +92,16 @@ class TranslatedTask:
 
     @property
     def kept(self) -> list[TranslatedQuestion]:
-        """Those that go into the task."""
+        """Return the questions that go into the task."""
         return [each for each in self.questions if each.text and (not each.problems or self.failed == MARK)]
 
     @property
     def gates(self) -> dict[str, int]:
-        """How many questions each gate stopped, the first that did."""
+        """Count questions by the first gate that stopped them."""
         return dict(sorted(Counter(each.gate for each in self.questions if each.gate).items()))
 
     def as_dict(self) -> dict[str, Any]:
-        """The shape of `--json`."""
+        """Return the translation in the shape of `--json`."""
         return {
             "language": self.spoken.code,
             "questions": len(self.questions),
@@ -131,7 +131,7 @@ class Translator:
         self._items = [_Item(name, text) for name, text in dataset.collection.queries]
 
     def estimate(self) -> Foreseen:
-        """What it would take if every first translation passed; nothing is asked."""
+        """Estimate the cost if every first translation passes; nothing is asked."""
         step = self._step()
         with ItemStore(self._folder) as store:
             missing = open_items(step, self._items, store)
@@ -139,7 +139,7 @@ class Translator:
         return Foreseen(step.name, len(missing), guess)
 
     def run(self, executor: Executor) -> TranslatedTask:
-        """Translate what is not kept yet, and look at everything."""
+        """Translate questions that are not stored yet, and return the translated task."""
         with ItemStore(self._folder) as store:
             outcomes = run_step(self._step(), self._items, store, executor)
         backs = {name: outcome.value.get("back", "") for name, outcome in outcomes.items()}
@@ -213,7 +213,7 @@ class Translator:
         return model.request(_prompt(name).fill(values | {"language": self.spoken.name}))
 
     def _foresee(self, item: _Item) -> list[Request]:
-        """What is asked when all goes well; the original stands in for what is not written yet."""
+        """Return the requests if all goes well; the original stands in for texts not written yet."""
         return [self._translation(item), self._back(item.text), self._comparison(item, item.text)]
 
 
@@ -223,7 +223,7 @@ def _prompt(name: str) -> Template:
 
 
 def _ask(model: AskedModel, request: Request, first: int, read: Any) -> Generator[Any, Any, Any]:
-    """Ask until a reply can be read, each time for another sample; what was read, or None."""
+    """Ask until a reply can be read, each time for another sample; return what was read, or None."""
     unread = []
     for number in range(first, first + _READINGS):
         (reply,) = yield [model.again(request, number) if number else request]
@@ -237,7 +237,7 @@ def _ask(model: AskedModel, request: Request, first: int, read: Any) -> Generato
 
 
 def _read_text(reply: str) -> str | None:
-    """The translation in a reply, whatever stands around it."""
+    """Read the translation in a reply, ignoring text around it."""
     value = read_object(reply)
     text = value.get("translation") if value else None
     return " ".join(text.split()) or None if isinstance(text, str) else None
