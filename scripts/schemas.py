@@ -173,7 +173,7 @@ COMPARE = array(
             "a": SPEC,
             "b": SPEC,
             "group": GROUP,
-            "oracles": array(string(), "Which of the two were shown gold answers: ceilings, no systems."),
+            "oracles": array(string(), "Which of the two were shown gold answers: ceilings, not systems."),
             "verdict": string("The conclusion in a sentence."),
             "overall": difference("Over all queries.", holm=unknown(share("p-value, corrected for several pairs."))),
             "families": table(difference("One family of tasks.")),
@@ -698,7 +698,7 @@ RAG_ARM = record(
         "passages": number("In view, the mean over questions."),
         "passage_tokens": number("About how many tokens these take."),
         "passages_cut": count("By the budget."),
-        "retrieval": unknown(number("The measure of its lists, the mean over tasks; null for what is no list.")),
+        "retrieval": unknown(number("The measure of its lists, the mean over tasks; null for what is not a list.")),
         "quadrants": unknown(
             record(
                 {
@@ -1588,7 +1588,7 @@ REVIEW_IMPORT = record(
     {
         "reviewers": table(count(), "Reviewer to the labels that came in under this name."),
         "written": count("Decisions that were not there before."),
-        "unknown": count("Labels of pairs that are no items of the review."),
+        "unknown": count("Labels of pairs that are not items of the review."),
         "first_unknown": string(),
         "skipped": count("Answers that their tool calls cancelled, discarded or a draft."),
     }

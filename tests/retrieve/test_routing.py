@@ -190,8 +190,8 @@ def test_agreement_is_whole_with_itself_and_chance_is_even(biology) -> None:
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        ("route(bm25, wordllama, by=bm25)", "bm25 is no signal"),
-        ("route(bm25, wordllama, by=bm25 >> nqc)", "is no signal"),
+        ("route(bm25, wordllama, by=bm25)", "bm25 is not a signal"),
+        ("route(bm25, wordllama, by=bm25 >> nqc)", "is not a signal"),
         ("route(bm25, wordllama, share=1.5)", "share must lie between 0 and 1"),
         ("route(bm25, wordllama, share=0.5, threshold=1)", "share or threshold, not both"),
         ("route(bm25, wordllama, harder=up)", "harder must be low or high"),
@@ -200,7 +200,7 @@ def test_agreement_is_whole_with_itself_and_chance_is_even(biology) -> None:
         ("cascade(bm25, until=nqc>1)", "needs two systems"),
         ("cascade(bm25, wordllama)", "until"),
         ("cascade(bm25, wordllama, until=nqc)", "must be a condition such as"),
-        ("cascade(bm25, wordllama, until=bm25>3)", "bm25 is no signal"),
+        ("cascade(bm25, wordllama, until=bm25>3)", "bm25 is not a signal"),
         ("cascade(bm25, wordllama, until=[nqc>1, wig>2])", "need 1 conditions, not 2"),
         ("cascade(bm25, wordllama, until=nqc>high)", "expected a number after '>'"),
         ("nqc >> bm25", "nqc (signal) cannot come before the retriever"),

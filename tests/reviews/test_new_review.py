@@ -175,7 +175,7 @@ def test_a_scale_of_ones_own(tmp_path):
 def test_wrong_input_is_one_line(ledger):
     assert "no run of 'absent'" in call("new", "a", "--from", "absent", code=1)
     assert "needs runs or a build" in call("new", "a", "--from", TASK, "--queue", "holes", code=1)
-    assert "is no name for a review" in call("new", "a b", "--from", TASK, code=1)
+    assert "is not a name for a review" in call("new", "a b", "--from", TASK, code=1)
     assert "not a share" in call("new", "a", "--from", TASK, "--overlap", "120%", code=2)
     assert "no review a" in call("show", "a", code=1)
     call("new", "a", "--from", TASK, "--items", "5")

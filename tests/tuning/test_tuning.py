@@ -343,7 +343,7 @@ def test_options_of_code_of_one_s_own_are_tuned(tmp_path, monkeypatch, system, o
         (["tune", "bm25", "--over", "speed=1,2"], "has an option 'speed'"),
         (["tune", "bm25", "--over", "k1=3..1"], "runs backwards"),
         (["tune", "bm25", "--over", "k1=-1,2"], "k1 must be 0 or more"),
-        (["tune", "oracle-answer >> bm25", "--over", "k1=1,2"], "no system to tune"),
+        (["tune", "oracle-answer >> bm25", "--over", "k1=1,2"], "is not a system to tune"),
         (["tune", "bm25", "--over", "k1=1,2", "--folds", "50", "--tasks", "sample/Biology"], "50 folds need"),
         (["frontier", "nothing"], "no run of 'nothing'"),
         (["frontier"], "no system of the ledger"),

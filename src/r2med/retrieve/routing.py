@@ -146,7 +146,7 @@ def signal_of(system: System, owner: str) -> Signal:
     """The signal that a value of a spec stands for."""
     stage = system.stages[0]
     if len(system.stages) != 1 or not isinstance(stage, Signal):
-        raise SpecError(f"{owner}: {system} is no signal; there are {_SIGNALS}")
+        raise SpecError(f"{owner}: {system} is not a signal; there are {_SIGNALS}")
     return stage
 
 

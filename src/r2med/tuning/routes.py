@@ -326,7 +326,7 @@ def savings(
     systems = price(ledger, names, tasks, str(measure))
     real = [each for each in systems if not each.oracle]
     if not real:
-        raise R2medError("all of these are oracles, which are no systems")
+        raise R2medError("all of these are oracles, which are not systems")
     chosen = real if names else _shown(real, by)
     pairs = [_pair(ledger, one, other, chosen, tasks, measure) for one, other in combinations(_by_cost(chosen, by), 2)]
     return Saving(str(measure), by, within, tuple(systems), tuple(pair for pair in pairs if pair is not None))

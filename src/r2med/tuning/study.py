@@ -190,7 +190,7 @@ def tune(
     begin_command()
     system = System.parse(spec)
     if system.oracle:
-        raise R2medError(f"{system} is shown the gold answers: it is no system to tune")
+        raise R2medError(f"{system} is shown the gold answers: it is not a system to tune")
     bench = Bench([load(task) for task in resolve(tasks or ("sample",))], chosen)
     if over:
         return _tune_options(system, over, bench)
