@@ -197,7 +197,7 @@ class RequestSettings:
     """How hard servers are asked, as the user wants it; None where they have no wish. None of it changes a result."""
 
     timeout: float | None = None
-    """Seconds until a request counts as lost."""
+    """Request timeout in seconds."""
     retries: int | None = None
     """How often a request is asked again after the first failure."""
     requests_per_minute: float | None = None

@@ -1,4 +1,4 @@
-"""`r2med cache`: what is kept on disk, and how to let go of it."""
+"""`r2med cache`: what is kept on disk, and how to remove it."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ class RequestLimits:
     concurrency: int = 8
     """Requests under way at a time, for each server."""
     timeout: float = 120.0
-    """Seconds until a request counts as lost."""
+    """Request timeout in seconds."""
     retries: int = 6
     """How often a request is asked again after the first failure."""
     backoff: float = 1.0
