@@ -1,7 +1,7 @@
-"""Routing: a cheap system for most queries and a dear one for those that seem to need it.
+"""Routing: a cheap system for most queries and a strong one for those that seem to need it.
 
 Which queries these are is decided by a signal that is known without judgements. Both stages are retrievers like any
-other; the dear systems are handed, and pay for, only the queries that are sent on to them.
+other; the strong systems are handed, and pay for, only the queries that are sent on to them.
 """
 
 from __future__ import annotations
@@ -56,28 +56,28 @@ def merged(collection: Collection, kept: Run, sent: Run) -> Run:
 
 @dataclass(frozen=True)
 class Route(Retriever):
-    """The cheap system for every query; for those that a signal calls hard, the dear one in its place.
+    """The cheap system for every query; for those that a signal calls hard, the strong one in its place.
 
     >>> str(Route("bm25", "wordllama", by="nqc", share=0.5))
     'route(bm25, wordllama, by=nqc, share=0.5)'
     """
 
     cheap: System
-    dear: System
+    strong: System
     by: System = BY_GAP
     """The signal."""
     share: float = SHARE
-    """The share of the queries at hand that goes to the dear system: those that the signal calls hardest."""
+    """The share of the queries at hand that goes to the strong system: those that the signal calls hardest."""
     threshold: float | None = None
-    """In place of the share: a query goes to the dear system when its signal is on the hard side of this number."""
+    """In place of the share: a query goes to the strong system when its signal is on the hard side of this number."""
     harder: str = ""
     """Which end of the signal's scale is the hard one, `low` or `high`; empty for the signal's own."""
 
     def __post_init__(self) -> None:
-        for name in ("cheap", "dear", "by"):
+        for name in ("cheap", "strong", "by"):
             object.__setattr__(self, name, build_system(getattr(self, name)))
         self.cheap.check()
-        self.dear.check()
+        self.strong.check()
         signal_of(self.by, "route")
         if not 0 <= self.share <= 1:
             raise SpecError(f"route: share must lie between 0 and 1, not {self.share}")
@@ -94,7 +94,7 @@ class Route(Retriever):
     @property
     def depth(self) -> int:  # type: ignore[override]  # what the lists have follows from the systems
         """How many documents a list holds at the most: as many as the shorter of the two."""
-        return min(self.cheap.retriever.depth, self.dear.retriever.depth)
+        return min(self.cheap.retriever.depth, self.strong.retriever.depth)
 
     @property
     def hard_end(self) -> str:
@@ -107,8 +107,8 @@ class Route(Retriever):
         return {"by": self.by.spec, **rule, "harder": self.hard_end}
 
     def passes(self, inner: System, collection: Collection) -> Collection:
-        """To the dear system, the share of the queries; with a threshold it may be all of them."""
-        if inner is not self.dear:
+        """To the strong system, the share of the queries; with a threshold it may be all of them."""
+        if inner is not self.strong:
             return collection
         signal, names = signal_of(self.by, "route"), collection.queries.ids
         if isinstance(signal, TextSignal):
@@ -121,7 +121,7 @@ class Route(Retriever):
         return collection.select([names[place * len(names) // count] for place in range(count)])
 
     def _sent(self, values: NDArray[np.float64], names: Sequence[str]) -> list[int]:
-        """The places of the queries that go to the dear system."""
+        """The places of the queries that go to the strong system."""
         if self.threshold is None:
             return hardest(values, names, self.share, self.hard_end)
         places: list[int] = np.flatnonzero(~_beyond(values, _easy_sign(self.hard_end), self.threshold)).tolist()
@@ -139,7 +139,7 @@ class Route(Retriever):
         context.notes.facts |= {"sent": len(sent), "of": len(names), "edge": _edge(values, places, self.hard_end)}
         if not sent:
             return found
-        return merged(collection, found, self.dear.run(collection.select(sent), context))
+        return merged(collection, found, self.strong.run(collection.select(sent), context))
 
 
 def signal_of(system: System, owner: str) -> Signal:

@@ -241,7 +241,7 @@ class Ledger:
 
     def state(self) -> tuple[int, ...]:
         """Counts that change with what is written: runs, their last use, scores."""
-        # Counting is dear, and whether anybody has written since is known without.
+        # Counting is expensive, and whether anybody has written since is known without.
         mark = (*self._db.rows("PRAGMA data_version")[0], self._db.connection.total_changes)
         if mark != self._counted[0]:
             query = "SELECT COUNT(*), COALESCE(MAX(used), 0), (SELECT COUNT(*) FROM scores) FROM runs"
