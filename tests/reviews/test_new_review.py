@@ -130,7 +130,7 @@ def test_a_build_is_drawn_from_its_judgements(tmp_path, monkeypatch):
         assert "states it outright" not in guideline
 
 
-def test_gold_items_are_dealt_to_everybody_and_counted_for_the_keeper(ledger, tmp_path):
+def test_gold_items_are_dealt_to_everybody_and_counted_for_the_owner(ledger, tmp_path):
     dataset = r2med.load(TASK)
     query, judged = next(iter(dataset.gold.qrels.items()))
     other = dataset.collection.documents.ids[-1]

@@ -1,4 +1,4 @@
-"""Submissions: runs with their results, a description and a manifest, in one file that a leaderboard keeper can check.
+"""Submissions: runs with their results, a description and a manifest, in one file that a leaderboard owner can check.
 
     manifest.json      the sha256 and size of every other file, and of itself
     submission.json    who submits what: title, authors, link, notes, and every system with its settings and versions

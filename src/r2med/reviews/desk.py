@@ -296,7 +296,7 @@ class Desk:
         return self._standing.current()
 
     def progress(self) -> ReviewProgress:
-        """How everything stands, for the keeper."""
+        """How everything stands, for the owner."""
         return review_progress(self.store, self._standing.current())
 
 

@@ -1,4 +1,4 @@
-"""How a review stands, for its keeper: who has judged what, how fast, how far they agree, and what is unclear."""
+"""How a review stands, for its owner: who has judged what, how fast, how far they agree, and what is unclear."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class ReviewSettings:
 
 @dataclass(frozen=True)
 class NewReview:
-    """A project that was made, and what its keeper should know."""
+    """A project that was made, and what its owner should know."""
 
     store: ReviewStore
     notes: tuple[str, ...]

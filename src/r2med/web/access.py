@@ -4,7 +4,7 @@ Three questions are asked of every request, for a page, a file or a form alike, 
 
 1. Is it meant for this server? Its Host must be a name that the server goes by; anything else is a page elsewhere that
    points its own name here.
-2. Who asks? The keeper, by the token that `r2med serve` prints or by the cookie that it is exchanged for; or somebody
+2. Who asks? The owner, by the token that `r2med serve` prints or by the cookie that it is exchanged for; or somebody
    with an entrance of their own (`Entrance`), which leads to some pages and to no others.
 3. Does a change come from a page of this server? A browser says so in Origin, which no other page can forge.
 """
@@ -133,7 +133,7 @@ class Access:
     """The rules of a server."""
 
     token: str | None
-    """What the keeper shows; with None everybody who reaches the server is let in."""
+    """What the owner shows; with None everybody who reaches the server is let in."""
     hosts: tuple[str, ...] = ()
     """Names that the server goes by beside the loopback's, as a proxy has; without a port, under every port."""
     bound: str = "127.0.0.1"
@@ -163,7 +163,7 @@ class Access:
         return name in _LOOPBACK or self._named(host) or self._is_bound(name.strip("[]"))
 
     def _named(self, host: str) -> bool:
-        """Whether the keeper has allowed a name."""
+        """Whether the owner has allowed a name."""
         names = {name.lower() for name in self.hosts}
         return host.lower() in names or host.lower().rpartition(":")[0] in names
 
@@ -193,8 +193,8 @@ class Access:
             told or (f"this token is not the server's; {_ASK}" if shown else f"this page needs a token; {_ASK}")
         )
 
-    def knows_keeper(self, visit: Visit) -> bool:
-        """Whether a request is known to be the keeper's without looking anybody up."""
+    def knows_owner(self, visit: Visit) -> bool:
+        """Whether a request is known to be the owner's without looking anybody up."""
         return self.token is None or self._holds_cookie(visit) or self._bears_token(visit)
 
     def _holds_cookie(self, visit: Visit) -> bool:
@@ -312,7 +312,7 @@ class Guard:
             await send(message)
 
         visit = visit_of(scope)
-        if self.access.knows_keeper(visit):
+        if self.access.knows_owner(visit):
             answer = self._answer(scope, visit)
         else:
             # Whoever has a link of their own is looked up in a file.
