@@ -1,4 +1,4 @@
-"""Does any signal say which queries need the dear system? Real expansions and a real encoder on SciFact.
+"""Does any signal say which queries need the strong system? Real expansions and a real encoder on SciFact.
 
 For every pair of systems and every signal: how far its curve lies above a random choice of queries (all queries,
 corrected after Holm), and a route tuned on one half of the queries and measured on the other, over random halves.
@@ -34,20 +34,20 @@ def main() -> None:
     arguments = parser.parse_args()
     task = str(arguments.folder)
     files = sorted((arguments.folder / "expansions").glob("*.tsv"))
-    dear = [f'replay("{file}") >> bm25' for file in files] + ([] if arguments.no_minilm else ["minilm"])
-    report = evaluate(["bm25", "wordllama", *dear], task)
+    strong = [f'replay("{file}") >> bm25' for file in files] + ([] if arguments.no_minilm else ["minilm"])
+    report = evaluate(["bm25", "wordllama", *strong], task)
     for result in report.results:
         print(f"{100 * result.metrics['nDCG@10']:6.2f}  {result.system}")
-    for spec in dear:
+    for spec in strong:
         _pair(spec, report.results[0].task, arguments.halves)
 
 
-def _pair(dear: str, task: str, halves: int) -> None:
+def _pair(strong: str, task: str, halves: int) -> None:
     with Ledger() as ledger:
-        pair = read_pair(ledger, ("bm25", dear, "wordllama"), [task], NDCG)
+        pair = read_pair(ledger, ("bm25", strong, "wordllama"), [task], NDCG)
     ends = pair.curves[0].points
     print(
-        f"\nbm25 {100 * ends[0].score:.2f} to {pair.dear} {100 * ends[-1].score:.2f},"
+        f"\nbm25 {100 * ends[0].score:.2f} to {pair.strong} {100 * ends[-1].score:.2f},"
         f" {len(pair.tasks[0].queries)} queries"
     )
     print(
@@ -56,7 +56,7 @@ def _pair(dear: str, task: str, halves: int) -> None:
     print("|---|---:|---:|---:|---:|---:|---:|")
     for curve in pair.curves:
         found = tune(
-            f"route(bm25, {dear}, by={curve.signal})", [task], None, TuneOptions(NDCG, halves=halves, budget=0.5)
+            f"route(bm25, {strong}, by={curve.signal})", [task], None, TuneOptions(NDCG, halves=halves, budget=0.5)
         )
         above = found.over_chance
         assert above is not None
@@ -67,10 +67,9 @@ def _pair(dear: str, task: str, halves: int) -> None:
             f" {int(np.sum(above > 0))} of {len(above)} |"
         )
     queries = pair.tasks[0]
-    best = np.maximum(queries.cheap, queries.dear).mean()
-    print(
-        f"A perfect choice of queries: {100 * best:.2f}, {100 * (best - queries.dear.mean()):+.2f} to the dear system."
-    )
+    best = np.maximum(queries.cheap, queries.strong).mean()
+    gain = 100 * (best - queries.strong.mean())
+    print(f"A perfect choice of queries: {100 * best:.2f}, {gain:+.2f} to the strong system.")
 
 
 if __name__ == "__main__":

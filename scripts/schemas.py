@@ -173,7 +173,7 @@ COMPARE = array(
             "a": SPEC,
             "b": SPEC,
             "group": GROUP,
-            "oracles": array(string(), "Which of the two were shown gold answers: ceilings, no systems."),
+            "oracles": array(string(), "Which of the two were shown gold answers: ceilings, not systems."),
             "verdict": string("The conclusion in a sentence."),
             "overall": difference("Over all queries.", holm=unknown(share("p-value, corrected for several pairs."))),
             "families": table(difference("One family of tasks.")),
@@ -454,7 +454,7 @@ SAVING = record(
             record(
                 {
                     "cheap": SPEC,
-                    "dear": SPEC,
+                    "strong": SPEC,
                     "signal": SPEC,
                     "advantage": difference("Over a random choice of queries, on average over all shares."),
                     "p_holm": share("Its p-value after Holm over the signals of the pair."),
@@ -462,17 +462,19 @@ SAVING = record(
                         record(
                             {
                                 "share": share("As a route's spec states it."),
-                                "sent": share("Of all queries, really sent to the dear system: of few, not any share."),
+                                "sent": share(
+                                    "Of all queries, really sent to the strong system: of few, not any share."
+                                ),
                                 "score": number(),
                                 "random": number("The score when as many queries are chosen at random."),
                                 "difference": record(
                                     {"mean": number(), "low": number(), "high": number()},
-                                    "To the dear system alone, with its 95% interval.",
+                                    "To the strong system alone, with its 95% interval.",
                                 ),
                             }
                         )
                     ),
-                    "bills": array(_BILL, "Of the cheap and the dear system."),
+                    "bills": array(_BILL, "Of the cheap and the strong system."),
                 }
             ),
             "For every two systems, the signals that kept lists tell.",
@@ -494,7 +496,7 @@ TUNED = record(
                     "by": number("Its mean on the queries it was chosen by."),
                     "on": number("Its mean on the others."),
                     "untuned": number("That of the system as it was written, on the others."),
-                    "sent": unknown(share("Of the others, what a route sent to its dear system.")),
+                    "sent": unknown(share("Of the others, what a route sent to its strong system.")),
                     "random": unknown(number("What a random choice of as many would have given.")),
                 }
             ),
@@ -698,7 +700,7 @@ RAG_ARM = record(
         "passages": number("In view, the mean over questions."),
         "passage_tokens": number("About how many tokens these take."),
         "passages_cut": count("By the budget."),
-        "retrieval": unknown(number("The measure of its lists, the mean over tasks; null for what is no list.")),
+        "retrieval": unknown(number("The measure of its lists, the mean over tasks; null for what is not a list.")),
         "quadrants": unknown(
             record(
                 {
@@ -1588,7 +1590,7 @@ REVIEW_IMPORT = record(
     {
         "reviewers": table(count(), "Reviewer to the labels that came in under this name."),
         "written": count("Decisions that were not there before."),
-        "unknown": count("Labels of pairs that are no items of the review."),
+        "unknown": count("Labels of pairs that are not items of the review."),
         "first_unknown": string(),
         "skipped": count("Answers that their tool calls cancelled, discarded or a draft."),
     }

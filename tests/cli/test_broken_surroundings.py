@@ -69,7 +69,7 @@ def test_an_engine_file_that_cannot_be_used_is_one_line(tmp_path, content, said)
 def test_a_host_that_cannot_be_a_name_is_one_line(own_home, system):
     report = r2med.evaluate(system.format(host="a" * 80 + ".org"), "sample/MedQA-Diag")
     (failed,) = report.failures
-    assert "is no address of a server" in str(failed)
+    assert "is not the address of a server" in str(failed)
 
 
 @pytest.mark.parametrize("limit", [14, 15, 17])

@@ -99,7 +99,7 @@ def test_a_published_task_is_read_back_by_r2med_and_by_datasets_as_it_was(hub, b
         ({}, REPO, None, "no token of the hub: set HF_TOKEN in the environment, or run: hf auth login"),
         ({"HF_TOKEN": "hf_of_others"}, REPO, None, f"does not let this token write to {REPO} (403): check HF_TOKEN"),
         ({"HF_TOKEN": "hf_of_nobody"}, REPO, None, "(401): check HF_TOKEN; it needs the right to write to ward-7"),
-        ({"HF_TOKEN": TOKEN}, "no name at all", None, "'no name at all' is no name for a repository of the hub"),
+        ({"HF_TOKEN": TOKEN}, "no name at all", None, "'no name at all' is not a name for a repository of the hub"),
         ({"HF_TOKEN": TOKEN}, REPO, Fault("commit", status=400), f"answered 400 while {REPO} was pushed"),
         ({"HF_TOKEN": TOKEN, "HF_HUB_OFFLINE": "1"}, REPO, None, "HF_HUB_OFFLINE is set"),
     ],

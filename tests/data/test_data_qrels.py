@@ -103,7 +103,7 @@ def test_plain_spellings_of_whole_numbers_are_grades(tmp_path, grade, value):
 @pytest.mark.parametrize("value", ["1e300", "-1e300", "99999999999999999999", "1000000000"])
 def test_numbers_too_large_are_no_grades(tmp_path, value):
     put(tmp_path, "a.jsonl", b'{"q_id": "q1", "p_id": "d1", "score": ' + value.encode() + b"}\n")
-    with pytest.raises(DataError, match="which is no grade"):
+    with pytest.raises(DataError, match="which is not a grade"):
         read_qrels(tmp_path / "a.jsonl")
 
 

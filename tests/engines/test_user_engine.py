@@ -321,7 +321,7 @@ BAD = {
     "nan": ("return [[('bio-d001', float('nan'))] for _ in queries]", "the score of 'bio-d001' is nan, not a number"),
     "word": ("return [[('bio-d001', 'high')] for _ in queries]", "the score of 'bio-d001' is 'high', not a number"),
     "mixed": ("return [[('bio-d001', 1), 'bio-d002'] for _ in queries]", "'bio-d002' among pairs of an id and a score"),
-    "object": ("return [[3.5] for _ in queries]", r"3\.5, which is no document id"),
+    "object": ("return [[3.5] for _ in queries]", r"3\.5, which is not a document id"),
     "foreign": ("return [['x1'] for _ in queries]", "9 of 9 ids .100.0%. are not .*; are they the ids of another"),
     "strange": (
         "return [['x1', 'bio-d001'] for _ in queries]",

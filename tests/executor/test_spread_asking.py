@@ -81,7 +81,7 @@ def prepare(verb: str, folder: Path) -> list[object]:
     if verb in ("build", "train"):
         write_build(folder / "made")
     if verb == "train":
-        (folder / "some.toml").write_text("[write]\nleast_tokens = 1\n")
+        (folder / "some.toml").write_text("[write]\nmin_tokens = 1\n")
         words["train"] += ["--settings", "some.toml", "--allow-unchecked"]
     return words[verb]
 

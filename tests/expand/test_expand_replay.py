@@ -258,7 +258,7 @@ def test_a_nano_task_has_the_generations_of_the_full_one():
 
 def test_a_folder_that_is_no_task_of_the_benchmark_has_nothing_on_the_hub(context):
     own = replace(tiny(), task=replace(task("Biology"), name="mine", base="mine", group="custom", hub=""))
-    with pytest.raises(DataError, match="mine is no task of the benchmark"):
+    with pytest.raises(DataError, match="mine is not a task of the benchmark"):
         Replay("hub").expand(own, context)
 
 

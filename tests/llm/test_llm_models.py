@@ -156,7 +156,7 @@ def test_own_cards_come_first(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("model = 3", "model is no table of cards"),
+        ("model = 3", "model is not a table of cards"),
         ("[modle.x]\nid = 'x'", "unknown table 'modle'; did you mean model?"),
         ("[model.x]\nid = 3", "x: id must be a text, not 3"),
         ("[model.x]\nid = 'x'\nkey = 'sk-123'", "x has an unknown field 'key'; did you mean key_env?"),

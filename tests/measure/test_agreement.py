@@ -187,7 +187,7 @@ def test_the_interval_of_the_rate_holds_the_planted_one():
     ("table", "scale", "message"),
     [
         ([[1.0]], None, "two raters"),
-        (np.arange(80).reshape(40, 2), None, "80 different grades are no scale"),
+        (np.arange(80).reshape(40, 2), None, "80 different grades are not a scale"),
         ([[0, 3]], [0, 1, 2], "the grade 3 is not on the scale"),
     ],
 )

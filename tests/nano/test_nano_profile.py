@@ -147,7 +147,7 @@ def test_every_set_has_averages_of_its_own(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "message"), [("Biology", "is no nano task"), ("sample/Biology", "has no candidate lists")]
+    ("name", "message"), [("Biology", "is not a nano task"), ("sample/Biology", "has no candidate lists")]
 )
 def test_what_is_no_nano_set_has_no_profile(name, message):
     with pytest.raises(DataError, match=message):

@@ -102,8 +102,8 @@ def judge_all(name: str) -> None:
         for place, model in enumerate(("one", "two")):
             drafts = [(each.number, DraftDecision("graded", (each.number + place) % 4)) for each in store.items()]
             store.record_all(store.add_reviewer(model, "model").id, drafts)
-        keeper = store.add_reviewer("keeper", role="adjudicator")
-        store.rule(Ruling(0, keeper.id, 1, 2, "guideline", 3, "", 4.5, ""), "token")
+        owner = store.add_reviewer("owner", role="adjudicator")
+        store.rule(Ruling(0, owner.id, 1, 2, "guideline", 3, "", 4.5, ""), "token")
 
 
 def output(*command: str) -> str:

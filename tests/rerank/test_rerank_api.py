@@ -150,7 +150,7 @@ def test_documents_are_cut_where_a_server_wants_them_short() -> None:
     ("spec", "words"),
     [
         ("api-rerank(cohre)", "did you mean cohere"),
-        ("api-rerank(x@ftp://host/v1)", "is no URL"),
+        ("api-rerank(x@ftp://host/v1)", "is not a URL"),
         ("api-rerank(x@http://me:pw@host/v1)", "holds a user or password"),
         ("api-rerank(cohere, batch=0)", "batch must be positive"),
         ("api-rerank(cohere, depth=0)", "depth must be at least 1"),

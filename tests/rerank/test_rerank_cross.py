@@ -333,7 +333,7 @@ def test_folders_that_are_no_cross_encoders_say_so(tmp_path: Path, kind: str) ->
         case "encoder":
             config = transformers.BertConfig(vocab_size=90, **tiny.SIZES)
             tiny._save(transformers.BertModel(config), tiny.word_tokenizer(tiny.BERT_PAIR), folder)
-            words = "is no cross-encoder: it is a BertModel"
+            words = "is not a cross-encoder: it is a BertModel"
         case "language model":
             tiny.qwen3(folder)
             words = "is a language model: say which card's format it takes"

@@ -1,4 +1,4 @@
-"""Routing hands the dear systems the hard queries and no others, and each signal is what its definition says."""
+"""Routing hands the strong systems the hard queries and no others, and each signal is what its definition says."""
 
 from __future__ import annotations
 
@@ -75,11 +75,11 @@ def test_which_queries_are_sent_on_does_not_depend_on_their_order(values, share,
 )
 def test_a_route_takes_each_list_whole_from_one_of_the_two(biology, by) -> None:
     collection = biology.collection
-    cheap, dear = ranked("bm25", collection), ranked("wordllama", collection)
+    cheap, strong = ranked("bm25", collection), ranked("wordllama", collection)
     assert ranked(f"route(bm25, wordllama, by={by}, share=0)", collection) == cheap
     for share, count in ((0.3, 3), (0.5, 5), (1, 9)):
         run = ranked(f"route(bm25, wordllama, by={by}, share={share})", collection)
-        sent = [query for query in run.queries if list(run[query].documents) == list(dear[query].documents)]
+        sent = [query for query in run.queries if list(run[query].documents) == list(strong[query].documents)]
         kept = [query for query in run.queries if list(run[query].documents) == list(cheap[query].documents)]
         assert (len(sent), len(kept)) == (count, 9 - count)
 
@@ -190,17 +190,17 @@ def test_agreement_is_whole_with_itself_and_chance_is_even(biology) -> None:
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        ("route(bm25, wordllama, by=bm25)", "bm25 is no signal"),
-        ("route(bm25, wordllama, by=bm25 >> nqc)", "is no signal"),
+        ("route(bm25, wordllama, by=bm25)", "bm25 is not a signal"),
+        ("route(bm25, wordllama, by=bm25 >> nqc)", "is not a signal"),
         ("route(bm25, wordllama, share=1.5)", "share must lie between 0 and 1"),
         ("route(bm25, wordllama, share=0.5, threshold=1)", "share or threshold, not both"),
         ("route(bm25, wordllama, harder=up)", "harder must be low or high"),
-        ("route(bm25)", "lacks dear"),
+        ("route(bm25)", "lacks strong"),
         ("route(bm25, nqc)", "has no retriever"),
         ("cascade(bm25, until=nqc>1)", "needs two systems"),
         ("cascade(bm25, wordllama)", "until"),
         ("cascade(bm25, wordllama, until=nqc)", "must be a condition such as"),
-        ("cascade(bm25, wordllama, until=bm25>3)", "bm25 is no signal"),
+        ("cascade(bm25, wordllama, until=bm25>3)", "bm25 is not a signal"),
         ("cascade(bm25, wordllama, until=[nqc>1, wig>2])", "need 1 conditions, not 2"),
         ("cascade(bm25, wordllama, until=nqc>high)", "expected a number after '>'"),
         ("nqc >> bm25", "nqc (signal) cannot come before the retriever"),
@@ -235,7 +235,7 @@ def test_a_depth_for_all_reaches_the_systems_inside() -> None:
 
 @pytest.mark.parametrize("by", ["query-length", "query-length, harder=low", "random(seed=3)", "nqc"])
 def test_a_plan_prices_the_queries_that_would_be_sent(by, biology) -> None:
-    """The oracle is the route itself: which queries its dear system was asked about, and what that took."""
+    """The oracle is the route itself: which queries its strong system was asked about, and what that took."""
     asked: list[str] = []
 
     def answer(request) -> RawAnswer:

@@ -130,7 +130,7 @@ def test_a_build_is_drawn_from_its_judgements(tmp_path, monkeypatch):
         assert "states it outright" not in guideline
 
 
-def test_gold_items_are_dealt_to_everybody_and_counted_for_the_keeper(ledger, tmp_path):
+def test_gold_items_are_dealt_to_everybody_and_counted_for_the_owner(ledger, tmp_path):
     dataset = r2med.load(TASK)
     query, judged = next(iter(dataset.gold.qrels.items()))
     other = dataset.collection.documents.ids[-1]
@@ -175,7 +175,7 @@ def test_a_scale_of_ones_own(tmp_path):
 def test_wrong_input_is_one_line(ledger):
     assert "no run of 'absent'" in call("new", "a", "--from", "absent", code=1)
     assert "needs runs or a build" in call("new", "a", "--from", TASK, "--queue", "holes", code=1)
-    assert "is no name for a review" in call("new", "a b", "--from", TASK, code=1)
+    assert "is not a name for a review" in call("new", "a b", "--from", TASK, code=1)
     assert "not a share" in call("new", "a", "--from", TASK, "--overlap", "120%", code=2)
     assert "no review a" in call("show", "a", code=1)
     call("new", "a", "--from", TASK, "--items", "5")

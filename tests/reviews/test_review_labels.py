@@ -217,9 +217,9 @@ def test_labels_of_other_tools_come_in_as_reviewers(pilot, tmp_path: Path):
     [
         ("a.jsonl", '{"responses": {}, "fields": {}}\n{oops', (), "a.jsonl:2: not JSON"),
         ("a.json", '[{"annotations": []},\n nope]', (), "a.json:2: not JSON"),
-        ("a.json", "[1]", (), "entry 1 is no object"),
+        ("a.json", "[1]", (), "entry 1 is not an object"),
         ("a.json", '[{"annotations": [{"result": []}], "data": {"doc_id": "d1"}}]', (), "entry 1: no query id"),
-        ("a.csv", "query_id,doc_id,score\nq1,d1,7\n", (), "'7' is no grade of the scale (0, 1, 2, 3); say what it"),
+        ("a.csv", "query_id,doc_id,score\nq1,d1,7\n", (), "'7' is not a grade of the scale (0, 1, 2, 3); say what it"),
         ("a.csv", "query_id,doc_id,score\nq1,d1,high\n", (), "a.csv:2"),
         ("a.csv", "query_id,doc_id,score\nq8,d1,1\n", (), "labels no item of pilot; its first is query 'q8'"),
         ("a.csv", "query_id,doc_id,score\nq1,d1,1\n", ("--grades", "1:2"), "--grades takes pairs such as 0=0,1=2"),

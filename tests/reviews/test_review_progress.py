@@ -1,4 +1,4 @@
-"""What the keeper and the adjudicator see is what the rows say, also while more are appended."""
+"""What the owner and the adjudicator see is what the rows say, also while more are appended."""
 
 from __future__ import annotations
 

@@ -207,7 +207,10 @@ def test_curves_end_at_the_two_systems_and_chance_is_the_line_between() -> None:
         assert curve.points[-1].difference.mean == 0
         line = [
             np.mean(
-                [t.cheap.mean() + t.weights(curve.signal, share).mean() * (t.dear - t.cheap).mean() for t in pair.tasks]
+                [
+                    t.cheap.mean() + t.weights(curve.signal, share).mean() * (t.strong - t.cheap).mean()
+                    for t in pair.tasks
+                ]
             )
             for share in SHARES
         ]
@@ -230,11 +233,11 @@ def test_the_random_line_is_of_as_many_queries_as_the_signals_are_given() -> Non
     """Of 9 queries "50%" is 5: the oracle is the mean over all ways to choose as many, by enumeration."""
     task = TASKS[0]
     report = r2med.evaluate(["bm25", "replay >> bm25"], task)
-    cheap, dear = (np.array(result.scores["nDCG@10"]) for result in report.results)
+    cheap, strong = (np.array(result.scores["nDCG@10"]) for result in report.results)
     expected: dict[float, float] = {}
     for share in (0.1, 0.3, 0.5, 0.7):
         count = int(share * len(cheap) + 0.5)
-        rows = [np.where(np.isin(np.arange(len(cheap)), chosen), dear, cheap).mean()
+        rows = [np.where(np.isin(np.arange(len(cheap)), chosen), strong, cheap).mean()
                 for chosen in combinations(range(len(cheap)), count)]  # fmt: skip
         expected[share] = float(np.mean(rows))
     with Ledger() as ledger:
@@ -272,7 +275,7 @@ def test_the_frontier_says_what_it_would_save_and_that_it_was_hindsight() -> Non
     assert "random choice" in shown.output
     content = json.loads(runner.invoke(app, ["frontier", "--tasks", *TASKS, "--json"]).stdout)
     assert {route["cheap"] for route in content["routes"]} == {"bm25"}
-    assert all("oracle" not in route["dear"] for route in content["routes"])
+    assert all("oracle" not in route["strong"] for route in content["routes"])
 
 
 OWN = """
@@ -343,7 +346,7 @@ def test_options_of_code_of_one_s_own_are_tuned(tmp_path, monkeypatch, system, o
         (["tune", "bm25", "--over", "speed=1,2"], "has an option 'speed'"),
         (["tune", "bm25", "--over", "k1=3..1"], "runs backwards"),
         (["tune", "bm25", "--over", "k1=-1,2"], "k1 must be 0 or more"),
-        (["tune", "oracle-answer >> bm25", "--over", "k1=1,2"], "no system to tune"),
+        (["tune", "oracle-answer >> bm25", "--over", "k1=1,2"], "is not a system to tune"),
         (["tune", "bm25", "--over", "k1=1,2", "--folds", "50", "--tasks", "sample/Biology"], "50 folds need"),
         (["frontier", "nothing"], "no run of 'nothing'"),
         (["frontier"], "no system of the ledger"),

@@ -359,7 +359,7 @@ def test_another_address_always_has_a_token(start):
 def test_an_address_of_another_machine_is_told(host):
     done = CliRunner().invoke(program, ["serve", "--host", host, "--port", "8499"])
     assert isinstance(done.exception, R2medError)
-    assert f"{host} is no address of this machine" in str(done.exception)
+    assert f"{host} is not an address of this machine" in str(done.exception)
 
 
 def until_closed(connection: socket.socket) -> bytes:

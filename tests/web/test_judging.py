@@ -121,9 +121,9 @@ def test_what_cannot_be_judged_is_refused_in_a_sentence(judge):
         for form, told in (
             ({"llm": "nosuch"}, "Unknown model"),
             ({"llm": ""}, "Unknown model"),
-            ({"llm": "careful", "max_cost": "lots"}, "is no limit"),
-            ({"llm": "careful", "max_cost": "nan"}, "is no limit"),
-            ({"llm": "careful", "max_tokens": "-1"}, "is no limit"),
+            ({"llm": "careful", "max_cost": "lots"}, "is not a limit"),
+            ({"llm": "careful", "max_cost": "nan"}, "is not a limit"),
+            ({"llm": "careful", "max_tokens": "-1"}, "is not a limit"),
         ):
             answer = client.post(place, data=form)
             assert answer.status_code == 400

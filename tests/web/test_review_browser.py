@@ -153,10 +153,10 @@ def test_two_people_and_an_adjudicator_from_invitation_to_exported_judgements(en
         assert store.item(first.item).text[slice(*first.span)].strip() == proof.strip()
         assert [each.what for each in first.revealed] == ["answer"]
         assert first.seconds is not None
-    keeper = enter("Dr. Eve", "--adjudicator", **DESKTOP)
-    keeper.goto(f"{pilot}/review/pilot/progress?token={TOKEN}")
-    assert "Dr. Ben" in keeper.locator("table").inner_text()
-    assert faults(keeper) == []
+    owner = enter("Dr. Eve", "--adjudicator", **DESKTOP)
+    owner.goto(f"{pilot}/review/pilot/progress?token={TOKEN}")
+    assert "Dr. Ben" in owner.locator("table").inner_text()
+    assert faults(owner) == []
     exported = tmp_path / "pilot.qrels"
     run("review", "export", "pilot", "--to", "trec", "--out", str(exported))
     grades = {line.split()[2]: int(line.split()[3]) for line in exported.read_text("utf-8").splitlines()}

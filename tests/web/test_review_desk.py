@@ -112,13 +112,13 @@ def test_a_link_opens_one_desk_and_nothing_else(application, store):
         assert ada.post("/review/other/item/1", data={"say": "1"}).status_code == 403
         assert ada.get("/static/desk.js").status_code == 200
         assert browser(application).get("/static/desk.js").status_code == 403
-        keeper = browser(application)
-        keeper.get(f"/review?token={TOKEN}")
-        assert "pilot" in keeper.get("/review").text
-        assert "Ada" in keeper.get("/review/pilot/progress").text
-        # Not even the keeper judges in somebody's name.
-        assert keeper.get("/review/pilot/item/1").status_code == 403
-        assert keeper.post("/review/pilot/item/1", data={"say": "1", "token": "t" * 12}).status_code == 403
+        owner = browser(application)
+        owner.get(f"/review?token={TOKEN}")
+        assert "pilot" in owner.get("/review").text
+        assert "Ada" in owner.get("/review/pilot/progress").text
+        # Not even the owner judges in somebody's name.
+        assert owner.get("/review/pilot/item/1").status_code == 403
+        assert owner.post("/review/pilot/item/1", data={"say": "1", "token": "t" * 12}).status_code == 403
 
 
 def test_a_reviewer_who_loses_the_way_is_led_to_the_desk_and_a_stranger_to_their_link(application, store):
@@ -325,9 +325,9 @@ def test_a_review_with_the_answer_open_shows_it_at_once_and_every_export_says_so
             ada.post(address, data={**fields(page), "say": "2"})
         assert [[each.what for each in row.revealed] for row in store.decisions()] == [["answer"]] * 6
         assert "6 of 6 grades were given with the gold answer in view" in review_agreement(store).notes
-        keeper = browser(application)
-        keeper.get(f"/review?token={TOKEN}")
-        assert "in view of everybody from the start" in keeper.get("/review/pilot/progress").text
+        owner = browser(application)
+        owner.get(f"/review?token={TOKEN}")
+        assert "in view of everybody from the start" in owner.get("/review/pilot/progress").text
     for form in ("trec", "r2med", "beir", "csv", "task"):
         said = json.loads(run_export(tmp_path / form, form))
         assert said["settings"]["open_answer"] is True, form
@@ -485,14 +485,14 @@ def test_an_adjudicator_sees_labels_without_names_and_names_a_cause(application,
     judge.post("/review/pilot/undo", data={"token": "token-undo"})
     assert sorted(store.rulings()) == [3, 6, 9]
     assert people["Ada"].get("/review/pilot/rule/3").status_code == 403
-    keeper = browser(application)
-    keeper.get(f"/review?token={TOKEN}")
-    progress = keeper.get("/review/pilot/progress").text
+    owner = browser(application)
+    owner.get(f"/review?token={TOKEN}")
+    progress = owner.get("/review/pilot/progress").text
     assert "67% <span" in progress
     assert "3 × the guideline is ambiguous" in progress
     assert "sentence 2: Judge whether the passage helps" in progress
     shown = review_agreement(store)
-    page = agreement_page(keeper).text
+    page = agreement_page(owner).text
     assert f"{shown.coefficients['kappa'].value:.3f}" in page
     assert "Agreement by slice" in page
     assert "From the 12 pairs that were drawn at random out of" in page

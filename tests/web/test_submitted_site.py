@@ -44,7 +44,7 @@ def forged(path: Path) -> bytes:
 @pytest.fixture(scope="module")
 def sent(filled, tmp_path_factory) -> Path:
     """Two sound submissions of the same system among others, one in a folder of its own, and three broken ones."""
-    folder = tmp_path_factory.mktemp("keeper") / "submissions"
+    folder = tmp_path_factory.mktemp("owner") / "submissions"
     about = ["--title", TITLE, "--authors", "A. Body", "--link", "https://example.org/ours"]
     for name, runs in (("ours", ["bm25", "replay >> bm25"]), ("theirs/second", ["bm25", "bm25-classic"])):
         done = CliRunner().invoke(app, ["submit", *runs, "--tasks", "sample", *about, "--out", f"{folder / name}.zip"])
@@ -186,7 +186,7 @@ def test_a_submitted_system_has_its_title_authors_date_and_link(visit, filled, t
 
 
 def test_the_steps_of_the_workflow_work(site, sent, tmp_path, monkeypatch):
-    file = tmp_path / "keeper" / ".github" / "workflows" / "leaderboard.yml"
+    file = tmp_path / "owner" / ".github" / "workflows" / "leaderboard.yml"
     assert CliRunner().invoke(app, ["site", "--workflow", str(file)]).exit_code == 0
     content = yaml.safe_load(file.read_text())
     assert content["env"]["R2MED"] == f"r2med=={r2med.__version__}"
@@ -197,7 +197,7 @@ def test_the_steps_of_the_workflow_work(site, sent, tmp_path, monkeypatch):
     program = tmp_path / "bin" / "r2med"
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m r2med "$@"\n')
     program.chmod(0o755)
-    place = tmp_path / "keeper"
+    place = tmp_path / "owner"
     (place / "submissions").mkdir()
     shutil.copy(sent / "ours.zip", place / "submissions")
 

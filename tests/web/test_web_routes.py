@@ -625,7 +625,7 @@ def test_a_comparison_names_oracles_and_the_tasks_it_is_over(tmp_path, monkeypat
     page = client.get("/compare?group=sample&a=bm25&b=oracle-answer+%3E%3E+bm25").text
     assert "Over 2 of 3 tasks: only one of the two was run on sample/IIYi-Clinical." in page
     assert '<code>oracle-answer &gt;&gt; bm25</code> <span class="tag warn">oracle</span> minus' in page
-    assert "an oracle is shown the answers and is no system" in page
+    assert "an oracle is shown the answers and is not a system" in page
     assert "is better" not in page.partition("<dt>Verdict</dt>")[2]
     assert re.search(r"\(p (≤|&lt;) 0\.0\d+\)", page)
     assert '<optgroup label="Oracles, shown the gold answers"><option selected>oracle-answer' in page

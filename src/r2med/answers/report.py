@@ -52,7 +52,7 @@ class ArmReport:
     cut: int
     """Passages that the budget cut."""
     retrieval: float | None
-    """The measure of its lists, the mean over tasks; None for what is no list."""
+    """The measure of its lists, the mean over tasks; None for what is not a list."""
     quadrants: Quadrants | None
     """None for an arm without passages."""
     grounding: Grounding

@@ -51,7 +51,7 @@ def audit_command(
     labels were wrong as often as the two sets disagree. The first set is A, every other one is compared with it.
 
     A set that lists relevant documents only (as R2MED's) has few pairs in common with another: --fill counts what
-    it does not list as 0. A review of some pairs is no full set: --overlay scores by A, corrected by it. Where one
+    it does not list as 0. A review of some pairs is not a full set: --overlay scores by A, corrected by it. Where one
     set has more grades than another, --binary counts only relevant or not. With --holes, the other set says only what
     A does not: documents at the top of a list that nobody judged, and the scores before and after.
 

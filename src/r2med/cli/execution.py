@@ -114,9 +114,9 @@ def asking_options(function: Function) -> Function:
     options = (
         executor_option(),
         click.option("--concurrency", type=click.IntRange(1), help="Requests to a server at a time (usually 16)."),
-        click.option("--timeout", type=_POSITIVE, metavar="SECONDS", help="When a request counts as lost (600)."),
-        click.option("--retries", type=click.IntRange(0), help="How often a failed request is asked again (6)."),
-        click.option("--rpm", type=_POSITIVE, metavar="NUMBER", help="Requests a minute at the most (no limit)."),
+        click.option("--timeout", type=_POSITIVE, metavar="SECONDS", help="Request timeout in seconds [600]."),
+        click.option("--retries", type=click.IntRange(0), help="Retries of a failed request [6]."),
+        click.option("--rpm", type=_POSITIVE, metavar="NUMBER", help="Maximum requests per minute [no limit]."),
     )
     for option in reversed(options):
         function = option(function)

@@ -57,7 +57,7 @@ VERBS = {
     "models": "List embedding models, rerankers and language models; export to ONNX.",
     "index": "Push a task's documents into a search engine.",
     "engines": "List the search engines that can be asked, and how each is asked.",
-    "cache": "Sizes of indexes and vectors, and how to let go of them.",
+    "cache": "Sizes of indexes and vectors, and how to remove them.",
     "doctor": "Versions, extras, devices, caches, and what is missing.",
 }
 """Every verb with the line that `--help` shows."""

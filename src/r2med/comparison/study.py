@@ -93,7 +93,7 @@ class Comparison(Viewable):
         if not self.oracles:
             return f"{higher} is better than {lower} ({p})."
         shown = [f"{name} (oracle)" if name in self.oracles else name for name in (higher, lower)]
-        return f"{shown[0]} scores higher than {shown[1]} ({p}); an oracle is shown the answers and is no system."
+        return f"{shown[0]} scores higher than {shown[1]} ({p}); an oracle is shown the answers and is not a system."
 
     def __repr__(self) -> str:
         return f"Comparison({self.b!r} minus {self.a!r}: {100 * self.overall.mean:+.2f} points. {self.verdict})"

@@ -30,7 +30,7 @@ def list_files(folder: Path) -> list[Path]:
         raise DataError(f"{folder}: no such file or folder")
     files = [path for path in _visible_files(folder) if path.suffix.lower() in READERS]
     if not files:
-        raise DataError(f"{folder}: holds no {', '.join(READERS)} file, and is no BEIR or R2MED folder")
+        raise DataError(f"{folder}: holds no {', '.join(READERS)} file, and is not a BEIR or R2MED folder")
     for path in files:
         if str(path) != str(path).encode("utf-8", "replace").decode():
             shown = os.fsencode(path).decode("utf-8", "backslashreplace")

@@ -106,14 +106,14 @@ class RuleSettings:
     """Rules by which questions are dropped without asking a model."""
 
     on: bool = True
-    least_words: int = 5
-    most_words: int = 600
+    min_words: int = 5
+    max_words: int = 600
     needs_image: bool = True
     answer_in_question: bool = True
     options_missing: bool = True
 
     def __post_init__(self) -> None:
-        require(0 <= self.least_words <= self.most_words, "least_words", "must be from 0 to most_words")
+        require(0 <= self.min_words <= self.max_words, "min_words", "must be from 0 to max_words")
 
 
 @dataclass(frozen=True)
@@ -250,8 +250,8 @@ class SelectSettings:
     band_supports: float = 1.0
     band: str = "mark"
     """Whether passages of the band are left out of the corpus (drop), unless another question needs them, or stay."""
-    least_positives: int = 1
-    most_positives: int = 50
+    min_positives: int = 1
+    max_positives: int = 50
     corpus: int = 0
     """Passages of the corpus: the pool, then others drawn by the seed up to this; 0 takes all."""
     dev: float = 0.0
@@ -263,8 +263,8 @@ class SelectSettings:
             below = getattr(self, f"band_{axis}") <= getattr(self, axis)
             require(below, f"band_{axis}", f"must not be above {axis}")
         require(self.band in BAND, "band", f"must be {' or '.join(BAND)}")
-        ordered = 1 <= self.least_positives <= self.most_positives
-        require(ordered, "least_positives", "must be from 1 to most_positives")
+        ordered = 1 <= self.min_positives <= self.max_positives
+        require(ordered, "min_positives", "must be from 1 to max_positives")
         require(self.corpus >= 0, "corpus", "must not be negative")
         require(0 <= self.dev < 1, "dev", "must be from 0 to less than 1")
 

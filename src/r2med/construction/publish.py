@@ -171,7 +171,7 @@ def _translated(repo: str) -> Iterator[None]:
     try:
         yield
     except errors.HFValidationError as error:
-        raise R2medError(f"{repo!r} is no name for a repository of the hub; write ORG/NAME") from error
+        raise R2medError(f"{repo!r} is not a name for a repository of the hub; write ORG/NAME") from error
     except errors.OfflineModeIsEnabled as error:
         raise R2medError(f"HF_HUB_OFFLINE is set, so nothing can be pushed to {at}; unset it") from error
     except errors.HfHubHTTPError as error:

@@ -77,10 +77,10 @@ def broken_rule(question: Question, rules: RuleSettings) -> str:
     '"which of the following" without options'
     """
     words = len(question.original.split())
-    if words < rules.least_words:
-        return f"fewer than {rules.least_words} words"
-    if words > rules.most_words:
-        return f"more than {rules.most_words} words"
+    if words < rules.min_words:
+        return f"fewer than {rules.min_words} words"
+    if words > rules.max_words:
+        return f"more than {rules.max_words} words"
     if rules.needs_image and _IMAGE.search(question.original):
         return "needs an image"
     if rules.options_missing and not question.options and _LISTED.search(question.original):

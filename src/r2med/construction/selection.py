@@ -33,10 +33,10 @@ def verdict(judged: Outcome, settings: SelectSettings) -> str:
 def select_question(verdicts: Mapping[str, str], settings: SelectSettings) -> Outcome:
     """Decide whether a question has an allowed number of positives."""
     count = sum(verdict == POSITIVE for verdict in verdicts.values())
-    if count < settings.least_positives:
-        why = "no positive" if not count else f"fewer than {settings.least_positives} positives"
+    if count < settings.min_positives:
+        why = "no positive" if not count else f"fewer than {settings.min_positives} positives"
     else:
-        why = f"more than {settings.most_positives} positives" if count > settings.most_positives else ""
+        why = f"more than {settings.max_positives} positives" if count > settings.max_positives else ""
     unjudged = UNJUDGED in verdicts.values()
     return Outcome({"verdicts": verdicts}, why, marks=("a pair could not be judged",) if unjudged else ())
 

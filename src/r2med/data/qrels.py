@@ -339,7 +339,7 @@ def _grade(row: Row, columns: _Columns, spot: Spot) -> int | None:
     if number is None:
         spot.note("bad-grade", f"the grade ({columns.grade}) must be an integer, not {describe(value)}")
     elif abs(number) > _LARGEST:
-        spot.note("bad-grade", f"the grade ({columns.grade}) is {describe(value)}, which is no grade")
+        spot.note("bad-grade", f"the grade ({columns.grade}) is {describe(value)}, which is not a grade")
     else:
         return number
     return None

@@ -118,7 +118,7 @@ def _from_files(source: ModelSource, name: str) -> LateCard:
     if not _table(source, "config.json"):
         raise R2medError(f"{source.name}: not a model (no config.json)")
     raise R2medError(
-        f"{source.name} is no late-interaction checkpoint: it has neither the modules of sentence-transformers or"
+        f"{source.name} is not a late-interaction checkpoint: it has neither the modules of sentence-transformers or"
         f" PyLate nor Stanford's {_STANFORD}, so its projection would be random"
     )
 

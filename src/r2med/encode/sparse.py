@@ -118,7 +118,7 @@ def read_table(folder: Path, tokenizer: Tokenizer) -> NDArray[np.float32]:
     else:
         raise R2medError(f"{folder}: no model.safetensors with the weights of the terms")
     if _WEIGHTS not in found or found[_WEIGHTS].ndim != 1:
-        raise R2medError(f"{folder}: its tensors are no table of a weight a term ({', '.join(sorted(found))})")
+        raise R2medError(f"{folder}: its tensors are not a table of one weight per term ({', '.join(sorted(found))})")
     return np.asarray(found[_WEIGHTS], dtype=np.float32)
 
 

@@ -209,7 +209,7 @@ def _work(request: PushRequest) -> _Work:
     if request.encoder:
         stage = build_system(request.encoder).stages[-1]
         if not isinstance(stage, Dense):
-            raise SpecError(f"--encoder {request.encoder}: that is no encoder")
+            raise SpecError(f"--encoder {request.encoder}: that is not an encoder")
         encoder = stage.encoder(collection.task)
         kept = [(name, text) for name, text in documents if text.strip()]
         left_out = len(documents) - len(kept)

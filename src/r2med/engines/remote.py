@@ -97,7 +97,7 @@ class RemoteEngine(Retriever):
         try:
             pattern = re.compile(self.chunk) if self.chunk else None
         except re.error as error:
-            raise SpecError(f"{self._name}: chunk={self.chunk!r} is no regular expression ({error})") from error
+            raise SpecError(f"{self._name}: chunk={self.chunk!r} is not a regular expression ({error})") from error
         if pattern is not None and not pattern.groups:
             raise SpecError(f'{self._name}: chunk={self.chunk!r} has no group for the document, as in "(.*)#[0-9]+"')
         return pattern
@@ -106,7 +106,7 @@ class RemoteEngine(Retriever):
     def _dense(self) -> Dense:
         stage = build_system(self.encoder).stages[-1]
         if not isinstance(stage, Dense):
-            raise SpecError(f"{self._name}: {self.encoder} is no encoder")
+            raise SpecError(f"{self._name}: {self.encoder} is not an encoder")
         return stage
 
     def _encoder_settings(self) -> dict[str, object]:

@@ -397,7 +397,7 @@ def _odd(rows: Sequence[Sequence[Any]]) -> str:
     """Return the fault of the rows, in words."""
     for row in rows:
         if isinstance(row[0], bool) or not isinstance(row[0], str | int):
-            return f"the first column holds {row[0]!r}, which is no document id; write id::text"
+            return f"the first column holds {row[0]!r}, which is not a document id; write id::text"
         try:
             fine = len(row) == 1 or math.isfinite(float(row[1]))
         except (TypeError, ValueError):
@@ -416,6 +416,6 @@ def _parameters(file: str, text: str) -> set[str]:
         line = text.count("\n", 0, match.start()) + 1
         if match["name"] not in _KNOWN or match["kind"] not in ("s", "b", "t"):
             known = ", ".join(f"%({name})s" for name in _KNOWN)
-            raise SpecError(f"{file}:{line}: {match[0]!r} is no parameter; there are {known}, and a plain % is %%")
+            raise SpecError(f"{file}:{line}: {match[0]!r} is not a parameter; there are {known}, and a plain % is %%")
         names.add(match["name"])
     return names

@@ -81,7 +81,7 @@ def _fitting(entries: Sequence[Entry], form: str) -> list[Entry]:
     for entry in fitting:
         if form in _RESULTS and entry.oracle:
             raise R2medError(
-                f"run {entry.id} was shown the answers (oracle): it is no result, only its lists can be written"
+                f"run {entry.id} was shown the answers (oracle): it is not a result, only its lists can be written"
             )
     return fitting
 

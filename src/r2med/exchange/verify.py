@@ -274,7 +274,7 @@ def _check_system(spec: str) -> None:
     except R2medError as error:
         raise DataError(str(error)) from error
     if any(name.startswith("oracle") for name in _names(chain)):
-        raise DataError(f"{spec}: is shown the answers (oracle) and is no result")
+        raise DataError(f"{spec}: is shown the answers (oracle) and is not a result")
 
 
 def _names(value: Value) -> list[str]:
@@ -347,7 +347,7 @@ def _flat(table: Mapping[str, Mapping[str, Mapping[str, float]]]) -> dict[tuple[
 
 def _object(files: Mapping[str, bytes], name: str) -> dict[str, Any]:
     if name not in files:
-        raise DataError(f"{name} is missing, so this is no submission")
+        raise DataError(f"{name} is missing, so this is not a submission")
     try:
         found = orjson.loads(files[name])
     except orjson.JSONDecodeError as error:

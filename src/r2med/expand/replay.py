@@ -316,5 +316,5 @@ def published_task(task: Task) -> Task:
     if task.group == "full":
         return task
     if task.base not in registry():
-        raise DataError(f"{task.name} is no task of the benchmark and has no generations on the hub")
+        raise DataError(f"{task.name} is not a task of the benchmark and has no generations on the hub")
     return registry()[task.base]

@@ -109,7 +109,7 @@ class HttpServer:
         except TimeoutError as error:
             raise AttemptError(f"no answer within {self._timeout:g} s", billed=True) from error
         except (aiohttp.InvalidURL, UnicodeError) as error:  # UnicodeError: a part of the name is too long
-            raise FatalServerError(f"{self._url} is no address of a server: {error}") from error
+            raise FatalServerError(f"{self._url} is not the address of a server: {error}") from error
         except (aiohttp.ClientError, OSError) as error:
             raise AttemptError("the connection broke", billed=True) from error
         if response.status != 200:
@@ -228,7 +228,7 @@ def read_answer(content: bytes, request: Request) -> RawAnswer:
     message = choice["message"]
     given = message.get("content")
     if not isinstance(given, str | list | None):
-        raise AttemptError("the server answered with a content that is no text", billed=True)
+        raise AttemptError("the server answered with content that is not text", billed=True)
     text = _without_prefix(_text(given), request)
     reasoning = _text(message.get("reasoning_content")) or _text(message.get("reasoning"))
     return RawAnswer(

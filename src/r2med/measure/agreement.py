@@ -54,7 +54,9 @@ class Ratings:
         given = np.unique(table[~np.isnan(table)])
         steps = given if scale is None else np.asarray(scale, dtype=np.float64)
         if len(steps) > MOST_GRADES:
-            raise R2medError(f"{len(steps)} different grades are no scale; agreement takes {MOST_GRADES} at the most")
+            raise R2medError(
+                f"{len(steps)} different grades are not a scale; agreement takes {MOST_GRADES} at the most"
+            )
         if not np.isin(given, steps).all():
             raise R2medError(f"the grade {given[~np.isin(given, steps)][0]:g} is not on the scale")
         return cls(table, np.unique(places, return_inverse=True)[1].astype(np.intp), steps)

@@ -114,7 +114,7 @@ class CardRegistry(Generic[Kind]):
                 raise SpecError(f"{file}: unknown table {name!r}{known} (a card is a table [{self.table}.NAME])")
         entries: Mapping[str, Any] = found.get(self.table, {})
         if not isinstance(entries, dict) or not all(isinstance(entry, dict) for entry in entries.values()):
-            raise SpecError(f"{file}: {self.table} is no table of cards; a card is a table [{self.table}.NAME]")
+            raise SpecError(f"{file}: {self.table} is not a table of cards; a card is a table [{self.table}.NAME]")
         return entries
 
     def _made(self, entries: Mapping[str, Any], where: str, known: Mapping[str, Kind]) -> dict[str, Kind]:
@@ -128,7 +128,7 @@ class CardRegistry(Generic[Kind]):
                 made[name] = replace(before[like], **{"name": name, **self._fresh_commits(values)})
             else:
                 known_ones = suggest(str(like), before)
-                raise SpecError(f"{where}: {name} is like {like!r}, which is no card before it{known_ones}")
+                raise SpecError(f"{where}: {name} is like {like!r}, which is not a card before it{known_ones}")
         return made
 
     def _new(self, where: str, values: Mapping[str, Any]) -> Kind:

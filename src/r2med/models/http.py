@@ -36,7 +36,7 @@ def check_url(name: str, url: str, key_env: str, form: str = "NAME@http://host:p
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        raise SpecError(f"the address of {name} is no URL ({error}); write {form}") from error
+        raise SpecError(f"the address of {name} is not a URL ({error}); write {form}") from error
     if parts.username or parts.password:
         raise SpecError(f"the address of {name} holds a user or password; set {key_env} in the environment instead")
     if parts.query or parts.fragment:
@@ -45,7 +45,7 @@ def check_url(name: str, url: str, key_env: str, form: str = "NAME@http://host:p
             f" leave it out, and set {key_env} in the environment if it is a key"
         )
     if not parts.hostname or parts.scheme not in _PORTS or not url.isprintable() or " " in url:
-        raise SpecError(f"the address of {name} is no URL: {url!r}; write {form}")
+        raise SpecError(f"the address of {name} is not a URL: {url!r}; write {form}")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     place = host if port in (None, _PORTS[parts.scheme]) else f"{host}:{port}"
     return f"{parts.scheme}://{place}{parts.path.rstrip('/')}"
@@ -153,7 +153,7 @@ class RequestLimits:
     concurrency: int = 8
     """Requests under way at a time, for each server."""
     timeout: float = 120.0
-    """Seconds until a request counts as lost."""
+    """Request timeout in seconds."""
     retries: int = 6
     """How often a request is asked again after the first failure."""
     backoff: float = 1.0

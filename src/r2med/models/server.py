@@ -234,7 +234,7 @@ class JsonServer(ABC, Generic[Value]):
         except httpx.HTTPError as error:
             raise AttemptError(f"the connection to {self.url} broke") from error
         except (httpx.InvalidURL, UnicodeError) as error:  # UnicodeError: a part of the name is too long
-            raise FatalServerError(f"{self.url} is no address of a server: {error}") from error
+            raise FatalServerError(f"{self.url} is not the address of a server: {error}") from error
         return response, bytes(received)
 
     def _refusal(self, response: httpx.Response, text: str) -> AttemptError:

@@ -174,11 +174,11 @@ def _manifest(task: Task) -> NanoSet | None:
 def profile_task(task: Task) -> TaskProfile:
     """Return the profile of one task, from its candidate lists."""
     if task.hub and task.group != "nano":
-        raise DataError(f"{task.name} is no nano task and has no candidate lists; try nano/{task.base}")
+        raise DataError(f"{task.name} is not a nano task and has no candidate lists; try nano/{task.base}")
     dataset = load(task)
     kinds = offered(dataset.collection)
     if not kinds:
-        raise DataError(f"{task.name} has no candidate lists, so it is no nano set; r2med nano build makes one")
+        raise DataError(f"{task.name} has no candidate lists, so it is not a nano set; r2med nano build makes one")
     runs = {kind: candidates(dataset.collection, kind) for kind in kinds}
     built = _manifest(task)
     split = built.name(task.split) if built else _published_split(task)

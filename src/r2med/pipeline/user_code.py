@@ -170,7 +170,7 @@ def parameters(kind: Any) -> Mapping[str, inspect.Parameter]:
     try:
         return inspect.signature(kind).parameters
     except (TypeError, ValueError) as error:
-        raise SpecError(f"{kind!r} is no class of yours: nobody can tell what options it takes") from error
+        raise SpecError(f"{kind!r} is not a class of yours: cannot tell what options it takes") from error
 
 
 def option_names(kind: Any, given: Mapping[str, Any]) -> frozenset[str]:

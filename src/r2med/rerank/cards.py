@@ -39,7 +39,7 @@ def card_of(source: ModelSource, name: str, like: str = "") -> RerankerCard:
     if architecture.endswith(_LANGUAGE_MODEL):
         raise R2medError(f"{source.name} is a language model: say which card's format it takes with like=NAME")
     if not architecture.endswith(_CLASSIFIER):
-        raise R2medError(f"{source.name} is no cross-encoder: it is a {architecture or 'model of no known class'}")
+        raise R2medError(f"{source.name} is not a cross-encoder: it is a {architecture or 'model of an unknown class'}")
     return RerankerCard(name, source.name, source.revision, max_length=source.max_length())
 
 

@@ -81,7 +81,7 @@ class AnswerChecker:
             return str(value)
         if isinstance(value, int | np.integer) and not isinstance(value, bool):
             return str(value)
-        raise self._wrong(query, f"{shorten(repr(value))}, which is no document id")
+        raise self._wrong(query, f"{shorten(repr(value))}, which is not a document id")
 
     def _score(self, query: str, document: str, value: Any) -> float:
         try:

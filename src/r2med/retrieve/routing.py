@@ -1,7 +1,7 @@
 """Routing: a cheap system for most queries and an expensive one for those that seem to need it.
 
 A signal that is known without judgements selects these queries. Both stages are retrievers like any other; the
-expensive systems are given, and bill, only the queries that are sent on to them.
+strong systems are given, and bill, only the queries that are sent on to them.
 """
 
 from __future__ import annotations
@@ -56,28 +56,28 @@ def merged(collection: Collection, kept: Run, sent: Run) -> Run:
 
 @dataclass(frozen=True)
 class Route(Retriever):
-    """The cheap system for every query; for those that a signal calls hard, the expensive one in its place.
+    """The cheap system for every query; for those that a signal calls hard, the strong one in its place.
 
     >>> str(Route("bm25", "wordllama", by="nqc", share=0.5))
     'route(bm25, wordllama, by=nqc, share=0.5)'
     """
 
     cheap: System
-    dear: System
+    strong: System
     by: System = BY_GAP
     """The signal."""
     share: float = SHARE
-    """The share of the queries that goes to the expensive system: those that the signal calls hardest."""
+    """The share of the queries that goes to the strong system: those that the signal calls hardest."""
     threshold: float | None = None
-    """In place of the share: a query goes to the expensive system if its signal is on the hard side of this number."""
+    """In place of the share: a query goes to the strong system if its signal is on the hard side of this number."""
     harder: str = ""
     """Which end of the signal's scale is the hard one, `low` or `high`; empty for the signal's own."""
 
     def __post_init__(self) -> None:
-        for name in ("cheap", "dear", "by"):
+        for name in ("cheap", "strong", "by"):
             object.__setattr__(self, name, build_system(getattr(self, name)))
         self.cheap.check()
-        self.dear.check()
+        self.strong.check()
         signal_of(self.by, "route")
         if not 0 <= self.share <= 1:
             raise SpecError(f"route: share must lie between 0 and 1, not {self.share}")
@@ -94,7 +94,7 @@ class Route(Retriever):
     @property
     def depth(self) -> int:  # type: ignore[override]  # what the lists have follows from the systems
         """Return the most documents of a list: as many as the shorter of the two lists."""
-        return min(self.cheap.retriever.depth, self.dear.retriever.depth)
+        return min(self.cheap.retriever.depth, self.strong.retriever.depth)
 
     @property
     def hard_end(self) -> str:
@@ -107,8 +107,8 @@ class Route(Retriever):
         return {"by": self.by.spec, **rule, "harder": self.hard_end}
 
     def passes(self, inner: System, collection: Collection) -> Collection:
-        """Return the queries that a system is sent: for the expensive one the share, or all with a threshold."""
-        if inner is not self.dear:
+        """Return the queries that a system is sent: for the strong one the share, or all with a threshold."""
+        if inner is not self.strong:
             return collection
         signal, names = signal_of(self.by, "route"), collection.queries.ids
         if isinstance(signal, TextSignal):
@@ -121,7 +121,7 @@ class Route(Retriever):
         return collection.select([names[place * len(names) // count] for place in range(count)])
 
     def _sent(self, values: NDArray[np.float64], names: Sequence[str]) -> list[int]:
-        """Return the places of the queries that go to the expensive system."""
+        """Return the places of the queries that go to the strong system."""
         if self.threshold is None:
             return hardest(values, names, self.share, self.hard_end)
         places: list[int] = np.flatnonzero(~_beyond(values, _easy_sign(self.hard_end), self.threshold)).tolist()
@@ -139,14 +139,14 @@ class Route(Retriever):
         context.notes.facts |= {"sent": len(sent), "of": len(names), "edge": _edge(values, places, self.hard_end)}
         if not sent:
             return found
-        return merged(collection, found, self.dear.run(collection.select(sent), context))
+        return merged(collection, found, self.strong.run(collection.select(sent), context))
 
 
 def signal_of(system: System, owner: str) -> Signal:
     """Return the signal of a spec's value."""
     stage = system.stages[0]
     if len(system.stages) != 1 or not isinstance(stage, Signal):
-        raise SpecError(f"{owner}: {system} is no signal; there are {_SIGNALS}")
+        raise SpecError(f"{owner}: {system} is not a signal; there are {_SIGNALS}")
     return stage
 
 

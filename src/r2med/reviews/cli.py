@@ -87,7 +87,7 @@ def judge_command(name: str, llm: str, person: str, dry_run: bool, as_json: bool
     """Let a model label every item of NAME, by the same guideline and scale as people, as one more reviewer.
 
     Its reason and the stretch that it quotes are kept with the grade. A reply without a grade of the scale is counted
-    and is no label. Replies are kept: stopped at any moment, the same command goes on and pays for nothing twice.
+    and is not a label. Replies are kept: stopped at any moment, the same command goes on and pays for nothing twice.
 
     \b
     Examples:
@@ -145,7 +145,7 @@ def import_command(name: str, file: Path, person: str, grades: str, as_json: boo
     FILE is any file of judgements (TREC, JSON lines, tab-separated, CSV, parquet), with or without a column of
     reviewers; the JSON export of Label Studio; or records of Argilla as JSON or JSON lines. The records of such tools
     must have the ids of query and document (query_id, doc_id) among their data, fields or metadata. Labels of pairs
-    that are no items of the review are counted and left out.
+    that are not items of the review are counted and left out.
 
     Labels come back as `review export --to csv` wrote them, by reviewer and by task. Judgements call 1 relevant, a
     review may call it otherwise: where a file could mean either, `--scale` says which it is.

@@ -59,7 +59,7 @@ class ImportedLabels:
     written: int
     """Decisions that were not there before."""
     unknown: int
-    """Labels of pairs that are no items of the review."""
+    """Labels of pairs that are not items of the review."""
     first_unknown: str
     skipped: int
     """Answers that their tool calls cancelled, discarded or a draft."""
@@ -215,7 +215,7 @@ def _grade(path: Path, label: ForeignLabel, scale: GradeScale, grades: Mapping[s
     if found is None or found not in scale.values:
         known = ", ".join(map(str, scale.values))
         raise DataError(
-            f"{path}: {label.place}: {shorten(said)!r} is no grade of the scale ({known});"
+            f"{path}: {label.place}: {shorten(said)!r} is not a grade of the scale ({known});"
             f" say what it means: --grades {said.split()[0] if said else 'X'}={scale.values[-1]}"
         )
     return found
@@ -292,7 +292,7 @@ def _listed(path: Path, content: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
         raise DataError(f"{path}:{error.lineno}: not JSON: {error.msg}") from error
     for number, value in enumerate(values, 1):
         if not isinstance(value, dict):
-            raise DataError(f"{path}: entry {number} is no object")
+            raise DataError(f"{path}: entry {number} is not an object")
         yield f"entry {number}", value
 
 
@@ -305,7 +305,7 @@ def _lined(path: Path, content: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
         except orjson.JSONDecodeError as error:
             raise DataError(f"{path}:{number}: not JSON: {error.msg}") from error
         if not isinstance(value, dict):
-            raise DataError(f"{path}:{number}: is no object")
+            raise DataError(f"{path}:{number}: is not an object")
         yield f"line {number}", value
 
 

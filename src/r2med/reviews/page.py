@@ -97,11 +97,11 @@ def review_routes(door: ReviewDoor, menu: Mapping[str, str]) -> list[Route]:
     pages = _Pages(door, menu)
     place = "/review/{name}"
     return [
-        Route("/review", pages.keeper(_list_page)),
-        Route(f"{place}/progress", pages.keeper(_progress_page)),
-        Route(f"{place}/items", pages.keeper(_items_page)),
-        Route(f"{place}/agreement", pages.keeper(_agreement_page)),
-        Route(f"{place}/judge", pages.keeper_change(_judge), methods=["POST"]),
+        Route("/review", pages.owner(_list_page)),
+        Route(f"{place}/progress", pages.owner(_progress_page)),
+        Route(f"{place}/items", pages.owner(_items_page)),
+        Route(f"{place}/agreement", pages.owner(_agreement_page)),
+        Route(f"{place}/judge", pages.owner_change(_judge), methods=["POST"]),
         Route(f"{place}/join/{{secret}}", pages.join),
         Route(f"{place}/join/{{secret}}", pages.join, methods=["POST"]),
         Route(place, pages.show(_start)),
@@ -124,7 +124,7 @@ class _Pages:
         self.door, self.menu = door, menu
         self._shared: SharedPages[Response] = SharedPages(_OWNER_THREADS)
 
-    def keeper(self, view: Callable[[ReviewDoor, Request], Page]) -> Callable[[Request], Awaitable[Response]]:
+    def owner(self, view: Callable[[ReviewDoor, Request], Page]) -> Callable[[Request], Awaitable[Response]]:
         """Return the endpoint of a page that needs the server's token."""
 
         def make(request: Request) -> Response:
@@ -138,18 +138,18 @@ class _Pages:
         @wraps(view)
         async def endpoint(request: Request) -> Response:
             if request.state.admitted_by == "entrance":
-                return self._error(request, 403, "this page is for the keeper of the review")
+                return self._error(request, 403, "this page is for the owner of the review")
             return await self._shared.get(f"{request.url.path}?{request.url.query}", partial(make, request))
 
         return endpoint
 
-    def keeper_change(self, work: Callable[[ReviewDoor, Request, Mapping[str, str]], str]) -> Callable[[Request], Any]:
+    def owner_change(self, work: Callable[[ReviewDoor, Request, Mapping[str, str]], str]) -> Callable[[Request], Any]:
         """Return the endpoint of a change that needs the server's token; it redirects to the page that shows it."""
 
         @wraps(work)
         async def endpoint(request: Request) -> Response:
             if request.state.admitted_by == "entrance":
-                return self._error(request, 403, "this is for the keeper of the review")
+                return self._error(request, 403, "this is for the owner of the review")
             form: dict[str, str] = {}
             try:
                 form = await read_form(request)
@@ -240,11 +240,11 @@ class _Pages:
         links = {first: place, "Guideline": f"{place}/guideline"}
         return Frame(links, root="/static/", live=True, person=person.name)
 
-    def _error(self, request: Request, status: int, message: str, keepers: str = "") -> Response:
+    def _error(self, request: Request, status: int, message: str, owner_back: str = "") -> Response:
         name = request.path_params.get("name", "")
-        keeper = request.state.admitted_by != "entrance"
-        around = Frame(self.menu if keeper else {"Desk": f"/review/{name}"}, root="/static/", live=True)
-        back = "" if status == 403 else keepers or (f"/review/{name}" if name else "/review")
+        owner = request.state.admitted_by != "entrance"
+        around = Frame(self.menu if owner else {"Desk": f"/review/{name}"}, root="/static/", live=True)
+        back = "" if status == 403 else owner_back or (f"/review/{name}" if name else "/review")
         return HTMLResponse(render("reviews/error.html", around, message=message, back=back), status)
 
 
@@ -428,7 +428,7 @@ def _rule(sitting: Sitting, request: Request, form: Mapping[str, str]) -> dict[s
     return {"saved": kept.id, "said": _said_ruling(kept), "next": place, "left": desk.open_rulings()}
 
 
-# ---------------------------------------------------------------------------------------------- the keeper
+# ---------------------------------------------------------------------------------------------- the owner
 
 
 def _list_page(door: ReviewDoor, request: Request) -> Page:

@@ -303,7 +303,7 @@ def review_path(name: str) -> Path:
     """Return the file of a project; an invalid name is an error."""
     if not _NAME.fullmatch(name):
         raise R2medError(
-            f"{name!r} is no name for a review; use letters, digits, dots, dashes and underscores, 64 at most"
+            f"{name!r} is not a name for a review; use letters, digits, dots, dashes and underscores, 64 at most"
         )
     return review_folder() / f"{name}.sqlite"
 

@@ -97,7 +97,7 @@ class Hub:
         try:
             yield
         except errors.HFValidationError as error:
-            raise self.error(f"{repo!r} is no name of a repository on the hub, nor a folder here") from error
+            raise self.error(f"{repo!r} is neither a name of a repository on the hub nor a folder here") from error
         except errors.GatedRepoError as error:
             page = f"{at}/datasets/{repo}" if self.kind == "dataset" else f"{at}/{repo}"
             advice = "accept its terms there, then run `hf auth login` or set HF_TOKEN"

@@ -111,8 +111,8 @@ class DataMaker:
         passages = builder.read_corpus().passages
         drafts = draw_drafts(passages, self.settings.write)
         if not drafts:
-            least = self.settings.write.least_tokens
-            raise R2medError(f"{self.source}: no passage has the {least} tokens that a question is written from")
+            fewest = self.settings.write.min_tokens
+            raise R2medError(f"{self.source}: no passage has the {fewest} tokens that a question is written from")
         return builder, drafts
 
     def _build(self) -> BuiltTask:

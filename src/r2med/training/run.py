@@ -52,7 +52,7 @@ class TrainingPlan:
         card = card_for(self.base, {})
         if card.backend != "torch":
             raise R2medError(
-                f"{self.base} cannot be trained: it is no model of torch, but of the backend {card.backend}"
+                f"{self.base} cannot be trained: it is not a model of torch, but of the backend {card.backend}"
             )
         return locate(card.id, card.revision, card.package)
 

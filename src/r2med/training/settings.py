@@ -38,7 +38,7 @@ class WriteSettings:
     """Settings for writing questions, and the properties to draw for each."""
 
     questions: int = 0
-    least_tokens: int = 1
+    min_tokens: int = 1
     copied_words: int = 8
     attempts: int = 1
     seed: int = 0
@@ -48,7 +48,7 @@ class WriteSettings:
 
     def __post_init__(self) -> None:
         require(self.questions >= 0, "questions", "must not be negative")
-        for name in ("least_tokens", "attempts"):
+        for name in ("min_tokens", "attempts"):
             require(getattr(self, name) >= 1, name, "must be 1 or more")
         require(self.copied_words >= 3, "copied_words", "must be 3 or more")
         for name in ("lengths", "styles", "difficulties"):

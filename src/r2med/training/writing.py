@@ -57,7 +57,7 @@ class QuestionDraft:
 
 def draw_drafts(passages: Sequence[Passage], settings: WriteSettings) -> list[QuestionDraft]:
     """Return the passages to write from, in an order that depends only on the seed and their ids."""
-    usable = [passage for passage in passages if count_tokens(passage.text) >= settings.least_tokens]
+    usable = [passage for passage in passages if count_tokens(passage.text) >= settings.min_tokens]
     usable.sort(key=lambda passage: _draw(settings.seed, passage.id))
     return [_draft(passage, settings) for passage in usable[: settings.questions or None]]
 

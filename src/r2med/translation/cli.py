@@ -26,9 +26,13 @@ from r2med.translation.translator import TranslationSettings, Translator
 @click.option("--judge", default="", metavar="MODEL", help="Who compares the back-translation (the same model).")
 @click.option("--encoder", default=ENCODER, show_default=True, metavar="MODEL", help="Whose embeddings compare it too.")
 @click.option("--near", default=0.7, show_default=True, type=click.FloatRange(0, 1), help="The least cosine of both.")
-@click.option("--attempts", default=2, show_default=True, type=click.IntRange(1), help="Of a question that fails.")
+@click.option("--attempts", default=2, show_default=True, type=click.IntRange(1), help="Attempts per question.")
 @click.option(
-    "--failed", type=click.Choice(["drop", "mark"]), default="drop", show_default=True, help="What fails in the end."
+    "--failed",
+    type=click.Choice(["drop", "mark"]),
+    default="drop",
+    show_default=True,
+    help="Drop or mark questions that fail every attempt.",
 )
 @click.option("--out", required=True, type=click.Path(path_type=Path), metavar="DIR", help="A folder a language in it.")
 @click.option("--dry-run", is_flag=True, help="Ask nothing; show what it would take.")

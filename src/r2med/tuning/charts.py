@@ -36,18 +36,18 @@ def route_chart(found: Saving) -> LineChart:
     """Chart the routes between every two systems: the best signal with its interval, the others, and chance."""
     if not found.pairs:
         raise R2medError("there is no route to draw: no system is better than a cheaper one")
-    panels = [(f"{pair.cheap} to {pair.dear}", _route_lines(pair)) for pair in found.pairs[:_PANELS]]
+    panels = [(f"{pair.cheap} to {pair.strong}", _route_lines(pair)) for pair in found.pairs[:_PANELS]]
     return LineChart(
-        f"{found.measure} of routes", "% of queries sent to the dear system", f"{found.measure} x 100", panels
+        f"{found.measure} of routes", "% of queries sent to the strong system", f"{found.measure} x 100", panels
     )
 
 
 def _route_lines(pair: RoutePair) -> list[ChartLine]:
     best, *others = pair.curves
     x = [100 * point.sent for point in best.points]
-    dear = best.points[-1].score
-    low = [100 * (dear + point.difference.low) for point in best.points]
-    high = [100 * (dear + point.difference.high) for point in best.points]
+    strong = best.points[-1].score
+    low = [100 * (strong + point.difference.low) for point in best.points]
+    high = [100 * (strong + point.difference.high) for point in best.points]
     lines = [ChartLine(best.signal, x, [100 * point.score for point in best.points], low, high)]
     lines += [ChartLine(curve.signal, x, [100 * point.score for point in curve.points]) for curve in others]
     chance = [100 * point.random for point in best.points]

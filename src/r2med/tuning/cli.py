@@ -43,9 +43,10 @@ def frontier_command(
     """Which systems are worth their price, and what would routing between two of them save?
 
     Everything comes from the runs of the ledger: nothing is asked, nothing is searched. For every two systems, the
-    cheap one and the dear one, and for every signal that the cheap one's lists tell, the score is computed at each
-    share of the queries that the dear one answers, with a 95% interval of the difference to the dear system alone, and
-    compared with a random choice of queries. `r2med tune` then measures the route on queries that it was not chosen by.
+    cheap one and the strong one, and for every signal that the cheap one's lists tell, the score is computed at each
+    share of the queries that the strong one answers, with a 95% interval of the difference to the strong system alone,
+    and compared with a random choice of queries. `r2med tune` then measures the route on queries that it was not
+    chosen by.
 
     \b
     Examples:
@@ -86,7 +87,7 @@ def frontier_command(
     default=1.0,
     show_default=True,
     metavar="SHARE",
-    help="The most that a route may send to its dear system.",
+    help="The most that a route may send to its strong system.",
 )
 @click.option("--trials", type=click.IntRange(1), help="Let Optuna suggest so many; without, all combinations.")
 @executor_option()
@@ -109,7 +110,7 @@ def tune_command(
     What a system gains by being tuned is reported only on queries that had no part in the choice, paired with the
     system as it was written. Queries that share a relevant document stay together unless --split-queries is given.
     An option is set in every stage that has it, also one of your own class or function; a range is tried at five
-    values, or wherever Optuna looks. A route is tuned without --over: the share of the queries that its dear system
+    values, or wherever Optuna looks. A route is tuned without --over: the share of the queries that its strong system
     answers, as a threshold of its signal.
 
     Candidates are not kept in the ledger; answers of language models are. Every candidate runs on all queries.

@@ -87,8 +87,8 @@ def frontier(systems: Sequence[Priced], by: str) -> list[Priced]:
 
     Oracles are never on it, nor is a system of unknown cost.
 
-    >>> cheap, dear = Priced("a", 0.2, Bill(0.0, 0, 1)), Priced("b", 0.1, Bill(1.0, 9, 1))
-    >>> [each.system for each in frontier([dear, cheap], "money")]
+    >>> cheap, expensive = Priced("a", 0.2, Bill(0.0, 0, 1)), Priced("b", 0.1, Bill(1.0, 9, 1))
+    >>> [each.system for each in frontier([expensive, cheap], "money")]
     ['a']
     """
     best, found = -np.inf, []

@@ -1,6 +1,6 @@
 """Routes between two systems, simulated from kept runs: nothing is asked and nothing is searched.
 
-For every share of the queries a curve has the score if the expensive system answers the share that a signal calls
+For every share of the queries a curve has the score if the strong system answers the share that a signal calls
 hardest and the cheap one all others. The value of a signal is how far its curve lies above the straight line that a
 random choice of queries follows.
 """
@@ -50,7 +50,7 @@ class RoutedTask:
     queries: tuple[str, ...]
     cheap: Floats
     """The measure of each query by the cheap system."""
-    dear: Floats
+    strong: Floats
     signals: Mapping[str, Floats]
     """By their specs; a larger number is harder, whatever the signal's own scale."""
 
@@ -61,19 +61,19 @@ class RoutedTask:
         return sent
 
     def routed(self, signal: str, share: float) -> Floats:
-        """Return the measure of each query if the hardest share of them goes to the expensive system."""
-        return np.where(self.weights(signal, share) > 0, self.dear, self.cheap)
+        """Return the measure of each query if the hardest share of them goes to the strong system."""
+        return np.where(self.weights(signal, share) > 0, self.strong, self.cheap)
 
     def random(self, signal: str, share: float) -> float:
         """Return the mean when as many queries as the signal sends on at a share are chosen at random."""
         sent = self.weights(signal, share).mean()
-        return float(self.cheap.mean() + sent * (self.dear - self.cheap).mean())
+        return float(self.cheap.mean() + sent * (self.strong - self.cheap).mean())
 
     def advantage(self, signal: str) -> Floats:
         """Return what the signal adds to a random choice by each query, on average over all shares."""
         sent = np.mean([self.weights(signal, share) for share in SHARES], axis=0)
         shares = np.mean([self.weights(signal, share).mean() for share in SHARES])
-        added: Floats = (sent - shares) * (self.dear - self.cheap)
+        added: Floats = (sent - shares) * (self.strong - self.cheap)
         return added
 
 
@@ -89,7 +89,7 @@ class CurvePoint:
     random: float
     """The score when as many queries are chosen at random."""
     difference: Interval
-    """To the expensive system alone, paired by query."""
+    """To the strong system alone, paired by query."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the shape of `--json`."""
@@ -101,7 +101,7 @@ class Curve:
     """A signal between two systems."""
 
     cheap: str
-    dear: str
+    strong: str
     signal: str
     points: tuple[CurvePoint, ...]
     advantage: Difference
@@ -109,32 +109,32 @@ class Curve:
     corrected: float
     """Its p-value after Holm, over all signals of this pair."""
     bills: tuple[Bill, Bill]
-    """What a query costs with the cheap and with the expensive system."""
+    """What a query costs with the cheap and with the strong system."""
 
     def at(self, within: float) -> CurvePoint:
-        """Return the smallest share whose score is no further below the expensive system's than this."""
+        """Return the smallest share whose score is no further below the strong system's than this."""
         best = self.points[-1].score
         return next(point for point in self.points if point.score >= best - within)
 
     def spec(self, point: CurvePoint) -> str:
         """Return the system of a point."""
-        return f"route({self.cheap}, {self.dear}, by={self.signal}, share={point.share:g})"
+        return f"route({self.cheap}, {self.strong}, by={self.signal}, share={point.share:g})"
 
     def cost(self, point: CurvePoint, by: str) -> float | None:
-        """Return the average cost of a query: the cheap system for all, the expensive one for those sent on."""
-        cheap, dear = (getattr(bill, by) for bill in self.bills)
-        return None if cheap is None or dear is None else cheap + point.sent * dear
+        """Return the average cost of a query: the cheap system for all, the strong one for those sent on."""
+        cheap, strong = (getattr(bill, by) for bill in self.bills)
+        return None if cheap is None or strong is None else cheap + point.sent * strong
 
     def saving(self, point: CurvePoint, by: str) -> float | None:
-        """Return the part of the expensive system's cost that is saved; None if the cost is unknown or nothing."""
-        cost, dear = self.cost(point, by), getattr(self.bills[1], by)
-        return None if cost is None or not dear else 1 - cost / dear
+        """Return the part of the strong system's cost that is saved; None if the cost is unknown or nothing."""
+        cost, strong = self.cost(point, by), getattr(self.bills[1], by)
+        return None if cost is None or not strong else 1 - cost / strong
 
     def as_dict(self) -> dict[str, Any]:
         """Return the shape of `--json`."""
         return {
             "cheap": self.cheap,
-            "dear": self.dear,
+            "strong": self.strong,
             "signal": self.signal,
             "advantage": self.advantage.as_dict(),
             "p_holm": self.corrected,
@@ -148,7 +148,7 @@ class RoutePair:
     """Two systems on all their tasks."""
 
     cheap: str
-    dear: str
+    strong: str
     tasks: tuple[RoutedTask, ...]
     bills: tuple[Bill, Bill]
 
@@ -159,7 +159,7 @@ class RoutePair:
         advantages = [difference([task.advantage(signal) for task in self.tasks]) for signal in signals]
         corrected = holm([each.randomisation for each in advantages])
         found = [
-            Curve(self.cheap, self.dear, signal, self._points(signal), advantage, p, self.bills)
+            Curve(self.cheap, self.strong, signal, self._points(signal), advantage, p, self.bills)
             for signal, advantage, p in zip(signals, advantages, corrected, strict=True)
         ]
         return sorted(found, key=lambda curve: -curve.advantage.mean)
@@ -171,7 +171,7 @@ class RoutePair:
             score = float(np.mean([values.mean() for values in routed]))
             random = float(np.mean([task.random(signal, share) for task in self.tasks]))
             sent = float(np.concatenate([task.weights(signal, share) for task in self.tasks]).mean())
-            gaps = [values - task.dear for values, task in zip(routed, self.tasks, strict=True)]
+            gaps = [values - task.strong for values, task in zip(routed, self.tasks, strict=True)]
             points.append(CurvePoint(share, sent, score, random, difference_interval(gaps)))
         return tuple(points)
 
@@ -183,23 +183,23 @@ def read_pair(
     measure: Measure,
     bills: tuple[Bill, Bill] = (UNBILLED, UNBILLED),
 ) -> RoutePair:
-    """Read the cheap and the expensive system of two names, with every signal that kept lists give.
+    """Read the cheap and the strong system of two names, with every signal that kept lists give.
 
     Further names are systems that the cheap one may agree with or not.
     """
     loaded = list(load_runs(ledger, names, tasks, measure))
-    cheap, dear = (run.system for run in loaded[0][:2])
-    return RoutePair(cheap, dear, tuple(_task(*runs) for runs in loaded), bills)
+    cheap, strong = (run.system for run in loaded[0][:2])
+    return RoutePair(cheap, strong, tuple(_task(*runs) for runs in loaded), bills)
 
 
-def _task(cheap: LoadedRun, dear: LoadedRun, *others: LoadedRun) -> RoutedTask:
+def _task(cheap: LoadedRun, strong: LoadedRun, *others: LoadedRun) -> RoutedTask:
     queries = tuple(cheap.values)
     by_agreement = {f"agreement({other.system})": _disagreement(cheap, other) for other in others}
     return RoutedTask(
         cheap.dataset.name,
         queries,
         np.array([cheap.values[query] for query in queries]),
-        np.array([dear.values[query] for query in queries]),
+        np.array([strong.values[query] for query in queries]),
         {name: _hardness(name, cheap) for name in SIGNALS} | by_agreement,
     )
 
@@ -278,7 +278,7 @@ class Saving:
         if not telling:
             words = p_words(best.corrected)
             return [
-                f"{pair.cheap} to {pair.dear}: no signal is shown to beat a random choice of queries"
+                f"{pair.cheap} to {pair.strong}: no signal is shown to beat a random choice of queries"
                 f" (the best, {best.signal}, by {100 * best.advantage.mean:.2f} points on average; {words} after Holm)."
             ]
         curve = telling[0]
@@ -291,10 +291,10 @@ class Saving:
         ]
 
     def fewer(self, curve: Curve, point: CurvePoint) -> str:
-        """Describe what a route saves of the expensive system's cost; if unknown, the share of queries it is spared."""
+        """Describe what a route saves of the strong system's cost; if unknown, the share of queries it is spared."""
         saved = curve.saving(point, self.by)
         if saved is None:
-            return f"{1 - point.sent:.0%} fewer queries to {curve.dear}"
+            return f"{1 - point.sent:.0%} fewer queries to {curve.strong}"
         return f"{saved:.0%} fewer {_UNITS[self.by]}" if saved >= 0 else f"{-saved:.0%} more {_UNITS[self.by]}"
 
     def as_dict(self) -> dict[str, Any]:
@@ -326,7 +326,7 @@ def savings(
     systems = price(ledger, names, tasks, str(measure))
     real = [each for each in systems if not each.oracle]
     if not real:
-        raise R2medError("all of these are oracles, which are no systems")
+        raise R2medError("all of these are oracles, which are not systems")
     chosen = real if names else _shown(real, by)
     pairs = [_pair(ledger, one, other, chosen, tasks, measure) for one, other in combinations(_by_cost(chosen, by), 2)]
     return Saving(str(measure), by, within, tuple(systems), tuple(pair for pair in pairs if pair is not None))
@@ -350,15 +350,15 @@ def _by_cost(systems: Sequence[Priced], by: str) -> list[Priced]:
 
 
 def _pair(
-    ledger: Ledger, cheap: Priced, dear: Priced, chosen: Sequence[Priced], tasks: Sequence[str], measure: Measure
+    ledger: Ledger, cheap: Priced, strong: Priced, chosen: Sequence[Priced], tasks: Sequence[str], measure: Measure
 ) -> RoutePair | None:
-    """Build the routes from a cheap to an expensive system; None if the expensive one is not better."""
-    if dear.score <= cheap.score:
+    """Build the routes from a cheap to an strong system; None if the strong one is not better."""
+    if strong.score <= cheap.score:
         return None
-    others = [each.system for each in chosen if each.system not in (cheap.system, dear.system)]
-    no_dearer = [name for name in others if _costs_no_more(name, cheap, chosen)]
-    names = [RecordedName(name) for name in (cheap.system, dear.system, *no_dearer)]
-    return read_pair(ledger, names, tasks, measure, (cheap.bill, dear.bill))
+    others = [each.system for each in chosen if each.system not in (cheap.system, strong.system)]
+    no_more_expensive = [name for name in others if _costs_no_more(name, cheap, chosen)]
+    names = [RecordedName(name) for name in (cheap.system, strong.system, *no_more_expensive)]
+    return read_pair(ledger, names, tasks, measure, (cheap.bill, strong.bill))
 
 
 def _costs_no_more(name: str, cheap: Priced, chosen: Sequence[Priced]) -> bool:

@@ -183,7 +183,7 @@ class RouteParts:
 
     names: Sequence[str]
     cheap: Floats
-    dear: Floats
+    strong: Floats
     hardness: Floats
 
     def threshold(self, share: float, chosen: Places) -> float:
@@ -200,7 +200,7 @@ class RouteParts:
 
     def random(self, share: float) -> Floats:
         """Return what each query is expected to score when it is sent on with this probability."""
-        return (1 - share) * self.cheap + share * self.dear
+        return (1 - share) * self.cheap + share * self.strong
 
 
 @dataclass(frozen=True)
@@ -221,11 +221,11 @@ class RouteCandidate:
 
     @property
     def _shown(self) -> str:
-        return f"route({self.route.cheap}, {self.route.dear}, by={self.route.by}"
+        return f"route({self.route.cheap}, {self.route.strong}, by={self.route.by}"
 
     def scores(self, places: Sequence[Places]) -> list[Floats]:
         """Return each query's score by the system that the threshold gives it to."""
         return [
-            np.where(part.sent(self.share, chosen), part.dear, part.cheap)
+            np.where(part.sent(self.share, chosen), part.strong, part.cheap)
             for part, chosen in zip(self.parts, places, strict=True)
         ]

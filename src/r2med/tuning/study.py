@@ -64,7 +64,7 @@ class TuneOptions:
     split_queries: bool = False
     """Whether queries that share a relevant document may be on both sides of a split."""
     budget: float = 1.0
-    """The largest share of the queries that a route may send to its expensive system."""
+    """The largest share of the queries that a route may send to its strong system."""
     trials: int = 0
     """In place of all combinations: so many that Optuna suggests, for every split."""
     seed: int = 20250514
@@ -96,7 +96,7 @@ class Fold:
     untuned: float
     """The mean of the system as it was written on the others."""
     sent: float | None = None
-    """The share of the others that a route sent to its expensive system."""
+    """The share of the others that a route sent to its strong system."""
     random: float | None = None
     """What a random choice of as many would have given there."""
 
@@ -190,7 +190,7 @@ def tune(
     begin_command()
     system = System.parse(spec)
     if system.oracle:
-        raise R2medError(f"{system} is shown the gold answers: it is no system to tune")
+        raise R2medError(f"{system} is shown the gold answers: it is not a system to tune")
     bench = Bench([load(task) for task in resolve(tasks or ("sample",))], chosen)
     if over:
         return _tune_options(system, over, bench)
@@ -221,13 +221,13 @@ class Bench:
     def route_parts(self, route: Route) -> list[RouteParts]:
         """Return a route's systems and its signal on every task."""
         found = []
-        sides = zip(self.scores(route.cheap), self.scores(route.dear), self.datasets, self._contexts, strict=True)
-        for cheap, dear, dataset, context in sides:
+        sides = zip(self.scores(route.cheap), self.scores(route.strong), self.datasets, self._contexts, strict=True)
+        for cheap, strong, dataset, context in sides:
             names = self.queries(dataset)
             collection = dataset.collection.select(names)
             run = route.cheap.run(collection, context)
             values = signal_values(route.by, collection, (route.cheap, run), context)
-            found.append(RouteParts(names, cheap, dear, values if route.hard_end == "high" else -values))
+            found.append(RouteParts(names, cheap, strong, values if route.hard_end == "high" else -values))
         return found
 
     def queries(self, dataset: Dataset) -> list[str]:

@@ -44,7 +44,7 @@ def _show_systems(found: Saving, console: Console) -> None:
 
 
 def _show_pair(pair: RoutePair, console: Console) -> None:
-    console.print(f"\n{pair.cheap}  to  {pair.dear}", style="bold", markup=False, highlight=False)
+    console.print(f"\n{pair.cheap}  to  {pair.strong}", style="bold", markup=False, highlight=False)
     headings = [f"at {share:.0%}" for share in _SHOWN]
     table = Table(key("signal"), *numbers(*headings, "over chance", "95% interval", "p (Holm)"))
     for curve in pair.curves:

@@ -193,7 +193,7 @@ class Access:
             told or (f"this token is not the server's; {_ASK}" if shown else f"this page needs a token; {_ASK}")
         )
 
-    def knows_keeper(self, visit: Visit) -> bool:
+    def knows_owner(self, visit: Visit) -> bool:
         """Return whether a request is known to be the owner's, without a lookup of reviewers."""
         return self.token is None or self._holds_cookie(visit) or self._bears_token(visit)
 
@@ -312,7 +312,7 @@ class Guard:
             await send(message)
 
         visit = visit_of(scope)
-        if self.access.knows_keeper(visit):
+        if self.access.knows_owner(visit):
             answer = self._answer(scope, visit)
         else:
             # Whoever has a link of their own is looked up in a file.

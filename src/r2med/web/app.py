@@ -313,5 +313,5 @@ def serve(port: int, access: Access, tell: Callable[[], None], proxy: str = "") 
 def _unusable(host: str, port: int, error: OSError | UnicodeError) -> str:
     why = error.strerror or str(error) if isinstance(error, OSError) else "not a host name"
     if isinstance(error, UnicodeError | socket.gaierror) or getattr(error, "errno", 0) == errno.EADDRNOTAVAIL:
-        return f"{host} is no address of this machine ({why}); choose another with --host"
+        return f"{host} is not an address of this machine ({why}); choose another with --host"
     return f"port {port} cannot be used ({why}); choose another with --port"

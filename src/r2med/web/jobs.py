@@ -221,8 +221,8 @@ def judging_limits(form: Mapping[str, str]) -> list[str]:
         except ValueError:
             found = math.nan
         if not (math.isfinite(found) and found >= 0):
-            raise R2medError(f"{dollars!r} is no limit: write dollars as in 2.50")
+            raise R2medError(f"{dollars!r} is not a limit: write dollars as in 2.50")
         return [f"--max-cost={found:.6f}"]
     if tokens and not whole_number(tokens):
-        raise R2medError(f"{tokens!r} is no limit: write a number of tokens")
+        raise R2medError(f"{tokens!r} is not a limit: write a number of tokens")
     return [f"--max-tokens={tokens}"] if tokens else []
