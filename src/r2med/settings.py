@@ -82,7 +82,7 @@ class ExecutorSettings:
     threads: int = 1
     """Threads of a worker on a processor."""
     blocks: str = ""
-    """The folder, or URL that fsspec knows, where workers leave their results; empty for one in `R2MED_HOME`."""
+    """The folder, or URL that fsspec knows, for the workers' results; empty for one in `R2MED_HOME`."""
 
 
 def executor_settings() -> ExecutorSettings:
@@ -104,7 +104,7 @@ def executor_settings() -> ExecutorSettings:
 
 
 MEMORY = 2 << 30
-"""Bytes of memory that large work may take unless told otherwise."""
+"""Bytes of memory that large work may take by default."""
 _UNITS = {"": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
 
 

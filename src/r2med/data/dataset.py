@@ -131,7 +131,7 @@ class Collection:
     origin: Path | None = None
     """The folder the data was read from, where published generations may lie beside it."""
     copies: frozenset[str] | None = None
-    """The ids under which a query and a document of the task are the same text or case; None where none are declared,
+    """The ids under which a query and a document of the task are the same text or case; None if none are declared,
     so that every id of both kinds counts as one."""
 
     def __repr__(self) -> str:

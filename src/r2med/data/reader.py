@@ -302,7 +302,7 @@ def read_dataset(task: Task, folder: Path, revision: str = "", *, strict: bool =
     asked = frozenset(ids)
     qrels = {query: judged for query, judged in qrels.items() if query in asked}
     extras = gold_extras(contents.queries, ids)
-    # What is relevant to a query is an answer, and so never a copy of the query.
+    # A relevant document is an answer, and so never a copy of the query.
     copies = frozenset(query for query in ids if qrels[query].get(query, 0) < 1)
     return Dataset(
         Collection(task, contents.corpus.documents, queries, origin=folder, copies=copies),

@@ -189,7 +189,7 @@ def parsed(numbered: Iterable[tuple[int, bytes]], path: Path, found: Findings) -
 
 def repeated_key(text: bytes, value: object) -> str:
     """Return a key that an object in JSON text gives twice, of which a parser keeps the last; else empty."""
-    # A quote and a colon are nearly always a key. Only where their number differs is the text parsed with care.
+    # A quote and a colon are nearly always a key. Only if their number differs is the text parsed with care.
     if text.count(b'":') == _count_keys(value):
         return ""
     twice: list[str] = []

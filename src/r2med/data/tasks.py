@@ -70,7 +70,7 @@ class Task:
     revision: str = ""
     """The pinned revision in it."""
     folder: Path | None = None
-    """The folder of a task that does not come from the hub."""
+    """The folder of a local task; None for one from the hub."""
     split: str = layout.DEFAULT_SPLIT
     queries: int | None = None
     """The published number of queries; None if not published."""

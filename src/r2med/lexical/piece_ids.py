@@ -82,7 +82,7 @@ class PieceIds:
             low = self._low.take(wanted, mode="clip")
             free = np.flatnonzero(low == 0)
             if len(free):
-                # If several pieces hash to one slot, the last of them has it.
+                # If several pieces probe one free slot, the last of them gets it.
                 self._low[wanted[free]], self._high[wanted[free]] = pieces.at(free)
                 low = self._low.take(wanted, mode="clip")
             other = (low != pieces.low) | (self._high.take(wanted, mode="clip") != pieces.high)

@@ -23,7 +23,7 @@ _measure_above_1: Final = re.compile(rf"{_OPENING}{_CONSONANTS}{_VOWELS}[^aeiou]
 _SHORT: Final = r"[^aeiou][^aeiouy]*+[aeiouy][^aeiouwxy]"
 _is_short: Final = re.compile(_SHORT).fullmatch
 _drops_final_e: Final = re.compile(rf"(?!{_SHORT}e\Z){_OPENING}[^aeiou]").match
-# Suffixes by their last two letters, longest first where one ends in another: the first that fits decides, even when
+# Suffixes by their last two letters, longest first if one ends in another: the first that fits decides, even if
 # the measure of what is left of it forbids the replacement.
 STEP_2: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     "al": (("ational", "ate"), ("tional", "tion")),

@@ -33,7 +33,7 @@ Places = NDArray[np.integer[Any]]
 _Impacts = tuple[NDArray[np.intp], NDArray[np.float64]]
 """Documents in which a term occurs, and its weight in each."""
 _COMMON = 4
-"""A term is common when one document in so many has it; common terms come last in a sum."""
+"""A term is common if more than one document in this many has it; common terms come last in a sum."""
 _SCORES_AT_ONCE = 16_000_000
 """Scores per thread at a time; queries scored together share the work of weighting a term's postings."""
 _THREADS = 4
@@ -45,9 +45,9 @@ _FEW_AT_ONCE = 4_000_000
 _POSTINGS_AT_ONCE = 1 << 16
 """Postings of such collections weighted at a time: few enough to stay in the processor's cache."""
 _RARE = 64
-"""Terms that fewer than one document in so many has are always summed up for all documents."""
+"""Terms that fewer than one document in this many has are always summed up for all documents."""
 _IN_QUESTION = 256
-"""Few enough are left in question when they are fewer than one document in so many."""
+"""Few enough are left in question if they are fewer than one document in this many."""
 _COMPILED = 200_000
 """Documents from which on compiled code is worth its loading time."""
 _ROUNDING = 2.0**-23

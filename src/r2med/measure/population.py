@@ -41,7 +41,7 @@ class PopulationEstimate:
     """Items found by exactly one."""
     twice: int
     total: float | None
-    """The estimated size; None where fewer than two searchers found anything, or none of them found the same."""
+    """The estimated size; None if fewer than two searchers found anything, or none of them found the same."""
     low: int | None
     high: int | None
     """The ends of the 95% interval; None if unbounded."""

@@ -51,7 +51,7 @@ class Difference:
     effect: float
     """The mean over the standard deviation of the differences within tasks (Cohen's d for paired data)."""
     detectable: float | None
-    """The smallest difference that these queries would show with 80% power at the 5% level; None where all
+    """The smallest difference that these queries would show with 80% power at the 5% level; None if all
     differences are equal, whose spread tells nothing about other queries."""
     wins: int
     """Queries on which B is better."""

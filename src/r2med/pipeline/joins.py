@@ -58,7 +58,7 @@ def check_join(stage: str, join: str) -> None:
             raise SpecError(f'{stage}: join must be replace, concat, mean or "repeat(n)", not {join!r}') from error
 
 
-_SEPARATOR = "[SEP]"  # between query and text where a dense retriever reads both at once, as published
+_SEPARATOR = "[SEP]"  # between query and text if a dense retriever encodes both at once, as published
 _REWRITTEN = "replay"  # the method of a text that is the whole query
 
 

@@ -2,7 +2,7 @@
 
 A system is stages in a row: any number of expanders, one retriever, any number of rerankers. A stage knows the
 one before it only through the data passed on, and it never sees judgements; an `Oracle` is the one exception,
-says so by its type, and marks every result it touches.
+which its type declares, and marks every result it touches.
 """
 
 from __future__ import annotations

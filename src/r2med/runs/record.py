@@ -141,7 +141,7 @@ class RunRecord:
 
     @property
     def foreseen_and_used(self) -> tuple[Spending, Spending] | None:
-        """Return forecast and actual spending of the steps; None if nothing was asked or they do not compare."""
+        """Return the forecast and the actual spending of the steps; None if nothing was asked or some are unknown."""
         steps = [(step.foreseen, step.account) for step in self.work or () if step.account is not None]
         foreseen, used = Spending(), Spending()
         for before, bill in steps:

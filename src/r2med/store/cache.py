@@ -23,7 +23,7 @@ def home() -> Path:
         place = place if chosen else f"{folder}, where results are kept,"
         # What is kept may be about patients: a folder that is made here is its owner's alone.
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # A folder that cannot be looked into is of no use, and says so only now.
+        # A folder that cannot be listed is unusable, and raises only now.
         next(folder.iterdir(), None)
     except (OSError, RuntimeError, ValueError) as error:
         why = reason(error) if isinstance(error, OSError) else str(error)

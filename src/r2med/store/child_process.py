@@ -1,8 +1,8 @@
 """A child process of this package, fed over a pipe.
 
 It is plain Python started anew, not a fork: nothing of CUDA, of threads or of the caller's script is carried over. Both
-sides talk in frames, a length and so many bytes. The process ends when its input does, so that none outlives a caller
-that was killed.
+sides talk in frames, a length and that many bytes. The process ends when its input does, so that it cannot outlive a
+caller that was killed.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ def confirm_unchanged(path: Path) -> None:
 
 
 SETTLED = 2.0
-"""Seconds since its last change after which a file's times tell whether it has changed again."""
+"""Seconds since its last change after which a file's times show if it has changed again."""
 Stamp = tuple[int, ...]
 
 

@@ -1,5 +1,5 @@
-"""A versioned SQLite file: refused where another version of r2med made it, with a seal on every row, read even where
-nothing can be written, and every error of the file as one line that is true.
+"""A versioned SQLite file: refused if another version of r2med made it, with a seal on every row, readable even if
+it cannot be written, and with one true line for every error of the file.
 
 A seal is a checksum of a row's values. SQLite has none: a bit that flips on the disk is just another number to it.
 Readers compare the seal of a row, and treat a row whose seal is broken as lost.

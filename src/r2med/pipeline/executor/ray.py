@@ -242,7 +242,7 @@ def _connected(address: str) -> Any:
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
         ray.init(address=address or None, log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
-    except Exception as error:  # Ray raises plain exceptions too, where a cluster does not start in time
+    except Exception as error:  # Ray raises plain exceptions too, if a cluster does not start in time
         debug(error)
         if "InvalidAuthToken" in f"{error}{error.__cause__}{error.__context__}":
             raise R2medError(
