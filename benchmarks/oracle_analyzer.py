@@ -1,4 +1,4 @@
-"""Hold ``r2med.text`` against the real thing: Anserini's DefaultEnglishAnalyzer on a Java machine.
+"""Hold ``r2med.lexical`` against the real thing: Anserini's DefaultEnglishAnalyzer on a Java machine.
 
 Development only; nothing here is needed to use the package. In an environment of its own::
 

@@ -435,7 +435,7 @@ def test_damaged_packed_runs_are_a_data_error(run: Run, data: st.DataObject) -> 
     shorter = packed[: data.draw(st.integers(0, len(packed) - 1))]
     with pytest.raises(DataError, match="the stored run"):
         unpack(shorter)
-    with pytest.raises(DataError, match="not in a format of this version"):
+    with pytest.raises(DataError, match="made by another version of r2med"):
         unpack(b"x" + packed)
 
 

@@ -149,7 +149,7 @@ def test_an_exported_folder_is_a_model_that_needs_no_torch(folders, tmp_path, mo
     card = EncoderCard(
         "mine", str(source), pooling="cls", query_prompt=Template("{noun}: "), max_query=90, max_document=90
     )
-    monkeypatch.setattr("r2med.encode.cards.cards", lambda: {"mine": card})
+    monkeypatch.setattr("r2med.encode.resolve.cards", lambda: {"mine": card})
     folder = export_model("mine", tmp_path / "out" / "mine", int8=False)
     assert {path.name for path in folder.iterdir()} == {"model.onnx", "tokenizer.json", "r2med.json"}
     prompted = TorchEncoder(card, Prompts("Biology post: ", ""), "cpu").encode(["fever"], Role.QUERY)

@@ -205,7 +205,7 @@ def test_a_file_that_is_replaced_while_it_is_read_is_not_imported(file: Path, mo
         path.write_text(path.read_text().replace(" Q0 ", " Q1 "))
         return read_run(path)
 
-    monkeypatch.setattr("r2med.data.run_files.read_run", swapped)
+    monkeypatch.setattr("r2med.retrieve.given_lists.read_run", swapped)
     done = CliRunner().invoke(app, ["import", str(file), "--task", TASK, "--as", "theirs"])
     assert done.exit_code != 0
     assert "was replaced while it was imported" in done.output + str(done.exception)

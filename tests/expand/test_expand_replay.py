@@ -21,8 +21,9 @@ from r2med.data.dataset import Dataset, Gold
 from r2med.data.loader import load
 from r2med.data.tasks import SAMPLE, registry, task
 from r2med.errors import DataError, R2medError, SpecError
+from r2med.expand.files import HYDOC, read_written
 from r2med.expand.methods import OracleAnswer
-from r2med.expand.replay import HYDOC, Replay, published_task, read_written
+from r2med.expand.replay import Replay, published_task
 from r2med.pipeline.plan import run_key
 from r2med.pipeline.system import System
 from r2med.retrieve.bm25 import BM25
@@ -332,7 +333,7 @@ def test_a_file_that_is_replaced_before_it_is_read_gives_no_result(ending, resto
         return written
 
     with monkeypatch.context() as patch:
-        patch.setattr("r2med.expand.replay.read_written", swapped)
+        patch.setattr("r2med.expand.files.read_written", swapped)
         report = evaluate(system, dataset)
     assert [failure.message for failure in report.failures] == [
         f"{file}: was replaced while the run was made; run it again"

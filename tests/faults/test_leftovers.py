@@ -88,7 +88,7 @@ def test_a_nano_build_can_be_killed_where_process_ids_repeat(tmp_path):
     if shutil.which("unshare") is None or subprocess.run([*apart, "true"], check=False).returncode:
         pytest.skip("process ids can be made to repeat by root on Linux only")
     build = "nano.build('sample/Biology', 'nano', Recipe(documents=50))"
-    code = "import os; from r2med.build import nano_set_builder as nano; from r2med.nano.recipe import Recipe; " + build
+    code = "import os; from r2med.nano import builder as nano; from r2med.nano.recipe import Recipe; " + build
     dying = code.replace("; nano.build", "; nano._check = lambda *_: os._exit(9); nano.build")
     for source in (dying, code):
         subprocess.run([*apart, sys.executable, "-c", source], cwd=tmp_path, check=False)

@@ -19,16 +19,15 @@ def test_what_the_terminal_cannot_show_is_escaped(verb, encoding, measured):
 
 
 def test_too_little_memory_is_one_line():
-    code = (
-        "import numpy as np; from r2med.cli import main, tasks\ntasks.command.callback = lambda **_: np.ones(1 << 40)\n"
-    )
+    code = "import numpy as np; from r2med.cli import main, tasks\n"
+    code += "tasks.tasks_command.callback = lambda **_: np.ones(1 << 40)\n"
     code += "import sys; sys.argv = ['r2med', 'tasks']; main.main()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert one_line(done).startswith("r2med: not enough memory (Unable to allocate")
 
 
 def test_a_file_that_ends_early_is_not_taken_for_ctrl_c():
-    code = "from r2med.cli import main, tasks\ndef cut(**_): raise EOFError\ntasks.command.callback = cut\n"
+    code = "from r2med.cli import main, tasks\ndef cut(**_): raise EOFError\ntasks.tasks_command.callback = cut\n"
     code += "import sys; sys.argv = ['r2med', 'tasks']; main.main()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert one_line(done) == "r2med: a file ended too early"

@@ -170,11 +170,6 @@ def bad_zero_grade(path):
     write_r2med(path, dataclasses.replace(written, qrels=judged))
 
 
-def bad_outside(path):
-    written = content()
-    write_r2med(path, dataclasses.replace(written, qrels=[*written.qrels, ("q1", "d999", 1)]))
-
-
 def bad_conflict(path):
     written = content()
     write_r2med(path, dataclasses.replace(written, documents=[*written.documents, ("d001", "", "another text")]))
@@ -185,7 +180,6 @@ def bad_conflict(path):
     [
         (bad_no_positive, SMALL, r"1 queries have no relevant document, the first is 'q9' .*query.jsonl:7\); remove"),
         (bad_zero_grade, SMALL, "1 queries have no relevant document, the first is 'q2'"),
-        (bad_outside, SMALL, "qrels.jsonl:13: judges the document 'd999', which does not exist"),
         (bad_conflict, SMALL, "corpus.jsonl:41: repeats the id 'd001'"),
         (folder, Recipe(documents=41), "only 40 documents with a text of their own, 41 are asked for"),
         (folder, Recipe(documents=5), "12 relevant documents do not fit into 5"),
@@ -329,3 +323,11 @@ def test_dense_lists_of_a_real_model(tmp_path):
     # A dense list leaves nothing out: every document has a vector.
     assert {len(ranking.documents) for _, ranking in stored} == {25}
     assert tree(build(source, tmp_path / "again", recipe).folder) == tree(built.folder)
+
+
+def test_a_judgement_of_a_document_that_is_not_there_is_left_out(tmp_path):
+    written = content()
+    for name, qrels in (("whole", written.qrels), ("more", [*written.qrels, ("q1", "d999", 1)])):
+        write_r2med(tmp_path / name / "mine", dataclasses.replace(written, qrels=qrels))
+        build(tmp_path / name / "mine", tmp_path / name / "out", SMALL)
+    assert tree(tmp_path / "whole" / "out") == tree(tmp_path / "more" / "out")

@@ -24,7 +24,7 @@ from r2med.pipeline.stage import Context, Expander, Reranker, Retriever
 from r2med.pipeline.system import System
 from r2med.render.scores.report import Shown, format_report
 from r2med.retrieve.bm25 import BM25
-from r2med.runs.ledger import Finished, Ledger
+from r2med.runs.ledger import Ledger
 
 CALLS: list[str] = []
 
@@ -264,18 +264,6 @@ def test_a_measure_deeper_than_the_lists_is_said_for_what_is_asked_and_from_the_
         assert not any("lists of" in sentence for sentence in result.record.warnings)
     (result,) = r2med.evaluate("bm25(depth=64)", "sample/Biology", deep).results
     assert result.warnings == (), "a list of all documents is as deep as can be"
-
-
-def test_what_an_older_ledger_says_of_shallow_lists_is_not_repeated() -> None:
-    r2med.evaluate("bm25", "sample/Biology")
-    with Ledger() as ledger:
-        entry = ledger.entries()[0]
-        stored = "nDCG@1000 measured on lists of 100 documents; give the retriever depth=..."
-        record = replace(entry.record, warnings=("kept", stored))
-        ledger.add(replace(entry, record=record), Finished(ledger.run(entry), ledger.scores(entry)))
-    (result,) = r2med.evaluate("bm25", "sample/Biology").results
-    assert result.cached
-    assert result.warnings == ("kept",)
 
 
 def test_the_sample_is_reasoning_driven() -> None:

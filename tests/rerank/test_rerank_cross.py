@@ -156,7 +156,7 @@ def test_a_pair_that_fails_costs_its_query_and_no_other(
 ) -> None:
     # [CLS] rash [SEP] gout and asthma and gout [SEP] is the only pair of nine tokens.
     broken = Broken(fault, 9)
-    monkeypatch.setattr("r2med.rerank.pair_models.TorchPairModel", lambda *_: broken)
+    monkeypatch.setattr("r2med.rerank.cross_encoder.TorchPairModel", lambda *_: broken)
     data, own = collection(LENGTHS, BY_LENGTH), context()
     before = run_over(data)
     after = CrossEncoder(f"ce:{model}", depth=3).rerank(data, before, own)
@@ -169,7 +169,7 @@ def test_a_pair_that_fails_costs_its_query_and_no_other(
     assert order(after, "q2") == ["d3", "d2", "d1"]
     # What failed is not kept: with the model mended, only that pair is scored.
     MODEL_CACHE.clear()
-    monkeypatch.setattr("r2med.rerank.pair_models.TorchPairModel", lambda *_: Broken(None, 9))
+    monkeypatch.setattr("r2med.rerank.cross_encoder.TorchPairModel", lambda *_: Broken(None, 9))
     own = context()
     mended = CrossEncoder(f"ce:{model}", depth=3).rerank(data, before, own)
     assert own.notes.facts["scored"] == 1
@@ -183,7 +183,7 @@ def test_too_few_scores_cost_their_query_and_no_other(model: Path, monkeypatch: 
             found = super().columns(batch)
             return found[:-1] if (batch.mask.sum(axis=1) == self.width).any() else found
 
-    monkeypatch.setattr("r2med.rerank.pair_models.TorchPairModel", lambda *_: Short(None, 9))
+    monkeypatch.setattr("r2med.rerank.cross_encoder.TorchPairModel", lambda *_: Short(None, 9))
     data, own = collection(LENGTHS, BY_LENGTH), context()
     after = CrossEncoder(f"ce:{model}").rerank(data, run_over(data), own)
     assert own.notes.incomplete == {"q1": "d3: 0 scores for 1 pairs"}
@@ -195,7 +195,7 @@ def test_a_model_that_fails_on_everything_is_an_error(model: Path, monkeypatch: 
         def columns(self, batch):
             raise RuntimeError("no kernel image")
 
-    monkeypatch.setattr("r2med.rerank.pair_models.TorchPairModel", lambda *_: Hopeless(None, 0))
+    monkeypatch.setattr("r2med.rerank.cross_encoder.TorchPairModel", lambda *_: Hopeless(None, 0))
     data = collection()
     with pytest.raises(R2medError, match="fails on every pair: no kernel image"):
         CrossEncoder(f"ce:{model}").rerank(data, run_over(data), context())
@@ -209,7 +209,7 @@ def test_out_of_memory_halves_the_batches(model: Path, monkeypatch: pytest.Monke
             return super().columns(batch)
 
     small = Small(None, 0)
-    monkeypatch.setattr("r2med.rerank.pair_models.TorchPairModel", lambda *_: small)
+    monkeypatch.setattr("r2med.rerank.cross_encoder.TorchPairModel", lambda *_: small)
     data, own = collection(), context()
     CrossEncoder(f"ce:{model}", batch_tokens=100_000).rerank(data, run_over(data), own)
     assert own.notes.facts["scored"] == len(QUERIES) * len(DOCUMENTS)

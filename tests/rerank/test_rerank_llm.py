@@ -89,7 +89,7 @@ def test_windows_of_all_queries_are_asked_together(monkeypatch: pytest.MonkeyPat
         rounds.append(len(requests))
         return ask(requests, bar)
 
-    monkeypatch.setattr("r2med.rerank.llm.ask", count)
+    monkeypatch.setattr("r2med.rerank.listwise.ask", count)
     data = collection({f"q{n}": f"question {n}" for n in range(5)}, many(9))
     lists = {f"q{n}": (data.documents.ids[: 5 + n], [float(5 + n - place) for place in range(5 + n)]) for n in range(5)}
     Listwise(model(alphabetical, "alphabetical"), window=5, step=2).rerank(data, Run.from_lists(lists), context())

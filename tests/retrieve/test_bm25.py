@@ -326,7 +326,7 @@ def test_the_index_is_built_once(context: Context, monkeypatch: pytest.MonkeyPat
     def never(*_: object) -> None:
         raise AssertionError("built again")
 
-    monkeypatch.setattr("r2med.lexical.builder.write_index", never)
+    monkeypatch.setattr("r2med.retrieve.bm25.write_index", never)
     again = made({"d1": "fever", "d2": "cough"}, {"q": "fever"})
     assert lists(BM25().retrieve(again, context)) == lists(first)
     BM25Classic(k1=2.0, b=1.0).retrieve(again, context)

@@ -102,7 +102,7 @@ def test_what_holds_is_what_a_stack_of_decisions_would_hold(tmp_path_factory, st
 
 def test_order_is_that_of_rows_whatever_the_clock_says(store, ada, monkeypatch):
     times = iter(["2026-01-02", "2025-01-01", "2024-01-01"])
-    monkeypatch.setattr("r2med.reviews.rows.now", lambda: next(times))
+    monkeypatch.setattr("r2med.reviews.store.now", lambda: next(times))
     for number, grade in enumerate((1, 2, 3)):
         store.record(ada.id, 1, graded(grade), f"t{number}")
     assert [row.grade for row in store.standing()] == [3]

@@ -12,7 +12,6 @@ import click
 import r2med
 from r2med.cli.options import Function, write_json
 from r2med.errors import Postponed, R2medError, suggest
-from r2med.llm.steps import Foreseen
 from r2med.pipeline.executor.distributed import DistributedExecutor, spread_of, spreading
 from r2med.pipeline.executor.local import Executor
 from r2med.pipeline.executor.shards import Shards
@@ -22,6 +21,8 @@ from r2med.settings import RequestSettings, executor_settings, requesting
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from r2med.llm.steps import Foreseen
 
 _KINDS = ("local", "shard:3/16", "shard:merge/16", "ray", "ray:host:6379", "ray://host:10001")
 

@@ -139,7 +139,7 @@ class Report(Viewable):
     """
 
     shown_by: ClassVar = "r2med.render.scores.report:show_headline"
-    drawn_by: ClassVar = "r2med.render.scores.report:report_html"
+    drawn_by: ClassVar = "r2med.render.scores.notebook:report_html"
 
     results: Sequence[Result]
     failures: Sequence[Failure] = ()

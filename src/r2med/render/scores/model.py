@@ -207,7 +207,7 @@ class Board(Viewable):
     """Lines in their order, over the columns of one group and one measure."""
 
     shown_by: ClassVar = "r2med.render.scores.text:show_board"
-    drawn_by: ClassVar = "r2med.render.scores.report:board_html"
+    drawn_by: ClassVar = "r2med.render.scores.notebook:board_html"
 
     group: str
     measure: str

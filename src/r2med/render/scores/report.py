@@ -14,7 +14,6 @@ from r2med.data.task_names import GROUP_NOTES
 from r2med.errors import R2medError, SpecError
 from r2med.formatting import counted, dollars_text
 from r2med.pipeline.spec import Call, Chain, Value, parse
-from r2med.render.html import environment
 from r2med.render.scores.model import OWN, RECALL_LOST, Board, BoardRow, Line, SystemParts
 from r2med.render.scores.significance import Sample, about_marks, intervals, significance
 from r2med.render.scores.table import board_table
@@ -291,20 +290,3 @@ def _off(value: float | None, before: float | None) -> str:
 
 def _milliseconds(seconds: float) -> str:
     return f"{1000 * seconds:,.0f} ms" if seconds >= 0.01 else f"{1000 * seconds:.1f} ms"
-
-
-def board_html(board: Board) -> str:
-    """Render a board as a table of HTML with its notes."""
-    table = board_table(board)
-    return environment().get_template("render/notebook.html").render(tables=[table], notes=table.notes)
-
-
-def report_html(report: Report) -> str:
-    """Render the tables of an evaluation as HTML, then what failed."""
-    tables = [board_table(board) for board in boards_from_report(report, report.headline)]
-    notes = dict.fromkeys(note for table in tables for note in table.notes)
-    return (
-        environment()
-        .get_template("render/notebook.html")
-        .render(tables=tables, notes=[*notes, *failure_lines(report.failures)])
-    )
