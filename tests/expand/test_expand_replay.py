@@ -333,7 +333,7 @@ def test_a_file_that_is_replaced_before_it_is_read_gives_no_result(ending, resto
         return written
 
     with monkeypatch.context() as patch:
-        patch.setattr("r2med.expand.files.read_written", swapped)
+        patch.setattr("r2med.expand.replay.read_written", swapped)
         report = evaluate(system, dataset)
     assert [failure.message for failure in report.failures] == [
         f"{file}: was replaced while the run was made; run it again"

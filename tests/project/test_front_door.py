@@ -65,7 +65,7 @@ def test_importing_the_package_loads_nothing_else():
 
 def test_threads_of_numpy_do_not_spin_in_a_command_and_importing_the_package_sets_no_variable(monkeypatch):
     tell = (
-        "import os, sys; before = dict(os.environ); import r2med, r2med.api"
+        "import os, sys, polars; before = dict(os.environ); import r2med, r2med.api"
         "\nassert before == dict(os.environ)\nfrom r2med.cli import main, tasks; sys.argv = ['r2med', 'tasks']"
         "\ntasks.tasks_command.callback = lambda **_: print(os.environ['OPENBLAS_THREAD_TIMEOUT'])\nmain.main()"
     )

@@ -42,7 +42,7 @@ def page(board: Board) -> str:
     from r2med.leaderboard.page_table import Hrefs, sorted_table
     from r2med.render.html import environment
 
-    macros = environment().get_template("_board.html").module
+    macros = environment().get_template("render/_scores.html").module
     return str(macros.board_table(sorted_table(board, board.lines), None, Hrefs(lambda name: "#")))
 
 

@@ -266,7 +266,7 @@ def test_a_name_is_taken_once_and_must_be_one(store):
     with pytest.raises(R2medError, match="already"):
         create_review(store.project, [], [])
     for name in ("../x", "", ".hidden", "a/b", "a" * 65):
-        with pytest.raises(R2medError, match="no name"):
+        with pytest.raises(R2medError, match="is not a name"):
             review_path(name)
     with pytest.raises(R2medError, match="no review pilto; did you mean pilot"):
         ReviewStore.open("pilto")
