@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
@@ -54,6 +55,20 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(line)
 
 
+def _forget_names(patch: pytest.MonkeyPatch) -> None:
+    """Have models and engines that are made known by name from now on forgotten when the patch ends."""
+    patch.setattr(llm_cards, "_ADDED", dict(llm_cards._ADDED))
+    patch.setattr(user_engine, "_NAMED", dict(user_engine._NAMED))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def names_of_module() -> Iterator[None]:
+    """Keep names that fixtures of a module make known to that module."""
+    with pytest.MonkeyPatch.context() as patch:
+        _forget_names(patch)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Every test has its own empty `R2MED_HOME`, and prints as into a pipe whatever the width of the terminal.
@@ -61,8 +76,7 @@ def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
     Models and engines that it makes known by name are not known to the next one.
     """
     folder = tmp_path_factory.mktemp("home")
-    monkeypatch.setattr(llm_cards, "_ADDED", dict(llm_cards._ADDED))
-    monkeypatch.setattr(user_engine, "_NAMED", dict(user_engine._NAMED))
+    _forget_names(monkeypatch)
     monkeypatch.setenv("R2MED_HOME", str(folder))
     monkeypatch.delenv("COLUMNS", raising=False)
     return folder
