@@ -13,10 +13,9 @@ from page_blocks import PAGES, ROOT
 from r2med.cli.main import _HOMES
 
 SOURCE = ROOT / "src" / "r2med"
-PARTS = {path.stem for path in SOURCE.iterdir() if path.is_dir() or path.suffix == ".py"} - {
+PARTS = {path.stem for path in SOURCE.iterdir() if (path / "__init__.py").is_file() or path.suffix == ".py"} - {
     "__init__",
     "__main__",
-    "__pycache__",
 }
 """Folders of the package, and modules beside them."""
 NO_MODULES = ("r2med.toml", "r2med.json", "r2med.github.io")

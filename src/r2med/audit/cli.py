@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from r2med.cli.options import ManyValues, json_option, remark, write_json
 from r2med.data.loader import load
 from r2med.errors import require_extra
 from r2med.measure.metrics import Measure
+from r2med.pipeline.registry import named
 from r2med.render.charts.plots import ENDINGS, save
 from r2med.render.table import output
 from r2med.runs.ledger import Ledger
@@ -96,8 +96,7 @@ def _looked_up(labels: tuple[str, ...], task: str) -> dict[str, dict[str, Looked
     for source in labels:
         for prefix, function in _SOURCES.items():
             if source.startswith(prefix):
-                module, _, name = function.partition(":")
-                found[source] = getattr(import_module(module), name)(source, task)
+                found[source] = named(function)(source, task)
     return found
 
 

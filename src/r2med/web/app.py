@@ -8,7 +8,6 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial, wraps
-from importlib import import_module
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,6 +20,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response, Stream
 from starlette.routing import Route
 
 from r2med.errors import R2medError
+from r2med.pipeline.registry import named
 from r2med.render.html import Frame, environment, inlined, render, static
 from r2med.store.progress import anybody_works
 from r2med.web.access import Access, Door, Guard, Refused
@@ -96,15 +96,9 @@ _FILE_THREADS = 2
 """Files that are made at a time; they take long, and pages do not wait for them."""
 
 
-def find(name: str) -> Any:
-    """Return what a line of a table names as `module:function`: the server imports no study."""
-    module, _, function = name.partition(":")
-    return getattr(import_module(module), function)
-
-
 def create_app(chosen: Library, access: Access, door: Door | None = None) -> Starlette:
     """Build the whole application, for the owner and for reviewers with a link."""
-    door = door or find(_DOOR)()
+    door = door or named(_DOOR)()
     feed = LiveFeed(chosen, closes=[door.close])
     access = replace(access, entrances=(*access.entrances, door.entrance()))
     shared: SharedPages[tuple[str, int]] = SharedPages()
@@ -117,12 +111,12 @@ def create_app(chosen: Library, access: Access, door: Door | None = None) -> Sta
         return _download(chosen, make, files)
 
     routes = [
-        *(Route(path, page(find(view), current)) for path, view, current in _PAGES),
-        *(Route(path, _form(chosen, find(act), current), methods=["POST"]) for path, act, current in _CHANGES),
-        *(Route(path, download(find(make))) for path, make in _DOWNLOADS.items()),
+        *(Route(path, page(named(view), current)) for path, view, current in _PAGES),
+        *(Route(path, _form(chosen, named(act), current), methods=["POST"]) for path, act, current in _CHANGES),
+        *(Route(path, download(named(make))) for path, make in _DOWNLOADS.items()),
         Route("/progress/events", _events(feed)),
         Route("/progress/cancel", _form(chosen, _cancel(feed), "In progress"), methods=["POST"]),
-        *find(_DESK)(door, MENU),
+        *named(_DESK)(door, MENU),
         *(Route(f"/static/{name.partition('/')[2]}", _file(name, kind)) for name, kind in _FILES.items()),
     ]
     middleware = [
@@ -274,7 +268,7 @@ def _missing(request: Request, error: Exception) -> Response:
 def prepare(library: Library) -> None:
     """Render the first board once before the first request, which then need not wait for templates and intervals."""
     scope = {"type": "http", "method": "GET", "path": "/", "query_string": b"", "headers": []}
-    _made(library, find(_PAGES[0][1]), "Board", Request(scope))
+    _made(library, named(_PAGES[0][1]), "Board", Request(scope))
     for name in (
         "workbench/query.html",
         "workbench/search.html",
@@ -301,7 +295,7 @@ def serve(port: int, access: Access, tell: Callable[[], None], proxy: str = "") 
         raise R2medError(_unusable(host, port, error)) from error
     library = Library()
     prepare(library)
-    threading.Thread(target=find(_AHEAD), args=(library,), daemon=True).start()
+    threading.Thread(target=named(_AHEAD), args=(library,), daemon=True).start()
     app = create_app(library, access)
     try:
         page_server(app, host, port, proxy, tell).run()

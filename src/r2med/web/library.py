@@ -6,7 +6,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,6 +17,7 @@ from r2med.data.tasks import Task, registry, resolve
 from r2med.errors import R2medError
 from r2med.measure.bootstrap import Interval, task_intervals
 from r2med.pipeline.loaded_runs import HEADLINE, LoadedRun
+from r2med.pipeline.registry import named
 from r2med.render.scores.model import Board, Line, View
 from r2med.render.scores.significance import Sample, intervals, unbeaten
 from r2med.runs.ledger import Entry, Ledger
@@ -189,8 +189,7 @@ class Library:
         """Return a whole board without intervals."""
         folders = sorted({entry.task for entry in self.entries() if entry.group == view.group})
         present = tuple(present_fingerprints(folders).items())
-        module, _, name = _BOARD.partition(":")
-        make: Callable[[Ledger, View], Board] = getattr(import_module(module), name)
+        make: Callable[[Ledger, View], Board] = named(_BOARD)
         return self.current((view, present), lambda: make(self.ledger, view))
 
     def intervals(self, lines: Sequence[Line], measure: str) -> dict[str, Mapping[str, Interval]]:
