@@ -201,7 +201,7 @@ def _written_custom(value: Any) -> Any:
 def _explain(invalid: msgspec.ValidationError, value: Any, kind: type) -> tuple[Place, str]:
     """Return the place of an invalid value and what is wrong with it."""
     message, _, path = str(invalid).partition(" - at `$")
-    place = _located(invalid, path, value, kind)
+    place = _located(invalid, path.rstrip("`"), value, kind)
     if message.startswith("Invalid value"):
         written = value.get(place[-1], "missing") if len(place) == 1 else _value_at(value, place)
         return place, f"is {_short(written)}: another version of r2med wrote this; make it again"
