@@ -13,7 +13,7 @@ from r2med.encode.cards import EncoderCard, card, cards
 from r2med.encode.encoder import Prompts
 from r2med.encode.resolve import describe_model, encoder_for, list_models
 from r2med.errors import R2medError, SpecError
-from r2med.models.templates import FIELDS, Template
+from r2med.models.templates import Template
 from r2med.store.cache import home
 
 SENTENCES = {
@@ -202,11 +202,14 @@ def test_a_prompt_without_places_is_itself(text):
 
 
 @given(
-    st.lists(st.sampled_from([*(f"{{{name}}}" for name in FIELDS), "{", "}", "{}", "{ noun }", "{0}", "x"]), max_size=8)
+    st.lists(
+        st.sampled_from([*(f"{{{name}}}" for name in task("Biology").words), "{", "}", "{}", "{ noun }", "{0}", "x"]),
+        max_size=8,
+    )
 )
 def test_only_the_words_of_a_task_are_put_in(pieces):
     known = task("PMC-Clinical")
-    wanted = "|".join(str(getattr(known, piece[1:-1])) if piece[1:-1] in FIELDS else piece for piece in pieces)
+    wanted = "|".join(str(getattr(known, piece[1:-1])) if piece[1:-1] in known.words else piece for piece in pieces)
     assert Template("|".join(pieces)).render(known) == wanted
 
 

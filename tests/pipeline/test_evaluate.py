@@ -15,9 +15,11 @@ import pytest
 import r2med
 from r2med.data.dataset import Collection
 from r2med.data.run import Run
+from r2med.data.tasks import Task, resolve
 from r2med.errors import R2medError
 from r2med.measure.metrics import parse_all
 from r2med.pipeline.evaluate import Options
+from r2med.pipeline.plan import run_key
 from r2med.pipeline.registry import spec_of
 from r2med.pipeline.spec import Call
 from r2med.pipeline.stage import Context, Expander, Reranker, Retriever
@@ -172,6 +174,7 @@ def test_a_run_that_is_not_complete_is_tried_again_until_it_is() -> None:
 
 ENGINE = """
 from r2med.data.run import Run
+from r2med.data.tasks import Task, resolve
 from r2med.pipeline.spec import Call
 from r2med.pipeline.stage import Retriever
 
@@ -296,3 +299,20 @@ def test_measures_are_strings_and_a_repr_is_one_line() -> None:
     assert r2med.evaluate("bm25", "sample/Biology", r2med.Options(fresh=True), measures="R@5").measures[0] == "Recall@5"
     assert repr(report) == "Report(1 system on 1 task)"
     assert repr(r2med.load("sample/Biology")) == "Dataset('sample/Biology', 9 queries, 64 documents)"
+
+
+@pytest.mark.parametrize("word", r2med.load("sample/Biology").task.words)
+def test_every_word_that_a_prompt_may_have_is_part_of_the_key(word: str) -> None:
+    dataset = r2med.load("sample/Biology")
+    parts = [word] if word in Task.WORDS else ["noun", "target", "purpose"]
+    for part in parts:
+        task = replace(dataset.task, **{part: "another word"})
+        assert task.words[word] != dataset.task.words[word]
+        other = replace(dataset, collection=replace(dataset.collection, task=task))
+        assert run_key(System.parse("bm25"), other) != run_key(System.parse("bm25"), dataset)
+
+
+def test_a_folder_states_every_word_of_its_task(tmp_path: Path) -> None:
+    (tmp_path / "task.toml").write_text("".join(f'{name} = "my {name}"\n' for name in Task.WORDS))
+    (task,) = resolve([tmp_path])
+    assert {name: task.words[name] for name in Task.WORDS} == {name: f"my {name}" for name in Task.WORDS}

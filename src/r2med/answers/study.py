@@ -29,7 +29,6 @@ from r2med.llm.stage import settings as sampling_settings
 from r2med.llm.types import Failed, Model, Reply, Request
 from r2med.measure.metrics import Measure
 from r2med.measure.score import score
-from r2med.models.templates import task_values
 from r2med.pipeline.evaluate import Options, evaluate
 from r2med.pipeline.executor.distributed import every_share, postponed_as
 from r2med.pipeline.executor.local import Executor, quiet
@@ -232,7 +231,7 @@ def prepare(arm: Arm, dataset: Dataset, run: Run | None, options: StudyOptions) 
     """Build the prompts of an arm on a task: every question with a gold answer, and for a run file with a list."""
     chosen = choose(arm, dataset, run, options.rule.k)
     values = _retrieval(arm, dataset, run, options.measure)
-    template, model, words = options.rule.template(), options.model, task_values(dataset.task)
+    template, model, words = options.rule.template(), options.model, dataset.task.words
     questions = []
     for query, text in dataset.collection.queries:
         if not dataset.gold.answers.get(query, "").strip() or (arm.file is not None and not chosen[query]):

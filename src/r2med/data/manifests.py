@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,14 +12,13 @@ from r2med.errors import DataError
 
 MANIFEST = "nano.json"
 FORMAT = 1
-_TEXTS = ("base", "family", "scenario", "noun", "target", "purpose", "subject", "drop_self")
 _COUNTS = ("queries", "documents", "qrels")
 
 
 class NanoSet(NamedTuple):
     """Manifest of a nano set.
 
-    >>> NanoSet({"format": 1, "splits": {"NanoMine": {"task": {"noun": "letter"}}}}).facts("NanoMine")
+    >>> NanoSet({"format": 1, "splits": {"NanoMine": {"task": {"noun": "letter"}}}}).facts("NanoMine", ["noun"])
     {'noun': 'letter'}
     """
 
@@ -35,10 +34,10 @@ class NanoSet(NamedTuple):
         found: Mapping[str, Any] = self.content["splits"].get(self.name(split), {})
         return found
 
-    def facts(self, split: str) -> dict[str, Any]:
-        """Return the task's facts of a split: the words of its prompts, and the expected counts of its parts."""
+    def facts(self, split: str, names: Sequence[str]) -> dict[str, Any]:
+        """Return the task's facts of a split: its base, what it states under these names, and the expected counts."""
         stated = self.split(split).get("task", {})
-        texts = {name: stated[name] for name in _TEXTS if isinstance(stated.get(name), str)}
+        texts = {name: stated[name] for name in ("base", *names) if isinstance(stated.get(name), str)}
         return texts | {name: stated[name] for name in _COUNTS if isinstance(stated.get(name), int)}
 
     @property

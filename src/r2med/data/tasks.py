@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from r2med.data import layout
 from r2med.data.manifests import read_manifest, read_translation
@@ -27,9 +27,6 @@ FOLDER_GROUPS = ("custom", OWN_NANO)
 _HERE = Path(__file__).parent
 SAMPLE = _HERE / "sample"
 """The folder of the bundled demonstration."""
-_STATED = ("family", "scenario", "noun", "target", "purpose", "subject", "drop_self")
-_WRITABLE = ("name", *_STATED)
-"""The keys of a folder's file."""
 DROP_SELF = ("none", "dense", "all")
 """The systems that leave a document out of the list of the query that has the same id."""
 TASK_FILE = "task.toml"
@@ -43,6 +40,11 @@ class Task:
     >>> task("biology").sentence
     'Given a Biology post, retrieve relevant passages that help answer the post'
     """
+
+    WORDS: ClassVar = ("scenario", "noun", "target", "purpose", "subject")
+    """The words that prompts may have in braces: each is a key of a folder's file and a part of the key of a run."""
+    STATED: ClassVar = ("family", *WORDS, "drop_self")
+    """What a folder's file states of its task."""
 
     name: str
     """The name in commands: `Biology`, `nano/Biology`, or the absolute path of a folder."""
@@ -95,6 +97,15 @@ class Task:
     def sentence(self) -> str:
         """Return the task in one sentence, from which instruction prefixes are made."""
         return f"Given a {self.noun}, retrieve {self.target} that help {self.purpose}"
+
+    @property
+    def words(self) -> dict[str, str]:
+        """Return what the placeholders of a prompt stand for.
+
+        >>> task("biology").words["noun"]
+        'Biology post'
+        """
+        return {name: getattr(self, name) for name in (*self.WORDS, "sentence")}
 
     @property
     def family_title(self) -> str:
@@ -151,7 +162,7 @@ def registry() -> Mapping[str, Task]:
 
 
 def _stated(entry: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: entry[name] for name in _STATED if name in entry}
+    return {name: entry[name] for name in Task.STATED if name in entry}
 
 
 def _licences(entry: Mapping[str, Any], group: str) -> dict[str, Any]:
@@ -389,7 +400,7 @@ def folder_task(folder: Path, split: str = layout.DEFAULT_SPLIT) -> Task:
     built = read_manifest(folder)
     group = "custom" if built is None and stored.casefold() not in published else OWN_NANO
     made = Task(name, base, group, **_stated(entry), folder=folder, split=split)
-    facts = built.facts(stored) if built else {}
+    facts = built.facts(stored, Task.STATED) if built else {}
     return replace(made, **facts | read_translation(folder) | _task_file(folder / TASK_FILE))
 
 
@@ -416,8 +427,8 @@ def _task_file(file: Path) -> dict[str, Any]:
     except (ValueError, OSError, RecursionError) as error:
         raise DataError(f"{file}: cannot be read: {error}") from error
     for name, value in stated.items():
-        if name not in _WRITABLE:
-            raise DataError(f"{file}: unknown key {name!r}{suggest(name, _WRITABLE)}")
+        if name not in ("name", *Task.STATED):
+            raise DataError(f"{file}: unknown key {name!r}{suggest(name, ('name', *Task.STATED))}")
         if not isinstance(value, str) or not value:
             raise DataError(f"{file}: {name} must be a non-empty string")
     if stated.get("drop_self", "none") not in DROP_SELF:

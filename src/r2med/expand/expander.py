@@ -16,7 +16,7 @@ from r2med.errors import R2medError, SpecError
 from r2med.llm.client import current_client
 from r2med.llm.stage import AskingStage, estimate_requests, note_account, was_cut
 from r2med.llm.types import Failed, Reply, Request
-from r2med.models.templates import FAMILIES, Template, own_template, task_values, templates
+from r2med.models.templates import FAMILIES, Template, own_template, templates
 from r2med.pipeline.joins import check_join
 from r2med.pipeline.stage import Context, Expander
 
@@ -79,8 +79,7 @@ class ModelExpander(AskingStage, Expander):
 
     def values(self, collection: Collection, context: Context) -> list[dict[str, str]]:
         """Return the values that fill in the prompt of each query."""
-        task = task_values(collection.task)
-        return [{**task, "query": text} for text in collection.queries.texts]
+        return [{**collection.task.words, "query": text} for text in collection.queries.texts]
 
     @abstractmethod
     def requests(self, collection: Collection, context: Context) -> list[Request]:

@@ -7,18 +7,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
+from r2med.data.tasks import Task
 from r2med.errors import SpecError, suggest
 from r2med.store.files import expanded
 
-if TYPE_CHECKING:
-    from r2med.data.tasks import Task
-
 FAMILIES = ("qa-reference", "clinical-evidence", "clinical-case", "custom")
 """The families that have prompts of their own; a task of any other takes those of `custom`."""
-FIELDS = ("noun", "target", "purpose", "subject", "sentence")
-"""The words of a `Task` that a card's prompt may have in braces."""
 _PLACE = re.compile(r"\{([a-z_]+)\}")
 
 
@@ -63,8 +59,8 @@ class Template:
         wordings = {"default": value} if isinstance(value, str) else dict(value)
         for wording in wordings.values():
             for name in _PLACE.findall(wording):
-                if name not in FIELDS:
-                    raise SpecError(f"the prompt {wording!r} has {{{name}}}{suggest(name, FIELDS)}")
+                if name not in (known := (*Task.WORDS, "sentence")):
+                    raise SpecError(f"the prompt {wording!r} has {{{name}}}{suggest(name, known)}")
         return cls(wordings.pop("default", ""), tuple(sorted(wordings.items())))
 
     def plain(self) -> str | dict[str, str]:
@@ -89,7 +85,7 @@ class Template:
 
     def render(self, task: Task) -> str:
         """Fill in the prompt with the words of a task."""
-        return self.fill({name: str(getattr(task, name)) for name in FIELDS}, task.family)
+        return self.fill(task.words, task.family)
 
 
 NO_PROMPT = Template()
@@ -126,11 +122,6 @@ def own_template(method: str, file: str, needed: Sequence[str] = ("query",)) -> 
     if missing:
         raise SpecError(f"{path}: a prompt for {method} must have {' and '.join(missing)} in it")
     return Template(text.strip(), source=str(path))
-
-
-def task_values(task: Task) -> dict[str, str]:
-    """Return the words of a task that prompts may use."""
-    return {"noun": task.noun, "target": task.target, "purpose": task.purpose}
 
 
 def cut_words(text: str, words: int) -> str:

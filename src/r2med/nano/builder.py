@@ -29,7 +29,6 @@ from r2med.store.cache import Cache
 from r2med.store.files import expanded
 
 Source = str | Path | Task | Dataset
-_STATED = ("base", "family", "scenario", "noun", "target", "purpose", "subject", "drop_self")
 
 
 @dataclass(frozen=True)
@@ -134,7 +133,7 @@ def _entry(source: Dataset, chosen: NanoSelection, lists: Sequence[Lists]) -> di
             "revision": source.revision,
             "fingerprint": source.fingerprint,
         },
-        "task": {name: getattr(task, name) for name in _STATED}
+        "task": {name: getattr(task, name) for name in ("base", *Task.STATED)}
         | {"queries": counts["queries"], "documents": counts["documents"], "qrels": counts["positives"]},
         "counts": dict(counts),
         "fingerprint": chosen.dataset.fingerprint,

@@ -136,7 +136,7 @@ def run_key(system: System, dataset: Dataset) -> str:
         task_name=task.name,
         data=dataset.fingerprint,
         # Prompts are made of the task's words.
-        task=(task.family, task.noun, task.target, task.purpose, task.subject),
+        task=(task.family, *task.words.values()),
         # Figures of tasks in which a query and a document share an id depend on which of them may be left out.
         **({"copies": [task.drop_self, sorted(shared)]} if (shared := dataset.collection.shared_ids) else {}),
         inputs=[sorted(stage.inputs(dataset.collection).items()) for stage in system.walk()],

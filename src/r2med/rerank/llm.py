@@ -14,7 +14,7 @@ from r2med.llm.budget import Estimate
 from r2med.llm.client import current_client
 from r2med.llm.stage import AskingStage, money_facts, note_account
 from r2med.llm.types import Failed, Model, Reply, Request, Sampling
-from r2med.models.templates import Template, bundled, cut_words, own_template, task_values
+from r2med.models.templates import Template, bundled, cut_words, own_template
 from r2med.pipeline.stage import Context, Reranker
 from r2med.rerank.candidates import check_depth
 from r2med.rerank.cards import ServedCard, served_card
@@ -142,7 +142,7 @@ class ModelReranker(AskingStage, Reranker):
 
     def request(self, task: Task, query: str, template: Template, values: Mapping[str, str]) -> Request:
         """Build a request from a prompt for a query."""
-        asked = self.model.request(template.fill({**task_values(task), "query": query, **values}))
+        asked = self.model.request(template.fill({**task.words, "query": query, **values}))
         return replace(asked, kind=f"{asked.kind} of {values['count']}") if "count" in values else asked
 
     def note(self, first: Request | None, replies: Sequence[Reply | Failed], seconds: float, context: Context) -> None:

@@ -21,7 +21,6 @@ from r2med.store.files import draft_folder, unwritable
 from r2med.translation.translator import MARK, TranslatedQuestion, TranslatedTask, TranslationSettings
 
 _FORMAT = 1
-_STATED = ("family", "noun", "target", "purpose", "subject", "drop_self")
 
 
 def check_place(out: Path) -> None:
@@ -120,8 +119,9 @@ def _everything(each: TranslatedQuestion) -> dict[str, Any]:
 
 
 def _stated(source: Dataset) -> Iterator[str]:
-    for name in _STATED:
-        yield f"{name} = {orjson.dumps(getattr(source.task, name)).decode()}\n"
+    for name in source.task.STATED:
+        if value := getattr(source.task, name):
+            yield f"{name} = {orjson.dumps(value).decode()}\n"
 
 
 def _manifest(source: Dataset, made: TranslatedTask, settings: TranslationSettings) -> dict[str, Any]:
