@@ -93,7 +93,7 @@ def leaks(world: World) -> Any:
 KINDS = {
     "ledger": Kind("ledger.sqlite", remembered, "SELECT per_query FROM scores UNION SELECT data FROM rankings"),
     "answers": Kind("llm.sqlite", lambda world: results(world, "answers"), "SELECT answer FROM answers"),
-    "scores": Kind("rerank.sqlite", lambda world: results(world, "scores"), "SELECT pair FROM scores"),
+    "scores": Kind("scores/*/*", lambda world: results(world, "scores")),
     "BM25 index": Kind("cache/bm25/*/*", lambda world: (results(world, "bm25"), results(world, "large"))),
     "corpus description": Kind("cache/documents/*/*", lambda world: results(world, "large")),
     "vectors": Kind("vectors/*/*", lambda world: results(world, "vectors")),

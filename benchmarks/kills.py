@@ -33,8 +33,8 @@ from bitflips import World, write_data
 
 from chat_server import ChatServer
 from jsonserver import JsonServer
-from r2med.encode.vector_shards import entry_count
 from r2med.runs.ledger import Ledger
+from r2med.store.arrays import count_entries
 from rerank_server import RerankServer
 
 IN_A_HOME = 5
@@ -83,7 +83,7 @@ def finish(work: Work, home: Path) -> float:
 def held(home: Path) -> Counter[str]:
     """How much of each kind is kept: what may only grow."""
     found: Counter[str] = Counter()
-    for name, table in (("ledger", "runs"), ("llm", "answers"), ("rerank", "scores")):
+    for name, table in (("ledger", "runs"), ("llm", "answers")):
         file = home / "home" / f"{name}.sqlite"
         if file.exists():
             connection = sqlite3.connect(file)
@@ -92,7 +92,8 @@ def held(home: Path) -> Counter[str]:
             if connection.execute("SELECT count(*) FROM sqlite_master WHERE name = ?", (table,)).fetchone()[0]:
                 found[table] = connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
             connection.close()
-    found["vectors"] = sum(map(entry_count, (home / "home" / "vectors").glob("*/*.log")))
+    for kind in ("vectors", "scores"):
+        found[kind] = sum(map(count_entries, (home / "home" / kind).glob("*/*.log")))
     return found
 
 

@@ -31,8 +31,8 @@ import torch
 from sentence_transformers.util.similarity import maxsim
 
 from r2med.encode.maxsim import MaxSimIndex
-from r2med.encode.text_hashes import text_hashes
-from r2med.encode.token_store import TokenStore, TokenVectors
+from r2med.encode.vectors import TokenStore, TokenVectors
+from r2med.store.text_hashes import text_hashes
 
 DIMENSION, TOKENS, DEPTH, CHUNK, PADDED = 128, 32, 100, 500, 250
 PMC_CLINICAL, CUT = 60_406, 300
@@ -57,7 +57,7 @@ def make(folder: Path, count: int) -> None:
         spans = [_tokens(random, centres, int(length)) for length in lengths[some]]
         for store in stores.values():
             with store.writer() as writer:
-                writer.append_spans(text_hashes(texts(count)[some]), lengths[some], spans)
+                writer.append(text_hashes(texts(count)[some]), lengths[some], spans)
     queries = np.stack([_tokens(random, centres, TOKENS) for _ in range(256)])
     np.save(folder / "queries.npy", queries)
 
@@ -76,7 +76,7 @@ class Lists(NamedTuple):
 
 def vectors_of(store: str, folder: Path, count: int) -> TokenVectors:
     kept = TokenStore({"model": "random"}, store, folder)
-    return kept.spans(kept.find(text_hashes(texts(count))))
+    return kept.vectors(kept.find(text_hashes(texts(count))))
 
 
 def contestant(name: str, folder: Path, count: int, queries: np.ndarray) -> Callable[[], Lists]:

@@ -15,10 +15,10 @@ from r2med.data.dataset import Texts
 from r2med.encode import batching
 from r2med.encode.batching import encode_all
 from r2med.encode.encoder import Role
-from r2med.encode.vector_store import sizes
 from r2med.errors import R2medError
 from r2med.pipeline.executor.local import Executor
 from r2med.pipeline.stage import Context
+from r2med.store.arrays import list_settings
 from r2med.store.cache import Cache
 
 
@@ -226,7 +226,7 @@ def test_half_precision_rounds_what_is_there_and_encodes_the_rest():
     assert notes.notes.facts["documents"]["encoded"] == 10
     wanted = np.array([encoder.vector(text) for text in texts.texts]).astype(np.float16).astype(np.float32)
     np.testing.assert_array_equal(vectors[:], wanted)
-    assert [entry.precision for entry in sizes()] == ["float16", "float32"]
+    assert [entry.precision for entry in list_settings()] == ["float16", "float32"]
     again = HashEncoder()
     encode_all(again, texts, Role.DOCUMENT, context(), precision="float16")
     assert again.loads == 0

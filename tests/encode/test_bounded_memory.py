@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 
 from encoders import HashEncoder, context
 from r2med.data.dataset import Texts
-from r2med.encode import batching, text_hashes
+from r2med.encode import batching
 from r2med.encode.batching import encode_all
 from r2med.encode.encoder import Role
-from r2med.encode.text_hashes import SortedHashes, first_of_each
-from r2med.encode.vector_store import VectorStore
+from r2med.encode.vectors import VectorStore
 from r2med.pipeline.executor.distributed import DistributedExecutor
 from r2med.pipeline.executor.local import Executor
 from r2med.pipeline.executor.shards import Shards
 from r2med.pipeline.stage import Context
-from r2med.store import scratch
+from r2med.store import scratch, text_hashes
 from r2med.store.cache import Cache
+from r2med.store.text_hashes import SortedHashes, first_of_each
 
 
 class Numbers(Sequence[str]):
@@ -87,7 +87,7 @@ def test_a_damaged_vector_is_found_and_counted_once_in_a_large_store(small_parts
     store = VectorStore(encoder.settings(Role.DOCUMENT))
     (rows,) = store.folder.glob("*.rows")
     (log,) = store.folder.glob("*.log")
-    for path, place in ((rows, 8 * 1000), (rows, 8 * 2000), (log, 32 + 32 * 1500)):
+    for path, place in ((rows, 8 * 1000), (rows, 8 * 2000), (log, 32 + 40 * 1500)):
         with path.open("r+b") as file:
             file.seek(place)
             byte = file.read(1)[0]

@@ -14,11 +14,11 @@ from r2med.data.dataset import Texts
 from r2med.encode.api import ApiEncoder, ApiModel, model_at
 from r2med.encode.batching import encode_all
 from r2med.encode.encoder import Role
-from r2med.encode.vector_store import vector_root
 from r2med.errors import MissingExtra, R2medError, SpecError
 from r2med.models import server as json_server
 from r2med.models.http import RequestLimits
 from r2med.pipeline.executor.local import begin_command
+from r2med.store.cache import home
 
 pytest.importorskip("httpx")
 
@@ -208,7 +208,7 @@ def test_the_key_is_sent_and_shown_nowhere(monkeypatch, caplog):
         with pytest.raises(R2medError) as failure:
             encoder.encode(["c"], Role.DOCUMENT)
         assert server.headers[0]["Authorization"] == f"Bearer {KEY}"
-    kept = b"".join(path.read_bytes() for path in vector_root().rglob("*") if path.is_file())
+    kept = b"".join(path.read_bytes() for path in (home() / "vectors").rglob("*") if path.is_file())
     chain = [failure.value, failure.value.__cause__, failure.value.__context__]
     seen = [str(notes.notes), str(encoder.settings(Role.QUERY)), repr(vars(encoder)), caplog.text, *map(repr, chain)]
     for text in seen:

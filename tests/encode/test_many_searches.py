@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 import r2med
-from r2med.encode.sparse_store import SparseStore
-from r2med.encode.text_hashes import text_hashes
-from r2med.encode.token_store import TokenStore
-from r2med.encode.vector_store import VectorStore, vector_root
+from r2med.encode.vectors import SparseStore, TokenStore, VectorStore
+from r2med.store.cache import home
+from r2med.store.text_hashes import text_hashes
 
 NAMES = [f"question {number}" for number in range(60)]
 
@@ -20,14 +19,14 @@ def test_a_hundred_searches_leave_few_files():
     first = [list(r2med.search("wordllama", "sample/Biology", question)) for question in questions[:3]]
     for question in questions:
         r2med.search("wordllama", "sample/Biology", question)
-    assert len(list(vector_root().glob("*/*.log"))) < 12
+    assert len(list((home() / "vectors").glob("*/*.log"))) < 12
     assert [list(r2med.search("wordllama", "sample/Biology", question)) for question in questions[:3]] == first
 
 
 def keep_dense(store, place):
     vectors = np.random.default_rng(place).random((1, 8), dtype=np.float32)
     with store.writer() as writer:
-        writer.append(text_hashes([NAMES[place]]), np.array([0]), np.array([place + 1]), vectors)
+        writer.append(text_hashes([NAMES[place]]), np.array([place + 1]), vectors)
     store.refresh()
     return vectors
 
@@ -35,7 +34,7 @@ def keep_dense(store, place):
 def keep_tokens(store, place):
     vectors = np.random.default_rng(place).random((1 + place % 3, 8)).astype(np.float16).astype(np.float32)
     with store.writer() as writer:
-        writer.append_spans(text_hashes([NAMES[place]]), np.array([place + 1]), [vectors])
+        writer.append(text_hashes([NAMES[place]]), np.array([place + 1]), [vectors])
     store.refresh()
     return vectors
 
@@ -48,7 +47,7 @@ def keep_sparse(store, place):
 
 def _keep_sparse(store, place, vectors):
     with store.writer() as writer:
-        writer.append(text_hashes([NAMES[place]]), np.array([0]), np.array([place + 1]), vectors)
+        writer.append(text_hashes([NAMES[place]]), np.array([place + 1]), vectors)
     store.refresh()
     return vectors
 
@@ -58,9 +57,9 @@ KINDS = {
     "tokens": (
         lambda root: TokenStore({"model": "m"}, "float16", root),
         keep_tokens,
-        lambda store, at: store.spans(at).of(0),
+        lambda store, at: store.vectors(at).of(0),
     ),
-    "sparse": (lambda root: SparseStore({"model": "m"}, root), keep_sparse, lambda store, at: store.sparse(at)[:]),
+    "sparse": (lambda root: SparseStore({"model": "m"}, root), keep_sparse, lambda store, at: store.vectors(at)[:]),
 }
 
 
@@ -88,13 +87,13 @@ def test_of_two_vectors_of_a_text_the_newest_survives_merging(tmp_path):
     for place in range(20):
         vectors = np.full((1, 4), place + 1, dtype=np.float32)
         with store.writer() as writer:
-            writer.append(text_hashes(["the same"]), np.array([0]), np.array([1]), vectors)
+            writer.append(text_hashes(["the same"]), np.array([1]), vectors)
         store.refresh()
         np.testing.assert_array_equal(store.vectors(store.find(text_hashes(["the same"])))[:], vectors)
 
 
 def test_many_old_shards_need_no_descriptors(tmp_path, monkeypatch):
-    monkeypatch.setattr("r2med.encode.vector_store._MANY", 10_000)
+    monkeypatch.setattr("r2med.store.arrays._MANY", 10_000)
     store = VectorStore({"model": "m"}, root=tmp_path)
     for place in range(len(NAMES)):
         keep_dense(store, place)

@@ -20,9 +20,11 @@ from encoders import HashEncoder, context, numbered
 from r2med.data.dataset import Texts
 from r2med.encode.batching import encode_all
 from r2med.encode.encoder import Role
-from r2med.encode.text_hashes import text_hashes
-from r2med.encode.vector_store import StoredVectors, VectorStore, clear, sizes, vector_root
+from r2med.encode.vectors import StoredVectors, VectorStore
 from r2med.errors import R2medError
+from r2med.store.arrays import clear_settings, list_settings
+from r2med.store.cache import home
+from r2med.store.text_hashes import text_hashes
 
 
 def keep(store: VectorStore, texts: list[str], seed: int = 0, dimension: int = 4) -> np.ndarray:
@@ -30,7 +32,7 @@ def keep(store: VectorStore, texts: list[str], seed: int = 0, dimension: int = 4
     vectors = np.random.default_rng(seed).standard_normal((len(texts), dimension)).astype(np.float32)
     with store.writer() as writer:
         lengths = np.array([len(text) for text in texts])
-        writer.append(text_hashes(texts), np.arange(len(texts)), lengths, vectors)
+        writer.append(text_hashes(texts), lengths, vectors, np.arange(len(texts)))
     return vectors
 
 
@@ -73,7 +75,7 @@ def test_texts_that_share_half_of_their_hash_are_told_apart():
     hashes = np.array([[7, 1], [7, 3], [7, 5], [9, 3]], dtype=np.uint64)
     vectors = np.arange(16, dtype=np.float32).reshape(4, 4)
     with store.writer() as writer:
-        writer.append(hashes[[2, 0, 3, 1]], np.arange(4), np.ones(4, dtype=np.int64), vectors[[2, 0, 3, 1]])
+        writer.append(hashes[[2, 0, 3, 1]], np.ones(4, dtype=np.int64), vectors[[2, 0, 3, 1]])
     store.refresh()
     asked = np.array([[7, 0], [7, 1], [7, 2], [7, 3], [7, 5], [7, 6], [9, 3], [9, 1], [8, 3], [1, 1]], dtype=np.uint64)
     found = store.find(asked)
@@ -134,7 +136,7 @@ def test_half_precision_takes_half_the_room_and_rounds():
 
 
 def shard_files(suffix: str) -> list[Path]:
-    return sorted(vector_root().glob(f"*/*.{suffix}"))
+    return sorted((home() / "vectors").glob(f"*/*.{suffix}"))
 
 
 def encoded_twice(harm) -> tuple[HashEncoder, StoredVectors, list[str]]:
@@ -166,7 +168,7 @@ def test_a_flipped_bit_costs_one_text_and_a_warning():
 
 
 def test_a_flipped_bit_in_the_log_costs_one_text():
-    encoder, _, warnings = encoded_twice(lambda: flip(shard_files("log")[0], 32 + 32 * 3 + 17))
+    encoder, _, warnings = encoded_twice(lambda: flip(shard_files("log")[0], 32 + 40 * 3 + 17))
     assert len(encoder.encoded) == 1
     assert "1 entries of hash" in warnings[0]
 
@@ -188,10 +190,10 @@ def test_missing_rows_are_encoded_again():
     assert len(encoder.encoded) == 60
 
 
-@pytest.mark.parametrize("size", [0, 20, 32, 32 + 5, 32 + 32 * 40 + 1])
+@pytest.mark.parametrize("size", [0, 20, 32, 32 + 5, 32 + 40 * 40 + 1])
 def test_a_log_cut_anywhere_keeps_what_is_whole(size):
     encoder, _, warnings = encoded_twice(lambda: os.truncate(shard_files("log")[0], size))
-    assert len(encoder.encoded) == 60 - max(0, size - 32) // 32
+    assert len(encoder.encoded) == 60 - max(0, size - 32) // 40
     assert bool(warnings) == (size == 20)
 
 
@@ -263,7 +265,7 @@ def _all_batches(texts: Texts) -> list[list[str]]:
     """The batches of an undisturbed process, in another home."""
     encoder = HashEncoder("other")
     encode_all(encoder, texts, Role.DOCUMENT, context())
-    clear("other")
+    clear_settings("other")
     return encoder.batches
 
 
@@ -279,23 +281,23 @@ def test_two_processes_may_write_at_once():
 
 
 def test_sizes_and_clearing_by_model():
-    assert sizes() == []
+    assert list_settings() == []
     for name in ("one/model", "other"):
         encode_all(HashEncoder(name), numbered(20), Role.DOCUMENT, context())
     encode_all(HashEncoder("other"), numbered(5), Role.QUERY, context())
-    found = [(entry.model, entry.role, entry.precision, entry.texts) for entry in sizes()]
+    found = [(entry.model, entry.role, entry.precision, entry.texts) for entry in list_settings()]
     assert found == [
         ("one/model", "document", "float32", 20),
         ("other", "document", "float32", 20),
         ("other", "query", "float32", 5),
     ]
-    assert all(entry.bytes >= entry.texts * 32 for entry in sizes())
+    assert all(entry.bytes >= entry.texts * 32 for entry in list_settings())
     with pytest.raises(R2medError, match=r"no vectors of 'othr' are kept; did you mean other\?"):
-        clear("othr")
-    assert len(clear("Other")) == 2
-    assert [entry.model for entry in sizes()] == ["one/model"]
-    assert len(clear()) == 1
-    assert sizes() == []
+        clear_settings("othr")
+    assert len(clear_settings("Other")) == 2
+    assert [entry.model for entry in list_settings()] == ["one/model"]
+    assert len(clear_settings()) == 1
+    assert list_settings() == []
 
 
 def test_vectors_of_two_dimensions_are_refused():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sqlite3
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,9 +18,9 @@ import r2med
 from jsonserver import Say
 from r2med.cli.main import app
 from r2med.engines.request import presets
-from r2med.errors import R2medError, SpecError
+from r2med.errors import R2medError, SpecError, StoreWarning
 from r2med.pipeline.system import System
-from r2med.store.sqlite import seal
+from r2med.store.arrays import ValueStore, read_shard
 
 pytest.importorskip("httpx")
 pytest.importorskip("wordllama")
@@ -186,14 +185,14 @@ def test_kept_replies_are_counted_and_forgotten_by_name_alone(backend: Backend, 
 
     assert replies() == []
     assert told("clear", "replies") == "removed 0 replies of search engines\n"
-    assert not (own_home / "engines.sqlite").exists(), "looking makes no file"
+    assert not (own_home / "replies").exists(), "looking makes no file"
     with EngineServer("elasticsearch", backend) as server:
         only_result(spec(server))
         assert len(server.bodies) == 9
         assert re.search(r"replies +search engines +9 queries +\d", told())
         (row,) = replies()
         assert row["holds"] == "9 queries"
-        assert 0 < row["bytes"] < (own_home / "engines.sqlite").stat().st_size
+        assert 0 < row["bytes"] < 1 << 20
         told("clear", "--all")
         assert replies() == [row], "what an engine answered cannot always be had again"
         assert told("clear", "replies") == "removed 9 replies of search engines\n"
@@ -214,7 +213,7 @@ def test_no_key_is_in_any_file_or_message(backend: Backend, own_home: Path, caps
     assert KEY not in message
     assert "MEILISEARCH_API_KEY" in message
     files = [file for file in own_home.rglob("*") if file.is_file()]
-    assert any(file.name == "engines.sqlite" for file in files)
+    assert any("replies" in file.parts for file in files)
     assert not [file for file in files if KEY.encode() in file.read_bytes()]
     assert KEY not in capsys.readouterr().err
 
@@ -400,9 +399,10 @@ def test_a_request_by_get_sends_a_query_string(backend: Backend, tmp_path: Path)
 def test_a_damaged_row_of_kept_replies_is_asked_for_again(backend: Backend, own_home: Path) -> None:
     with EngineServer("solr", backend) as server:
         before = only_result(spec(server))
-        with sqlite3.connect(own_home / "engines.sqlite") as db:
-            db.execute("UPDATE replies SET hits = '[]'")
-        after = only_result(f"rrf({spec(server)}, bm25)")
+        (rows,) = own_home.glob("replies/*/*.rows")
+        rows.write_bytes(rows.read_bytes().replace(b"0", b"1"))
+        with pytest.warns(StoreWarning, match="replies of .* are damaged"):
+            after = only_result(f"rrf({spec(server)}, bm25)")
         assert len(server.bodies) == 18
         assert after.metrics == pytest.approx(before.metrics, abs=1e-12)
 
@@ -431,10 +431,10 @@ def test_kept_lists_that_are_refused_are_asked_for_again(
 ) -> None:
     with EngineServer("elasticsearch", backend) as server:
         before = only_result(spec(server))
-        with sqlite3.connect(own_home / "engines.sqlite") as db:
-            for (key,) in db.execute("SELECT key FROM replies").fetchall():
-                row = (key, '[["x", 2.0], ["x", 1.0]]', 0.1)
-                db.execute("REPLACE INTO replies VALUES (?, ?, ?, ?)", (*row, seal(*row)))
+        (log,) = own_home.glob("replies/*/*.log")
+        with ValueStore("replies", {}) as store:
+            keys = [entry["text"].tobytes() for entry in read_shard(log).entries]
+            store.write(dict.fromkeys(keys, b'[[["x", 2.0], ["x", 1.0]], 0.1]'))
         after = only_result(f"rrf({spec(server)}, bm25)")
         assert len(server.bodies) == 18
         assert not after.incomplete

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +18,7 @@ from r2med.engines.sql import EXAMPLES, example
 from r2med.errors import R2medError
 from r2med.pipeline.system import System
 from r2med.runs.ledger import Ledger
+from r2med.store.arrays import list_settings
 
 psycopg = pytest.importorskip("psycopg")
 pytest.importorskip("pgserver")
@@ -85,8 +84,7 @@ def said(system: str) -> str:
 
 
 def kept_replies() -> int:
-    with sqlite3.connect(Path(os.environ["R2MED_HOME"]) / "engines.sqlite") as db:
-        return db.execute("SELECT count(*) FROM replies").fetchone()[0]
+    return sum(each.texts for each in list_settings("replies"))
 
 
 def lists(result) -> Run:

@@ -14,7 +14,7 @@ import encoders
 from r2med.encode import distributed as spread_encoding
 from r2med.encode.batching import encode_all
 from r2med.encode.encoder import Role
-from r2med.encode.vector_store import StoredVectors
+from r2med.encode.vectors import StoredVectors
 from r2med.pipeline.executor.distributed import DistributedExecutor
 from r2med.pipeline.executor.local import Executor, quiet
 from r2med.pipeline.executor.ray import RayCluster

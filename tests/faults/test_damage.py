@@ -13,19 +13,19 @@ import numpy as np
 import pytest
 
 import r2med
-from r2med.encode.text_hashes import text_hashes
-from r2med.encode.vector_store import VectorStore
+from r2med.encode.vectors import VectorStore
 from r2med.engines.push import _Pushed
 from r2med.errors import R2medError, StoreWarning
 from r2med.llm.items import ItemStore
 from r2med.llm.reply_cache import ReplyCache
 from r2med.pipeline.evaluate import Options
-from r2med.rerank.pair_scores import Scored, ScoreStore, pair_digest, text_digest
+from r2med.rerank.pair_scores import Scored, ScoreStore, pair_digest
 from r2med.reviews.rows import FORMAT
 from r2med.reviews.store import ReviewStore
 from r2med.runs.ledger import Ledger
-from r2med.store.engine_replies import EngineReplies
+from r2med.store.arrays import ValueStore
 from r2med.store.sqlite import DamagedError, Database
+from r2med.store.text_hashes import text_digest, text_hashes
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
@@ -113,8 +113,11 @@ def test_a_damaged_pair_is_scored_again(own_home):
     pairs = [pair_digest(text_digest("why?"), text_digest(str(number))) for number in range(3)]
     with ScoreStore({"model": "m"}) as store:
         store.keep(pairs, [Scored(float(number), 4) for number in range(3)])
-    change(own_home, "rerank.sqlite", "UPDATE scores SET score = 7.0 WHERE score = 1.0")
-    with ScoreStore({"model": "m"}) as store, pytest.warns(StoreWarning, match="1 kept scores are damaged"):
+    (rows,) = own_home.glob("scores/*/*.rows")
+    content = bytearray(rows.read_bytes())
+    content[16:24] = np.float64(7.0).tobytes()
+    rows.write_bytes(content)
+    with ScoreStore({"model": "m"}) as store, pytest.warns(StoreWarning, match="1 scores of m in .* are damaged"):
         assert set(store.find(pairs)) == {pairs[0], pairs[2]}
 
 
@@ -125,8 +128,6 @@ FILES = {
     "reviews/pilot.sqlite": (ReviewStore, ANEW),
     "build.sqlite": (lambda path: ItemStore(path.parent), ANEW),
     "llm.sqlite": (ReplyCache, AGAIN),
-    "rerank.sqlite": (lambda path: ScoreStore({"model": "m"}, path), AGAIN),
-    "engines.sqlite": (lambda path: EngineReplies(), AGAIN),
     "pushes.sqlite": (lambda path: _Pushed("index"), AGAIN),
 }
 """Every file of ours with what opens it, and what to do with one of another version."""
@@ -151,17 +152,39 @@ def test_a_file_of_another_version_is_one_line_that_says_what_to_do_and_stays_as
             assert list(connection.iterdump()) == before
 
 
-def test_vectors_of_another_version_are_one_line_that_says_what_to_do(own_home):
-    settings, texts = {"model": "m"}, text_hashes(["a", "b"])
-    with VectorStore(settings).writer() as writer:
-        writer.append(texts, np.arange(2), np.ones(2, np.int64), np.eye(2, dtype=np.float32))
-    (log,) = (own_home / "vectors").glob("*/*.log")
+def write_vectors():
+    with VectorStore({"model": "m"}).writer() as writer:
+        writer.append(text_hashes(["a", "b"]), np.ones(2, np.int64), np.eye(2, dtype=np.float32))
+
+
+def write_scores():
+    with ScoreStore({"model": "m"}) as store:
+        store.keep([text_digest("a")], [Scored(1.0)])
+
+
+def write_replies():
+    with ValueStore("replies", {}) as store:
+        store.write({text_digest("a"): b"[]"})
+
+
+ARRAYS = {
+    "vectors": (write_vectors, lambda: VectorStore({"model": "m"})),
+    "scores": (write_scores, lambda: ScoreStore({"model": "m"})),
+    "replies": (write_replies, lambda: ValueStore("replies", {})),
+}
+
+
+@pytest.mark.parametrize("kind", ARRAYS)
+def test_arrays_of_another_version_are_one_line_that_says_what_to_do(kind, own_home):
+    write, read = ARRAYS[kind]
+    write()
+    (log,) = (own_home / kind).glob("*/*.log")
     bare = bytearray(log.read_bytes())
     bare[8] += 1  # the version
     bare[28:32] = zlib.crc32(bytes(bare[:28])).to_bytes(4, "little")
     log.write_bytes(bytes(bare))
     with pytest.raises(R2medError, match=rf"made by another version of r2med; remove {log.parent}, it is made again"):
-        VectorStore(settings)
+        read()
 
 
 def test_a_whole_number_is_kept_under_the_seal_that_it_is_read_with(own_home):

@@ -21,7 +21,7 @@ from rerank_parts import DOCUMENTS, QUERIES, collection, context, order, run_ove
 import r2med
 from needs import TRAINED
 from r2med.data.run import Run
-from r2med.errors import R2medError, SpecError
+from r2med.errors import R2medError, SpecError, StoreWarning
 from r2med.models.memory import MODEL_CACHE
 from r2med.pipeline.executor.distributed import DistributedExecutor
 from r2med.pipeline.executor.local import Executor, quiet
@@ -392,10 +392,19 @@ def test_batches_change_the_last_digits_of_a_score_and_never_the_order(
             assert other[query].scores == pytest.approx(found[0][query].scores, rel=1e-5, abs=1e-6)
 
 
-def test_a_file_of_scores_that_is_none_says_what_to_do(own_home: Path) -> None:
-    (own_home / "rerank.sqlite").write_bytes(b"not a database at all, but long enough to be read as one" * 20)
-    with pytest.raises(R2medError, match="move it away"):
-        ScoreStore({"model": "m"})
+def test_a_file_of_scores_that_is_none_is_named_and_passed_over(own_home: Path) -> None:
+    with ScoreStore({"model": "m"}) as store:
+        store.keep([b"a" * 16], [Scored(0.1)])
+    (log,) = own_home.glob("scores/*/*.log")
+    log.with_name(f"other-{log.name}").write_bytes(b"not a log at all, but long enough to be read as one" * 20)
+    with ScoreStore({"model": "m"}) as store, pytest.warns(StoreWarning, match=r"other-.*log have a damaged header"):
+        assert store.find([b"a" * 16]) == {b"a" * 16: Scored(0.1)}
+
+
+def test_scores_that_cannot_be_kept_are_a_warning(own_home: Path) -> None:
+    (own_home / "scores").write_text("a file where a folder should be")
+    with ScoreStore({"model": "m"}) as store, pytest.warns(StoreWarning, match="cannot keep scores in .*: Not a dir"):
+        store.keep([b"a" * 16], [Scored(0.1)])
 
 
 def test_the_store_tells_settings_apart() -> None:

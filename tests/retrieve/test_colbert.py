@@ -20,15 +20,15 @@ from r2med.cli.main import app
 from r2med.data.tasks import task
 from r2med.encode.maxsim import MaxSimIndex
 from r2med.encode.resolve import encoder_for
-from r2med.encode.text_hashes import text_hashes
-from r2med.encode.token_store import TokenStore
 from r2med.encode.tokens import TokenEncoder
+from r2med.encode.vectors import TokenStore
 from r2med.errors import R2medError
 from r2med.lexical.ranking import id_order
 from r2med.pipeline.executor.local import Executor
 from r2med.pipeline.stage import Context
 from r2med.pipeline.system import System
 from r2med.store.cache import Cache
+from r2med.store.text_hashes import text_hashes
 from r2med.web.access import Access
 from r2med.web.app import create_app
 from r2med.web.library import Library
@@ -289,9 +289,9 @@ def test_the_lists_are_those_of_plain_arithmetic_for_any_lengths_blocks_and_memo
     for part in (list(vectors)[:20], list(vectors)[20:]):  # in two shards, not in the order of the documents
         with store.writer() as writer:
             part = part[::-1]
-            writer.append_spans(text_hashes(part), np.ones(len(part), np.int64), [vectors[text] for text in part])
+            writer.append(text_hashes(part), np.ones(len(part), np.int64), [vectors[text] for text in part])
     store.refresh()
-    documents = store.spans(store.find(hashes))
+    documents = store.vectors(store.find(hashes))
     queries = [rng.normal(size=(count, 12)).astype(np.float32) for count in (1, 5, 32)]
     kept = [documents.of(place).astype(np.float64) for place in range(len(documents))]
     plain = np.array([[(rows @ query.T).max(axis=0).sum() for rows in kept] for query in queries]).astype(np.float32)

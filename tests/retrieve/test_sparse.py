@@ -31,8 +31,8 @@ from r2med.encode.cards import SPARSE_POOLINGS, cards
 from r2med.encode.encoder import Role
 from r2med.encode.resolve import encoder_for, sparse_encoder_for, sparse_names
 from r2med.encode.sparse import SparseTextEncoder
-from r2med.encode.sparse_store import SparseStore
 from r2med.encode.transformer import FUNCTIONS
+from r2med.encode.vectors import SparseStore
 from r2med.errors import R2medError, SpecError
 from r2med.lexical import search as postings_search
 from r2med.lexical.builder import write_vector_index

@@ -10,8 +10,6 @@ import click
 
 from r2med.cli.options import json_option, write_json
 from r2med.encode.cards import cards as encoder_cards
-from r2med.encode.vector_store import clear as clear_vectors
-from r2med.encode.vector_store import sizes
 from r2med.errors import R2medError, suggest
 from r2med.formatting import counted, human_size
 from r2med.llm.cards import find_model
@@ -19,9 +17,8 @@ from r2med.llm.reply_cache import ReplyCache
 from r2med.render.table import Column, Table, numbers, output
 from r2med.rerank.cards import api_cards
 from r2med.rerank.cards import cards as reranker_cards
-from r2med.rerank.pair_scores import clear_scores, kept_scores
+from r2med.store.arrays import clear_settings, list_settings
 from r2med.store.cache import Cache, home
-from r2med.store.engine_replies import clear_replies, kept_replies
 
 
 @click.group("cache", invoke_without_command=True)
@@ -36,7 +33,7 @@ def cache_command(ctx: click.Context, as_json: bool) -> None:
     rows = [(kind, "", f"{count} entries", size) for kind, (count, size) in Cache.default().sizes().items()]
     rows += [
         ("vectors", f"{each.model} ({each.role}, {each.precision})", f"{each.texts:,} texts", each.bytes)
-        for each in sizes()
+        for each in list_settings()
     ]
     rows += [*_score_rows(), *_answer_rows(), *_reply_rows()]
     if as_json:
@@ -53,10 +50,10 @@ def _score_rows() -> list[tuple[str, str, str, int]]:
         (
             "scores",
             f"{each.model} at {each.server}" if each.server else each.model,
-            f"{each.scores:,} pairs",
+            f"{each.texts:,} pairs",
             each.bytes,
         )
-        for each in kept_scores()
+        for each in list_settings("scores")
     ]
 
 
@@ -72,8 +69,8 @@ def _answer_rows() -> list[tuple[str, str, str, int]]:
 
 
 def _reply_rows() -> list[tuple[str, str, str, int]]:
-    kept = kept_replies()
-    return [("replies", "search engines", f"{kept.queries:,} queries", kept.bytes)] if kept.queries else []
+    stored = list_settings("replies")
+    return [("replies", "search engines", f"{each.texts:,} queries", each.bytes) for each in stored if each.texts]
 
 
 @contextmanager
@@ -121,18 +118,18 @@ def clear(what: str | None, model: str | None, unusable: bool, yes: bool, everyt
     elif what == "scores":
         _clear_scores(model or "")
     elif what == "replies":
-        gone = clear_replies()
+        gone = sum(each.texts for each in clear_settings(kind="replies"))
         click.echo(f"removed {gone:,} {'reply' if gone == 1 else 'replies'} of search engines")
     else:
-        _clear_vectors(what or "")
+        _clear_settings(what or "")
     if everything:
         shutil.rmtree(Cache.default().root, ignore_errors=True)
         click.echo("removed all indexes")
 
 
-def _clear_vectors(model: str) -> None:
+def _clear_settings(model: str) -> None:
     known = {name.lower(): card.id for name, card in encoder_cards().items()}
-    for each in clear_vectors(known.get(model.lower(), model)):
+    for each in clear_settings(known.get(model.lower(), model)):
         click.echo(f"removed {each.texts:,} vectors of {each.model} ({each.role}), {human_size(each.bytes)}")
 
 
@@ -163,7 +160,7 @@ def _model_id(name: str, kept: set[str]) -> str:
 
 
 def _clear_scores(model: str) -> None:
-    models = {each.model for each in kept_scores()}
+    models = {each.model for each in list_settings("scores")}
     known = {
         **{name: card.id for name, card in api_cards().items()},
         **{name: card.id for name, card in reranker_cards().items()},
@@ -171,5 +168,5 @@ def _clear_scores(model: str) -> None:
     name = known.get(model, model)
     if name and name.lower() not in {each.lower() for each in models}:
         raise R2medError(f"no scores of {model!r} are kept{suggest(model, models)}")
-    gone = clear_scores(name)
+    gone = sum(each.texts for each in clear_settings(name, "scores"))
     click.echo(f"removed {gone:,} {'score' if gone == 1 else 'scores'}{f' of {name}' if name else ''}")

@@ -16,17 +16,16 @@ from numpy.typing import NDArray
 from r2med.data.dataset import Texts
 from r2med.encode.distributed import SpreadEncoder, TextWorker
 from r2med.encode.encoder import Encoder, Role, Vectors
-from r2med.encode.sparse_store import SparseStore, StoredSparse
-from r2med.encode.text_hashes import TextHashes, first_of_each, lacking, text_hashes
 from r2med.encode.vector_search import finite
-from r2med.encode.vector_shards import ShardWriter
-from r2med.encode.vector_store import StoredVectors, VectorStore
+from r2med.encode.vectors import SparseStore, StoredSparse, StoredVectors, VectorStore
 from r2med.errors import R2medError
 from r2med.models.memory import out_of_memory, release_memory
 from r2med.pipeline.executor.distributed import spread_of
 from r2med.pipeline.stage import Context
 from r2med.runs.usage import Account
+from r2med.store.arrays import ArrayStore, ShardWriter
 from r2med.store.scratch import rows_at, spans
+from r2med.store.text_hashes import TextHashes, first_of_each, lacking, text_hashes
 
 SHOWN = 500
 """Characters of the first string that a result remembers."""
@@ -71,7 +70,7 @@ def encode_sparse(encoder: Encoder, texts: Texts, role: Role, context: Context) 
     job = EncodingJob(texts, role)
     store = SparseStore(encoder.settings(role))
     done = _fill(encoder, job, store, context)
-    vectors = store.sparse(done.found)
+    vectors = store.vectors(done.found)
     context.notes.facts[job.name] = _facts(encoder, job, vectors, done.encoded)
     return vectors
 
@@ -83,7 +82,7 @@ class _Filled(NamedTuple):
     """How many texts had to be encoded."""
 
 
-def _fill(encoder: Encoder, job: EncodingJob, store: VectorStore, context: Context) -> _Filled:
+def _fill(encoder: Encoder, job: EncodingJob, store: ArrayStore, context: Context) -> _Filled:
     """Encode the texts of a job that the store lacks, and store them."""
     refuse_empty(job)
     hashes = text_hashes(job.texts.texts)
@@ -130,7 +129,7 @@ def _encode(
 
 
 def check_share(
-    job: EncodingJob, store: VectorStore, hashes: TextHashes, found: NDArray[np.intp], context: Context
+    job: EncodingJob, store: ArrayStore, hashes: TextHashes, found: NDArray[np.intp], context: Context
 ) -> None:
     """Raise if this command encoded only its share of the work, with what is left to others."""
     spread = spread_of(context.executor)
@@ -154,7 +153,7 @@ def refuse_empty(job: EncodingJob) -> None:
 
 
 def _take_over(
-    store: VectorStore, writer: ShardWriter, hashes: TextHashes, missing: NDArray[np.intp]
+    store: ArrayStore, writer: ShardWriter, hashes: TextHashes, missing: NDArray[np.intp]
 ) -> NDArray[np.intp]:
     """Round stored vectors of single precision, which gives what encoding again would; returns the rest."""
     full = VectorStore(store.settings, "float32", store.folder.parent)
@@ -165,7 +164,7 @@ def _take_over(
             continue
         vectors = full.vectors(found[rows])
         fit = _fits_half(vectors[:])
-        writer.append(hashes[missing[rows[fit]]], rows[fit], vectors.tokens[fit], vectors[:][fit])
+        writer.append(hashes[missing[rows[fit]]], vectors.tokens[fit], vectors[:][fit], rows[fit])
         found[rows[~fit]] = -1
     return rows_at(missing, lacking(found))
 
@@ -248,7 +247,7 @@ Measuring = TypeVar("Measuring", bound=MeasuringEncoder)
 class TextBatches(Generic[Measuring]):
     """Batches in which the texts of a job are encoded, to vectors of texts or of tokens."""
 
-    def __init__(self, encoder: Measuring, job: EncodingJob, store: VectorStore) -> None:
+    def __init__(self, encoder: Measuring, job: EncodingJob, store: ArrayStore) -> None:
         self.encoder, self.job, self.store = encoder, job, store
         self.budget = encoder.batch_tokens
 
@@ -275,7 +274,7 @@ class TextBatches(Generic[Measuring]):
 class BatchEncoder(TextBatches[Encoder]):
     """Encoder of the texts that the store lacks, longest first, in batches of at most `budget` padded tokens."""
 
-    def __init__(self, encoder: Encoder, job: EncodingJob, store: VectorStore, writer: ShardWriter) -> None:
+    def __init__(self, encoder: Encoder, job: EncodingJob, store: ArrayStore, writer: ShardWriter) -> None:
         super().__init__(encoder, job, store)
         self.writer = writer
         self.dimension = 0 if encoder.sparse else store.dimension
@@ -286,7 +285,11 @@ class BatchEncoder(TextBatches[Encoder]):
 
     def keep(self, hashes: TextHashes, rows: NDArray[np.intp], batch: PlannedBatch, vectors: Iterator[Vectors]) -> None:
         """Store a batch that a worker encoded: one matrix."""
-        self.writer.append(hashes, rows, batch.tokens, self.checked(next(vectors), batch.places))
+        self._append(hashes, rows, batch.tokens, self.checked(next(vectors), batch.places))
+
+    def _append(self, hashes: TextHashes, rows: NDArray[np.intp], tokens: NDArray[np.int64], vectors: Vectors) -> None:
+        # Sparse vectors are of different sizes: they are put one after another.
+        self.writer.append(hashes, tokens, vectors, None if self.encoder.sparse else rows)
 
     def run(self, hashes: TextHashes, missing: NDArray[np.intp], rest: NDArray[np.intp], context: Context) -> None:
         """Encode and store the texts at the places `rest`; a text's row in the shard is its rank in `missing`."""
@@ -295,7 +298,7 @@ class BatchEncoder(TextBatches[Encoder]):
         with context.executor.progress(self.label, len(rest), unit="texts") as bar:
             for start in range(0, len(rest), WINDOW):
                 for places, tokens, vectors in self._batches(rest[start : start + WINDOW]):
-                    self.writer.append(hashes[places], np.searchsorted(missing, places), tokens, vectors)
+                    self._append(hashes[places], np.searchsorted(missing, places), tokens, vectors)
                     bar.advance(len(places))
 
     def _batches(self, places: NDArray[np.intp]) -> Iterator[tuple[NDArray[np.intp], NDArray[np.int64], Vectors]]:

@@ -12,11 +12,11 @@ import orjson
 from numpy.typing import NDArray
 
 from r2med.encode.encoder import Encoder, Role, Vectors
-from r2med.encode.text_hashes import TextHashes
 from r2med.models.memory import out_of_memory, release_memory
 from r2med.pipeline.executor.blocks import Spread, SpreadJob, WorkBlock, Worker, block_key, carried, grouped
 from r2med.pipeline.stage import Context
 from r2med.store.scratch import scratch_column
+from r2med.store.text_hashes import TextHashes
 
 if TYPE_CHECKING:
     from r2med.encode.batching import PlannedBatch

@@ -12,14 +12,14 @@ import numpy as np
 
 from r2med.encode.encoder import Role, Vectors
 from r2med.encode.late_cards import DTYPES, EXPANSIONS, LateCard, card_from_files, late_card, late_cards
-from r2med.encode.text_hashes import text_hashes
-from r2med.encode.token_store import TOKEN_PRECISIONS, TokenStore
 from r2med.encode.tokens import TokenEncoder
+from r2med.encode.vectors import TOKEN_PRECISIONS, TokenStore
 from r2med.errors import SpecError, suggest
 from r2med.models.source import ModelSource, as_path, existing_folder, locate, looks_like_path, spelled_folder
 from r2med.pipeline.registry import spec_of
 from r2med.pipeline.spec import Call
 from r2med.pipeline.stage import Context, Requirements, Stage
+from r2med.store.text_hashes import text_hashes
 
 NAME = "colbert"
 _HUB = "hf:"
@@ -205,7 +205,7 @@ def align(encoder: TokenEncoder, query: str, documents: Mapping[str, str], store
 def _kept(encoder: TokenEncoder, texts: Sequence[str], role: Role, precision: str) -> list[Vectors | None]:
     store = TokenStore(encoder.settings(role), precision)
     places = store.find(text_hashes(texts))
-    return [None if place < 0 else store.spans(np.array([place])).of(0) for place in places.tolist()]
+    return [None if place < 0 else store.vectors(np.array([place])).of(0) for place in places.tolist()]
 
 
 def token_pieces(encoder: TokenEncoder, text: str, role: Role) -> list[TokenPiece]:

@@ -28,8 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from r2med.encode.encoder import Vectors
-from r2med.encode.token_store import TokenVectors, as_single, codes_and_scales
 from r2med.encode.vector_search import VectorHits
+from r2med.encode.vectors import TokenVectors, as_single, codes_and_scales
 from r2med.errors import R2medError, require_extra
 from r2med.models.memory import fix_rounding
 from r2med.settings import thread_count

@@ -21,13 +21,14 @@ from r2med.encode.batching import (
 )
 from r2med.encode.distributed import SpreadEncoder, TokenWorker
 from r2med.encode.encoder import Role, Vectors
-from r2med.encode.text_hashes import TextHashes, first_of_each, lacking, text_hashes
-from r2med.encode.token_store import SpanWriter, TokenStore, TokenVectors
 from r2med.encode.tokens import TokenEncoder
+from r2med.encode.vectors import TokenStore, TokenVectors
 from r2med.errors import R2medError
 from r2med.models.memory import out_of_memory, release_memory
 from r2med.pipeline.executor.distributed import spread_of
 from r2med.pipeline.stage import Context
+from r2med.store.arrays import ShardWriter
+from r2med.store.text_hashes import TextHashes, first_of_each, lacking, text_hashes
 
 
 def encode_tokens(
@@ -51,7 +52,7 @@ def encode_tokens(
     if len(missing) and len(lost := lacking(found)):
         name = texts.ids[int(lost[0])]
         raise R2medError(f"the vectors of {name} cannot be read back from {store.folder}: is the disk failing?")
-    vectors = store.spans(found)
+    vectors = store.vectors(found)
     if role is Role.QUERY and len(missing) < len(first_of_each(hashes)):
         context.reuse("vectors of queries")
     facts = context.notes.facts[job.name] = _facts(encoder, job, vectors, len(missing))
@@ -100,7 +101,7 @@ def _encode(work: _Batches, hashes: TextHashes, missing: NDArray[np.intp], conte
 class _Batches(TextBatches[TokenEncoder]):
     """Texts in batches of about equal cost, the longest first; out of memory halves what a batch may hold."""
 
-    def __init__(self, encoder: TokenEncoder, job: EncodingJob, store: TokenStore, writer: SpanWriter) -> None:
+    def __init__(self, encoder: TokenEncoder, job: EncodingJob, store: TokenStore, writer: ShardWriter) -> None:
         super().__init__(encoder, job, store)
         self.writer = writer
 
@@ -111,7 +112,7 @@ class _Batches(TextBatches[TokenEncoder]):
     def keep(self, hashes: TextHashes, rows: NDArray[np.intp], batch: PlannedBatch, vectors: Iterator[Vectors]) -> None:
         """Store a batch that a worker encoded: a matrix for each text."""
         spans = self._checked([next(vectors) for _ in batch.places], batch.places)
-        self.writer.append_spans(hashes, batch.tokens, spans)
+        self.writer.append(hashes, batch.tokens, spans)
 
     def run(self, hashes: TextHashes, missing: NDArray[np.intp], context: Context) -> None:
         """Encode and store the texts at the places `missing`, batch by batch, in this process."""
@@ -120,7 +121,7 @@ class _Batches(TextBatches[TokenEncoder]):
         with context.executor.progress(self.label, len(missing), unit="texts") as bar:
             for start in range(0, len(missing), WINDOW):
                 for places, tokens, spans in self._encoded(missing[start : start + WINDOW]):
-                    self.writer.append_spans(hashes[places], tokens, spans)
+                    self.writer.append(hashes[places], tokens, spans)
                     bar.advance(len(places))
 
     def _encoded(self, places: NDArray[np.intp]) -> Iterator[tuple[NDArray[np.intp], NDArray[np.int64], list[Vectors]]]:

@@ -13,7 +13,7 @@ from urllib.parse import quote, urlsplit
 
 import orjson
 
-from r2med.engines.remote import Outcome, RemoteEngine
+from r2med.engines.remote import KeptReply, Outcome, RemoteEngine
 from r2med.engines.request import (
     EngineRequest,
     NoSuchPath,
@@ -34,7 +34,6 @@ from r2med.pipeline.registry import spec_of
 from r2med.pipeline.stage import Requirements
 from r2med.runs.prices import prices
 from r2med.runs.usage import Account
-from r2med.store.engine_replies import KeptReply
 from r2med.store.files import expanded, spelled
 from r2med.store.hashes import cache_key, file_digest
 

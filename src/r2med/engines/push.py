@@ -42,7 +42,7 @@ from r2med.store.sqlite import Database, Format, StoreError
 
 if TYPE_CHECKING:
     from r2med.data.dataset import Collection
-    from r2med.encode.vector_store import StoredVectors
+    from r2med.encode.vectors import StoredVectors
 
 TARGETS: Mapping[str, type[IndexTarget]] = {
     "elasticsearch": ElasticsearchIndex,

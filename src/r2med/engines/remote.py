@@ -7,9 +7,10 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import orjson
 
 from r2med.data.dataset import Texts
 from r2med.encode.batching import encode_all
@@ -22,7 +23,7 @@ from r2med.pipeline.registry import build_system
 from r2med.pipeline.stage import Context, Retriever, note_incomplete
 from r2med.retrieve.dense import Dense
 from r2med.retrieve.given_lists import AnswerChecker
-from r2med.store.engine_replies import EngineReplies, KeptReply
+from r2med.store.arrays import ValueStore
 from r2med.store.files import expanded
 from r2med.store.hashes import cache_key
 
@@ -44,6 +45,15 @@ def latency(seconds: Sequence[float]) -> dict[str, Any]:
 
 
 _NOTHING = "the engine found nothing for any query; the same command asks again"
+
+
+class KeptReply(NamedTuple):
+    """Hits of one query, and how long the request took that brought them."""
+
+    hits: Sequence[Any]
+    seconds: float
+
+
 Outcome = tuple[str, KeptReply | str]
 """A query with its reply, or with why there is none."""
 
@@ -130,15 +140,16 @@ class RemoteEngine(Retriever):
         failed: dict[str, str] = {}
         attempts = FailedAttempts()
         base = self.key()
-        keys = {query: cache_key(stage=base, values=values) for query, values in queries.items()}
+        keys = {query: bytes.fromhex(cache_key(stage=base, values=values)) for query, values in queries.items()}
         checker = AnswerChecker(self._name, collection, self.unknown)
         doubtful: dict[str, KeptReply] = {}
         """Lists that the task may refuse once all are there; they are kept afterwards."""
-        with EngineReplies() as store:
-            for query, key in keys.items() if not context.fresh else ():
-                reply = store.find(key)
+        with ValueStore("replies", {}) as store:
+            kept = {} if context.fresh else store.read(keys.values())
+            for query, key in keys.items():
                 with suppress(R2medError):  # what was refused before is asked for again
-                    if reply is not None:
+                    if key in kept:
+                        reply = KeptReply(*orjson.loads(kept[key]))
                         doubtful |= {} if checker.add(query, reply.hits) else {query: reply}
                         found[query] = reply
             if found:
@@ -152,7 +163,7 @@ class RemoteEngine(Retriever):
                     else:
                         found[query] = outcome
                         if checker.add(query, outcome.hits):
-                            store.add(keys[query], outcome)
+                            store.write({keys[query]: orjson.dumps([*outcome])})
                         else:
                             doubtful[query] = outcome
             context.notes.facts |= vars(attempts)
@@ -171,19 +182,15 @@ class RemoteEngine(Retriever):
         """Record requests that may cost something."""
 
     def _accepted(
-        self, checker: AnswerChecker, context: Context, doubtful: Mapping[str, KeptReply], store: EngineReplies
+        self, checker: AnswerChecker, context: Context, doubtful: Mapping[bytes, KeptReply], store: ValueStore
     ) -> Run:
         """Return the lists as a run and store the doubtful ones by key; those of a refused run are removed."""
         try:
             run = checker.run(context)
         except R2medError as error:
-            store.forget(doubtful)
+            store.write(dict.fromkeys(doubtful, b""))
             raise R2medError(f"{error}; refused lists are not kept: the same command asks for them again") from error
-        if checker.returned:
-            for key, reply in doubtful.items():
-                store.add(key, reply)
-        else:
-            store.forget(doubtful)
+        store.write({key: orjson.dumps([*reply]) if checker.returned else b"" for key, reply in doubtful.items()})
         return run
 
     def _queries(self, collection: Collection, context: Context) -> dict[str, dict[str, Any]]:

@@ -15,7 +15,7 @@ from functools import cached_property
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from r2med.engines.remote import Outcome, RemoteEngine
+from r2med.engines.remote import KeptReply, Outcome, RemoteEngine
 from r2med.engines.request import ReplyPaths, hits_of
 from r2med.errors import DataError, R2medError, SpecError, require_extra
 from r2med.models.http import (
@@ -30,7 +30,6 @@ from r2med.models.http import (
 )
 from r2med.pipeline.registry import spec_of
 from r2med.pipeline.stage import Requirements
-from r2med.store.engine_replies import KeptReply
 from r2med.store.files import expanded, spelled
 from r2med.store.hashes import cache_key
 

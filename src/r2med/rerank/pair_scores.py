@@ -3,23 +3,22 @@
 Batches hold pairs of about equal length and at most so many tokens, padding included. When memory runs out they are
 halved. A batch that fails otherwise is split until the pair that the model cannot take is alone.
 
-The store is one SQLite file with every score ever computed: a pair of texts under one setting is scored once. A batch
-is committed as soon as it is scored, so a process that is killed loses only the batch it was working on. A setting is
-everything the scores depend on besides the two texts; the texts are known by their hashes alone, so a query and a
-document that meet again in another task cost nothing.
+Scores are in the content-addressed store: a pair of texts under one setting is scored once. A batch is stored as soon
+as it is scored, so a process that is killed loses only the batch it was working on. A setting is everything the scores
+depend on besides the two texts; the texts are known by their hashes alone, so a query and a document that meet again in
+another task cost nothing.
 """
 
 from __future__ import annotations
 
 import hashlib
+import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
-import orjson
 
 from r2med.errors import R2medError
 from r2med.formatting import first_line
@@ -27,9 +26,8 @@ from r2med.models.memory import out_of_memory, release_memory
 from r2med.rerank.candidates import CandidateList, KeptOrder, Outcome, checked
 from r2med.rerank.pair_inputs import Inputs, PairInput, TextPair
 from r2med.rerank.pair_models import Columns
-from r2med.store.cache import home
-from r2med.store.hashes import cache_key
-from r2med.store.sqlite import Database, Format, StoreError, seal, warn
+from r2med.store.arrays import ValueStore
+from r2med.store.text_hashes import text_digest
 
 if TYPE_CHECKING:
     from r2med.pipeline.executor.local import Progress
@@ -174,26 +172,7 @@ def cut_facts(scored: Mapping[bytes, Scored], shown: Sequence[Sequence[WantedPai
     }
 
 
-_TABLES = """
-CREATE TABLE settings (
-    id INTEGER PRIMARY KEY,
-    key TEXT NOT NULL UNIQUE,
-    settings TEXT NOT NULL
-);
-CREATE TABLE scores (
-    setting INTEGER NOT NULL,
-    pair BLOB NOT NULL,
-    score REAL NOT NULL,
-    tokens INTEGER NOT NULL,
-    query_lost INTEGER NOT NULL,
-    seal INTEGER NOT NULL,
-    PRIMARY KEY (setting, pair)
-) WITHOUT ROWID;
-"""
-_FORMAT = Format("file of kept scores", 2, _TABLES, cache=True)
-_AT_A_TIME = 500
-_ROW = 16 + 5 * 8
-"""Bytes of a row: the hash of the pair and five numbers."""
+_SCORED = struct.Struct("<dII")
 
 
 class Scored(NamedTuple):
@@ -204,11 +183,6 @@ class Scored(NamedTuple):
     """Its length in the model's tokens before anything was cut; 0 if it is not counted."""
     query_lost: int = 0
     """How many tokens of the query could not be read."""
-
-
-def text_digest(text: str) -> bytes:
-    """Return a text's 16-byte hash."""
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def pair_digest(query: bytes, document: bytes) -> bytes:
@@ -222,12 +196,10 @@ def pair_digest(query: bytes, document: bytes) -> bytes:
 
 
 class ScoreStore:
-    """The stored scores of one setting. Several processes may use one file."""
+    """The stored scores of one setting. Several processes may write at once."""
 
-    def __init__(self, settings: Mapping[str, object], path: Path | None = None) -> None:
-        self.path = path or home() / "rerank.sqlite"
-        self._db = Database(self.path, _FORMAT)
-        self._setting = self._find_setting(settings)
+    def __init__(self, settings: Mapping[str, object]) -> None:
+        self._values = ValueStore("scores", settings)
 
     def __enter__(self) -> Self:
         return self
@@ -235,88 +207,15 @@ class ScoreStore:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._db.close()
-
-    def _find_setting(self, settings: Mapping[str, object]) -> int:
-        key = self._key = cache_key(settings=sorted(settings.items()))
-        text = orjson.dumps(dict(settings), default=repr, option=orjson.OPT_SORT_KEYS).decode()
-        query = "SELECT id FROM settings WHERE key = ?"
-        if not self._db.rows(query, (key,)) and not self._db.obstacle:
-            with self._db.transaction() as db:
-                db.execute("INSERT OR IGNORE INTO settings (key, settings) VALUES (?, ?)", (key, text))
-        return int(next(iter(self._db.rows(query, (key,))), (-1,))[0])
+        self._values.__exit__(kind, error, trace)
 
     def find(self, pairs: Iterable[bytes]) -> dict[bytes, Scored]:
         """Return the stored scores of these pairs."""
-        wanted = list(dict.fromkeys(pairs))
-        found: dict[bytes, Scored] = {}
-        for start in range(0, len(wanted), _AT_A_TIME):
-            part = wanted[start : start + _AT_A_TIME]
-            marks = ",".join("?" * len(part))
-            query = f"SELECT pair, score, tokens, query_lost, seal FROM scores WHERE setting = ? AND pair IN ({marks})"
-            rows = self._db.rows(query, (self._setting, *part))
-            sound = [row for row in rows if seal(self._key, *row[:4]) == row[4]]
-            if len(sound) < len(rows):
-                warn(f"{self.path}: {len(rows) - len(sound)} kept scores are damaged and computed again")
-            found |= {pair: Scored(score, tokens, lost) for pair, score, tokens, lost, _ in sound}
-        return found
+        return {pair: Scored(*_SCORED.unpack(value)) for pair, value in self._values.read(pairs).items()}
 
     def keep(self, pairs: Sequence[bytes], scored: Sequence[Scored]) -> None:
         """Store a batch for good; if that fails, warn and go on."""
-        rows = [(pair, float(score), tokens, lost) for pair, (score, tokens, lost) in zip(pairs, scored, strict=True)]
-        sealed = [(self._setting, *row, seal(self._key, *row)) for row in rows]
-        try:
-            with self._db.transaction() as db:
-                db.executemany("INSERT OR REPLACE INTO scores VALUES (?, ?, ?, ?, ?, ?)", sealed)
-        except StoreError as error:
-            warn(f"scores are computed but not kept: {error}")
+        self._values.write(dict(zip(pairs, (_SCORED.pack(*each) for each in scored), strict=True)))
 
     def __len__(self) -> int:
-        return int(self._db.rows("SELECT count(*) FROM scores WHERE setting = ?", (self._setting,))[0][0])
-
-
-@dataclass(frozen=True)
-class KeptScores:
-    """The stored scores of a model under one setting."""
-
-    model: str
-    server: str
-    """The address that gave them; empty for a model that runs here."""
-    scores: int
-    bytes: int
-    """Of the values; the file has some more around them."""
-    setting: int
-
-
-def kept_scores(path: Path | None = None) -> list[KeptScores]:
-    """List the contents of the file of scores, by setting."""
-    place = path or home() / "rerank.sqlite"
-    if not place.is_file():
-        return []
-    database = Database(place, _FORMAT)
-    query = "SELECT settings, count(*), id FROM scores JOIN settings ON setting = id GROUP BY id"
-    try:
-        rows = database.rows(query)
-    finally:
-        database.close()
-    found = [(orjson.loads(text), count, setting) for text, count, setting in rows]
-    kept = [
-        KeptScores(str(values.get("model", "?")), str(values.get("url", "")), count, count * _ROW, setting)
-        for values, count, setting in found
-    ]
-    return sorted(kept, key=lambda each: (each.model, each.server, each.setting))
-
-
-def clear_scores(model: str = "", path: Path | None = None) -> int:
-    """Remove the scores of a model, or of all. Returns the number removed."""
-    chosen = [each for each in kept_scores(path) if not model or each.model.lower() == model.lower()]
-    if not chosen:
-        return 0
-    database = Database(path or home() / "rerank.sqlite", _FORMAT)
-    try:
-        with database.transaction() as db:
-            db.executemany("DELETE FROM scores WHERE setting = ?", [(each.setting,) for each in chosen])
-        database.connection.execute("VACUUM")
-    finally:
-        database.close()
-    return sum(each.scores for each in chosen)
+        return len(self._values)

@@ -30,7 +30,7 @@ from r2med.encode.quantize import (
 from r2med.encode.resolve import card_for, check_options, encoder_for, known
 from r2med.encode.user import TwoMethods, address_of, find_class, state_of
 from r2med.encode.vector_search import Similarity, VectorHits, search
-from r2med.encode.vector_store import PRECISIONS
+from r2med.encode.vectors import PRECISIONS
 from r2med.errors import R2medError, SpecError, suggest
 from r2med.lexical.ranking import id_order
 from r2med.models.source import existing_folder, looks_like_path, spelled_folder

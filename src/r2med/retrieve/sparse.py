@@ -19,8 +19,7 @@ from r2med.encode.cards import SPARSE_POOLINGS, cards, stated_modules, states_sp
 from r2med.encode.encoder import Role
 from r2med.encode.resolve import check_options, sparse_encoder_for, sparse_names
 from r2med.encode.sparse import SparseTextEncoder
-from r2med.encode.sparse_store import SparseStore, StoredSparse
-from r2med.encode.text_hashes import text_hashes
+from r2med.encode.vectors import SparseStore, StoredSparse
 from r2med.errors import SpecError, suggest
 from r2med.formatting import counted
 from r2med.lexical.builder import write_vector_index
@@ -35,6 +34,7 @@ from r2med.pipeline.spec import Call
 from r2med.pipeline.stage import Context, Requirements, Retriever
 from r2med.retrieve.documents import measured_loss, searchable, with_text
 from r2med.store.hashes import cache_key
+from r2med.store.text_hashes import text_hashes
 
 
 def _override() -> Any:
@@ -306,7 +306,7 @@ def _stored_vectors(encoder: SparseTextEncoder, texts: Texts, role: Role) -> dic
     store = SparseStore(encoder.settings(role))
     found = store.find(text_hashes(texts.texts))
     return {
-        name: store.sparse(found[place : place + 1])[:] for place, name in enumerate(texts.ids) if found[place] >= 0
+        name: store.vectors(found[place : place + 1])[:] for place, name in enumerate(texts.ids) if found[place] >= 0
     }
 
 
