@@ -206,5 +206,5 @@ def test_folders_that_r2med_makes_are_its_owners_alone_in_a_home_that_is_not(tmp
     done = r2med("run", "bm25", "wordllama", "--tasks", "sample/Biology", home=tmp_path / "home")
     assert done.returncode == 0, done.stderr
     modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "home").iterdir() if path.is_dir()}
-    assert {"vectors", "progress"} <= modes.keys()
+    assert {"vectors", "cache"} <= modes.keys()
     assert set(modes.values()) == {0o700}

@@ -13,15 +13,15 @@ from click.testing import CliRunner
 import r2med
 from r2med.cli.main import app
 from r2med.store.cache import Cache
-from r2med.store.files import HeldFile, draft_file, draft_folder
-from r2med.store.progress import account, in_progress
+from r2med.store.files import draft_file, draft_folder
+from r2med.store.jobs import ended_work, reporter, running_work
 
 DIE = {
     "cache": "with draft_folder(root / 'cache' / 'bm25', 'abcd') as d: (d / 'big').write_bytes(bytes(5000)); {end}",
-    "progress": "with account.working('x', 'y'): {end}",
     "file": "with draft_file(root / 'pairs.jsonl') as d: d.write_text('half'); {end}",
     "folder": "with draft_folder(root, 'nano') as d: (d / 'half').write_text('half'); {end}",
 }
+WORK = {"work": "with reporter.cell('x', 'y'): {end}"}
 
 
 def process(what: str, root: Path, end: str) -> subprocess.Popen[str]:
@@ -30,9 +30,9 @@ def process(what: str, root: Path, end: str) -> subprocess.Popen[str]:
         [
             "import os, signal, sys, time; from pathlib import Path",
             "from r2med.store.files import draft_file, draft_folder",
-            "from r2med.store.progress import account",
+            "from r2med.store.jobs import reporter",
             f"root = Path({str(root)!r}); (root / 'cache' / 'bm25').mkdir(parents=True, exist_ok=True)",
-            DIE[what].format(end=f"print('ready', flush=True); {end}"),
+            (DIE | WORK)[what].format(end=f"print('ready', flush=True); {end}"),
         ]
     )
     running = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -50,9 +50,6 @@ def write_again(what: str, root: Path) -> None:
     """What the next process does."""
     if what == "cache":
         Cache(root / "cache").entry("other", "key", lambda folder: None)
-    elif what == "progress":
-        with account.working("a", "b"):
-            pass
     elif what == "file":
         with draft_file(root / "pairs.jsonl") as draft:
             draft.write_text("whole")
@@ -67,8 +64,7 @@ def test_the_next_one_removes_what_a_killed_process_left(what, own_home):
     assert len(files(own_home)) == 1
     write_again(what, own_home)
     kept = {"file": ["pairs.jsonl"], "cache": ["cache/other/key/entry.key"]}
-    left = [name for name in files(own_home) if not name.startswith("progress/finished/")]
-    assert left == kept.get(what, [])
+    assert files(own_home) == kept.get(what, [])
 
 
 @pytest.mark.parametrize("what", DIE)
@@ -101,23 +97,21 @@ def test_drafts_are_counted(own_home):
     assert "unfinished" in CliRunner().invoke(app, ["cache"]).output
 
 
-def test_work_of_a_killed_process_is_not_shown_and_gone(own_home):
-    process("progress", own_home, "os.kill(os.getpid(), signal.SIGKILL)").wait()
-    assert in_progress() == []
-    assert [str(Path(name).parent) for name in files(own_home)] == ["progress/finished"], "how it ended is recorded"
+def test_work_of_a_killed_process_ended_unexpectedly(own_home):
+    first, second = (process("work", own_home, "sys.stdin.read()") for _ in range(2))
+    assert {work.process for work in running_work()} == {first.pid, second.pid}
+    first.kill()
+    first.wait()
+    assert [work.process for work in running_work()] == [second.pid]
+    assert [(work.process, work.outcome) for work in ended_work()] == [(first.pid, "ended unexpectedly")]
+    with reporter.cell("a", "b"):
+        assert len(running_work()) == 2
+        assert len(ended_work()) == 1, "the next process keeps the record of it"
+    second.communicate()
+    assert running_work() == []
 
 
 def test_a_run_removes_all_of_it(own_home):
-    for what in ("cache", "progress"):
-        process(what, own_home, "os.kill(os.getpid(), signal.SIGKILL)").wait()
+    process("cache", own_home, "os.kill(os.getpid(), signal.SIGKILL)").wait()
     r2med.evaluate("bm25", "sample/Biology")
-    assert [name for name in files(own_home) if "/." in name or Path(name).parent.name == "progress"] == []
-
-
-def test_a_held_file_is_one_file(tmp_path):
-    held = HeldFile()
-    for number in range(3):
-        held.put(tmp_path / "x.json", b"%d" % number)
-    assert (tmp_path / "x.json").read_bytes() == b"2"
-    held.remove()
-    assert list(tmp_path.iterdir()) == []
+    assert [name for name in files(own_home) if "/." in name] == []

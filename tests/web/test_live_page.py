@@ -17,23 +17,23 @@ from webparts import TOKEN, come_in, served
 
 import r2med
 from r2med.runs.ledger import Ledger
-from r2med.store.progress import ended_work, in_progress
+from r2med.store.jobs import ended_work, running_work
 from r2med.web.jobs import DONE, FAILED, STOPPED, Jobs
 
 COMMAND = """
 import pathlib, signal, time
 import r2med
-from r2med.store.progress import account
+from r2med.store.jobs import reporter
 
 def slow(queries, k):
-    number = int(account.current.task == "sample/MedQA-Diag")
-    account.warn("the disk is nearly full")
+    number = int(reporter.current.task == "sample/MedQA-Diag")
+    reporter.warn("the disk is nearly full")
     while not pathlib.Path(f"go-{number}").exists():
         time.sleep(0.02)
     return [[("mqd-d001" if number else "bio-d001", 1.0)] for _ in queries]
 
 signal.signal(signal.SIGTERM, signal.default_int_handler)  # as every command does
-with account.command("r2med run slow bm25"):
+with reporter.command("r2med run slow bm25"):
     r2med.evaluate([slow, "bm25"], ["sample/Biology", "sample/MedQA-Diag"])
 """
 
@@ -98,7 +98,7 @@ def test_a_run_fills_the_page_and_is_cancelled_without_loss(browser, place):
         page.wait_for_url("**/run/*")
     kept = stored()
     assert sorted(task for _, task in kept) == ["sample/Biology"] * 2
-    assert in_progress() == []
+    assert running_work() == []
     (work,) = ended_work()
     assert [cell.state for cell in work.cells] == ["done", "done", "stopped", "waiting"]
     (place / "go-1").touch()
@@ -143,10 +143,10 @@ def test_jobs_are_stopped_one_by_one(place, monkeypatch):
 def test_only_what_is_there_is_cancelled_and_only_from_here(place):
     import httpx
 
-    from r2med.store.progress import account
+    from r2med.store.jobs import reporter
 
-    with account.working("bm25", "sample/Biology"), served(place / "home" / "ledger.sqlite") as own:
-        (work,) = in_progress()
+    with reporter.cell("bm25", "sample/Biology"), served(place / "home" / "ledger.sqlite") as own:
+        (work,) = running_work()
         assert not work.stoppable, "a server does not stop itself"
         client = httpx.Client(base_url=own, headers={"authorization": f"Bearer {TOKEN}", "origin": own})
         for form in ({"work": work.name}, {"work": "../../x"}, {"job": "7"}, {"job": "x"}, {}):
@@ -185,7 +185,7 @@ def test_a_killed_command_leaves_a_trace_and_no_lit_dot(browser, place):
         card.locator("summary").click()
         assert "2 of 4 done. What was finished is kept: the same command goes on from there." in card.inner_text()
         assert "Nothing is running" in page.locator("main").inner_text()
-        assert in_progress() == []
+        assert running_work() == []
         looking.close()
     page.close()
 
@@ -210,31 +210,32 @@ def test_only_what_has_changed_is_announced(place):
     import asyncio
 
     import orjson
+    from msgspec.structs import replace
 
-    from r2med.store import progress
+    from r2med.store.jobs import Reporter, reporter
     from r2med.web.library import Library
     from r2med.web.live import LiveFeed
 
     def end(name: str) -> None:
-        with progress.account.command(name), progress.account.working("bm25", "sample/Biology"):
-            progress.account._work = progress.replace(progress.account._work, began=time.time() - 5)
+        with reporter.command(name), reporter.cell("bm25", "sample/Biology"):
+            reporter._work = replace(reporter._work, began=time.time() - 5)
 
     end("r2med run first")
 
     async def listened() -> list[str]:
         said = []
         events = LiveFeed(Library(place / "home" / "ledger.sqlite")).events()
-        with progress.account.command("r2med run long"), progress.account.working("bm25", "sample/Biology"):
+        with reporter.command("r2med run long"), reporter.cell("bm25", "sample/Biology"):
             for number in range(4):
                 while not (event := await anext(events)).startswith(b"data: "):
                     pass
                 said.append(orjson.loads(event.removeprefix(b"data: "))["said"])
-                progress.account.step("reading", number, 9)
-                progress.account._put()
+                reporter.step("reading", number, 9)
+                reporter._put()
                 if number == 1:
-                    writing = progress.ProgressFile()
-                    with writing.command("r2med run second"), writing.working("bm25", "sample/Biology"):
-                        writing._work = progress.replace(writing._work, began=time.time() - 5)
+                    writing = Reporter()
+                    with writing.command("r2med run second"), writing.cell("bm25", "sample/Biology"):
+                        writing._work = replace(writing._work, began=time.time() - 5)
         return said
 
     with ThreadPoolExecutor(1) as aside:  # a browser of another test may have an event loop in this thread

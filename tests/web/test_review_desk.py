@@ -32,7 +32,7 @@ from r2med.reviews.agreement import review_agreement
 from r2med.reviews.rows import DraftDecision, ReviewItem, ReviewProject, ReviewQuestion
 from r2med.reviews.scale import DEFAULT_GUIDELINE, DEFAULT_SCALE, sentences
 from r2med.reviews.store import ReviewStore, create_review
-from r2med.store.child_process import ChildProcess
+from r2med.store.processes import ChildProcess
 from r2med.web.access import Access
 from r2med.web.app import create_app
 from r2med.web.library import Library

@@ -186,7 +186,7 @@ def _announced(arguments: list[str]) -> AbstractContextManager[None]:
     if verb == "serve":
         return nullcontext()
     typed = shlex.join(["r2med", *arguments])
-    announced: AbstractContextManager[None] = import_module("r2med.store.progress").account.command(typed)
+    announced: AbstractContextManager[None] = import_module("r2med.store.jobs").reporter.command(typed)
     return announced
 
 

@@ -45,8 +45,7 @@ from r2med.render.charts.plots import ENDINGS, save
 from r2med.render.table import messages, output
 from r2med.runs.ledger import Ledger
 from r2med.runs.selection import Shared, by_group
-from r2med.store.jobs import DONE
-from r2med.store.progress import account
+from r2med.store.jobs import DONE, reporter
 from r2med.tuning.frontier import COSTS, frontier, price
 
 if TYPE_CHECKING:
@@ -160,7 +159,7 @@ def _shared(asked: DiagnoseRequest, ledger: Ledger, names: Sequence[str]) -> Sha
 def _causes(asked: DiagnoseRequest, ledger: Ledger, executor: Executor) -> DiagnosisPart:
     names = asked.names(1, "a diagnosis")
     shared = _shared(asked, ledger, names)
-    with account.plan([chosen.system for chosen in shared.systems], shared.tasks):
+    with reporter.plan([chosen.system for chosen in shared.systems], shared.tasks):
         by_task = [[_diagnosed(each, ledger, executor) for each in opened] for opened in open_shared(ledger, shared)]
     found = [list(column) for column in zip(*by_task, strict=True)]
 
@@ -179,7 +178,9 @@ def _diagnosed(opened: LoadedRun, ledger: Ledger, executor: Executor) -> Diagnos
     started = time.monotonic()
     with executor.working(opened.system, opened.entry.task):
         found = diagnose(opened, ledger, executor)
-    account.finish(opened.system, opened.entry.task, DONE, run=opened.entry.id, seconds=time.monotonic() - started)
+    reporter.finish_cell(
+        opened.system, opened.entry.task, DONE, run=opened.entry.id, seconds=time.monotonic() - started
+    )
     return found
 
 

@@ -1,7 +1,7 @@
 """Several devices at once: a process for each with a model of its own, and batches dealt out among them.
 
 Frames are JSON, vectors follow as raw numbers. No process outlives a caller that was killed and keeps a GPU's memory
-(`r2med.store.child_process`); workers of loky do (docs/decisions.md).
+(`r2med.store.processes`); workers of loky do (docs/decisions.md).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from r2med.encode.encoder import Vectors
 from r2med.encode.loading import Build
 from r2med.errors import R2medError
 from r2med.models.tokenizer import Style
-from r2med.store.child_process import ChildProcess, Pipes, caller_pipes, read_frame, write_frame
+from r2med.store.processes import ChildProcess, Pipes, caller_pipes, read_frame, write_frame
 
 
 class Pool:

@@ -14,8 +14,7 @@ from r2med.llm.server import guess_tokens, prompt_text
 from r2med.llm.types import Failed, LimitReached, Model, Reply, Request, Usage
 from r2med.models.http import RequestLimits
 from r2med.runs.usage import Account
-from r2med.store import progress
-from r2med.store.jobs import MoneySpent
+from r2med.store.jobs import MoneySpent, reporter
 
 _TURN = 16
 """Tokens that a chat template adds around a message, generously."""
@@ -87,7 +86,7 @@ class Budget:
         self.cost = None if self.cost is None or cost is None else self.cost + cost
         self._release(hold)
         most_cost, most_tokens = self._limits.max_cost, self._limits.max_tokens
-        progress.account.spend(MoneySpent(self.requests, self.tokens, self.cost, most_cost, most_tokens))
+        reporter.spend(MoneySpent(self.requests, self.tokens, self.cost, most_cost, most_tokens))
 
     def lose(self, hold: Reservation, *, billed: bool) -> None:
         """Release the reservation of a failed request; if the server may bill it, its amount counts as lost."""

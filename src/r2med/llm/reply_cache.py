@@ -31,7 +31,7 @@ from r2med.errors import R2medError
 from r2med.llm.server import body
 from r2med.llm.types import Model, RawAnswer, Request, Token, Usage
 from r2med.store.cache import home
-from r2med.store.process_mark import is_gone, process_mark
+from r2med.store.processes import is_gone, process_mark
 from r2med.store.sqlite import Database, Format, StoreError, seal, warn
 
 Value = TypeVar("Value")

@@ -26,8 +26,7 @@ from r2med.runs.record import DataIdentity, RunRecord, StageRecord, provenance
 from r2med.runs.report import Failure, Report, Result
 from r2med.store.cache import Cache
 from r2med.store.hashes import steady_digests
-from r2med.store.jobs import DONE, FAILED, KEPT, POSTPONED
-from r2med.store.progress import account
+from r2med.store.jobs import DONE, FAILED, KEPT, POSTPONED, reporter
 from r2med.store.sqlite import DamagedError, StoreError, warn
 
 
@@ -100,7 +99,7 @@ def evaluate(
     postponed: list[Failure] = []
     columns: list[tuple[str, str]] = []
     named, unread = _named(_listed(tasks), chosen), 0
-    with Ledger() as ledger, account.plan([system.spec for system in built], [task.name for task in named]):
+    with Ledger() as ledger, reporter.plan([system.spec for system in built], [task.name for task in named]):
         for task in named:
             try:
                 dataset = task if isinstance(task, Dataset) else load(task, strict=chosen.strict)
@@ -113,7 +112,7 @@ def evaluate(
                 columns.append((task.name, task.group))
                 failures.append(Failure("", task.name, one_line(error), task.group))
                 for system in built:
-                    account.finish(system.spec, task.name, FAILED, note=one_line(error))
+                    reporter.finish_cell(system.spec, task.name, FAILED, note=one_line(error))
                 continue
             memo: dict[Any, Any] = {}
             columns.append((dataset.name, dataset.task.group))
@@ -124,11 +123,11 @@ def evaluate(
                         _tell(results[-1])
                 except Postponed as error:
                     postponed.append(Failure(system.spec, dataset.name, str(error), dataset.task.group))
-                    account.finish(system.spec, dataset.name, POSTPONED, note=str(error))
+                    reporter.finish_cell(system.spec, dataset.name, POSTPONED, note=str(error))
                 except (R2medError, MemoryError, OSError) as error:
                     debug(error)
                     failures.append(Failure(system.spec, dataset.name, one_line(error), dataset.task.group))
-                    account.finish(system.spec, dataset.name, FAILED, note=one_line(error))
+                    reporter.finish_cell(system.spec, dataset.name, FAILED, note=one_line(error))
     return Report(results, failures, columns, postponed=postponed)
 
 
@@ -136,7 +135,7 @@ def _tell(result: Result) -> None:
     """Publish that a system is done with a task."""
     score = result.metrics.get("nDCG@10", next(iter(result.metrics.values()), None))
     state, seconds = (KEPT, 0.0) if result.cached else (DONE, result.seconds)
-    account.finish(result.system, result.task, state, score=score, run=result.run_id, seconds=seconds)
+    reporter.finish_cell(result.system, result.task, state, score=score, run=result.run_id, seconds=seconds)
 
 
 def _with_measures(options: Options, measures: Sequence[str | Measure]) -> Options:

@@ -21,7 +21,7 @@ from r2med.pipeline.user_code import user_code
 from r2med.runs.usage import Account, StepRecord
 from r2med.store.cache import Cache
 from r2med.store.hashes import cache_key
-from r2med.store.progress import account
+from r2med.store.jobs import reporter
 
 if TYPE_CHECKING:
     import numpy as np
@@ -165,7 +165,7 @@ class Context:
         """Warn the user, once per sentence."""
         if sentence not in self.notes.warnings:
             self.notes.warnings.append(sentence)
-            account.warn(sentence)
+            reporter.warn(sentence)
 
 
 class Stage(metaclass=StageType):

@@ -22,7 +22,7 @@ from r2med.render.sections import Section, wide
 from r2med.reviews.agreement import review_agreement
 from r2med.reviews.store import ReviewStore
 from r2med.reviews.tables import BREAKDOWNS, agreement_sections
-from r2med.store.child_process import ChildProcess, caller_pipes, read_frame, write_frame
+from r2med.store.processes import ChildProcess, caller_pipes, read_frame, write_frame
 
 _NICENESS = 10
 """The desks go first where processors are few."""

@@ -43,7 +43,7 @@ from r2med.reviews.rows import (
 )
 from r2med.reviews.store import ReviewStore
 from r2med.reviews.tables import BREAKDOWNS
-from r2med.store.progress import anybody_works
+from r2med.store.jobs import running_work
 from r2med.store.sqlite import StoreError
 from r2med.web.access import visit_of
 from r2med.web.addresses import TooLong, read_form, whole_number
@@ -132,7 +132,7 @@ class _Pages:
                 template, values = view(self.door, request)
             except R2medError as error:
                 return self._error(request, 404, str(error), "/review")
-            around = Frame(self.menu, "Review", root="/static/", live=True, busy=anybody_works())
+            around = Frame(self.menu, "Review", root="/static/", live=True, busy=bool(running_work()))
             return _html(render(template, around, **values), values.get("headers", {}))
 
         @wraps(view)

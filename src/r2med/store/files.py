@@ -117,35 +117,6 @@ def draft_folder(parent: Path, name: str) -> Iterator[Path]:
         _release(lock)
 
 
-class HeldFile:
-    """Small file that one process replaces again and again, and keeps locked for as long as it exists."""
-
-    def __init__(self) -> None:
-        self._path: Path | None = None
-        self._lock: int | None = None
-
-    def put(self, path: Path, content: bytes) -> None:
-        """Replace the file in one step."""
-        draft, lock = _claim(path.parent, _prefix(path), _make_file)
-        try:
-            draft.write_bytes(content)
-            draft.replace(path)
-        except OSError:
-            draft.unlink(missing_ok=True)
-            _release(lock)
-            raise
-        _release(self._lock)
-        self._path, self._lock = path, lock
-
-    def remove(self) -> None:
-        """Remove the file and release its lock."""
-        if self._path is not None:
-            with suppress(OSError):
-                self._path.unlink(missing_ok=True)
-        _release(self._lock)
-        self._path = self._lock = None
-
-
 def sweep(folder: Path, pattern: str) -> None:
     """Remove the abandoned drafts in a folder."""
     for path in folder.glob(pattern):

@@ -1,25 +1,55 @@
-"""States of running and ended work: a command, its plan of systems and tasks, its present step and its costs."""
+"""Running and ended work of all processes under one `R2MED_HOME`: a row each in `jobs.sqlite`, for the progress page.
+
+A process writes its row a few times per second at most, and a heartbeat every few seconds. The row of work that was
+stopped or killed, or took a while, stays for a day. Work of a killed process is recognised by readers: the process is
+gone or, if it cannot be seen from here, has had no heartbeat for a while.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
-from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, Self
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any
 
-from r2med.store.process_mark import is_gone, is_here
+import msgspec
+from msgspec.structs import replace
+
+from r2med.errors import R2medError
+from r2med.formatting import one_line
+from r2med.store.cache import home
+from r2med.store.processes import is_gone, is_here, process_mark
+from r2med.store.sqlite import Database, Format
 
 WAITING, RUNNING, DONE, KEPT, FAILED, POSTPONED = "waiting", "running", "done", "kept", "failed", "postponed"
 """States of a system on a task; `kept` was in the ledger already."""
 FINISHED, STOPPED, BROKEN, KILLED = "finished", "stopped", "failed", "ended unexpectedly"
 """Outcomes of work; `KILLED` is that of a process which is gone without having ended its work."""
-_TELLING = 0.1
-"""The share of a plan that tells how long the rest may take."""
+_EVERY = 0.4
+"""Seconds between two writes."""
+_BEAT, _DEAD = 5.0, 30.0
+"""Seconds between two heartbeats, and without one until a process that cannot be seen from here counts as dead."""
+_LONG = 1.0
+"""Seconds after which work that was not stopped is worth remembering."""
+_REMEMBERED, _MOST = 24 * 3600.0, 20
+"""Seconds for which ended work is shown, and how much of it."""
+_WARNINGS = 20
+"""Warnings that a row holds, the last ones."""
+_ESTIMABLE = 0.1
+"""The share of a plan that has to be done before the rest is estimated."""
+_FORMAT = Format(
+    "table of jobs",
+    1,
+    "CREATE TABLE jobs (name TEXT PRIMARY KEY, beat REAL NOT NULL, work BLOB NOT NULL)",
+    cache=True,
+)
 
 
-@dataclass(frozen=True)
-class PlannedCell:
+class PlannedCell(msgspec.Struct, frozen=True):
     """System on a task, of a command that runs several."""
 
     system: str
@@ -34,8 +64,7 @@ class PlannedCell:
     """The reason why it failed."""
 
 
-@dataclass(frozen=True)
-class MoneySpent:
+class MoneySpent(msgspec.Struct, frozen=True):
     """Costs of language models of a command so far."""
 
     requests: int = 0
@@ -48,17 +77,13 @@ class MoneySpent:
     @property
     def share(self) -> float | None:
         """Return the share of the limit that is spent, between 0 and 1; None if there is no limit."""
-        shares = [
-            spent / most
-            for spent, most in ((self.dollars, self.max_dollars), (self.tokens, self.max_tokens))
-            if most and spent is not None
-        ]
+        limits = ((self.dollars, self.max_dollars), (self.tokens, self.max_tokens))
+        shares = [spent / most for spent, most in limits if most and spent is not None]
         return min(1.0, max(shares)) if shares else None
 
 
-@dataclass(frozen=True)
-class Work:
-    """Work of a process, and the progress of its present step."""
+class Work(msgspec.Struct, frozen=True):
+    """Work of a process: a command, its plan of systems and tasks, its present step and its costs."""
 
     process: int
     system: str
@@ -69,11 +94,8 @@ class Work:
     step: str = ""
     done: float = 0.0
     total: float = 0.0
-    job: int = 0
-    """The number of this job among the command's, from 1; 0 if unknown."""
-    jobs: int = 0
     name: str = ""
-    """The name of its file, which is unique."""
+    """The key of its row."""
     mark: str = ""
     """The mark of the process, which tells it from a later one with the same id."""
     command: str = ""
@@ -91,18 +113,6 @@ class Work:
     outcome: str = ""
     """`FINISHED`, `STOPPED`, `BROKEN` or `KILLED` once it has ended."""
     error: str = ""
-
-    @classmethod
-    def from_json(cls, content: dict[str, Any]) -> Self:
-        """Build work from the content of its file."""
-        cells, spent = content.pop("cells", ()), content.pop("spent", None)
-        told = tuple(content.pop("warnings", ()))
-        return cls(
-            **content,
-            cells=tuple(PlannedCell(**cell) for cell in cells),
-            spent=None if spent is None else MoneySpent(**spent),
-            warnings=told,
-        )
 
     @property
     def share(self) -> float:
@@ -142,22 +152,17 @@ class Work:
         >>> Work(1, "b", "t", started=100.0, updated=104.0, cells=cells).left(104.0)
         16.0
         """
-        step = self._left_of_step(now)
-        if not self.cells:
-            return step
-        made = [cell.seconds for cell in self.cells if cell.state == DONE]
+        step = None
+        if self.done and self.total and self.step_began:
+            step = (now - self.step_began) * (self.total - self.done) / self.done
+        seconds = [cell.seconds for cell in self.cells if cell.state == DONE]
         planned = sum(cell.state != KEPT for cell in self.cells)
-        if not made or len(made) < _TELLING * planned:
-            return step if len(self.cells) == 1 else None
+        if not seconds or len(seconds) < _ESTIMABLE * planned:
+            return step if len(self.cells) <= 1 else None
         waiting = sum(cell.state == WAITING for cell in self.cells)
         running = any(cell.state == RUNNING for cell in self.cells)
-        mean = sum(made) / len(made)
+        mean = sum(seconds) / len(seconds)
         return mean * waiting + (max(mean - (now - self.started), step or 0.0, 0.0) if running else 0.0)
-
-    def _left_of_step(self, now: float) -> float | None:
-        if not self.done or not self.total or not self.step_began:
-            return None
-        return (now - self.step_began) * (self.total - self.done) / self.done
 
     @property
     def stoppable(self) -> bool:
@@ -174,3 +179,231 @@ class Work:
             os.kill(self.process, signal.SIGTERM if self.command else signal.SIGINT)
             return True
         return False
+
+    def end(self, moment: float, outcome: str, error: str = "") -> Work:
+        """Return this work as it ended."""
+        cells = tuple(replace(cell, state=STOPPED) if cell.state == RUNNING else cell for cell in self.cells)
+        return replace(self, cells=cells, ended=moment, outcome=outcome, error=error)
+
+
+class Reporter:
+    """Writer of the row of this process: there is none before the first step of its work, and one until its end."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._work: Work | None = None
+        self._command: dict[str, Any] = {}
+        self._depth = 0
+        self._database: Database | None = None
+        self._written = 0.0
+        self._changed = False
+        self._ended: threading.Event | None = None
+        """Set when the row is complete; None without a row."""
+
+    @contextmanager
+    def command(self, typed: str, page: str = "") -> Iterator[None]:
+        """Publish the running command, from the first step of the block on."""
+        before = self._command
+        self._command = {"command": typed, "page": page, "began": time.time()}
+        try:
+            with self._reporting():
+                yield
+        finally:
+            self._command = before
+
+    @contextmanager
+    def plan(self, systems: Sequence[str], tasks: Sequence[str]) -> Iterator[None]:
+        """Publish the planned systems and tasks; inside another plan the outer one stays."""
+        with self._reporting():
+            work = self._present()
+            if not work.cells:
+                cells = tuple(PlannedCell(system, task) for task in tasks for system in systems)
+                self._work = replace(work, cells=cells)
+            yield
+
+    @contextmanager
+    def cell(self, system: str, task: str) -> Iterator[None]:
+        """Publish that a system is being run on a task, while the block runs."""
+        with self._reporting():
+            before, now = self._present(), time.time()
+            facts = {"system": system, "task": task, "started": now, "updated": now}
+            self._work = replace(before, **facts, step="", done=0.0, total=0.0)
+            self.finish_cell(system, task, RUNNING)
+            self._put()
+            try:
+                yield
+            finally:
+                with self._lock:
+                    names = ("system", "task", "started", "step", "done", "total", "step_began")
+                    self._work = replace(self._present(), **{name: getattr(before, name) for name in names})
+
+    def finish_cell(self, system: str, task: str, state: str, **facts: Any) -> None:
+        """Publish the state of a system on a task of the plan."""
+        with self._lock:
+            if self._work is None:
+                return
+            cells = tuple(
+                replace(cell, state=state, **facts) if (cell.system, cell.task) == (system, task) else cell
+                for cell in self._work.cells
+            )
+            self._work = replace(self._work, cells=cells, updated=time.time())
+            # Of what the ledger has there may be thousands at a time.
+            self._touch(at_once=state != KEPT)
+
+    def step(self, label: str, done: float, total: float) -> None:
+        """Publish the progress of a step; cheap enough for every item of a loop."""
+        with self._lock:
+            if self._depth == 0:
+                return
+            work, now = self._present(), time.time()
+            began = work.step_began if work.step == label and done else now
+            self._work = replace(work, step=label, done=done, total=total, updated=now, step_began=began)
+            self._touch()
+
+    def spend(self, spent: MoneySpent) -> None:
+        """Publish the costs so far."""
+        with self._lock:
+            if self._depth and self._work is not None:
+                self._work = replace(self._work, spent=spent, updated=time.time())
+                self._touch()
+
+    def warn(self, sentence: str) -> None:
+        """Publish a warning before the work is done."""
+        with self._lock:
+            if self._work is not None and sentence not in self._work.warnings:
+                self._work = replace(self._work, warnings=(*self._work.warnings, sentence)[-_WARNINGS:])
+                self._touch(at_once=True)
+
+    @property
+    def current(self) -> Work | None:
+        """Return what this process is working on."""
+        return self._work if self._work is not None and self._work.system else None
+
+    def _present(self) -> Work:
+        if self._work is None:
+            now = time.time()
+            # In two containers one process id may be that of two processes.
+            name = f"{os.getpid()}-{os.urandom(4).hex()}"
+            facts = {"began": now, **self._command}
+            self._work = Work(os.getpid(), "", "", now, now, name=name, mark=process_mark(), **facts)
+        return self._work
+
+    @contextmanager
+    def _reporting(self) -> Iterator[None]:
+        """Keep the row open until the outermost of such blocks is left."""
+        self._depth += 1
+        outcome, error = FINISHED, ""
+        try:
+            yield
+        except BaseException as broken:
+            kind = type(broken).__name__  # errors of click are unknown on this floor
+            if isinstance(broken, KeyboardInterrupt) or kind == "Abort":
+                outcome = STOPPED
+            elif not isinstance(broken, SystemExit) and kind != "Exit":
+                outcome, error = BROKEN, one_line(broken)
+            raise
+        finally:
+            self._depth -= 1
+            if self._depth == 0:
+                self._close(outcome, error)
+
+    def _touch(self, *, at_once: bool = False) -> None:
+        """Write what has changed, at the latest with the next beat; nothing without a row or a command."""
+        if self._ended is None and not self._command:
+            return
+        self._changed = True
+        if at_once or time.time() - self._written >= _EVERY:
+            self._put()
+
+    def _put(self) -> None:
+        """Write the row; begin with it if there is none."""
+        with self._lock:
+            if self._work is None:
+                return
+            if self._ended is None:
+                self._ended = threading.Event()
+                threading.Thread(target=self._beat, args=(self._ended,), daemon=True).start()
+            self._changed, self._written = False, time.time()
+            self._store(self._work)
+
+    def _beat(self, ended: threading.Event) -> None:
+        """Write changes that came too soon after the last write, and show that the process is alive."""
+        while not ended.wait(_EVERY):
+            with self._lock:
+                if not ended.is_set() and (self._changed or time.time() - self._written >= _BEAT):
+                    self._put()
+
+    def _close(self, outcome: str, error: str) -> None:
+        """Complete the row, or remove that of short work; a user who stopped work looks for it, however short."""
+        with self._lock:
+            work, self._work = self._work, None
+            ended, self._ended = self._ended, None
+            if work is None or ended is None:
+                return
+            ended.set()
+            if outcome == STOPPED or time.time() - work.began >= _LONG:
+                self._store(work.end(time.time(), outcome, error))
+            else:
+                self._store(work, "DELETE FROM jobs WHERE name = ?")
+            if self._database is not None:
+                self._database.close()
+                self._database = None
+
+    def _store(self, work: Work, statement: str = "INSERT OR REPLACE INTO jobs VALUES (?, ?, ?)") -> None:
+        """Change the row; a full disk must not stop the work that is only being reported."""
+        with suppress(OSError, R2medError, UnicodeEncodeError):
+            if self._database is None:
+                self._database = Database(_path(), _FORMAT, patience=1.0, shared=True)
+                _forget(self._database)
+            values = (work.name, time.time(), msgspec.json.encode(work))
+            with self._database.transaction() as connection:
+                connection.execute(statement, values[: statement.count("?")])
+
+
+reporter = Reporter()
+"""The reporter of this process."""
+
+
+def running_work() -> list[Work]:
+    """Return all running work under this `R2MED_HOME`, the oldest first."""
+    return sorted((work for work in _read() if not work.ended), key=lambda work: work.started)
+
+
+def ended_work() -> list[Work]:
+    """Return the work that ended within a day, the last first."""
+    since = time.time() - _REMEMBERED
+    return sorted((work for work in _read() if work.ended > since), key=lambda work: -work.ended)
+
+
+def _path() -> Path:
+    return home() / "jobs.sqlite"
+
+
+def _read() -> list[Work]:
+    """Return the work of all rows; a table that cannot be read has none."""
+    with suppress(R2medError):
+        if (path := _path()).is_file():
+            with closing(Database(path, _FORMAT, patience=1.0)) as database:
+                return _decode_rows(database)
+    return []
+
+
+def _decode_rows(database: Database) -> list[Work]:
+    """Decode all rows; work of dead processes ended with their last heartbeat."""
+    works = []
+    for content, beat in database.rows("SELECT work, beat FROM jobs"):
+        with suppress(msgspec.MsgspecError):
+            work = msgspec.json.decode(content, type=Work)
+            silent = not is_here(work.mark) and time.time() - beat > _DEAD
+            dead = not work.ended and (silent or is_gone(work.mark))
+            works.append(work.end(beat, KILLED) if dead else work)
+    return works
+
+
+def _forget(database: Database) -> None:
+    """Remove the rows of work that ended long ago, and all but the last of those that ended since."""
+    since = time.time() - _REMEMBERED
+    ended = sorted((work for work in _decode_rows(database) if work.ended), key=lambda work: -work.ended)
+    with database.transaction() as connection:
+        connection.execute("DELETE FROM jobs WHERE beat < ?", (since,))
+        connection.executemany("DELETE FROM jobs WHERE name = ?", [(work.name,) for work in ended[_MOST:]])

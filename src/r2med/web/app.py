@@ -22,7 +22,7 @@ from starlette.routing import Route
 from r2med.errors import R2medError
 from r2med.pipeline.registry import named
 from r2med.render.html import Frame, environment, inlined, render, static
-from r2med.store.progress import anybody_works
+from r2med.store.jobs import running_work
 from r2med.web.access import Access, Door, Guard, Refused
 from r2med.web.addresses import NotThere, TooLong, read_form
 from r2med.web.library import Library
@@ -130,7 +130,7 @@ def create_app(chosen: Library, access: Access, door: Door | None = None) -> Sta
 
 def frame(current: str) -> Frame:
     """Return the surroundings of a page of the server."""
-    return Frame(MENU, current, root="/static/", live=True, busy=anybody_works())
+    return Frame(MENU, current, root="/static/", live=True, busy=bool(running_work()))
 
 
 def _page(

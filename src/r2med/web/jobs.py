@@ -1,7 +1,7 @@
 """Jobs that a page starts and does not wait for: one after another, each in a process of its own.
 
 A process can be stopped at any moment, gives its memory back, and reports its progress as every command does
-(`r2med.store.progress`). Nothing that it finished is lost: the same job, started again, goes on from there.
+(`r2med.store.jobs`). Nothing that it finished is lost: the same job, started again, goes on from there.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The live page: cards that change one by one, and the events that tell a browser of each change.
 
-A browser opens one connection for all events; it does not poll. The work of other processes is seen by the dates of
-their files, checked while a browser is connected.
+A browser opens one connection for all events; it does not poll. The table of jobs is read while a browser is connected.
 """
 
 from __future__ import annotations
@@ -17,8 +16,7 @@ from starlette.concurrency import run_in_threadpool
 
 from r2med.errors import R2medError
 from r2med.render.html import Frame, drawn, render
-from r2med.store.jobs import PlannedCell, Work
-from r2med.store.progress import ended_work, in_progress, state_of_files
+from r2med.store.jobs import PlannedCell, Work, ended_work, running_work
 from r2med.web.addresses import PageContent
 from r2med.web.citation import Citation
 from r2med.web.jobs import Job
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 _LOOK = 0.5
-"""Seconds between two looks at the files of other processes."""
+"""Seconds between two looks at the table of jobs."""
 _BEAT = 15.0
 """Seconds after which something is sent in any case, so that both sides know of each other."""
 _LASTS = 60.0
@@ -61,11 +59,10 @@ class LiveFeed:
 
     def cards(self) -> list[LiveCard]:
         """Return all cards from the top to the bottom, rebuilt if something has changed."""
-        files = state_of_files()
-        works = in_progress() if files else []
-        state = (files, tuple(work.name for work in works), tuple(self.library.jobs.all()), self.library.version())
+        running, ended = running_work(), ended_work()
+        state = (running, ended, self.library.jobs.all(), self.library.version())
         if state != self._known[0]:
-            self._known = state, list(_cards(self.library, works))
+            self._known = state, list(_cards(self.library, running, ended))
         return self._known[1]
 
     async def events(self) -> AsyncIterator[bytes]:
@@ -98,7 +95,7 @@ class LiveFeed:
         number, name = form.get("job", ""), form.get("work", "")
         if number.isascii() and number.isdigit() and self.library.jobs.cancel(int(number)):
             return
-        work = next((work for work in in_progress() if work.name == name), None)
+        work = next((work for work in running_work() if work.name == name), None)
         if work is None or not work.stop():
             raise R2medError("this has come to its end already, or is the work of another machine")
 
@@ -110,7 +107,7 @@ class LiveFeed:
             close()
 
 
-def _cards(library: Library, works: list[Work]) -> list[LiveCard]:
+def _cards(library: Library, works: list[Work], ended: list[Work]) -> list[LiveCard]:
     jobs = [job for job in reversed(library.jobs.all()) if job.active or time.time() - job.ended < 3600]
     by_process = {work.process: work for work in works}
     own = {job.process for job in jobs if job.active}
@@ -119,10 +116,9 @@ def _cards(library: Library, works: list[Work]) -> list[LiveCard]:
     cards += [_card(f"work-{work.name}", "work", work=work) for work in works if work.process not in own]
     if not cards:
         cards.append(_card("nothing", "nothing"))
-    ended = [work for work in ended_work() if not work.page][:_SHOWN]
     cards += [
-        replace(_card(f"ended-{each.name}", "ended", work=each), said=f"{each.command or 'Work'}: {each.summary}.")
-        for each in ended
+        replace(_card(f"ended-{work.name}", "ended", work=work), said=f"{work.command or 'Work'}: {work.summary}.")
+        for work in [work for work in ended if not work.page][:_SHOWN]
     ]
     entries, means = library.entries()[:_SHOWN], library.means()
     scores = {entry.id: means.get(entry.id, {}).get("nDCG@10") for entry in entries}

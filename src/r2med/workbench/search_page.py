@@ -19,8 +19,7 @@ from r2med.pipeline.stage import Context, Expander, Retriever
 from r2med.pipeline.system import System
 from r2med.render.html import address
 from r2med.store.cache import Cache
-from r2med.store.jobs import DONE
-from r2med.store.progress import account
+from r2med.store.jobs import DONE, reporter
 from r2med.web.addresses import (
     Correction,
     NotThere,
@@ -267,13 +266,13 @@ def main(task: str, system: str, page: str) -> int:
     """Build an index, and tell others; the exit code."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with account.command(f"Index of {system} for {task}", page), account.plan([system], [task]):
+        with reporter.command(f"Index of {system} for {task}", page), reporter.plan([system], [task]):
             dataset = at_hand(task)
             if dataset is None:
                 raise R2medError(f"the data of {task} is not on this machine")
-            with account.working(system, task):
+            with reporter.cell(system, task):
                 build(system, dataset)
-            account.finish(system, task, DONE)
+            reporter.finish_cell(system, task, DONE)
     except KeyboardInterrupt:
         return 130
     except (R2medError, MemoryError, OSError) as error:

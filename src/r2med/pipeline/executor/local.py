@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from r2med.errors import R2medError
 from r2med.settings import memory_limit
-from r2med.store.progress import account
+from r2med.store.jobs import reporter
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -54,7 +54,7 @@ class _Told:
 
     def __init__(self, bar: Progress, label: str, total: int) -> None:
         self._bar, self._label, self._total, self._done = bar, label, total, 0.0
-        account.step(label, 0, total)
+        reporter.step(label, 0, total)
 
     def __str__(self) -> str:
         return _progress(self._label, self._done, self._total)
@@ -63,7 +63,7 @@ class _Told:
         """Advance by an amount."""
         self._done += amount
         self._bar.advance(amount)
-        account.step(self._label, self._done, self._total)
+        reporter.step(self._label, self._done, self._total)
 
 
 class Executor:
@@ -82,7 +82,7 @@ class Executor:
     @contextmanager
     def working(self, system: str, task: str) -> Iterator[None]:
         """Report a system on a task, to observers and in lines of progress, while the block runs."""
-        with account.working(system, task), self._lines(_current):
+        with reporter.cell(system, task), self._lines(_current):
             yield
 
     @contextmanager
@@ -131,7 +131,7 @@ class Executor:
         ]
         columns += [_speed_column(unit), TimeRemainingColumn()] if unit else [TimeRemainingColumn()]
         with Bars(*columns, console=self.console, transient=True) as bars:
-            work = account.current
+            work = reporter.current
             task = bars.add_task(f"{work.task}: {label}" if work else label, total=total)
 
             class _Bar:
@@ -159,7 +159,7 @@ def _pace() -> float:
 
 
 def _current() -> str:
-    work = account.current
+    work = reporter.current
     if work is None:
         return "working"
     step = f": {_progress(work.step, work.done, work.total)}" if work.step else ""

@@ -11,7 +11,7 @@ import pytest
 
 CALLER = """
 import sys, time
-from r2med.store.child_process import ChildProcess
+from r2med.store.processes import ChildProcess
 print(ChildProcess(sys.argv[1]).number, flush=True)
 time.sleep(600)
 """
