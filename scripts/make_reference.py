@@ -111,7 +111,7 @@ def cards_page() -> str:
     parts = [
         f"# Cards\n\n{MADE}",
         _wrapped(
-            "Models that r2med knows by name. Any other model works too: [Embedding models](own-models.md), "
+            "Models that r2med knows by name. Any other model works too: [Embedding models](encoders.md), "
             "[Rerankers](rerankers.md) and [Generation](generation.md) say how. A file in `R2MED_HOME` adds cards or "
             "replaces these: `encoders.toml`, `rerankers.toml`, `llms.toml`. An asterisk after a name marks weights "
             "that the hub gives only to users who have accepted a licence."
@@ -315,8 +315,8 @@ def package_stub() -> str:
 SHOWING = [page for page in page_blocks.PAGES if "\n```console\n$ " in (ROOT / page).read_text("utf-8")]
 """The pages that show what commands print."""
 PAGES: Mapping[str, Callable[[], str]] = {
-    "docs/reference.md": reference_page,
-    "docs/cards.md": cards_page,
+    "docs/reference/verbs.md": reference_page,
+    "docs/reference/cards.md": cards_page,
     "CITATION.cff": citation_file,
     "src/r2med/__init__.pyi": package_stub,
     **{path: partial(page_with_outputs, path) for path in SHOWING},

@@ -52,7 +52,7 @@ from r2med.tuning.study import Tuned, TuneOptions
 from r2med.tuning.study import tune as tune_system
 
 AnySystem = System | Stage | TwoMethods | Callable[..., Any] | str
-"""A system, a lone stage, or a spec. An object that encodes or searches is taken, too: see docs/own-models.md."""
+"""A system, a lone stage, or a spec. An object that encodes or searches works too: see docs/reference/encoders.md."""
 AnyTask = Dataset | Task | Path | str
 """Data that was loaded, or what it is loaded by: the name of a task or a group, or a folder."""
 

@@ -13,7 +13,7 @@ from page_blocks import ROOT
 from r2med.cli.main import app
 from r2med.data.tasks import SAMPLE
 
-_PAGE = (ROOT / "docs" / "howto" / "authors-code.md").read_text("utf-8")
+_PAGE = (ROOT / "docs" / "how-to" / "authors-code.md").read_text("utf-8")
 ROWS = [tuple(row.strip() for row in line.split("|")[1:3]) for line in _PAGE.splitlines() if "| `r2med run" in line]
 RETRIEVERS = "bm25 contriever medcpt inst-l inst-xl bmr-410m bmr-2b bmr-7b bge e5 grit sfr voyage openai nv"
 RERANKERS = "bge-reranker monobert rankllama"

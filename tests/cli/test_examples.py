@@ -97,6 +97,7 @@ NOT_RUN: dict[str, str] = {
     'r2med run splade-v3 "splade-v3(document_terms=64)" "splade(hf:naver/splade-v3-distilbert)" --tasks nano': HUB,
     'r2med run opensearch-doc-v3-distill "rrf(bm25, opensearch-doc-v3-distill)" --tasks nano': HUB,
     "r2med run bm25 --tasks full --metrics nDCG@10 Recall@100 --json": HUB,
+    "r2med run bm25 --tasks full": HUB,
     "r2med run bm25 --tasks nano": HUB,
     "r2med run bm25 bm25-classic --tasks full": HUB,
     "r2med stats MedQA-Diag path/to/folder --json": HUB,
@@ -146,7 +147,7 @@ def help_examples() -> Iterator[str]:
             yield from re.findall(r"(?m)^\s+(r2med .+)$", (part.help or "").partition("Example")[2])
 
 
-BLOCKS = [block for page in PAGES if page != "docs/reference.md" for block in blocks(page)]
+BLOCKS = [block for page in PAGES if page != "docs/reference/verbs.md" for block in blocks(page)]
 """All blocks, but for those of the reference, which is made from the help texts."""
 SHOWN = {command for block in BLOCKS if block.language == "console" for command in block.commands()}
 """Commands whose output a page shows; it is compared where the pages are tested."""
@@ -203,7 +204,7 @@ def write_inputs(place: Path) -> None:
     """The files of a user's own that examples name."""
     write_large_folder(place / "path/to/folder")
     biology = next(folder for folder in sample_folders() if folder.name == "Biology")
-    for name in ("path/to/your/folder", "other/folder", "my/folder"):
+    for name in ("path/to/your/folder", "other/folder", "my/folder", "my-folder"):
         shutil.copytree(biology, place / name)
     shutil.copytree(biology / "hyde/handwritten", place / "my/folder/lamer/mine")
     shutil.copytree(biology, place / "documents")
@@ -472,7 +473,7 @@ def _read_settings(file: Path) -> object:
 
 def _read_build_plan(file: Path) -> object:
     for block in BLOCKS:
-        if block.page == "docs/build.md" and block.file:
+        if block.page == "docs/how-to/build.md" and block.file:
             Path(block.file).write_text(block.text, "utf-8")
     return read_plan(file.parent).judge.models
 

@@ -319,7 +319,7 @@ def test_the_hub_and_folders_are_told_apart(tmp_path):
 
 
 def test_the_example_in_the_documentation_runs(tmp_path, monkeypatch):
-    page = (Path(__file__).parents[2] / "docs" / "own-models.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "encoders.md").read_text(encoding="utf-8")
     code = re.search(r"<!-- file: my_encoder.py -->\n```python\n(.*?)```", page, re.DOTALL)
     assert code is not None
     (tmp_path / "my_encoder.py").write_text(code[1])

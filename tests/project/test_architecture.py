@@ -43,7 +43,7 @@ def test_modules_and_files_that_a_page_names_exist(page: str) -> None:
         assert (ROOT / path).exists() or (ROOT / "docs" / path).exists(), f"{page} names {path}"
 
 
-@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.md", "docs/images/house.svg"])
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/project/architecture.md", "docs/images/house.svg"])
 def test_every_folder_is_named(page: str) -> None:
     words = set(re.findall(r"\w+", text_of(page)))
     assert PARTS - words == set()
@@ -53,7 +53,7 @@ def test_the_page_has_the_floors_and_studies_of_the_contract() -> None:
     contracts = tomllib.loads(text_of("pyproject.toml"))["tool"]["importlinter"]["contracts"]
     layers = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
     order = [name for layer in layers for name in re.findall(r"\w+", layer)]
-    page = text_of("docs/architecture.md")
+    page = text_of("docs/project/architecture.md")
     rows = re.findall(r"(?m)^\| (\d) \| (`.+?`) \|", page)
     floors = {name: int(floor) for floor, names in rows for name in re.findall(r"`(\w+)`", names)}
     assert [floors[name] for name in order] == sorted(floors.values(), reverse=True)
@@ -63,7 +63,7 @@ def test_the_page_has_the_floors_and_studies_of_the_contract() -> None:
 
 
 def test_every_study_has_the_verbs_of_the_page() -> None:
-    rows = re.findall(r"(?m)^\| `(\w+)` \| [^|]+ \| (.+) \|$", text_of("docs/architecture.md"))
+    rows = re.findall(r"(?m)^\| `(\w+)` \| [^|]+ \| (.+) \|$", text_of("docs/project/architecture.md"))
     homes = {verb: home.partition(".")[0] for verb, home in _HOMES.items()}
     listed = {verb: study for study, verbs in rows for verb in re.findall(r"`(\w+)`", verbs)}
     assert {verb: home for verb, home in homes.items() if home != "cli"} == listed
@@ -71,7 +71,7 @@ def test_every_study_has_the_verbs_of_the_page() -> None:
 
 def test_what_is_kept_lies_where_the_page_says() -> None:
     source = "\n".join(file.read_text("utf-8") for file in SOURCE.rglob("*.py"))
-    table = text_of("docs/architecture.md").partition("## What is kept")[2]
+    table = text_of("docs/project/architecture.md").partition("## What is kept")[2]
     places = re.findall(
         r"`(?:cache/)?([\w-]+(?:\.sqlite)?)/?`", "\n".join(re.findall(r"(?m)^\|[^|]*\|([^|]*)\|", table))
     )

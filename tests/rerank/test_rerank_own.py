@@ -21,7 +21,7 @@ from r2med.rerank.cards import api_cards, card, cards, find_reranker
 from r2med.rerank.cross_encoder import CrossEncoder
 from r2med.rerank.user import OwnReranker
 
-DOCS = Path(__file__).parents[2] / "docs" / "rerankers.md"
+DOCS = Path(__file__).parents[2] / "docs" / "reference" / "rerankers.md"
 FAULTY = '''
 class Faulty:
     """Does something wrong for queries that say so."""

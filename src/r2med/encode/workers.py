@@ -1,7 +1,7 @@
 """Several devices at once: a process for each with a model of its own, and batches dealt out among them.
 
 Frames are JSON, vectors follow as raw numbers. No process outlives a caller that was killed and keeps a GPU's memory
-(`r2med.store.processes`); workers of loky do (docs/decisions.md).
+(`r2med.store.processes`); workers of loky do (docs/project/decisions.md).
 """
 
 from __future__ import annotations

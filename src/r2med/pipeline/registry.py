@@ -86,7 +86,8 @@ def build_stage(call: Call) -> Stage:
         if found is not None:
             return found
     near = (
-        suggest(call.name, [*STAGES, *model_names()]) or "; `r2med models` lists the models, docs/systems.md the stages"
+        suggest(call.name, [*STAGES, *model_names()])
+        or "; `r2med models` lists the models, docs/reference/systems.md the stages"
     )
     raise SpecError(f"unknown stage {call.name!r}{near}")
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class OneMethod(Protocol):
-    """Protocol of a user's class. `docs/rerankers.md` shows a whole one.
+    """Protocol of a user's class. `docs/reference/rerankers.md` shows a whole one.
 
     It may also have `version`, a text that changes when its scores do; without one, its file counts.
     """
