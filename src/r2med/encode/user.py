@@ -1,7 +1,7 @@
 """A user's own encoder: a class named in a spec as `my.module:MyEncoder`, with a method for each role.
 
 It may also have `similarity` ("cosine" or "dot"), `version` (a text that changes when its vectors do), `batch_tokens`
-(how much text to hand over at a time), and a constructor that takes `task`. `docs/reference/encoders.md` has an example.
+(how much text to hand over at a time), and a constructor that takes `task`. `docs/reference/encoders.md` has one.
 """
 
 from __future__ import annotations
