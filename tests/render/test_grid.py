@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from r2med.render.table import Column, Figure, Table, key, numbers, percent, say, written_to
+from r2med.render.table import Column, Number, Table, key, numbers, percent, say, written_to
 
 names = st.text(st.characters(whitelist_categories=["Lu", "Ll", "Nd", "Lo"], whitelist_characters="-/()_ "), min_size=1)
 names = names.map(str.strip).filter(bool)
@@ -95,7 +95,7 @@ def test_names_are_text_and_never_markup_or_emoji():
 def test_styles_of_rows_and_figures():
     stream = io.StringIO()
     table = Table(Column("x", right=True))
-    table.add(Figure("1.00", "1.0", "bold"))
+    table.add(Number("1.00", "1.0", "bold"))
     table.add("2.00", style="cyan")
     table.show(written_to(stream, 80, styled=True))
     assert "\x1b[1m1.00" in stream.getvalue()

@@ -9,7 +9,7 @@ from r2med.data.task_names import task_headings
 from r2med.formatting import p_text, p_words
 from r2med.measure.significance import ALPHA
 from r2med.render.sections import Section, latex_sections, markdown_sections, show_sections
-from r2med.render.table import Cell, Figure, percent
+from r2med.render.table import Cell, Number, percent
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -64,9 +64,9 @@ def _accuracy(report: RagReport) -> Section:
 _STAR = "*: not all answers could be decided, as a share in %; the figure is of those that were."
 
 
-def _starred(figure: Figure, counts: Counts | None) -> Figure:
+def _starred(figure: Number, counts: Counts | None) -> Number:
     """Return a figure with a star if some of its answers could not be decided."""
-    return Figure(f"{figure.wide}*", f"{figure.narrow}*", figure.style) if counts and counts.undecided else figure
+    return Number(f"{figure.wide}*", f"{figure.narrow}*", figure.style) if counts and counts.undecided else figure
 
 
 def _by_task(report: RagReport) -> Section:
@@ -79,11 +79,11 @@ def _by_task(report: RagReport) -> Section:
     return Section(title, ("arm", *(headings[task] for task in report.tasks)), rows)
 
 
-def _with_ends(found: Interval | None) -> Figure:
+def _with_ends(found: Interval | None) -> Number:
     if found is None:
-        return Figure("-", "-")
+        return Number("-", "-")
     mean, low, high = (100 * value for value in found)
-    return Figure(f"{mean:.1f} ({low:.1f} to {high:.1f})", f"{mean:.0f} ({low:.0f}-{high:.0f})")
+    return Number(f"{mean:.1f} ({low:.1f} to {high:.1f})", f"{mean:.0f} ({low:.0f}-{high:.0f})")
 
 
 def _how(report: RagReport) -> list[str]:
@@ -194,7 +194,7 @@ def _quadrants(arms: list[ArmReport]) -> Section:
     return Section("Was the evidence in view, and was the answer right?", headings, rows, said)
 
 
-def _share(part: int, rest: int) -> Figure:
+def _share(part: int, rest: int) -> Number:
     return percent(part / (part + rest) if part + rest else None)
 
 
@@ -275,20 +275,20 @@ def _harm(report: RagReport) -> Section:
     return Section(title, ("arm and signal", "broken", "kept", "AUC", "95% interval"), rows, said)
 
 
-def _mean(found: Interval | None) -> Figure:
+def _mean(found: Interval | None) -> Number:
     return percent(None if found is None else found.mean)
 
 
-def _ends(found: Interval | None) -> Figure:
+def _ends(found: Interval | None) -> Number:
     if found is None:
-        return Figure("-", "-")
+        return Number("-", "-")
     low, high = 100 * found.low, 100 * found.high
-    return Figure(f"{low:.2f} to {high:.2f}", f"{low:.1f} to {high:.1f}")
+    return Number(f"{low:.2f} to {high:.2f}", f"{low:.1f} to {high:.1f}")
 
 
-def _signed(low: float, high: float) -> Figure:
+def _signed(low: float, high: float) -> Number:
     ends = [round(100 * end, 6) + 0.0 for end in (low, high)]
-    return Figure(f"{ends[0]:+.2f} to {ends[1]:+.2f}", f"{ends[0]:+.1f} to {ends[1]:+.1f}")
+    return Number(f"{ends[0]:+.2f} to {ends[1]:+.2f}", f"{ends[0]:+.1f} to {ends[1]:+.1f}")
 
 
 def show_rag(report: RagReport, console: Console) -> None:

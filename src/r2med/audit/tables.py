@@ -11,7 +11,7 @@ from r2med.formatting import p_text
 from r2med.measure.correlation import flipped
 from r2med.render.charts.kinds import ChartPoint, DotChart
 from r2med.render.sections import Section, latex_sections, markdown_sections, show_sections
-from r2med.render.table import Cell, Figure, percent
+from r2med.render.table import Cell, Number, percent
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -257,10 +257,10 @@ def _stability(change: LabelChange) -> list[str]:
     ]
 
 
-def two_digits(value: float | None) -> Figure:
+def two_digits(value: float | None) -> Number:
     """Format a coefficient; a dash if it is not defined."""
     text = "-" if value is None else f"{value:.3f}"
-    return Figure(text, "-" if value is None else f"{value:.2f}")
+    return Number(text, "-" if value is None else f"{value:.2f}")
 
 
 def ends(found: Coefficient, times: float = 1, digits: int = 3) -> str:
@@ -270,8 +270,8 @@ def ends(found: Coefficient, times: float = 1, digits: int = 3) -> str:
     return f"{times * found.low:.{digits}f} to {times * found.high:.{digits}f}"
 
 
-def _signed(low: float, high: float) -> Figure:
-    return Figure(f"{100 * low:+.2f} to {100 * high:+.2f}", f"{100 * low:+.1f} to {100 * high:+.1f}")
+def _signed(low: float, high: float) -> Number:
+    return Number(f"{100 * low:+.2f} to {100 * high:+.2f}", f"{100 * low:+.1f} to {100 * high:+.1f}")
 
 
 def show_audit(audit: Audit, console: Console) -> None:

@@ -14,14 +14,23 @@ from r2med.data.task_names import GROUP_TITLES, task_names
 from r2med.formatting import p_text
 from r2med.measure.significance import POWER
 from r2med.render.sections import Section, show_sections
-from r2med.render.table import Figure, percent
+from r2med.render.table import cells, column, percent, signed_interval, signed_percent
 
 if TYPE_CHECKING:
     from r2med.comparison.study import Comparison
-    from r2med.measure.significance import Difference
     from r2med.render.table import Cell
 
-_HEADINGS = ("diff", "95% interval", "p (rand)", "p (t)", "win/tie/loss", "effect", "detectable", "queries")
+_COLUMNS = (
+    column("mean", "diff", signed_percent),
+    column("", "95% interval", signed_interval, get=lambda found: found),
+    column("randomisation", "p (rand)", p_text),
+    column("t_test", "p (t)", p_text),
+    column("", "win/tie/loss", get=lambda found: f"{found.wins}/{found.ties}/{found.losses}"),
+    column("effect", form="{:+.2f}".format),
+    column("detectable", form=percent),
+    column("queries"),
+)
+"""The columns of a difference."""
 
 
 def show_pair(pair: Comparison, console: Console) -> None:
@@ -54,11 +63,11 @@ def _all_pairs(comparisons: Sequence[Comparison], measure: str, whose: str) -> l
     rows: list[list[Cell]] = []
     for one in comparisons:
         overall, star = one.overall, "*" if one.differs else ""
-        cells[one.b, one.a] = percent(overall.mean, sign="+").wide + star
-        cells[one.a, one.b] = percent(-overall.mean, sign="+").wide + star
+        cells[one.b, one.a] = signed_percent(overall.mean).wide + star
+        cells[one.a, one.b] = signed_percent(-overall.mean).wide + star
         wins = f"{overall.wins}/{overall.ties}/{overall.losses}"
         pair = f"{letter[one.b]} - {letter[one.a]}"
-        rows.append([pair, percent(overall.mean, sign="+"), _interval(overall), p_text(one.corrected), wins])
+        rows.append([pair, signed_percent(overall.mean), signed_interval(overall), p_text(one.corrected), wins])
     tasks = f"{len(comparisons[0].tasks)} task{'s' * (len(comparisons[0].tasks) > 1)}"
     matrix = [
         [f"{letter[row]}  {_named(row, comparisons)}", *(cells[row, column] for column in systems)] for row in systems
@@ -94,36 +103,22 @@ def _named(name: str, comparisons: Sequence[Comparison]) -> str:
 def _pair(one: Comparison, measure: str, whose: str) -> Section:
     """Return a pair by task, by family and overall, with what follows from it."""
     names = task_names(one.tasks)
-    rows = [_row(names[task], value) for task, value in one.tasks.items()]
-    rows += [_row(f"all {family}", value) for family, value in one.families.items()]
+    rows = [[names[task], *cells(_COLUMNS, value)] for task, value in one.tasks.items()]
+    rows += [[f"all {family}", *cells(_COLUMNS, value)] for family, value in one.families.items()]
     if len(one.tasks) > 1:
-        rows.append(_row("all tasks", one.overall))
+        rows.append(["all tasks", *cells(_COLUMNS, one.overall)])
     sentences = [one.verdict, *([_by_task(one, names)] if len(one.tasks) > 1 else []), *_incomplete(one)]
     alone = "Intervals and p of a line are of that line alone; the sentences are corrected after Holm. "
     power = f"detectable: the smallest difference that so many queries show with {POWER:.0%} power."
     sentences.append(power if len(one.tasks) == 1 else alone + power)
+    headings = (f"{measure} x 100", *(column.heading for column in _COLUMNS))
     return Section(
-        f"{one.b}  minus  {one.a}{whose}", (f"{measure} x 100", *_HEADINGS), rows, sentences, len(one.tasks) > 1
+        f"{one.b}  minus  {one.a}{whose}",
+        headings,
+        rows,
+        sentences,
+        len(one.tasks) > 1,
     )
-
-
-def _row(name: str, value: Difference) -> list[Cell]:
-    return [
-        name,
-        percent(value.mean, sign="+"),
-        _interval(value),
-        p_text(value.randomisation),
-        p_text(value.t_test),
-        f"{value.wins}/{value.ties}/{value.losses}",
-        f"{value.effect:+.2f}",
-        "-" if value.detectable is None else percent(value.detectable),
-        str(value.queries),
-    ]
-
-
-def _interval(value: Difference) -> Figure:
-    low, high = percent(value.low, sign="+"), percent(value.high, sign="+")
-    return Figure(f"{low.wide} to {high.wide}", f"{low.narrow} to {high.narrow}")
 
 
 def _incomplete(one: Comparison) -> list[str]:

@@ -10,7 +10,7 @@ from r2med.diagnosis.causes import LEVELS, Cause, changes, moves, overall
 from r2med.diagnosis.complement import summed
 from r2med.diagnosis.gap import PAIRS
 from r2med.formatting import p_text, percent
-from r2med.render.table import Cell, Column, Figure, Table, key, numbers
+from r2med.render.table import Cell, Column, Number, Table, key, numbers
 from r2med.render.table import percent as percent_cell
 from r2med.runs.report import failure_lines
 from r2med.tuning.frontier import COSTS, frontier, left_out
@@ -276,7 +276,7 @@ def _compared(found: Difference | None, corrected: float | None) -> list[Cell]:
     if found is None or corrected is None:
         return ["longest", "", ""]
     low, high = percent_cell(found.low, sign="+"), percent_cell(found.high, sign="+")
-    spread = Figure(f"{low.wide} to {high.wide}", f"{low.narrow} to {high.narrow}")
+    spread = Number(f"{low.wide} to {high.wide}", f"{low.narrow} to {high.narrow}")
     return [percent_cell(found.mean, sign="+"), spread, p_text(corrected)]
 
 
@@ -299,4 +299,4 @@ def _spread(figure: LengthFigure, task: str) -> Cell:
     if each is None:
         return ""
     low, high = percent_cell(each.low, sign="+"), percent_cell(each.high, sign="+")
-    return Figure(f"{low.wide} to {high.wide}", f"{low.narrow} to {high.narrow}")
+    return Number(f"{low.wide} to {high.wide}", f"{low.narrow} to {high.narrow}")

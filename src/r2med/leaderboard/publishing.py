@@ -20,7 +20,7 @@ from r2med.measure.metrics import DEFAULT, Measure
 from r2med.pipeline.evaluate import Options, evaluate
 from r2med.pipeline.executor.local import Executor
 from r2med.pipeline.named_runs import share
-from r2med.render.table import Column, Table, key, messages, numbers, output
+from r2med.render.table import Column, Table, cells, column, key, messages, output
 from r2med.runs.ledger import Ledger
 from r2med.runs.report import failure_lines
 from r2med.store.files import reason, write_file
@@ -159,21 +159,26 @@ def _complain(report: Report) -> None:
 def _show(each: Reproduction, compared: Sequence[Compared], measure: str, console: Console) -> None:
     console.print(each.system, style="bold")
     for row in each.rows:
-        figures = numbers(f"published ({row.source.name})", "measured", "difference", "95% interval")
-        table = Table(key(f"{measure} x 100"), *figures, Column("verdict", folds=True))
+        columns = (
+            key(f"{measure} x 100", "task"),
+            column("published", f"published ({row.source.name})", _points),
+            column("measured", form=_points),
+            column("difference", form=lambda value: "" if value is None else f"{100 * value:+.3f}"),
+            column("", "95% interval", lambda one: f"{100 * one.low:.2f} to {100 * one.high:.2f}", lambda one: one),
+            Column("verdict", folds=True, name="verdict"),
+        )
+        table = Table(*columns)
         for one in compared:
             if (one.name, one.source) == (row.name, row.source.name):
-                table.add(*_cells(one), style="bold" if one.task == "average" else "")
+                table.add(*cells(columns, one), style="bold" if one.task == "average" else "")
         table.show(console)
     for note in each.notes:
         console.print(f"note: {note}", style="dim")
 
 
-def _cells(one: Compared) -> list[str]:
-    published = "-" if one.published is None else f"{100 * one.published:.3f}"
-    difference = "" if one.difference is None else f"{100 * one.difference:+.3f}"
-    interval = f"{100 * one.low:.2f} to {100 * one.high:.2f}"
-    return [one.task, published, f"{100 * one.measured:.3f}", difference, interval, one.verdict]
+def _points(value: float | None) -> str:
+    """Format a share times 100 with three digits, as sources with more than two publish them."""
+    return "-" if value is None else f"{100 * value:.3f}"
 
 
 _Folder = click.Path(path_type=Path, file_okay=False)

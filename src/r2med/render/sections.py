@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from r2med.formatting import money
-from r2med.render.table import Cell, Figure, Table, key, numbers
+from r2med.render.table import Cell, Column, Number, Table, cells, key, numbers
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -151,6 +151,20 @@ class Section:
     total: bool = False
     """Whether the last row sums up the others."""
 
+    @classmethod
+    def of(
+        cls,
+        title: str,
+        columns: Sequence[Column],
+        rows: Iterable[object],
+        sentences: Sequence[str] = (),
+        *,
+        total: bool = False,
+    ) -> Section:
+        """Build a section from columns that read and format the values of rows."""
+        headings = [column.heading for column in columns]
+        return cls(title, headings, [cells(columns, row) for row in rows], sentences, total)
+
 
 def show_sections(sections: Sequence[Section], console: Console) -> None:
     """Print sections."""
@@ -195,7 +209,7 @@ def plain(text: str) -> str:
 
 def wide(cell: Cell) -> str:
     """Return the wide form of a cell."""
-    return cell if isinstance(cell, str) else cell.wide if isinstance(cell, Figure) else cell.plain
+    return cell if isinstance(cell, str) else cell.wide if isinstance(cell, Number) else cell.plain
 
 
 def latex_sections(sections: Sequence[Section]) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from io import StringIO
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from rich.cells import cell_len
 from rich.text import Span, Text
@@ -64,8 +64,32 @@ def say(console: Console, line: str, style: str = "") -> None:
     console.print(line, style=style, soft_wrap=True)
 
 
+class Number(NamedTuple):
+    """A number with fewer digits for where there is little room."""
+
+    wide: str
+    narrow: str
+    style: str = ""
+
+
+Cell: TypeAlias = "str | Number | Text"
+"""What stands in a table: plain text, a number of two lengths, or a text with styles."""
+
+
+class Ends(Protocol):
+    """An interval, by whichever type has its ends."""
+
+    @property
+    def low(self) -> float:
+        """Return the lower end."""
+
+    @property
+    def high(self) -> float:
+        """Return the upper end."""
+
+
 class Column(NamedTuple):
-    """A column's heading and how its cells stand."""
+    """A column: its heading, how its cells are aligned, and where a row has its value and how that is written."""
 
     heading: str
     right: bool = False
@@ -75,18 +99,20 @@ class Column(NamedTuple):
     """Whether it names the rows: it stands in every part of a table that is split."""
     short: str = ""
     """The heading where there is little room."""
+    name: str = ""
+    """The attribute of a row that has the value, and the value's key in JSON and CSV."""
+    form: Callable[[Any], Cell] = str
+    """Format a value."""
+    get: Callable[[Any], Any] | None = None
+    """Compute the value of a row that has no such attribute."""
 
+    def value(self, row: object) -> Any:
+        """Return the value of a row."""
+        return self.get(row) if self.get is not None else getattr(row, self.name)
 
-class Figure(NamedTuple):
-    """A number with fewer digits for where there is little room."""
-
-    wide: str
-    narrow: str
-    style: str = ""
-
-
-Cell: TypeAlias = "str | Figure | Text"
-"""What stands in a table: plain text, a number of two lengths, or a text with styles."""
+    def cell(self, row: object) -> Cell:
+        """Return the value of a row as tables show it."""
+        return self.form(self.value(row))
 
 
 class _Row(NamedTuple):
@@ -118,9 +144,9 @@ _SPACE = re.compile(r"\s+")
 """What it is rather broken behind."""
 
 
-def key(heading: str) -> Column:
+def key(heading: str, name: str = "", get: Callable[[Any], Any] | None = None) -> Column:
     """Return the column that names the rows."""
-    return Column(heading, folds=True, key=True)
+    return Column(heading, folds=True, key=True, name=name or heading, get=get)
 
 
 def numbers(*headings: str) -> list[Column]:
@@ -128,15 +154,70 @@ def numbers(*headings: str) -> list[Column]:
     return [Column(heading, right=True) for heading in headings]
 
 
-def percent(value: float | None, style: str = "", sign: str = "") -> Figure:
+def column(
+    name: str,
+    heading: str = "",
+    form: Callable[[Any], Cell] = str,
+    get: Callable[[Any], Any] | None = None,
+    **layout: Any,
+) -> Column:
+    """Declare a column of figures once for terminal, Markdown, LaTeX, HTML, JSON and CSV.
+
+    A row is an object whose attribute `name` has the value, or of which `get` computes it; `form` writes it in tables.
+
+    >>> from types import SimpleNamespace
+    >>> rows = [SimpleNamespace(system="bm25", mean=0.37156, wins=1200)]
+    >>> columns = [key("system"), column("mean", "nDCG@10", percent), column("wins", form="{:,}".format)]
+    >>> [cell if isinstance(cell, str) else cell.wide for cell in cells(columns, rows[0])]
+    ['bm25', '37.16', '1,200']
+    >>> records(columns, rows)
+    [{'system': 'bm25', 'mean': 0.37156, 'wins': 1200}]
+    """
+    return Column(heading or name, **{"right": True, **layout}, name=name, form=form, get=get)
+
+
+def cells(columns: Sequence[Column], row: object) -> list[Cell]:
+    """Return the cells of a row."""
+    return [column.cell(row) for column in columns]
+
+
+def records(columns: Sequence[Column], rows: Iterable[object]) -> list[dict[str, Any]]:
+    """Return the values of rows by the names of columns, for JSON and CSV."""
+    return [{column.name: column.value(row) for column in columns if column.name} for row in rows]
+
+
+def percent(value: float | None, style: str = "", sign: str = "") -> Number:
     """Format a share times 100 with two digits, one where there is little room; a dash for what is missing.
 
     >>> percent(0.37156), percent(None).wide
-    (Figure(wide='37.16', narrow='37.2', style=''), '-')
+    (Number(wide='37.16', narrow='37.2', style=''), '-')
     """
     if value is None:
-        return Figure("-", "-", style)
-    return Figure(f"{100 * value:{sign}z.2f}", f"{100 * value:{sign}z.1f}", style)
+        return Number("-", "-", style)
+    return Number(f"{100 * value:{sign}z.2f}", f"{100 * value:{sign}z.1f}", style)
+
+
+def signed_percent(value: float | None) -> Number:
+    """Format a difference times 100 as `percent` does, with its sign."""
+    return percent(value, sign="+")
+
+
+def interval(found: Ends | None, sign: str = "") -> Number:
+    """Format the ends of an interval times 100; a dash for what is missing.
+
+    >>> from r2med.measure.bootstrap import Interval
+    >>> interval(Interval(0.5, 0.41, 0.583)).wide, interval(Interval(0, -0.1, 0.2), "+").narrow
+    ('41.00 to 58.30', '-10.0 to +20.0')
+    """
+    if found is None:
+        return Number("-", "-")
+    low, high = percent(found.low, sign=sign), percent(found.high, sign=sign)
+    return Number(f"{low.wide} to {high.wide}", f"{low.narrow} to {high.narrow}")
+
+
+def signed_interval(found: Ends | None) -> Number:
+    """Format the ends of an interval of differences, with their signs."""
+    return interval(found, "+")
 
 
 class Table:
@@ -148,6 +229,14 @@ class Table:
         )
         self._rows: list[_Row] = []
         self._rules: set[int] = set()
+
+    @classmethod
+    def of(cls, columns: Sequence[Column], rows: Iterable[object]) -> Table:
+        """Build a table of rows from columns that read and format their values."""
+        table = cls(*columns)
+        for row in rows:
+            table.add(*cells(columns, row))
+        return table
 
     def add(self, *cells: Cell, style: str = "") -> None:
         """Add a row."""
@@ -253,13 +342,13 @@ def _total(widths: Sequence[int]) -> int:
 
 
 def _width(cell: Cell, form: _Form) -> int:
-    if isinstance(cell, Figure):
+    if isinstance(cell, Number):
         return cell_len(cell.narrow if form.narrow else cell.wide)
     return cell_len(cell if isinstance(cell, str) else cell.plain)
 
 
 def _text(cell: Cell, form: _Form) -> Text:
-    if isinstance(cell, Figure):
+    if isinstance(cell, Number):
         return Text(cell.narrow if form.narrow else cell.wide, cell.style)
     return Text(cell) if isinstance(cell, str) else cell
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from r2med.data.task_names import task_names
 from r2med.formatting import counted, money, p_text
-from r2med.render.table import Column, Figure, Table, key, numbers, percent
+from r2med.render.table import Column, Number, Table, key, numbers, percent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +35,7 @@ def show_drops(drops: Sequence[LanguageDrop], measure: str, console: Console) ->
             percent(drop.before),
             percent(drop.after),
             percent(drop.found.mean, sign="+"),
-            Figure(f"{low.wide} to {high.wide}", f"{low.narrow} to {high.narrow}"),
+            Number(f"{low.wide} to {high.wide}", f"{low.narrow} to {high.narrow}"),
             p_text(drop.corrected),
             str(drop.found.queries),
         )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from r2med.formatting import p_text, p_words
 from r2med.measure.significance import Difference
-from r2med.render.table import Figure, Table, key, numbers, percent
+from r2med.render.table import Number, Table, key, numbers, percent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,15 +61,15 @@ def _points(curve: Curve) -> list[CurvePoint]:
     return [point for share in _SHOWN for point in curve.points if abs(point.share - share) < 1e-9]
 
 
-def _advantage(curve: Curve) -> list[str | Figure]:
+def _advantage(curve: Curve) -> list[str | Number]:
     found = curve.advantage
     return [percent(found.mean, sign="+"), ends_text(found.low, found.high), p_text(curve.corrected)]
 
 
-def ends_text(low: float, high: float) -> Figure:
+def ends_text(low: float, high: float) -> Number:
     """Format the ends of an interval of differences, x 100."""
     one, other = percent(low, sign="+"), percent(high, sign="+")
-    return Figure(f"{one.wide} to {other.wide}", f"{one.narrow} to {other.narrow}")
+    return Number(f"{one.wide} to {other.wide}", f"{one.narrow} to {other.narrow}")
 
 
 def show_tuned(found: Tuned, console: Console) -> None:
@@ -87,9 +87,9 @@ def show_tuned(found: Tuned, console: Console) -> None:
         console.print(sentence, markup=False, highlight=False)
 
 
-def _fold_cells(found: Tuned, rows: Sequence[Fold]) -> list[str | Figure]:
+def _fold_cells(found: Tuned, rows: Sequence[Fold]) -> list[str | Number]:
     """Return the means over some splits, each with its weight."""
-    shown: list[str | Figure] = [percent(found.mean(name, rows)) for name in ("by", "on", "untuned")]
+    shown: list[str | Number] = [percent(found.mean(name, rows)) for name in ("by", "on", "untuned")]
     if found.over_chance is None:
         return shown
     return [*shown, f"{found.mean('sent', rows):.0%}", percent(found.mean("random", rows))]

@@ -14,7 +14,7 @@ from r2med.data.task_names import task_names
 from r2med.render.scores.latex import latex
 from r2med.render.scores.model import Board, Line
 from r2med.render.scores.table import BEST, NONE, SECOND, BoardTable, TableCell, TableRow, board_table
-from r2med.render.table import Cell, Column, Figure, Table, key, numbers, room
+from r2med.render.table import Cell, Column, Number, Table, key, numbers, room
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -68,8 +68,8 @@ def _head(table: BoardTable, row: TableRow, *, narrow: bool) -> list[Cell]:
     return [*cells, Text.assemble(name, " ", (f"· {sources}", "dim"))] if narrow else [*cells, name, sources]
 
 
-def _figure(cell: TableCell) -> Figure:
-    return Figure(cell.text + cell.mark, cell.short + cell.mark, "bold" if cell.place == BEST else "")
+def _figure(cell: TableCell) -> Number:
+    return Number(cell.text + cell.mark, cell.short + cell.mark, "bold" if cell.place == BEST else "")
 
 
 _COST_FACTS = ("requests", "prompt_tokens", "completion_tokens", "reasoning_tokens", "dollars", "seconds_per_query")
