@@ -1,10 +1,16 @@
-"""The JSON Schemas of what `--json` prints, each shared part described once; `make reference` writes docs/schemas."""
+"""The JSON Schemas of what `--json` prints, from the types of the results; `make reference` writes docs/schemas.
+
+A shape is the type that a verb prints: the strings below its fields describe them. Shapes written by hand are being
+replaced by types.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from typing import Any
+
+from type_schemas import type_schema
 
 Schema = dict[str, Any]
 
@@ -1732,7 +1738,7 @@ BUILD_TRANSLATE = record(
         ),
     }
 )
-SHAPES: Mapping[str, tuple[str, str, Schema]] = {
+SHAPES: Mapping[str, tuple[str, str, Any]] = {
     "run": (
         "r2med run --json, r2med eval --json, r2med import --json",
         "Scores of systems on tasks; what failed is in no average.",
@@ -1823,4 +1829,5 @@ def schema_file(name: str) -> str:
     """A schema as its file holds it."""
     commands, text, shape = SHAPES[name]
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": commands}
+    shape = shape if isinstance(shape, dict) else type_schema(shape)
     return json.dumps(head | shape | {"description": text}, indent=2, ensure_ascii=False) + "\n"

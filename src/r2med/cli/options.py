@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
-import orjson
 
 from r2med.settings import parse_size
+from r2med.store.typed import json_bytes
 
 if TYPE_CHECKING:
     Whole = click.ParamType[int]
@@ -118,9 +118,8 @@ def json_option() -> Callable[[Function], Function]:
 
 
 def write_json(value: object) -> None:
-    """Print JSON for machines, on standard output."""
-    text = orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)
-    click.echo(text.decode("utf-8", "replace"))
+    """Print JSON for machines, on standard output: structs, dataclasses and what they hold."""
+    click.echo(json_bytes(value, indent=2).decode("utf-8", "replace"), nl=False)
 
 
 def remark(notes: Iterable[str]) -> None:

@@ -1,0 +1,95 @@
+"""The JSON Schema of a type: msgspec's, with what the strings below the fields say of them."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import textwrap
+from functools import cache
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+import numpy as np
+
+Schema = dict[str, Any]
+
+
+def type_schema(kind: Any) -> Schema:
+    """Return the schema of a struct, a dataclass, or a list or mapping of them; every field has its description."""
+    (schema,), parts = msgspec.json.schema_components((kind,), schema_hook=_custom, ref_template="#/$defs/{name}")
+    for name, types in _classes(kind).items():
+        part = parts[name]
+        part["description"] = _about(types)
+        if not getattr(getattr(types, "__struct_config__", None), "omit_defaults", False):
+            part["required"] = list(part["properties"])  # it is always printed, default or not
+        for shape in part["properties"].values():
+            shape.pop("default", None)
+        for field, text in _descriptions(types).items():
+            if field in part["properties"]:
+                part["properties"][field] = {"description": text} | part["properties"][field]
+    own = parts.pop(schema["$ref"].removeprefix("#/$defs/")) if schema.keys() == {"$ref"} else schema
+    return own | ({"$defs": parts} if parts else {})
+
+
+def _custom(kind: type) -> Schema:
+    if issubclass(kind, Path):
+        return {"type": "string"}
+    if issubclass(kind, np.ndarray):
+        return {"type": "array"}
+    raise NotImplementedError(kind)
+
+
+def _classes(kind: Any) -> dict[str, type]:
+    """Return the classes with fields that a type is made of, by name."""
+    classes: dict[str, type] = {}
+    waiting = [kind]
+    while waiting:
+        part = waiting.pop()
+        waiting += get_args(part)
+        if inspect.isclass(part) and part.__name__ not in classes and not get_args(part):
+            hints = _hints(part)
+            if hints:
+                classes[part.__name__] = part
+                waiting += hints.values()
+    return classes
+
+
+def _hints(kind: type) -> dict[str, Any]:
+    if not (hasattr(kind, "__struct_fields__") or hasattr(kind, "__dataclass_fields__")):
+        return {}
+    known = msgspec.inspect.type_info(kind)
+    names = [field.name for field in known.fields]  # type: ignore[attr-defined]
+    hints: dict[str, Any] = msgspec._utils.get_class_annotations(kind)  # type: ignore[attr-defined]
+    return {name: hints[name] for name in names}
+
+
+@cache
+def _descriptions(kind: type) -> dict[str, str]:
+    """Return the strings below the fields of a class, and of the classes it inherits from, by their names in JSON."""
+    texts: dict[str, str] = {}
+    for base in reversed(kind.__mro__[:-1]):
+        if not _hints(base):
+            continue
+        (node,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
+        assert isinstance(node, ast.ClassDef)
+        for field, below in zip(node.body, node.body[1:], strict=False):
+            match field, below:
+                case (
+                    ast.AnnAssign(target=ast.Name(id=name)),
+                    ast.Expr(value=ast.Constant(value=str(text))),
+                ):
+                    texts[name] = _line(text)
+    names = dict(
+        zip(getattr(kind, "__struct_fields__", ()), getattr(kind, "__struct_encode_fields__", ()), strict=True)
+    )
+    return {names.get(name, name): text for name, text in texts.items()}
+
+
+def _about(kind: type) -> str:
+    return _line((kind.__doc__ or "").partition("\n\n")[0])
+
+
+def _line(text: str) -> str:
+    return re.sub(r"\s+", " ", text).strip()
