@@ -191,7 +191,7 @@ def _read_custom(kind: type, value: object) -> Any:
 
 
 def _written_custom(value: Any) -> Any:
-    if isinstance(value, Path):
+    if isinstance(value, Path | str):  # msgspec knows no subclass of str
         return str(value)
     if hasattr(value, "tolist"):  # numpy's numbers and arrays
         return value.tolist()
