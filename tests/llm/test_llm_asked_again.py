@@ -77,7 +77,7 @@ def test_a_study_asks_again_for_what_could_not_be_used_and_is_whole_then(kind, t
         mended = study()
     assert model.asked() == 6
     for arm in mended.arms:
-        assert (arm.counts.right, arm.accuracy.mean) == (12, 1.0)
+        assert (arm.counts.right, arm.accuracy.value) == (12, 1.0)
     assert study().as_dict()["arms"] == mended.as_dict()["arms"]
     assert model.asked() == 0
 

@@ -28,8 +28,8 @@ from r2med.answers.effects import (
 from r2med.answers.samples import QuestionAnswers
 from r2med.answers.study import ArmAnswers, from_set
 from r2med.errors import R2medError
-from r2med.measure.bootstrap import Interval
 from r2med.measure.correlation import Discrimination, Slope, slope_over_systems, slope_within_queries
+from r2med.measure.figure import Figure, figure_dict
 from r2med.runs.ledger import Ledger
 from r2med.runs.usage import Account
 from r2med.runs.viewable import Viewable
@@ -40,9 +40,9 @@ class ArmReport:
     """One arm over all tasks."""
 
     arm: Arm
-    accuracy: Interval | None
+    accuracy: Figure | None
     """The mean over tasks; None where nothing was decided."""
-    tasks: Mapping[str, Interval | None]
+    tasks: Mapping[str, Figure | None]
     counts: Counts
     task_counts: Mapping[str, Counts]
     passages: float
@@ -87,8 +87,8 @@ class ArmReport:
         }
 
 
-def _plain(found: Interval | None) -> dict[str, float] | None:
-    return None if found is None else found._asdict()
+def _plain(found: Figure | None) -> dict[str, float | None] | None:
+    return None if found is None else figure_dict(found, "mean")
 
 
 @dataclass(frozen=True, repr=False)

@@ -26,7 +26,8 @@ from r2med.errors import R2medError
 from r2med.llm.client import current_client
 from r2med.llm.items import FAILED, STORE, ItemStore, Spent
 from r2med.llm.steps import Foreseen, open_items, run_step
-from r2med.measure.agreement import Coefficient, Ratings, coefficients
+from r2med.measure.agreement import Ratings, coefficients
+from r2med.measure.figure import Figure, figure_dict
 from r2med.measure.population import CaughtShare, share
 from r2med.pipeline.executor.local import Executor
 
@@ -53,7 +54,7 @@ class SecondLabels:
     """Of the positives, those that were positive again."""
     joins: CaughtShare | None
     """Of all others, those that were positive now."""
-    agreement: Mapping[str, Coefficient]
+    agreement: Mapping[str, Figure | None]
     spent: Spent
 
     def as_dict(self) -> dict[str, Any]:
@@ -65,7 +66,7 @@ class SecondLabels:
             "confusion": {first: dict(row) for first, row in self.confusion.items()},
             "stays": self.stays.as_dict() if self.stays else None,
             "joins": self.joins.as_dict() if self.joins else None,
-            "agreement": {n: {"value": c.value, "low": c.low, "high": c.high} for n, c in self.agreement.items()},
+            "agreement": {name: figure_dict(figure) for name, figure in self.agreement.items()},
             "spent": asdict(self.spent),
         }
 
