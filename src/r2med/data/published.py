@@ -117,7 +117,11 @@ class _FiguresByMeasure(Mapping[str, PublishedFigures]):
 
     def __getitem__(self, measure: str) -> PublishedFigures:
         if measure not in self._read:
-            self._read[measure] = _figures(self._rows[measure])
+            row = self._rows[measure]
+            group = sources()[row["source"]].group
+            prefix = "" if group == "full" else f"{group}/"
+            tasks = {f"{prefix}{task}": float(row[task]) for task in list(row)[4:] if row[task]}
+            self._read[measure] = PublishedFigures(tasks, float(row["average"]) if row["average"] else None)
         return self._read[measure]
 
     def __iter__(self) -> Iterator[str]:
@@ -128,14 +132,6 @@ class _FiguresByMeasure(Mapping[str, PublishedFigures]):
 
     def __contains__(self, measure: object) -> bool:
         return measure in self._rows
-
-
-def _figures(row: Mapping[str, str]) -> PublishedFigures:
-    """Parse the figures of one system by one measure from its row."""
-    group = sources()[row["source"]].group
-    prefix = "" if group == "full" else f"{group}/"
-    tasks = {f"{prefix}{task}": float(row[task]) for task in list(row)[4:] if row[task]}
-    return PublishedFigures(tasks, float(row["average"]) if row["average"] else None)
 
 
 def _system(row: Mapping[str, str], figures: Mapping[str, PublishedFigures]) -> PublishedSystem:

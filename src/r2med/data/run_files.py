@@ -67,20 +67,16 @@ def write_run(run: Run, path: Path | str, tag: str = "r2med") -> None:
     if extension not in _BY_EXTENSION:
         raise DataError(f"{path}: no format of that name; end it in {' '.join(_BY_EXTENSION)}, with .gz if you like")
     try:
-        _check_finite(run)
+        bad = np.flatnonzero(~np.isfinite(run.scores))
+        if len(bad):
+            place = int(bad[0])
+            raise DataError(f"the score of document {run.documents[place]} is {run.scores[place]}, not a finite number")
         data = FORMATS[_BY_EXTENSION[extension]].write(run, tag)
     except DataError as error:
         raise DataError(f"{path}: {error}") from error
     except (UnicodeEncodeError, orjson.JSONEncodeError) as error:
         raise DataError(f"{path}: an id of the run is not valid Unicode") from error
     write_file(path, gzip.compress(data, compresslevel=6, mtime=0) if zipped else data, parents=True)
-
-
-def _check_finite(run: Run) -> None:
-    bad = np.flatnonzero(~np.isfinite(run.scores))
-    if len(bad):
-        place = int(bad[0])
-        raise DataError(f"the score of document {run.documents[place]} is {run.scores[place]}, not a finite number")
 
 
 def _content(path: Path) -> bytes:

@@ -388,7 +388,11 @@ def place_of_folder(folder: Path) -> Path:
 
 def folder_task(folder: Path, split: str = layout.DEFAULT_SPLIT) -> Task:
     """Build the task of a folder: as described by its `task.toml`, or by its name if that is one of the eight."""
-    _check_name(folder)
+    try:
+        str(folder.resolve()).encode("utf-8")  # or it could not be written to a table or the ledger
+    except UnicodeEncodeError as error:
+        shown = os.fsencode(folder).decode("utf-8", "backslashreplace")
+        raise DataError(f"{shown}: the name of the folder is not UTF-8; rename it") from error
     base, stored = folder.resolve().name, _stored_split(folder, split)
     entries = _facts()["task"] if _are_mentioned(stored, base) else ()
     published = {each["nano"]["split"].casefold(): each for each in entries}
@@ -403,15 +407,6 @@ def folder_task(folder: Path, split: str = layout.DEFAULT_SPLIT) -> Task:
     made = Task(name, base, group, **_stated(entry), folder=folder, split=split)
     facts = built.facts(stored, Task.STATED) if built else {}
     return replace(made, **facts | read_translation(folder) | _task_file(folder / TASK_FILE))
-
-
-def _check_name(folder: Path) -> None:
-    """Raise an error if the name is not UTF-8: it could not be written to a table or the ledger."""
-    try:
-        str(folder.resolve()).encode("utf-8")
-    except UnicodeEncodeError as error:
-        shown = os.fsencode(folder).decode("utf-8", "backslashreplace")
-        raise DataError(f"{shown}: the name of the folder is not UTF-8; rename it") from error
 
 
 def _stored_split(folder: Path, split: str) -> str:

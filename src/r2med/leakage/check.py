@@ -85,7 +85,8 @@ def _read(paths: Sequence[Path], settings: Settings, tally: Tally, sink: BinaryI
                 for place, hits in pieces:
                     tally.add(path, place, hits)
                     if sink is not None:
-                        _write(sink, path, tally.subjects[place], hits)
+                        subject = tally.subjects[place]
+                        sink.writelines(orjson.dumps(pair._asdict()) + b"\n" for pair in pairs_of(path, subject, hits))
                 tally.end_block(block.count)
                 bar.advance(block.size / _MEGABYTE)
             tally.end_file(path)
@@ -125,10 +126,6 @@ class _Ahead:
         while pieces := self._next.result():
             self._next = self._begun()
             yield from pieces
-
-
-def _write(sink: BinaryIO, path: Path, subject: IndexedTask, hits: LeakHits) -> None:
-    sink.writelines(orjson.dumps(pair._asdict()) + b"\n" for pair in pairs_of(path, subject, hits))
 
 
 def targets(files: Sequence[Path], out: Path) -> dict[Path, Path]:

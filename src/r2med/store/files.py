@@ -96,7 +96,12 @@ def draft_file(path: Path, *, parents: bool = False) -> Iterator[Path]:
         draft, lock = _claim(target.parent, _prefix(target), _make_file)
         try:
             yield draft
-            _sync(draft)
+            # Flushed before the rename: a power cut must not leave a name without content.
+            handle = os.open(draft, os.O_RDWR)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
             draft.replace(target)
         finally:
             draft.unlink(missing_ok=True)
@@ -190,15 +195,6 @@ def _claim(parent: Path, prefix: str, make: Callable[[Path], object]) -> tuple[P
 
 def _make_file(draft: Path) -> None:
     os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
-
-
-def _sync(draft: Path) -> None:
-    """Flush the content to disk before the rename: a power cut must not leave a name without content."""
-    handle = os.open(draft, os.O_RDWR)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _open(path: Path) -> int | None:

@@ -288,12 +288,8 @@ def _holder(path: Path) -> str:
         for line in Path("/proc/locks").read_text().splitlines():
             _, _, _, kind, process, place, start, _ = line.split()
             if kind == "WRITE" and start == _WRITER and place.rpartition(":")[2] == str(inode):
-                return _described(process)
+                words = Path(f"/proc/{process}/cmdline").read_bytes().decode("utf-8", "replace").split("\0")
+                stopped = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+                command = " ".join(Path(word).name if "/" in word else word for word in words)
+                return f"process {process}{' (stopped)' if stopped else ''}: {' '.join(command.split())[:60].strip()}"
     return "another process"
-
-
-def _described(process: str) -> str:
-    words = Path(f"/proc/{process}/cmdline").read_bytes().decode("utf-8", "replace").split("\0")
-    stopped = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "T"
-    command = " ".join(Path(word).name if "/" in word else word for word in words)
-    return f"process {process}{' (stopped)' if stopped else ''}: {' '.join(command.split())[:60].strip()}"
