@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from r2med.data.dataset import Dataset
-from r2med.data.loader import cached_task, load
-from r2med.data.present import present_fingerprints
+from r2med.data.loader import cached_task, load, present_fingerprints
 from r2med.data.run import Run
 from r2med.data.tasks import Task, registry, resolve
 from r2med.errors import R2medError
