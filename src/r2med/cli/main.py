@@ -18,7 +18,7 @@ import click
 import r2med
 from r2med.errors import R2medError, StoreWarning, debug, set_debugging, suggest
 from r2med.formatting import one_line
-from r2med.store.foreign_output import foreign_output
+from r2med.store.processes import foreign_output
 
 VERBS = {
     "run": "Run retrieval systems over tasks and print one table.",

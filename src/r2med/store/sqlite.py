@@ -51,19 +51,17 @@ def seal(*values: Value) -> int:
     >>> seal("a", 1, 0.5) == seal("a", 1, 0.5) != seal("a", 1, 0.25)
     True
     """
-    return zlib.crc32(b"".join(map(_bytes_of, values)))
-
-
-def _bytes_of(value: Value) -> bytes:
-    if isinstance(value, str):
-        data = value.encode("utf-8", "surrogateescape")
-        return b"s%d:%b" % (len(data), data)
-    if isinstance(value, bytes):
-        return b"b%d:%b" % (len(value), value)
-    if isinstance(value, float):
-        # Zero has one form in SQLite.
-        return b"f" + struct.pack("<d", value + 0.0)
-    return b"n" if value is None else b"i%d" % value
+    check = 0
+    for value in values:
+        if isinstance(value, str | bytes):
+            data = value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value
+            data = b"%b%d:%b" % (b"s" if isinstance(value, str) else b"b", len(data), data)
+        elif isinstance(value, float):
+            data = b"f" + struct.pack("<d", value + 0.0)  # zero has one form in SQLite
+        else:
+            data = b"n" if value is None else b"i%d" % value
+        check = zlib.crc32(data, check)
+    return check
 
 
 def warn(what: str) -> None:

@@ -27,9 +27,9 @@ from r2med.models.source import ModelSource
 from r2med.pipeline.executor.local import Executor, Progress
 from r2med.runs.record import version_of
 from r2med.store.files import draft_folder, unwritable
-from r2med.store.foreign_output import foreign_output
 from r2med.store.hashes import FILE as CHECKSUMS
 from r2med.store.hashes import is_unchanged, write_checksums
+from r2med.store.processes import foreign_output
 from r2med.store.sqlite import warn
 from r2med.training.cards import card_text
 from r2med.training.losses import make_columns, make_loss, make_model, merge_lora, trainer_parts
