@@ -12,10 +12,9 @@ from r2med.audit.study import AuditOptions, audit
 from r2med.audit.tables import FORMATS, show_audit, stability_chart
 from r2med.cli.options import ManyValues, json_option, remark, write_json
 from r2med.data.loader import load
-from r2med.errors import require_extra
 from r2med.measure.metrics import Measure
 from r2med.pipeline.registry import named
-from r2med.render.charts.plots import ENDINGS, save
+from r2med.render.charts.files import check_chart_file, save
 from r2med.render.table import output
 from r2med.runs.ledger import Ledger
 
@@ -71,7 +70,8 @@ def audit_command(
         # What only the first set judges would become 0 in the other, and that 0 would correct the first.
         raise click.UsageError("--fill and --overlay exclude each other: a filled 0 would correct the first set")
     measure = Measure.parse(given.pop("metric"))
-    _check_plot(plot)
+    if plot is not None:
+        check_chart_file("--plot", plot)
     dataset = load(task)
     reviewed = _looked_up(labels, dataset.name)
     sources = [name for source in labels for name in reviewed.get(source, (source,))]
@@ -102,12 +102,3 @@ def _looked_up(labels: tuple[str, ...], task: str) -> dict[str, dict[str, Looked
 
 _SOURCES = {"review:": "r2med.reviews.labels:labels_by_source"}
 """Sources of labels by how their names begin, and the function that reads them."""
-
-
-def _check_plot(path: Path | None) -> None:
-    """Refuse a figure that could not be drawn before anything is computed."""
-    if path is None:
-        return
-    require_extra("plots", "matplotlib")
-    if path.suffix.lower() not in ENDINGS:
-        raise click.UsageError(f"--plot must end in {', '.join(ENDINGS)}")

@@ -9,7 +9,8 @@ from r2med.audit.study import Audit
 from r2med.errors import R2medError
 from r2med.formatting import p_text
 from r2med.measure.correlation import flipped
-from r2med.render.charts.kinds import ChartPoint, DotChart
+from r2med.render.charts.dots import DotChart
+from r2med.render.charts.drawing import ChartPoint
 from r2med.render.sections import Section, latex_sections, markdown_sections, show_sections
 from r2med.render.table import Cell, Number, interval, percent
 

@@ -18,13 +18,14 @@ from r2med.diagnosis.attribution import diagnose
 from r2med.diagnosis.causes import LEVELS, mean_shares
 from r2med.diagnosis.charts import cause_chart, gap_chart
 from r2med.diagnosis.gap import measure_gap
-from r2med.errors import R2medError, require_extra
+from r2med.errors import R2medError
 from r2med.leaderboard.charts import average_chart, board, complete_systems, task_chart
 from r2med.measure.metrics import Measure
 from r2med.pipeline.executor.local import Executor
 from r2med.pipeline.loaded_runs import load_runs
 from r2med.pipeline.named_runs import lacks, share
-from r2med.render.charts.plots import ENDINGS, PaperChart, save
+from r2med.render.charts.chart import Chart
+from r2med.render.charts.files import check_chart_file, save
 from r2med.render.table import messages
 from r2med.runs.ledger import Ledger
 from r2med.tuning.charts import frontier_chart
@@ -69,9 +70,7 @@ def plot_command(kind: str, tasks: tuple[str, ...], out: Path, **given: Any) -> 
       r2med plot board --tasks sample --out board.svg
       r2med plot differences bm25 "replay >> bm25" --out differences.png
     """
-    require_extra("plots", "matplotlib")
-    if out.suffix.lower() not in ENDINGS:
-        raise click.UsageError(f"--out must end in {', '.join(ENDINGS)}")
+    check_chart_file("--out", out)
     asked = PlotRequest(tasks=tuple(task.name for task in resolve(tasks or ("sample",))), **given)
     with Ledger() as ledger:
         remark(lacks(ledger, asked.runs, asked.tasks) if tasks else ())
@@ -84,15 +83,15 @@ def _names(asked: PlotRequest, ledger: Ledger) -> list[str]:
     return list(asked.runs) or complete_systems(ledger, asked.tasks)
 
 
-def _board(asked: PlotRequest, ledger: Ledger) -> PaperChart:
+def _board(asked: PlotRequest, ledger: Ledger) -> Chart:
     return average_chart(board(ledger, _names(asked, ledger), asked.tasks, Measure.parse(asked.metric)))
 
 
-def _tasks(asked: PlotRequest, ledger: Ledger) -> PaperChart:
+def _tasks(asked: PlotRequest, ledger: Ledger) -> Chart:
     return task_chart(board(ledger, _names(asked, ledger), asked.tasks, Measure.parse(asked.metric)))
 
 
-def _differences(asked: PlotRequest, ledger: Ledger) -> PaperChart:
+def _differences(asked: PlotRequest, ledger: Ledger) -> Chart:
     shared = share(ledger, asked.runs, asked.tasks) if asked.runs else None
     if shared is None or len(shared.systems) != 2:
         raise click.UsageError("differences are drawn of two runs")
@@ -100,7 +99,7 @@ def _differences(asked: PlotRequest, ledger: Ledger) -> PaperChart:
     return difference_chart(compare_shared(ledger, shared, measure)[0], measure)
 
 
-def _frontier(asked: PlotRequest, ledger: Ledger) -> PaperChart:
+def _frontier(asked: PlotRequest, ledger: Ledger) -> Chart:
     measure = str(Measure.parse(asked.metric))
     systems = price(ledger, asked.runs, asked.tasks, measure)
     chart = frontier_chart(systems, asked.by, measure)
@@ -117,18 +116,18 @@ def _frontier(asked: PlotRequest, ledger: Ledger) -> PaperChart:
     return chart
 
 
-def _gap(asked: PlotRequest, ledger: Ledger) -> PaperChart:
+def _gap(asked: PlotRequest, ledger: Ledger) -> Chart:
     return gap_chart([measure_gap(load(task), asked.encoder, Executor(messages())) for task in asked.tasks])
 
 
-def _causes(asked: PlotRequest, ledger: Ledger) -> PaperChart:
+def _causes(asked: PlotRequest, ledger: Ledger) -> Chart:
     opened = load_runs(ledger, _names(asked, ledger), asked.tasks)
     by_task = [[diagnose(each, ledger, Executor(messages())) for each in several] for several in opened]
     shares = {each[0].system: mean_shares(each, asked.of) for each in zip(*by_task, strict=True)}
     return cause_chart(shares, f"% {LEVELS[asked.of]}, mean over {len(by_task)} tasks")
 
 
-_KINDS: dict[str, Callable[[PlotRequest, Ledger], PaperChart]] = {
+_KINDS: dict[str, Callable[[PlotRequest, Ledger], Chart]] = {
     "board": _board,
     "tasks": _tasks,
     "differences": _differences,
