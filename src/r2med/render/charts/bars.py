@@ -143,7 +143,7 @@ class FunnelChart(Chart):
     @property
     def caption(self) -> str:
         """Return what is counted."""
-        return "questions left"
+        return "questions left, and what most others were dropped for"
 
     def draw(self, layout: Layout) -> tuple[float, list[str]]:
         """Draw bars that grow shorter, with the questions left and why others were dropped."""

@@ -70,7 +70,7 @@ class LineChart(Chart):
         looks, wide = self.looks, layout.width / len(self.panels)
         parts = [words(4, 12, self.y_axis, class_="tick")]
         for number, (title, lines) in enumerate(self.panels):
-            left, right = wide * number + 44, wide * (number + 1) - 14
+            left, right = wide * number + 44, wide * (number + 1) - 24
             steps = [value for line in lines for value in line.x]
             values = [value for line in lines for several in (line.y, line.low, line.high) for value in several]
             x = Scale(min(steps), max(steps), left, right, logarithmic=self.doubling)
