@@ -124,7 +124,7 @@ def test_shards_give_the_answers_of_one_command(client, tmp_path, monkeypatch):
     for one, another in zip(alone, found, strict=True):
         assert type(one) is type(another)
         if isinstance(one, Reply):
-            told = [(each.raw, each.finish, each.usage.bill(), each.logprobs, each.incomplete) for each in (one, another)]
+            told = [(r.raw, r.finish, r.usage.bill(), r.logprobs, r.incomplete) for r in (one, another)]
             assert told[0] == told[1]
         else:
             assert "context" in another.reason
