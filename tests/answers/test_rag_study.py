@@ -280,7 +280,7 @@ def test_a_limit_on_cost_is_kept_and_the_dry_run_prices_what_is_left(tmp_path):
     with session(Limits(max_cost=before["cost"] / 2)) as client:
         with pytest.raises(LimitReached):
             run_study(make_arms([], ["closed", "gold"]), [task], StudyOptions("paid"))
-        assert client.budget.cost <= before["cost"] / 2
+        assert client.budget.spent.cost <= before["cost"] / 2
     after = json.loads(CliRunner().invoke(app, [*words, "--dry-run", "--json"]).stdout)
     assert 0 < after["answers"]["cached"] < 60
     assert after["cost"] < before["cost"]
