@@ -30,8 +30,8 @@ class Ends(Protocol):
 def percent_range(ends: Ends | None, digits: int = 2, sign: str = "") -> str:
     """Format the ends of an interval times 100; a dash for what is missing.
 
-    >>> from r2med.measure.bootstrap import Interval
-    >>> percent_range(Interval(0.5, 0.41, 0.583)), percent_range(Interval(0, -0.1, 0.2), 1, sign="+")
+    >>> from r2med.measure.figure import Figure
+    >>> percent_range(Figure(0.5, 0.41, 0.583)), percent_range(Figure(0, -0.1, 0.2), 1, sign="+")
     ('41.00 to 58.30', '-10.0 to +20.0')
     """
     if ends is None or ends.low is None or ends.high is None:

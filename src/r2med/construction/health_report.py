@@ -112,11 +112,11 @@ def _finders(health: TaskHealth) -> Section:
 
 
 def _found(each: Finder) -> tuple[str, str, str]:
-    return f"{each.found.part:,}", percent(each.found.value, 1), f"{each.alone:,}"
+    return f"{each.found.part:,}", percent(each.found.figure.value, 1), f"{each.alone:,}"
 
 
 def _percent(found: CaughtShare) -> str:
-    return f"{percent(found.value, 1)}% ({percent_range(found, 1)})"
+    return f"{percent(found.figure.value, 1)}% ({percent_range(found.figure, 1)})"
 
 
 def _missed(health: TaskHealth) -> Iterator[str]:
@@ -184,7 +184,7 @@ def _second(health: TaskHealth) -> Section:
         said.append(f"Of {second.stays.whole:,} positives {_percent(second.stays)} were positive again.")
     if second.joins:
         said.append(f"Of {second.joins.whole:,} others {_percent(second.joins)} were positive now.")
-    known = {name: found.value for name, found in second.agreement.items() if found.value is not None}
+    known = {name: found.value for name, found in second.agreement.items() if found}
     names = {"raw": "raw agreement", "kappa": "kappa", "alpha-ordinal": "Krippendorff's alpha", "ac1": "Gwet's AC1"}
     if known:
         said.append("; ".join(f"{names[name]} {value:.2f}" for name, value in known.items()) + ".")
@@ -198,7 +198,7 @@ def _bias(found: Sequence[PoolBias]) -> Section:
             f"{each.lost:,}",
             percent(each.whole),
             percent(each.left_out),
-            percent(each.change.mean, sign="+"),
+            percent(each.change.value, sign="+"),
             percent_range(each.change, sign="+"),
         )
         for each in found
@@ -237,7 +237,7 @@ def _gap(health: TaskHealth) -> Section:
     rows = []
     for pair in PAIRS:
         found = [side.get(pair) for side in (gap.overlap, gap.similarity)]
-        texts = [(percent(each.mean if each else None, 1), percent_range(each, 1)) for each in found]
+        texts = [(percent(each.value if each else None, 1), percent_range(each, 1)) for each in found]
         rows.append((pair, *chain.from_iterable(texts)))
     headings = ("compared", "overlap %", "95% interval", "cosine x 100", "its 95% interval")
     said = [f"{pair}: {meaning}." for pair, meaning in PAIRS.items()]
@@ -245,7 +245,7 @@ def _gap(health: TaskHealth) -> Section:
 
 
 def _baselines(found: Sequence[Baseline]) -> Section:
-    rows = [(each.system, _kind(each), percent(each.score.mean), percent_range(each.score)) for each in found]
+    rows = [(each.system, _kind(each), percent(each.score.value), percent_range(each.score)) for each in found]
     said = ["Members of the committee are favoured: what they found was judged. The oracle searches with gold answers."]
     return Section(
         f"Baselines, {MEASURE} x 100", ("system", "kind", "score", "95% interval"), rows, said, words=("kind",)

@@ -106,7 +106,7 @@ def system_page(library: Library, request: Request) -> PageContent:
     for task, entry in runs.items():
         found = library.interval(entry, "nDCG@10")
         if found is not None:
-            points.append(system_point(called(task, list(runs)), found.mean, found))
+            points.append(system_point(called(task, list(runs)), found.value, found))
     there = {measure for entry in runs.values() for measure in means.get(entry.id, {})}
     measures = [measure for measure in library.measures() if measure in there]
     cost = Cost.of_runs(list(runs.values()))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from r2med.measure.bootstrap import Interval
+from r2med.measure.figure import Figure
 from r2med.render.charts.chart import Chart, figure
 from r2med.render.charts.drawing import Layout, axis, fill_legend, filled, part, rungs, shortened, tag, words
 from r2med.render.charts.scale import Scale, legend_columns, span
@@ -20,7 +20,7 @@ class Series(NamedTuple):
     fill: Fill
     values: Sequence[float]
     """A figure for each row."""
-    intervals: Sequence[Interval] = ()
+    intervals: Sequence[Figure] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +93,7 @@ class BarChart(Chart):
         fills = {series.name: series.fill for series in self.series}
         top, parts = fill_legend(fills, layout, legend_columns(list(fills), layout.width // 7))
         top, bottom, left = top + 26, top + 240, 44.0
-        high = max(100 * interval.high for series in self.series for interval in series.intervals)
+        high = max(interval.percents[2] for series in self.series for interval in series.intervals)
         y = Scale(0.0, span([0.0, high])[1], bottom, top)
         parts += [words(4, top - 12, self.axis, class_="tick"), *rungs(y, left, layout.width)]
         wide = (layout.width - left) / len(self.groups)
@@ -102,16 +102,15 @@ class BarChart(Chart):
             start = left + wide * (group + 0.5) - bar * len(self.series) / 2
             for place, series in enumerate(self.series):
                 value, interval, x = series.values[group], series.intervals[group], start + bar * (place + 0.5)
-                low, up = y(100 * interval.low), y(100 * interval.high)
-                text = f"{series.name}, {name}: {value:.2f}, 95% interval {interval.low:.2%} to {interval.high:.2%}"
+                _, low, high = interval.percents
+                text = f"{series.name}, {name}: {value:.2f}, 95% interval {low:.2f} to {high:.2f}"
                 box = filled(
                     "rect", series.fill, layout, x=x - bar / 2, y=y(value), width=bar, height=bottom - y(value)
                 )
                 # White below black is seen on dark bars as on light ones.
-                spread = [
-                    tag("path", d=f"M{x:.1f} {low:.1f}V{up:.1f}", class_=look) for look in ("spread back", "spread")
-                ]
-                parts.append(part(text.replace("%", ""), box, *spread))
+                line = f"M{x:.1f} {y(low):.1f}V{y(high):.1f}"
+                spread = [tag("path", d=line, class_=look) for look in ("spread back", "spread")]
+                parts.append(part(text, box, *spread))
             middle = left + wide * (group + 0.5)
             parts.append(words(middle, bottom + 15, name, class_="tick", text_anchor="middle"))
         rule = left + wide * self.rule

@@ -7,7 +7,7 @@ from html import escape
 from typing import NamedTuple
 
 from r2med.formatting import harmless
-from r2med.measure.bootstrap import Interval
+from r2med.measure.figure import Figure
 from r2med.render.charts.scale import Corner, Scale, tick_text
 from r2med.render.palette import Fill
 
@@ -34,10 +34,10 @@ class ChartPoint(NamedTuple):
 
 
 def system_point(
-    name: str, value: float, interval: Interval | None, *, own: bool = True, oracle: bool = False
+    name: str, value: float, interval: Figure | None, *, own: bool = True, oracle: bool = False
 ) -> ChartPoint:
     """Return the mark of a system: local or published, hollow if it is an oracle."""
-    low, high = (None, None) if interval is None else (100 * interval.low, 100 * interval.high)
+    low, high = (None, None) if interval is None else interval.percents[1:]
     shape, tone = ("diamond", "soft") if oracle else ("disc", "own") if own else ("diamond", "pub")
     return ChartPoint(f"{name} (oracle)" if oracle else name, 100 * value, low, high, shape, not oracle, tone)
 
