@@ -185,9 +185,9 @@ def test_what_cannot_be_shown_is_one_line(words: tuple[str, ...], message: str):
 
 def test_audit_and_agreement_give_the_same_figures_for_the_same_two_people():
     with Ledger() as ledger:
-        made = new_review(ledger, "twice", ["sample/Biology"], ReviewSettings(items=40, overlap=1.0))
+        review, _ = new_review(ledger, "twice", ["sample/Biology"], ReviewSettings(items=40, overlap=1.0))
     chance = np.random.default_rng(4)
-    with made.store as store:
+    with review as store:
         numbers = [item.number for item in store.items()]
         first = chance.integers(0, 4, len(numbers))
         second = np.where(chance.random(len(numbers)) < 0.3, chance.integers(0, 4, len(numbers)), first)

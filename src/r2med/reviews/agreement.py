@@ -24,6 +24,7 @@ from r2med.reviews.estimates import LabelEstimates, estimate_labels
 from r2med.reviews.pool import DEPTH
 from r2med.reviews.rows import ANSWER, GRADED, PERSON, RANDOM, UNSURE, Decision, Reviewer, ReviewItem, ReviewQuestion
 from r2med.reviews.store import ReviewStore
+from r2med.store.typed import plain
 
 Mask = NDArray[np.bool_]
 OF_PAIR = ("raw", "kappa", "weighted-kappa", "alpha-ordinal", "ac1", "ac2")
@@ -86,7 +87,7 @@ class ReviewAgreement:
             "periods": [row.as_dict() for row in self.periods],
             "repeats": [row.as_dict() for row in self.repeats],
             "gold": [row.as_dict() for row in self.gold],
-            "estimates": self.estimates.as_dict(),
+            "estimates": plain(self.estimates),
             "notes": list(self.notes),
         }
 
