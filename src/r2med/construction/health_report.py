@@ -25,7 +25,7 @@ from r2med.construction.health import (
 from r2med.data.labels import BAND, NEGATIVE, POSITIVE, UNJUDGED
 from r2med.diagnosis.gap import PAIRS
 from r2med.formatting import counted
-from r2med.measure.bootstrap import Interval
+from r2med.measure.figure import Figure
 from r2med.measure.population import CaughtShare
 from r2med.store.files import write_file
 
@@ -127,11 +127,12 @@ def _finders(health: TaskHealth) -> HealthSection:
 
 
 def _found(each: Finder) -> tuple[str, str, str]:
-    return f"{each.found.part:,}", f"{100 * each.found.value:.1f}", f"{each.alone:,}"
+    return f"{each.found.part:,}", f"{100 * each.found.figure.value:.1f}", f"{each.alone:,}"
 
 
 def _percent(found: CaughtShare) -> str:
-    return f"{100 * found.value:.1f}% ({100 * found.low:.1f} to {100 * found.high:.1f})"
+    value, low, high = found.figure.percents
+    return f"{value:.1f}% ({low:.1f} to {high:.1f})"
 
 
 def _missed(health: TaskHealth) -> Iterator[str]:
@@ -199,7 +200,7 @@ def _second(health: TaskHealth) -> HealthSection:
         said.append(f"Of {second.stays.whole:,} positives {_percent(second.stays)} were positive again.")
     if second.joins:
         said.append(f"Of {second.joins.whole:,} others {_percent(second.joins)} were positive now.")
-    known = {name: found.value for name, found in second.agreement.items() if found.value is not None}
+    known = {name: found.value for name, found in second.agreement.items() if found}
     names = {"raw": "raw agreement", "kappa": "kappa", "alpha-ordinal": "Krippendorff's alpha", "ac1": "Gwet's AC1"}
     if known:
         said.append("; ".join(f"{names[name]} {value:.2f}" for name, value in known.items()) + ".")
@@ -213,8 +214,8 @@ def _bias(found: Sequence[PoolBias]) -> HealthSection:
             f"{each.lost:,}",
             f"{100 * each.whole:.2f}",
             f"{100 * each.left_out:.2f}",
-            _signed(each.change.mean),
-            f"{_signed(each.change.low)} to {_signed(each.change.high)}",
+            _signed(each.change.value),
+            " to ".join(_signed(end) for end in each.change.ends),
         )
         for each in found
     ]
@@ -261,14 +262,14 @@ def _gap(health: TaskHealth) -> HealthSection:
     return HealthSection("Reasoning gap", headings, rows, said)
 
 
-def _mean(found: Interval | None) -> tuple[str, str]:
+def _mean(found: Figure | None) -> tuple[str, str]:
     if found is None:
         return "-", "-"
-    return f"{100 * found.mean:.1f}", f"{100 * found.low:.1f} to {100 * found.high:.1f}"
+    return f"{100 * found.value:.1f}", " to ".join(f"{100 * end:.1f}" for end in found.ends)
 
 
 def _baselines(found: Sequence[Baseline]) -> HealthSection:
-    rows = [(each.system, _kind(each), f"{100 * each.score.mean:.2f}", _interval(each.score)) for each in found]
+    rows = [(each.system, _kind(each), f"{100 * each.score.value:.2f}", _interval(each.score)) for each in found]
     said = ["Members of the committee are favoured: what they found was judged. The oracle searches with gold answers."]
     return HealthSection(f"Baselines, {MEASURE} x 100", ("system", "kind", "score", "95% interval"), rows, said)
 
@@ -277,8 +278,8 @@ def _kind(each: Baseline) -> str:
     return "oracle" if each.oracle else "member" if each.member else "other"
 
 
-def _interval(found: Interval) -> str:
-    return f"{100 * found.low:.2f} to {100 * found.high:.2f}"
+def _interval(found: Figure) -> str:
+    return " to ".join(f"{100 * end:.2f}" for end in found.ends)
 
 
 def markdown_lines(health: TaskHealth, level: int = 2) -> Iterator[str]:

@@ -163,7 +163,7 @@ class Package:
             "plan": plan_settings(self.plan),
             "guideline": self.plan.guideline,
             "prompts": {name: prompt(name, self.plan).text for name in PLACES},
-            "funnel": [asdict(count) for count in self.counts],
+            "funnel": [count.as_dict() for count in self.counts],
             "questions": len(self.selection.questions),
             "passages": len(self.selection.passages),
             "positives": sum(row["score"] for row in self._qrel_rows()),

@@ -14,7 +14,7 @@ from r2med.render.table import Cell, Column, Number, Table, cells, key, numbers
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from r2med.llm.steps import Foreseen
+    from r2med.llm.steps import StepEstimate
 
 PRICED = (
     "Steps are priced as if every question got through and every pool were as large as it can be; replies that are"
@@ -22,7 +22,7 @@ PRICED = (
 )
 
 
-def show_estimate(steps: Sequence[Foreseen], console: Console, note: str = PRICED) -> None:
+def show_estimate(steps: Sequence[StepEstimate], console: Console, note: str = PRICED) -> None:
     """Print what each step that asks a model would take."""
     headings = ("items", "requests", "answered already", "tokens read", "tokens written", "dollars", "at most")
     table = Table(key("step"), *numbers(*headings))

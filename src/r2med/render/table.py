@@ -80,11 +80,11 @@ class Ends(Protocol):
     """An interval, by whichever type has its ends."""
 
     @property
-    def low(self) -> float:
+    def low(self) -> float | None:
         """Return the lower end."""
 
     @property
-    def high(self) -> float:
+    def high(self) -> float | None:
         """Return the upper end."""
 
 
@@ -205,8 +205,8 @@ def signed_percent(value: float | None) -> Number:
 def interval(found: Ends | None, sign: str = "") -> Number:
     """Format the ends of an interval times 100; a dash for what is missing.
 
-    >>> from r2med.measure.bootstrap import Interval
-    >>> interval(Interval(0.5, 0.41, 0.583)).wide, interval(Interval(0, -0.1, 0.2), "+").narrow
+    >>> from r2med.measure.figure import Figure
+    >>> interval(Figure(0.5, 0.41, 0.583)).wide, interval(Figure(0, -0.1, 0.2), "+").narrow
     ('41.00 to 58.30', '-10.0 to +20.0')
     """
     if found is None:

@@ -11,31 +11,33 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.measure.bootstrap import Interval
+from r2med.measure.figure import Figure, figure_dict
 from r2med.measure.population import prediction_powered_mean, share
 from r2med.reviews.rows import GRADED, IMPORTED, MODEL, PERSON, RANDOM, Decision, ReviewItem
 from r2med.reviews.store import ReviewStore
 
 Floats = NDArray[np.float64]
-POWERED, ALONE = "prediction-powered", "people alone"
 
 
 @dataclass(frozen=True)
 class RateEstimate:
     """A rate with its 95% interval, and the numbers of judgements behind it."""
 
-    value: float
-    low: float
-    high: float
+    figure: Figure
     human: int
     """Items that people judged."""
     predicted: int
     """Further items that only models judged."""
-    method: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the rate in the shape of `--json`."""
+        method = "prediction-powered" if self.predicted else "people alone"
+        return {**figure_dict(self.figure), "human": self.human, "predicted": self.predicted, "method": method}
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,12 @@ class LabelEstimates:
     """Of all other pairs, the share that is relevant all the same."""
     missed: RateEstimate | None
     """Of all relevant pairs, the share that the task does not label relevant."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the estimates in the shape of `--json`."""
+        rates = {name: getattr(self, name) for name in ("precision", "overlooked", "missed")}
+        shapes = {name: None if rate is None else rate.as_dict() for name, rate in rates.items()}
+        return {"frame": self.frame, "drawn": self.drawn, **shapes}
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +86,7 @@ class Votes:
         known = ~np.isnan(self.predicted)
         return bool((known & self.judged).any() and (known & ~self.judged).any())
 
-    def interval(self, score: Callable[[Floats, Floats], Floats]) -> Interval:
+    def interval(self, score: Callable[[Floats, Floats], Floats]) -> Figure:
         """Return the mean of a score of relevance and label over all pairs, with its interval."""
         human = score(self.human[self.judged], self.unlabelled[self.judged])
         if not self.powered:
@@ -90,9 +98,8 @@ class Votes:
 
     def estimate(self, value: float, low: float, high: float) -> RateEstimate:
         """Return a rate and its ends with the numbers of judgements behind them."""
-        further = int((~self.judged).sum()) if self.powered else 0
-        ends = (float(min(1.0, max(0.0, end))) for end in (value, low, high))
-        return RateEstimate(*ends, int(self.judged.sum()), further, POWERED if self.powered else ALONE)
+        figure = Figure(*(float(min(1.0, max(0.0, end))) for end in (value, low, high)))
+        return RateEstimate(figure, int(self.judged.sum()), int((~self.judged).sum()) if self.powered else 0)
 
 
 def estimate_labels(store: ReviewStore, items: Sequence[ReviewItem], standing: Sequence[Decision]) -> LabelEstimates:
@@ -132,12 +139,14 @@ def _rate(votes: Votes) -> RateEstimate | None:
     if len(human) < 2:
         return None
     mean = votes.interval(lambda relevant, _: relevant)
-    return votes.estimate(*(_wilson(human) if np.ptp(human) == 0 or mean.low == mean.high else mean))
+    if np.ptp(human) == 0 or mean.low == mean.high:
+        mean = _wilson(human)
+    return votes.estimate(mean.value, *mean.ends)
 
 
-def _wilson(human: Floats) -> tuple[float, float, float]:
+def _wilson(human: Floats) -> Figure:
     rate = share(round(float(human.sum())), len(human))
-    return (rate.value, rate.low, rate.high) if rate else (0.0, 0.0, 1.0)
+    return rate.figure if rate else Figure(0.0, 0.0, 1.0)
 
 
 def missed_share(votes: Votes) -> RateEstimate | None:
@@ -150,9 +159,10 @@ def missed_share(votes: Votes) -> RateEstimate | None:
         return None
     relevant = unlabelled[human > 0]
     if np.ptp(relevant) == 0:
-        return votes.estimate(*_wilson(relevant))
+        rate = _wilson(relevant)
+        return votes.estimate(rate.value, *rate.ends)
     steps = np.linspace(0.0, 1.0, 201)
     means = [votes.interval(lambda relevant, off, step=step: relevant * (off - step)) for step in steps]  # type: ignore[misc]
-    inside = [float(step) for step, mean in zip(steps, means, strict=True) if mean.low <= 0 <= mean.high]
-    value = float(steps[int(np.argmin([abs(mean.mean) for mean in means]))])
+    inside = [float(step) for step, mean in zip(steps, means, strict=True) if mean.ends[0] <= 0 <= mean.ends[1]]
+    value = float(steps[int(np.argmin([abs(mean.value) for mean in means]))])
     return votes.estimate(value, min([*inside, value]), max([*inside, value]))

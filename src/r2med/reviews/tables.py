@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from r2med.audit.study import SetPair
-    from r2med.measure.agreement import Coefficient
+    from r2med.measure.figure import Figure
     from r2med.reviews.agreement import AgreementRow, ReviewAgreement
     from r2med.reviews.estimates import RateEstimate
     from r2med.reviews.progress import HitCount, ReviewProgress
@@ -67,7 +67,7 @@ def _overall(found: ReviewAgreement, pairs: Sequence[SetPair]) -> Section:
     if not found.items:
         return Section(title, sentences=["No item was graded by two reviewers yet, so that there is no agreement."])
     shown, values = _shown(found), found.coefficients
-    rows = [(NAMES[name], two_digits(values[name].value), ends(values[name])) for name in shown]
+    rows = [(NAMES[name], two_digits(values[name]), ends(values[name])) for name in shown]
     meanings = [f"{NAMES[name]}: {_meaning(name, values[name], found)}" for name in shown]
     why = [why_low(pair) for pair in pairs if pair.constant or pair.commonest[1] >= RARE]
     return Section(title, ("measure", "value", "95% interval"), rows, [_basis(found), *meanings, *why])
@@ -90,11 +90,11 @@ def _several(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def _meaning(name: str, coefficient: Coefficient, found: ReviewAgreement) -> str:
+def _meaning(name: str, coefficient: Figure | None, found: ReviewAgreement) -> str:
     """Explain a coefficient: its value here, and then in general."""
-    value = coefficient.value
-    if value is None:
+    if coefficient is None:
         return f"not defined here: one grade is all that was given. {_sentence(MEANINGS[name])}"
+    value = coefficient.value
     if name == "raw":
         here = f"two reviewers give the same grade to {100 * value:.0f} of 100 items;"
         return f"{here} what chance would give is still in it."
@@ -109,7 +109,7 @@ def _sentence(text: str) -> str:
 def _by_pair(found: ReviewAgreement) -> Section:
     shown = _shown(found)
     rows: list[list[Cell]] = [
-        [f"{pair.a}, {pair.b}", f"{pair.pairs:,}", *(two_digits(pair.coefficients[name].value) for name in shown)]
+        [f"{pair.a}, {pair.b}", f"{pair.pairs:,}", *(two_digits(pair.coefficients[name]) for name in shown)]
         for pair in found.pairs
     ]
     heads = ("reviewers", "items", *(_SHORT[name] for name in shown))
@@ -140,18 +140,18 @@ def _breakdown(title: str, found: Sequence[AgreementRow | tuple[str, AgreementRo
         [
             name,
             f"{row.items:,}",
-            two_digits(row.coefficients["raw"].value),
+            two_digits(row.coefficients["raw"]),
             _around(row.coefficients["raw"]),
-            *(two_digits(row.coefficients[measure].value) for measure in measures[1:]),
+            *(two_digits(row.coefficients[measure]) for measure in measures[1:]),
         ]
         for name, row in named
     ]
     return Section(title, (head, "items", "raw", "95% interval", *(_SHORT[each] for each in measures[1:])), rows)
 
 
-def _around(raw: Coefficient) -> str:
+def _around(raw: Figure | None) -> str:
     """Return an interval; a dash if it has no width, as when all or none of a few items agree."""
-    return "-" if raw.low == raw.high else ends(raw, digits=2)
+    return "-" if raw is None or raw.low == raw.high else ends(raw, digits=2)
 
 
 def _estimates(found: ReviewAgreement) -> Section:
