@@ -11,7 +11,7 @@ from r2med.formatting import p_text
 from r2med.measure.correlation import flipped
 from r2med.render.charts.kinds import ChartPoint, DotChart
 from r2med.render.sections import Section, latex_sections, markdown_sections, show_sections
-from r2med.render.table import Cell, Number, percent
+from r2med.render.table import Cell, Number, interval, percent
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -182,7 +182,7 @@ def _systems(change: LabelChange, audit: Audit) -> Section:
             percent(each.a),
             percent(each.b),
             percent(each.change.value, sign="+"),
-            _signed(*each.change.ends),
+            interval(each.change, "+"),
             f"{100 * each.holes_a:.0f} / {100 * each.holes_b:.0f}",
         )
         for each in change.systems
@@ -272,10 +272,6 @@ def ends(found: Figure | None, times: float = 1, digits: int = 3) -> str:
     if found is None or found.low is None:
         return "-"
     return " to ".join(f"{times * end:.{digits}f}" for end in found.ends)
-
-
-def _signed(low: float, high: float) -> Number:
-    return Number(f"{100 * low:+.2f} to {100 * high:+.2f}", f"{100 * low:+.1f} to {100 * high:+.1f}")
 
 
 def show_audit(audit: Audit, console: Console) -> None:

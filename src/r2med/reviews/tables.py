@@ -16,7 +16,7 @@ from r2med.audit.tables import (
     two_digits,
     why_low,
 )
-from r2med.formatting import counted
+from r2med.formatting import counted, percent_range
 from r2med.render.sections import Section, latex_sections, markdown_sections, show_sections
 from r2med.render.table import Cell, Column, Table, key, numbers, say
 from r2med.reviews.rows import ADJUDICATOR, CAUSES, PERSON
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from r2med.audit.study import SetPair
     from r2med.measure.figure import Figure
     from r2med.reviews.agreement import AgreementRow, ReviewAgreement
-    from r2med.reviews.estimates import RateEstimate
     from r2med.reviews.progress import HitCount, ReviewProgress
 
 PAIR, SLICE, TIME = "pair", "slice", "time"
@@ -162,7 +161,7 @@ def _estimates(found: ReviewAgreement) -> Section:
     if not known:
         return Section(title, sentences=[_why_unknown(found)])
     rows = [
-        (_RATES[name][0], f"{100 * rate.value:.1f}", _percents(rate), f"{rate.human:,}", f"{rate.predicted:,}")
+        (_RATES[name][0], f"{100 * rate.value:.1f}", percent_range(rate, 1), f"{rate.human:,}", f"{rate.predicted:,}")
         for name, rate in known.items()
     ]
     said = [f"{_RATES[name][0]}: {_RATES[name][1]}" for name in known]
@@ -185,10 +184,6 @@ def _why_unknown(found: ReviewAgreement) -> str:
     if not found.estimates.drawn:
         return "No item was drawn at random, so that nothing can be said about the labels of the task."
     return "Fewer than two items of the random part were judged by people, so that nothing can be said yet."
-
-
-def _percents(rate: RateEstimate) -> str:
-    return f"{100 * rate.low:.1f} to {100 * rate.high:.1f}"
 
 
 def show_agreement(found: ReviewAgreement, console: Console, by: Collection[str] = ()) -> None:
