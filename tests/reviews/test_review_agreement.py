@@ -21,7 +21,8 @@ from r2med.reviews.project import ReviewSettings, new_review
 from r2med.reviews.rows import DraftDecision, ReviewItem, ReviewProject, ReviewQuestion, Ruling
 from r2med.reviews.scale import DEFAULT_GUIDELINE, DEFAULT_SCALE
 from r2med.reviews.store import ReviewStore, create_review
-from r2med.reviews.tables import AGREEMENT_FORMATS, BREAKDOWNS
+from r2med.render.sections import latex_sections, markdown_sections
+from r2med.reviews.tables import BREAKDOWNS, agreement_sections
 from r2med.runs.ledger import Ledger
 from reviewing import make_project
 

@@ -13,6 +13,7 @@ from r2med.data.labels import read_labels
 from r2med.formatting import counted
 from r2med.llm.budget import Estimate
 from r2med.llm.cards import find_model
+from r2med.render.sections import write_sections
 from r2med.render.table import output
 from r2med.reviews.access import invite, join_path, withdraw
 from r2med.reviews.agreement import review_agreement
@@ -26,7 +27,7 @@ from r2med.reviews.rows import ADJUDICATOR, REVIEWER
 from r2med.reviews.sampling import QUEUES
 from r2med.reviews.scale import DEFAULT_SCALE, read_guideline, read_scale
 from r2med.reviews.store import ReviewStore
-from r2med.reviews.tables import AGREEMENT_FORMATS, BREAKDOWNS, show_agreement, show_progress, show_reviews
+from r2med.reviews.tables import BREAKDOWNS, agreement_sections, show_progress, show_reviews
 from r2med.runs.ledger import Ledger
 
 _NAME = click.argument("name", metavar="NAME")
@@ -303,9 +304,9 @@ def withdraw_person(name: str, person: str) -> None:
 @_NAME
 @click.option("--by", multiple=True, type=click.Choice(BREAKDOWNS), help="Break the figures down, too.")
 @click.option("--labels", type=_FILE, metavar="FILE", help="Classes of questions, as `r2med label` writes them.")
-@click.option("--format", "form", type=click.Choice(list(AGREEMENT_FORMATS)), help="Write Markdown or LaTeX.")
+@click.option("--format", "form", type=click.Choice(["md", "latex"]), help="Write Markdown or LaTeX.")
 @json_option()
-def agreement(name: str, by: tuple[str, ...], labels: Path | None, form: str | None, as_json: bool) -> None:
+def show_agreement(name: str, by: tuple[str, ...], labels: Path | None, form: str | None, as_json: bool) -> None:
     """Say how far the reviewers of NAME agree, and how right the task's own labels are.
 
     Raw agreement, which grades are given for which, Cohen's kappa, Krippendorff's alpha, Gwet's AC1 and AC2, each
@@ -323,14 +324,12 @@ def agreement(name: str, by: tuple[str, ...], labels: Path | None, form: str | N
         raise click.UsageError("--json and --format exclude each other")
     classes = read_labels(labels) if labels else None
     with ReviewStore.open(name) as store:
-        found = review_agreement(store, classes)
-    remark(found.notes)
+        agreement = review_agreement(store, classes)
+    remark(agreement.notes)
     if as_json:
-        write_json(found.as_dict())
-    elif form:
-        click.echo(AGREEMENT_FORMATS[form](found, by), nl=False)
+        write_json(agreement.as_dict())
     else:
-        show_agreement(found, output(), by)
+        write_sections(form, f"Agreement in {name}", agreement_sections(agreement, by), agreement.notes)
 
 
 for _each in (export_command, judge_command, import_command):
