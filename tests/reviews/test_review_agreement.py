@@ -14,6 +14,7 @@ from ppi_py import ppi_mean_ci
 from sklearn.metrics import cohen_kappa_score
 
 from r2med.cli.main import app
+from r2med.render.sections import latex_sections, markdown_sections
 from r2med.reviews.agreement import review_agreement
 from r2med.reviews.batches import Dealer
 from r2med.reviews.estimates import Votes, estimate_labels, missed_share
@@ -21,7 +22,6 @@ from r2med.reviews.project import ReviewSettings, new_review
 from r2med.reviews.rows import DraftDecision, ReviewItem, ReviewProject, ReviewQuestion, Ruling
 from r2med.reviews.scale import DEFAULT_GUIDELINE, DEFAULT_SCALE
 from r2med.reviews.store import ReviewStore, create_review
-from r2med.render.sections import latex_sections, markdown_sections
 from r2med.reviews.tables import BREAKDOWNS, agreement_sections
 from r2med.runs.ledger import Ledger
 from reviewing import make_project
@@ -78,7 +78,8 @@ def test_figures_are_those_of_other_programs_over_the_random_part_and_the_same_e
     slices = call("review", "agreement", "pilot", "--by", "slice", "--labels", str(tmp_path / "systems.tsv"))
     with ReviewStore.open("pilot") as store:
         again = review_agreement(store)
-    for text in (slices, *(write(again, BREAKDOWNS) for write in AGREEMENT_FORMATS.values())):
+    sections = agreement_sections(again, BREAKDOWNS)
+    for text in (slices, markdown_sections("Agreement", sections, again.notes), latex_sections(sections)):
         assert kappa in text
     # On what was chosen because it is odd they never agree, and the headline does not hide or hold that.
     assert re.search(r"drawn: holes +40 +0\.000", slices)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from r2med.errors import R2medError
@@ -120,11 +121,15 @@ def pair_section(
         key(names, get=lambda pair: f"{pair.a}, {pair.b}"),
         column("pairs", counted, form=_COUNT),
         *(
-            column(name, headings[name], form=two_digits, get=lambda pair, name=name: pair.coefficients[name])
+            column(name, headings[name], form=two_digits, get=partial(_coefficient, name=name))
             for name in shown_names(graded)
         ),
     ]
     return Section.of(title, columns, pairs)
+
+
+def _coefficient(pair: SetPair, name: str) -> Figure | None:
+    return pair.coefficients[name]
 
 
 def why_low(pairs: Sequence[SetPair]) -> list[str]:

@@ -14,7 +14,7 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from r2med.audit.study import SetPair, figure_dicts
 from r2med.data.labels import Labels
@@ -135,7 +135,7 @@ class _Grades:
             ratings = Ratings.of(grades, [questions[number] for number in pairs], self.scale)
             yield AgreementRow(name, len(pairs), coefficients(ratings, OF_PERSON))
 
-    def mask(self, places: ArrayLike) -> Mask:
+    def mask(self, places: Sequence[int] | NDArray[np.intp]) -> Mask:
         mask = np.zeros(len(self.items), dtype=bool)
         mask[places] = True
         return mask

@@ -14,7 +14,7 @@ from r2med.data.loader import load
 from r2med.data.task_names import task_names
 from r2med.errors import R2medError, suggest
 from r2med.reviews.labels import ResolvedLabels, resolve_labels, written_score
-from r2med.reviews.rows import ANSWER, GRADED, MODEL, Decision, now
+from r2med.reviews.rows import ANSWER, GRADED, MODEL, Decision, Ruling, now
 from r2med.reviews.store import ReviewStore
 from r2med.store.files import draft_folder, unwritable, write_file
 from r2med.store.typed import json_bytes
@@ -135,9 +135,9 @@ def _export_csv(store: ReviewStore, out: Path, settings: ExportSettings) -> Labe
     items = {item.number: item for item in store.items()}
     questions = {question.number: question for question in store.questions()}
     tasks = task_names(question.task for question in questions.values())
-    graded = [row for row in store.standing() if row.verdict == GRADED and not row.again]
+    graded: list[Decision | Ruling] = [row for row in store.standing() if row.verdict == GRADED and not row.again]
     rows: list[tuple[object, ...]] = []
-    for row in (*graded, *store.rulings().values()):
+    for row in graded + list(store.rulings().values()):
         item, reviewer, grade = items[row.item], reviewers[row.reviewer], row.grade or 0
         question = questions[item.question]
         score = written_score(grade, store.project.scale.relevant_from, binary=settings.binary)

@@ -192,7 +192,8 @@ def review_progress(store: ReviewStore, decisions: Sequence[Decision] | None = N
     rows_of: dict[int, list[Decision]] = defaultdict(list)
     for row in standing:
         rows_of[row.reviewer].append(row)
-    unclear = Counter(row.sentence for row in (*standing, *rulings) if row.sentence is not None)
+    named = [*(row.sentence for row in standing), *(row.sentence for row in rulings)]
+    unclear = Counter(number for number in named if number is not None)
     texts = dict(enumerate(sentences(store.project.guideline)))
     return ReviewProgress(
         project=store.project,

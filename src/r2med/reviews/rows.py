@@ -43,7 +43,7 @@ class ChangedElsewhere(R2medError):
     """Conflict with a decision made meanwhile in another tab or on another device."""
 
 
-class ReviewProject(Typed):
+class ReviewProject(Typed, frozen=True):
     """Sources and rules of a review."""
 
     name: str
@@ -66,7 +66,7 @@ class ReviewProject(Typed):
     """Whether everybody sees the gold answer from the start; otherwise it is shown on request, and that is recorded."""
 
 
-class ReviewQuestion(Typed):
+class ReviewQuestion(Typed, frozen=True):
     """A question, with what the task knows of it."""
 
     table: ClassVar = "question"
@@ -80,7 +80,7 @@ class ReviewQuestion(Typed):
     reasoning: str = ""
 
 
-class ReviewItem(Typed):
+class ReviewItem(Typed, frozen=True):
     """A passage to be judged for a question."""
 
     table: ClassVar = "item"
@@ -100,7 +100,7 @@ class ReviewItem(Typed):
     """Where it came from (ranks by system, labels by source): nothing that a reviewer sees before deciding."""
 
 
-class Reviewer(Typed):
+class Reviewer(Typed, frozen=True):
     """A person, a model or an imported label set."""
 
     table: ClassVar = "reviewer"
@@ -136,7 +136,7 @@ class Revealed(NamedTuple):
     created: str
 
 
-class Decision(Typed):
+class Decision(Typed, frozen=True):
     """One appended row: a reviewer's verdict on an item."""
 
     table: ClassVar = "decision"
@@ -167,7 +167,7 @@ class Decision(Typed):
     """Of the form that was sent: a form sent twice is one row."""
 
 
-class DraftDecision(Typed):
+class DraftDecision(Typed, frozen=True):
     """A decision before it is a row."""
 
     verdict: str
@@ -195,7 +195,7 @@ class DraftDecision(Typed):
             raise R2medError("the seconds of a decision must be a number from 0 on")
 
 
-class Ruling(Typed):
+class Ruling(Typed, frozen=True):
     """One appended row: an adjudicator's grade for an item that people disagree about."""
 
     table: ClassVar = "ruling"
@@ -216,7 +216,7 @@ class Ruling(Typed):
     token: str = ""
 
 
-class Invitation(Typed):
+class Invitation(Typed, frozen=True):
     """A link that was given out."""
 
     table: ClassVar = "invitation"

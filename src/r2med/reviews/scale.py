@@ -17,7 +17,7 @@ MOST_GRADES = 10
 """A grade has one key: 0 to 9."""
 
 
-class Grade(Typed):
+class Grade(Typed, frozen=True):
     """A grade as it stands under its key."""
 
     value: Annotated[int, Meta(ge=0, lt=MOST_GRADES)]
@@ -25,7 +25,7 @@ class Grade(Typed):
     meaning: str
 
 
-class GradeScale(Typed):
+class GradeScale(Typed, frozen=True):
     """The grades that can be given, the lowest first, and the grade from which a passage counts as relevant.
 
     >>> DEFAULT_SCALE.grade(3).name, DEFAULT_SCALE.relevant_from
@@ -49,7 +49,7 @@ class GradeScale(Typed):
         return tuple(grade.value for grade in self.grades)
 
 
-class _ScaleFile(Typed):
+class _ScaleFile(Typed, frozen=True):
     grade: Annotated[tuple[Grade, ...], Meta(min_length=2, max_length=MOST_GRADES)]
     relevant_from: int | None = None
 

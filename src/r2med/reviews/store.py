@@ -87,7 +87,8 @@ def create_review(
         with database.transaction() as connection:
             value = json_bytes(project)
             connection.execute("INSERT INTO project VALUES (1, ?, ?)", (value, seal(value)))
-            for row in (*questions, *items):
+            rows: list[ReviewQuestion | ReviewItem] = [*questions, *items]
+            for row in rows:
                 _insert(connection, row.table, encode_row(row))
             private = ((item.number, item.question) for item in items if not item.shared)
             connection.executemany("INSERT INTO hold VALUES (?, ?, NULL)", private)
