@@ -265,7 +265,7 @@ def known_health(pool: JudgedPool, manifest: Mapping[str, Any]) -> TaskHealth:
         manifest["passages"],
         pool_coverage(pool, list(plan["mine"]["systems"]), views),
         question_leakage(pool, near),
-        len(pool.splits) > 1,
+        len({question.split for question in pool.questions}) > 1,
         pool.verdicts,
         pool.scores,
         {name: plan["select"][name] for name in ("answers", "supports", "band_answers", "band_supports")},

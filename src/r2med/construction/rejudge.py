@@ -16,8 +16,7 @@ from typing import Any
 import orjson
 import polars as pl
 
-from r2med.construction.judging import Pair, foresee_judging, judging_step
-from r2med.construction.package import plan_settings
+from r2med.construction.judging import Judging, Pair
 from r2med.construction.plan import PLAN, BuildPlan, read_plan
 from r2med.construction.pool import JUDGEMENT_FILE, BuiltTask, task_passages, task_questions
 from r2med.construction.selection import verdict
@@ -84,16 +83,16 @@ class SecondAsking:
 
     def estimate(self) -> Foreseen:
         """Estimate the cost of judging again; nothing is asked."""
-        step, foresee = judging_step(self._plan, STEP, _START), foresee_judging(self._plan, _START)
+        judging = Judging(self._plan, STEP, _START)
         with ItemStore(self._folder) as store:
-            missing = open_items(step, self._pairs, store)
-        guess = current_client().estimate([request for pair in missing for request in foresee(pair)])
+            missing = open_items(judging.step, self._pairs, store)
+        guess = current_client().estimate([request for pair in missing for request in judging.requests(pair)])
         return Foreseen(STEP, len(missing), guess)
 
     def ask(self, executor: Executor) -> SecondLabels:
         """Ask, and compare the verdicts with the labels of the build."""
         with ItemStore(self._folder) as store:
-            outcomes = run_step(judging_step(self._plan, STEP, _START), self._pairs, store, executor)
+            outcomes = run_step(Judging(self._plan, STEP, _START).step, self._pairs, store, executor)
         second = {name: verdict(outcome, self._plan.select) for name, outcome in outcomes.items()}
         usable = {n for n, o in outcomes.items() if o.state != FAILED and second[n] != UNJUDGED}
         compared = [(pair, self._first[pair.id], second[pair.id]) for pair in self._pairs if pair.id in usable]
@@ -120,7 +119,7 @@ def _unchanged_plan(built: BuiltTask) -> BuildPlan:
     if not (folder / PLAN).is_file() or not (folder / STORE).is_file():
         raise R2medError(f"{built.folder}: pairs can be asked about again only in the folder of their build")
     plan = read_plan(folder)
-    now, then = orjson.loads(orjson.dumps(plan_settings(plan))), built.manifest["plan"]
+    now, then = orjson.loads(orjson.dumps(plan.settings)), built.manifest["plan"]
     changed = [name for name in ("judge", "select", "ask") if now[name] != then[name]]
     changed += ["guideline"] if plan.guideline != built.manifest["guideline"] else []
     if changed:
