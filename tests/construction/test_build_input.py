@@ -75,7 +75,10 @@ def folder(tmp_path):
         ("[judge]\nmodels=['yes']\n[mine]\nviews=['reasoning']", "has reasoning alone"),
         ("[judge]\nmodels=['yes']\n[intent]\nkeep=['cure']", "plan.toml:4: [intent] keep has 'cure'"),
         ("[judge]\nmodels=['yes']\n[prompts]\njudge = 'none.txt'", "judge: cannot read the prompt"),
-        ("[judge]\nmodels=['yes']\n[prompts]\njugde = 'plan.toml'", "[prompts] jugde is not a prompt; did you mean judge?"),
+        (
+            "[judge]\nmodels=['yes']\n[prompts]\njugde = 'plan.toml'",
+            "[prompts] jugde is not a prompt; did you mean judge",
+        ),
         ("[judge]\nmodels=['yes']\n[prompts]\njudge = 'plan.toml'", "a prompt for judge must have {guideline}"),
     ],
 )

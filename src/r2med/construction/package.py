@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import orjson
 import polars as pl
 
 from r2med.construction.health import TaskHealth, known_health
-from r2med.construction.health_report import CARD, card_lines
+from r2med.construction.health_report import CARD, card_section
 from r2med.construction.mining import PassageCorpus
 from r2med.construction.plan import PLACES, BuildPlan, TaskFacts
 from r2med.construction.pool import CORPUS_FILE, FORMAT, JUDGEMENT_FILE, MANIFEST, QUERY_FILE, JudgedPool, PoolQuestion
@@ -159,7 +158,7 @@ class Package:
             "plan": self.plan.settings,
             "guideline": self.plan.guideline,
             "prompts": {name: self.plan.prompt(name).text for name in PLACES},
-            "funnel": [asdict(count) for count in self.counts],
+            "funnel": [count.as_dict() for count in self.counts],
             "questions": len(self.selection.questions),
             "passages": len(self.selection.passages),
             "positives": sum(row["score"] for row in self._qrel_rows()),
@@ -186,7 +185,7 @@ def _card_lines(
         if (spent := count.spent).requests:
             tokens = f"{spent.prompt_tokens:,} | {spent.completion_tokens:,}"
             yield f"| {count.step} | {spent.requests:,} | {tokens} | {money(spent.cost)} |"
-    yield from ("", *card_lines(health), "## Settings", "", "```json")
+    yield from ("", card_section(health), "## Settings", "", "```json")
     yield orjson.dumps(manifest["plan"], option=orjson.OPT_INDENT_2).decode()
     yield from ("```", "", "## What relevant means", "", "~~~", plan.guideline.strip(), "~~~", "", "## Prompts", "")
     for name, text in manifest["prompts"].items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,7 @@ class BuildProgress:
         """Return the progress for JSON."""
         return {
             "folder": str(self.folder),
-            "steps": [asdict(count) for count in self.counts],
+            "steps": [count.as_dict() for count in self.counts],
             "task": str(self.task) if self.task else None,
         }
 
@@ -162,5 +162,5 @@ def _checksums(task: Path, names: Iterable[str]) -> dict[str, int]:
 def seal_build(store: ItemStore, key: str, task: Path, counts: Sequence[Count]) -> None:
     """Record that the task is finished, with the counts of its steps."""
     files = sorted(path.relative_to(task).as_posix() for path in task.rglob("*") if path.is_file())
-    sealed = {"files": _checksums(task, files), "counts": [asdict(count) for count in counts]}
+    sealed = {"files": _checksums(task, files), "counts": [count.as_dict() for count in counts]}
     store.put(_STEP, [(_ITEM, key, Outcome(sealed))])
