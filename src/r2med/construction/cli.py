@@ -17,7 +17,7 @@ from r2med.construction.health_report import health_markdown, refresh_card
 from r2med.construction.pool import read_built_task
 from r2med.construction.progress import BuildProgress, show, status
 from r2med.construction.publish import publish
-from r2med.construction.rejudge import SecondAsking
+from r2med.construction.rejudge import Rejudging
 from r2med.construction.tables import show_funnel, show_health, show_question
 from r2med.formatting import human_size
 from r2med.render.charts.plots import check_chart_files
@@ -140,7 +140,7 @@ def check_task(
         check_chart_files(plots)
     built = read_built_task(folder)
     with asking(dry_run=dry_run, **settings) as executor:
-        again = SecondAsking(built, reask) if reask else None
+        again = Rejudging(built, reask) if reask else None
         if dry_run and again:
             show_foreseen([again.estimate()], as_json, _PRICED_AGAIN)
             return
