@@ -96,19 +96,19 @@ NOT_RUN: dict[str, str] = {
     'r2med run "rrf(bm25, bge) >> bge-reranker(depth=100)" --tasks nano': HUB,
     'r2med run splade-v3 "splade-v3(document_terms=64)" "splade(hf:naver/splade-v3-distilbert)" --tasks nano': HUB,
     'r2med run opensearch-doc-v3-distill "rrf(bm25, opensearch-doc-v3-distill)" --tasks nano': HUB,
-    "r2med run bm25 --tasks full --metrics nDCG@10 Recall@100 --json": HUB,
+    "r2med run bm25 --tasks full --measures nDCG@10 Recall@100 --json": HUB,
     "r2med run bm25 --tasks full": HUB,
     "r2med run bm25 --tasks nano": HUB,
     "r2med run bm25 bm25-classic --tasks full": HUB,
-    "r2med stats MedQA-Diag path/to/folder --json": HUB,
+    "r2med tasks stats MedQA-Diag path/to/folder --json": HUB,
     'r2med submit "rrf(bm25, bge)" --tasks full --title "Our hybrid" --authors "..." --out ours.zip': HUB,
     'r2med submit bm25 "rrf(bm25, bge)" --tasks full --title "Our hybrid" --out ours.zip': HUB,
     'r2med run "bm25 >> api-rerank(BAAI/bge-reranker-v2-m3@http://localhost:8000/v1)"': SERVER,
     'r2med run "bm25 >> api-rerank(cohere)"': SERVER,
-    "r2med index MedQA-Diag --to elasticsearch --url http://localhost:9200": SERVER,
-    "r2med index MedQA-Diag --to postgres --dsn-env MEDLINE_DSN --encoder bge": SERVER,
-    "r2med index MedQA-Diag --to qdrant --url http://localhost:6333 --encoder bge": SERVER,
-    "r2med index path/to/folder --to postgres --dsn-env MEDLINE_DSN": SERVER,
+    "r2med engines push MedQA-Diag --to elasticsearch --url http://localhost:9200": SERVER,
+    "r2med engines push MedQA-Diag --to postgres --dsn-env MEDLINE_DSN --encoder bge": SERVER,
+    "r2med engines push MedQA-Diag --to qdrant --url http://localhost:6333 --encoder bge": SERVER,
+    "r2med engines push path/to/folder --to postgres --dsn-env MEDLINE_DSN": SERVER,
     "r2med run minilm --tasks sample --executor ray:127.0.0.1:6379": "needs a Ray cluster, which tests/executor starts",
     "r2med run minilm --tasks sample --executor shard:1/16": BATCH,
     "r2med run minilm --tasks sample --executor shard:2/16": BATCH,
@@ -275,7 +275,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         lists = next((folder / "out" / "runs").glob("sample-Biology.bm25.*"))
         for name in ("theirs.trec", "bm25.trec"):
             shutil.copy(lists, name)
-        call("import", "theirs.trec", "--task", "sample/Biology", "--as", "theirs")
+        call("eval", "theirs.trec", "--tasks", "sample/Biology", "--keep", "theirs")
         with gzip.open("a.trec.gz", "wb") as file:
             file.write(lists.read_bytes())
         write_run(read_run(lists)[0], "b.jsonl")

@@ -38,7 +38,7 @@ class PlotRequest:
     runs: tuple[str, ...]
     tasks: tuple[str, ...]
     """The names of the tasks, resolved."""
-    metric: str
+    measure: str
     by: str
     of: str
     encoder: str
@@ -48,7 +48,7 @@ class PlotRequest:
 @click.argument("kind", type=click.Choice(["board", "tasks", "differences", "frontier", "gap", "causes"]))
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
 @click.option("--tasks", multiple=True, metavar="NAME|GROUP|PATH...", help="Which tasks (default: sample).")
-@click.option("--metric", default="nDCG@10", show_default=True, metavar="MEASURE", help="Of board, tasks, differences.")
+@click.option("--measure", default="nDCG@10", show_default=True, metavar="MEASURE", help="What figures are drawn.")
 @click.option("--by", default="seconds", show_default=True, type=click.Choice(["money", "tokens", "seconds"]))
 @click.option("--of", default="documents", show_default=True, type=click.Choice(["documents", "queries"]))
 @click.option("--encoder", default="wordllama", show_default=True, metavar="MODEL", help="Embeddings of the gap.")
@@ -85,23 +85,23 @@ def _names(asked: PlotRequest, ledger: Ledger) -> list[str]:
 
 
 def _board(asked: PlotRequest, ledger: Ledger) -> PaperChart:
-    return average_chart(board(ledger, _names(asked, ledger), asked.tasks, Measure.parse(asked.metric)))
+    return average_chart(board(ledger, _names(asked, ledger), asked.tasks, Measure.parse(asked.measure)))
 
 
 def _tasks(asked: PlotRequest, ledger: Ledger) -> PaperChart:
-    return task_chart(board(ledger, _names(asked, ledger), asked.tasks, Measure.parse(asked.metric)))
+    return task_chart(board(ledger, _names(asked, ledger), asked.tasks, Measure.parse(asked.measure)))
 
 
 def _differences(asked: PlotRequest, ledger: Ledger) -> PaperChart:
     shared = share(ledger, asked.runs, asked.tasks) if asked.runs else None
     if shared is None or len(shared.systems) != 2:
         raise click.UsageError("differences are drawn of two runs")
-    measure = str(Measure.parse(asked.metric))
+    measure = str(Measure.parse(asked.measure))
     return difference_chart(compare_shared(ledger, shared, measure)[0], measure)
 
 
 def _frontier(asked: PlotRequest, ledger: Ledger) -> PaperChart:
-    measure = str(Measure.parse(asked.metric))
+    measure = str(Measure.parse(asked.measure))
     systems = price(ledger, asked.runs, asked.tasks, measure)
     chart = frontier_chart(systems, asked.by, measure)
     if chart is None:
