@@ -478,6 +478,13 @@ def _read_build_plan(file: Path) -> object:
     return read_plan(file.parent).judge.models
 
 
+def _entry_points(file: Path) -> set[str]:
+    """The groups of a project's entry points, if every address is in a module of some page."""
+    groups = tomllib.loads(file.read_text("utf-8"))["project"]["entry-points"]
+    modules = {value.partition(":")[0] for points in groups.values() for value in points.values()}
+    return set(groups) if modules <= set(MODULES) else set()
+
+
 LOADERS: dict[str, Callable[[Path], object]] = {
     "r2med.toml": _read_settings,
     "study.toml": lambda file: read_experiment(file).systems,
@@ -493,6 +500,7 @@ LOADERS: dict[str, Callable[[Path], object]] = {
     "writer.toml": lambda file: scripted_file(file).answer,
     "training.toml": lambda file: read_run_settings(file).train.steps == 200,
     "my-data.toml": lambda file: read_data_settings(file, {}).negatives.count == 10,
+    "pyproject.toml": lambda file: _entry_points(file) == {"r2med.stages", "r2med.encoders", "r2med.verbs"},
     "scale.toml": lambda file: read_scale(file).values,
     "llms.toml": lambda file: [llm_cards.find_model(name).id for name in read_toml(file)["model"]],
 }
