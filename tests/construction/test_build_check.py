@@ -219,8 +219,8 @@ def test_questions_that_leak_into_each_other_are_named(tmp_path):
     [
         (881.0, 990.0, None, 855 / 990, DOUBTFUL),  # overlap alone, however nearly complete it looks
         (855.0, None, None, 1.0, DOUBTFUL),
-        (881.0, 990.0, CaughtShare(19, 20, 0.95, 0.76, 0.99), 855 / 990, GOOD),
-        (881.0, 990.0, CaughtShare(4, 20, 0.2, 0.08, 0.42), 855 / 990, DOUBTFUL),
+        (881.0, 990.0, CaughtShare(19, 20), 855 / 990, GOOD),
+        (881.0, 990.0, CaughtShare(4, 20), 855 / 990, DOUBTFUL),
         (1900.0, 3574.0, None, 855 / 3574, POOR),
     ],
 )

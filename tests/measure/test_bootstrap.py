@@ -24,8 +24,8 @@ def test_weights_are_resamples() -> None:
 @given(values)
 def test_an_interval_lies_within_the_values_and_around_the_mean(table: np.ndarray) -> None:
     for row, interval in zip(table, task_intervals(table), strict=True):
-        assert row.min() - 1e-9 <= interval.low <= interval.mean + 1e-9
-        assert interval.mean - 1e-9 <= interval.high <= row.max() + 1e-9
+        assert row.min() - 1e-9 <= interval.low <= interval.value + 1e-9
+        assert interval.value - 1e-9 <= interval.high <= row.max() + 1e-9
 
 
 def test_the_interval_of_one_task_is_scipys() -> None:
@@ -65,7 +65,7 @@ def test_memory_does_not_grow_with_the_queries() -> None:
 def test_an_average_is_resampled_within_tasks() -> None:
     """Between tasks there is no chance: two constant tasks have an average without any spread."""
     interval = average_intervals([np.zeros((1, 20)), np.ones((1, 30))])[0]
-    assert (interval.low, interval.mean, interval.high) == pytest.approx((0.5, 0.5, 0.5))
+    assert (interval.low, interval.value, interval.high) == pytest.approx((0.5, 0.5, 0.5))
 
 
 def test_the_spread_of_an_average_is_that_of_its_tasks_together() -> None:

@@ -22,7 +22,7 @@ from r2med.diagnosis.charts import cause_chart, gap_chart
 from r2med.diagnosis.gap import measure_gap
 from r2med.errors import R2medError
 from r2med.leaderboard.charts import ScoreSeries, average_chart, board, complete_systems, task_chart
-from r2med.measure.bootstrap import Interval
+from r2med.measure.figure import Figure
 from r2med.pipeline.loaded_runs import load_runs
 from r2med.render.charts import plots
 from r2med.render.charts.scale import legend_columns
@@ -67,7 +67,7 @@ def test_every_figure_is_a_whole_png_and_svg(charts: dict, tmp_path: Path) -> No
 
 
 def test_the_same_figure_is_the_same_file(tmp_path: Path) -> None:
-    means = [Interval(0.2, 0.1, 0.3), Interval(0.4, 0.3, 0.5)]
+    means = [Figure(0.2, 0.1, 0.3), Figure(0.4, 0.3, 0.5)]
     for name in ("one.svg", "two.svg"):
         chart = task_chart(ScoreSeries("nDCG@10", "custom", ["a", "b"], frozenset(), {"t": means}, means))
         plots.save(chart, tmp_path / name)
@@ -121,7 +121,7 @@ def test_an_oracle_is_hollow_and_says_so(charts: dict) -> None:
 
 def test_a_spec_with_a_dollar_sign_is_no_formula(tmp_path: Path) -> None:
     name = r'replay("$\frac{$.tsv") >> bm25'
-    means = [Interval(0.2, 0.1, 0.3)]
+    means = [Figure(0.2, 0.1, 0.3)]
     chart = average_chart(ScoreSeries("nDCG@10", "custom", [name], frozenset(), {"t": means}, means))
     plots.save(chart, tmp_path / "x.png")
     assert (tmp_path / "x.png").stat().st_size > 1000
@@ -164,7 +164,7 @@ def test_what_cannot_be_drawn_or_written_is_one_line(charts: dict, tmp_path: Pat
     (tmp_path / "file").write_text("in the way of a folder")
     with pytest.raises(R2medError, match="cannot be written"):
         plots.save(charts["board"], tmp_path / "file" / "board.png")
-    means = [Interval(0.2, 0.1, 0.3)] * 9
+    means = [Figure(0.2, 0.1, 0.3)] * 9
     with pytest.raises(R2medError, match="too many for bars"):
         task_chart(ScoreSeries("nDCG@10", "custom", [f"s{n}" for n in range(9)], frozenset(), {"t": means}, means))
 
@@ -183,7 +183,7 @@ def test_the_board_has_the_means_of_the_report() -> None:
     with Ledger() as ledger:
         found = board(ledger, SYSTEMS)
     for system, mean in zip(found.systems, found.average, strict=True):
-        assert mean.mean == pytest.approx(report.average(system, "sample", "nDCG@10"))
+        assert mean.value == pytest.approx(report.average(system, "sample", "nDCG@10"))
     assert found.oracles == {"oracle-answer >> bm25"}
 
 

@@ -204,7 +204,7 @@ def test_curves_end_at_the_two_systems_and_chance_is_the_line_between() -> None:
     for curve in pair.curves:
         assert curve.points[0].score == pytest.approx(means["bm25"])
         assert curve.points[-1].score == pytest.approx(means["replay >> bm25"])
-        assert curve.points[-1].difference.mean == 0
+        assert curve.points[-1].difference.value == 0
         line = [
             np.mean(
                 [

@@ -76,10 +76,7 @@ def _line(found: Correlation, report: AnswerReport) -> str:
         points = "1 point" if found.points == 1 else f"{found.points} points"
         return f"not defined on {points}: {report.too_few or 'the values do not vary'}"
     parts = []
-    for name, value, interval in (
-        ("Pearson", found.pearson, found.pearson_interval),
-        ("Spearman", found.spearman, found.spearman_interval),
-    ):
-        spread = f" [{interval[0]:+.2f}, {interval[1]:+.2f}]" if interval else ""
-        parts.append(f"{name} {value:+.2f}{spread}")
+    for name, figure in (("Pearson", found.pearson), ("Spearman", found.spearman)):
+        spread = "" if figure.low is None else f" [{', '.join(f'{end:+.2f}' for end in figure.ends)}]"
+        parts.append(f"{name} {figure.value:+.2f}{spread}")
     return f"{', '.join(parts)} ({found.points} points)"

@@ -36,9 +36,9 @@ class PlannedArm:
 
     def plus(self, other: PlannedArm) -> PlannedArm:
         """Add the same arm on another task."""
-        verdicts = None if self.verdicts is None or other.verdicts is None else self.verdicts.plus(other.verdicts)
+        verdicts = None if self.verdicts is None or other.verdicts is None else self.verdicts + other.verdicts
         questions = self.questions + other.questions
-        return PlannedArm(self.arm, "", questions, self.answers.plus(other.answers), verdicts)
+        return PlannedArm(self.arm, "", questions, self.answers + other.answers, verdicts)
 
 
 @dataclass(frozen=True)

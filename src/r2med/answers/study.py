@@ -34,8 +34,8 @@ from r2med.pipeline.executor.local import Executor, quiet
 from r2med.pipeline.plan import ALGORITHM
 from r2med.runs.answer_sets import AnswerSet
 from r2med.runs.ledger import Ledger
-from r2med.runs.usage import Account
 from r2med.store.hashes import cache_key
+from r2med.usage import Usage
 
 Replies = Sequence[Reply | Failed]
 
@@ -118,9 +118,9 @@ class ArmAnswers:
     task: str
     group: str
     answers: Sequence[QuestionAnswers]
-    account: Account
+    account: Usage
     """What answering took."""
-    judge_account: Account
+    judge_account: Usage
     study: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
 
@@ -348,7 +348,7 @@ def from_set(found: AnswerSet) -> ArmAnswers:
     file = Path(told["file"]) if told["file"] else None
     arm = Arm(told["kind"], found.arm, told["system"], file, told["oracle"])
     answers = [QuestionAnswers.from_json(row) for row in found.rows]
-    accounts = Account.from_json(facts["account"]), Account.from_json(facts["judge_account"])
+    accounts = Usage.from_json(facts["account"]), Usage.from_json(facts["judge_account"])
     return ArmAnswers(arm, found.task, facts["group"], answers, *accounts, found.study, facts)
 
 

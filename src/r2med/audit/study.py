@@ -25,9 +25,10 @@ from r2med.audit.label_sets import (
 from r2med.audit.noise import ErrorModel, JudgedLists, Stability, simulate
 from r2med.data.dataset import Dataset
 from r2med.data.run import Run
-from r2med.measure.agreement import Coefficient, Ratings, coefficients
-from r2med.measure.bootstrap import Interval, percentile_ends, resampled_means
+from r2med.measure.agreement import Ratings, coefficients
+from r2med.measure.bootstrap import percentile_ends, resampled_means
 from r2med.measure.correlation import kendall, kendalls
+from r2med.measure.figure import Figure, figure_dict
 from r2med.measure.metrics import DEFAULT, Measure
 from r2med.measure.score import positive, score, thirds
 from r2med.measure.significance import ALPHA, Difference, difference, difference_interval, holm
@@ -77,7 +78,7 @@ class AgreementSlice:
 
     name: str
     pairs: int
-    raw: Coefficient
+    raw: Figure | None
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ class SetPair:
     scale: tuple[int, ...]
     confusion: tuple[tuple[int, ...], ...]
     """How often A gave the grade of the row and B that of the column."""
-    coefficients: Mapping[str, Coefficient]
+    coefficients: Mapping[str, Figure | None]
     slices: Mapping[str, Sequence[AgreementSlice]]
 
     @property
@@ -122,7 +123,7 @@ class SystemChange:
     system: str
     a: float
     b: float
-    change: Interval
+    change: Figure
     """B minus A, paired by query."""
     holes_a: float
     """The mean share of its first documents that A does not judge."""
@@ -195,7 +196,7 @@ class Audit:
     """The grades that agreement is measured on."""
     scale_of: str
     """Whose grades these are: `judgements`, where 0 is not relevant, or a review with a scale of its own."""
-    coefficients: Mapping[str, Coefficient]
+    coefficients: Mapping[str, Figure | None]
     """Over all sets."""
     set_pairs: Sequence[SetPair]
     changes: Sequence[LabelChange]
@@ -425,9 +426,9 @@ def _conclusions(systems: Sequence[str], one: Floats, two: Floats, stability: St
     ]
 
 
-def by_name(found: Mapping[str, Coefficient]) -> dict[str, dict[str, float | None]]:
+def by_name(found: Mapping[str, Figure | None]) -> dict[str, dict[str, float | None]]:
     """Return coefficients in the shape of `--json`."""
-    return {name: {"value": each.value, "low": each.low, "high": each.high} for name, each in found.items()}
+    return {name: figure_dict(figure) for name, figure in found.items()}
 
 
 def pair_dict(pair: SetPair) -> dict[str, Any]:
@@ -456,7 +457,7 @@ def _change_dict(change: LabelChange) -> dict[str, Any]:
         "queries": change.queries,
         "only_a": change.only_a,
         "only_b": change.only_b,
-        "systems": [asdict(each) | {"change": each.change._asdict()} for each in change.systems],
+        "systems": [asdict(each) | {"change": figure_dict(each.change, "mean")} for each in change.systems],
         "kendall": change.kendall,
         "kendall_interval": change.kendall_interval,
         "conclusions": [_conclusion_dict(each) for each in change.conclusions],

@@ -11,13 +11,13 @@ from r2med.formatting import p_text
 from r2med.measure.correlation import flipped
 from r2med.render.charts.kinds import ChartPoint, DotChart
 from r2med.render.sections import Section, latex_sections, markdown_sections, show_sections
-from r2med.render.table import Cell, Number, percent
+from r2med.render.table import Cell, Number, interval, percent
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from r2med.audit.study import Conclusion, LabelChange, SetPair
-    from r2med.measure.agreement import Coefficient
+    from r2med.measure.figure import Figure
 
 NAMES: Mapping[str, str] = {
     "raw": "raw agreement",
@@ -84,7 +84,7 @@ def _shown(audit: Audit) -> list[str]:
 def _agreement(audit: Audit) -> Section:
     shown = _shown(audit)
     found = audit.coefficients
-    rows = [(NAMES[name], two_digits(found[name].value), ends(found[name])) for name in shown]
+    rows = [(NAMES[name], two_digits(found[name]), ends(found[name])) for name in shown]
     meanings = [f"{NAMES[name]}: {MEANINGS[name]}" for name in shown]
     if len(audit.sets) > 2:
         meanings.append(
@@ -115,7 +115,7 @@ def _whose(audit: Audit) -> str:
 def _by_pair(audit: Audit) -> Section:
     shown = _shown(audit)
     rows: list[list[Cell]] = [
-        [f"{pair.a}, {pair.b}", f"{pair.pairs:,}", *(two_digits(pair.coefficients[name].value) for name in shown)]
+        [f"{pair.a}, {pair.b}", f"{pair.pairs:,}", *(two_digits(pair.coefficients[name]) for name in shown)]
         for pair in audit.set_pairs
     ]
     return Section("Agreement of each two sets", ("label sets", "pairs", *(NAMES[name] for name in shown)), rows)
@@ -150,18 +150,23 @@ def confusion_section(pair: SetPair) -> Section:
     return Section(f"{pair.a} and {pair.b}: which grades they give", ("grade", *columns, "all"), rows, [said])
 
 
-def _rate(raw: Coefficient) -> str:
+def _rate(raw: Figure | None) -> str:
     """Return the share of pairs on which two sets differ, with its interval."""
-    value = 1 - (raw.value or 0.0)
-    around = (
-        "" if raw.low is None or raw.high is None else f" ({100 * (1 - raw.high):.1f} to {100 * (1 - raw.low):.1f})"
-    )
-    return f"{100 * value:.1f}%{around}"
+    if raw is None:
+        return "100.0%"
+    low, high = raw.ends
+    around = "" if raw.low is None else f" ({100 * (1 - high):.1f} to {100 * (1 - low):.1f})"
+    return f"{100 * (1 - raw.value):.1f}%{around}"
 
 
 def _slices(pair: SetPair) -> Section:
     rows = [
-        (f"{way}: {each.name}", f"{each.pairs:,}", percent(each.raw.value), ends(each.raw, 100, 1))
+        (
+            f"{way}: {each.name}",
+            f"{each.pairs:,}",
+            percent(each.raw and each.raw.value),
+            ends(each.raw, 100, 1),
+        )
         for way, members in pair.slices.items()
         for each in members
     ]
@@ -176,8 +181,8 @@ def _systems(change: LabelChange, audit: Audit) -> Section:
             each.system,
             percent(each.a),
             percent(each.b),
-            percent(each.change.mean, sign="+"),
-            _signed(each.change.low, each.change.high),
+            percent(each.change.value, sign="+"),
+            interval(each.change, "+"),
             f"{100 * each.holes_a:.0f} / {100 * each.holes_b:.0f}",
         )
         for each in change.systems
@@ -257,21 +262,16 @@ def _stability(change: LabelChange) -> list[str]:
     ]
 
 
-def two_digits(value: float | None) -> Number:
+def two_digits(figure: Figure | None) -> Number:
     """Format a coefficient; a dash if it is not defined."""
-    text = "-" if value is None else f"{value:.3f}"
-    return Number(text, "-" if value is None else f"{value:.2f}")
+    return Number("-", "-") if figure is None else Number(f"{figure.value:.3f}", f"{figure.value:.2f}")
 
 
-def ends(found: Coefficient, times: float = 1, digits: int = 3) -> str:
+def ends(found: Figure | None, times: float = 1, digits: int = 3) -> str:
     """Format the ends of an interval; a dash if there is none."""
-    if found.low is None or found.high is None:
+    if found is None or found.low is None:
         return "-"
-    return f"{times * found.low:.{digits}f} to {times * found.high:.{digits}f}"
-
-
-def _signed(low: float, high: float) -> Number:
-    return Number(f"{100 * low:+.2f} to {100 * high:+.2f}", f"{100 * low:+.1f} to {100 * high:+.1f}")
+    return " to ".join(f"{times * end:.{digits}f}" for end in found.ends)
 
 
 def show_audit(audit: Audit, console: Console) -> None:

@@ -24,7 +24,7 @@ from r2med.settings import RequestSettings, executor_settings, requesting
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from r2med.llm.steps import Foreseen
+    from r2med.llm.steps import StepEstimate
 
 _KINDS = ("local", "shard:3/16", "shard:merge/16", "ray", "ray:host:6379", "ray://host:10001")
 
@@ -161,7 +161,7 @@ def one_client(max_cost: float | None = None, max_tokens: int | None = None) -> 
         yield
 
 
-def show_foreseen(foreseen: Sequence[Foreseen], as_json: bool, note: str = PRICED) -> None:
+def show_foreseen(foreseen: Sequence[StepEstimate], as_json: bool, note: str = PRICED) -> None:
     """Print what steps would ask and cost."""
     if as_json:
         write_json([step.as_dict() for step in foreseen])

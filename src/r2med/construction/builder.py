@@ -22,7 +22,7 @@ from r2med.construction.sources import fetch_sources, read_questions
 from r2med.errors import R2medError, suggest
 from r2med.formatting import counted
 from r2med.llm.items import KEPT, Count, ItemStore, Outcome, collector_paused, count_files, count_outcomes
-from r2med.llm.steps import Foreseen, Step, make_items, open_items, price_step, refuse_silence, run_step, step_key
+from r2med.llm.steps import Step, StepEstimate, make_items, open_items, price_step, refuse_silence, run_step, step_key
 from r2med.pipeline.executor.local import Executor, quiet
 from r2med.store.files import write_file
 
@@ -96,7 +96,7 @@ class Builder:
         self.counts = []  # a pass over all steps reads them again
         return corpus
 
-    def estimate(self, asked: Sequence[Question] = ()) -> list[Foreseen]:
+    def estimate(self, asked: Sequence[Question] = ()) -> list[StepEstimate]:
         """Estimate each step that asks a model; nothing is asked, and only steps that cost nothing are run.
 
         `asked` stands in for the plan's questions, where these are still to be written.
@@ -105,7 +105,7 @@ class Builder:
             self._store, self._until = store, ""
             questions, corpus = (list(asked), self._read_corpus()) if asked else self._read()
             self._assumed = {question.id for question in asked}
-            found: list[Foreseen] = []
+            found: list[StepEstimate] = []
             for each in question_steps(self.plan):
                 if each.step.work is None:
                     questions = self._pass(each, questions)

@@ -13,7 +13,7 @@ from r2med.cli.options import json_option, remark, write_json
 from r2med.construction.builder import Builder, init
 from r2med.construction.charts import save_health_plots
 from r2med.construction.health_check import check_health
-from r2med.construction.health_report import markdown_lines, refresh_card
+from r2med.construction.health_report import health_markdown, refresh_card
 from r2med.construction.pool import read_built_task
 from r2med.construction.progress import BuildProgress, show, status
 from r2med.construction.publish import publish
@@ -144,7 +144,7 @@ def check_task(
     if as_json:
         write_json(health.as_dict())
     elif form:
-        click.echo("\n".join(markdown_lines(health)))
+        click.echo(health_markdown(health))
     else:
         show_health(health, output())
     card = refresh_card(built.folder, health)

@@ -15,7 +15,7 @@ from r2med.construction.judging import FOUND, INVENTED
 from r2med.construction.pool import JudgedPool, ScoreCount
 from r2med.data.labels import POSITIVE, UNJUDGED
 from r2med.diagnosis.gap import Gap
-from r2med.measure.bootstrap import Interval
+from r2med.measure.figure import Figure, figure_dict
 from r2med.measure.metrics import DEFAULT
 from r2med.measure.population import CaughtShare, share
 
@@ -126,7 +126,7 @@ class Baseline:
     member: bool
     """Whether it is of the committee, whose findings were judged."""
     oracle: bool
-    score: Interval
+    score: Figure
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ class PoolBias:
     whole: float
     left_out: float
     """Its score by the labels that the others would have led to."""
-    change: Interval
+    change: Figure
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,9 @@ class TaskHealth:
             "complete": _complete(self.coverage),
             "sources": _share_figure(self.coverage.sources),
             "single": _share_figure(share(self._found_once, positives)),
-            "bias": HealthFigure(-worst.change.mean, -worst.change.high, -worst.change.low) if worst else None,
+            "bias": HealthFigure(-worst.change.value, *(-end for end in reversed(worst.change.ends)))
+            if worst
+            else None,
             "stays": _share_figure(self.second.stays if self.second else None),
             "judges": HealthFigure(min(self.judges.values())) if self.judges else None,
             "said yes": _share_figure(share(self.verdicts.get(POSITIVE, 0), pairs)),
@@ -220,12 +222,12 @@ class TaskHealth:
             "scores": [each._asdict() for each in self.scores],
             "quotes": dict(self.quotes),
             "coverage": self.coverage.as_dict(),
-            "bias": [asdict(each) | {"change": each.change._asdict()} for each in self.bias],
+            "bias": [asdict(each) | {"change": figure_dict(each.change, "mean")} for each in self.bias],
             "gap": self.gap.as_dict() if self.gap else None,
             "judges": dict(self.judges),
             "second": self.second.as_dict() if self.second else None,
             "leakage": self.leakage.as_dict(),
-            "baselines": [asdict(each) | {"score": each.score._asdict()} for each in self.baselines],
+            "baselines": [asdict(each) | {"score": figure_dict(each.score, "mean")} for each in self.baselines],
             "measure": str(MEASURE),
             "notes": list(self.notes),
         }
@@ -234,11 +236,11 @@ class TaskHealth:
 def _gap_figure(gap: Gap | None) -> HealthFigure | None:
     if gap is None:
         return None
-    return HealthFigure(gap.overlap["answer-positive"].mean - gap.overlap["query-positive"].mean)
+    return HealthFigure(gap.overlap["answer-positive"].value - gap.overlap["query-positive"].value)
 
 
 def _share_figure(found: CaughtShare | None) -> HealthFigure | None:
-    return HealthFigure(found.value, found.low, found.high) if found else None
+    return HealthFigure(*found.figure) if found else None
 
 
 def _complete(coverage: PoolCoverage) -> HealthFigure | None:

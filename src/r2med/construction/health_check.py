@@ -67,7 +67,7 @@ def _baselines(report: Report, committee: Sequence[str]) -> list[Baseline]:
         Baseline(each.system, each.system in members, each.oracle, task_intervals(each.scores[str(MEASURE)][None])[0])
         for each in report.results
     ]
-    return sorted(found, key=lambda each: (each.oracle, -each.score.mean))
+    return sorted(found, key=lambda each: (each.oracle, -each.score.value))
 
 
 def _biases(report: Report, built: BuiltTask, dataset: Dataset) -> list[PoolBias]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from r2med.construction.coverage import Finder
@@ -24,9 +24,9 @@ from r2med.construction.health import (
 )
 from r2med.data.labels import BAND, NEGATIVE, POSITIVE, UNJUDGED
 from r2med.diagnosis.gap import PAIRS
-from r2med.formatting import counted
-from r2med.measure.bootstrap import Interval
+from r2med.formatting import counted, percent, percent_range
 from r2med.measure.population import CaughtShare
+from r2med.render.sections import Section, markdown_blocks
 from r2med.store.files import write_file
 
 CARD, HEADING = "README.md", "## Health"
@@ -39,26 +39,7 @@ _OPENINGS: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True)
-class HealthSection:
-    """A heading, a table below it and sentences below that."""
-
-    title: str
-    headings: Sequence[str] = ()
-    rows: Sequence[Sequence[str]] = ()
-    sentences: Sequence[str] = ()
-
-    @property
-    def figures(self) -> list[bool]:
-        """Return for each column whether it holds figures rather than words."""
-        return [heading not in (self.headings[0], *_WORDS) for heading in self.headings]
-
-
-_WORDS = ("verdict", "kind", "asks")
-"""Columns that hold words."""
-
-
-def health_sections(health: TaskHealth) -> list[HealthSection]:
+def health_sections(health: TaskHealth) -> list[Section]:
     """Return all sections on a task's health, the verdict first."""
     found = [_verdict(health), _finders(health), _labels(health), _questions(health)]
     if health.bias:
@@ -72,7 +53,7 @@ def health_sections(health: TaskHealth) -> list[HealthSection]:
     return found
 
 
-def _verdict(health: TaskHealth) -> HealthSection:
+def _verdict(health: TaskHealth) -> Section:
     rows = [
         (each.rule.name, _figure_text(each, each.figure), _ends(each), each.verdict.upper(), each.rule.asks)
         for each in health.findings
@@ -84,8 +65,12 @@ def _verdict(health: TaskHealth) -> HealthSection:
     said.append("Labels were proposed by language models; no expert has checked them.")
     if not health.measured:
         said.append("What needs systems to be run or judges to be asked is unknown before: r2med build check")
-    return HealthSection(
-        f"Is {health.task} any good?", ("check", "figure", "95% interval", "verdict", "asks"), rows, said
+    return Section(
+        f"Is {health.task} any good?",
+        ("check", "figure", "95% interval", "verdict", "asks"),
+        rows,
+        said,
+        words=("verdict", "asks"),
     )
 
 
@@ -108,7 +93,7 @@ def _ends(finding: HealthFinding) -> str:
     return f"{_written(figure.low, unit)} to {_written(figure.high, unit)}"
 
 
-def _finders(health: TaskHealth) -> HealthSection:
+def _finders(health: TaskHealth) -> Section:
     coverage = health.coverage
     rows = [(each.name, *_found(each)) for each in coverage.members]
     rows += [(f"view: {each.name}", *_found(each)) for each in coverage.views]
@@ -123,15 +108,15 @@ def _finders(health: TaskHealth) -> HealthSection:
             f"Of {known.whole:,} positives from the known sources of questions the committee found {known.part:,}:"
             f" {_percent(known)}. This needs no assumption about its members."
         )
-    return HealthSection("Who found the positives", ("member or view", "found", "%", "alone"), rows, said)
+    return Section("Who found the positives", ("member or view", "found", "%", "alone"), rows, said)
 
 
 def _found(each: Finder) -> tuple[str, str, str]:
-    return f"{each.found.part:,}", f"{100 * each.found.value:.1f}", f"{each.alone:,}"
+    return f"{each.found.part:,}", percent(each.found.figure.value, 1), f"{each.alone:,}"
 
 
 def _percent(found: CaughtShare) -> str:
-    return f"{100 * found.value:.1f}% ({100 * found.low:.1f} to {100 * found.high:.1f})"
+    return f"{percent(found.figure.value, 1)}% ({percent_range(found.figure, 1)})"
 
 
 def _missed(health: TaskHealth) -> Iterator[str]:
@@ -162,10 +147,10 @@ def _missed(health: TaskHealth) -> Iterator[str]:
         )
 
 
-def _labels(health: TaskHealth) -> HealthSection:
+def _labels(health: TaskHealth) -> Section:
     pairs = sum(health.verdicts.values())
     rows = [
-        (name, f"{health.verdicts[name]:,}", f"{100 * health.verdicts[name] / pairs:.1f}")
+        (name, f"{health.verdicts[name]:,}", percent(health.verdicts[name] / pairs, 1))
         for name in (POSITIVE, BAND, NEGATIVE, UNJUDGED)
         if name in health.verdicts
     ]
@@ -181,13 +166,13 @@ def _labels(health: TaskHealth) -> HealthSection:
     if health.judges:
         alphas = ", ".join(f"{axis} {value:.2f}" for axis, value in health.judges.items())
         said.append(f"Krippendorff's alpha between opinions on one pair: {alphas} (0.8 is good, 0.67 tentative).")
-    return HealthSection("Labels", ("verdict", "pairs", "%"), rows, said)
+    return Section("Labels", ("verdict", "pairs", "%"), rows, said)
 
 
-def _second(health: TaskHealth) -> HealthSection:
+def _second(health: TaskHealth) -> Section:
     second = health.second
     if second is None:
-        return HealthSection("")
+        return Section("")
     headings = ("first", *(f"then {name}" for name in (POSITIVE, BAND, NEGATIVE)))
     rows = [
         (first, *(f"{row[name]:,}" for name in (POSITIVE, BAND, NEGATIVE))) for first, row in second.confusion.items()
@@ -199,22 +184,22 @@ def _second(health: TaskHealth) -> HealthSection:
         said.append(f"Of {second.stays.whole:,} positives {_percent(second.stays)} were positive again.")
     if second.joins:
         said.append(f"Of {second.joins.whole:,} others {_percent(second.joins)} were positive now.")
-    known = {name: found.value for name, found in second.agreement.items() if found.value is not None}
+    known = {name: found.value for name, found in second.agreement.items() if found}
     names = {"raw": "raw agreement", "kappa": "kappa", "alpha-ordinal": "Krippendorff's alpha", "ac1": "Gwet's AC1"}
     if known:
         said.append("; ".join(f"{names[name]} {value:.2f}" for name, value in known.items()) + ".")
-    return HealthSection("Labels asked for again", headings, rows, said)
+    return Section("Labels asked for again", headings, rows, said)
 
 
-def _bias(found: Sequence[PoolBias]) -> HealthSection:
+def _bias(found: Sequence[PoolBias]) -> Section:
     rows = [
         (
             each.system,
             f"{each.lost:,}",
-            f"{100 * each.whole:.2f}",
-            f"{100 * each.left_out:.2f}",
-            _signed(each.change.mean),
-            f"{_signed(each.change.low)} to {_signed(each.change.high)}",
+            percent(each.whole),
+            percent(each.left_out),
+            percent(each.change.value, sign="+"),
+            percent_range(each.change, sign="+"),
         )
         for each in found
     ]
@@ -223,14 +208,10 @@ def _bias(found: Sequence[PoolBias]) -> HealthSection:
         " new system has against it. Questions that lose all their positives are left out of both.",
     ]
     headings = ("member", "found alone", "all labels", "left out", "change", "95% interval")
-    return HealthSection("Pool bias", headings, rows, said)
+    return Section("Pool bias", headings, rows, said)
 
 
-def _signed(change: float) -> str:
-    return f"{round(100 * change, 2) + 0.0:+.2f}"
-
-
-def _questions(health: TaskHealth) -> HealthSection:
+def _questions(health: TaskHealth) -> Section:
     leakage = health.leakage
     rows = [
         ("questions", f"{leakage.questions:,}"),
@@ -242,74 +223,48 @@ def _questions(health: TaskHealth) -> HealthSection:
     said += [
         f"{one} and {other} lie in different splits and share a {what}." for one, other, what in leakage.across[:5]
     ]
-    return HealthSection("Leakage between questions", ("what", "number"), rows, said)
+    return Section("Leakage between questions", ("what", "number"), rows, said)
 
 
 _LISTED = 5
 """So many questions that repeat others are named."""
 
 
-def _gap(health: TaskHealth) -> HealthSection:
+def _gap(health: TaskHealth) -> Section:
     gap = health.gap
     if gap is None:
-        return HealthSection("")
-    rows = [
-        (pair, *(text for side in (gap.overlap, gap.similarity) for text in _mean(side.get(pair)))) for pair in PAIRS
-    ]
+        return Section("")
+    rows = []
+    for pair in PAIRS:
+        found = [side.get(pair) for side in (gap.overlap, gap.similarity)]
+        texts = [(percent(each.value if each else None, 1), percent_range(each, 1)) for each in found]
+        rows.append((pair, *chain.from_iterable(texts)))
     headings = ("compared", "overlap %", "95% interval", "cosine x 100", "its 95% interval")
     said = [f"{pair}: {meaning}." for pair, meaning in PAIRS.items()]
-    return HealthSection("Reasoning gap", headings, rows, said)
+    return Section("Reasoning gap", headings, rows, said)
 
 
-def _mean(found: Interval | None) -> tuple[str, str]:
-    if found is None:
-        return "-", "-"
-    return f"{100 * found.mean:.1f}", f"{100 * found.low:.1f} to {100 * found.high:.1f}"
-
-
-def _baselines(found: Sequence[Baseline]) -> HealthSection:
-    rows = [(each.system, _kind(each), f"{100 * each.score.mean:.2f}", _interval(each.score)) for each in found]
+def _baselines(found: Sequence[Baseline]) -> Section:
+    rows = [(each.system, _kind(each), percent(each.score.value), percent_range(each.score)) for each in found]
     said = ["Members of the committee are favoured: what they found was judged. The oracle searches with gold answers."]
-    return HealthSection(f"Baselines, {MEASURE} x 100", ("system", "kind", "score", "95% interval"), rows, said)
+    return Section(
+        f"Baselines, {MEASURE} x 100", ("system", "kind", "score", "95% interval"), rows, said, words=("kind",)
+    )
 
 
 def _kind(each: Baseline) -> str:
     return "oracle" if each.oracle else "member" if each.member else "other"
 
 
-def _interval(found: Interval) -> str:
-    return f"{100 * found.low:.2f} to {100 * found.high:.2f}"
+def health_markdown(health: TaskHealth, level: int = 2) -> str:
+    """Write the report as Markdown, a section below each heading of this level."""
+    blocks = markdown_blocks(health_sections(health), [f"{note}." for note in health.notes], level)
+    return "\n\n".join(blocks) + "\n"
 
 
-def markdown_lines(health: TaskHealth, level: int = 2) -> Iterator[str]:
-    """Yield the report as Markdown, a section below each heading of this level."""
-    for section in health_sections(health):
-        yield from (f"{'#' * level} {_plain(section.title)}", "")
-        if section.rows:
-            yield _row(section.headings)
-            yield _row(["---:" if right else "---" for right in section.figures])
-            yield from (_row([_plain(cell) for cell in row]) for row in section.rows)
-            yield ""
-        for sentence in section.sentences:
-            yield from (_plain(sentence), "")
-    for note in health.notes:
-        yield from (f"Note: {_plain(note)}.", "")
-
-
-def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def _plain(text: str) -> str:
-    for sign in "\\|*_<`":
-        text = text.replace(sign, f"\\{sign}")
-    return " ".join(text.split())
-
-
-def card_lines(health: TaskHealth) -> Iterator[str]:
-    """Yield the section of the dataset card."""
-    yield from (HEADING, "")
-    yield from markdown_lines(health, 3)
+def card_section(health: TaskHealth) -> str:
+    """Write the section of the dataset card."""
+    return f"{HEADING}\n\n{health_markdown(health, 3)}"
 
 
 def refresh_card(folder: Path, health: TaskHealth) -> Path | None:
@@ -320,6 +275,6 @@ def refresh_card(folder: Path, health: TaskHealth) -> Path | None:
     if not found:
         return None
     after = rest.partition("\n## ")
-    new = "\n".join([before, *card_lines(health)]).rstrip() + "\n\n" + (f"## {after[2]}" if after[1] else "")
+    new = "\n".join([before, card_section(health)]).rstrip() + "\n\n" + (f"## {after[2]}" if after[1] else "")
     write_file(card, new.encode("utf-8", "replace"))
     return card

@@ -14,7 +14,7 @@ import orjson
 import polars as pl
 
 from r2med.construction.health import TaskHealth, known_health
-from r2med.construction.health_report import CARD, card_lines
+from r2med.construction.health_report import CARD, card_section
 from r2med.construction.mining import PassageCorpus
 from r2med.construction.plan import PLACES, BuildPlan, TaskFacts, prompt
 from r2med.construction.pool import CORPUS_FILE, FORMAT, JUDGEMENT_FILE, MANIFEST, QUERY_FILE, JudgedPool, PoolQuestion
@@ -163,7 +163,7 @@ class Package:
             "plan": plan_settings(self.plan),
             "guideline": self.plan.guideline,
             "prompts": {name: prompt(name, self.plan).text for name in PLACES},
-            "funnel": [asdict(count) for count in self.counts],
+            "funnel": [count.as_dict() for count in self.counts],
             "questions": len(self.selection.questions),
             "passages": len(self.selection.passages),
             "positives": sum(row["score"] for row in self._qrel_rows()),
@@ -201,7 +201,7 @@ def _card_lines(
         spent = count.spent
         tokens = f"{spent.prompt_tokens:,} | {spent.completion_tokens:,}"
         yield f"| {count.step} | {spent.requests:,} | {tokens} | {money(spent.cost)} |"
-    yield from ("", *card_lines(health), "## Settings", "", "```json")
+    yield from ("", card_section(health), "## Settings", "", "```json")
     yield orjson.dumps(manifest["plan"], option=orjson.OPT_INDENT_2).decode()
     yield from ("```", "", "## What relevant means", "", "~~~", plan.guideline.strip(), "~~~", "", "## Prompts", "")
     for name, text in manifest["prompts"].items():

@@ -42,7 +42,7 @@ class BuildProgress:
         """Return the progress for JSON."""
         return {
             "folder": str(self.folder),
-            "steps": [asdict(count) for count in self.counts],
+            "steps": [count.as_dict() for count in self.counts],
             "task": str(self.task) if self.task else None,
         }
 
@@ -178,5 +178,5 @@ def seal_build(store: ItemStore, key: str, task: Path, counts: Sequence[Count]) 
     """Record that the task is finished, with the counts of its steps."""
     files = sorted(path for path in task.rglob("*") if path.is_file())
     made = Outcome({"files": {path.relative_to(task).as_posix(): 0 for path in files}})
-    sealed = {"files": _checksums(task, made), "counts": [asdict(count) for count in counts]}
+    sealed = {"files": _checksums(task, made), "counts": [count.as_dict() for count in counts]}
     store.put(_STEP, [(_ITEM, key, Outcome(sealed))])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +24,13 @@ from r2med.construction.selection import verdict
 from r2med.data.labels import BAND, NEGATIVE, POSITIVE, UNJUDGED
 from r2med.errors import R2medError
 from r2med.llm.client import current_client
-from r2med.llm.items import FAILED, STORE, ItemStore, Spent
-from r2med.llm.steps import Foreseen, open_items, run_step
-from r2med.measure.agreement import Coefficient, Ratings, coefficients
+from r2med.llm.items import FAILED, STORE, ItemStore
+from r2med.llm.steps import StepEstimate, open_items, run_step
+from r2med.measure.agreement import Ratings, coefficients
+from r2med.measure.figure import Figure, figure_dict
 from r2med.measure.population import CaughtShare, share
 from r2med.pipeline.executor.local import Executor
+from r2med.usage import Usage
 
 STEP = "reask"
 _START = 5001
@@ -53,8 +55,8 @@ class SecondLabels:
     """Of the positives, those that were positive again."""
     joins: CaughtShare | None
     """Of all others, those that were positive now."""
-    agreement: Mapping[str, Coefficient]
-    spent: Spent
+    agreement: Mapping[str, Figure | None]
+    spent: Usage
 
     def as_dict(self) -> dict[str, Any]:
         """Return the second judgements in the shape of `--json`."""
@@ -65,8 +67,8 @@ class SecondLabels:
             "confusion": {first: dict(row) for first, row in self.confusion.items()},
             "stays": self.stays.as_dict() if self.stays else None,
             "joins": self.joins.as_dict() if self.joins else None,
-            "agreement": {n: {"value": c.value, "low": c.low, "high": c.high} for n, c in self.agreement.items()},
-            "spent": asdict(self.spent),
+            "agreement": {name: figure_dict(figure) for name, figure in self.agreement.items()},
+            "spent": self.spent.bill(),
         }
 
 
@@ -82,13 +84,13 @@ class SecondAsking:
         self._pairs = list(_pairs(built.folder, _drawn(verdicts, part, self._plan.judge.seed)))
         self._first = {pair.id: verdicts[pair.question.id, pair.passage.id] for pair in self._pairs}
 
-    def estimate(self) -> Foreseen:
+    def estimate(self) -> StepEstimate:
         """Estimate the cost of judging again; nothing is asked."""
         step, foresee = judging_step(self._plan, STEP, _START), foresee_judging(self._plan, _START)
         with ItemStore(self._folder) as store:
             missing = open_items(step, self._pairs, store)
         guess = current_client().estimate([request for pair in missing for request in foresee(pair)])
-        return Foreseen(STEP, len(missing), guess)
+        return StepEstimate(STEP, len(missing), guess)
 
     def ask(self, executor: Executor) -> SecondLabels:
         """Ask, and compare the verdicts with the labels of the build."""
@@ -110,7 +112,7 @@ class SecondAsking:
             share(sum(positive), len(positive)),
             share(sum(others), len(others)),
             coefficients(ratings, _COEFFICIENTS) if ratings else {},
-            sum((outcome.spent for outcome in outcomes.values()), Spent()),
+            sum((outcome.spent for outcome in outcomes.values()), Usage()),
         )
 
 

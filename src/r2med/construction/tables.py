@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from r2med.construction.health_report import HealthSection, health_sections
+from r2med.construction.health_report import health_sections
 from r2med.construction.package import remarks
 from r2med.formatting import money
-from r2med.render.table import Column, Table, key, numbers, say
+from r2med.render.sections import show_sections
+from r2med.render.table import Table, key, numbers, say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,20 +76,7 @@ def _line(content: object) -> str:
 
 def show_health(health: TaskHealth, console: Console) -> None:
     """Print the report on a task's health."""
-    for section in health_sections(health):
-        console.print(section.title, style="bold")
-        if section.rows:
-            _table(section).show(console)
-        for sentence in section.sentences:
-            console.print(sentence)
-        console.print()
-
-
-def _table(section: HealthSection) -> Table:
     # The question that a check asks is for pages: on a terminal its name and figure have to do.
-    shown = [place for place, heading in enumerate(section.headings) if heading != "asks"]
-    columns = [Column(section.headings[place], right=section.figures[place]) for place in shown]
-    table = Table(key(columns[0].heading), *columns[1:])
-    for row in section.rows:
-        table.add(*(row[place] for place in shown))
-    return table
+    verdict, *others = health_sections(health)
+    shown = replace(verdict, headings=verdict.headings[:-1], rows=[row[:-1] for row in verdict.rows])
+    show_sections([shown, *others], console)

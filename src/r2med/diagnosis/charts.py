@@ -54,7 +54,7 @@ def gap_chart(gaps: Sequence[Gap]) -> PairedChart:
         PairedPanel(
             axis,
             [
-                [mark._replace(value=100 * near[pair].mean) for pair, mark in _GAP_MARKS.items() if pair in near]
+                [mark._replace(value=100 * near[pair].value) for pair, mark in _GAP_MARKS.items() if pair in near]
                 for near in (getattr(gap, side) for gap in gaps)
             ],
         )

@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 
 from r2med.encode.cards import EncoderCard
 from r2med.encode.encoder import Prompts, Role, Vectors
-from r2med.encode.loading import Build, load_dense, load_transformer, positions_of
-from r2med.encode.local import ModelEncoder
+from r2med.encode.loading import Build, load_head, load_transformer, positions_of
 from r2med.encode.onnx_export import CHECKED, compared, example_tokens, export_graph, exporting
-from r2med.encode.transformer import FUNCTIONS, TorchEncoder, both_ways
+from r2med.encode.transformer import ModelEncoder, TorchEncoder, both_ways
 from r2med.errors import R2medError, require_extra
 from r2med.models.templates import Template
 from r2med.models.tokenizer import Padded, Tokenizer, check_limit, pretrained_tokenizer
@@ -178,23 +177,21 @@ def _whole(build: Build, *, pair: bool) -> torch.nn.Module:
     """Build one module from token ids to the vector."""
     import torch
 
-    transformer, layers = load_transformer(build, eager=True), load_dense(build)
+    transformer, head = load_transformer(build, eager=True), load_head(build)
 
     class Whole(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.transformer = transformer
-            self.dense = torch.nn.ModuleList(layers)
+            self.head = head
 
         def forward(self, *tensors: torch.Tensor) -> torch.Tensor:
             ids, mask, counted = tensors[:3]
             seen = both_ways(mask, torch.float32) if build.attention == "bidirectional" else mask
             more = {"token_type_ids": tensors[3]} if pair else {}
             hidden = self.transformer(input_ids=ids, attention_mask=seen, **more).last_hidden_state
-            vectors = FUNCTIONS[build.pooling](hidden, counted)
-            for layer in self.dense:
-                vectors = layer(vectors)
-            return torch.nn.functional.normalize(vectors, dim=-1) if build.normalize else vectors
+            features = self.head({"token_embeddings": hidden, "attention_mask": counted})
+            return features["sentence_embedding"]  # type: ignore[no-any-return]  # modules are not typed
 
     if hasattr(transformer.config, "use_cache"):
         transformer.config.use_cache = False

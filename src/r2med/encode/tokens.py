@@ -173,7 +173,7 @@ class TokenEncoder:
         self._model()
 
     def _model(self) -> LoadedTokenModel:
-        require_extra("torch", "torch", "transformers", "safetensors")
+        require_extra("torch", "torch", "transformers", "safetensors", "sentence_transformers")
         build, device = self.build, find_devices(self.device)[0]
         inline = self.card.inline
         return MODEL_CACHE.take((build, inline, device), build.size, lambda: LoadedTokenModel(build, inline, device))
@@ -194,8 +194,8 @@ class LoadedTokenModel:
         import torch
 
         self.build, self.device = build, torch.device(device)
-        self.model = load_transformer(build, beside=(INLINE,) if inline else ()).to(self.device)
-        layers = [_inline_projection(build)] if inline else load_dense(build)
+        self.model = load_transformer(build, other_weights=(INLINE,) if inline else ()).to(self.device)
+        layers = [_inline_projection(build)] if inline else load_dense(build, "token_embeddings")
         self.dense = [layer.to(self.device) for layer in layers]
         self.takes, self.positions = accepted(self.model), positions_of(self.model)
 
@@ -209,9 +209,10 @@ class LoadedTokenModel:
         import torch
 
         with inference(self.build, self.device):
-            vectors = self.model(**self._inputs(read)).last_hidden_state.float()
+            features = {"token_embeddings": self.model(**self._inputs(read)).last_hidden_state.float()}
             for layer in self.dense:
-                vectors = layer(vectors)
+                features = layer(features)
+            vectors = features["token_embeddings"]
             if self.build.normalize:
                 vectors = torch.nn.functional.normalize(vectors, dim=-1)
             found: Vectors = vectors.cpu().numpy()
@@ -229,12 +230,19 @@ class LoadedTokenModel:
 def _inline_projection(build: Build) -> Any:
     """Load the projection that is stored among the transformer's own weights."""
     import torch
+    from sentence_transformers.base.modules import Dense
 
     weight = stored_weight(build.transformer, INLINE)
     if weight is None:
         raise R2medError(f"{Path(build.folder)}: no {INLINE} among its weights, which would be its projection")
-    layer = torch.nn.Linear(weight.shape[1], weight.shape[0], bias=False)
-    layer.load_state_dict({"weight": weight.float()})
+    layer = Dense(
+        weight.shape[1],
+        weight.shape[0],
+        bias=False,
+        activation_function=torch.nn.Identity(),
+        init_weight=weight.float(),
+        module_input_name="token_embeddings",
+    )
     return layer.eval().requires_grad_(False)
 
 

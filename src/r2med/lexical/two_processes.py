@@ -23,9 +23,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.lexical.blocks import join_texts
+from r2med.lexical.pieces import join_texts
 from r2med.lexical.postings import TextBlock, TextBuilder, block_size
-from r2med.settings import thread_count
 
 MIN_CHARACTERS = 20_000_000
 """Fewer characters are indexed before a worker has well begun."""
@@ -37,10 +36,10 @@ _SAMPLE = 256
 _START = Lock()
 
 
-def is_worthwhile(texts: Sequence[str]) -> bool:
+def is_worthwhile(texts: Sequence[str], threads: int) -> bool:
     """Return True if a worker saves time: a second processor, and enough to do by a sample of texts."""
     # Daemonic processes must not start others.
-    if thread_count() < 2 or len(texts) < 2 * _STEP or multiprocessing.current_process().daemon:
+    if threads < 2 or len(texts) < 2 * _STEP or multiprocessing.current_process().daemon:
         return False
     places = range(0, len(texts), max(1, len(texts) // _SAMPLE))
     return sum(len(texts[place]) for place in places) / len(places) * len(texts) >= MIN_CHARACTERS
@@ -112,7 +111,7 @@ class SecondIndexer:
                 block = self._queue.take_last(self._block)
                 if block is None:
                     break
-                documents += block.documents
+                documents += len(block.texts.lengths)
                 self._sent.append(self._pool.submit(_add, block))
         return documents
 
@@ -168,5 +167,4 @@ def _add(block: TextBlock) -> None:
 
 
 def _finish() -> tuple[list[Path], NDArray[np.int32]]:
-    _builder.spill()
-    return _builder.runs[::-1], _builder.lengths
+    return _builder.finish()[::-1], _builder.lengths

@@ -19,6 +19,8 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from r2med.measure.figure import Figure
+
 Floats = NDArray[np.float64]
 Name = TypeVar("Name")
 RESAMPLES = 10_000
@@ -31,17 +33,6 @@ _BITS = 26
 """Bits of a number in each half: with 27 more for the count of the summands, a sum fits a double's 53."""
 _KEPT = 1024
 """Queries up to which a task's resamples are cached for the next call."""
-
-
-class Interval(NamedTuple):
-    """Mean, with the ends of its interval."""
-
-    mean: float
-    low: float
-    high: float
-
-    def __str__(self) -> str:
-        return f"{100 * self.mean:.2f} [{100 * self.low:.2f}, {100 * self.high:.2f}]"
 
 
 def weights(queries: int, stratum: int = 0) -> Iterator[Floats]:
@@ -75,23 +66,23 @@ def _counts(queries: int, stratum: int) -> Iterator[NDArray[np.uint8]]:
         yield np.minimum(counts, 255).astype(np.uint8)
 
 
-def task_intervals(values: Floats) -> list[Interval]:
+def task_intervals(values: Floats) -> list[Figure]:
     """Return each system's interval on one task, from a table of systems x queries.
 
-    >>> task_intervals(np.array([[0.0, 1.0, 0.0, 1.0]]))[0].mean
+    >>> task_intervals(np.array([[0.0, 1.0, 0.0, 1.0]]))[0].value
     0.5
     """
     table = np.atleast_2d(values)
     return _intervals(table.mean(axis=1), resampled_means(table), [table.shape[1]])
 
 
-def average_intervals(tasks: Sequence[Floats]) -> list[Interval]:
+def average_intervals(tasks: Sequence[Floats]) -> list[Figure]:
     """Return each system's interval for the mean over tasks: queries are resampled within each task, never across."""
     means, drawn = _average(tasks, [resampled_means(values, place) for place, values in enumerate(tasks)])
     return _intervals(means, drawn, [np.atleast_2d(values).shape[1] for values in tasks])
 
 
-def board_intervals(board: Mapping[Name, Floats]) -> tuple[dict[Name, list[Interval]], list[Interval]]:
+def board_intervals(board: Mapping[Name, Floats]) -> tuple[dict[Name, list[Figure]], list[Figure]]:
     """Return the intervals of a whole board, by task and of the average; rows are the same systems in every task."""
     drawn = [resampled_means(values, place) for place, values in enumerate(board.values())]
     by_task = {
@@ -145,10 +136,10 @@ def _average(tasks: Sequence[Floats], drawn: Sequence[Floats]) -> tuple[Floats, 
     return np.mean([np.atleast_2d(values).mean(axis=1) for values in tasks], axis=0), np.mean(drawn, axis=0)
 
 
-def _intervals(means: Floats, drawn: Floats, queries: Sequence[int]) -> list[Interval]:
+def _intervals(means: Floats, drawn: Floats, queries: Sequence[int]) -> list[Figure]:
     tail = 100 * expanded_tail(queries)
     low, high = np.percentile(drawn, [tail, 100 - tail], axis=1)
-    return [Interval(float(m), float(a), float(b)) for m, a, b in zip(means, low, high, strict=True)]
+    return [Figure(float(m), float(a), float(b)) for m, a, b in zip(means, low, high, strict=True)]
 
 
 def percentile_ends(drawn: Floats, queries: Sequence[int]) -> tuple[float, float] | None:

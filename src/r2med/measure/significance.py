@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.measure.bootstrap import SEED, Interval, exact_sums, split_table
+from r2med.measure.bootstrap import SEED, exact_sums, split_table
+from r2med.measure.figure import Figure
 
 Floats = NDArray[np.float64]
 PERMUTATIONS = 100_000
@@ -242,14 +243,14 @@ _EIGHT = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1) * 2.0 - 
 """All ways to flip eight signs."""
 
 
-def difference_interval(tasks: Sequence[Floats]) -> Interval:
+def difference_interval(tasks: Sequence[Floats]) -> Figure:
     """Return the mean difference with the interval of `difference`.
 
     >>> difference_interval([np.zeros(30)])
-    Interval(mean=0.0, low=0.0, high=0.0)
+    Figure(value=0.0, low=0.0, high=0.0)
     """
     flips = Flips.of(tasks, _FEWER)
-    return Interval(flips.mean, *flips.interval())
+    return Figure(flips.mean, *flips.interval())
 
 
 def shown_words(found: Difference, lead: str = "") -> str:

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from r2med.audit.study import SetPair, by_name, pair_dict
 from r2med.data.labels import Labels
-from r2med.measure.agreement import Coefficient, Ratings, coefficients
+from r2med.measure.agreement import Ratings, coefficients
+from r2med.measure.figure import Figure
 from r2med.measure.score import Place, thirds
 from r2med.reviews.estimates import LabelEstimates, estimate_labels
 from r2med.reviews.pool import DEPTH
@@ -39,7 +40,7 @@ class AgreementRow:
 
     name: str
     items: int
-    coefficients: Mapping[str, Coefficient]
+    coefficients: Mapping[str, Figure | None]
 
     def as_dict(self) -> dict[str, Any]:
         """Return the row in the shape of `--json`."""
@@ -61,7 +62,7 @@ class ReviewAgreement:
     """Whether these were drawn at random; otherwise no item that two graded was."""
     set_aside: int
     """Items that two graded and that the figures leave out, since they were not drawn at random."""
-    coefficients: Mapping[str, Coefficient]
+    coefficients: Mapping[str, Figure | None]
     pairs: Sequence[SetPair]
     """Every two reviewers, models and imports included."""
     slices: Mapping[str, Sequence[AgreementRow]]
@@ -160,7 +161,7 @@ def review_agreement(store: ReviewStore, labels: Labels | None = None) -> Review
         len(asked),
         bool(random.any()),
         int((both & ~chosen).sum()),
-        found or {name: Coefficient(name, None) for name in OF_PAIR},
+        found or dict.fromkeys(OF_PAIR),
         list(_pairs(grades, bool(random.any()))),
         _slices(grades, columns, both, chosen, labels),
         _periods(grades, columns, chosen),

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.measure.bootstrap import Interval
+from r2med.measure.figure import Figure
 from r2med.measure.population import prediction_powered_mean, share
 from r2med.reviews.rows import GRADED, MODEL, PERSON, RANDOM, Decision, ReviewItem
 from r2med.reviews.store import ReviewStore
@@ -88,7 +88,7 @@ class Votes:
         """Return the models' votes, an unreadable one as their mean, for judged and unjudged items alike."""
         return np.asarray(np.where(np.isnan(self.predicted), np.nanmean(self.predicted), self.predicted))
 
-    def interval(self, score: Callable[[Floats, Floats], Floats]) -> Interval:
+    def interval(self, score: Callable[[Floats, Floats], Floats]) -> Figure:
         """Return the mean of a score of relevance and label over all pairs, with its interval."""
         human = score(self.human[self.judged], self.unlabelled[self.judged])
         if not self.powered:
@@ -96,10 +96,10 @@ class Votes:
         predicted = score(self.guessed, self.unlabelled)
         return prediction_powered_mean(human, predicted[self.judged], predicted[~self.judged])
 
-    def estimate(self, found: tuple[float, float, float]) -> RateEstimate:
+    def estimate(self, found: Figure) -> RateEstimate:
         """Return a rate and its ends with the numbers of judgements behind them."""
         further = int((~self.judged).sum()) if self.powered else 0
-        value, low, high = (float(min(1.0, max(0.0, end))) for end in found)
+        value, low, high = (float(min(1.0, max(0.0, end))) for end in (found.value, *found.ends))
         return RateEstimate(value, low, high, int(self.judged.sum()), further, POWERED if self.powered else ALONE)
 
 
@@ -145,9 +145,9 @@ def _rate(votes: Votes) -> RateEstimate | None:
     return votes.estimate(_wilson(human) if np.ptp(human) == 0 or found.low == found.high else found)
 
 
-def _wilson(human: Floats) -> tuple[float, float, float]:
+def _wilson(human: Floats) -> Figure:
     found = share(round(float(human.sum())), len(human))
-    return (found.value, found.low, found.high) if found else (0.0, 0.0, 1.0)
+    return found.figure if found else Figure(0.0, 0.0, 1.0)
 
 
 def missed_share(votes: Votes) -> RateEstimate | None:
@@ -163,10 +163,10 @@ def missed_share(votes: Votes) -> RateEstimate | None:
         return votes.estimate(_wilson(relevant))
     steps = np.linspace(0.0, 1.0, 201)
 
-    def equation(step: float) -> Interval:
+    def equation(step: float) -> Figure:
         return votes.interval(lambda relevant, off: relevant * (off - step))
 
     around = [equation(step) for step in steps]
-    inside = [float(step) for step, each in zip(steps, around, strict=True) if each.low <= 0 <= each.high]
-    value = float(steps[int(np.argmin([abs(each.mean) for each in around]))])
-    return votes.estimate((value, min([*inside, value]), max([*inside, value])))
+    inside = [float(step) for step, each in zip(steps, around, strict=True) if each.ends[0] <= 0 <= each.ends[1]]
+    value = float(steps[int(np.argmin([abs(each.value) for each in around]))])
+    return votes.estimate(Figure(value, min([*inside, value]), max([*inside, value])))

@@ -16,7 +16,7 @@ from r2med.audit.tables import (
     two_digits,
     why_low,
 )
-from r2med.formatting import counted
+from r2med.formatting import counted, percent_range
 from r2med.render.sections import Section, latex_sections, markdown_sections, show_sections
 from r2med.render.table import Cell, Column, Table, key, numbers, say
 from r2med.reviews.rows import ADJUDICATOR, CAUSES, PERSON
@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from r2med.audit.study import SetPair
-    from r2med.measure.agreement import Coefficient
+    from r2med.measure.figure import Figure
     from r2med.reviews.agreement import AgreementRow, ReviewAgreement
-    from r2med.reviews.estimates import RateEstimate
     from r2med.reviews.progress import HitCount, ReviewProgress
 
 PAIR, SLICE, TIME = "pair", "slice", "time"
@@ -67,7 +66,7 @@ def _overall(found: ReviewAgreement, pairs: Sequence[SetPair]) -> Section:
     if not found.items:
         return Section(title, sentences=["No item was graded by two reviewers yet, so that there is no agreement."])
     shown, values = _shown(found), found.coefficients
-    rows = [(NAMES[name], two_digits(values[name].value), ends(values[name])) for name in shown]
+    rows = [(NAMES[name], two_digits(values[name]), ends(values[name])) for name in shown]
     meanings = [f"{NAMES[name]}: {_meaning(name, values[name], found)}" for name in shown]
     why = [why_low(pair) for pair in pairs if pair.constant or pair.commonest[1] >= RARE]
     return Section(title, ("measure", "value", "95% interval"), rows, [_basis(found), *meanings, *why])
@@ -90,11 +89,11 @@ def _several(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def _meaning(name: str, coefficient: Coefficient, found: ReviewAgreement) -> str:
+def _meaning(name: str, coefficient: Figure | None, found: ReviewAgreement) -> str:
     """Explain a coefficient: its value here, and then in general."""
-    value = coefficient.value
-    if value is None:
+    if coefficient is None:
         return f"not defined here: one grade is all that was given. {_sentence(MEANINGS[name])}"
+    value = coefficient.value
     if name == "raw":
         here = f"two reviewers give the same grade to {100 * value:.0f} of 100 items;"
         return f"{here} what chance would give is still in it."
@@ -109,7 +108,7 @@ def _sentence(text: str) -> str:
 def _by_pair(found: ReviewAgreement) -> Section:
     shown = _shown(found)
     rows: list[list[Cell]] = [
-        [f"{pair.a}, {pair.b}", f"{pair.pairs:,}", *(two_digits(pair.coefficients[name].value) for name in shown)]
+        [f"{pair.a}, {pair.b}", f"{pair.pairs:,}", *(two_digits(pair.coefficients[name]) for name in shown)]
         for pair in found.pairs
     ]
     heads = ("reviewers", "items", *(_SHORT[name] for name in shown))
@@ -140,18 +139,18 @@ def _breakdown(title: str, found: Sequence[AgreementRow | tuple[str, AgreementRo
         [
             name,
             f"{row.items:,}",
-            two_digits(row.coefficients["raw"].value),
+            two_digits(row.coefficients["raw"]),
             _around(row.coefficients["raw"]),
-            *(two_digits(row.coefficients[measure].value) for measure in measures[1:]),
+            *(two_digits(row.coefficients[measure]) for measure in measures[1:]),
         ]
         for name, row in named
     ]
     return Section(title, (head, "items", "raw", "95% interval", *(_SHORT[each] for each in measures[1:])), rows)
 
 
-def _around(raw: Coefficient) -> str:
+def _around(raw: Figure | None) -> str:
     """Return an interval; a dash if it has no width, as when all or none of a few items agree."""
-    return "-" if raw.low == raw.high else ends(raw, digits=2)
+    return "-" if raw is None or raw.low == raw.high else ends(raw, digits=2)
 
 
 def _estimates(found: ReviewAgreement) -> Section:
@@ -162,7 +161,7 @@ def _estimates(found: ReviewAgreement) -> Section:
     if not known:
         return Section(title, sentences=[_why_unknown(found)])
     rows = [
-        (_RATES[name][0], f"{100 * rate.value:.1f}", _percents(rate), f"{rate.human:,}", f"{rate.predicted:,}")
+        (_RATES[name][0], f"{100 * rate.value:.1f}", percent_range(rate, 1), f"{rate.human:,}", f"{rate.predicted:,}")
         for name, rate in known.items()
     ]
     said = [f"{_RATES[name][0]}: {_RATES[name][1]}" for name in known]
@@ -185,10 +184,6 @@ def _why_unknown(found: ReviewAgreement) -> str:
     if not found.estimates.drawn:
         return "No item was drawn at random, so that nothing can be said about the labels of the task."
     return "Fewer than two items of the random part were judged by people, so that nothing can be said yet."
-
-
-def _percents(rate: RateEstimate) -> str:
-    return f"{100 * rate.low:.1f} to {100 * rate.high:.1f}"
 
 
 def show_agreement(found: ReviewAgreement, console: Console, by: Collection[str] = ()) -> None:

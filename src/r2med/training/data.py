@@ -7,7 +7,7 @@ become a build of their own; of an existing build, questions, reasoning and judg
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from r2med.construction.pool import MANIFEST, TASK, BuiltTask, read_built_task
 from r2med.construction.question_steps import question_steps
 from r2med.errors import R2medError
 from r2med.llm.items import DROPPED, KEPT, Count, ItemStore, KeptRow, count_outcomes, count_reasons
-from r2med.llm.steps import Foreseen, price_step, run_step
+from r2med.llm.steps import StepEstimate, price_step, run_step
 from r2med.models.templates import bundled
 from r2med.pipeline.executor.local import Executor
 from r2med.store.files import draft_folder, write_file
@@ -68,7 +68,7 @@ class DataMaker:
         self.settings = settings
         self.counts: list[Count] = []
 
-    def estimate(self) -> list[Foreseen]:
+    def estimate(self) -> list[StepEstimate]:
         """Estimate each step that asks a model; nothing is asked."""
         if self.built:
             pool = self._pool(read_built_task(Path(self.source)))
@@ -154,7 +154,7 @@ class DataMaker:
     def _pairs(self, questions: Sequence[TrainingQuestion]) -> list[Pair]:
         return [Pair(row.question, each.passage) for row in questions for each in row.negatives]
 
-    def _price_types(self, pairs: Sequence[Pair]) -> Foreseen:
+    def _price_types(self, pairs: Sequence[Pair]) -> StepEstimate:
         self.work.mkdir(parents=True, exist_ok=True)
         with ItemStore(self.work) as store:
             return price_step(typing_step(self.settings), pairs, partial(foresee_typing, self.settings), store)
@@ -200,7 +200,7 @@ class DataMaker:
             "types": count_types(frame),
             "held_out": pool.held_out._asdict(),
             "sources_judged_positive": positive / seen if seen else None,
-            "steps": [asdict(count) for count in self.counts],
+            "steps": [count.as_dict() for count in self.counts],
             "settings": self.settings.as_dict() | ({"build": built.manifest["plan"]} if self.built else {}),
             "prompts": self._prompts(built),
             "leakage": gate.as_dict(),

@@ -18,7 +18,8 @@ import r2med
 from r2med.data.run import Run
 from r2med.errors import R2medError
 from r2med.formatting import one_line
-from r2med.measure.bootstrap import Interval, task_intervals
+from r2med.measure.bootstrap import task_intervals
+from r2med.measure.figure import Figure
 from r2med.measure.metrics import Measure, parse_all
 from r2med.measure.score import QueryScores, score
 from r2med.models.memory import find_devices
@@ -82,7 +83,7 @@ class DevTask:
         return Run.from_lists(lists)
 
 
-def intervals(scores: QueryScores) -> dict[str, Interval]:
+def intervals(scores: QueryScores) -> dict[str, Figure]:
     """Return the mean of each measure with its interval over questions."""
     return {str(measure): task_intervals(scores.values(measure))[0] for measure in scores.measures}
 

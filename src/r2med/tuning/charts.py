@@ -46,8 +46,8 @@ def _route_lines(pair: RoutePair) -> list[ChartLine]:
     best, *others = pair.curves
     x = [100 * point.sent for point in best.points]
     strong = best.points[-1].score
-    low = [100 * (strong + point.difference.low) for point in best.points]
-    high = [100 * (strong + point.difference.high) for point in best.points]
+    low = [100 * (strong + point.difference.ends[0]) for point in best.points]
+    high = [100 * (strong + point.difference.ends[1]) for point in best.points]
     lines = [ChartLine(best.signal, x, [100 * point.score for point in best.points], low, high)]
     lines += [ChartLine(curve.signal, x, [100 * point.score for point in curve.points]) for curve in others]
     chance = [100 * point.random for point in best.points]

@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from r2med.data.labels import BAND, NEGATIVE, POSITIVE
 from r2med.formatting import counted
-from r2med.measure.bootstrap import Interval
+from r2med.measure.figure import Figure
 from r2med.render.charts.scale import Scale, span
 from r2med.render.palette import Fill, fills
 
@@ -73,7 +73,7 @@ class Series(NamedTuple):
     fill: Fill
     values: Sequence[float]
     """A figure for each row."""
-    intervals: Sequence[Interval] = ()
+    intervals: Sequence[Figure] = ()
 
 
 @dataclass(frozen=True)
@@ -231,13 +231,13 @@ class PairedChart:
 Chart = DotChart | ShareChart | BarChart | ScatterChart | HeatMap | PairedChart
 
 
-def interval_point(name: str, found: Interval) -> ChartPoint:
+def interval_point(name: str, found: Figure) -> ChartPoint:
     """Return the mark of a mean with its interval."""
-    return _point(name, found.mean, found)
+    return _point(name, found.value, found)
 
 
-def _point(name: str, value: float, found: Interval | None, *, own: bool = True, oracle: bool = False) -> ChartPoint:
-    low, high = (None, None) if found is None else (100 * found.low, 100 * found.high)
+def _point(name: str, value: float, found: Figure | None, *, own: bool = True, oracle: bool = False) -> ChartPoint:
+    low, high = (None, None) if found is None else (100 * end for end in found.ends)
     shape, tone = ("diamond", "soft") if oracle else ("disc", "own") if own else ("diamond", "pub")
     return ChartPoint(f"{name} (oracle)" if oracle else name, 100 * value, low, high, shape, not oracle, tone)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from r2med.errors import R2medError, require_extra
 from r2med.formatting import harmless
-from r2med.measure.bootstrap import Interval
+from r2med.measure.figure import Figure as Mean
 from r2med.render.charts.kinds import (
     BarChart,
     ChartPoint,
@@ -193,10 +193,10 @@ def _bars(chart: BarChart) -> Figure:
         return figure
 
 
-def _errors(found: Sequence[Interval]) -> list[list[float]]:
+def _errors(found: Sequence[Mean]) -> list[list[float]]:
     """Return the distances of the intervals' ends below and above the means, x 100."""
-    below = [100 * max(0.0, each.mean - each.low) for each in found]
-    return [below, [100 * max(0.0, each.high - each.mean) for each in found]]
+    below = [100 * max(0.0, each.value - each.ends[0]) for each in found]
+    return [below, [100 * max(0.0, each.ends[1] - each.value) for each in found]]
 
 
 def _scatter(chart: ScatterChart) -> Figure:
