@@ -204,7 +204,7 @@ class Batches(ABC, Generic[AnyEncoder, AnyVectors]):
         raise R2medError(f"{self.store.name} gave {self.job.texts.ids[place]} of the {self.job.name} {problem}")
 
     @abstractmethod
-    def checked(self, vectors: AnyVectors, places: NDArray[np.intp]) -> AnyVectors:
+    def checked(self, vectors: Any, places: NDArray[np.intp]) -> AnyVectors:
         """Check the vectors of a batch and return them; an invalid one is an error that names the text."""
 
     @abstractmethod
@@ -230,28 +230,28 @@ class TextBatches(Batches[Encoder, Vectors]):
         super().__init__(encoder, job, store)
         self.dimension = 0 if encoder.sparse else store.dimension
 
-    def checked(self, vectors: Vectors, places: NDArray[np.intp]) -> Vectors:
+    def checked(self, vectors: Any, places: NDArray[np.intp]) -> Vectors:
         """Check the matrix of a batch."""
-        vectors = np.asarray(vectors, dtype=np.float32)
+        matrix: Vectors = np.asarray(vectors, dtype=np.float32)
         first, model = self.job.texts.ids[int(places[0])], self.store.name
-        if vectors.ndim != 2 or len(vectors) != len(places):
-            raise R2medError(f"{model} gave {first} and {len(places) - 1} more an array of shape {vectors.shape}")
-        dimension = vectors.shape[1]
+        if matrix.ndim != 2 or len(matrix) != len(places):
+            raise R2medError(f"{model} gave {first} and {len(places) - 1} more an array of shape {matrix.shape}")
+        dimension = matrix.shape[1]
         if self.dimension not in (0, dimension) or dimension == 0:
             raise R2medError(
                 f"{model} gave {first} a vector of {dimension} dimensions, others have {self.dimension or 'more'};"
                 f" if the model has changed, remove {self.store.folder}"
             )
         self.dimension = dimension
-        problems = {"a vector with NaN or infinite numbers": ~finite(vectors)}
+        problems = {"a vector with NaN or infinite numbers": ~finite(matrix)}
         if not self.encoder.sparse:
-            problems["a vector of zeros"] = ~_nonzero(vectors)
+            problems["a vector of zeros"] = ~_nonzero(matrix)
         if self.job.precision == "float16":
-            problems["numbers that do not fit float16; use store=float32"] = ~_fits_half(vectors)
+            problems["numbers that do not fit float16; use store=float32"] = ~_fits_half(matrix)
         for problem, broken in problems.items():
             if broken.any():
                 self.refuse(int(places[int(broken.argmax())]), problem)
-        return vectors
+        return matrix
 
     def unpack(self, matrices: Iterator[Vectors], batch: PlannedBatch) -> Vectors:
         """Take one matrix."""
@@ -315,10 +315,12 @@ def _fill(work: Batches[AnyEncoder, AnyVectors], context: Context) -> tuple[NDAr
             half = job.precision == "float16" and isinstance(store, VectorStore)
             left = MissingTexts(hashes, missing, _round_stored(store, writer, hashes, missing) if half else missing)
             encoded = len(left.rest)
-            here = spread is None or (spread.only_large and job.role is Role.QUERY)
-            if encoded and (spread is None or here or (isinstance(encoder, Encoder) and not encoder.spreads)):
+            local = isinstance(encoder, Encoder) and not encoder.spreads
+            if not encoded:
+                pass
+            elif spread is None or local or (spread.only_large and job.role is Role.QUERY):
                 work.run(writer, left, context)
-            elif encoded:
+            else:
                 # The plan is made of all texts, so that every command of a batch has the same, whatever is there.
                 encode_by_workers(work, spread, writer, distinct, left, WINDOW, context)
         store.refresh()
