@@ -34,7 +34,7 @@ from r2med.llm.cards import add_model
 from r2med.llm.client import session
 from r2med.llm.scripted import scripted
 from r2med.llm.types import LimitReached
-from r2med.render.charts.plots import save_charts
+from r2med.render.charts.files import save_charts
 from r2med.runs.ledger import Ledger
 from ragging import asked, expected, rates_model, share, sources, write_run, write_task
 
@@ -280,7 +280,7 @@ def test_a_limit_on_cost_is_kept_and_the_dry_run_prices_what_is_left(tmp_path):
     with session(Limits(max_cost=before["cost"] / 2)) as client:
         with pytest.raises(LimitReached):
             run_study(make_arms([], ["closed", "gold"]), [task], StudyOptions("paid"))
-        assert client.budget.cost <= before["cost"] / 2
+        assert client.budget.spent.cost <= before["cost"] / 2
     after = json.loads(CliRunner().invoke(app, [*words, "--dry-run", "--json"]).stdout)
     assert 0 < after["answers"]["cached"] < 60
     assert after["cost"] < before["cost"]
@@ -300,7 +300,7 @@ from r2med.llm.scripted import scripted
 from r2med.llm.client import session
 from r2med.answers.arms import make_arms
 from r2med.answers.study import StudyOptions, run_study
-from r2med.render.charts.plots import save_charts
+from r2med.render.charts.files import save_charts
 from r2med.answers.charts import rag_charts
 
 log = Path({log!r})

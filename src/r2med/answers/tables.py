@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from r2med import formatting
 from r2med.data.task_names import task_headings
-from r2med.formatting import p_text, p_words
+from r2med.formatting import p_text, p_words, percent_range
 from r2med.measure.significance import ALPHA
 from r2med.render.sections import Section, latex_sections, markdown_sections, show_sections
-from r2med.render.table import Cell, Number, percent
+from r2med.render.table import Cell, Number, interval, percent
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -50,7 +51,7 @@ def _accuracy(report: RagReport) -> Section:
             arm.arm.title,
             _starred(_mean(arm.accuracy), arm.counts),
             *([percent(arm.counts.decided_share)] if lacking else []),
-            _ends(arm.accuracy),
+            interval(arm.accuracy),
             percent(arm.retrieval),
         ]
         for arm in report.arms
@@ -151,7 +152,7 @@ def _paired(arms: list[ArmReport]) -> Section:
         if arm.paired is not None:
             found, change = arm.paired, arm.paired.difference
             counts = [found.fixed, found.broken, found.both_right, found.both_wrong]
-            ends = _signed(change.low, change.high)
+            ends = interval(change, "+")
             mean = _starred(percent(change.mean, sign="+"), arm.counts)
             rows.append([arm.arm.title, *(f"{n:,}" for n in counts), mean, ends, p_text(change.randomisation)])
     said = [_changed(arm) for arm in arms if arm.arm.retrieves]
@@ -228,9 +229,7 @@ def _way(report: RagReport) -> Section:
     for arm in report.arms:
         if arm.way is not None:
             way = arm.way
-            known = way.low is not None and way.high is not None
-            ends = f"{100 * (way.low or 0):.0f} to {100 * (way.high or 0):.0f}" if known else "-"
-            rows.append([arm.arm.title, "-" if way.share is None else f"{100 * way.share:.0f}", ends])
+            rows.append([arm.arm.title, formatting.percent(way.share, 0), percent_range(way, 0)])
             if way.undefined:
                 reasons[f"Not defined: {way.undefined}."] = None
     meaning = "0 is closed, 100 is gold; below 0, passages make it worse than none."
@@ -276,18 +275,6 @@ def _harm(report: RagReport) -> Section:
 
 def _mean(found: Figure | None) -> Number:
     return percent(None if found is None else found.value)
-
-
-def _ends(found: Figure | None) -> Number:
-    if found is None:
-        return Number("-", "-")
-    low, high = (100 * end for end in found.ends)
-    return Number(f"{low:.2f} to {high:.2f}", f"{low:.1f} to {high:.1f}")
-
-
-def _signed(low: float, high: float) -> Number:
-    ends = [round(100 * end, 6) + 0.0 for end in (low, high)]
-    return Number(f"{ends[0]:+.2f} to {ends[1]:+.2f}", f"{ends[0]:+.1f} to {ends[1]:+.1f}")
 
 
 def show_rag(report: RagReport, console: Console) -> None:

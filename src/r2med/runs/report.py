@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -81,7 +81,7 @@ class Result:
         if self.cost.requests != 0:
             found["cost"] = self.cost.as_dict()
         if (pair := self.record.foreseen_and_used) is not None:
-            found |= {"foreseen": asdict(pair[0]), "used": asdict(pair[1])}
+            found |= {"foreseen": pair[0].spending(), "used": pair[1].spending()}
         if self.run_id:
             found |= {"run": self.run_id, "cached": self.cached}
         if self.oracle:
