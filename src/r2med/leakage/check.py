@@ -58,10 +58,10 @@ def check(
     check_files(paths)
     if out is not None and out.resolve() in {path.resolve() for path in paths}:
         raise R2medError(f"{out}: is training data; give another --out")
-    chosen = resolve(tasks)
-    if not chosen:
+    subjects = resolve(tasks)
+    if not subjects:
         raise R2medError("name at least one task to check against")
-    tally = Tally([_index_task(task, settings, executor) for task in chosen], limit)
+    tally = Tally([_index_task(task, settings, executor) for task in subjects], limit)
     with ExitStack() as stack:
         # The file gets its name when all is done.
         draft = stack.enter_context(draft_file(out, parents=True)) if out is not None else None
@@ -154,8 +154,8 @@ def exclude(report: LeakageReport, places: Mapping[Path, Path], documents: bool 
     """
     lost = {}
     for source, target in places.items():
-        found = report.files[source]
-        rows = found.any if documents else found.judged
+        affected = report.files[source]
+        rows = affected.any if documents else affected.judged
         with draft_file(target, parents=True) as draft:
             (_without_rows if format_of(source) == ".parquet" else _without_lines)(source, draft, rows)
         lost[target] = len(rows)

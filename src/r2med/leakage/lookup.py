@@ -33,8 +33,8 @@ class LeakHits:
     @classmethod
     def of(cls, method: str, rows: Places, texts: Places, scores: NDArray[np.float64] | None = None) -> LeakHits:
         """Build pairs that one method found; their score is 1 unless it is given."""
-        found = np.full(len(rows), METHODS.index(method), dtype=np.int8)
-        return cls(rows, texts, found, np.ones(len(rows)) if scores is None else scores)
+        places = np.full(len(rows), METHODS.index(method), dtype=np.int8)
+        return cls(rows, texts, places, np.ones(len(rows)) if scores is None else scores)
 
     @classmethod
     def none(cls) -> LeakHits:

@@ -194,7 +194,7 @@ class Matcher:
         A piece has all pairs of its rows. It is one row, or has at most `at_once` pairs.
         """
         probe = Probe(block, hash_words(block.texts), self.settings, self.at_once)
-        searches = [search(probe, known) for search, known in self._searches.items()]
+        searches = [search(probe, table_filter) for search, table_filter in self._searches.items()]
         for place, subject in enumerate(self.subjects):
             # About `at_once` candidates at most, or one row's, are in memory.
             for rows in by_rows([search.lookup(subject) for search in searches], self.at_once):

@@ -64,16 +64,16 @@ def score(run: Run, qrels: Qrels, measures: Iterable[Measure] = DEFAULT) -> Quer
     >>> scores.queries, scores.values(Measure("MRR", 10)).tolist(), scores.as_dict()
     (('q1', 'q2', 'q3'), [0.5, 1.0, 0.0], {'MRR@10': 0.5})
     """
-    wanted = tuple(dict.fromkeys(measures))
-    if not wanted:
+    distinct = tuple(dict.fromkeys(measures))
+    if not distinct:
         raise R2medError("no measure to score by")
     positives = positive(qrels)
     if not positives:
         raise R2medError("no query has a relevant document in the judgements, so there is nothing to average")
-    cutoffs = [measure.cutoff for measure in wanted]
+    cutoffs = [measure.cutoff for measure in distinct]
     depth = None if None in cutoffs else max(cutoff for cutoff in cutoffs if cutoff)
     gains = _gains(run, positives, depth)
-    return QueryScores(tuple(positives), {measure: measure.values(gains) for measure in wanted})
+    return QueryScores(tuple(positives), {measure: measure.values(gains) for measure in distinct})
 
 
 def positive(qrels: Qrels) -> dict[str, dict[str, int]]:
@@ -95,15 +95,15 @@ def _gains(run: Run, positives: Mapping[str, Mapping[str, int]], depth: int | No
             documents = run[query].documents[:depth]
             longest = max(longest, len(documents))
             places += [(row, rank, grades[d]) for rank, d in enumerate(documents) if d in grades]
-    found = np.zeros((len(positives), longest))
+    gained = np.zeros((len(positives), longest))
     if places:
         rows, ranks, values = zip(*places, strict=True)
-        found[list(rows), list(ranks)] = values
+        gained[list(rows), list(ranks)] = values
     relevant: NDArray[np.int64] = np.array([len(grades) for grades in positives.values()], dtype=np.int64)
     ideal = np.zeros((len(positives), int(relevant.max())))
     for row, grades in enumerate(positives.values()):
         ideal[row, : len(grades)] = sorted(grades.values(), reverse=True)
-    return Gains(found, ideal, relevant)
+    return Gains(gained, ideal, relevant)
 
 
 Place = tuple[int, str]
