@@ -232,8 +232,9 @@ class StoredTable(TextTable):
             "text_lengths": text_lengths,
             "checks": checks,
         }
-        columns = {name: np.delete(column, repeated) for name, column in columns.items()}
-        columns["order"] = ids.without(repeated).alphabetical()
+        if repeated:
+            ids, columns = ids.without(repeated), {name: np.delete(one, repeated) for name, one in columns.items()}
+        columns["order"] = ids.alphabetical()
         for name, column in columns.items():
             np.save(self._folder / f"{name}.npy", column, allow_pickle=False)
 

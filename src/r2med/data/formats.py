@@ -76,10 +76,8 @@ class Digests:
 
     def take(self, path: Path) -> None:
         """Read a file for its hash."""
-        digest = self.begin(path)
         with path.open("rb") as stream:
-            while block := stream.read(_BUFFER):
-                digest.update(block)
+            self._hashes[path] = hashlib.file_digest(stream, "sha256")
 
     def of(self, path: Path) -> str:
         """Return the hash of a file that was read; empty for one that was not."""
