@@ -22,11 +22,11 @@ from click.testing import CliRunner
 
 import r2med
 from r2med.answers.arms import make_arms
-from r2med.answers.charts import rag_charts
 from r2med.answers.report import kept_reports, make_report
 from r2med.answers.samples import AnswerKind
 from r2med.answers.sources import PromptRule
 from r2med.answers.study import StudyOptions, run_study
+from r2med.answers.tables import rag_charts
 from r2med.cli.main import app
 from r2med.errors import R2medError, StoreWarning
 from r2med.llm.budget import Limits
@@ -301,7 +301,7 @@ from r2med.llm.client import session
 from r2med.answers.arms import make_arms
 from r2med.answers.study import StudyOptions, run_study
 from r2med.render.charts.plots import save_charts
-from r2med.answers.charts import rag_charts
+from r2med.answers.tables import rag_charts
 
 log = Path({log!r})
 answer = rates_model({rates!r})

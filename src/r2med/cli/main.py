@@ -76,7 +76,7 @@ _HOMES = {
     "submit": "exchange.cli",
     "verify": "exchange.cli",
     "answers": "answers.cli",
-    "rag": "answers.rag",
+    "rag": "answers.cli",
     "search": "workbench.cli",
     "inspect": "workbench.cli",
     "diagnose": "diagnosis.cli",
