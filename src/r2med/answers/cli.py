@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import add
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -185,14 +187,16 @@ def _show_plan(plan: StudyPlan, *, as_json: bool) -> None:
     remark(plan.notes)
     console = output()
     table = Table(key("arm"), *numbers("questions", "answers", "kept", "tokens", "dollars", "at most"))
-    for label, arm in plan.by_arm().items():
-        table.add(label, f"{arm.questions:,}", *_cells(arm.answers))
+    for label in dict.fromkeys(arm.arm for arm in plan.arms):
+        parts = [arm for arm in plan.arms if arm.arm == label]
+        answers = reduce(add, (arm.answers for arm in parts))
+        table.add(label, f"{sum(arm.questions for arm in parts):,}", *_cells(answers))
     table.rule()
     table.add("all answers", "", *_cells(plan.answers))
     if plan.verdicts is not None:
         table.add("all verdicts, at most", "", *_cells(plan.verdicts))
     table.show(console)
-    console.print(f"left to pay for: {_money(plan.cost)}, at most {_money(plan.cost_limit)}")
+    console.print(f"left to pay for: {_money(plan.total.cost)}, at most {_money(plan.total.cost_limit)}")
     console.print("the first prompt with passages:\n", style="bold")
     console.print(plan.first_prompt, markup=False, highlight=False)
 
