@@ -22,7 +22,7 @@ from r2med.data.task_names import task_names
 from r2med.data.tasks import resolve
 from r2med.llm.judge import judge_prompt
 from r2med.measure.metrics import Measure
-from r2med.render.charts.plots import check_chart_files, save_charts
+from r2med.render.charts.files import check_chart_files, save_charts
 from r2med.render.sections import write_sections
 from r2med.render.table import Column, Table, column, key, numbers, output
 
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 @click.option("--tasks", multiple=True, metavar="NAME|GROUP|PATH...", help="Which tasks (default: all with answers).")
 @click.option("--judge", default="", metavar="LLM", help="The model that compares an answer with the gold answer.")
 @click.option("--judge-prompt", "prompt", default="", metavar="FILE", help="What to ask the judge, in your own words.")
-@click.option("--metric", default="nDCG@10", show_default=True, help="The measure of retrieval to correlate with.")
+@click.option("--measure", default="nDCG@10", show_default=True, help="The measure of retrieval to correlate with.")
 @asking_options
 @json_option()
 def answers_command(
-    runs: tuple[str, ...], tasks: tuple[str, ...], judge: str, prompt: str, metric: str, as_json: bool, **settings: Any
+    runs: tuple[str, ...], tasks: tuple[str, ...], judge: str, prompt: str, measure: str, as_json: bool, **settings: Any
 ) -> None:
     """Are the generated answers of runs right, and does that go with retrieval?
 
@@ -61,7 +61,7 @@ def answers_command(
         raise click.UsageError("--judge-prompt is for a judge; name one with --judge")
     asked = judge_prompt(prompt) if prompt else None
     with asking(**settings) as executor:
-        report = judge_runs(runs, judge, str(Measure.parse(metric)), names, asked, executor)
+        report = judge_runs(runs, judge, str(Measure.parse(measure)), names, asked, executor)
     remark(report.notes)
     if as_json:
         write_json(report.as_dict())
@@ -122,13 +122,13 @@ _ASKED = ("executor", "concurrency", "timeout", "retries", "rpm", "max_cost", "m
 @click.option("--samples", default=1, show_default=True, type=click.IntRange(1), help="Answers to each question.")
 @click.option("--temperature", type=click.FloatRange(0), help="In place of the model's own.")
 @click.option("--answer-tokens", type=click.IntRange(1), help="The longest reply, in place of the model's own.")
-@click.option("--metric", default="nDCG@10", show_default=True, metavar="MEASURE", help="What lists are measured by.")
+@click.option("--measure", default="nDCG@10", show_default=True, metavar="MEASURE", help="What lists are measured by.")
 @click.option("--max-cost", type=float, metavar="DOLLARS", help="Stop asking models before this is spent.")
 @click.option("--max-tokens", type=int, help="Stop asking models before so many tokens are used.")
 @asking_options
 @click.option("--fresh", is_flag=True, help="Read and judge kept replies again.")
 @click.option("--dry-run", is_flag=True, help="Show what would be asked and what it would cost, and ask nothing.")
-@click.option("--plots", type=click.Path(path_type=Path), metavar="DIR|FILE", help="Draw arms, flows and retrieval.")
+@click.option("--plot", type=click.Path(path_type=Path), metavar="DIR|FILE", help="Draw arms, flows and retrieval.")
 @click.option("--format", "form", type=click.Choice(["md", "latex"]), help="Write Markdown or LaTeX.")
 @json_option()
 def rag_command(systems: tuple[str, ...], tasks: tuple[str, ...], arms: tuple[str, ...], **given: Any) -> None:
@@ -153,13 +153,13 @@ def rag_command(systems: tuple[str, ...], tasks: tuple[str, ...], arms: tuple[st
         raise click.UsageError("--json and --format exclude each other")
     if given["judge_prompt"] and not given["judge"]:
         raise click.UsageError("--judge-prompt is for a judge; name one with --judge")
-    plots = given.pop("plots")
-    if plots is not None:
-        check_chart_files(plots)
+    plot = given.pop("plot")
+    if plot is not None:
+        check_chart_files(plot)
     fresh = given.pop("fresh")
     names = list(tasks or ("sample",))
     asked = {name: given.pop(name) for name in _ASKED}
-    measure = str(Measure.parse(given.pop("metric")))
+    measure = str(Measure.parse(given.pop("measure")))
     options = StudyOptions(rule=PromptRule(**{name: given.pop(name) for name in _RULE}), measure=measure, **given)
     study_arms = make_arms(systems, arms)
     with asking(dry_run=dry_run, **asked) as executor:
@@ -172,11 +172,11 @@ def rag_command(systems: tuple[str, ...], tasks: tuple[str, ...], arms: tuple[st
         write_json(report.as_dict())
     else:
         write_sections(form, rag_title(report), rag_sections(report), report.notes)
-    if plots is not None:
+    if plot is not None:
         charts = rag_charts(report)
         lacks = {"flows": "closed was not asked", "retrieval": "it takes two systems"}
         remark(f"{name} is not drawn: {why}" for name, why in lacks.items() if name not in charts)
-        files = save_charts(charts, plots)
+        files = save_charts(charts, plot)
         click.echo(f"the figures are in {', '.join(map(str, files))}", err=True)
 
 

@@ -147,7 +147,7 @@ class StudyCommand:
             ("--samples", options.samples, usual.samples),
             ("--temperature", options.temperature, None),
             ("--answer-tokens", options.answer_tokens, None),
-            ("--metric", options.measure, usual.measure),
+            ("--measure", options.measure, usual.measure),
         ]
         given = [f"{name}={value}" for name, value, default in settings if value != default]
         return ["rag", *self.systems, *given, "--arms", *self.names, "--tasks", *self.tasks]

@@ -14,7 +14,11 @@ from r2med.answers.effects import Counts, Grounding, InView, Paired, Quadrants
 from r2med.data.task_names import task_headings
 from r2med.formatting import p_text, p_words
 from r2med.measure.significance import ALPHA
-from r2med.render.charts.kinds import ChartPoint, DotChart, FlowChart, FlowRow, Level, RagChart, TrendChart, TrendPoint
+from r2med.render.charts.chart import Chart
+from r2med.render.charts.dots import DotChart
+from r2med.render.charts.drawing import ChartPoint
+from r2med.render.charts.flows import FlowChart, FlowRow
+from r2med.render.charts.scatter import Level, TrendChart, TrendPoint
 from r2med.render.sections import Section, show_sections
 from r2med.render.table import Column, Number, column, interval, key, percent
 
@@ -273,7 +277,7 @@ def show_rag(report: RagReport, console: Console) -> None:
 # ---------------------------------------------------------------------------------------------- charts
 
 
-def rag_charts(report: RagReport) -> dict[str, RagChart]:
+def rag_charts(report: RagReport) -> dict[str, Chart]:
     """Return the charts of a study by name, those that can be drawn."""
     charts = {"arms": _arms_chart(report), "flows": _flow_chart(report), "retrieval": _trend_chart(report)}
     return {name: chart for name, chart in charts.items() if chart is not None}

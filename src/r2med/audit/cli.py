@@ -12,10 +12,9 @@ from r2med.audit.study import AuditOptions, audit
 from r2med.audit.tables import sections, stability_chart
 from r2med.cli.options import ManyValues, json_option, remark, write_json
 from r2med.data.loader import load
-from r2med.errors import require_extra
 from r2med.measure.metrics import Measure
 from r2med.pipeline.registry import named
-from r2med.render.charts.plots import ENDINGS, save
+from r2med.render.charts.files import check_chart_file, save
 from r2med.render.sections import write_sections
 from r2med.runs.ledger import Ledger
 
@@ -31,7 +30,7 @@ from r2med.runs.ledger import Ledger
     " (review:NAME:REVIEWER) or each of them (review:NAME:*).",
 )
 @click.option("--systems", multiple=True, metavar="RUN...", help="Systems or runs (default: the ten best here).")
-@click.option("--metric", default="nDCG@10", show_default=True, metavar="MEASURE", help="What systems are scored by.")
+@click.option("--measure", default="nDCG@10", show_default=True, metavar="MEASURE", help="What systems are scored by.")
 @click.option("--binary", is_flag=True, help="Count every grade from 1 on as 1.")
 @click.option("--fill", "filled", is_flag=True, help="Count pairs that only one set judges as 0 in the other.")
 @click.option("--overlay", "overlaid", is_flag=True, help="Score by the first set as corrected by the other.")
@@ -70,11 +69,9 @@ def audit_command(
     if given["filled"] and given["overlaid"]:
         # What only the first set judges would become 0 in the other, and that 0 would correct the first.
         raise click.UsageError("--fill and --overlay exclude each other: a filled 0 would correct the first set")
-    measure = Measure.parse(given.pop("metric"))
-    if plot is not None:  # what could not be drawn is refused before anything is computed
-        require_extra("plots", "matplotlib")
-        if plot.suffix.lower() not in ENDINGS:
-            raise click.UsageError(f"--plot must end in {', '.join(ENDINGS)}")
+    measure = Measure.parse(given.pop("measure"))
+    if plot is not None:
+        check_chart_file("--plot", plot)
     dataset = load(task)
     sources: list[str] = []
     looked_up: dict[str, LookedUpLabels] = {}

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from r2med.errors import R2medError
 from r2med.formatting import p_text
 from r2med.measure.correlation import flipped
-from r2med.render.charts.kinds import ChartPoint, DotChart
+from r2med.render.charts.dots import DotChart
+from r2med.render.charts.drawing import ChartPoint
 from r2med.render.sections import Section
 from r2med.render.table import Number, column, key, percent, signed_interval, signed_percent
 

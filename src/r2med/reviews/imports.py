@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from r2med.data.formats import DOCUMENT_FIELDS, QUERY_FIELDS
 from r2med.data.labels import judged_qrels
-from r2med.data.qrels import DOCUMENT_FIELDS, QUERY_FIELDS, read_label_rows
+from r2med.data.qrels import read_label_rows
 from r2med.data.task_names import task_names
 from r2med.errors import DataError, R2medError
 from r2med.formatting import counted, shorten
