@@ -82,7 +82,12 @@ class JudgedLists:
     @classmethod
     def of(cls, qrels: Qrels, runs: Mapping[str, Run], measure: Measure) -> JudgedLists:
         """Build the lists of some runs, for the queries of the judgements."""
-        pairs = {(query, document): place for place, (query, document) in enumerate(_pairs(qrels))}
+        pairs = {
+            (query, document): place
+            for place, (query, document) in enumerate(
+                [(query, document) for query, judged in qrels.items() for document in judged]
+            )
+        }
         rows = [[pairs[query, document] for document in judged] for query, judged in qrels.items()]
         lists = {}
         for system, run in runs.items():
@@ -109,10 +114,6 @@ class JudgedLists:
     def judged(self) -> Floats:
         """Return the grades of the judged pairs."""
         return self.grades[:-1]
-
-
-def _pairs(qrels: Qrels) -> list[tuple[str, str]]:
-    return [(query, document) for query, judged in qrels.items() for document in judged]
 
 
 def _padded(rows: Sequence[Sequence[int]], pairs: Mapping[tuple[str, str], int]) -> Places:

@@ -154,18 +154,17 @@ class StandingDecisions:
             if row.reviewer not in self._people:
                 self._people = {reviewer.id: reviewer.kind == PERSON for reviewer in self._store.reviewers()}
             if not row.again and self._people.get(row.reviewer, False):
-                self._update_item(row, stack)
-
-    def _update_item(self, row: Decision, stack: Sequence[int]) -> None:
-        by_person = self._by_item[row.item]
-        by_person.pop(row.reviewer, None)
-        if stack:
-            by_person[row.reviewer] = self._rows[stack[-1]]
-        verdicts = {d.grade if d.verdict == GRADED else UNSURE for d in by_person.values() if d.verdict != SKIPPED}
-        if len(verdicts) > 1 or UNSURE in verdicts:
-            self._contested.add(row.item)
-        else:
-            self._contested.discard(row.item)
+                by_person = self._by_item[row.item]
+                by_person.pop(row.reviewer, None)
+                if stack:
+                    by_person[row.reviewer] = self._rows[stack[-1]]
+                verdicts = {
+                    d.grade if d.verdict == GRADED else UNSURE for d in by_person.values() if d.verdict != SKIPPED
+                }
+                if len(verdicts) > 1 or UNSURE in verdicts:
+                    self._contested.add(row.item)
+                else:
+                    self._contested.discard(row.item)
 
 
 def grades_by_item(decisions: Sequence[Decision]) -> dict[int, dict[int, int]]:

@@ -72,16 +72,12 @@ class Library:
             return 0, 0
         return facts.st_dev, facts.st_ino
 
-    def _follow(self) -> None:
-        """Reopen the ledger if its file was removed or replaced, whose old content would be shown for ever."""
-        if hasattr(self._local, "ledger") and self._local.file != self._file():
-            self._local.ledger.close()
-            del self._local.ledger
-
     @contextmanager
     def snapshot(self) -> Iterator[None]:
         """Hold the ledger as it was at one moment, for everything that one page reads."""
-        self._follow()
+        if hasattr(self._local, "ledger") and self._local.file != self._file():
+            self._local.ledger.close()
+            del self._local.ledger
         with self.ledger.snapshot() as state:
             self._local.version = (*self._stamp(), *state)
             try:

@@ -112,7 +112,10 @@ def _cards(library: Library, works: list[Work], ended: list[Work]) -> list[LiveC
     by_process = {work.process: work for work in works}
     own = {job.process for job in jobs if job.active}
     cards = [_card(f"job-{job.number}", "job", job=job, work=by_process.get(job.process)) for job in jobs]
-    cards = [replace(card, said=_said(job)) for card, job in zip(cards, jobs, strict=True)]
+    cards = [
+        replace(card, said="" if job.active else f"{job.title}: {job.state}.")
+        for card, job in zip(cards, jobs, strict=True)
+    ]
     cards += [_card(f"work-{work.name}", "work", work=work) for work in works if work.process not in own]
     if not cards:
         cards.append(_card("nothing", "nothing"))
@@ -123,10 +126,6 @@ def _cards(library: Library, works: list[Work], ended: list[Work]) -> list[LiveC
     entries, means = library.entries()[:_SHOWN], library.means()
     scores = {entry.id: means.get(entry.id, {}).get("nDCG@10") for entry in entries}
     return [*cards, _card("runs", "runs", entries=entries, scores=scores)]
-
-
-def _said(job: Job) -> str:
-    return "" if job.active else f"{job.title}: {job.state}."
 
 
 def _card(name: str, kind: str, **values: Any) -> LiveCard:
