@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from r2med.answers.arms import Arm
 from r2med.answers.plan import StudyCommand, plan_study, study_command
@@ -34,18 +33,15 @@ _LONGEST = 1_200
 """Letters of a passage that a page shows."""
 
 
-@dataclass(frozen=True)
-class PassageInView:
-    """A passage that an answer could rest on."""
+class PassageInView(NamedTuple):
+    """A passage that an answer could rest on; its text is empty if the data is not local."""
 
     number: int
     shown: ShownPassage
     text: str
-    """Empty if the data is not local."""
 
 
-@dataclass(frozen=True)
-class AnswerColumn:
+class AnswerColumn(NamedTuple):
     """One arm's answers to a question."""
 
     arm: Arm
@@ -57,22 +53,19 @@ class AnswerColumn:
         return [(number, 1 <= number <= len(self.passages)) for number in sample.cited]
 
 
-@dataclass(frozen=True)
-class StudyAnswers:
+class StudyAnswers(NamedTuple):
     """Arms of one study on one question."""
 
     report: RagReport
     columns: Sequence[AnswerColumn]
 
 
-@dataclass(frozen=True)
-class QuestionFates:
-    """One question of a study: what became of it under every arm."""
+class QuestionFates(NamedTuple):
+    """One question of a study: whether its answer is right under every arm; None if that is not decided."""
 
     task: str
     query: str
     right: Mapping[str, bool | None]
-    """Arm to whether its answer is right; None if that is not decided."""
 
 
 def studies(library: Library) -> dict[str, RagReport]:

@@ -7,6 +7,7 @@ import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from r2med.errors import R2medError, suggest
 from r2med.reviews.rows import (
@@ -16,10 +17,7 @@ from r2med.reviews.rows import (
     UNSURE,
     Decision,
     Reviewer,
-    ReviewItem,
     ReviewProject,
-    ReviewQuestion,
-    Ruling,
     review_names,
 )
 from r2med.reviews.scale import sentences
@@ -269,26 +267,6 @@ def every_progress() -> tuple[list[ReviewProgress], list[str]]:
 # ---------------------------------------------------------------------------------------------- the owner's table
 
 
-@dataclass(frozen=True)
-class ItemOpinion:
-    """Opinion of a reviewer on an item."""
-
-    reviewer: Reviewer
-    decision: Decision
-    quote: str
-    """The marked part of the passage."""
-
-
-@dataclass(frozen=True)
-class ItemRow:
-    """An item with all opinions on it."""
-
-    item: ReviewItem
-    question: ReviewQuestion
-    opinions: Sequence[ItemOpinion]
-    ruling: Ruling | None
-
-
 def _grades_of_people(rows: Sequence[Decision], people: frozenset[int]) -> list[int | None]:
     return [row.grade for row in rows if row.verdict == GRADED and row.reviewer in people]
 
@@ -328,17 +306,18 @@ def filter_items(store: ReviewStore, standing: Sequence[Decision], name: str = "
     return [number for number in numbers if own[number] and keeps(tested[number], people)]
 
 
-def item_rows(store: ReviewStore, standing: Sequence[Decision], numbers: Sequence[int]) -> list[ItemRow]:
-    """Return items with the opinions on them, second looks after first ones."""
+def item_rows(store: ReviewStore, standing: Sequence[Decision], numbers: Sequence[int]) -> list[dict[str, Any]]:
+    """Return items with the opinions on them and their rulings, second looks after first ones."""
     reviewers = {reviewer.id: reviewer for reviewer in store.reviewers()}
     rulings = store.rulings()
     items = {number: store.item(number) for number in numbers}
-    opinions: dict[int, list[ItemOpinion]] = defaultdict(list)
+    opinions: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for row in sorted(standing, key=lambda row: (row.again, row.reviewer)):
         if row.item in items:
             quote = items[row.item].text[slice(*row.span)] if row.span else ""
-            opinions[row.item].append(ItemOpinion(reviewers[row.reviewer], row, quote))
+            opinions[row.item].append({"reviewer": reviewers[row.reviewer], "decision": row, "quote": quote})
     return [
-        ItemRow(item, store.question(item.question), opinions[number], rulings.get(number))
+        {"item": item, "question": store.question(item.question)}
+        | {"opinions": opinions[number], "ruling": rulings.get(number)}
         for number, item in items.items()
     ]

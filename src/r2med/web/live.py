@@ -19,7 +19,6 @@ from r2med.render.html import Frame, drawn, render
 from r2med.store.jobs import PlannedCell, Work, ended_work, running_work
 from r2med.web.addresses import PageContent
 from r2med.web.citation import Citation
-from r2med.web.jobs import Job
 from r2med.web.library import Library
 
 if TYPE_CHECKING:

@@ -52,7 +52,7 @@ def run_page(library: Library, request: Request) -> PageContent:
     """Show a run with everything that was recorded, and its queries."""
     entry = _entry(library, request.path_params["id"])
     asked = request.query_params
-    values, found = library.headline(entry), run_causes(library, entry)
+    values, found = library.query_scores(entry), run_causes(library, entry)
     causes = {each.query: each for each in found.queries} if found else {}
     rows = [(query, values.get(query, 0.0), library.query_text(entry.task, query)) for query in entry.queries]
     wanted, cause = asked.get("q", "").casefold().strip(), asked.get("cause", "")

@@ -31,7 +31,7 @@ from r2med.web.addresses import (
     several_like,
 )
 from r2med.web.citation import Citation
-from r2med.web.library import Library, at_hand
+from r2med.web.library import Library, load_if_local
 from r2med.workbench.sides import FoundDocument, run_kinds
 
 if TYPE_CHECKING:
@@ -267,7 +267,7 @@ def main(task: str, system: str, page: str) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with reporter.command(f"Index of {system} for {task}", page), reporter.plan([system], [task]):
-            dataset = at_hand(task)
+            dataset = load_if_local(task)
             if dataset is None:
                 raise R2medError(f"the data of {task} is not on this machine")
             with reporter.cell(system, task):
