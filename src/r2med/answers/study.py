@@ -273,7 +273,7 @@ def _answered(prepared: Sequence[Prepared], ledger: Ledger, executor: Executor, 
         key, rows = answers.settings["key"], plain(answers.answers)
         ledger.answers.add(AnswerSet(key, answers.study, answers.arm.label, answers.task, settings, rows))
         answered[answers.arm.label] = answers
-    return [answers for part in prepared if (answers := answered[part.arm.label]) is not None]
+    return [found for part in prepared if (found := answered[part.arm.label]) is not None]
 
 
 def _ask(requests: Sequence[Request], label: str, executor: Executor) -> list[Reply | Failed]:

@@ -20,7 +20,7 @@ from r2med.render.charts.drawing import ChartPoint
 from r2med.render.charts.flows import FlowChart, FlowRow
 from r2med.render.charts.scatter import Level, TrendChart, TrendPoint
 from r2med.render.sections import Section, show_sections
-from r2med.render.table import Column, Number, column, interval, key, percent
+from r2med.render.table import Cell, Column, Number, column, interval, key, percent
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -94,7 +94,7 @@ def _starred(figure: Number, counts: Counts | None) -> Number:
 
 def _by_task(report: RagReport) -> Section:
     headings = task_headings(report.tasks)
-    rows = [
+    rows: list[list[Cell]] = [
         [arm.arm.title, *(_starred(_with_ends(arm.tasks.get(t)), arm.task_counts.get(t)) for t in report.tasks)]
         for arm in report.arms
     ]
@@ -149,7 +149,7 @@ def _kinds(report: RagReport) -> Section:
 
 def _paired(arms: Sequence[ArmReport]) -> Section:
     def change(arm: ArmReport) -> Number:
-        return _starred(percent(arm.paired and arm.paired.difference.mean, sign="+"), arm.counts)
+        return _starred(percent(arm.paired.difference.mean if arm.paired else None, sign="+"), arm.counts)
 
     columns = [
         _ARM,
