@@ -198,10 +198,11 @@ class AnswerReport:
         tasks = {result.task for result in self.results}
         points: dict[str, tuple[float, float]] = {}
         for system in dict.fromkeys(result.system for result in self.results):
-            own = [result for result in self.results if result.system == system and result.accuracy is not None]
-            if {result.task for result in own} == tasks:
-                accuracy = float(np.mean([result.accuracy for result in own if result.accuracy is not None]))
-                points[system] = accuracy, float(np.mean([np.mean(list(result.retrieval.values())) for result in own]))
+            decided = [result for result in self.results if result.system == system and result.accuracy is not None]
+            if {result.task for result in decided} == tasks:
+                accuracy = float(np.mean([result.accuracy for result in decided if result.accuracy is not None]))
+                retrieval = [np.mean(list(result.retrieval.values())) for result in decided]
+                points[system] = accuracy, float(np.mean(retrieval))
         return points
 
     @property

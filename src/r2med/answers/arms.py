@@ -124,11 +124,11 @@ def file_lists(arm: Arm, dataset: Dataset) -> Run:
     if arm.file is None:
         raise TypeError(f"{arm.label} has no file")
     run, _ = read_run(arm.file)
-    known = dataset.collection.documents.position
+    documents = dataset.collection.documents.position
     queries = [query for query in dataset.collection.queries.ids if query in run]
     if not queries:
         raise R2medError(f"{arm.file}: none of its {len(run):,} queries is a question of {dataset.name}")
-    unknown = next((name for query in queries for name in run[query].documents if name not in known), None)
+    unknown = next((name for query in queries for name in run[query].documents if name not in documents), None)
     if unknown is not None:
         raise R2medError(f"{arm.file}: document {unknown!r} is not in {dataset.name}")
     return run.select(dataset.collection.queries.ids)
@@ -146,12 +146,12 @@ def choose(arm: Arm, dataset: Dataset, run: Run | None, k: int) -> Chosen:
         return {query: _of_others(query, relevant, k) for query in queries}
     if run is None:
         raise TypeError(f"{arm.label} needs ranked lists")
-    chosen = {}
+    passages = {}
     for query in queries:
         without = relevant.get(query, {}) if arm.kind == "hard" else {}
         pairs = zip(run[query].documents, run[query].scores.tolist(), strict=True)
-        chosen[query] = list(islice((ArmPassage(name, score) for name, score in pairs if name not in without), k))
-    return chosen
+        passages[query] = list(islice((ArmPassage(name, score) for name, score in pairs if name not in without), k))
+    return passages
 
 
 def _best_first(grades: Mapping[str, int]) -> list[ArmPassage]:

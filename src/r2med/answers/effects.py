@@ -275,10 +275,10 @@ def foresee_harm(closed: ByTask, arm: ByTask) -> dict[str, Discrimination]:
         for task in arm:
             at_risk = [q for q in decided(closed.get(task, {}), arm[task]) if closed[task][q].right]
             signals = [(q, _signal(signal, closed[task][q], arm[task][q])) for q in at_risk]
-            known = [(q, value) for q, value in signals if value is not None]
-            if known:
-                harmed = np.array([not arm[task][q].right for q, _ in known])
-                tasks.append((np.array([value for _, value in known]), harmed))
+            values_at_risk = [(q, value) for q, value in signals if value is not None]
+            if values_at_risk:
+                harmed = np.array([not arm[task][q].right for q, _ in values_at_risk])
+                tasks.append((np.array([value for _, value in values_at_risk]), harmed))
         if tasks:
             harm[signal] = discrimination(tasks)
     return harm

@@ -76,12 +76,12 @@ def studies(library: Library) -> dict[str, RagReport]:
 
 def rag_page(library: Library, request: Request) -> PageContent:
     """Show a study: its tables, its charts, and its questions."""
-    query, known = request.query_params, studies(library)
-    if not known:
-        return "answers/rag.html", {"report": None, "studies": known}
+    query, reports = request.query_params, studies(library)
+    if not reports:
+        return "answers/rag.html", {"report": None, "studies": reports}
     wrong: list[Correction] = []
-    name = _chosen(query, "study", list(known), wrong)
-    report = known[name]
+    name = _chosen(query, "study", list(reports), wrong)
+    report = reports[name]
     labels = [arm.arm.label for arm in report.arms if arm.arm.kind != "closed"] or [report.arms[0].arm.label]
     label = _chosen(query, "arm", labels, wrong)
     change = _chosen(query, "change", CHANGES, wrong)
@@ -90,7 +90,7 @@ def rag_page(library: Library, request: Request) -> PageContent:
     fates = fates[pages.cut()]
     judge = query.get("judge", "")
     values: dict[str, Any] = {
-        "report": report, "studies": known, "name": name, "arms": labels, "arm": label, "changes": CHANGES,
+        "report": report, "studies": reports, "name": name, "arms": labels, "arm": label, "changes": CHANGES,
         "change": change, "fates": fates, "pages": pages, "links": sort_links(request, ""), "wide": wide,
         "sections": rag_sections(report),
         "charts": [(chart, responsive(chart)) for chart in rag_charts(report).values()],
@@ -172,8 +172,8 @@ def answers_to(library: Library, task: str, query: str) -> list[StudyAnswers]:
     documents = None if dataset is None else dataset.collection.documents
 
     def text(document: str) -> str:
-        known = documents is not None and document in documents.position
-        return documents.text(document)[:_LONGEST] if documents is not None and known else ""
+        is_present = documents is not None and document in documents.position
+        return documents.text(document)[:_LONGEST] if documents is not None and is_present else ""
 
     answers = []
     for report in studies(library).values():

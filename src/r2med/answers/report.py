@@ -75,7 +75,7 @@ class ArmReport:
             "grounding": asdict(self.grounding),
             "paired": self.paired and self.paired.as_dict(),
             "way_to_gold": self.way and self.way.as_dict(),
-            "harm": {signal: found.as_dict() for signal, found in self.harm.items()},
+            "harm": {signal: discrimination.as_dict() for signal, discrimination in self.harm.items()},
             "account": self.account.as_json(),
             "judge_account": self.judge_account.as_json(),
         }

@@ -68,13 +68,13 @@ class StudyOptions:
     @property
     def model(self) -> Model:
         """Return the model that answers, with this study's sampling."""
-        found = find_model(self.llm)
-        sampling = found.sampling
+        model = find_model(self.llm)
+        sampling = model.sampling
         if self.temperature is not None:
             sampling = replace(sampling, temperature=self.temperature)
         if self.answer_tokens is not None:
             sampling = replace(sampling, max_tokens=self.answer_tokens)
-        return replace(found, sampling=sampling)
+        return replace(model, sampling=sampling)
 
     @property
     def judging(self) -> Model | None:
@@ -153,10 +153,10 @@ class Prepared:
     @cached_property
     def key(self) -> str:
         """Hash everything that the answers depend on."""
-        shown = [(q.query, [(s.document, s.score) for s, _ in q.sources], q.retrieval) for q in self.questions]
+        passages = [(q.query, [(s.document, s.score) for s, _ in q.sources], q.retrieval) for q in self.questions]
         asked = [request.key() for request in self.requests]
         facts = (self.dataset.fingerprint, self.dataset.name, self.arm.label, self.arm.kind)
-        return cache_key(study=self.options.key, facts=facts, shown=repr(shown), asked=asked, algorithm=ALGORITHM)
+        return cache_key(study=self.options.key, facts=facts, shown=repr(passages), asked=asked, algorithm=ALGORITHM)
 
     @property
     def requests(self) -> list[Request]:
@@ -213,7 +213,7 @@ def run_study(
                 return _answered(prepared, ledger, executor, fresh=fresh)
 
         answered = every_share(partial(answer, dataset) for dataset in with_answers(tasks, notes))
-    return [each for task in answered for each in task], notes
+    return [answers for task in answered for answers in task], notes
 
 
 def _ranked_lists(
@@ -234,14 +234,14 @@ def _ranked_lists(
 
 def prepare(arm: Arm, dataset: Dataset, run: Run | None, options: StudyOptions) -> Prepared:
     """Build the prompts of an arm on a task: every question with a gold answer, and for a run file with a list."""
-    chosen = choose(arm, dataset, run, options.rule.k)
+    passages = choose(arm, dataset, run, options.rule.k)
     values = _retrieval(arm, dataset, run, options.measure)
     template, model, words = options.rule.template(), options.model, dataset.task.words
     questions = []
     for query, text in dataset.collection.queries:
-        if not dataset.gold.answers.get(query, "").strip() or (arm.file is not None and not chosen[query]):
+        if not dataset.gold.answers.get(query, "").strip() or (arm.file is not None and not passages[query]):
             continue
-        sources = show(query, chosen[query], dataset, options.rule)
+        sources = show(query, passages[query], dataset, options.rule)
         request = model.request(prompt(template, text, sources, words))
         questions.append(StudyQuestion(query, sources, request.samples(options.samples), values.get(query)))
     return Prepared(arm, dataset, questions, options)
@@ -261,8 +261,8 @@ def _answered(prepared: Sequence[Prepared], ledger: Ledger, executor: Executor, 
     replies = iter(_ask([request for part in missing for request in part.requests], "answers", executor))
     read = []
     for part in missing:
-        own = list(islice(replies, len(part.requests)))
-        read.append((part, own, _read(part, own)))
+        part_replies = list(islice(replies, len(part.requests)))
+        read.append((part, part_replies, _read(part, part_replies)))
     for answers in _judged(read, executor):
         settings = {
             **answers.settings,
@@ -289,11 +289,11 @@ def _read(prepared: Prepared, replies: Replies) -> list[QuestionAnswers]:
     answers, rest = [], iter(replies)
     for question in prepared.questions:
         answer, synonyms = gold.answers[question.query], gold.synonyms.get(question.query, ())
-        own = islice(rest, prepared.options.samples)
-        samples = tuple(read_reply(reply, answer, synonyms, judged=judged) for reply in own)
-        shown = tuple(source.shown for source in question.sources)
-        answers.append(QuestionAnswers(question.query, shown, samples, question.retrieval))
-    kinds = [sample.kind for each in answers for sample in each.samples]
+        own_replies = islice(rest, prepared.options.samples)
+        samples = tuple(read_reply(reply, answer, synonyms, judged=judged) for reply in own_replies)
+        passages = tuple(source.shown for source in question.sources)
+        answers.append(QuestionAnswers(question.query, passages, samples, question.retrieval))
+    kinds = [sample.kind for question in answers for sample in question.samples]
     unread = [reply for reply, kind in zip(replies, kinds, strict=True) if kind is AnswerKind.UNPARSABLE]
     current_client().reject(unread)
     return answers
@@ -322,8 +322,10 @@ def _judged(
     for prepared, replies, answers in read:
         asked = [verdicts[pair] for pair in _undecided(answers)] if verdicts else []
         judged = [
-            msgspec.structs.replace(each, samples=tuple(decide(each.query, sample) for sample in each.samples))
-            for each in answers
+            msgspec.structs.replace(
+                question, samples=tuple(decide(question.query, sample) for sample in question.samples)
+            )
+            for question in answers
         ]
         dataset, options = prepared.dataset, prepared.options
         facts = {**options.facts(), "data": dataset.fingerprint, "group": dataset.task.group, "key": prepared.key}
@@ -333,7 +335,9 @@ def _judged(
 
 def _undecided(answers: Sequence[QuestionAnswers]) -> list[tuple[str, str]]:
     """Return the questions and answers that a judge decides."""
-    return [(each.query, s.answer) for each in answers for s in each.samples if s.kind is AnswerKind.UNJUDGED]
+    return [
+        (question.query, s.answer) for question in answers for s in question.samples if s.kind is AnswerKind.UNJUDGED
+    ]
 
 
 def read_answers(stored: AnswerSet) -> ArmAnswers:

@@ -54,8 +54,8 @@ def rag_sections(report: RagReport) -> list[Section]:
     if compared := [arm for arm in report.arms if arm.paired is not None]:
         sections.append(_paired(compared))
     if with_passages := [arm for arm in report.arms if arm.quadrants is not None]:
-        said = "Means over questions; tokens are counted as four letters each."
-        sections.append(Section.of("What was in view", [_ARM, *_declared(InView, "in_view")], with_passages, [said]))
+        meaning = "Means over questions; tokens are counted as four letters each."
+        sections.append(Section.of("What was in view", [_ARM, *_declared(InView, "in_view")], with_passages, [meaning]))
         sections += [_quadrants(with_passages), _grounding(with_passages)]
     if any(arm.way is not None for arm in report.arms):
         sections.append(_way(report))
@@ -220,9 +220,9 @@ def _slopes(report: RagReport) -> Section:
         for name, slope in slopes.items()
     ]
     title = f"Points of right answers for 10 points of {report.measure}"
-    said = "The slope of accuracy on retrieval: over the means of systems, and over systems within each question."
+    meaning = "The slope of accuracy on retrieval: over the means of systems, and over systems within each question."
     few = "It takes two systems at least; name more of them."
-    sentences = [said] if sum(arm.arm.is_system for arm in report.arms) > 1 else [said, few]
+    sentences = [meaning] if sum(arm.arm.is_system for arm in report.arms) > 1 else [meaning, few]
     return Section(title, ("slope", "points", "rise", "95% interval"), rows, sentences)
 
 

@@ -126,18 +126,19 @@ def _distinct_names(sets: Sequence[tuple[str, str]]) -> list[str]:
 def _check_set(name: str, source: str, qrels: Qrels, dataset: Dataset, given: GivenGrades | None) -> LabelSet:
     """Return the part of a set that is about this task; a document that the task does not have is an error."""
     queries, documents = dataset.gold.qrels, dataset.collection.documents.position
-    own = {query: judged for query, judged in qrels.items() if query in queries}
-    if not own:
+    about_task = {query: judged for query, judged in qrels.items() if query in queries}
+    if not about_task:
         first = shorten(next(iter(qrels)))
         raise DataError(f"{source}: judges no query of {dataset.name}; its first is {first!r}")
-    unknown = [(query, document) for query, judged in own.items() for document in judged if document not in documents]
+    unknown = [(query, d) for query, judged in about_task.items() for d in judged if d not in documents]
     if unknown:
         query, document = map(shorten, unknown[0])
         more = f" (and {len(unknown) - 1:,} more)" if len(unknown) > 1 else ""
         raise DataError(
             f"{source}: judges the document {document!r} for query {query!r}, which {dataset.name} does not have{more}"
         )
-    return LabelSet(name, own, sum(len(judged) for query, judged in qrels.items() if query not in own), given)
+    left_out = sum(len(judged) for query, judged in qrels.items() if query not in about_task)
+    return LabelSet(name, about_task, left_out, given)
 
 
 def fill(sets: Sequence[LabelSet]) -> tuple[LabelSet, ...]:

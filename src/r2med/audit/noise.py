@@ -125,7 +125,7 @@ def simulate(lists: JudgedLists, errors: ErrorModel, measure: Measure, simulatio
     drawn = np.stack([lists.means(errors.draw(lists.judged, chance), measure) for _ in range(simulations)], axis=1)
     same = (above(drawn) == above(base)[:, :, None]) & (above(base) != 0)[:, :, None]
     taus = kendall(np.repeat(base[:, None], simulations, axis=1), drawn) if len(base) > 1 else np.array([])
-    known = taus[np.isfinite(taus)]
-    mean = float(known.mean()) if len(known) else None
+    finite = taus[np.isfinite(taus)]
+    mean = float(finite.mean()) if len(finite) else None
     # No queries are drawn, so there is nothing by which to take the ends further out.
     return Stability(simulations, same.mean(axis=2), mean, percentile_ends(taus, []))

@@ -370,14 +370,14 @@ def _entries(ledger: Ledger, dataset: Dataset, options: AuditOptions) -> tuple[d
             check_data(entry, dataset)
         return named, []
     current = {system: runs[task] for system, runs in current_runs(ledger.entries()).items() if task in runs}
-    known = {name: entry for name, entry in current.items() if entry.data == dataset.fingerprint and not entry.oracle}
-    if not known:
+    usable = {name: entry for name, entry in current.items() if entry.data == dataset.fingerprint and not entry.oracle}
+    if not usable:
         return {}, [f"no run on {task} in the ledger, so that no system is scored: r2med run bm25 --tasks {task}"]
     means = ledger.means()
-    best = sorted(known, key=lambda name: -means[known[name].id].get("nDCG@10", 0.0))
+    best = sorted(usable, key=lambda name: -means[usable[name].id].get("nDCG@10", 0.0))
     beyond = len(best) - MOST_SYSTEMS
     notes = [f"the {MOST_SYSTEMS} best systems of {len(best)}; --systems names others"] if beyond > 0 else []
-    return {name: known[name] for name in best[:MOST_SYSTEMS]}, notes
+    return {name: usable[name] for name in best[:MOST_SYSTEMS]}, notes
 
 
 def _change(
@@ -437,7 +437,7 @@ def _tau(one: Floats, two: Floats) -> tuple[float | None, tuple[float, float] | 
 def _conclusions(systems: Sequence[str], one: Floats, two: Floats, stability: Stability) -> list[Conclusion]:
     pairs = list(combinations(range(len(systems)), 2))
     under = [[difference([table[b] - table[a]]) for a, b in pairs] for table in (one, two)]
-    corrected = [holm([each.randomisation for each in side]) for side in under]
+    corrected = [holm([test.randomisation for test in side]) for side in under]
     return [
         Conclusion(systems[a], systems[b], in_a, in_b, (p_a, p_b), float(stability.kept[a, b]))
         for (a, b), in_a, in_b, p_a, p_b in zip(pairs, *under, *corrected, strict=True)

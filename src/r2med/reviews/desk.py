@@ -122,11 +122,12 @@ class Desk:
         question = self.store.question(item.question)
         texts = {ANSWER: question.answer, REASONING: question.reasoning, SOURCES: _origin(item) if decided else ""}
         seen = {fact.what for fact in revealed}
-        shown = {what: text for what, text in texts.items() if text and what in seen}
+        revealed_texts = {what: text for what, text in texts.items() if text and what in seen}
         hidden = [what for what, text in texts.items() if text and what not in seen]
         # The words of the gold answer are marked only if it is in view.
-        kinds = kinds_of(query=[question.text], answer=[shown.get(ANSWER, "")])
-        return {"question": question, "passage": lay_out(item.text, kinds), "revealed": shown, "hidden": hidden}
+        kinds = kinds_of(query=[question.text], answer=[revealed_texts.get(ANSWER, "")])
+        passage = lay_out(item.text, kinds)
+        return {"question": question, "passage": passage, "revealed": revealed_texts, "hidden": hidden}
 
     def decide(
         self, person: Reviewer, position: int, draft: DraftDecision, token: str, seen: int | None

@@ -291,7 +291,7 @@ def filter_items(store: ReviewStore, standing: Sequence[Decision], name: str = "
     if name not in FILTERS:
         raise R2medError(f"there is no filter {name!r}{suggest(name, FILTERS)}")
     keeps = FILTERS[name][1]
-    people = frozenset(known.id for known in store.reviewers() if known.kind == PERSON)
+    people = frozenset(person.id for person in store.reviewers() if person.kind == PERSON)
     rows: dict[int, list[Decision]] = defaultdict(list)
     for row in standing:
         if not row.again:
@@ -300,10 +300,10 @@ def filter_items(store: ReviewStore, standing: Sequence[Decision], name: str = "
     if not reviewer:
         return [number for number in numbers if keeps(rows[number], people)]
     asked = store.reviewer(reviewer).id
-    own = {number: [row for row in rows[number] if row.reviewer == asked] for number in numbers}
+    by_reviewer = {number: [row for row in rows[number] if row.reviewer == asked] for number in numbers}
     # Disagreement takes two; everything else is asked of this reviewer's own decisions.
-    tested = rows if name == "disagree" else own
-    return [number for number in numbers if own[number] and keeps(tested[number], people)]
+    tested = rows if name == "disagree" else by_reviewer
+    return [number for number in numbers if by_reviewer[number] and keeps(tested[number], people)]
 
 
 def item_rows(store: ReviewStore, standing: Sequence[Decision], numbers: Sequence[int]) -> list[dict[str, Any]]:

@@ -114,7 +114,7 @@ def _questions(pairs: Sequence[PooledPair]) -> dict[tuple[str, str], ReviewQuest
     questions: dict[tuple[str, str], ReviewQuestion] = {}
     for task, query, dataset in ((*_key(pair)[:2], pair.pool.dataset) for pair in pairs):
         if (task, query) not in questions:
-            known = (dataset.gold.answers.get(query, ""), dataset.gold.reasoning.get(query, ""))
+            answer_facts = (dataset.gold.answers.get(query, ""), dataset.gold.reasoning.get(query, ""))
             text = dataset.collection.queries.text(query)
-            questions[task, query] = ReviewQuestion(len(questions) + 1, task, query, text, *known)
+            questions[task, query] = ReviewQuestion(len(questions) + 1, task, query, text, *answer_facts)
     return questions

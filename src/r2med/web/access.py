@@ -304,8 +304,8 @@ class Guard:
 
         visit = visit_of(scope)
         # The owner of a personal link is looked up in a file.
-        known = self.access.knows_owner(visit)
-        answer = self._answer(scope, visit) if known else await run_in_threadpool(self._answer, scope, visit)
+        is_owner = self.access.knows_owner(visit)
+        answer = self._answer(scope, visit) if is_owner else await run_in_threadpool(self._answer, scope, visit)
         await answer(scope, receive, guarded)
 
     def _answer(self, scope: Scope, visit: Visit) -> ASGIApp:

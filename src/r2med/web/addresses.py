@@ -62,7 +62,7 @@ def several_like(name: str, known: Iterable[str], most: int = 5) -> list[str]:
     ['bm25', 'bm25-classic', 'bge']
     """
     names = list(dict.fromkeys(known))
-    holding = [each for each in names if name and (name.casefold() in each.casefold())]
+    holding = [name_known for name_known in names if name and (name.casefold() in name_known.casefold())]
     return list(dict.fromkeys((*holding, *get_close_matches(name, names, n=most, cutoff=0.3))))[:most]
 
 

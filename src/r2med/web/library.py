@@ -177,20 +177,22 @@ class Library:
         """Return the intervals of local lines, cached by their runs; missing ones are computed together."""
         keys = {line.row.name: (measure, *sorted(line.row.runs.values())) for line in lines}
         cached = {name: self.kept("interval", key) for name, key in keys.items()}
-        known: dict[str, Mapping[str, Figure]] = {name: found for name, found in cached.items() if found is not None}
+        known: dict[str, Mapping[str, Figure]] = {
+            name: by_task for name, by_task in cached.items() if by_task is not None
+        }
         missing = [line for line in lines if line.row.name not in known]
-        for name, found in intervals(self._samples(missing, measure)).items():
-            known[name] = found
-            self.put("interval", keys[name], found)
+        for name, by_task in intervals(self._samples(missing, measure)).items():
+            known[name] = by_task
+            self.put("interval", keys[name], by_task)
         return known
 
     def unbeaten(self, lines: Sequence[Line], measure: str) -> set[str]:
         """Return the local systems of a board that the best of them does not beat, cached by their runs."""
-        own = [line for line in lines if line.row.own and line.rank is not None]
-        if len(own) < 2:
+        local = [line for line in lines if line.row.own and line.rank is not None]
+        if len(local) < 2:
             return set()
-        best, runs = own[0].row.name, sorted(tuple(line.row.runs.values()) for line in own)
-        return self.keep("ties", (measure, best, *runs), lambda: unbeaten(self._samples(own, measure), best))
+        best, runs = local[0].row.name, sorted(tuple(line.row.runs.values()) for line in local)
+        return self.keep("ties", (measure, best, *runs), lambda: unbeaten(self._samples(local, measure), best))
 
     def _samples(self, lines: Sequence[Line], measure: str) -> dict[str, dict[str, Sample]]:
         """Return the values of the runs of local lines by system and task."""

@@ -168,9 +168,9 @@ def kept_token() -> str:
     path = token_path()
     with suppress(OSError):
         for _ in range(2):
-            found = _read(path)
-            if found:
-                return found
+            token = _read(path)
+            if token:
+                return token
             _make(path)
         return _read(path) or _new()
     return _new()
