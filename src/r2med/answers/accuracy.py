@@ -1,6 +1,6 @@
 """Answer accuracy: does what a model wrote for a query hold the right answer, and does that go with retrieval?
 
-A judge model compares each generated text with the gold answer; beside it stands a comparison of the words, which is
+A judge model compares each generated text with the gold answer; a comparison of the words is made as well, which is
 free. A verdict that cannot be read and a text that was never finished are neither right nor wrong: they are counted.
 """
 
@@ -41,7 +41,7 @@ Generations = Mapping[str, Sequence["Generation"]]
 
 @dataclass(frozen=True)
 class JudgedAnswer:
-    """One generated text beside the gold answer."""
+    """One generated text with the gold answer."""
 
     query: str
     answer: str

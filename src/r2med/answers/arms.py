@@ -1,4 +1,4 @@
-"""The arms of a study: which passages stand beside a question, and what chose them.
+"""The arms of a study: the passages that a question is asked with, and what chose them.
 
 `closed` shows none, `system` and a run file the first k of a ranked list. Three are chosen by the judgements, which no
 system sees, and are oracles: `gold` shows relevant passages, `random` relevant passages of other questions, and `hard`
@@ -65,7 +65,7 @@ class Arm(Typed, frozen=True):
 
 
 class ArmPassage(NamedTuple):
-    """A document beside a question."""
+    """A document that a question is asked with."""
 
     document: str
     score: float | None = None

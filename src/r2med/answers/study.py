@@ -82,7 +82,7 @@ class StudyOptions:
         return unwavering(find_model(self.judge)) if self.judge else None
 
     def facts(self) -> dict[str, Any]:
-        """Return everything that the answers depend on beside the arm and the data; results record it."""
+        """Return everything that the answers depend on except the arm and the data; results record it."""
         rule, judging = self.rule, self.judging
         return {
             "llm": _model_facts(self.model),
@@ -193,7 +193,7 @@ def run_study(
     *,
     fresh: bool = False,
 ) -> tuple[list[ArmAnswers], list[str]]:
-    """Answer every arm on every task, from the ledger or asked now; return notes for the reader beside."""
+    """Answer every arm on every task, from the ledger or asked now; return them with notes for the reader."""
     check_groups(tasks)
     executor = executor or quiet()
     notes: list[str] = []

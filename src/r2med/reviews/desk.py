@@ -80,7 +80,7 @@ def lay_out(text: str, kinds: Kinds) -> list[Sentence]:
 
 
 Card = dict[str, Any]
-"""A passage as a page shows it, with its question and the places beside it."""
+"""A passage as a page shows it, with its question and the places before and after it."""
 _AGREED = "nobody disagrees about this item (any more)"
 
 

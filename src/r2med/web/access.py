@@ -104,7 +104,7 @@ class Refused:
 
 @dataclass(frozen=True)
 class Entrance:
-    """A way in beside the token, for those who may see some pages alone: a personal link, for instance."""
+    """Access without the token, to some pages alone: by a personal link, for instance."""
 
     path: str
     """The pages that it leads to: this path and everything below it."""
@@ -125,7 +125,7 @@ class Access:
     token: str | None
     """The token of the owner; with None every request that reaches the server is admitted."""
     hosts: tuple[str, ...] = ()
-    """Names that the server goes by beside the loopback's, as a proxy has; without a port, under every port."""
+    """Host names besides the loopback's, such as that of a proxy; without a port, under every port."""
     bound: str = "127.0.0.1"
     """The address that the server listens on."""
     entrances: tuple[Entrance, ...] = ()

@@ -261,7 +261,7 @@ class Library:
         return dataset.collection.queries.text(query)
 
     def loaded_run(self, entry: Entry, measure: str = str(HEADLINE)) -> LoadedRun | None:
-        """Return a run beside its data; None if that is not local or has changed since."""
+        """Return a run with its data; None if that is not local or has changed since."""
         dataset = self.dataset(entry.task)
         if dataset is None or not made_on(entry, dataset):
             return None

@@ -22,7 +22,7 @@ from r2med.store.cache import Cache
 from r2med.store.jobs import DONE, reporter
 from r2med.web.addresses import (
     Correction,
-    NotThere,
+    NotFound,
     PageContent,
     UnknownName,
     one_of,
@@ -53,7 +53,7 @@ def document_page(library: Library, request: Request) -> PageContent:
     task, name = asked.get("task", ""), asked.get("document", "")
     dataset = library.dataset(task) if task in library.tasks() else None
     if dataset is None or name not in dataset.collection.documents.position:
-        raise NotThere(f"no document {name!r} of {task!r} is on this machine", _nearest(library, task, name))
+        raise NotFound(f"no document {name!r} of {task!r} is on this machine", _nearest(library, task, name))
     text = dataset.collection.documents.text(name)
     question = asked.get("q", "")
     kinds = question_kinds(question) if question else {}
