@@ -9,9 +9,8 @@ from pathlib import Path
 
 from r2med.data.qrels import read_label_sets
 from r2med.errors import DataError
-from r2med.reviews.pool import Candidate, TaskPool, read_pools
 from r2med.reviews.rows import GOLD, RANDOM, ReviewItem, ReviewProject, ReviewQuestion, now
-from r2med.reviews.sampling import PooledPair, draw
+from r2med.reviews.sampling import Candidate, PooledPair, TaskPool, draw, read_pools
 from r2med.reviews.scale import DEFAULT_GUIDELINE, DEFAULT_SCALE, GradeScale
 from r2med.reviews.store import ReviewStore, create_review
 from r2med.runs.ledger import Ledger
