@@ -183,7 +183,7 @@ def endpoint(library: Library, path: str) -> int:
     scope = {"type": "http", "method": "GET", "path": place, "query_string": query.encode(), "headers": []}
     if place.startswith("/run/"):
         views[place], scope["path_params"] = run_page.run_page, {"id": place.removeprefix("/run/")}
-    page, status = app._made(library, views[place], "", Request(scope))
+    page, status = app.render_page(library, views[place], "", Request(scope))
     assert status == 200, path
     return len(page.encode())
 
