@@ -52,28 +52,28 @@ def translate_task(task: str, languages: str, out: Path, dry_run: bool, as_json:
       r2med build translate sample/Medical-Sciences --to es --llm scripted:translator.toml --out translated
     """
     names = ("model", "judge", "encoder", "near", "attempts", "failed")
-    chosen = TranslationSettings(**{name: given.pop(name) for name in names})
+    settings = TranslationSettings(**{name: given.pop(name) for name in names})
     codes = list(dict.fromkeys(filter(None, (code.strip() for code in languages.split(",")))))
     if not codes:
         raise click.UsageError("--to needs a language such as es, or several with commas between them")
     dataset = load(task)
     check_place(out)
     with asking(dry_run=dry_run, **given) as executor:
-        translators = [Translator(dataset, code, chosen, out) for code in codes]
+        translators = [Translator(dataset, code, settings, out) for code in codes]
         if dry_run:
-            show_foreseen([each.estimate() for each in translators], as_json, _PRICED_TRANSLATION)
+            show_foreseen([translator.estimate() for translator in translators], as_json, _PRICED_TRANSLATION)
             return
-        made = every_share(partial(translator.run, executor) for translator in translators)
-    folders = [write_translation(out, dataset, each, chosen) for each in made if each.kept]
+        translations = every_share(partial(translator.run, executor) for translator in translators)
+    folders = [write_translation(out, dataset, each, settings) for each in translations if each.kept]
     if as_json:
-        write_json({"source": dataset.name, "folder": str(out), "languages": [each.as_dict() for each in made]})
+        write_json({"source": dataset.name, "folder": str(out), "languages": [each.as_dict() for each in translations]})
     else:
-        show_translations(made, output())
-    if chosen.judges_itself:
-        click.echo(f"note: {chosen.model} judges its own translations; name another model by --judge", err=True)
-    for each in made:
-        if not each.kept:
-            click.echo(f"note: no question passed in {each.spoken.name}, so that there is no task", err=True)
+        show_translations(translations, output())
+    if settings.judges_itself:
+        click.echo(f"note: {settings.model} judges its own translations; name another model by --judge", err=True)
+    for translation in translations:
+        if not translation.kept:
+            click.echo(f"note: no question passed in {translation.spoken.name}, so that there is no task", err=True)
     if folders:
         click.echo(f"now: r2med run bm25 --tasks {task} {out}; r2med compare bm25 --languages --tasks {out}", err=True)
 

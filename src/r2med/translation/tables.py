@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from r2med.data.task_names import task_names
 from r2med.formatting import counted, money, p_text
-from r2med.render.table import Column, Number, Table, key, numbers, percent
+from r2med.render.table import Column, Table, interval, key, numbers, percent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +27,6 @@ def show_drops(drops: Sequence[LanguageDrop], measure: str, console: Console) ->
     columns = numbers("source", "there", "change", "95% interval", "p (Holm)", "questions")
     table = Table(key("system"), Column("task", folds=True), Column("language"), *columns)
     for drop in drops:
-        low, high = percent(drop.found.low, sign="+"), percent(drop.found.high, sign="+")
         table.add(
             drop.system,
             names[drop.source],
@@ -35,7 +34,7 @@ def show_drops(drops: Sequence[LanguageDrop], measure: str, console: Console) ->
             percent(drop.before),
             percent(drop.after),
             percent(drop.found.mean, sign="+"),
-            Number(f"{low.wide} to {high.wide}", f"{low.narrow} to {high.narrow}"),
+            interval(drop.found, "+"),
             p_text(drop.corrected),
             str(drop.found.queries),
         )
