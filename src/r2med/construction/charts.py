@@ -10,16 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from r2med.construction.health import TaskHealth
-from r2med.render.charts.kinds import (
-    FunnelChart,
-    FunnelStep,
-    HealthChart,
-    ScoreBubble,
-    ScoreChart,
-    UpSetChart,
-    UpSetColumn,
-)
-from r2med.render.charts.plots import save_charts
+from r2med.render.charts.bars import FunnelChart, FunnelStep
+from r2med.render.charts.bubbles import ScoreBubble, ScoreChart
+from r2med.render.charts.chart import Chart
+from r2med.render.charts.files import save_charts
+from r2med.render.charts.grids import UpSetChart, UpSetColumn
 
 _OF_QUESTIONS = ("read", "rules", "intent", "difficulty", "rewrite", "reason", "mine", "select")
 _MOST_OVERLAPS = 16
@@ -66,7 +61,7 @@ def score_chart(health: TaskHealth) -> ScoreChart:
     return ScoreChart("Scores of judged pairs", *axes, bubbles, cut, band, (min(values), max(values)))
 
 
-def health_charts(health: TaskHealth, funnel: Sequence[Mapping[str, Any]]) -> dict[str, HealthChart]:
+def health_charts(health: TaskHealth, funnel: Sequence[Mapping[str, Any]]) -> dict[str, Chart]:
     """Return the charts by name."""
     return {"funnel": funnel_chart(funnel), "members": member_chart(health), "scores": score_chart(health)}
 

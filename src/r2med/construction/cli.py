@@ -20,7 +20,7 @@ from r2med.construction.publish import publish
 from r2med.construction.rejudge import Rejudging
 from r2med.construction.tables import show_funnel, show_health, show_question
 from r2med.formatting import human_size
-from r2med.render.charts.plots import check_chart_files
+from r2med.render.charts.files import check_chart_files
 from r2med.render.table import Table, column, key, output
 
 _FOLDER = click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))

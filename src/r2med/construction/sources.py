@@ -17,10 +17,10 @@ from msgspec.structs import replace
 
 from r2med.construction.items import Document, Question
 from r2med.construction.plan import PLAN, BuildPlan, DocumentSource, QuestionSource
+from r2med.data.formats import Row, read_rows
 from r2med.data.layout import choose_part, listing
 from r2med.data.loader import HUB
 from r2med.data.problems import ERROR, Findings
-from r2med.data.rows import Row, read_rows
 from r2med.data.tasks import HUB_PREFIX
 from r2med.data.texts import read_documents
 from r2med.errors import DataError, suggest
