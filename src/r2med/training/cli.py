@@ -8,11 +8,10 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
-from r2med.cli.execution import asking, asking_options
+from r2med.cli.execution import asking, asking_options, show_foreseen
 from r2med.cli.options import ManyValues, json_option, write_json
 from r2med.formatting import human_size
 from r2med.pipeline.executor.local import Executor
-from r2med.render.sections import show_estimate
 from r2med.render.table import Table, key, messages, numbers, output
 from r2med.store.typed import read_text
 from r2med.training.data import DataMaker
@@ -90,11 +89,7 @@ def make_data(source: str, out: Path, dry_run: bool, max_cost: float | None, as_
     with asking(max_cost=max_cost, dry_run=dry_run, **asked) as executor:
         maker = DataMaker(source, out, settings, executor)
         if dry_run:
-            steps = maker.estimate()
-            if as_json:
-                write_json([step.as_dict() for step in steps])
-            else:
-                show_estimate(steps, output(), _PRICED)
+            show_foreseen(maker.estimate(), as_json, _PRICED)
             return
         made = maker.run(rules)
     if as_json:
@@ -103,10 +98,7 @@ def make_data(source: str, out: Path, dry_run: bool, max_cost: float | None, as_
         show_made_data(made, maker.counts, output())
     left = sum(count.left for count in maker.counts)
     if left:
-        click.echo(
-            f"note: {left:,} items have no answer that can be used; run the same command to ask again",
-            err=True,
-        )
+        click.echo(f"note: {left:,} items have no answer that can be used; run the same command to ask again", err=True)
     click.echo(f"wrote {out} and its card {out.with_suffix('.md')}", err=True)
 
 
@@ -124,10 +116,10 @@ def _settings(given: dict[str, Any]) -> DataSettings:
         changes["write"] = {"questions": questions}
     if systems:
         changes["mine"] = {"systems": list(systems)}
-    found = with_models(read_settings(given.pop("settings"), changes), given.pop("writer"), given.pop("judge"))
+    settings = with_models(read_settings(given.pop("settings"), changes), given.pop("writer"), given.pop("judge"))
     guideline = given.pop("guideline")
-    found = replace(found, licence=given.pop("licence"))
-    return replace(found, guideline=read_text(guideline)) if guideline else found
+    text = read_text(guideline) if guideline else settings.guideline
+    return replace(settings, licence=given.pop("licence"), guideline=text)
 
 
 @train_command.command("export", short_help="Write training data for other trainers.")
@@ -156,7 +148,7 @@ def export_data(data: tuple[Path, ...], form: str, out: Path, as_json: bool, **g
     """
     done = export(read_training_files(data), form, out, FormatSettings(**given))
     if as_json:
-        write_json(done.as_dict())
+        write_json(done)
         return
     table = Table(key("file"), *numbers("size"))
     for name, size in done.files.items():
@@ -187,10 +179,10 @@ def train_model(
       r2med train run bridge.parquet --base minilm --kind dense --out my-retriever
       r2med train run bridge.parquet --base minilm --kind reranker --out my-reranker --settings training.toml
     """
-    chosen = read_run_settings(settings)
+    run_settings = read_run_settings(settings)
     if seed is not None:
-        chosen = replace(chosen, train=replace(chosen.train, seed=seed))
-    plan = TrainingPlan(read_training_files(data), base, kind, chosen)
+        run_settings = replace(run_settings, train=replace(run_settings.train, seed=seed))
+    plan = TrainingPlan(read_training_files(data), base, kind, run_settings)
     trained = train(plan, out, Executor(messages()))
     if not trained.first:
         return
