@@ -124,6 +124,10 @@ class DataMaker:
             if not len(frame):
                 raise R2medError(f"all {whole:,} rows hold what systems are measured on; nothing is left to write")
         positive, seen = pool.sources
+        names = ["write_question"] * (not self.built) + ["type_negative"] * bool(self.settings.writer)
+        prompts = {name: bundled(name, "r2med.training").text for name in names}
+        judge = self.settings.plan(self.work).prompt("judge").text
+        prompts["judge"] = built.manifest["prompts"]["judge"] if self.built else judge
         record = {
             "r2med": r2med.__version__,
             "origin": origin,
@@ -134,7 +138,7 @@ class DataMaker:
             "sources_judged_positive": positive / seen if seen else None,
             "steps": [count.as_dict() for count in self.counts],
             "settings": self.settings.as_dict() | ({"build": plan} if self.built else {}),
-            "prompts": self._prompts(built),
+            "prompts": prompts,
             "leakage": passed.as_dict(),
         }
         write_card(self.out, record)
@@ -200,12 +204,6 @@ class DataMaker:
             replace(row, negatives=[replace(n, type=types[Pair(row.question, n.passage).id]) for n in row.negatives])
             for row in questions
         ]
-
-    def _prompts(self, built: BuiltTask) -> dict[str, str]:
-        names = ["write_question"] * (not self.built) + ["type_negative"] * bool(self.settings.writer)
-        own = {name: bundled(name, "r2med.training").text for name in names}
-        judge = built.manifest["prompts"]["judge"] if self.built else self.settings.plan(self.work).prompt("judge").text
-        return own | {"judge": judge}
 
 
 def _pairs(questions: Sequence[TrainingQuestion]) -> list[Pair]:

@@ -212,6 +212,11 @@ class TrainingLoop:
 
     def _record(self, state: Any, before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
         plan = self._plan
+        # The loss and the measures on the held-out part, without times.
+        history = [
+            {name: value for name, value in entry.items() if name in ("step", "loss") or name.startswith("eval_dev_")}
+            for entry in state.log_history
+        ]
         return {
             "r2med": r2med.__version__,
             "kind": plan.kind,
@@ -221,15 +226,10 @@ class TrainingLoop:
             "settings": plain(plan.settings),
             "loss": plan.settings.loss_of(plan.kind),
             "steps": int(state.global_step),
-            "history": [entry for entry in map(_shortened, state.log_history) if len(entry) > 1],
+            "history": [entry for entry in history if len(entry) > 1],
             "dev": {"before": dict(before), "after": dict(after)},
             "libraries": {name: version_of(name) for name in _LIBRARIES},
         }
-
-
-def _shortened(entry: Mapping[str, Any]) -> dict[str, float]:
-    """Return the loss and the measures on the held-out part, without times."""
-    return {name: value for name, value in entry.items() if name in ("step", "loss") or name.startswith("eval_dev_")}
 
 
 class _Callback(TrainerCallback):  # type: ignore[misc]

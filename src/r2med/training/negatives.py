@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -92,7 +91,9 @@ class TrainingPool(NamedTuple):
 def judged_questions(built: BuiltTask, negatives: int, parts: PartSettings) -> TrainingPool:
     """Return the questions of a built task that have a positive and a negative."""
     passages = {passage.id: passage for passage in task_passages(built.folder)}
-    drawn = _written(built.folder.parent / QUESTIONS)
+    file = built.folder.parent / QUESTIONS  # of a build of given questions, nothing in it was drawn
+    lines = read_json_lines(file) if file.is_file() else []
+    drawn = {str(row["id"]): row for row in lines if isinstance(row, dict) and {"passage", "bridge"} <= row.keys()}
     pools = _pools(built, passages)
     rows: list[TrainingQuestion] = []
     dropped: Counter[str] = Counter()
@@ -193,12 +194,6 @@ def _alike(texts: Sequence[str]) -> list[tuple[str, str]]:
         linked[names[other]].append((one, other))
     groups = join_groups(linked)
     return [("question", groups[name]) for name in names]
-
-
-def _written(file: Path) -> dict[str, dict[str, str]]:
-    """Return the properties drawn for each written question, by its id; nothing for a build of given questions."""
-    rows = read_json_lines(file) if file.is_file() else []
-    return {str(row["id"]): row for row in rows if isinstance(row, dict) and "passage" in row and "bridge" in row}
 
 
 def _pools(built: BuiltTask, passages: Mapping[str, Passage]) -> dict[str, dict[str, tuple[str, JudgedPassage]]]:

@@ -109,15 +109,16 @@ class Writing:
     @property
     def step(self) -> Step[QuestionDraft]:
         """Return the step in the form in which it is run and priced."""
-        return Step("write", lambda draft: draft.id, self._key, work=self._work)
+
+        def key(draft: QuestionDraft) -> str:
+            limits = (self._settings.attempts, self._settings.copied_words)
+            return step_key("write", request=self.requests(draft)[0].key(), limits=limits, passage=draft.passage.id)
+
+        return Step("write", lambda draft: draft.id, key, work=self._work)
 
     def requests(self, draft: QuestionDraft) -> list[Request]:
         """Return the requests about a draft if all goes well."""
         return [self._writer.request(self._template.fill(draft.asked | {"passage": draft.passage.shown}))]
-
-    def _key(self, draft: QuestionDraft) -> str:
-        limits = (self._settings.attempts, self._settings.copied_words)
-        return step_key("write", request=self.requests(draft)[0].key(), limits=limits, passage=draft.passage.id)
 
     def _work(self, draft: QuestionDraft) -> Asking:
         why = ""
