@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 import polars as pl
 
-from r2med.construction.coverage import question_leakage
+from r2med.construction.health import question_leakage
 from r2med.construction.health_report import CARD
 from r2med.construction.pool import CORPUS_FILE, JUDGEMENT_FILE, MANIFEST, QUERY_FILE, BuiltTask, read_built_task
 from r2med.construction.selection import DEV, TEST

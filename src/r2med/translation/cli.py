@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,12 @@ import click
 from r2med.cli.execution import asking, asking_options, show_foreseen
 from r2med.cli.options import json_option, write_json
 from r2med.data.loader import load
+from r2med.formatting import money
 from r2med.pipeline.executor.distributed import every_share
-from r2med.render.table import output
+from r2med.render.table import Table, key, numbers, output
 from r2med.retrieve.dense import ENCODER
 from r2med.translation.files import check_place, write_translation
-from r2med.translation.tables import show_translations
-from r2med.translation.translator import TranslationSettings, Translator
+from r2med.translation.translator import TranslatedTask, TranslationSettings, Translator
 
 
 @click.command("translate", short_help="Translate the questions of a task.")
@@ -68,7 +69,7 @@ def translate_task(task: str, languages: str, out: Path, dry_run: bool, as_json:
     if as_json:
         write_json({"source": dataset.name, "folder": str(out), "languages": [each.as_dict() for each in translations]})
     else:
-        show_translations(translations, output())
+        _show(translations)
     if settings.judges_itself:
         click.echo(f"note: {settings.model} judges its own translations; name another model by --judge", err=True)
     for translation in translations:
@@ -79,3 +80,20 @@ def translate_task(task: str, languages: str, out: Path, dry_run: bool, as_json:
 
 
 _PRICED_TRANSLATION = "As if every first translation passed. ? is a price that is not known."
+
+
+def _show(translations: Sequence[TranslatedTask]) -> None:
+    """Print how many questions passed in each language, and which gates stopped the others."""
+    console = output()
+    table = Table(key("language"), *numbers("questions", "passed", "in the task", "requests", "dollars"))
+    for each in translations:
+        facts = (len(each.questions), sum(not question.problems for question in each.questions), len(each.kept))
+        table.add(each.spoken.name, *(f"{n:,}" for n in (*facts, each.spent.requests)), money(each.spent.cost))
+    table.show(console)
+    for each in translations:
+        stopped = [question for question in each.questions if question.problems]
+        for question in stopped[:10]:
+            gate, what = question.problems[0]
+            console.print(f"{each.spoken.code}: {question.id} stopped by {gate}: {what}")
+        if len(stopped) > 10:
+            console.print(f"{each.spoken.code}: {len(stopped) - 10:,} more are in translations.jsonl")

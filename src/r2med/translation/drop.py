@@ -5,17 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from r2med.data.task_names import task_names
 from r2med.data.tasks import Task, resolve
 from r2med.errors import R2medError
+from r2med.formatting import counted, p_text
 from r2med.measure.significance import ALPHA, Difference, difference, holm
 from r2med.pipeline.loaded_runs import query_values
 from r2med.pipeline.named_runs import select
+from r2med.render.table import Column, Table, interval, key, numbers, percent
 from r2med.runs.ledger import Ledger, RecordedName
 from r2med.runs.selection import Chosen
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 @dataclass(frozen=True)
@@ -101,3 +107,27 @@ def tasks_of(names: Sequence[str]) -> list[Task]:
         with suppress(R2medError):
             tasks += resolve([name])
     return tasks
+
+
+def show_drops(drops: Sequence[LanguageDrop], measure: str, console: Console) -> None:
+    """Print the loss of each system in each language."""
+    names = task_names([drop.source for drop in drops])
+    console.print(f"{measure} x 100 in other languages, paired by question", style="bold")
+    columns = numbers("source", "there", "change", "95% interval", "p (Holm)", "questions")
+    table = Table(key("system"), Column("task", folds=True), Column("language"), *columns)
+    for drop in drops:
+        table.add(
+            drop.system,
+            names[drop.source],
+            drop.language,
+            percent(drop.before),
+            percent(drop.after),
+            percent(drop.found.mean, sign="+"),
+            interval(drop.found, "+"),
+            p_text(drop.corrected),
+            str(drop.found.queries),
+        )
+    table.show(console)
+    lost = {(names[drop.source], drop.language): drop.left_out for drop in drops if drop.left_out}
+    for (task, spoken), number in lost.items():
+        console.print(f"{task}, {spoken}: left out are {counted(number, 'question')} that only one of the two has.")
