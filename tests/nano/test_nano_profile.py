@@ -13,9 +13,9 @@ from data.folders import Content, put_parquet, write_nano, write_r2med
 from r2med.data.run import Run
 from r2med.errors import DataError
 from r2med.nano.builder import build
+from r2med.nano.cli import show_profile
 from r2med.nano.profile import SetProfile, TaskProfile, figures, profile, published
 from r2med.nano.recipe import Recipe
-from r2med.nano.tables import show_profile
 from r2med.pipeline.evaluate import evaluate
 
 SPLIT = "NanoR2MEDBiology"
