@@ -53,12 +53,21 @@ def build(
     searchers = find_searchers(recipe.dense)
     for text in recipe.hard_systems if recipe.policy == "hard" else ():
         System.parse(text)
-    tasks = _named([sources] if isinstance(sources, str | Path | Task | Dataset) else sources)
+    tasks: dict[str, Dataset | Task] = {}
+    for source in [sources] if isinstance(sources, str | Path | Task | Dataset) else sources:
+        for task in [source] if isinstance(source, Dataset) else resolve([source]):
+            name = split_name(task.task if isinstance(task, Dataset) else task)
+            if name in tasks:
+                both = f"{tasks[name].name} and {task.name}"
+                raise R2medError(f"{both} would both be the split {name}; build them into two sets")
+            tasks[name] = task
+    if not tasks:
+        raise R2medError("no source to build a nano set from")
     splits: dict[str, Any] = {}
     warnings: list[str] = []
-    with draft(folder) as aside:
-        for split, source in tasks.items():
-            splits[split], notes = _build_split(aside, split, source, recipe, searchers, executor)
+    with _draft(folder) as aside:
+        for split, task in tasks.items():
+            splits[split], notes = _build_split(aside, split, task, recipe, searchers, executor)
             warnings += notes
         manifest: dict[str, Any] = {
             "format": FORMAT,
@@ -68,7 +77,7 @@ def build(
             "splits": splits,
         }
         write_json(aside / MANIFEST, manifest)
-        (aside / "README.md").write_text(card(manifest), "utf-8")
+        (aside / "README.md").write_text(_card(manifest), "utf-8")
 
         def read(split: str) -> None:
             """Read a finished split as users will, and check all references and lists."""
@@ -81,21 +90,6 @@ def build(
 
         executor.map("checking", read, list(splits))
     return Built(folder, manifest, tuple(warnings))
-
-
-def _named(sources: Sequence[Source]) -> dict[str, Dataset | Task]:
-    """Return the tasks of the sources, by the names of their splits."""
-    named: dict[str, Dataset | Task] = {}
-    for source in sources:
-        for task in [source] if isinstance(source, Dataset) else resolve([source]):
-            name = split_name(task.task if isinstance(task, Dataset) else task)
-            if name in named:
-                both = f"{named[name].name} and {task.name}"
-                raise R2medError(f"{both} would both be the split {name}; build them into two sets")
-            named[name] = task
-    if not named:
-        raise R2medError("no source to build a nano set from")
-    return named
 
 
 def _build_split(
@@ -114,7 +108,7 @@ def _build_split(
     selection = choose(source, recipe, context)
     lists = make_lists(selection.dataset, searchers, context)
     with executor.progress(f"writing {split}", 1) as bar:
-        write_split(folder, split, selection.dataset, lists)
+        _write_split(folder, split, selection.dataset, lists)
         bar.advance()
     facts, counts = source.task, selection.counts
     return {
@@ -161,7 +155,7 @@ LIST_COLUMNS = ("query-id", "corpus-ids")
 
 
 @contextmanager
-def draft(out: Path) -> Iterator[Path]:
+def _draft(out: Path) -> Iterator[Path]:
     """Yield a folder next to `out` that is renamed to it if the block succeeds and removed if it fails."""
     if out.exists() or out.is_symlink():
         raise R2medError(f"{out}: exists already; give another --out or remove it")
@@ -189,28 +183,25 @@ def file_of(config: str, split: str) -> str:
     return f"{config}/{split}-00000-of-00001.parquet"
 
 
-def write_split(folder: Path, split: str, dataset: Dataset, lists: Sequence[Lists]) -> None:
+def _write_split(folder: Path, split: str, dataset: Dataset, lists: Sequence[Lists]) -> None:
     """Write all configs of a split."""
-    collection = dataset.collection
-    pairs = [(query, document) for query, judged in dataset.gold.qrels.items() for document in judged]
-    columns: dict[str, tuple[Sequence[str], Sequence[str]]] = {
-        "corpus": (collection.documents.ids, collection.documents.texts),
-        "queries": (collection.queries.ids, collection.queries.texts),
-        "qrels": ([query for query, _ in pairs], [document for _, document in pairs]),
-    }
-    for config, values in columns.items():
-        _write(folder / file_of(config, split), dict(zip(LAYOUT[config], values, strict=True)))
-    for each in lists:
-        ranked = [list(each.documents[query]) for query in collection.queries.ids]
-        _write(folder / file_of(each.config, split), {LIST_COLUMNS[0]: collection.queries.ids, LIST_COLUMNS[1]: ranked})
-
-
-def _write(file: Path, columns: Mapping[str, Sequence[Any]]) -> None:
     import polars as pl
 
-    file.parent.mkdir(parents=True, exist_ok=True)
-    kinds = {name: pl.List(pl.String()) if name == LIST_COLUMNS[1] else pl.String() for name in columns}
-    file.write_bytes(parquet_bytes(pl.DataFrame(columns, schema=kinds)))
+    collection = dataset.collection
+    pairs = [(query, document) for query, judged in dataset.gold.qrels.items() for document in judged]
+    queries, documents = collection.queries, collection.documents
+    tables: dict[str, tuple[Sequence[str], Sequence[Any]]] = {
+        "corpus": (documents.ids, documents.texts),
+        "queries": (queries.ids, queries.texts),
+        "qrels": ([query for query, _ in pairs], [document for _, document in pairs]),
+    }
+    tables |= {each.config: (queries.ids, [list(each.documents[query]) for query in queries.ids]) for each in lists}
+    for config, values in tables.items():
+        columns = dict(zip(LAYOUT.get(config, LIST_COLUMNS), values, strict=True))
+        kinds = {name: pl.List(pl.String()) if name == LIST_COLUMNS[1] else pl.String() for name in columns}
+        file = folder / file_of(config, split)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(parquet_bytes(pl.DataFrame(columns, schema=kinds)))
 
 
 _POLICIES = {
@@ -220,10 +211,10 @@ _POLICIES = {
 }
 
 
-def card(manifest: Mapping[str, Any]) -> str:
+def _card(manifest: Mapping[str, Any]) -> str:
     """Return the text of README.md."""
     lists = manifest["candidates"]
-    configs = [*LAYOUT, *(each["config"] for each in lists.values())]
+    configs = [*LAYOUT, *(entry["config"] for entry in lists.values())]
     sections = [
         *_front_matter(configs, list(manifest["splits"])),
         "",

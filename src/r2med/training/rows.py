@@ -98,16 +98,15 @@ def passages_of_rows(rows: Sequence[TrainerRow]) -> dict[str, str]:
 FORMAT = 1
 _KEY = "r2med"
 _TEXT, _SCORE = pl.String(), pl.Float64()
-_POSITIVE = pl.Struct({"id": _TEXT, "text": _TEXT, "score": _SCORE, "reason": _TEXT, "link": _TEXT})
-_NEGATIVE = pl.Struct({"id": _TEXT, "text": _TEXT, "score": _SCORE, "reason": _TEXT, "link": _TEXT, "type": _TEXT})
+_PASSAGE = {"id": _TEXT, "text": _TEXT, "score": _SCORE, "reason": _TEXT, "link": _TEXT}
 COLUMNS: Mapping[str, pl.DataType] = {
     "id": _TEXT,
     "part": _TEXT,
     "query": _TEXT,
     "answer": _TEXT,
     "bridge": _TEXT,
-    "positives": pl.List(_POSITIVE),
-    "negatives": pl.List(_NEGATIVE),
+    "positives": pl.List(pl.Struct(_PASSAGE)),
+    "negatives": pl.List(pl.Struct(_PASSAGE | {"type": _TEXT})),
     "source": _TEXT,
     "document": _TEXT,
     "length": _TEXT,
@@ -133,27 +132,26 @@ class RowProvenance:
 
 def training_frame(questions: Sequence[TrainingQuestion], common: RowProvenance) -> pl.DataFrame:
     """Build the table of the questions' rows."""
-    return pl.DataFrame([_row(question, common) for question in questions], schema=dict(COLUMNS))
-
-
-def _row(row: TrainingQuestion, common: RowProvenance) -> dict[str, Any]:
-    question, drawn = row.question, row.written
-    return {
-        "id": question.id,
-        "part": row.part,
-        "query": question.text,
-        "answer": question.answer,
-        "bridge": question.reasoning,
-        "positives": [_passage(judged) for judged in row.positives],
-        "negatives": [_passage(judged) | {"type": judged.type or None} for judged in row.negatives],
-        "source": drawn.get("passage"),
-        "document": "\t".join(question.sources),
-        **{name: drawn.get(name) for name in ("length", "style", "difficulty")},
-        "origin": common.origin,
-        "writer": common.writer or None,
-        "judges": list(common.judges),
-        "licence": common.licence,
-    }
+    rows = [
+        {
+            "id": row.question.id,
+            "part": row.part,
+            "query": row.question.text,
+            "answer": row.question.answer,
+            "bridge": row.question.reasoning,
+            "positives": [_passage(judged) for judged in row.positives],
+            "negatives": [_passage(judged) | {"type": judged.type or None} for judged in row.negatives],
+            "source": row.written.get("passage"),
+            "document": "\t".join(row.question.sources),
+            **{name: row.written.get(name) for name in ("length", "style", "difficulty")},
+            "origin": common.origin,
+            "writer": common.writer or None,
+            "judges": list(common.judges),
+            "licence": common.licence,
+        }
+        for row in questions
+    ]
+    return pl.DataFrame(rows, schema=dict(COLUMNS))
 
 
 def _passage(judged: JudgedPassage) -> dict[str, Any]:
@@ -239,12 +237,8 @@ def read_training_files(paths: Sequence[Path]) -> list[TrainingFile]:
 
 def count_rows(frame: pl.DataFrame) -> dict[str, int]:
     """Count the questions of each part, the positives and the negatives."""
-    return {
-        TRAIN: frame.filter(pl.col("part") == TRAIN).height,
-        DEV: frame.filter(pl.col("part") == DEV).height,
-        "positives": int(frame["positives"].list.len().sum()),
-        "negatives": int(frame["negatives"].list.len().sum()),
-    }
+    parts = {part: frame.filter(pl.col("part") == part).height for part in (TRAIN, DEV)}
+    return parts | {name: int(frame[name].list.len().sum()) for name in ("positives", "negatives")}
 
 
 def count_types(frame: pl.DataFrame) -> dict[str, int]:

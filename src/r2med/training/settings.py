@@ -104,13 +104,8 @@ class DataSettings(DataTables, frozen=True, kw_only=True):
             guideline=self.guideline,
             task=TaskFacts("training-data", licence=self.licence),
             questions=QuestionSource(work / QUESTIONS, source="document", reasoning="bridge"),
-            documents=self.documents,
-            chunk=self.chunk,
             rules=RuleSettings(on=False),
-            mine=self.mine,
-            judge=self.judge,
-            select=self.select,
-            ask=self.ask,
+            **{name: getattr(self, name) for name in ("documents", "chunk", "mine", "judge", "select", "ask")},
         )
 
     def asked(self) -> AskedModel:
