@@ -265,8 +265,8 @@ def test_every_rule_can_be_met_and_missed():
 def test_figures_are_drawn_as_svg_without_matplotlib_and_by_it(tmp_path):
     Judge()
     folder = build(tmp_path / "b")
-    call(folder, "--plots", tmp_path / "drawn")
-    call(folder, "--plots", tmp_path / "paper.png")
+    call(folder, "--plot", tmp_path / "drawn")
+    call(folder, "--plot", tmp_path / "paper.png")
     health = checked(folder)
     for name in ("funnel", "members", "scores"):
         assert (tmp_path / f"paper-{name}.png").read_bytes().startswith(b"\x89PNG")
@@ -299,7 +299,7 @@ def test_what_cannot_be_checked_is_one_line(tmp_path):
     shutil.copytree(folder / "task", tmp_path / "alone")
     for arguments, words in (
         ((tmp_path / "nothing",), "no finished task"),
-        ((folder, "--plots", tmp_path / "x.jpg"), "figures end in"),
+        ((folder, "--plot", tmp_path / "x.jpg"), "figures end in"),
         ((tmp_path / "alone", "--reask", "5%"), "only in the folder of their build"),
     ):
         assert words in refused(*arguments)

@@ -30,7 +30,7 @@ from r2med.runs.ledger import Ledger
     " (review:NAME:REVIEWER) or each of them (review:NAME:*).",
 )
 @click.option("--systems", multiple=True, metavar="RUN...", help="Systems or runs (default: the ten best here).")
-@click.option("--metric", default="nDCG@10", show_default=True, metavar="MEASURE", help="What systems are scored by.")
+@click.option("--measure", default="nDCG@10", show_default=True, metavar="MEASURE", help="What systems are scored by.")
 @click.option("--binary", is_flag=True, help="Count every grade from 1 on as 1.")
 @click.option("--fill", "filled", is_flag=True, help="Count pairs that only one set judges as 0 in the other.")
 @click.option("--overlay", "overlaid", is_flag=True, help="Score by the first set as corrected by the other.")
@@ -69,7 +69,7 @@ def audit_command(
     if given["filled"] and given["overlaid"]:
         # What only the first set judges would become 0 in the other, and that 0 would correct the first.
         raise click.UsageError("--fill and --overlay exclude each other: a filled 0 would correct the first set")
-    measure = Measure.parse(given.pop("metric"))
+    measure = Measure.parse(given.pop("measure"))
     if plot is not None:
         check_chart_file("--plot", plot)
     dataset = load(task)

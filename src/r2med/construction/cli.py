@@ -112,14 +112,14 @@ def run_steps(folder: Path, until: str, dry_run: bool, max_cost: float | None, a
     metavar="SHARE",
     help="Ask judges again about this share of pairs, such as 5%.",
 )
-@click.option("--plots", type=click.Path(path_type=Path), metavar="DIR|FILE", help="Draw funnel, members and scores.")
+@click.option("--plot", type=click.Path(path_type=Path), metavar="DIR|FILE", help="Draw funnel, members and scores.")
 @click.option("--dry-run", is_flag=True, help="Ask nothing; show what asking again would take.")
 @click.option("--max-cost", type=click.FloatRange(0), metavar="DOLLARS", help="Stop before more than this is spent.")
 @click.option("--format", "form", type=click.Choice(["md"]), help="Write Markdown.")
 @asking_options
 @json_option()
 def check_task(
-    folder: Path, reask: float, plots: Path | None, dry_run: bool, form: str | None, as_json: bool, **settings: Any
+    folder: Path, reask: float, plot: Path | None, dry_run: bool, form: str | None, as_json: bool, **settings: Any
 ) -> None:
     """Is the task that was built in DIR any good? A verdict by stated rules, and the figures behind it.
 
@@ -136,8 +136,8 @@ def check_task(
         raise click.UsageError("--json and --format exclude each other")
     if dry_run and not reask:
         raise click.UsageError("--dry-run goes with --reask: nothing else is asked")
-    if plots:
-        check_chart_files(plots)
+    if plot:
+        check_chart_files(plot)
     built = read_built_task(folder)
     with asking(dry_run=dry_run, **settings) as executor:
         again = Rejudging(built, reask) if reask else None
@@ -154,7 +154,7 @@ def check_task(
         show_health(health, output())
     card = refresh_card(built.folder, health)
     click.echo(f"the card is renewed: {card}" if card else f"note: {built.folder} has no card to renew", err=True)
-    for path in save_health_plots(health, built.manifest["funnel"], plots) if plots else ():
+    for path in save_health_plots(health, built.manifest["funnel"], plot) if plot else ():
         click.echo(f"the figure is in {path}", err=True)
 
 

@@ -80,7 +80,7 @@ def refuse_unfit(built: BuiltTask) -> None:
     report = validate(built.folder)
     if not report.ok:
         first = next(problem for problem in report.problems if problem.severity == "error")
-        raise R2medError(f"not published: the task is not valid: {first}; see: r2med validate {built.folder}")
+        raise R2medError(f"not published: the task is not valid: {first}; see: r2med tasks validate {built.folder}")
     if not built.manifest["plan"]["task"]["licence"].strip():
         advice = "say it in plan.toml, [task] licence, and run the build again"
         raise R2medError(f"not published: the licence of the texts is not stated; {advice}")

@@ -126,7 +126,7 @@ class Findings:
             from shlex import quote
 
             errors = [problem for problem in self.problems if problem.is_error(strict=strict)]
-            listed = f"r2med validate {quote(str(source))}{' --strict' * strict}"
+            listed = f"r2med tasks validate {quote(str(source))}{' --strict' * strict}"
             more = f" (and {len(errors) - 1} more, see: {listed})" if errors[1:] else ""
             if errors:
                 raise DataError(f"{errors[0]}{more}")

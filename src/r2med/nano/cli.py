@@ -97,15 +97,15 @@ def profile_sets(sets: tuple[str, ...], as_json: bool) -> None:
 @click.argument("nano")
 @click.argument("full")
 @click.option("--systems", multiple=True, required=True, metavar="SYSTEM...", help="Two at least; more say more.")
-@click.option("--metric", default="nDCG@10", show_default=True, help="What to compare by.")
+@click.option("--measure", default="nDCG@10", show_default=True, help="What to compare by.")
 @executor_option()
 @json_option()
-def compare(nano: str, full: str, systems: tuple[str, ...], metric: str, executor: str, as_json: bool) -> None:
+def compare(nano: str, full: str, systems: tuple[str, ...], measure: str, executor: str, as_json: bool) -> None:
     """How well a nano set stands for its source: the order of systems, how far scores shift, who changes places.
 
     Runs of the ledger are used again. Intervals come from drawing queries with replacement.
     """
-    measures = tuple(dict.fromkeys([Measure.parse(metric), *DEFAULT]))
+    measures = tuple(dict.fromkeys([Measure.parse(measure), *DEFAULT]))
     with one_executor(executor) as opened:
         tasks, average, failures = agree(nano, full, systems, Options(measures=measures, executor=opened))
     if as_json:
