@@ -152,7 +152,10 @@ def json_lines(rows: Iterable[object]) -> bytes:
 
 def read_json_lines(file: Path) -> list[Any]:
     """Read a file of JSON lines that r2med wrote."""
-    return msgspec.json.Decoder().decode_lines(file.read_bytes())
+    try:
+        return msgspec.json.Decoder().decode_lines(file.read_bytes())
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as invalid:
+        raise DataError(f"{file}: not readable as JSON lines: {invalid}") from invalid
 
 
 def write_json(file: Path, value: object) -> None:
