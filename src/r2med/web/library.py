@@ -19,7 +19,7 @@ from r2med.measure.bootstrap import task_intervals
 from r2med.measure.figure import Figure
 from r2med.pipeline.loaded_runs import HEADLINE, LoadedRun
 from r2med.pipeline.registry import named
-from r2med.render.scores.model import Board, Line, View
+from r2med.render.scores.model import Board, BoardRow, View
 from r2med.render.scores.significance import Sample, intervals, unbeaten
 from r2med.runs.ledger import Entry, Ledger
 from r2med.runs.selection import Current, current_runs, made_on
@@ -193,39 +193,37 @@ class Library:
         make: Callable[[Ledger, View], Board] = named(_BOARD)
         return self.current((view, present), lambda: make(self.ledger, view))
 
-    def intervals(self, lines: Sequence[Line], measure: str) -> dict[str, Mapping[str, Figure]]:
+    def intervals(self, lines: Sequence[BoardRow], measure: str) -> dict[str, Mapping[str, Figure]]:
         """Return the intervals of local lines, cached by their runs; missing ones are computed together."""
-        keys = {line.row.name: (measure, *sorted(line.row.runs.values())) for line in lines}
+        keys = {line.name: (measure, *sorted(line.runs.values())) for line in lines}
         with self._lock:
             shelf = self._kept["interval"]
             known: dict[str, Mapping[str, Figure]] = {n: shelf[key] for n, key in keys.items() if key in shelf}
-        missing = [line for line in lines if line.row.name not in known]
+        missing = [line for line in lines if line.name not in known]
         by_id = self.by_id()
         samples = {
-            line.row.name: {task: self._sample(by_id[run], measure) for task, run in line.row.runs.items()}
-            for line in missing
+            line.name: {task: self._sample(by_id[run], measure) for task, run in line.runs.items()} for line in missing
         }
         for name, found in intervals(samples).items():
             known[name] = found
             self.put("interval", keys[name], found)
         return known
 
-    def unbeaten(self, lines: Sequence[Line], measure: str) -> set[str]:
+    def unbeaten(self, lines: Sequence[BoardRow], measure: str) -> set[str]:
         """Return the local systems of a board that the best of them does not beat, cached by their runs."""
-        own = [line for line in lines if line.row.own and line.rank is not None]
+        own = [line for line in lines if line.own and line.rank is not None]
         if len(own) < 2:
             return set()
-        runs = {line.row.name: tuple(line.row.runs.values()) for line in own}
+        runs = {line.name: tuple(line.runs.values()) for line in own}
         by_id = self.by_id()
 
         def make() -> set[str]:
             samples = {
-                line.row.name: {task: self._sample(by_id[run], measure) for task, run in line.row.runs.items()}
-                for line in own
+                line.name: {task: self._sample(by_id[run], measure) for task, run in line.runs.items()} for line in own
             }
-            return unbeaten(samples, own[0].row.name)
+            return unbeaten(samples, own[0].name)
 
-        return self.keep("ties", (measure, own[0].row.name, *sorted(runs.values())), make)
+        return self.keep("ties", (measure, own[0].name, *sorted(runs.values())), make)
 
     def _sample(self, entry: Entry, measure: str) -> Sample:
         return Sample(entry.queries, self.ledger.scores(entry)[measure], entry.data)
