@@ -172,7 +172,7 @@ class StudyCommand:
             ("--samples", options.samples, usual.samples),
             ("--temperature", options.temperature, None),
             ("--answer-tokens", options.answer_tokens, None),
-            ("--metric", options.measure, usual.measure),
+            ("--measure", options.measure, usual.measure),
         ]
         told = [f"{name}={value}" for name, value, unsaid in pairs if value != unsaid]
         return ["rag", *self.systems, *told, "--arms", *self.names, "--tasks", *self.tasks]

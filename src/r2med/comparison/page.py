@@ -197,7 +197,7 @@ def _contest_values(library: Library, request: Request, a: str, b: str, group: s
 def _citation(found: Contest, task: str) -> Citation:
     """Return the command that compares the same two systems on the same tasks."""
     tasks = [task] if task else list(found.found.tasks)
-    metric = options(("--metric", "" if found.measure == str(HEADLINE) else found.measure))
+    metric = options(("--measure", "" if found.measure == str(HEADLINE) else found.measure))
     return citation(f"{found.b} against {found.a}", "compare", found.a, found.b, "--tasks", *tasks, *metric)
 
 

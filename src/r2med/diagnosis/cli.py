@@ -301,7 +301,7 @@ class LengthList(Lengths):
     help="The limits, in tokens.",
 )
 @click.option("--tasks", multiple=True, metavar="NAME|GROUP|PATH...", help="What to run on (default: sample).")
-@click.option("--metric", default="nDCG@10", show_default=True, metavar="MEASURE", help="The figure.")
+@click.option("--measure", default="nDCG@10", show_default=True, metavar="MEASURE", help="The figure.")
 @click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Draw the curves.")
 @asking_options
 @json_option()
@@ -309,7 +309,7 @@ def sensitivity_command(
     system: str,
     lengths: tuple[tuple[int, ...], ...],
     tasks: tuple[str, ...],
-    metric: str,
+    measure: str,
     plot: Path | None,
     as_json: bool,
     **hard: Any,
@@ -328,11 +328,11 @@ def sensitivity_command(
     """
     if plot is not None:
         check_chart_file("--plot", plot)
-    measure = Measure.parse(metric)
+    figure = Measure.parse(measure)
     every = [length for several in lengths for length in several]
     with asking(**hard) as executor:
-        options = Options(measures=tuple(dict.fromkeys([measure, *DEFAULT])), shown=(measure,), executor=executor)
-        found = measure_sensitivity(system, every, resolve(tasks or ("sample",)), measure, options)
+        options = Options(measures=tuple(dict.fromkeys([figure, *DEFAULT])), shown=(figure,), executor=executor)
+        found = measure_sensitivity(system, every, resolve(tasks or ("sample",)), figure, options)
     if as_json:
         write_json(found.as_dict())
     else:

@@ -39,7 +39,7 @@ class PlotRequest:
     runs: tuple[str, ...]
     tasks: tuple[str, ...]
     """The names of the tasks, resolved."""
-    metric: str
+    measure: str
     by: str
     of: str
     encoder: str
@@ -66,12 +66,12 @@ def _names(asked: PlotRequest, ledger: Ledger) -> list[str]:
 
 @_figure("averages with 95% intervals")
 def _board(asked: PlotRequest, ledger: Ledger) -> Chart:
-    return average_chart(board(ledger, _names(asked, ledger), asked.tasks, Measure.parse(asked.metric)))
+    return average_chart(board(ledger, _names(asked, ledger), asked.tasks, Measure.parse(asked.measure)))
 
 
 @_figure("bars for each task")
 def _tasks(asked: PlotRequest, ledger: Ledger) -> Chart:
-    return task_chart(board(ledger, _names(asked, ledger), asked.tasks, Measure.parse(asked.metric)))
+    return task_chart(board(ledger, _names(asked, ledger), asked.tasks, Measure.parse(asked.measure)))
 
 
 @_figure("the second RUN minus the first, with intervals")
@@ -79,13 +79,13 @@ def _differences(asked: PlotRequest, ledger: Ledger) -> Chart:
     shared = share(ledger, asked.runs, asked.tasks) if asked.runs else None
     if shared is None or len(shared.systems) != 2:
         raise click.UsageError("differences are drawn of two runs")
-    measure = str(Measure.parse(asked.metric))
+    measure = str(Measure.parse(asked.measure))
     return difference_chart(compare_shared(ledger, shared, measure)[0], measure)
 
 
 @_figure("score against --by money, tokens or seconds")
 def _frontier(asked: PlotRequest, ledger: Ledger) -> Chart:
-    measure = str(Measure.parse(asked.metric))
+    measure = str(Measure.parse(asked.measure))
     systems = price(ledger, asked.runs, asked.tasks, measure)
     chart = frontier_chart(systems, asked.by, measure)
     if chart is None:
@@ -118,7 +118,7 @@ def _causes(asked: PlotRequest, ledger: Ledger) -> Chart:
 @click.argument("kind", type=click.Choice(list(FIGURES)))
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
 @click.option("--tasks", multiple=True, metavar="NAME|GROUP|PATH...", help="Which tasks (default: sample).")
-@click.option("--metric", default="nDCG@10", show_default=True, metavar="MEASURE", help="Of board, tasks, differences.")
+@click.option("--measure", default="nDCG@10", show_default=True, metavar="MEASURE", help="What figures are drawn.")
 @click.option("--by", default="seconds", show_default=True, type=click.Choice(["money", "tokens", "seconds"]))
 @click.option("--of", default="documents", show_default=True, type=click.Choice(["documents", "queries"]))
 @click.option("--encoder", default="wordllama", show_default=True, metavar="MODEL", help="Embeddings of the gap.")

@@ -40,7 +40,7 @@ def published_page(library: Library, request: Request) -> PageContent:
 
 def published_citation(name: str, group: str, measure: str) -> Citation:
     """Return the command that shows a published system's figures in a terminal."""
-    words = options(("--group", group), ("--metric", measure), ("--find", name))
+    words = options(("--group", group), ("--measure", measure), ("--find", name))
     return citation(f"{name}, published figures", "board", "--published", *words)
 
 

@@ -332,6 +332,26 @@ class AskedModel:
         return replace(request, sampling=self.sampling, sample=sample)
 
 
+Value = TypeVar("Value")
+Tries = Generator[Sequence[Request] | Unread, Sequence[Reply | Failed], Value | None]
+_TRIES = 3
+"""How often a reply that cannot be read is asked for, the first time included."""
+
+
+def tries(model: AskedModel, request: Request, read: Callable[[str], Value | None], first: int = 0) -> Tries[Value]:
+    """Ask until a reply can be read, each time for another sample; return what was read, or None."""
+    unread = []
+    for sample in range(first, first + _TRIES):
+        (reply,) = yield [model.again(request, sample) if sample else request]
+        text = answered(reply)
+        value = None if text.incomplete else read(text.text)
+        if value is not None:
+            return value
+        unread.append(text)
+    yield Unread(unread)
+    return None
+
+
 def step_key(step: str, **parts: object) -> str:
     """Hash everything that an item of a step depends on; a change of how a step works changes its version."""
     return cache_key(step=step, version=1, **parts)

@@ -284,7 +284,7 @@ def _citation(state: BenchState, entries: Sequence[Entry]) -> Citation:
         return Citation(title)
     against = options(("--against", state.systems[1] if len(entries) > 1 else ""))
     docs = options(("--docs", str(DEEP) if state.deep else ""))
-    return citation(title, "inspect", state.systems[0], *against, "--task", state.task, "--query", state.query, *docs)
+    return citation(title, "inspect", state.systems[0], *against, "--tasks", state.task, "--query", state.query, *docs)
 
 
 def _values(library: Library, bench: Workbench) -> dict[str, Any]:

@@ -44,7 +44,7 @@ def runs_page(library: Library, request: Request) -> PageContent:
         "means": library.means(),
     }
     hidden = len(matching) - len(entries)
-    values["cite"] = citation("Runs", "runs", *options(("--find", asked.get("q", ""))), "--limit", "-1")
+    values["cite"] = citation("Runs", "runs", *options(("--find", asked.get("q", ""))), "--limit", "0")
     return "workbench/runs.html", {**values, "text": asked.get("q", ""), "oracles": oracles, "hidden": hidden}
 
 
@@ -124,7 +124,7 @@ def system_page(library: Library, request: Request) -> PageContent:
         "stages": next(iter(runs.values())).record.stages or (),
         "job": library.jobs.newest("causes", system, group),
         "cite": citation(
-            f"{system} on {', '.join(runs)}", "run", system, "--tasks", *runs, "--metrics", *measures, "--ci"
+            f"{system} on {', '.join(runs)}", "run", system, "--tasks", *runs, "--measures", *measures, "--ci"
         ),
     }  # fmt: skip
     return "workbench/system.html", values
