@@ -19,7 +19,7 @@ from r2med.render.scores.report import Shown, format_report, show_report
 from r2med.render.sections import PRICED, show_estimate
 from r2med.render.table import messages, output
 from r2med.runs.report import Report, failure_lines
-from r2med.settings import RequestSettings, executor_settings, requesting
+from r2med.settings import RequestSettings, executor_settings, overriding
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -144,7 +144,7 @@ def asking(
     """
     settings = RequestSettings(timeout, retries, rpm, concurrency)
     with (
-        requesting(settings),
+        overriding(settings),
         one_client(max_cost, max_tokens),
         one_executor("local" if dry_run else executor) as chosen,
     ):

@@ -28,7 +28,7 @@ from r2med.pipeline.system import System
 from r2med.render.scores.report import Shown
 from r2med.runs.ledger import Ledger
 from r2med.runs.report import Report, Result
-from r2med.settings import RequestSettings, memory_limit, memory_limited, requesting
+from r2med.settings import RequestSettings, memory_limit, overriding
 from r2med.store.files import file_name, write_file
 
 if TYPE_CHECKING:
@@ -284,7 +284,7 @@ def _run(asked: RunRequest, systems: list[System]) -> None:
         strict=asked.strict,
         executor=_executor(asked, systems),
     )
-    with _limits(asked, systems), memory_limited(asked.memory or memory_limit()):
+    with _limits(asked, systems):
         report = evaluate(_distinct(systems), list(asked.tasks), options)
     _finish_shards(options.executor, report)
     if report.postponed and not report.results and not report.failures:
@@ -324,12 +324,13 @@ def _limits(asked: RunRequest, systems: Sequence[System]) -> Iterator[None]:
     limited = asked.max_cost is not None or asked.max_tokens is not None
     asks = limited or any(hasattr(stage, "llm") for system in systems for stage in system.walk())
     settings = RequestSettings(asked.timeout, asked.retries, asked.rpm, asked.concurrency)
-    with requesting(settings), one_client(asked.max_cost, asked.max_tokens) if asks else nullcontext():
+    client = one_client(asked.max_cost, asked.max_tokens) if asks else nullcontext()
+    with overriding(settings, asked.memory or memory_limit()), client:
         yield
 
 
 def _show_plan(asked: RunRequest, systems: list[System]) -> None:
-    with memory_limited(asked.memory or memory_limit()):
+    with overriding(memory=asked.memory or memory_limit()):
         plans = plan(systems, asked.tasks, split=asked.split, fresh=asked.fresh, strict=asked.strict)
     if asked.as_json:
         write_json([each.as_dict() for each in plans])
