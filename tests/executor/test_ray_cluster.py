@@ -125,7 +125,7 @@ def run_files(systems: list[str], executor: Executor, folder: Path) -> dict[str,
     found = {}
     with Ledger() as ledger:
         for result in report.results:
-            run = ledger.run(ledger.get(result.run_id))
+            run = ledger.run(ledger.get(result.id))
             write_run(run, folder / "run.trec")
             scores = b"".join(run[query].scores.tobytes() for query in run.queries)
             found[str(result.system)] = (folder / "run.trec").read_bytes() + scores

@@ -43,7 +43,7 @@ class Made(NamedTuple):
 
 def texts(result: Result) -> dict[str, list[Generation]]:
     with Ledger() as ledger:
-        return ledger.generations(ledger.get(result.run_id))
+        return ledger.generations(ledger.get(result.id))
 
 
 def stage_record(result: Result) -> dict:
@@ -92,7 +92,7 @@ def test_a_real_model_writes_and_everything_is_counted(results, method):
     assert account["failed"] == 0
     assert account["seconds"] > 0
     assert account["cost"] == 0.0
-    assert set(texts) == set(result.query_ids)
+    assert set(texts) == set(result.queries)
     # Whether so small a model finishes is its own affair; what it did not finish is counted.
     for query, (made,) in texts.items():
         assert bool(made.text) != (result.incomplete.get(query, CUT) != CUT)

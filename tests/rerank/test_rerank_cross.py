@@ -425,7 +425,7 @@ def test_shards_score_the_same_pairs_to_the_bit(trained: Path, tmp_path: Path, m
         if report.postponed:
             return None, [part.message for part in report.postponed]
         with Ledger() as ledger:
-            return ledger.run(ledger.get(report.results[0].run_id)), []
+            return ledger.run(ledger.get(report.results[0].id)), []
 
     alone, _ = lists(quiet())
     monkeypatch.setenv("R2MED_HOME", str(tmp_path / "shared"))

@@ -221,7 +221,7 @@ def _ranked_lists(
         report = evaluate(specs, dataset, Options(executor=executor), measures=measures).whole()
         if report.failures:
             raise R2medError(f"{report.failures[0].system} on {dataset.name}: {report.failures[0].message}")
-        runs = {result.system: ledger.run(ledger.get(result.run_id)) for result in report.results}
+        runs = {result.system: ledger.run(ledger.get(result.id)) for result in report.results}
     by_arm = {arm.label: runs[arm.system] for arm in arms if arm.system}
     return by_arm | {arm.label: file_lists(arm, dataset) for arm in arms if arm.file is not None}
 

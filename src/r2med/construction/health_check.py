@@ -78,8 +78,8 @@ def _biases(report: Report, built: BuiltTask, dataset: Dataset) -> list[PoolBias
     with Ledger() as ledger:
         for name in built.systems:
             result = report.result(System.parse(name).spec, dataset.name)
-            if result is not None and result.run_id:
-                found.append(_bias(name, ledger.run(ledger.get(result.run_id)), built.pool, dataset.gold.qrels))
+            if result is not None and result.id:
+                found.append(_bias(name, ledger.run(ledger.get(result.id)), built.pool, dataset.gold.qrels))
     return [each for each in found if each is not None]
 
 

@@ -19,13 +19,15 @@ import re
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import orjson
+from msgspec import Meta, Struct
+from msgspec.structs import asdict as as_values
 
 import r2med
 from r2med.data.run_files import FORMATS
@@ -42,14 +44,79 @@ VERSION = 1
 MANIFEST, DESCRIPTION, RESULTS = "manifest.json", "submission.json", "results.json"
 
 
-@dataclass(frozen=True)
-class About:
+Text = Annotated[str, Meta(max_length=10_000)]
+"""A text about a submission, as long as a page can show."""
+Amount = Annotated[float, Meta(ge=0)]
+
+
+class About(Struct, frozen=True):
     """Statements of the submitter."""
 
-    title: str = ""
-    authors: str = ""
-    link: str = ""
-    notes: str = ""
+    title: Text = ""
+    authors: Text = ""
+    link: Text = ""
+    notes: Text = ""
+
+
+class StatedMachine(Struct, frozen=True):
+    """Machine as a submission states it."""
+
+    platform: str | None = None
+    architecture: str | None = None
+    cores: int | None = None
+
+
+class StatedVersions(Struct, frozen=True):
+    """Versions and machine as a submission states them."""
+
+    r2med: str | None = None
+    python: str | None = None
+    packages: dict[str, str] | None = None
+    machine: StatedMachine | None = None
+
+
+class StatedStage(Struct, frozen=True):
+    """Stage as a submission describes it; its settings are free in form."""
+
+    spec: str
+    kind: str = ""
+
+
+class StatedSystem(Struct, frozen=True):
+    """System as a submission describes it."""
+
+    system: str
+    stages: tuple[StatedStage, ...]
+    versions: StatedVersions
+    name: str = ""
+
+
+class Description(About, frozen=True):
+    """Content of `submission.json`."""
+
+    systems: Annotated[tuple[StatedSystem, ...], Meta(min_length=1)] = ()
+    created: str = ""
+
+
+class StatedResult(Struct, frozen=True):
+    """Result as a submission states it; its figures are computed again."""
+
+    system: str
+    task: str
+    group: str
+    file: str
+    metrics: Annotated[dict[str, float], Meta(min_length=1)]
+    incomplete: Annotated[int, Meta(ge=0)]
+    cost: dict[str, Amount | None]
+    data: dict[str, Any]
+    created: str = ""
+    documents: int | None = None
+
+
+class StatedResults(Struct, frozen=True):
+    """Content of `results.json`, without the averages."""
+
+    results: Annotated[tuple[StatedResult, ...], Meta(min_length=1)]
 
 
 class Submitted(NamedTuple):
@@ -72,7 +139,8 @@ def submit(
     if not entries or (tasks and left_out):
         raise R2medError(f"{left_out[0]} is on this machine only, so runs on it cannot be submitted; name another task")
     for entry in entries:
-        _check(entry)
+        if entry.oracle:
+            raise R2medError(f"run {entry.id} of {entry.system} was shown the answers (oracle) and cannot be submitted")
     # Runs that are chosen by id are labelled with these, which only tells them apart here.
     labels = {each.system: each.label for each in chosen if not each.label.startswith(each.system)}
     if name:
@@ -83,11 +151,6 @@ def submit(
     content = archive_bytes(packed(ledger, entries, about, labels))
     write_file(out, content, parents=True)
     return Submitted(entries, left_out)
-
-
-def _check(entry: Entry) -> None:
-    if entry.oracle:
-        raise R2medError(f"run {entry.id} of {entry.system} was shown the answers (oracle) and cannot be submitted")
 
 
 def packed(
@@ -101,7 +164,7 @@ def packed(
         files[name] = zipped(FORMATS["jsonl"].write(ledger.run(entry), ""))
         results.append(_result(ledger, entry, name))
     created = datetime.now(UTC).isoformat(timespec="seconds")
-    description = {"created": created, **asdict(about), "systems": _systems(entries, labels or {})}
+    description = {"created": created, **as_values(about), "systems": _systems(entries, labels or {})}
     files = {
         DESCRIPTION: _json(description),
         RESULTS: _json({"results": results, "averages": averages(results)}),

@@ -1,7 +1,7 @@
 """A folder of submissions as a ledger: archives are verified, figures computed again, and faulty ones left out.
 
 Statements of a submission that cannot be computed (its cost, its stages, how many queries are incomplete) are taken
-over if they have the type that they claim to have, and count as unknown otherwise.
+over; one of another type than r2med writes is a fault.
 """
 
 from __future__ import annotations
@@ -13,19 +13,23 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import asdict
+
 from r2med.data.tasks import registry
 from r2med.errors import R2medError
-from r2med.exchange.submission import About
-from r2med.exchange.verify import CheckedRun, Verified, verify_all
+from r2med.exchange.submission import About, Description, StatedResult, StatedVersions
+from r2med.exchange.verify import CheckedRun, verify_all
 from r2med.measure.metrics import Measure
-from r2med.runs.ledger import Entry, Finished, Ledger
+from r2med.runs.ledger import Entry, Ledger
 from r2med.runs.record import Machine, Provenance, RunRecord, StageRecord
 from r2med.runs.selection import Current
 from r2med.runs.usage import StepRecord
 from r2med.store.hashes import cache_key
+from r2med.store.typed import convert
 from r2med.usage import Usage
 
 _STATED = "as the submission states"
+_TOKENS = ("prompt", "completion", "reasoning")
 _LONGEST_TITLE = 120
 """Characters of a title that a table has room for."""
 
@@ -107,15 +111,29 @@ def read_submissions(folder: Path, ledger: Ledger, measure: Measure) -> Submissi
     twins = {path: first[digests[path]] for path in paths if path not in once}
     left |= {path: f"the same file as {_name(twin, folder)}" for path, twin in twins.items()}
     names = _line_names({path: [entry.system for entry in entries[path]] for path in sound}, folder)
-    described = {path: _described(verified) for path, verified in sound.items()}
+    about = {path: convert(verified.description, Description) for path, verified in sound.items()}
     runs: dict[str, dict[str, Entry]] = {}
     places = {name: place for place, name in enumerate(registry())}
-    for path in sound:
+    for path, verified in sound.items():
+        stages = {each["system"]: each["stages"] for each in verified.description["systems"]}
+        systems = {each.system: each for each in about[path].systems}
         for entry in sorted(entries[path], key=lambda entry: places[entry.task]):
             line = names[path, entry.system]
-            known = replace(entry, record=_with_stages(entry.record, described[path].get(entry.system, {})))
-            runs.setdefault(line, {})[entry.task] = known
-    accepted = [_accepted(path, folder, verified, digests[path], names) for path, verified in sound.items()]
+            record = _with_stages(entry.record, systems[entry.system].versions, stages[entry.system])
+            runs.setdefault(line, {})[entry.task] = replace(entry, record=record)
+    accepted = [
+        Accepted(
+            path,
+            _name(path, folder),
+            digests[path],
+            about[path],
+            about[path].created[:19],
+            {line: spec for (where, spec), line in names.items() if where == path},
+            verified.figures,
+            {each.system: each.name for each in about[path].systems},
+        )
+        for path, verified in sound.items()
+    ]
     return Submissions(accepted, [Left(_name(path, folder), _plain(left[path], path)) for path in sorted(left)], runs)
 
 
@@ -148,96 +166,57 @@ def _plain(fault: str, path: Path) -> str:
 
 
 def _add(ledger: Ledger, checked: CheckedRun, digest: str) -> Entry:
-    row = checked.result
+    row = convert(checked.result, StatedResult)
     record = RunRecord(
         data=checked.data,
-        documents=row["documents"],
+        documents=row.documents,
         # How many is stated, and not which.
-        incomplete={f"{place + 1} of {row['incomplete']}": _STATED for place in range(row["incomplete"])},
-        work=stated_work(row["cost"]),
+        incomplete={f"{place + 1} of {row.incomplete}": _STATED for place in range(row.incomplete)},
+        work=stated_work(row.cost),
     )
-    key = cache_key(submission=digest, system=row["system"], task=row["task"])
-    created = row.get("created")
-    entry = Entry(
-        key,
-        row["system"],
-        row["task"],
-        row["group"],
+    result = Entry(
+        cache_key(submission=digest, system=row.system, task=row.task),
+        row.system,
+        row.task,
+        row.group,
         tuple(checked.scores.queries),
-        _number(row["cost"], "seconds") or 0.0,
+        row.cost.get("seconds") or 0.0,
         record,
-        created if isinstance(created, str) else "",
+        row.created,
+        scores={str(measure): checked.scores.values(measure) for measure in checked.scores.measures},
     )
-    values = {str(measure): checked.scores.values(measure) for measure in checked.scores.measures}
-    return ledger.add(entry, Finished(checked.run, values))
+    return ledger.add(result, checked.run)
 
 
-def stated_work(cost: Mapping[str, Any]) -> tuple[StepRecord, ...] | None:
+def stated_work(cost: Mapping[str, float | None]) -> tuple[StepRecord, ...] | None:
     """Return the work of a run from its stated cost: the record whose `Cost.as_dict` is that cost.
 
-    >>> stated_work({"loading": 1.0, "indexing": 0.0, "searching": 2.5, "requests": 0})
-    (StepRecord(stage='', load=1.0, index=0.0, search=2.5, ask=0.0, account=None, reused=(), foreseen=None),)
+    >>> stated_work({"loading": 1.0, "indexing": 0.0, "searching": 2.5, "requests": 0})[0].search
+    2.5
     >>> stated_work({}) is None
     True
     """
-    load, index, search = (_number(cost, phase) for phase in ("loading", "indexing", "searching"))
-    requests = _number(cost, "requests")
+    load, index, search, requests = map(cost.get, ("loading", "indexing", "searching", "requests"))
     if load is None or index is None or requests is None:
         return None
     account = None
     if requests:
-        prompt, completion, reasoning = (
-            int(_number(cost, f"{kind}_tokens") or 0) for kind in ("prompt", "completion", "reasoning")
-        )
+        prompt, completion, reasoning = (int(cost.get(f"{kind}_tokens") or 0) for kind in _TOKENS)
         account = Usage(
             requests=int(requests),
             prompt_tokens=prompt,
             completion_tokens=completion,
             reasoning_tokens=reasoning,
-            cost=_number(cost, "dollars"),
+            cost=cost.get("dollars"),
         )
     return (StepRecord("", load, index, search or 0.0, 0.0, account, () if search is not None else (_STATED,)),)
 
 
-def _number(content: Mapping[str, Any], name: str) -> float | None:
-    value = content.get(name)
-    return float(value) if isinstance(value, int | float) else None
-
-
-def _described(verified: Verified) -> dict[str, Mapping[str, Any]]:
-    return {str(each["system"]): each for each in verified.description["systems"]}
-
-
-def _with_stages(record: RunRecord, described: Mapping[str, Any]) -> RunRecord:
+def _with_stages(record: RunRecord, made: StatedVersions, stages: Sequence[Mapping[str, Any]]) -> RunRecord:
     """Return a record with the stages and versions that the submission states for the system."""
-    stages = tuple(StageRecord.from_json(stage) for stage in described.get("stages", ()))
-    return replace(record, stages=stages, provenance=stated_provenance(described.get("versions", {})))
-
-
-def stated_provenance(content: Mapping[str, Any]) -> Provenance:
-    """Return the versions that a submission states, as far as they are texts.
-
-    >>> stated_provenance({"r2med": "0.1.0", "python": 3, "packages": {"numpy": "2.0", "x": []}, "machine": "mine"})
-    Provenance(r2med='0.1.0', python=None, packages={'numpy': '2.0'}, machine=None)
-    """
-    packages, machine = content.get("packages"), content.get("machine")
-    known = (
-        {name: text for name, text in packages.items() if isinstance(text, str)}
-        if isinstance(packages, Mapping)
-        else None
-    )
-    where = None
-    if isinstance(machine, Mapping):
-        cores = machine.get("cores")
-        where = Machine(
-            _text(machine, "platform"), _text(machine, "architecture"), cores if type(cores) is int else None
-        )
-    return Provenance(_text(content, "r2med"), _text(content, "python"), known, where)
-
-
-def _text(content: Mapping[str, Any], name: str) -> str | None:
-    value = content.get(name)
-    return value if isinstance(value, str) else None
+    machine = None if made.machine is None else Machine(**asdict(made.machine))
+    versions = Provenance(made.r2med, made.python, made.packages, machine)
+    return replace(record, stages=tuple(map(StageRecord.from_json, stages)), provenance=versions)
 
 
 def _line_names(systems: Mapping[Path, Sequence[str]], folder: Path) -> dict[tuple[Path, str], str]:
@@ -251,14 +230,3 @@ def _line_names(systems: Mapping[Path, Sequence[str]], folder: Path) -> dict[tup
         for spec, several in submitted.items()
         for path in several
     }
-
-
-def _accepted(
-    path: Path, folder: Path, verified: Verified, digest: str, names: Mapping[tuple[Path, str], str]
-) -> Accepted:
-    said = verified.description
-    about = About(*(_text(said, field) or "" for field in ("title", "authors", "link", "notes")))
-    systems = {line: spec for (where, spec), line in names.items() if where == path}
-    created = (_text(said, "created") or "")[:19]
-    labels = {spec: _text(row, "name") or "" for spec, row in _described(verified).items()}
-    return Accepted(path, _name(path, folder), digest, about, created, systems, verified.figures, labels)

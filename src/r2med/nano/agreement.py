@@ -23,7 +23,8 @@ from r2med.pipeline.evaluate import Options, evaluate
 from r2med.pipeline.executor.distributed import every_share
 from r2med.pipeline.stage import Stage
 from r2med.pipeline.system import System
-from r2med.runs.report import Failure, Report, Result
+from r2med.runs.ledger import Entry
+from r2med.runs.report import Failure, Report
 
 
 @dataclass(frozen=True)
@@ -101,21 +102,21 @@ def _scores(run: _Runs, systems: Sequence[str], measure: str) -> PairedScores:
     small, large = ([_result(report, system) for system in systems] for report in (run.small, run.large))
     if small[0].record.data.fingerprint == large[0].record.data.fingerprint:
         raise R2medError(f"{run.nano.name} and {run.full.name} hold the same data; give a nano set and its source")
-    if not {*small[0].query_ids} & {*large[0].query_ids}:
+    if not {*small[0].queries} & {*large[0].queries}:
         raise R2medError(f"{run.nano.name} and {run.full.name} have no query in common; is the second its source?")
-    queries = list(dict.fromkeys([*small[0].query_ids, *large[0].query_ids]))
+    queries = list(dict.fromkeys([*small[0].queries, *large[0].queries]))
     return PairedScores(run.full.base, systems, _matrix(small, queries, measure), _matrix(large, queries, measure))
 
 
-def _result(report: Report, system: str) -> Result:
+def _result(report: Report, system: str) -> Entry:
     return next(result for result in report.results if result.system == system)
 
 
-def _matrix(results: Sequence[Result], queries: Sequence[str], measure: str) -> Floats:
+def _matrix(results: Sequence[Entry], queries: Sequence[str], measure: str) -> Floats:
     place = {query: column for column, query in enumerate(queries)}
     matrix = np.full((len(results), len(queries)), np.nan)
     for row, result in enumerate(results):
-        matrix[row, [place[query] for query in result.query_ids]] = result.scores[measure]
+        matrix[row, [place[query] for query in result.queries]] = result.scores[measure]
     return matrix
 
 

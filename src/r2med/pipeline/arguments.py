@@ -40,20 +40,16 @@ class StageType(ABCMeta):
     def __call__(cls, *args: Any, **options: Any) -> Any:
         """Build a stage."""
         if cls.__module__.startswith("r2med."):
-            _check(cls, args, options)
+            declared = _signature(cls)
+            try:
+                given = declared.bind(*args, **options).arguments
+            except TypeError as error:
+                raise SpecError(f"{cls.__name__}: {error}; it takes {', '.join(declared.parameters)}") from None
+            kinds = _kinds(cls)
+            for name, value in (given | dict(options)).items():
+                if name in kinds and value is not None and not kinds[name].fits(value):
+                    raise SpecError(f"{cls.__name__}: {name} must be {kinds[name].words}, not {value!r}")
         return super().__call__(*args, **options)
-
-
-def _check(cls: type, args: tuple[Any, ...], options: Mapping[str, Any]) -> None:
-    declared = _signature(cls)
-    try:
-        given = declared.bind(*args, **options).arguments
-    except TypeError as error:
-        raise SpecError(f"{cls.__name__}: {error}; it takes {', '.join(declared.parameters)}") from None
-    kinds = _kinds(cls)
-    for name, value in (given | dict(options)).items():
-        if name in kinds and value is not None and not kinds[name].fits(value):
-            raise SpecError(f"{cls.__name__}: {name} must be {kinds[name].words}, not {value!r}")
 
 
 @cache

@@ -118,7 +118,7 @@ def _with_content(system: str, entries: Sequence[Entry], label: str = "") -> Cho
             raise refuse_choice(system, variants)
         same = runs
     else:
-        same = [entry for entry in runs if _made_with(here, entry)]
+        same = [entry for entry in runs if (set(entry.record.local.values()) == set(here.local_content().values()))]
         if not same:
             raise refuse_content(system, runs, label or system)
     return Chosen(label or same[0].name, system, current_of(same, current_data(entries)))
@@ -131,11 +131,6 @@ def _read_here(system: str) -> System | None:
         return built if built.local_content() else None
     except R2medError:
         return None
-
-
-def _made_with(system: System, entry: Entry) -> bool:
-    """Return whether a run was made with the files as they are here."""
-    return set(entry.record.local.values()) == set(system.local_content().values())
 
 
 def _of_experiment(path: Path, inner: str, entries: Sequence[Entry]) -> list[Chosen]:

@@ -114,22 +114,17 @@ def _task(system: System, task: Task, dataset: Dataset | Exception | None, ledge
     if isinstance(dataset, Exception):
         return PlannedTask(task.name, f"cannot be read: {one_line(dataset)}")
     try:
-        return _local_task(system, task, dataset, ledger)
+        entry = ledger.find(run_key(system, dataset)) if ledger is not None else None
+        if entry is not None and not entry.incomplete:
+            return PlannedTask(task.name, "in the ledger")
+        state = "to compute" if entry is None else "to try again, because it is not complete"
+        context = Context(Cache.default(), quiet())
+        forecast = {
+            str(stage): dict(stage.forecast(handed, context)) for stage, handed in system.handed(dataset.collection)
+        }
+        return PlannedTask(task.name, state, {name: facts for name, facts in forecast.items() if facts})
     except HubUnreachable:
         return PlannedTask(task.name, "to compute; without the hub it is not known what is here already")
-
-
-def _local_task(system: System, task: Task, dataset: Dataset, ledger: Ledger | None) -> PlannedTask:
-    """Plan a task whose data are on this machine."""
-    entry = ledger.find(run_key(system, dataset)) if ledger is not None else None
-    if entry is not None and not entry.incomplete:
-        return PlannedTask(task.name, "in the ledger")
-    state = "to compute" if entry is None else "to try again, because it is not complete"
-    context = Context(Cache.default(), quiet())
-    forecast = {
-        str(stage): dict(stage.forecast(handed, context)) for stage, handed in system.handed(dataset.collection)
-    }
-    return PlannedTask(task.name, state, {name: facts for name, facts in forecast.items() if facts})
 
 
 def run_key(system: System, dataset: Dataset) -> str:

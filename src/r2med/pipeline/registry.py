@@ -194,7 +194,12 @@ def bind(cls: type[Bound], call: Call) -> Bound:
         if name in given:
             raise SpecError(f"{call}: {name} is given twice")
         given[name] = _convert(call, name, value, hints[name])
-    missing = [name for name, field in declared.items() if name not in given and _required(field)]
+    missing = [
+        name
+        for name, field in declared.items()
+        if name not in given
+        and (field.default is MISSING and field.default_factory is MISSING and not field.metadata.get("rest"))
+    ]
     if missing:
         raise SpecError(f"{call} lacks {', '.join(missing)}; {call.name} takes {_usage(declared)}")
     return cls(*given.pop(rest.name), **given) if rest is not None else cls(**given)
@@ -228,10 +233,6 @@ def _plain(value: Any) -> Value:
         return int(value)
     plain: Value = value
     return plain
-
-
-def _required(field: Field[Any]) -> bool:
-    return field.default is MISSING and field.default_factory is MISSING and not field.metadata.get("rest")
 
 
 def _usage(declared: Mapping[str, Field[Any]]) -> str:

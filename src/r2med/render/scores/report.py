@@ -19,8 +19,9 @@ from r2med.render.scores.significance import Sample, about_marks, intervals, sig
 from r2med.render.scores.table import board_table
 from r2med.render.scores.text import FORMATS, show_table
 from r2med.render.table import say
+from r2med.runs.ledger import Entry
 from r2med.runs.record import RunRecord, StageRecord
-from r2med.runs.report import Report, Result, failure_lines
+from r2med.runs.report import Report, failure_lines
 from r2med.usage import Usage
 
 if TYPE_CHECKING:
@@ -144,11 +145,11 @@ def _board(report: Report, group: str, measure: str, shown: Shown) -> Board:
     return Board(group, measure, tasks, lines, _notes(report, group, shown, lines), 0, shown.cost, shown.baseline)
 
 
-def _sample(result: Result, measure: str) -> Sample:
-    return Sample(result.query_ids, result.scores[measure], result.record.data.fingerprint or "")
+def _sample(result: Entry, measure: str) -> Sample:
+    return Sample(result.queries, result.scores[measure], result.record.data.fingerprint or "")
 
 
-def _report_row(system: str, results: Sequence[Result], measure: str) -> BoardRow:
+def _report_row(system: str, results: Sequence[Entry], measure: str) -> BoardRow:
     oracle = any(result.oracle for result in results)
     return BoardRow(
         name=system,
@@ -157,7 +158,7 @@ def _report_row(system: str, results: Sequence[Result], measure: str) -> BoardRo
         parts=parts_of(results[0].record.stages or (), oracle=oracle),
         oracle=oracle,
         incomplete=sum(len(result.incomplete) for result in results),
-        runs={result.task: result.run_id for result in results if result.run_id},
+        runs={result.task: result.id for result in results if result.id},
         cost=reduce(add, [result.cost for result in results]),
         recall_lost=mean_recall_lost([result.record for result in results]),
     )
