@@ -34,7 +34,7 @@ from r2med.llm.cards import add_model
 from r2med.llm.client import session
 from r2med.llm.scripted import scripted
 from r2med.llm.types import LimitReached
-from r2med.render.charts.plots import save_charts
+from r2med.render.charts.files import save_charts
 from r2med.runs.ledger import Ledger
 from ragging import asked, expected, rates_model, share, sources, write_run, write_task
 
@@ -300,7 +300,7 @@ from r2med.llm.scripted import scripted
 from r2med.llm.client import session
 from r2med.answers.arms import make_arms
 from r2med.answers.study import StudyOptions, run_study
-from r2med.render.charts.plots import save_charts
+from r2med.render.charts.files import save_charts
 from r2med.answers.charts import rag_charts
 
 log = Path({log!r})

@@ -295,7 +295,7 @@ def test_what_cannot_be_checked_is_one_line(tmp_path):
     ):
         assert words in refused(*arguments)
     for share in ("5 of them", "120%", "-1%", "nan"):
-        assert "--reask must be a share" in call(folder, "--reask", share, code=2).stderr
+        assert "is not a share such as" in call(folder, "--reask", share, code=2).stderr
     assert "--dry-run goes with --reask" in call(folder, "--dry-run", code=2).stderr
     (folder / "guideline.md").write_text("Something else.", "utf-8")
     assert "guideline changed since the task was made" in refused(folder, "--reask", "5%")

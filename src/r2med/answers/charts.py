@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from r2med.render.charts.kinds import ChartPoint, DotChart, FlowChart, FlowRow, Level, RagChart, TrendChart, TrendPoint
+from r2med.render.charts.chart import Chart
+from r2med.render.charts.dots import DotChart
+from r2med.render.charts.drawing import ChartPoint
+from r2med.render.charts.flows import FlowChart, FlowRow
+from r2med.render.charts.scatter import Level, TrendChart, TrendPoint
 
 if TYPE_CHECKING:
     from r2med.answers.report import ArmReport, RagReport
 
 
-def rag_charts(report: RagReport) -> dict[str, RagChart]:
+def rag_charts(report: RagReport) -> dict[str, Chart]:
     """Return the charts of a study by name, those that can be drawn."""
     found = {"arms": arms_chart(report), "flows": flow_chart(report), "retrieval": trend_chart(report)}
     return {name: chart for name, chart in found.items() if chart is not None}

@@ -17,7 +17,7 @@ from r2med.answers.tables import RAG_FORMATS, show_rag
 from r2med.cli.execution import asking, asking_options
 from r2med.cli.options import ManyValues, json_option, remark, write_json
 from r2med.measure.metrics import Measure
-from r2med.render.charts.plots import check_chart_files, save_charts
+from r2med.render.charts.files import check_chart_files, save_charts
 from r2med.render.table import Table, key, numbers, output
 
 if TYPE_CHECKING:

@@ -28,10 +28,8 @@ from r2med.llm.stage import settings as sampling_settings
 from r2med.llm.types import Failed, Model, Reply, Request
 from r2med.measure.metrics import Measure
 from r2med.measure.score import score
-from r2med.pipeline.evaluate import Options, evaluate
-from r2med.pipeline.executor.distributed import every_share, postponed_as
-from r2med.pipeline.executor.local import Executor, quiet
-from r2med.pipeline.plan import ALGORITHM
+from r2med.pipeline.evaluate import ALGORITHM, Options, evaluate
+from r2med.pipeline.executor.local import Executor, every_share, postponed_as, quiet
 from r2med.runs.answer_sets import AnswerSet
 from r2med.runs.ledger import Ledger
 from r2med.store.hashes import cache_key

@@ -18,7 +18,7 @@ from r2med.formatting import p_words
 from r2med.measure.metrics import Measure
 from r2med.measure.significance import PERMUTATIONS, Difference
 from r2med.pipeline.loaded_runs import HEADLINE, TOP
-from r2med.render.charts.svg import responsive, single
+from r2med.render.charts.chart import responsive, single
 from r2med.render.scores.model import Line, View
 from r2med.runs.ledger import Entry
 from r2med.runs.selection import check_same_data

@@ -107,6 +107,11 @@ class Findings:
         self.problems.append(Problem(code, str(file), line, message))
         self.errors += KINDS[code].severity == ERROR
 
+    def extend(self, other: Findings) -> None:
+        """Add the problems of others."""
+        self.problems += other.problems
+        self.errors += other.errors
+
     def lost_a_file(self, since: int) -> bool:
         """Return whether a file could not be read to its end, among the problems from this one on."""
         return any(problem.code in ("unreadable-file", "damaged-file") for problem in self.problems[since:])

@@ -35,13 +35,13 @@ from r2med.diagnosis.tables import (
     show_slices,
 )
 from r2med.diagnosis.truncation import measure_sensitivity
-from r2med.errors import R2medError, require_extra
+from r2med.errors import R2medError
 from r2med.measure.metrics import DEFAULT, Measure
 from r2med.pipeline.evaluate import Options
 from r2med.pipeline.executor.local import Executor
 from r2med.pipeline.loaded_runs import open_shared
 from r2med.pipeline.named_runs import lacks, select, share
-from r2med.render.charts.plots import ENDINGS, save
+from r2med.render.charts.files import check_chart_file, save
 from r2med.render.table import messages, output
 from r2med.runs.ledger import Ledger
 from r2med.runs.selection import Shared, by_group
@@ -327,9 +327,7 @@ def sensitivity_command(
       r2med sensitivity diver --max-length 512,2048,8192 --tasks full --plot diver.svg
     """
     if plot is not None:
-        require_extra("plots", "matplotlib")
-        if plot.suffix.lower() not in ENDINGS:
-            raise click.UsageError(f"--plot must end in {', '.join(ENDINGS)}")
+        check_chart_file("--plot", plot)
     figure = Measure.parse(measure)
     every = [length for several in lengths for length in several]
     with asking(**hard) as executor:

@@ -168,8 +168,31 @@ def export(card: EncoderCard, build: Build, folder: Path) -> None:
         raise R2medError(f"{card.name} {why} and cannot be exported")
     folder.mkdir(parents=True, exist_ok=True)
     whole = _whole(build, pair=card.pair)
-    _write_graph(whole, card, folder)
-    _write_words(card, build, folder, positions_of(whole.transformer))
+    target = folder / "model.onnx"
+    full = target if card.dtype != "int8" else folder / "full.onnx"
+    export_graph(card.name, whole, _example(whole, 2, 7, card.pair), full, input_names(pair=card.pair), "vectors")
+    if card.dtype == "int8":
+        from onnxruntime.quantization import QuantType, quantize_dynamic
+
+        with exporting(card.name):
+            # A scale for each column: with one for a whole matrix the vectors are wrong. Seven bits of the eight:
+            # without the special instructions of newer processors, sums of full products overflow.
+            quantize_dynamic(full, target, per_channel=True, reduce_range=True, weight_type=QuantType.QInt8)
+        full.unlink()
+    tokenizer = pretrained_tokenizer(build.transformer, append_eos=build.append_eos, remote_code=build.remote_code)
+    tokenizer.backend.no_truncation()
+    tokenizer.backend.save(str(folder / "tokenizer.json"))
+    tokens = {"pad": tokenizer.pad, "eos": tokenizer.eos, "special": sorted(tokenizer.special)}
+    # What is inside the file now is not looked for beside it.
+    inside = {"adapter": "", "dense": [], "subfolder": "", "package": ""}
+    data = {
+        "format": _FORMAT,
+        "card": asdict(card) | inside,
+        "tokens": tokens,
+        "positions": positions_of(whole.transformer),
+        "made_from": card.id,
+    }
+    (folder / "r2med.json").write_bytes(orjson.dumps({"format": _FORMAT} | data, option=orjson.OPT_INDENT_2))
     _check(whole, card, folder)
 
 
@@ -203,43 +226,11 @@ def input_names(*, pair: bool) -> list[str]:
     return ["input_ids", "attention_mask", "counted", *(["token_type_ids"] if pair else [])]
 
 
-def _write_graph(whole: torch.nn.Module, card: EncoderCard, folder: Path) -> None:
-    target = folder / "model.onnx"
-    full = target if card.dtype != "int8" else folder / "full.onnx"
-    export_graph(card.name, whole, _example(whole, 2, 7, card.pair), full, input_names(pair=card.pair), "vectors")
-    if card.dtype == "int8":
-        from onnxruntime.quantization import QuantType, quantize_dynamic
-
-        with exporting(card.name):
-            # A scale for each column: with one for a whole matrix the vectors are wrong. Seven bits of the eight:
-            # without the special instructions of newer processors, sums of full products overflow.
-            quantize_dynamic(full, target, per_channel=True, reduce_range=True, weight_type=QuantType.QInt8)
-        full.unlink()
-
-
 def _example(whole: Any, texts: int, tokens: int, pair: bool) -> list[NDArray[np.int64]]:
     """Make random tokens; the last text is shorter than the others."""
     ids, mask, empty = example_tokens(whole.transformer.get_input_embeddings().num_embeddings, texts, tokens)
     mask[-1, empty] = 0
     return [ids, mask, mask.copy(), *([np.zeros_like(ids)] if pair else [])]
-
-
-def _write_words(card: EncoderCard, build: Build, folder: Path, positions: int) -> None:
-    """Write the tokenizer and the card, so that the folder needs nothing else."""
-    tokenizer = pretrained_tokenizer(build.transformer, append_eos=build.append_eos, remote_code=build.remote_code)
-    tokenizer.backend.no_truncation()
-    tokenizer.backend.save(str(folder / "tokenizer.json"))
-    tokens = {"pad": tokenizer.pad, "eos": tokenizer.eos, "special": sorted(tokenizer.special)}
-    # What is inside the file now is not looked for beside it.
-    inside = {"adapter": "", "dense": [], "subfolder": "", "package": ""}
-    data = {
-        "format": _FORMAT,
-        "card": asdict(card) | inside,
-        "tokens": tokens,
-        "positions": positions,
-        "made_from": card.id,
-    }
-    (folder / "r2med.json").write_bytes(orjson.dumps({"format": _FORMAT} | data, option=orjson.OPT_INDENT_2))
 
 
 def _check(whole: torch.nn.Module, card: EncoderCard, folder: Path) -> None:

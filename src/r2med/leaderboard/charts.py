@@ -13,27 +13,17 @@ from markupsafe import Markup
 from r2med.data.task_names import task_headings
 from r2med.data.tasks import AVERAGE
 from r2med.errors import R2medError
+from r2med.formatting import percent_range
 from r2med.measure.bootstrap import board_intervals
 from r2med.measure.figure import Figure
 from r2med.measure.metrics import Measure
 from r2med.pipeline.loaded_runs import HEADLINE, load_runs
-from r2med.render.charts.kinds import (
-    CHARTED,
-    SHADES,
-    BarChart,
-    ChartPoint,
-    DotChart,
-    HeatCell,
-    HeatMap,
-    HeatRow,
-    Panel,
-    Series,
-    _point,
-    interval_point,
-)
-from r2med.render.charts.layout import hint, tag, words
+from r2med.render.charts.bars import BarChart, Series
+from r2med.render.charts.chart import CHARTED, Panel, responsive
+from r2med.render.charts.dots import DotChart
+from r2med.render.charts.drawing import ChartPoint, hint, system_point, tag, whisker, words
+from r2med.render.charts.grids import SHADES, HeatCell, HeatMap, HeatRow
 from r2med.render.charts.scale import Scale, span, tick_text
-from r2med.render.charts.svg import responsive, whisker
 from r2med.render.palette import HATCHES, fills
 from r2med.render.scores.model import Board, Line
 from r2med.runs.ledger import Ledger, RecordedName
@@ -88,7 +78,7 @@ _COLUMN = (120, 18)
 
 @dataclass(frozen=True)
 class IntervalColumn:
-    """Intervals as a column of a table has room for them: one scale, drawn once in the head."""
+    """Figures as a column of a table has room for them: one scale, drawn once in the head."""
 
     head: Markup
     cells: Mapping[str, Markup]
@@ -123,8 +113,8 @@ def _apart(scale: Scale) -> list[float]:
 
 
 def _on(scale: Scale, found: Figure, back: str) -> Markup:
-    title = "95% interval " + " to ".join(f"{100 * end:.2f}" for end in found.ends)
-    return _mini(title, hint(title), back, whisker(interval_point("", found), scale, _COLUMN[1] / 2, 3.2))
+    title = f"95% interval {percent_range(found)}"
+    return _mini(title, hint(title), back, whisker(system_point("", found.value, found), scale, _COLUMN[1] / 2, 3.2))
 
 
 def _mini(told: str, *parts: str) -> Markup:
@@ -138,14 +128,16 @@ def line_point(line: Line, column: str, name: str = "") -> ChartPoint | None:
     value = line.value(column)
     if value is None:
         return None
-    return _point(name or line.row.name, value, line.intervals.get(column), own=line.row.own, oracle=line.row.oracle)
+    return system_point(
+        name or line.row.name, value, line.intervals.get(column), own=line.row.own, oracle=line.row.oracle
+    )
 
 
 def average_chart(series: ScoreSeries) -> DotChart:
     """Chart every system's average with its 95% interval, the best on top; oracles are hollow."""
     order = sorted(range(len(series.systems)), key=lambda place: -series.average[place].value)
     points = [
-        _point(name, series.average[place].value, series.average[place], oracle=name in series.oracles)
+        system_point(name, series.average[place].value, series.average[place], oracle=name in series.oracles)
         for place in order
         for name in (series.systems[place],)
     ]

@@ -16,7 +16,6 @@ from r2med.formatting import one_line
 from r2med.measure.metrics import DEFAULT, Measure
 from r2med.measure.score import score
 from r2med.pipeline.executor.local import Executor, begin_command, quiet
-from r2med.pipeline.plan import run_key
 from r2med.pipeline.registry import build_system
 from r2med.pipeline.spec import parse
 from r2med.pipeline.stage import Context, Stage
@@ -25,9 +24,14 @@ from r2med.runs.ledger import Entry, Ledger
 from r2med.runs.record import DataIdentity, RunRecord, StageRecord, provenance
 from r2med.runs.report import Failure, Report
 from r2med.store.cache import Cache
-from r2med.store.hashes import steady_digests
+from r2med.store.hashes import cache_key, steady_digests
 from r2med.store.jobs import DONE, FAILED, KEPT, POSTPONED, reporter
 from r2med.store.sqlite import DamagedError, StoreError, warn
+
+ALGORITHM = 1
+"""Part of the key of every run and answer. Raise it with any change after which a figure of ours may be another one
+(a tokenizer, a score, a tie, a measure, how replies are read), so that no such result is taken from the ledger; a
+release that changes no figure leaves it."""
 
 
 def shallow_lists(measures: Iterable[Measure], depth: int, documents: int) -> list[str]:
@@ -165,6 +169,22 @@ def _of_split(dataset: Dataset, split: str | None) -> Dataset:
     if split not in (None, dataset.task.split):
         raise R2medError(f"{dataset.name} was loaded with the split {dataset.task.split!r}; load it with {split!r}")
     return dataset
+
+
+def run_key(system: System, dataset: Dataset) -> str:
+    """Return the key of a system's run on a dataset: a hash of everything the run depends on."""
+    task = dataset.task
+    return cache_key(
+        system=system.key(),
+        task_name=task.name,
+        data=dataset.fingerprint,
+        # Prompts are made of the task's words.
+        task=(task.family, *task.words.values()),
+        # Figures of tasks in which a query and a document share an id depend on which of them may be left out.
+        **({"copies": [task.drop_self, sorted(shared)]} if (shared := dataset.collection.shared_ids) else {}),
+        inputs=[sorted(stage.inputs(dataset.collection).items()) for stage in system.walk()],
+        algorithm=ALGORITHM,
+    )
 
 
 def _measure(system: System, dataset: Dataset, options: Options, ledger: Ledger, memo: dict[Any, Any]) -> Entry:

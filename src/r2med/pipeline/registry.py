@@ -12,9 +12,8 @@ from dataclasses import MISSING, Field
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from r2med.errors import SpecError, suggest
-from r2med.pipeline.arguments import KINDS, settings_of
 from r2med.pipeline.spec import Call, Chain, Value, parse
-from r2med.pipeline.stage import Stage
+from r2med.pipeline.stage import KINDS, Stage, settings_of
 from r2med.pipeline.system import System
 from r2med.settings import aliases
 from r2med.store.plugins import load_plugin, plugins

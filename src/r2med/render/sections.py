@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
+import click
+
 from r2med.formatting import money
-from r2med.render.table import Cell, Column, Number, Table, cells, key, numbers
+from r2med.render.table import Cell, Column, Number, Table, cells, key, numbers, output
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -191,6 +193,15 @@ def show_sections(sections: Sequence[Section], console: Console) -> None:
         for sentence in section.sentences:
             console.print(sentence)
         console.print()
+
+
+def write_sections(form: str | None, title: str, sections: Sequence[Section], notes: Sequence[str] = ()) -> None:
+    """Print sections: as Markdown (`md`), as LaTeX, or as tables on the terminal."""
+    if form is None:
+        show_sections(sections, output())
+    else:
+        text = markdown_sections(title, sections, notes) if form == "md" else latex_sections(sections)
+        click.echo(text, nl=False)
 
 
 def markdown_sections(title: str, sections: Sequence[Section], notes: Sequence[str] = ()) -> str:

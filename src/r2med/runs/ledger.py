@@ -230,9 +230,12 @@ class Ledger:
     def __init__(self, path: Path | None = None) -> None:
         self.path = path or home() / "ledger.sqlite"
         self._db = Database(self.path, _FORMAT)
-        self.answers = AnswerSets(self._db)
-        """Answers of models with and without passages."""
         self._counted: tuple[tuple[int, ...], tuple[int, ...]] = (), ()
+
+    @cached_property
+    def answers(self) -> AnswerSets:
+        """Return the answers of models with and without passages."""
+        return AnswerSets(self._db)
 
     def close(self) -> None:
         """Close the file."""

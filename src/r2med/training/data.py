@@ -14,12 +14,13 @@ from typing import Any
 
 import orjson
 import polars as pl
+from msgspec import structs
 
 import r2med
 from r2med.construction.builder import Builder
 from r2med.construction.items import Question
 from r2med.construction.judging import Pair
-from r2med.construction.plan import PLAN, ReasonSettings, prompt
+from r2med.construction.plan import PLAN, ReasonSettings
 from r2med.construction.pool import MANIFEST, TASK, BuiltTask, read_built_task
 from r2med.construction.question_steps import question_steps
 from r2med.errors import R2medError
@@ -62,7 +63,7 @@ class DataMaker:
         self.work = out.with_suffix(".work")
         self.built = is_build(Path(source))
         if not self.built:
-            settings = replace(settings, documents=replace(settings.documents, path=Path(source)))
+            settings = structs.replace(settings, documents=structs.replace(settings.documents, path=Path(source)))
             if not settings.writer:
                 raise R2medError(f"{source}: questions are written from documents by a model; name it with --llm")
         self.settings = settings
@@ -140,10 +141,11 @@ class DataMaker:
         if not bare or not self.settings.writer:
             return questions
         self.work.mkdir(parents=True, exist_ok=True)
-        (reason,) = question_steps(replace(self.settings.plan(self.work), reason=ReasonSettings(self.settings.writer)))
+        plan = structs.replace(self.settings.plan(self.work), reason=ReasonSettings(self.settings.writer))
+        (reason,) = question_steps(plan)
         with ItemStore(self.work) as store:
             outcomes = run_step(reason.step, bare, store, self.executor)
-        self.counts.append(count_outcomes(reason.step.name, outcomes.values()))
+        self.counts.append(count_outcomes(reason.name, outcomes.values()))
         new = {
             question.id: reason.advance(question, outcomes[question.id].value)
             for question in bare
@@ -209,9 +211,7 @@ class DataMaker:
     def _prompts(self, built: BuiltTask) -> dict[str, str]:
         own = {} if self.built else {"write_question": bundled("write_question", "r2med.training").text}
         own |= {"type_negative": bundled("type_negative", "r2med.training").text} if self.settings.writer else {}
-        judge = (
-            built.manifest["prompts"]["judge"] if self.built else prompt("judge", self.settings.plan(self.work)).text
-        )
+        judge = built.manifest["prompts"]["judge"] if self.built else self.settings.plan(self.work).prompt("judge").text
         return own | {"judge": judge}
 
 

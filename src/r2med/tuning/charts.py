@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from r2med.errors import R2medError
-from r2med.render.charts.kinds import CHARTED, ChartLine, LineChart, Panel, ScatterChart, ScatterPoint
-from r2med.render.charts.svg import responsive
+from r2med.render.charts.chart import CHARTED, Panel, responsive
+from r2med.render.charts.lines import ChartLine, LineChart
+from r2med.render.charts.scatter import ScatterChart, ScatterPoint
 from r2med.render.scores.model import Line
 from r2med.runs.ledger import Entry
 from r2med.tuning.frontier import COSTS, Priced, bill, comparable, frontier, left_out

@@ -10,9 +10,8 @@ import click
 from r2med.cli.execution import executor_option, one_executor
 from r2med.cli.options import ManyValues, json_option, write_json
 from r2med.data.tasks import resolve
-from r2med.errors import require_extra
 from r2med.measure.metrics import Measure
-from r2med.render.charts.plots import ENDINGS, save
+from r2med.render.charts.files import check_chart_file, save
 from r2med.render.table import output
 from r2med.runs.ledger import Ledger
 from r2med.tuning.charts import route_chart
@@ -54,9 +53,7 @@ def frontier_command(
       r2med frontier bm25 "replay >> bm25" --tasks sample --within 2 --plot routes.svg
     """
     if plot is not None:
-        require_extra("plots", "matplotlib")
-        if plot.suffix.lower() not in ENDINGS:
-            raise click.UsageError(f"--plot must end in {', '.join(ENDINGS)}")
+        check_chart_file("--plot", plot)
     names = [task.name for task in resolve(tasks)]
     with Ledger() as ledger:
         found = savings(ledger, systems, names, Measure.parse(measure), by, within / 100)

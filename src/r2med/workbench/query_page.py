@@ -14,7 +14,7 @@ from r2med.diagnosis.causes import QueryCause
 from r2med.formatting import harmless
 from r2med.lexical.highlight import kinds_of
 from r2med.pipeline.loaded_runs import HEADLINE, TOP
-from r2med.render.charts.layout import hint, tag
+from r2med.render.charts.drawing import hint, tag
 from r2med.render.charts.scale import Scale
 from r2med.runs.ledger import Entry
 from r2med.web.addresses import Correction, PageContent, UnknownName
