@@ -30,11 +30,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from msgspec import Meta
+from msgspec import Meta, field
 
 from r2med.errors import R2medError, suggest
 from r2med.store.cache import home
-from r2med.store.typed import Typed, convert, read_text, require, toml_values
+from r2med.store.typed import FieldError, Typed, convert, read_text, toml_values
 
 PROJECT_FILE = "r2med.toml"
 USER_FILE = "config.toml"
@@ -65,8 +65,9 @@ def _read(name: str, kind: type[Kind]) -> Kind:
     merged: dict[str, Any] = {}
     for path, table in tables(name):
         convert({name: table}, dict[str, kind], str(path), R2medError)  # type: ignore[valid-type]
-        merged |= table
-    return convert(merged, kind)
+        for key, value in table.items():
+            merged[key] = {**merged.get(key, {}), **value} if isinstance(value, dict) else value
+    return convert(merged, kind) if merged else kind()
 
 
 class ExecutorSettings(Typed, frozen=True):
@@ -114,6 +115,33 @@ def request_settings() -> RequestSettings:
     return RequestSettings(**(found | _command.requests.given()))
 
 
+Dollars = Annotated[float, Meta(ge=0)]
+
+
+class Prices(Typed, frozen=True):
+    """Prices that no card has, under `[prices]` of the files, in US dollars."""
+
+    hour: Dollars | None = None
+    """Price of an hour of the user's hardware."""
+    tokens: dict[str, Dollars] = field(default_factory=dict)
+    """Price of a million tokens, by the server's name of the model."""
+    requests: dict[str, Dollars] = field(default_factory=dict)
+    """Price of a thousand requests, by the model's name or the server's host."""
+
+    def of_tokens(self, model: str, card: float | None = None) -> float | None:
+        """Return the price of a million tokens of a model: the user's, or else the card's."""
+        return self.tokens.get(model, card)
+
+    def of_requests(self, names: tuple[str, ...], card: float | None = None) -> float | None:
+        """Return the price of a thousand requests under the first of some names that has one."""
+        return next((self.requests[name] for name in names if name in self.requests), card)
+
+
+def prices() -> Prices:
+    """Return the prices of the user's file and, over them, of the current folder's."""
+    return _read("prices", Prices)
+
+
 MEMORY = 2 << 30
 """Bytes of memory that large work may take by default."""
 _UNITS = {"": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
@@ -134,7 +162,8 @@ class _Limits(Typed, frozen=True):
 
     def __post_init__(self) -> None:
         known = isinstance(self.memory, str) and parse_size(self.memory)
-        require(bool(known), "memory", f'is {self.memory!r}, not a size such as "500MB" or "2GB"')
+        if not known:
+            raise FieldError("memory", f'is {self.memory!r}, not a size such as "500MB" or "2GB"')
 
 
 def memory_limit() -> int:

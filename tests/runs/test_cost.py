@@ -25,9 +25,8 @@ from r2med.llm.types import RawAnswer
 from r2med.pipeline.evaluate import Options
 from r2med.runs.cost import Cost
 from r2med.runs.ledger import Ledger
-from r2med.runs.record import RunRecord, StageRecord
+from r2med.runs.record import RunRecord, StageRecord, StepRecord
 from r2med.runs.report import Result
-from r2med.runs.usage import StepRecord
 from r2med.usage import Usage
 from r2med.web.access import Access
 from r2med.web.app import create_app

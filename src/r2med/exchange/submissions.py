@@ -21,9 +21,8 @@ from r2med.exchange.submission import About, Description, StatedResult, StatedVe
 from r2med.exchange.verify import CheckedRun, verify_all
 from r2med.measure.metrics import Measure
 from r2med.runs.ledger import Entry, Ledger
-from r2med.runs.record import Machine, Provenance, RunRecord, StageRecord
+from r2med.runs.record import Machine, Provenance, RunRecord, StageRecord, StepRecord
 from r2med.runs.selection import Current
-from r2med.runs.usage import StepRecord
 from r2med.store.hashes import cache_key
 from r2med.store.typed import convert
 from r2med.usage import Usage

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 from r2med.errors import R2medError, SpecError
 from r2med.formatting import counted
 from r2med.pipeline.user_code import user_code
-from r2med.runs.usage import StepRecord
+from r2med.runs.record import StepRecord
 from r2med.store.cache import Cache
 from r2med.store.hashes import cache_key
 from r2med.store.jobs import reporter

@@ -216,6 +216,30 @@ class Entry:
         """Return whether the system was shown gold answers."""
         return self.record.oracle
 
+    def as_dict(self) -> dict[str, Any]:
+        """Return a result for `--json`."""
+        record = self.record
+        found: dict[str, Any] = {
+            "system": self.system,
+            "task": self.task,
+            "queries": len(self.queries),
+            "documents": record.documents,
+            "metrics": self.metrics,
+            "seconds": round(self.seconds, 4),
+            "warnings": list(self.warnings),
+            "group": self.group,
+        }
+        if self.cost.requests != 0:
+            found["cost"] = self.cost.as_dict()
+        if (pair := record.foreseen_and_used) is not None:
+            found |= {"foreseen": pair[0].spending(), "used": pair[1].spending()}
+        if self.id:
+            found |= {"run": self.id, "cached": self.cached}
+        optional = {"oracle": record.oracle or None, "recall_lost": record.recall_lost, "latency": record.latency}
+        found |= {name: value for name, value in optional.items() if value is not None}
+        found |= record.failed_attempts or {}
+        return found | ({"incomplete": dict(self.incomplete)} if self.incomplete else {})
+
 
 Written = Mapping[str, Sequence[Generation]]
 """Generated texts by query id."""

@@ -23,31 +23,6 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-def result_json(result: Entry) -> dict[str, Any]:
-    """Return a result for `--json`."""
-    record = result.record
-    found: dict[str, Any] = {
-        "system": result.system,
-        "task": result.task,
-        "queries": len(result.queries),
-        "documents": record.documents,
-        "metrics": result.metrics,
-        "seconds": round(result.seconds, 4),
-        "warnings": list(result.warnings),
-        "group": result.group,
-    }
-    if result.cost.requests != 0:
-        found["cost"] = result.cost.as_dict()
-    if (pair := record.foreseen_and_used) is not None:
-        found |= {"foreseen": pair[0].spending(), "used": pair[1].spending()}
-    if result.id:
-        found |= {"run": result.id, "cached": result.cached}
-    optional = {"oracle": record.oracle or None, "recall_lost": record.recall_lost, "latency": record.latency}
-    found |= {name: value for name, value in optional.items() if value is not None}
-    found |= record.failed_attempts or {}
-    return found | ({"incomplete": dict(result.incomplete)} if result.incomplete else {})
-
-
 @dataclass(frozen=True)
 class Failure:
     """Failure of a system on a task: missing from the table, never a zero."""
@@ -210,7 +185,7 @@ class Report(Viewable):
         """Return the report for `--json`. Tasks of several groups have no common average: `averages` is then empty."""
         groups = {group: self.averages(group) for group in self.groups}
         found: dict[str, Any] = {
-            "results": [result_json(result) for result in self.results],
+            "results": [result.as_dict() for result in self.results],
             "averages": next(iter(groups.values())) if len(groups) == 1 else {},
             "groups": groups,
         }

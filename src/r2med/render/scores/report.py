@@ -264,7 +264,7 @@ def _failed_attempts(records: Sequence[RunRecord]) -> str:
 def _forecast_error(records: Sequence[RunRecord]) -> str:
     """Compare the forecast cost of servers with the actual cost; empty if one of them is unknown.
 
-    >>> from r2med.runs.usage import StepRecord
+    >>> from r2med.runs.record import StepRecord
     >>> forecast = Usage(requests=9, prompt_tokens=600, cost=0.4)
     >>> step = StepRecord("hyde(m)", account=Usage(requests=9, prompt_tokens=900, cost=0.5), foreseen=forecast)
     >>> _forecast_error([RunRecord(work=(step,))])
