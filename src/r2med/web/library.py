@@ -190,7 +190,7 @@ class Library:
         local = [line for line in lines if line.own and line.rank is not None]
         if len(local) < 2:
             return set()
-        best, runs = local[0].row.name, sorted(tuple(line.runs.values()) for line in local)
+        best, runs = local[0].name, sorted(tuple(line.runs.values()) for line in local)
         return self.keep("ties", (measure, best, *runs), lambda: unbeaten(self._samples(local, measure), best))
 
     def _samples(self, lines: Sequence[BoardRow], measure: str) -> dict[str, dict[str, Sample]]:
