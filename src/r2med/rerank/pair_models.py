@@ -17,7 +17,7 @@ import orjson
 from numpy.typing import NDArray
 
 from r2med.encode.loading import Build, accepted, load_errors, positions_of, quietly
-from r2med.encode.onnx_export import CHECKED, compared, example_tokens, export_graph
+from r2med.encode.onnx import CHECKED, compared, example_tokens, export_graph
 from r2med.errors import R2medError, require_extra
 from r2med.models.memory import fix_rounding
 from r2med.models.tokenizer import Padded
