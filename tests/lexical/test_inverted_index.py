@@ -1,11 +1,10 @@
-"""The index holds what counting tokens one by one would give, and a damaged one is never believed."""
+"""The index holds what counting tokens one by one would give, in memory and from files."""
 
 from __future__ import annotations
 
 import random
 import shutil
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,7 @@ from r2med.lexical import builder as index_builder
 from r2med.lexical import postings as postings_builder
 from r2med.lexical.analyzer import analyze
 from r2med.lexical.builder import build_index, write_index
-from r2med.lexical.index import DamagedIndex, InvertedIndex
+from r2med.lexical.index import InvertedIndex
 from r2med.lexical.ranking import id_order
 
 words = st.sampled_from(
@@ -73,7 +72,7 @@ def test_frequencies_take_no_more_bytes_than_they_need(times: int, width: type, 
     index = build_index(Texts(["d1", "d2"], ["cell " * times, "cell wall"]))
     index.save(tmp_path)
     assert index.postings(index.number("cell")).values.tolist() == [times, 1]
-    assert InvertedIndex.open(tmp_path).values.dtype == width
+    assert InvertedIndex.mapped(tmp_path).values.dtype == width
 
 
 def test_progress_counts_every_document(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,7 +87,7 @@ def test_progress_counts_every_document(monkeypatch: pytest.MonkeyPatch) -> None
 def test_save_and_open(found: list[str], tmp_path: Path) -> None:
     built = build_index(numbered(found))
     built.save(tmp_path)
-    opened = InvertedIndex.open(tmp_path)
+    opened = InvertedIndex.mapped(tmp_path)
     assert list(opened.terms) == list(built.terms)
     for name in ("offsets", "documents", "values", "lengths", "ties"):
         assert np.array_equal(getattr(opened, name), getattr(built, name)), name
@@ -114,9 +113,9 @@ def test_many_runs_of_real_texts_give_the_same_files(collections, tmp_path: Path
     spilled: list[int] = []
     merge = index_builder.merge_runs
 
-    def counting(runs: list[Path], memory: int):
+    def counting(runs: list[Path], folder: Path, memory: int) -> None:
         spilled.append(len(runs))
-        return merge(runs, memory)
+        merge(runs, folder, memory)
 
     monkeypatch.setattr(index_builder, "merge_runs", counting)
     for memory in (1 << 20, 6 << 20):
@@ -127,40 +126,3 @@ def test_many_runs_of_real_texts_give_the_same_files(collections, tmp_path: Path
         shutil.rmtree(folder)
         assert built == files(tmp_path)
     assert spilled[0] > spilled[1] > 1
-
-
-def flip(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[-1] ^= 1
-    path.write_bytes(data)
-
-
-def cut_short(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-3])
-
-
-def empty(path: Path) -> None:
-    path.write_bytes(b"")
-
-
-def not_ours(path: Path) -> None:
-    path.write_bytes(b"[1, 2]")
-
-
-FILES = ["terms.txt", "offsets.npy", "documents.npy", "values.npy", "lengths.npy", "ties.npy", "meta.json"]
-
-
-@pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize("damage", [flip, cut_short, empty, not_ours, Path.unlink])
-def test_damage_is_noticed(name: str, damage: Callable[[Path], None], tmp_path: Path) -> None:
-    build_index(numbered(["cells divide", "walls stand"])).save(tmp_path)
-    damage(tmp_path / name)
-    with pytest.raises(DamagedIndex):
-        InvertedIndex.open(tmp_path)
-
-
-def test_a_file_missing_from_the_list_is_noticed(tmp_path: Path) -> None:
-    build_index(numbered(["cells divide"])).save(tmp_path)
-    (tmp_path / "meta.json").write_bytes(b"{}")
-    with pytest.raises(DamagedIndex):
-        InvertedIndex.open(tmp_path)

@@ -21,8 +21,8 @@ from r2med.errors import DataError
 from r2med.lexical import builder as index_builder
 from r2med.lexical import postings as postings_builder
 from r2med.lexical import two_processes
-from r2med.lexical.blocks import JoinedTexts
 from r2med.lexical.builder import build_index, write_index
+from r2med.lexical.pieces import JoinedTexts
 from r2med.lexical.postings import TextBlock
 from r2med.lexical.two_processes import SecondIndexer, TextQueue, is_worthwhile
 
@@ -40,7 +40,6 @@ def documents() -> Texts:
 
 @pytest.fixture(autouse=True)
 def _worthwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("R2MED_THREADS", "2")
     monkeypatch.setattr(two_processes, "MIN_CHARACTERS", 0)
     monkeypatch.setattr(postings_builder, "BLOCK", 5_000)
 
@@ -60,7 +59,7 @@ def expected(documents: Texts, tmp_path: Path) -> dict[str, bytes]:
 def written(documents: Texts, folder: Path, memory: int = MEMORY) -> dict[str, bytes]:
     folder.mkdir()
     done: list[float] = []
-    write_index(documents, folder, memory, done.append)
+    write_index(documents, folder, memory, done.append, threads=2)
     assert sum(done) == len(documents), "the bar reaches its end"
     return files(folder)
 
@@ -71,7 +70,7 @@ def merged(monkeypatch: pytest.MonkeyPatch) -> list[list[Path]]:
     seen: list[list[Path]] = []
     merge = index_builder.merge_runs
     monkeypatch.setattr(
-        index_builder, "merge_runs", lambda runs, memory: seen.append(list(runs)) or merge(runs, memory)
+        index_builder, "merge_runs", lambda runs, *options: seen.append(list(runs)) or merge(runs, *options)
     )
     return seen
 
@@ -154,7 +153,7 @@ def test_an_interruption_ends_both(documents, tmp_path):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        write_index(documents, tmp_path, MEMORY, interrupted)
+        write_index(documents, tmp_path, MEMORY, interrupted, threads=2)
     assert not multiprocessing.active_children()
 
 
@@ -173,7 +172,7 @@ def progress(done):
     print(*(process.pid for process in multiprocessing.active_children()), flush=True)
     time.sleep(float(sys.argv[2]))
 
-write_index(Texts([str(place) for place in range(len(texts))], texts), Path(sys.argv[1]), 400_000, progress)
+write_index(Texts([str(place) for place in range(len(texts))], texts), Path(sys.argv[1]), 400_000, progress, 2)
 """
 
 
@@ -227,15 +226,13 @@ def test_ends_meet_and_nothing_is_left_or_taken_twice(count, characters, turns, 
 
 def test_a_small_collection_or_one_processor_needs_no_second_process(monkeypatch):
     texts = ["fever and chills " * 20] * 1_000
-    assert is_worthwhile(texts)
-    assert not is_worthwhile(texts[:100])
-    monkeypatch.setenv("R2MED_THREADS", "1")
-    assert not is_worthwhile(texts)
-    monkeypatch.setenv("R2MED_THREADS", "2")
+    assert is_worthwhile(texts, 2)
+    assert not is_worthwhile(texts[:100], 2)
+    assert not is_worthwhile(texts, 1)
     monkeypatch.setattr(two_processes, "MIN_CHARACTERS", 340_001)
-    assert not is_worthwhile(texts)
+    assert not is_worthwhile(texts, 2)
 
 
 def test_a_process_that_must_not_start_others_indexes_alone():
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        assert not pool.apply(is_worthwhile, (["fever and chills " * 2_000] * 1_000,))
+        assert not pool.apply(is_worthwhile, (["fever and chills " * 2_000] * 1_000, 2))

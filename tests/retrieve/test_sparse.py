@@ -32,7 +32,6 @@ from r2med.encode.resolve import encoder_for, sparse_encoder_for, sparse_names
 from r2med.encode.sparse import SparseTextEncoder
 from r2med.encode.vectors import SparseStore
 from r2med.errors import R2medError, SpecError
-from r2med.lexical import search as postings_search
 from r2med.lexical.builder import write_vector_index
 from r2med.lexical.index import InvertedIndex
 from r2med.lexical.ranking import rank
@@ -224,12 +223,12 @@ def as_vectors(rows: list[dict[int, float]]) -> SparseVectors:
 @settings(max_examples=30, deadline=None)
 @given(st.lists(vectors, min_size=1, max_size=30), st.lists(vectors, min_size=1, max_size=4), st.integers(1, 12))
 def test_any_weights_are_searched_exactly(tmp_path_factory, documents, queries, depth: int) -> None:
-    """Negative ones too, in any memory, by the shortcuts of large collections as by those of small ones."""
+    """Negative ones too, in any memory."""
     ids = [f"d{place:02}" for place in range(len(documents))]
     whole, folder = as_vectors(documents), tmp_path_factory.mktemp("index")
     halves = [as_vectors(documents[:7]), as_vectors(documents[7:])]
     write_vector_index(halves, NAMES, ids, folder, 1)
-    index = InvertedIndex.open(folder)
+    index = InvertedIndex.mapped(folder)
     dense = np.zeros((len(documents), 12))
     dense[whole.owners, whole.dimensions] = whole.weights
     asked = [{index.number(NAMES[term]): weight for term, weight in row.items()} for row in queries]
@@ -237,15 +236,12 @@ def test_any_weights_are_searched_exactly(tmp_path_factory, documents, queries, 
     exact = [
         np.array([sum(row.get(term, 0.0) * line[term] for term in range(12)) for line in dense]) for row in queries
     ]
-    with pytest.MonkeyPatch.context() as patch:
-        for few in (200_000, 0):
-            patch.setattr(postings_search, "_FEW", few)
-            best = ImpactScorer(index).best(asked, depth, [-1] * len(asked))
-            for found, scores in zip(best, exact, strict=True):
-                order = [place for place in rank(ids, scores) if np.float32(scores[place]) > 1e-6][:depth]
-                shown = scores[found.places]
-                np.testing.assert_allclose(found.scores, shown, rtol=1e-6, atol=1e-9)
-                np.testing.assert_allclose(np.sort(shown)[-len(order) :], np.sort(scores[order]), rtol=1e-5, atol=1e-5)
+    best = ImpactScorer(index).best(asked, depth, [-1] * len(asked))
+    for found, scores in zip(best, exact, strict=True):
+        order = [place for place in rank(ids, scores) if np.float32(scores[place]) > 1e-6][:depth]
+        shown = scores[found.places]
+        np.testing.assert_allclose(found.scores, shown, rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(np.sort(shown)[-len(order) :], np.sort(scores[order]), rtol=1e-5, atol=1e-5)
     cut = pruned(index, 2)
     kept = whole.heaviest(2)
     assert cut.lengths.tolist() == kept.counts.tolist()
@@ -304,7 +300,7 @@ def test_a_folder_is_a_system_and_its_terms_are_seen_everywhere(models, tmp_path
     runner = CliRunner()
     told = runner.invoke(app, ["run", spec, "--tasks", "sample/MedQA-Diag"], catch_exceptions=False)
     assert "of the exact lists" in told.output, told.output
-    shown = ["inspect", str(build_system(spec)), "--task", "sample/MedQA-Diag", "--sample", "1"]
+    shown = ["inspect", str(build_system(spec)), "--tasks", "sample/MedQA-Diag", "--sample", "1"]
     cases = json.loads(runner.invoke(app, [*shown, "--json"], catch_exceptions=False).output)
     top = cases[0]["side"]["top"][0]
     assert sum(term["share"] for term in top["terms"]) == pytest.approx(top["score"], rel=1e-5)

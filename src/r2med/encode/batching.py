@@ -24,10 +24,10 @@ from r2med.errors import R2medError
 from r2med.models.memory import out_of_memory, release_memory
 from r2med.pipeline.executor.distributed import spread_of
 from r2med.pipeline.stage import Context
-from r2med.runs.usage import Account
 from r2med.store.arrays import ArrayStore, ShardWriter
 from r2med.store.scratch import rows_at, spans
 from r2med.store.text_hashes import TextHashes, first_of_each, lacking, text_hashes
+from r2med.usage import Usage
 
 SHOWN = 500
 """Characters of the first string that a result remembers."""
@@ -336,7 +336,7 @@ def _fill(work: Batches[AnyEncoder, AnyVectors], context: Context) -> tuple[NDAr
     if job.role is Role.QUERY and reused:
         context.reuse("vectors of queries")
     if isinstance(encoder, Encoder) and encoder.billed:
-        context.book(replace(encoder.take_bill() or Account(), whole=not reused))
+        context.book(replace(encoder.take_bill() or Usage(), whole=not reused))
     return stored, encoded
 
 

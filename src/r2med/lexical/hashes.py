@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from r2med.lexical.arrays import offsets_of, ragged
-from r2med.lexical.blocks import cut
+from r2med.lexical.pieces import cut, join_texts
 
 Hashes = NDArray[np.uint64]
 _find_words = re.compile(r"[^\W_]+").findall
@@ -98,7 +98,7 @@ def hash_words(texts: Sequence[str], folded: Callable[[str], str] = fold, marks:
     ([3], [2])
     """
     plain = [text if text.isascii() else _blank_marks(" ", folded(text)) for text in texts]
-    pieces = cut(plain, _byte_table(marks), stops="")
+    pieces = cut(join_texts(plain), _byte_table(marks), stops="")
     hashes = mix64(pieces.packed.low * _STEP + pieces.packed.high * _OTHER)
     for place in pieces.long().tolist():
         digest = hashlib.blake2b(pieces.word(place), digest_size=8).digest()

@@ -1,25 +1,25 @@
 """Postings gathered in memory: blocks of text or of sparse vectors in, sorted runs out.
 
-Blocks come in any order and say which documents they are; a run holds whatever came since the last one, by term, then
+Blocks come in any order and say which documents they are; a run holds what came since the last one, by term, then
 document. Where memory is given, a run is written to disk as soon as it fills that.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from r2med.lexical.analyzer import analyze_pieces
-from r2med.lexical.blocks import JoinedTexts, cut_joined
-from r2med.lexical.index import TermPostings, append_places, save_run
-from r2med.lexical.piece_ids import PieceIds
-
-if TYPE_CHECKING:
-    from r2med.lexical.vectors import SparseVectors
+from r2med.lexical.arrays import offsets_of
+from r2med.lexical.index import TermPostings, append_places
+from r2med.lexical.pieces import JoinedTexts, PieceIds, cut
+from r2med.lexical.vectors import SparseVectors
 
 BLOCK = 2_000_000
 """Characters of text per block, if memory allows."""
@@ -44,84 +44,6 @@ class TextBlock(NamedTuple):
     """Number of the first of them."""
     texts: JoinedTexts
 
-    @property
-    def documents(self) -> int:
-        """Return the number of documents."""
-        return len(self.texts.lengths)
-
-
-def fill(builder: TextBuilder, blocks: Iterable[TextBlock], progress: Report = lambda _: None) -> None:
-    """Add blocks of texts to a builder and report the number of documents, block by block."""
-    for block in blocks:
-        builder.add(block)
-        progress(block.documents)
-
-
-class SortedTerms(NamedTuple):
-    """Terms in alphabetical order, that of their bytes."""
-
-    names: list[bytes]
-    numbers: NDArray[np.int64]
-
-
-class _Terms(Protocol):
-    """Terms that have numbers."""
-
-    def __len__(self) -> int: ...
-
-    @property
-    def nbytes(self) -> int:
-        """Estimate the bytes that the terms take."""
-
-    def by_name(self) -> SortedTerms:
-        """Sort all terms alphabetically."""
-
-
-class GivenTerms:
-    """Terms that are known beforehand: the number of each is its place."""
-
-    def __init__(self, names: Sequence[str]) -> None:
-        self._names = [name.encode() for name in names]
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-    @property
-    def nbytes(self) -> int:
-        """Estimate the bytes that the terms take."""
-        return _BYTES_A_NAME * len(self._names)
-
-    def by_name(self) -> SortedTerms:
-        """Sort the terms."""
-        return _sort_terms(self._names)
-
-
-class TextTerms(dict[bytes, int]):
-    """Terms of texts, numbered as they are first looked up.
-
-    >>> terms = TextTerms()
-    >>> [terms[term] for term in (b"wall", b"cell", b"wall")], terms.by_name().names
-    ([0, 1, 0], [b'cell', b'wall'])
-    """
-
-    def __missing__(self, term: bytes) -> int:
-        number = self[term] = len(self)
-        return number
-
-    @property
-    def nbytes(self) -> int:
-        """Estimate the bytes that the terms take."""
-        return _BYTES_A_NAME * len(self)
-
-    def by_name(self) -> SortedTerms:
-        """Sort the terms."""
-        return _sort_terms(list(self))
-
-
-def _sort_terms(names: Sequence[bytes]) -> SortedTerms:
-    order = sorted(range(len(names)), key=names.__getitem__)
-    return SortedTerms([names[number] for number in order], np.array(order, dtype=np.int64))
-
 
 class _Block(NamedTuple):
     """Postings of a block of documents, sorted by term, then document."""
@@ -144,74 +66,69 @@ class _Block(NamedTuple):
 
 
 class PostingsBuilder:
-    """Builder that gathers postings block by block, writes them to disk if memory is short, and yields them by term."""
+    """Builder that gathers postings block by block, and writes them to disk as soon as they fill the memory."""
 
-    def __init__(self, terms: _Terms, folder: Path | None = None, memory: int = 0) -> None:
-        self.terms, self.folder, self.memory = terms, folder, memory
+    def __init__(self, names: Iterable[str], folder: Path | None = None, memory: int = 0) -> None:
+        self._numbers = dict(zip(names, count(), strict=False))
+        """The numbers of the terms, in their order."""
+        self.folder, self.memory = folder, memory
         self.runs: list[Path] = []
         """The runs on disk, in the order in which they were written."""
-        self.postings = 0
-        self.width: np.dtype[Any] = np.dtype(np.uint8)
-        """Type of the values: as narrow as the largest allows."""
         self._lengths: dict[int, NDArray[np.int32]] = {}
         self._blocks: list[_Block] = []
-        self._held = 0
+        self._postings = 0
 
     @property
     def lengths(self) -> NDArray[np.int32]:
         """Return the number of tokens of each document, in the order of their numbers."""
         return np.concatenate([np.empty(0, dtype=np.int32), *(self._lengths[first] for first in sorted(self._lengths))])
 
-    def forget_terms(self) -> None:
-        """Start a new run; a vocabulary that takes too much of the memory may be dropped and learnt again."""
-
     @property
-    def _vocabulary(self) -> int:
+    def vocabulary_bytes(self) -> int:
         """Estimate the bytes that the terms take."""
-        return self.terms.nbytes
+        return _BYTES_A_NAME * len(self._numbers)
 
     def add_vectors(self, first: int, vectors: SparseVectors) -> None:
         """Add documents that are sparse vectors, one term per dimension."""
         owners = np.repeat(np.arange(len(vectors), dtype=np.int32), vectors.counts)
         order = np.lexsort((owners, vectors.dimensions))
         block = _Block.sorted_by(first, vectors.dimensions[order], owners[order], vectors.weights[order])
-        self._take(block, vectors.counts.astype(np.int32))
+        self._hold(block, vectors.counts.astype(np.int32))
 
-    def _take(self, block: _Block, lengths: NDArray[np.int32]) -> None:
+    def _hold(self, block: _Block, lengths: NDArray[np.int32]) -> None:
         """Add a block; `lengths` has an entry for each of its documents."""
         self._lengths[block.first] = lengths
         self._blocks.append(block)
-        self._held += len(block.documents)
-        if self.folder is not None and _BYTES_A_POSTING * self._held + self._vocabulary > self.memory:
+        self._postings += len(block.documents)
+        if self.folder is not None and _BYTES_A_POSTING * self._postings + self.vocabulary_bytes > self.memory:
             self.spill()
 
     def spill(self) -> None:
         """Write what has been gathered to disk."""
-        if self.folder is None or not self._blocks:
-            return
-        self.folder.mkdir(exist_ok=True)
-        self.runs.append(self.folder / str(len(self.runs)))
-        save_run(self.take_run(), self.runs[-1])
-        self.forget_terms()
+        if self._blocks and self.folder is not None:
+            self.runs.append(self.folder / str(len(self.runs)))
+            self.runs[-1].mkdir(parents=True)
+            self.take_run().save(self.runs[-1])
+
+    def finish(self) -> list[Path]:
+        """Write what has been gathered to disk and return all runs."""
+        self.spill()
+        return self.runs
 
     def take_run(self) -> TermPostings:
         """Return what has been gathered, term by term in alphabetical order, and remove it from the builder."""
-        held = np.zeros(len(self.terms), dtype=np.int64)
+        names = list(self._numbers)
+        dfs = np.zeros(len(names), dtype=np.int64)
         for block in self._blocks:
-            held[block.terms] += block.counts
-        names, by_name = self.terms.by_name()
-        if not held.all():
-            # Terms known from a run before this one.
-            names = [name for name, count in zip(names, held[by_name].tolist(), strict=True) if count]
-            by_name = by_name[held[by_name] > 0]
-        offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(held[by_name])])
+            dfs[block.terms] += block.counts
+        # Terms without postings are known from a run before this one.
+        order = np.array(sorted(np.flatnonzero(dfs).tolist(), key=names.__getitem__), dtype=np.int64)
+        offsets = offsets_of(dfs[order])
         # Half the bytes if they suffice: scattering is bound by memory.
-        kind: type[np.signedinteger[Any]] = np.int32 if offsets[-1] < 1 << 31 else np.int64
-        free = np.empty(len(self.terms), dtype=kind)
-        free[by_name] = offsets[:-1]
+        free = np.empty(len(names), dtype=np.int32 if offsets[-1] < 1 << 31 else np.int64)
+        free[order] = offsets[:-1]
         documents = np.empty(offsets[-1], dtype=np.int32)
-        widths = [block.values.dtype for block in self._blocks]
-        values = np.empty(offsets[-1], dtype=np.result_type(np.uint8, *widths))
+        values = np.empty(offsets[-1], dtype=np.result_type(np.uint8, *(block.values.dtype for block in self._blocks)))
         # In the order of the documents each block only appends to its terms' postings; the last of the list is next.
         self._blocks.sort(key=lambda block: block.first, reverse=True)
         while self._blocks:
@@ -219,100 +136,98 @@ class PostingsBuilder:
             places = append_places(free, block.terms, block.counts)
             documents[places] = block.documents
             values[places] = block.values
-        self._held = 0
-        self.postings += len(documents)
-        self.width = np.result_type(self.width, values.dtype)
-        return TermPostings(names, offsets, documents, values)
+        self._postings = 0
+        return TermPostings([names[number] for number in order.tolist()], offsets, documents, values)
 
 
 class TextBuilder(PostingsBuilder):
     """Builder from blocks of text; holds pieces and terms met since it last dropped them, and each piece's terms."""
 
-    terms: TextTerms
-
     def __init__(self, folder: Path | None = None, memory: int = 0) -> None:
-        super().__init__(TextTerms(), folder, memory)
+        super().__init__([], folder, memory)
         self._forget()
-
-    def _forget(self) -> None:
-        self.pieces = PieceIds()
-        self.terms = TextTerms()
-        self.piece_counts = np.empty(0, dtype=np.int32)
-        self.piece_starts = np.empty(0, dtype=np.int64)
-        self.piece_terms = np.empty(0, dtype=np.int32)
-
-    def forget_terms(self) -> None:
-        """Drop a vocabulary that takes too much of the memory."""
-        if 2 * self._vocabulary > self.memory:
-            self._forget()
-
-    @property
-    def _vocabulary(self) -> int:
-        """Estimate the bytes of pieces and terms, with room for the arrays to be copied as they grow."""
-        pieces = 2 * (self.piece_counts.nbytes + self.piece_starts.nbytes + self.piece_terms.nbytes)
-        return pieces + self.pieces.nbytes + self.terms.nbytes
 
     @classmethod
     def within(cls, folder: Path, memory: int) -> TextBuilder:
         """Make a builder that takes about this much memory, including the blocks that it is given."""
         return cls(folder, memory - block_size(memory) * _BYTES_A_CHARACTER)
 
+    def _forget(self) -> None:
+        self._numbers: defaultdict[str, int] = defaultdict(count().__next__)
+        self._pieces = PieceIds()
+        self._piece_counts = np.empty(0, dtype=np.int32)
+        self._piece_starts = np.empty(0, dtype=np.int64)
+        self._piece_terms = np.empty(0, dtype=np.int32)
+
+    @property
+    def vocabulary_bytes(self) -> int:
+        """Estimate the bytes of pieces and terms, with room for the arrays to be copied as they grow."""
+        pieces = 2 * (self._piece_counts.nbytes + self._piece_starts.nbytes + self._piece_terms.nbytes)
+        return pieces + self._pieces.nbytes + super().vocabulary_bytes
+
+    def spill(self) -> None:
+        """Write what has been gathered to disk, and drop a vocabulary that takes too much of the memory."""
+        super().spill()
+        if 2 * self.vocabulary_bytes > self.memory:
+            self._forget()
+
+    def add_all(self, blocks: Iterable[TextBlock], progress: Report = lambda _: None) -> None:
+        """Add blocks and report the number of documents, block by block."""
+        for block in blocks:
+            self.add(block)
+            progress(len(block.texts.lengths))
+
     def add(self, block: TextBlock) -> None:
         """Add a block."""
-        pieces = cut_joined(block.texts)
+        pieces = cut(block.texts)
         short, long = pieces.short(), pieces.long()
-        owners = np.concatenate([pieces.owners.take(short, mode="clip"), pieces.owners.take(long)])
-        long_pieces = [pieces.word(place) for place in long.tolist()]
-        numbers, new = self.pieces.number(pieces.packed.at(short), long_pieces)
+        numbers, new = self._pieces.number(pieces.packed.take(short), [pieces.word(place) for place in long.tolist()])
         self._learn(new)
+        owners = np.concatenate([pieces.owners.take(short, mode="clip"), pieces.owners.take(long)])
         terms, owners = self._tokens(numbers, owners)
-        lengths = np.bincount(owners, minlength=block.documents).astype(np.int32)
-        self._take(self._count(terms, owners, block), lengths)
-
-    def _learn(self, new: Sequence[bytes]) -> None:
-        """Analyze pieces never met before and store the numbers of their terms."""
-        # No piece and no token contains a blank.
-        tokens, counted = analyze_pieces(b" ".join(new).decode("utf-8", "surrogatepass").split(" ") if new else [])
-        counts = np.array(counted, dtype=np.int32)
-        names = " ".join(tokens).encode().split()
-        numbers = np.fromiter(map(self.terms.__getitem__, names), np.int32, len(names))
-        starts = len(self.piece_terms) + np.cumsum(counts) - counts
-        self.piece_counts = np.concatenate([self.piece_counts, counts])
-        self.piece_starts = np.concatenate([self.piece_starts, starts])
-        self.piece_terms = np.concatenate([self.piece_terms, numbers])
-
-    def _tokens(
-        self, numbers: NDArray[np.int32], owners: NDArray[np.int32]
-    ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Return the terms of pieces and their documents: every piece's first term, then the second ones, ..."""
-        counts = self.piece_counts.take(numbers, mode="clip")
-        places = np.flatnonzero(counts)
-        terms, where = [np.empty(0, dtype=np.int32)], [np.empty(0, dtype=np.int32)]
-        level = 0
-        while len(places):
-            starts = self.piece_starts.take(numbers.take(places, mode="clip"), mode="clip")
-            terms.append(self.piece_terms.take(starts + level, mode="clip"))
-            where.append(owners.take(places, mode="clip"))
-            level += 1
-            places = places[counts.take(places, mode="clip") > level]
-        return np.concatenate(terms), np.concatenate(where)
-
-    def _count(self, terms: NDArray[np.int32], owners: NDArray[np.int32], block: TextBlock) -> _Block:
-        """Sort tokens by term and document and count equal ones."""
-        bits = max(block.documents - 1, 1).bit_length()
-        key_bits = bits + len(self.terms).bit_length()
+        documents = len(block.texts.lengths)
         # One key per token, of half the bytes if they suffice.
+        bits = max(documents - 1, 1).bit_length()
+        key_bits = bits + len(self._numbers).bit_length()
         width: type[np.unsignedinteger[Any]] = np.uint32 if key_bits <= 32 else np.uint64
         keys = _sorted_keys(terms.astype(width) << width(bits) | owners.astype(width), key_bits)
         edges = np.flatnonzero(_changes(keys))
         counts = np.diff(edges, append=len(keys))
         distinct = keys[edges]
-        return _Block.sorted_by(
+        postings = _Block.sorted_by(
             block.first,
             distinct >> width(bits),
             (distinct & width((1 << bits) - 1)).astype(np.int32),
             counts.astype(np.min_scalar_type(int(counts.max(initial=0)))),
         )
+        self._hold(postings, np.bincount(owners, minlength=documents).astype(np.int32))
+
+    def _learn(self, new: Sequence[bytes]) -> None:
+        """Analyze pieces never met before and store the numbers of their terms."""
+        # No piece contains a blank.
+        tokens, token_counts = analyze_pieces(b" ".join(new).decode("utf-8", "surrogatepass").split(" ") if new else [])
+        counts = np.array(token_counts, dtype=np.int32)
+        terms = np.fromiter(map(self._numbers.__getitem__, tokens), np.int32, len(tokens))
+        starts = len(self._piece_terms) + np.cumsum(counts) - counts
+        self._piece_counts = np.concatenate([self._piece_counts, counts])
+        self._piece_starts = np.concatenate([self._piece_starts, starts])
+        self._piece_terms = np.concatenate([self._piece_terms, terms])
+
+    def _tokens(
+        self, numbers: NDArray[np.int32], owners: NDArray[np.int32]
+    ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Return the terms of pieces and their documents: every piece's first term, then the second ones, ..."""
+        counts = self._piece_counts.take(numbers, mode="clip")
+        places = np.flatnonzero(counts)
+        terms, term_owners = [np.empty(0, dtype=np.int32)], [np.empty(0, dtype=np.int32)]
+        level = 0
+        while len(places):
+            starts = self._piece_starts.take(numbers.take(places, mode="clip"), mode="clip")
+            terms.append(self._piece_terms.take(starts + level, mode="clip"))
+            term_owners.append(owners.take(places, mode="clip"))
+            level += 1
+            places = places[counts.take(places, mode="clip") > level]
+        return np.concatenate(terms), np.concatenate(term_owners)
 
 
 def _sorted_keys(keys: NDArray[np.unsignedinteger[Any]], bits: int) -> NDArray[np.unsignedinteger[Any]]:
@@ -330,6 +245,6 @@ def _sorted_keys(keys: NDArray[np.unsignedinteger[Any]], bits: int) -> NDArray[n
 
 def _changes(column: NDArray[Any]) -> NDArray[np.bool_]:
     """Mark where a sorted column's value differs from the one before; the first always does."""
-    changed = np.ones(len(column), dtype=bool)
-    np.not_equal(column[1:], column[:-1], out=changed[1:])
-    return changed
+    is_new = np.ones(len(column), dtype=bool)
+    np.not_equal(column[1:], column[:-1], out=is_new[1:])
+    return is_new

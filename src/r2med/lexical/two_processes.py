@@ -23,9 +23,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.lexical.blocks import join_texts
+from r2med.lexical.pieces import join_texts
 from r2med.lexical.postings import TextBlock, TextBuilder, block_size
-from r2med.settings import thread_count
 
 MIN_CHARACTERS = 20_000_000
 """Fewer characters are indexed before a worker has well begun."""
@@ -37,10 +36,10 @@ _SAMPLE = 256
 _START = Lock()
 
 
-def is_worthwhile(texts: Sequence[str]) -> bool:
+def is_worthwhile(texts: Sequence[str], threads: int) -> bool:
     """Return True if a worker saves time: a second processor, and enough to do by a sample of texts."""
     # Daemonic processes must not start others.
-    if thread_count() < 2 or len(texts) < 2 * _STEP or multiprocessing.current_process().daemon:
+    if threads < 2 or len(texts) < 2 * _STEP or multiprocessing.current_process().daemon:
         return False
     places = range(0, len(texts), max(1, len(texts) // _SAMPLE))
     return sum(len(texts[place]) for place in places) / len(places) * len(texts) >= MIN_CHARACTERS
@@ -90,7 +89,7 @@ class SecondIndexer:
         # Not a fork: nothing of threads or of CUDA is carried over.
         self._pool = futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _start, (folder, memory))
         self._sent: list[futures.Future[Any]] = []
-        with suppress(OSError), _hidden_script():
+        with suppress(OSError), _prepared_start():
             self._sent.append(self._pool.submit(os.getpid))
         self._result: futures.Future[tuple[list[Path], NDArray[np.int32]]] | None = None
 
@@ -112,7 +111,7 @@ class SecondIndexer:
                 block = self._queue.take_last(self._block)
                 if block is None:
                     break
-                documents += block.documents
+                documents += len(block.texts.lengths)
                 self._sent.append(self._pool.submit(_add, block))
         return documents
 
@@ -132,15 +131,20 @@ class SecondIndexer:
 
 
 @contextmanager
-def _hidden_script() -> Iterator[None]:
+def _prepared_start() -> Iterator[None]:
     """Keep a process that is started in the block from running the caller's script, which need not be guarded."""
     with _START:
         main = sys.modules["__main__"]
         hidden = {name: value for name, value in vars(main).items() if name in ("__spec__", "__file__")}
         main.__spec__ = main.__file__ = None
+        blas_threads = os.environ.get("OPENBLAS_NUM_THREADS")
+        # It multiplies no matrices, and threads for that would take time to start.
+        os.environ["OPENBLAS_NUM_THREADS"] = "1"
         try:
             yield
         finally:
+            del os.environ["OPENBLAS_NUM_THREADS"]
+            os.environ |= {} if blas_threads is None else {"OPENBLAS_NUM_THREADS": blas_threads}
             del main.__spec__, main.__file__
             vars(main).update(hidden)
 
@@ -168,5 +172,4 @@ def _add(block: TextBlock) -> None:
 
 
 def _finish() -> tuple[list[Path], NDArray[np.int32]]:
-    _builder.spill()
-    return _builder.runs[::-1], _builder.lengths
+    return _builder.finish()[::-1], _builder.lengths

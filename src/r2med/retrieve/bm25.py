@@ -14,11 +14,12 @@ from r2med.data.run import Ranking, Run
 from r2med.errors import SpecError
 from r2med.lexical.analyzer import ANALYZER, ANALYZER_VERSION, analyze
 from r2med.lexical.builder import write_index
-from r2med.lexical.index import FORMAT, DamagedIndex, InvertedIndex
+from r2med.lexical.index import FORMAT, InvertedIndex
 from r2med.lexical.scorers import Scorer
 from r2med.lexical.search import BestDocuments, Weights
 from r2med.pipeline.joins import query_copies, search_texts
 from r2med.pipeline.stage import Context, Retriever
+from r2med.settings import thread_count
 from r2med.store.hashes import cache_key
 
 if TYPE_CHECKING:
@@ -39,15 +40,9 @@ def open_index(documents: Texts, context: Context) -> InvertedIndex:
 
     def build(folder: Path) -> None:
         with context.executor.progress("indexing", len(documents)) as bar:
-            write_index(documents, folder, context.executor.memory, bar.advance)
+            write_index(documents, folder, context.executor.memory, bar.advance, thread_count())
 
-    if context.cache.has("bm25", key):
-        try:
-            return InvertedIndex.open(context.cache.root / "bm25" / key)
-        except DamagedIndex:
-            context.cache.drop("bm25", key)
-    # What was written a moment ago need not be read to its end to be believed.
-    return InvertedIndex.mapped(context.cache.entry("bm25", key, build))
+    return InvertedIndex.mapped(context.cache.sound_entry("bm25", key, build))
 
 
 @dataclass(frozen=True)
@@ -134,7 +129,7 @@ class _BM25(Retriever):
         copies = self.drop_copies(collection, context)
         position = collection.documents.position if copies else {}
         hidden = [position[query] if query in copies else -1 for query in collection.queries.ids]
-        return Run.from_ranked(dict(_named(collection, scorer.best(queries, self.depth, hidden))))
+        return Run.from_ranked(dict(_named(collection, scorer.best(queries, self.depth, hidden, thread_count()))))
 
 
 def _named(collection: Collection, found: Iterable[BestDocuments]) -> Iterator[tuple[str, Ranking]]:
@@ -163,8 +158,8 @@ class BM25(_BM25):
         """Return the BM25 weights that a document of these terms alone would have."""
         if not counts:
             return {}
-        idfs, damping = scorer.idfs(counts), scorer.damping(sum(counts.values()))
-        return {number: idfs[number] * (count / (count + damping)) for number, count in counts.items()}
+        damping = scorer.damping(sum(counts.values()))
+        return {number: scorer.idf(number) * (count / (count + damping)) for number, count in counts.items()}
 
 
 class BM25Classic(_BM25):

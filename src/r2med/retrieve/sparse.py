@@ -33,6 +33,7 @@ from r2med.pipeline.registry import bind, spec_of
 from r2med.pipeline.spec import Call
 from r2med.pipeline.stage import Context, Requirements, Retriever
 from r2med.retrieve.documents import measured_loss, searchable, with_text
+from r2med.settings import thread_count
 from r2med.store.hashes import cache_key
 from r2med.store.text_hashes import text_hashes
 
@@ -186,7 +187,7 @@ class Splade(Retriever):
         copies = self.drop_copies(collection, context)
         position = collection.documents.position if copies else {}
         hidden = [position[query] if query in copies else -1 for query in collection.queries.ids]
-        found = list(scorer.best(_weights(queries, names, scorer.index), self.depth, hidden))
+        found = list(scorer.best(_weights(queries, names, scorer.index), self.depth, hidden, thread_count()))
         if self.document_terms or self.query_terms:
             with context.timed("check"):
                 lost = _lost(found, ImpactScorer(index), _weights(whole, names, index), hidden, self.depth)
@@ -216,7 +217,7 @@ class Splade(Retriever):
                 blocks = (_comparable(block, encoder) for block in documents.blocks())
                 write_vector_index(blocks, names, ids.ids, folder, context.executor.memory, bar.advance)
 
-        return InvertedIndex.open(context.cache.sound_entry("sparse", key, build))
+        return InvertedIndex.mapped(context.cache.sound_entry("sparse", key, build))
 
     def _note(self, index: InvertedIndex, queries: SparseVectors, context: Context) -> None:
         silent = int((queries.counts == 0).sum())

@@ -10,8 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from r2med.lexical.analyzer import BREAK, analyze, analyze_pieces
-from r2med.lexical.blocks import PACKED, STOPS, Pieces, cut
-from r2med.lexical.piece_ids import PieceIds
+from r2med.lexical.pieces import PACKED, STOPS, PieceIds, Pieces, cut, join_texts
 
 ASCII_BREAK = "".join(character for character in BREAK if character.isascii())
 texts = st.text(st.one_of(st.characters(), st.sampled_from("aAbBzZ' -.,/\n\0β東😀\ud800")), max_size=60)
@@ -34,19 +33,19 @@ def plain_pieces(text: str) -> list[str]:
 def number(pieces: Pieces, ids: PieceIds) -> tuple[list[int], list[bytes]]:
     """The numbers of pieces in their order, and the new ones."""
     short, long = pieces.short(), pieces.long()
-    numbers, new = ids.number(pieces.packed.at(short), [pieces.word(place) for place in long.tolist()])
+    numbers, new = ids.number(pieces.packed.take(short), [pieces.word(place) for place in long.tolist()])
     return numbers[np.argsort(np.concatenate([short, long]))].tolist(), new
 
 
 @given(st.lists(st.one_of(texts, st.lists(words).map(" ".join)), max_size=6))
 @example(["one., (two.) ;", "; : ,"])
 def test_cut_is_splitting(block: list[str]) -> None:
-    pieces = cut(block)
+    pieces = cut(join_texts(block))
     kept = np.flatnonzero(pieces.lengths)
     found = [(int(pieces.owners[place]), pieces.word(place)) for place in kept.tolist()]
     expected = [(owner, piece) for owner, text in enumerate(block) for piece in encoded(plain_pieces(text))]
     assert found == expected
-    assert pieces.packed.at(kept).words() == [piece[:PACKED] for _, piece in expected]
+    assert pieces.packed.take(kept).words() == [piece[:PACKED] for _, piece in expected]
     assert sorted([*pieces.short().tolist(), *pieces.long().tolist()]) == kept.tolist()
 
 
@@ -54,7 +53,7 @@ def test_cut_is_splitting(block: list[str]) -> None:
 def test_numbers_stand_for_pieces(blocks: list[list[str]]) -> None:
     ids, known = PieceIds(), []
     for block in blocks:
-        found, new = number(cut(block), ids)
+        found, new = number(cut(join_texts(block)), ids)
         known += new
         assert [known[each] for each in found] == encoded([piece for text in block for piece in plain_pieces(text)])
     assert len(set(known)) == len(known) == len(ids)
@@ -65,7 +64,7 @@ def test_numbers_survive_the_growth_of_the_table() -> None:
     ids, known = PieceIds(), []
     for _ in range(4):
         block = [" ".join(f"w{drawn.randrange(150_000):x}" for _ in range(60_000))]
-        found, new = number(cut(block), ids)
+        found, new = number(cut(join_texts(block)), ids)
         known += new
         assert [known[each] for each in found] == encoded(block[0].split())
     assert len(set(known)) == len(known) == len(ids) > 100_000
