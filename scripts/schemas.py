@@ -12,6 +12,8 @@ from typing import Any
 
 from type_schemas import type_schema
 
+from r2med.answers.effects import Counts, Grounding, InView, Paired, Quadrants
+
 Schema = dict[str, Any]
 
 
@@ -683,6 +685,7 @@ RAG_SLOPE = record(
     {"points": count(), "slope": unknown(number("The rise of accuracy for a rise of the measure by 1.")), **LOW_HIGH},
     "A slope; null where it takes more systems, or they do not differ in retrieval.",
 )
+PAIRED = type_schema(Paired)
 RAG_ARM = record(
     {
         "arm": string("Its name in reports."),
@@ -690,56 +693,14 @@ RAG_ARM = record(
         "oracle": flag("Whether its passages were chosen by judgements or gold answers: a limit, not a system."),
         "accuracy": ACCURACY,
         "tasks": table(ACCURACY, "Task to its accuracy."),
-        "answers": record(
-            {
-                "right": count(),
-                "wrong": count(),
-                "abstained": count("Not right, and not wrong either."),
-                "unparsable": count("Replies that hold no answer, or several; they count in no accuracy."),
-                "unjudged": count("Answers whose verdict could not be read; they count in no accuracy."),
-                "failed": count("Requests without a reply; they count in no accuracy."),
-                "exact": count("Answers with the words of the gold answer and no others."),
-                "contained": count("Answers with the words of the gold answer in them."),
-            },
-            "What became of every sample.",
-        ),
-        "passages": number("In view, the mean over questions."),
-        "passage_tokens": number("About how many tokens these take."),
-        "passages_cut": count("By the budget."),
+        "answers": type_schema(Counts),
+        **type_schema(InView)["properties"],
         "retrieval": unknown(number("The measure of its lists, the mean over tasks; null for what is not a list.")),
-        "quadrants": unknown(
-            record(
-                {
-                    "evidence_right": count(),
-                    "evidence_wrong": count(),
-                    "no_evidence_right": count(),
-                    "no_evidence_wrong": count(),
-                },
-                "Questions by whether a relevant passage was in view and the answer was right; null without passages.",
-            )
-        ),
-        "grounding": record(
-            {
-                "answers": count("Samples that are right or wrong."),
-                "cited": count("Those that name a source which was shown."),
-                "cited_relevant": count("Those that name a relevant one."),
-                "right_cited_relevant": count("Right ones that do."),
-                "no_evidence": count("Answers with no relevant passage in view."),
-                "citations": count("Sources named in all."),
-                "relevant_citations": count(),
-                "not_shown": count("Sources named that were not shown."),
-            }
-        ),
+        "quadrants": unknown(type_schema(Quadrants)),
+        "grounding": type_schema(Grounding),
         "paired": unknown(
             record(
-                {
-                    "fixed": count("Wrong without passages, right with them."),
-                    "broken": count("Right without passages, wrong with them."),
-                    "both_right": count(),
-                    "both_wrong": count(),
-                    "difference": difference("The arm minus closed, paired by question."),
-                    "switch": number("What a perfect choice between the two would add to the better one."),
-                },
+                PAIRED["properties"] | {"difference": difference("The arm minus closed, paired by question.")},
                 "The arm against closed; null for closed itself, and where closed was not asked.",
             )
         ),

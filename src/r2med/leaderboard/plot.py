@@ -143,5 +143,5 @@ def plot_command(kind: str, tasks: tuple[str, ...], out: Path, **given: Any) -> 
 
 
 plot_command.help = str(plot_command.help).replace(
-    "{figures}", "\n".join(["\b", *(f"{name:<11}  {meaning}" for name, (meaning, _) in FIGURES.items())])
+    "{figures}", "\n    ".join(["\b", *(f"{name:<11}  {meaning}" for name, (meaning, _) in FIGURES.items())])
 )
