@@ -18,7 +18,7 @@ from r2med.data.dataset import Qrels
 from r2med.data.run import Run
 from r2med.measure.agreement import Ratings
 from r2med.measure.bootstrap import SEED, percentile_ends
-from r2med.measure.correlation import above, kendall
+from r2med.measure.correlation import compare_pairs, kendall
 from r2med.measure.metrics import Gains, Measure
 
 Floats = NDArray[np.float64]
@@ -123,7 +123,7 @@ def simulate(lists: JudgedLists, errors: ErrorModel, measure: Measure, simulatio
     chance = np.random.default_rng([SEED, simulations])
     base = lists.means(lists.judged, measure)
     drawn = np.stack([lists.means(errors.draw(lists.judged, chance), measure) for _ in range(simulations)], axis=1)
-    same = (above(drawn) == above(base)[:, :, None]) & (above(base) != 0)[:, :, None]
+    same = (compare_pairs(drawn) == compare_pairs(base)[:, :, None]) & (compare_pairs(base) != 0)[:, :, None]
     taus = kendall(np.repeat(base[:, None], simulations, axis=1), drawn) if len(base) > 1 else np.array([])
     finite = taus[np.isfinite(taus)]
     mean = float(finite.mean()) if len(finite) else None

@@ -26,10 +26,10 @@ from r2med.data.dataset import Dataset
 from r2med.data.run import Run
 from r2med.measure.agreement import Ratings, coefficients
 from r2med.measure.bootstrap import percentile_ends, resampled_means
-from r2med.measure.correlation import kendall, kendalls
+from r2med.measure.correlation import kendall, kendall_columns
 from r2med.measure.figure import Figure, figure_dict
 from r2med.measure.metrics import DEFAULT, Measure
-from r2med.measure.score import Place, positive, score, thirds
+from r2med.measure.score import Tertile, positive, score, tertiles
 from r2med.measure.significance import ALPHA, Difference, difference, difference_interval, holm
 from r2med.pipeline.named_runs import select
 from r2med.runs.ledger import Entry, Ledger
@@ -342,8 +342,8 @@ def _set_pair(one: LabelSet, other: LabelSet, dataset: Dataset, scale: Sequence[
     queries, documents = dataset.collection.queries, dataset.collection.documents
     asked = {query: len(queries.text(query).split()) for query, _ in pairs}
     texts = {document: len(documents.text(document).split()) for _, document in pairs}
-    of_query = thirds(list(asked.values()), "{:.0f} words")
-    of_document = thirds(list(texts.values()), "{:.0f} words")
+    of_query = tertiles(list(asked.values()), "{:.0f} words")
+    of_document = tertiles(list(texts.values()), "{:.0f} words")
     grades = ratings.grades[:, 0].astype(int).tolist()
     ways = {
         f"grade of {one.name}": [(grade, str(grade)) for grade in grades],
@@ -354,7 +354,7 @@ def _set_pair(one: LabelSet, other: LabelSet, dataset: Dataset, scale: Sequence[
     return SetPair.of(one.name, other.name, ratings, slices)
 
 
-def _sliced(places: Sequence[Place], ratings: Ratings) -> Iterator[AgreementSlice]:
+def _sliced(places: Sequence[Tertile], ratings: Ratings) -> Iterator[AgreementSlice]:
     for place in sorted(set(places)):
         members = np.array([other == place for other in places])
         raw = coefficients(ratings.select(members), ["raw"])["raw"]
@@ -430,7 +430,7 @@ def _tau(one: Floats, two: Floats) -> tuple[float | None, tuple[float, float] | 
         return None, None
     value = float(kendall(one.mean(axis=1), two.mean(axis=1)))
     drawn = [resampled_means(table) for table in (one, two)]
-    around = percentile_ends(kendalls(*drawn), [one.shape[1]]) if one.shape[1] > 1 else None
+    around = percentile_ends(kendall_columns(*drawn), [one.shape[1]]) if one.shape[1] > 1 else None
     return None if np.isnan(value) else value, around
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from r2med.errors import R2medError
 from r2med.formatting import p_text
-from r2med.measure.correlation import flipped
+from r2med.measure.correlation import flipped_pairs
 from r2med.render.charts.dots import DotChart
 from r2med.render.charts.drawing import ChartPoint
 from r2med.render.sections import Section
@@ -208,7 +208,7 @@ def _order(change: LabelChange) -> list[str]:
     around = change.kendall_interval
     within = f" (95% interval {around[0]:.2f} to {around[1]:.2f})" if around else ""
     names, values = [row.system for row in change.systems], [[row.a, row.b] for row in change.systems]
-    swaps = [f"{names[one]} and {names[other]}" for one, other in flipped(*zip(*values, strict=True))]
+    swaps = [f"{names[one]} and {names[other]}" for one, other in flipped_pairs(*zip(*values, strict=True))]
     moved = f"Who changes places: {'; '.join(swaps)}." if swaps else "No two systems change places."
     return [f"Kendall's tau of the two orders of {len(names)} systems: {change.kendall:.2f}{within}. {moved}"]
 

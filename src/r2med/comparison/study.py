@@ -16,7 +16,7 @@ from r2med.data.tasks import registry
 from r2med.errors import R2medError
 from r2med.formatting import p_words
 from r2med.measure.metrics import Measure
-from r2med.measure.significance import ALPHA, Difference, difference, holm, shown_words
+from r2med.measure.significance import ALPHA, Difference, describe_detectable, difference, holm
 from r2med.pipeline.evaluate import shallow_run
 from r2med.pipeline.loaded_runs import query_values
 from r2med.pipeline.named_runs import select
@@ -86,7 +86,7 @@ class Comparison:
         p = p_words(self.corrected, at_floor=self.overall.at_floor)
         p += f" after Holm over {self.pairs} pairs" if self.pairs > 1 else ""
         if not self.differs:
-            return f"No difference is shown ({p}){shown_words(self.overall, 'one of about ')}."
+            return f"No difference is shown ({p}){describe_detectable(self.overall, 'one of about ')}."
         higher, lower = (self.b, self.a) if self.overall.mean > 0 else (self.a, self.b)
         if not self.oracles:
             return f"{higher} is better than {lower} ({p})."

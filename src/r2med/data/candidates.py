@@ -36,7 +36,7 @@ def candidates(collection: Collection, kind: str) -> Run:
     return Run.from_lists({query: (ids, [float(place) for place in range(len(ids), 0, -1)]) for query, ids in ranked})
 
 
-def offered(collection: Collection) -> list[str]:
+def offered_kinds(collection: Collection) -> list[str]:
     """Return the kinds of candidates that a nano task has."""
     if collection.task.hub:
         return list(candidate_configs())

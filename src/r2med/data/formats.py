@@ -102,7 +102,7 @@ def lines(path: Path, findings: Findings, digests: Digests | None = None) -> Ite
     number = 0
     crlf = False
     try:
-        with opened(path, digests) as stream:
+        with open_file(path, digests) as stream:
             first = stream.readline(_LONGEST + 1)
             if first.startswith(_UTF16):
                 findings.add("bad-encoding", path, 1, "the file is UTF-16; save it as UTF-8")
@@ -128,10 +128,10 @@ def lines(path: Path, findings: Findings, digests: Digests | None = None) -> Ite
 
 def json_rows(path: Path, findings: Findings, digests: Digests | None = None) -> Rows:
     """Read the objects of a file of JSON lines; blank lines are skipped."""
-    return parsed(lines(path, findings, digests), path, findings)
+    return parse_lines(lines(path, findings, digests), path, findings)
 
 
-def parsed(numbered: Iterable[tuple[int, bytes]], path: Path, findings: Findings) -> Rows:
+def parse_lines(numbered: Iterable[tuple[int, bytes]], path: Path, findings: Findings) -> Rows:
     """Yield the objects that lines of a file hold."""
     for number, line in numbered:
         try:
@@ -220,7 +220,7 @@ def parquet_slices(path: Path, size: int) -> Iterator[polars.DataFrame]:
         rows = max(1, min(_MOST_ROWS, size * len(part) // max(1, int(part.estimated_size()))))
 
 
-def opened(path: Path, digests: Digests | None = None) -> BinaryIO:
+def open_file(path: Path, digests: Digests | None = None) -> BinaryIO:
     """Open the bytes of a file, unzipped if it is gzipped."""
     raw = io.FileIO(path) if digests is None else _HashedFile(path, digests.begin(path))
     stream = io.BufferedReader(raw, _BUFFER)

@@ -12,7 +12,7 @@ from r2med.data.labels import Labels
 from r2med.diagnosis.gap import Rarity
 from r2med.measure.bootstrap import average_intervals
 from r2med.measure.figure import Figure, figure_dict
-from r2med.measure.score import thirds
+from r2med.measure.score import tertiles
 from r2med.measure.significance import difference_interval
 from r2med.pipeline.executor.local import Executor
 from r2med.pipeline.loaded_runs import LoadedRun
@@ -90,8 +90,8 @@ Namer = Callable[[SliceRow], tuple[int, str]]
 
 def cut(found: Sequence[SliceRow], *, labelled: bool = False) -> dict[str, list[Slice]]:
     """Slice the queries in every way, with slices in order."""
-    words = thirds([row.words for row in found], "{:.0f} words")
-    overlaps = thirds([100 * row.overlap for row in found], "{:.1f}%")
+    words = tertiles([row.words for row in found], "{:.0f} words")
+    overlaps = tertiles([100 * row.overlap for row in found], "{:.1f}%")
     ways: dict[str, Namer] = {
         "family": lambda row: (0, row.family),
         "task": lambda row: (0, row.task),

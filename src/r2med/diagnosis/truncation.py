@@ -12,7 +12,7 @@ from r2med.data.tasks import Task
 from r2med.errors import R2medError, SpecError
 from r2med.formatting import p_words
 from r2med.measure.metrics import DEFAULT, Measure
-from r2med.measure.significance import ALPHA, Difference, difference, holm, shown_words
+from r2med.measure.significance import ALPHA, Difference, describe_detectable, difference, holm
 from r2med.pipeline.evaluate import Options, evaluate
 from r2med.pipeline.registry import build_system
 from r2med.pipeline.system import System
@@ -104,7 +104,7 @@ def _sentence(figure: LengthFigure, longest: LengthFigure) -> str:
         return f"{limits}: {100 * found.mean:+.2f} points ({100 * found.low:+.2f} to {100 * found.high:+.2f}, {p})."
     if found.wins == found.losses == 0:
         return f"{limits}: no query changes."
-    return f"{limits}: no difference is shown ({p}){shown_words(found)}."
+    return f"{limits}: no difference is shown ({p}){describe_detectable(found)}."
 
 
 def at_length(system: System, limit: int) -> System:

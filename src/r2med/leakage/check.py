@@ -13,7 +13,7 @@ from typing import BinaryIO, cast
 import numpy as np
 import orjson
 
-from r2med.data.formats import opened
+from r2med.data.formats import open_file
 from r2med.data.loader import load
 from r2med.data.tasks import Task, resolve
 from r2med.errors import R2medError
@@ -166,7 +166,7 @@ def _without_lines(source: Path, target: Path, rows: Places) -> None:
     """Copy lines byte for byte, but these."""
     unwanted = set(rows.tolist())
     zipped = source.suffix == ".gz"
-    with opened(source) as stream, target.open("wb") as plain:
+    with open_file(source) as stream, target.open("wb") as plain:
         # No time stamp and no name: the same lines are the same bytes.
         sink = cast(BinaryIO, gzip.GzipFile("", "wb", fileobj=plain, mtime=0)) if zipped else plain
         sink.writelines(line for number, line in enumerate(stream, 1) if number not in unwanted)

@@ -163,14 +163,14 @@ def index_texts(collection: Collection, executor: Executor, cache: Cache, near: 
         with executor.progress(f"{label}: MinHash", len(firsts)) as bar:
             return {"signatures": _signatures(words, firsts, bar)}
 
-    columns = kept(cache, "leakage", cache_key(gram=GRAM, common=COMMON, **depends), _COLUMNS, make_words)
+    columns = cached_columns(cache, "leakage", cache_key(gram=GRAM, common=COMMON, **depends), _COLUMNS, make_words)
     words = Words(columns["words"], np.array(columns["offsets"]))
     normal = np.array(columns["normal"])
     firsts, first = _distinct(normal)
     minhash = None
     if near:
         key = cache_key(shingle=SHINGLE, slots=SLOTS, seed=SEED, library=library(), **depends)
-        minhash = kept(cache, "leakage-minhash", key, ("signatures",), make_signatures)["signatures"]
+        minhash = cached_columns(cache, "leakage-minhash", key, ("signatures",), make_signatures)["signatures"]
     grams = HashTable(columns["gram-keys"], columns["gram-owners"])
     return TaskIndex(
         words, np.array(columns["raw"]), normal, grams, np.array(columns["gram-counts"]), firsts, first, minhash
@@ -269,7 +269,7 @@ class IndexedTask:
 Columns = Mapping[str, NDArray[Any]]
 
 
-def kept(cache: Cache, kind: str, key: str, names: tuple[str, ...], make: Callable[[], Columns]) -> Columns:
+def cached_columns(cache: Cache, kind: str, key: str, names: tuple[str, ...], make: Callable[[], Columns]) -> Columns:
     """Return the columns of an entry, computed if it is missing or damaged."""
 
     def build(folder: Path) -> None:

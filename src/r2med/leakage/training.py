@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from r2med.data.formats import lines, not_utf8, parsed
+from r2med.data.formats import lines, not_utf8, parse_lines
 from r2med.data.problems import ERROR, Findings
 from r2med.errors import DataError, suggest
 from r2med.formatting import first_line
@@ -151,7 +151,7 @@ def _json(path: Path, fields: tuple[str, ...]) -> Iterator[TrainingRow]:
             size += len(line)
             yield number, line
 
-    for number, row in _sound(parsed(measured(), path, findings), findings):
+    for number, row in _sound(parse_lines(measured(), path, findings), findings):
         seen.update(row)
         texts = strings([row[name] for name in fields if name in row] if fields else row)
         yield TrainingRow(number, texts, size)

@@ -120,14 +120,16 @@ def kendall(one: ArrayLike, other: ArrayLike) -> Floats:
     >>> round(kendall([1, 2, 3, 4], [1, 2, 4, 3]).item(), 3)
     0.667
     """
-    a, b = (table.reshape(-1, *table.shape[2:]).astype(np.float64) for table in (above(one), above(other)))
+    a, b = (
+        table.reshape(-1, *table.shape[2:]).astype(np.float64) for table in (compare_pairs(one), compare_pairs(other))
+    )
     return _cosine(a, b)
 
 
-def kendalls(one: Floats, other: Floats) -> Floats:
+def kendall_columns(one: Floats, other: Floats) -> Floats:
     """Return Kendall's tau-b of many columns, a block at a time: each compares all pairs of its values.
 
-    >>> kendalls(np.array([[1.0, 2.0], [2.0, 1.0]]), np.array([[1.0, 1.0], [2.0, 2.0]])).tolist()
+    >>> kendall_columns(np.array([[1.0, 2.0], [2.0, 1.0]]), np.array([[1.0, 1.0], [2.0, 2.0]])).tolist()
     [1.0, -1.0]
     """
     block = max(1, _PAIRS_AT_ONCE // len(one) ** 2)
@@ -135,10 +137,10 @@ def kendalls(one: Floats, other: Floats) -> Floats:
     return np.concatenate([kendall(one[:, part], other[:, part]) for part in parts])
 
 
-def above(values: ArrayLike) -> NDArray[np.int8]:
+def compare_pairs(values: ArrayLike) -> NDArray[np.int8]:
     """Compare all pairs of values: 1 where that of the row is larger than that of the column, -1 where it is smaller.
 
-    >>> above([0.2, 0.1, 0.2]).tolist()
+    >>> compare_pairs([0.2, 0.1, 0.2]).tolist()
     [[0, 1, 0], [-1, 0, -1], [0, 1, 0]]
     """
     column = np.asarray(values, dtype=np.float64)
@@ -146,13 +148,13 @@ def above(values: ArrayLike) -> NDArray[np.int8]:
     return np.sign(np.where(np.abs(gaps) > _EQUAL, gaps, 0.0)).astype(np.int8)
 
 
-def flipped(one: ArrayLike, other: ArrayLike) -> list[tuple[int, int]]:
+def flipped_pairs(one: ArrayLike, other: ArrayLike) -> list[tuple[int, int]]:
     """Return the pairs whose order differs; a tie on either side is not a flip.
 
-    >>> flipped([3, 2, 1], [3, 1, 2])
+    >>> flipped_pairs([3, 2, 1], [3, 1, 2])
     [(1, 2)]
     """
-    opposite = above(one) * above(other) < 0
+    opposite = compare_pairs(one) * compare_pairs(other) < 0
     return [(first, second) for first, second in combinations(range(len(opposite)), 2) if opposite[first, second]]
 
 

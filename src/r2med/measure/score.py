@@ -106,20 +106,20 @@ def _gains(run: Run, positives: Mapping[str, Mapping[str, int]], depth: int | No
     return Gains(gained, ideal, relevant)
 
 
-Place = tuple[int, str]
+Tertile = tuple[int, str]
 """Number and label of a tertile."""
 
 
-def thirds(values: Sequence[float], unit: str) -> Callable[[float], Place]:
+def tertiles(values: Sequence[float], unit: str) -> Callable[[float], Tertile]:
     """Return a function that maps a value to its tertile and its label.
 
-    >>> name = thirds([1, 2, 3, 4, 5, 6], "{:.0f} words")
+    >>> name = tertiles([1, 2, 3, 4, 5, 6], "{:.0f} words")
     >>> name(1), name(3), name(9)
     ((0, 'up to 2 words'), (1, 'over 2 words, up to 4 words'), (2, 'over 4 words'))
     """
     low, high = np.quantile(values, [1 / 3, 2 / 3], method="inverted_cdf").tolist()
 
-    def name(value: float) -> Place:
+    def name(value: float) -> Tertile:
         if value <= low:
             return 0, f"up to {unit.format(low)}"
         if value <= high:

@@ -245,7 +245,7 @@ def difference_interval(tasks: Sequence[Floats]) -> Figure:
     return Figure(flips.mean, *flips.interval())
 
 
-def shown_words(difference: Difference, lead: str = "") -> str:
+def describe_detectable(difference: Difference, lead: str = "") -> str:
     """Return the words about the differences that these queries would show, for a comparison without a difference."""
     if difference.detectable is None:
         return ""
