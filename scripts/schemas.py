@@ -1740,7 +1740,7 @@ BUILD_TRANSLATE = record(
 )
 SHAPES: Mapping[str, tuple[str, str, Any]] = {
     "run": (
-        "r2med run --json, r2med eval --json, r2med import --json",
+        "r2med run --json, r2med eval --json",
         "Scores of systems on tasks; what failed is in no average.",
         RUN,
     ),
@@ -1781,11 +1781,11 @@ SHAPES: Mapping[str, tuple[str, str, Any]] = {
     "answers": ("r2med answers --json", "Whether generated answers are right, and whether that helps.", ANSWERS),
     "rag": ("r2med rag --json", "Answers with and without passages, and what that changed.", RAG),
     "rag-plan": ("r2med rag --dry-run --json", "What a study would ask, and what it would cost.", RAG_PLAN),
-    "validate": ("r2med validate --json", "Problems of data folders.", VALIDATE),
+    "validate": ("r2med tasks validate --json", "Problems of data folders.", VALIDATE),
     "leakage": ("r2med leakage --json", "Whether training data holds what is evaluated on.", LEAKAGE),
     "verify": ("r2med verify --json", "Whether a submission is what it says.", VERIFY),
-    "stats": ("r2med stats --json", "Sizes and lengths of tasks.", STATS),
-    "tasks": ("r2med tasks --json", "The registered tasks.", TASKS),
+    "stats": ("r2med tasks stats --json", "Sizes and lengths of tasks.", STATS),
+    "tasks": ("r2med tasks --json, r2med tasks show --json", "The registered tasks.", TASKS),
     "inspect": ("r2med inspect --json", "Queries with what was asked, generated and found.", INSPECT),
     "search": ("r2med search --json", "What a system finds for a question.", SEARCH),
     "label": ("r2med label --json", "How many queries a language model put into each class.", LABEL),
@@ -1811,7 +1811,11 @@ SHAPES: Mapping[str, tuple[str, str, Any]] = {
     "nano-build": ("r2med nano build --json", "What a nano set was made from, and how.", NANO_BUILD),
     "nano-profile": ("r2med nano profile --json", "How the candidate lists of nano sets do.", PROFILE),
     "nano-agree": ("r2med nano agree --json", "How well a nano set stands for its source.", NANO_AGREE),
-    "index": ("r2med index --json, with or without --dry-run", "What was or would be pushed to an engine.", INDEX),
+    "index": (
+        "r2med engines push --json, also with --dry-run",
+        "What was or would be pushed to an engine.",
+        INDEX,
+    ),
     "engines": ("r2med engines --json", "Search engines that can be asked.", ENGINES),
     "models": ("r2med models --json", "The cards of models.", MODELS),
     "model": (

@@ -181,13 +181,11 @@ def evaluate(
     options: Options | None = None,
     *,
     measures: str | Measure | Sequence[str | Measure] = (),
-    metrics: str | Measure | Sequence[str | Measure] = (),
     fresh: bool = False,
 ) -> Report:
     """Measure systems on tasks; what the ledger already has is taken from there unless `fresh` is asked for.
 
-    `measures` (or `metrics`, which is the same) are printed in place of the usual one, a table each. Rarer
-    settings are in `Options`.
+    `measures` are printed in place of the usual one, a table each. Rarer settings are in `Options`.
 
     >>> import r2med
     >>> report = r2med.evaluate(["bm25", "bm25-classic"], "sample/Biology", measures="Recall@10")
@@ -206,7 +204,7 @@ def evaluate(
     for task in listed(tasks):
         check_type(task, (Dataset, Task, Path, str), "a task is its name, a folder or a Dataset")
     chosen = replace(options or Options(), fresh=True) if fresh else options
-    asked = [Measure(each) if isinstance(each, str) else each for each in (*listed(measures), *listed(metrics))]
+    asked = [Measure(each) if isinstance(each, str) else each for each in listed(measures)]
     for measure in asked:
         check_type(measure, (Measure,), "a measure is a text such as 'nDCG@10'")
     report = run_and_measure(chosen_systems, tasks, chosen, measures=asked)

@@ -11,7 +11,7 @@ from functools import cache
 _DEBUG = "R2MED_DEBUG"
 """The variable that `--debug` sets, for this process and its workers."""
 EXTRAS: Mapping[str, tuple[str, ...]] = {
-    "torch": ("torch", "transformers", "safetensors"),
+    "torch": ("torch", "transformers", "safetensors", "sentence_transformers"),
     "lora": ("peft",),
     "onnx": ("onnx", "onnxruntime", "tokenizers"),
     "api": ("httpx",),

@@ -3,15 +3,40 @@
 from __future__ import annotations
 
 import re
+from typing import Protocol
 
 
-def percent(value: float, digits: int = 2) -> str:
-    """Format a share times 100, rounded as the published tables are.
+def percent(value: float | None, digits: int = 2, sign: str = "") -> str:
+    """Format a share times 100, rounded as the published tables are; a dash for what is missing.
 
-    >>> percent(0.10905)
-    '10.90'
+    >>> percent(0.10905), percent(0.5, 1, sign="+"), percent(-0.0), percent(None)
+    ('10.90', '+50.0', '0.00', '-')
     """
-    return f"{100 * value:.{digits}f}"
+    return "-" if value is None else f"{100 * value:{sign}z.{digits}f}"
+
+
+class Ends(Protocol):
+    """An interval, by whichever type has its ends."""
+
+    @property
+    def low(self) -> float | None:
+        """Return the lower end."""
+
+    @property
+    def high(self) -> float | None:
+        """Return the upper end."""
+
+
+def percent_range(ends: Ends | None, digits: int = 2, sign: str = "") -> str:
+    """Format the ends of an interval times 100; a dash for what is missing.
+
+    >>> from r2med.measure.figure import Figure
+    >>> percent_range(Figure(0.5, 0.41, 0.583)), percent_range(Figure(0, -0.1, 0.2), 1, sign="+")
+    ('41.00 to 58.30', '-10.0 to +20.0')
+    """
+    if ends is None or ends.low is None or ends.high is None:
+        return "-"
+    return f"{percent(ends.low, digits, sign)} to {percent(ends.high, digits, sign)}"
 
 
 def describe(value: object) -> str:
@@ -92,8 +117,8 @@ def signed(value: float) -> str:
     >>> signed(0.1234), signed(-0.1), signed(0.0)
     ('+12.34', '−10.00', '0.00')
     """
-    shown = f"{100 * value:+.2f}".replace("-", "\N{MINUS SIGN}")
-    return "0.00" if shown[1:] == "0.00" else shown
+    text = percent(value, sign="+").replace("-", "\N{MINUS SIGN}")
+    return "0.00" if text == "+0.00" else text
 
 
 def start_of(text: str, letters: int) -> str:

@@ -219,8 +219,8 @@ def test_questions_that_leak_into_each_other_are_named(tmp_path):
     [
         (881.0, 990.0, None, 855 / 990, DOUBTFUL),  # overlap alone, however nearly complete it looks
         (855.0, None, None, 1.0, DOUBTFUL),
-        (881.0, 990.0, CaughtShare(19, 20, 0.95, 0.76, 0.99), 855 / 990, GOOD),
-        (881.0, 990.0, CaughtShare(4, 20, 0.2, 0.08, 0.42), 855 / 990, DOUBTFUL),
+        (881.0, 990.0, CaughtShare(19, 20), 855 / 990, GOOD),
+        (881.0, 990.0, CaughtShare(4, 20), 855 / 990, DOUBTFUL),
         (1900.0, 3574.0, None, 855 / 3574, POOR),
     ],
 )
@@ -256,8 +256,8 @@ def test_every_rule_can_be_met_and_missed():
 def test_figures_are_drawn_as_svg_without_matplotlib_and_by_it(tmp_path):
     Judge()
     folder = build(tmp_path / "b")
-    call(folder, "--plots", tmp_path / "drawn")
-    call(folder, "--plots", tmp_path / "paper.png")
+    call(folder, "--plot", tmp_path / "drawn")
+    call(folder, "--plot", tmp_path / "paper.png")
     health = checked(folder)
     for name in ("funnel", "members", "scores"):
         assert (tmp_path / f"paper-{name}.png").read_bytes().startswith(b"\x89PNG")
@@ -290,12 +290,12 @@ def test_what_cannot_be_checked_is_one_line(tmp_path):
     shutil.copytree(folder / "task", tmp_path / "alone")
     for arguments, words in (
         ((tmp_path / "nothing",), "no finished task"),
-        ((folder, "--plots", tmp_path / "x.jpg"), "figures end in"),
+        ((folder, "--plot", tmp_path / "x.jpg"), "figures end in"),
         ((tmp_path / "alone", "--reask", "5%"), "only in the folder of their build"),
     ):
         assert words in refused(*arguments)
     for share in ("5 of them", "120%", "-1%", "nan"):
-        assert "--reask must be a share" in call(folder, "--reask", share, code=2).stderr
+        assert "is not a share such as" in call(folder, "--reask", share, code=2).stderr
     assert "--dry-run goes with --reask" in call(folder, "--dry-run", code=2).stderr
     (folder / "guideline.md").write_text("Something else.", "utf-8")
     assert "guideline changed since the task was made" in refused(folder, "--reask", "5%")

@@ -276,7 +276,7 @@ def test_shares_sum_to_one(queries: list[list[Cause]]) -> None:
     found = diagnosis(queries)
     for level in LEVELS:
         assert sum(found.shares(level).values()) == pytest.approx(1.0)
-        assert sum(each.mean for each in overall([found, found], level).values()) == pytest.approx(1.0)
+        assert sum(each.value for each in overall([found, found], level).values()) == pytest.approx(1.0)
     assert found.shares("queries")[Cause.FOUND] >= found.shares("documents")[Cause.FOUND]
 
 
@@ -284,9 +284,9 @@ def test_shares_sum_to_one(queries: list[list[Cause]]) -> None:
 def test_changes_sum_to_nothing_and_moves_to_all_queries(pairs: list[tuple[list[Cause], list[Cause]]]) -> None:
     before, after = diagnosis([one for one, _ in pairs]), diagnosis([other for _, other in pairs])
     for level in LEVELS:
-        assert sum(each.mean for each in changes([before], [after], level).values()) == pytest.approx(0.0)
+        assert sum(each.value for each in changes([before], [after], level).values()) == pytest.approx(0.0)
     assert sum(moves([before], [after]).values()) == len(pairs)
-    assert all(each.mean == 0 for each in changes([before], [before]).values())
+    assert all(each.value == 0 for each in changes([before], [before]).values())
 
 
 @given(st.integers(0, 10**6))

@@ -48,27 +48,27 @@ def test_the_gap_of_a_planted_task(task: Path) -> None:
     found = measure_gap(load(task))
     assert found.queries == 2, "only queries with an answer"
     assert set(found.overlap) == set(found.similarity) == set(PAIRS)
-    assert found.overlap["answer-positive"].mean == 1.0
-    assert found.overlap["query-answer"].mean == 0.0
+    assert found.overlap["answer-positive"].value == 1.0
+    assert found.overlap["query-answer"].value == 0.0
     rarity = Rarity.of(load(task).collection.documents)
     expected = rarity.weight({"crystal"}) / rarity.weight({"hot", "toe", "crystal"})
-    assert found.overlap["query-positive"].mean == pytest.approx(expected / 2)
-    assert found.overlap["query-other"].mean == 0.0
-    assert all(-1 <= each.low <= each.mean <= each.high <= 1 for each in found.similarity.values())
+    assert found.overlap["query-positive"].value == pytest.approx(expected / 2)
+    assert found.overlap["query-other"].value == 0.0
+    assert all(-1 <= each.low <= each.value <= each.high <= 1 for each in found.similarity.values())
 
 
 def test_similarity_is_the_cosine_of_the_vectors(tmp_path: Path) -> None:
     folder = write_task(tmp_path / "t", {"d": "gout of the toe"}, {"q": "gout of the toe"}, {"q": ["d"]}, {"q": "gout"})
     found = measure_gap(load(folder)).similarity
-    assert found["query-positive"].mean == pytest.approx(1.0)
-    assert found["answer-positive"].mean == pytest.approx(found["query-answer"].mean)
+    assert found["query-positive"].value == pytest.approx(1.0)
+    assert found["answer-positive"].value == pytest.approx(found["query-answer"].value)
     assert "query-other" not in found, "no other query has documents"
 
 
 def test_the_sample_shows_the_gap() -> None:
     found = measure_gap(load("sample/MedQA-Diag"))
     assert found.overlap["answer-positive"].low > found.overlap["query-positive"].high
-    assert found.overlap["query-positive"].mean > found.overlap["query-other"].mean
+    assert found.overlap["query-positive"].value > found.overlap["query-other"].value
     assert found.as_dict()["encoder"] == "wordllama"
 
 

@@ -57,9 +57,9 @@ def test_every_way_of_slicing_has_every_query_once(found: list[SliceRow]) -> Non
         assert len({each.name for each in slices}) == len(slices)
         for each in slices:
             assert each.difference is not None
-            assert each.difference.mean == pytest.approx(each.means[1].mean - each.means[0].mean)
+            assert each.difference.value == pytest.approx(each.means[1].value - each.means[0].value)
         if way != "family":
-            means = [sum(each.queries * each.means[place].mean for each in slices) for place in (0, 1)]
+            means = [sum(each.queries * each.means[place].value for each in slices) for place in (0, 1)]
             assert np.array(means) / len(found) == pytest.approx(whole)
 
 
@@ -75,21 +75,21 @@ def test_slices_of_real_runs() -> None:
     for place, system in enumerate(["bm25", "bm25-classic"]):
         result = report.result(system, "sample/Biology")
         assert result is not None
-        assert biology[place].mean == pytest.approx(result.metrics["nDCG@10"])
+        assert biology[place].value == pytest.approx(result.metrics["nDCG@10"])
     assert {each.name: each.queries for each in ways["label"]} == {"nervous": 1, "digestive": 1, NO_LABEL: 70}
     assert ways["label"][-1].name == NO_LABEL
     families = {each.name: each for each in ways["family"]}
     tasks = {each.name: each for each in ways["task"]}
-    cases = [tasks[f"sample/{name}"].means[0].mean for name in ("PMC-Clinical", "IIYi-Clinical")]
-    assert families["clinical case"].means[0].mean == pytest.approx(np.mean(cases))
+    cases = [tasks[f"sample/{name}"].means[0].value for name in ("PMC-Clinical", "IIYi-Clinical")]
+    assert families["clinical case"].means[0].value == pytest.approx(np.mean(cases))
 
 
 def test_a_family_is_averaged_over_its_tasks() -> None:
     small = [SliceRow("t1", "q0", "f", 10, 1, 0.5, NO_LABEL, (1.0,))]
     large = [SliceRow("t2", f"q{n}", "f", 10, 1, 0.5, NO_LABEL, (0.0,)) for n in range(3)]
     ways = cut([*small, *large])
-    assert ways["family"][0].means[0].mean == 0.5
-    assert ways["query length"][0].means[0].mean == 0.25, "other slices are averaged over queries"
+    assert ways["family"][0].means[0].value == 0.5
+    assert ways["query length"][0].means[0].value == 0.25, "other slices are averaged over queries"
 
 
 def test_one_query_has_no_interval() -> None:

@@ -211,6 +211,6 @@ def test_memory_that_runs_out_is_said_in_one_way(folders, monkeypatch):
     def full(*_, **__):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr(type(used._runner(Role.DOCUMENT)), "_pooled", full)
+    monkeypatch.setattr(type(used._runner(Role.DOCUMENT)), "_tokens", full)
     with pytest.raises(MemoryError):
         used.encode(["fever"], Role.DOCUMENT)

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 import needs
 from r2med.cli.main import app
 from r2med.encode import distributed as spread_encoding
-from r2med.encode.distributed import TextWorker
+from r2med.encode.distributed import EncodingWorker
 from r2med.encode.static import WordLlamaEncoder
 from r2med.errors import R2medError
 from r2med.pipeline.executor.blocks import BlockStore
@@ -74,13 +74,13 @@ def test_every_shard_searches_bm25_by_itself(tmp_path: Path, monkeypatch: pytest
 
 def test_each_text_is_encoded_once_and_only_by_its_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     blocks: list[bytes] = []
-    plain = TextWorker.run
+    plain = EncodingWorker.run
 
-    def counting(self: TextWorker, payload: bytes) -> bytes:
+    def counting(self: EncodingWorker, payload: bytes) -> bytes:
         blocks.append(payload)
         return plain(self, payload)
 
-    monkeypatch.setattr(TextWorker, "run", counting)
+    monkeypatch.setattr(EncodingWorker, "run", counting)
     counts = []
     for number in (1, 2, 1, 2, 3):
         before = len(blocks)

@@ -76,9 +76,9 @@ def results(tmp_path_factory):
             report = evaluate(f"{system} >> bm25", few("sample/Biology", count))
             assert not report.failures
             found[system.partition("(")[0]] = Made(report.results[0], texts(report.results[0]))
-        requests = client.budget.requests
+        requests = client.budget.spent.requests
         again = evaluate("hyde(local, max_tokens=24) >> bm25-classic", few("sample/Biology", 2))
-        assert client.budget.requests == requests
+        assert client.budget.spent.requests == requests
         assert texts(again.results[0]) == found["hyde"].texts
         yield found
 

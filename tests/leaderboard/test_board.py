@@ -146,8 +146,8 @@ def test_a_system_that_saw_other_data_has_no_rank_in_any_format(ledger: Ledger) 
         " r2med run 'one' --tasks Biology measures it on the present data"
     ]
     shown = {name: write([found]) for name, write in FORMATS.items()}
-    assert "| - | one | 90.00° | **90.00** |" in shown["markdown"]
-    assert "| 1 | two | **30.00** |" in shown["markdown"]
+    assert "| - | one | 90.00° | **90.00** |" in shown["md"]
+    assert "| 1 | two | **30.00** |" in shown["md"]
     assert r"90.00\rlap{$^\circ$}" in shown["latex"]
     rows = list(csv.DictReader(StringIO(shown["csv"])))
     columns = [[row[name] for name in ("system", "rank", "other_data")] for row in rows]
@@ -169,7 +169,7 @@ def test_a_system_without_one_complete_query_has_no_rank(ledger: Ledger) -> None
     assert [(line.row.name, line.rank) for line in found.lines] == [("some", 1), ("all", None)]
     assert "all: all 16 queries incomplete, so it has no rank" in found.notes
     assert [row["incomplete"] for row in csv.DictReader(StringIO(FORMATS["csv"]([found])))] == ["8", "16"]
-    assert "some \\*" in FORMATS["markdown"]([found])
+    assert "some \\*" in FORMATS["md"]([found])
 
 
 def test_any_measure_can_rank(ledger: Ledger) -> None:
@@ -431,7 +431,7 @@ def test_the_command_shows_marks_and_notes(ledger: Ledger) -> None:
     assert rows[0].split()[:4] == ["1", "▸", "bm25(k1=1.2)", "own"]
     assert "160 more systems are not shown" in done.stdout
     for chosen in (("paper", "mteb"), ("own", "mteb")):
-        shown = json.loads(command("--format", "json", "--metric", "recall_at_10", "--source", *chosen).stdout)
+        shown = json.loads(command("--format", "json", "--measure", "recall_at_10", "--source", *chosen).stdout)
         assert shown["measure"] == "Recall@10"
         assert {source for line in shown["lines"] for source in line["sources"]} == set(chosen)
 
@@ -461,7 +461,7 @@ def test_the_command_imports_nothing_heavy(ledger: Ledger) -> None:
 
 def test_wrong_options_are_one_line() -> None:
     for arguments, said in (
-        (("--metric", "NDGC@10"), "did you mean nDCG@10?"),
+        (("--measure", "NDGC@10"), "did you mean nDCG@10?"),
         (("--retriever", "bmm25"), "did you mean bm25?"),
         (("--kind", "other"), "Invalid value for '--kind'"),
     ):
@@ -519,7 +519,7 @@ def test_folders_have_no_average_and_no_rank_unless_they_are_chosen(tmp_path: Pa
         assert found.columns == tuple(sorted(folders))
         assert any("no average" in note for note in found.notes)
         written = {name: write([found]) for name, write in FORMATS.items()}
-        assert "avg" not in written["markdown"]
+        assert "avg" not in written["md"]
         assert "Avg." not in written["latex"]
         assert all(row["average"] == "" for row in csv.DictReader(StringIO(written["csv"])))
         assert all(line["average"] is None for line in json.loads(written["json"])["lines"])

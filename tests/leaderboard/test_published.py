@@ -102,11 +102,11 @@ def test_sources_ten_points_apart_are_marked_in_every_format() -> None:
     assert all(0 < line.apart < 0.1 for line in near.lines if line.disputed)
     assert "averages 10.67 apart" in found.notes[0]
     assert not any("apart" in note for note in near.notes)
-    text = FORMATS["markdown"]([found])
+    text = FORMATS["md"]([found])
     assert "| 1 | DIVER-Retriever-4B ≠10.7 | grouprank | - | - |" in text
     assert "| 2 | DIVER-Retriever-4B ≠10.7 | reasonembed | - | 512 |" in text
-    assert "≠10.7" not in FORMATS["markdown"]([near])
-    assert "≠" in FORMATS["markdown"]([near])
+    assert "≠10.7" not in FORMATS["md"]([near])
+    assert "≠" in FORMATS["md"]([near])
     lines = json.loads(FORMATS["json"]([found]))["lines"]
     assert [(round(line["apart"], 4), line.get("max_document")) for line in lines] == [(0.1067, None), (0.1067, 512)]
     rows = list(csv.DictReader(FORMATS["csv"]([reranked]).splitlines()))

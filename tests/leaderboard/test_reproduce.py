@@ -18,7 +18,7 @@ from r2med.data.published import find_published, published
 from r2med.data.tasks import task
 from r2med.errors import R2medError
 from r2med.leaderboard.reproduce import DIFFERENT, WITHIN_INTERVAL, WITHIN_ROUNDING, needs, reproductions, verdict
-from r2med.measure.bootstrap import Interval
+from r2med.measure.figure import Figure
 
 DOCUMENTS = {"d1": "iron deficiency causes anaemia and pallor", "d2": "the femur is a bone", "d3": "insulin and sugar"}
 QUERIES = {"q1": "why is she so pale", "q2": "which is the longest bone"}
@@ -133,7 +133,7 @@ def test_a_verdict_is_the_strictest_that_holds(
     published: float, measured: float, below: float, above: float, digits: int
 ) -> None:
     rounding = 0.5 * 10.0**-digits
-    interval = Interval(measured, measured - below, measured + above)
+    interval = Figure(measured, measured - below, measured + above)
     found = verdict(published, measured, rounding, interval)
     distance = abs(published - measured)
     assume(abs(distance - rounding) > 1e-9)
@@ -228,7 +228,7 @@ def test_texts_that_are_not_there_are_a_failure_and_not_a_figure(hub: HubServer,
     [
         (("base/bgee",), "did you mean base/bge?"),
         (("table:bases",), "did you mean base?"),
-        (("base/bm25", "--metric", "NDGC@10"), "did you mean nDCG@10?"),
+        (("base/bm25", "--measure", "NDGC@10"), "did you mean nDCG@10?"),
         (("base/bm25", "--tasks", "sample"), "these figures were published on full tasks, not on sample"),
     ],
 )

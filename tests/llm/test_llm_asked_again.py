@@ -19,18 +19,20 @@ from r2med.llm.cards import add_model
 from r2med.llm.client import session
 from r2med.llm.reply_cache import ReplyCache
 from r2med.llm.scripted import scripted
-from r2med.llm.types import RawAnswer, Usage
+from r2med.llm.types import RawAnswer
 from r2med.pipeline.executor.local import quiet
 from r2med.reviews.model import ModelReviewer
+from r2med.usage import Usage
 from ragging import asked, share, write_task
 from reviewing import make_project
 
+ONE_TOKEN = Usage(prompt_tokens=1, completion_tokens=1)
 FAULTS = {
-    "content filter": RawAnswer("", finish="content_filter", usage=Usage(1, 1)),
-    "refusal": RawAnswer("", refusal="I cannot help with that.", usage=Usage(1, 1)),
-    "empty": RawAnswer("", usage=Usage(1, 1)),
-    "cut inside the reasoning": RawAnswer("<think>hm", finish="length", usage=Usage(1, 1)),
-    "unreadable": RawAnswer("I would\nrather not say.", usage=Usage(1, 1)),
+    "content filter": RawAnswer("", finish="content_filter", usage=ONE_TOKEN),
+    "refusal": RawAnswer("", refusal="I cannot help with that.", usage=ONE_TOKEN),
+    "empty": RawAnswer("", usage=ONE_TOKEN),
+    "cut inside the reasoning": RawAnswer("<think>hm", finish="length", usage=ONE_TOKEN),
+    "unreadable": RawAnswer("I would\nrather not say.", usage=ONE_TOKEN),
 }
 
 
@@ -77,7 +79,7 @@ def test_a_study_asks_again_for_what_could_not_be_used_and_is_whole_then(kind, t
         mended = study()
     assert model.asked() == 6
     for arm in mended.arms:
-        assert (arm.counts.right, arm.accuracy.mean) == (12, 1.0)
+        assert (arm.counts.right, arm.accuracy.value) == (12, 1.0)
     assert study().as_dict()["arms"] == mended.as_dict()["arms"]
     assert model.asked() == 0
 
@@ -210,7 +212,7 @@ def test_a_list_without_a_ranking_is_asked_for_again(tmp_path):
 
 
 def test_answers_cut_by_the_limit_on_their_length_are_cleared_as_unusable():
-    cut = RawAnswer("The gums bleed because", finish="length", usage=Usage(1, 9))
+    cut = RawAnswer("The gums bleed because", finish="length", usage=Usage(prompt_tokens=1, completion_tokens=9))
     found = scripted(lambda request: cut if "1" in request.messages[-1].content else "Scurvy.", "cutter")
     with session() as client:
         client.ask_all([found.request("1"), found.request("2")])

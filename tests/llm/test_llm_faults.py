@@ -213,9 +213,9 @@ def test_a_body_without_end_is_not_read_to_its_end(serve, connect, tmp_path):
 def test_a_number_of_tokens_that_is_none_is_not_believed(serve, connect, count):
     server = serve(lambda prompt, nth: Say(usage={"prompt_tokens": count, "completion_tokens": count}))
     [reply] = connect().ask_all(questions(server, 1))
-    assert (type(reply.usage.prompt), type(reply.usage.completion)) == (int, int)
-    assert reply.usage.prompt > 1
-    assert reply.usage.completion == 5  # "answer to question 0", guessed by its length
+    assert (type(reply.usage.prompt_tokens), type(reply.usage.completion_tokens)) == (int, int)
+    assert reply.usage.prompt_tokens > 1
+    assert reply.usage.completion_tokens == 5  # "answer to question 0", guessed by its length
 
 
 def test_a_server_that_refuses_everything_is_given_up(serve, connect):
@@ -243,7 +243,7 @@ def test_duplicates_are_asked_once_and_paid_once(serve, connect):
     assert {reply.text for reply in replies} == {"answer to question 0"}
     bill = account(replies)
     assert (bill.requests, bill.cached) == (20, 19)
-    assert client.budget.requests == 1
+    assert client.budget.spent.requests == 1
 
 
 def test_two_threads_share_one_client(serve, connect):

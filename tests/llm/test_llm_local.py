@@ -54,9 +54,9 @@ def test_it_writes_text_and_counts_tokens(client):
     assert isinstance(reply, Reply)
     assert reply.text
     assert reply.finish == "length"
-    assert reply.usage.completion == 24
-    assert reply.usage.prompt > 10
-    assert reply.cost == 0.0
+    assert reply.usage.completion_tokens == 24
+    assert reply.usage.prompt_tokens > 10
+    assert reply.usage.cost == 0.0
     assert account(client.ask_all([request])).cached == 1
 
 
@@ -124,7 +124,7 @@ def test_shards_give_the_answers_of_one_command(client, tmp_path, monkeypatch):
     for one, another in zip(alone, found, strict=True):
         assert type(one) is type(another)
         if isinstance(one, Reply):
-            told = [(each.raw, each.finish, each.usage, each.logprobs, each.incomplete) for each in (one, another)]
+            told = [(r.raw, r.finish, r.usage.bill(), r.logprobs, r.incomplete) for r in (one, another)]
             assert told[0] == told[1]
         else:
             assert "context" in another.reason

@@ -235,12 +235,12 @@ def test_a_reply_carries_all_that_the_server_said(serve, connect):
     for reply in (fresh, kept):
         assert isinstance(reply, Reply)
         assert (reply.text, reply.reasoning, reply.finish, reply.raw) == ("Yes", "bleeding gums", "length", "Yes")
-        assert (reply.usage.prompt, reply.usage.completion, reply.usage.reasoning) == (7, 9, 6)
+        assert (reply.usage.prompt_tokens, reply.usage.completion_tokens, reply.usage.reasoning_tokens) == (7, 9, 6)
         assert reply.logprobs[0].text == "Yes"
         assert reply.logprobs[0].top == (("No", -2.5),)
-        assert reply.seconds > 0
+        assert reply.usage.seconds > 0
     assert (fresh.cached, kept.cached) == (False, True)
-    assert kept.seconds == fresh.seconds
+    assert kept.usage.seconds == fresh.usage.seconds
 
 
 @pytest.mark.parametrize("field", ["reasoning", "reasoning_content"])
@@ -263,7 +263,7 @@ def test_contents_of_every_shape(serve, connect, content, text):
     server = serve(lambda prompt, nth: Say(body=json.dumps({"choices": [choice]}).encode()))
     [reply] = connect().ask_all([model_at(server).request("What?")])
     assert reply.text == text
-    assert reply.usage.prompt > 0
+    assert reply.usage.prompt_tokens > 0
     assert bool(reply.incomplete) == (not text)
 
 
@@ -274,7 +274,7 @@ def test_reasoning_tokens_are_shared_out_where_the_server_does_not_say(serve, co
         )
     )
     [reply] = connect().ask_all([model_at(server, "qwq-32b").request("What?")])
-    assert reply.usage.reasoning == 30
+    assert reply.usage.reasoning_tokens == 30
 
 
 def test_log_probabilities_that_make_no_sense_are_asked_again(serve, connect):

@@ -12,9 +12,10 @@ from r2med.llm.budget import Limits, account
 from r2med.llm.cards import find_model
 from r2med.llm.client import current_client, session
 from r2med.llm.scripted import scripted
-from r2med.llm.types import Failed, Model, RawAnswer, Reply, Sampling, Usage
+from r2med.llm.types import Failed, Model, RawAnswer, Reply, Sampling
 from r2med.models.http import AttemptError, backoff, retry_after
 from r2med.models.templates import Template
+from r2med.usage import Usage
 
 
 def test_a_function_answers_on_the_common_path(connect):
@@ -126,7 +127,7 @@ def test_a_missing_script_is_named(tmp_path):
 
 
 def priced(name: str, price: tuple[float, float] | None, text: str = "x" * 40) -> Model:
-    model = scripted(lambda request: RawAnswer(text, usage=Usage(prompt=100, completion=10)), name)
+    model = scripted(lambda request: RawAnswer(text, usage=Usage(prompt_tokens=100, completion_tokens=10)), name)
     return replace(model, price=price, sampling=Sampling(max_tokens=1000))
 
 
@@ -162,7 +163,7 @@ def test_lengths_are_learnt_from_requests_of_the_same_kind_alone(connect):
     assert guess.basis == "400 tokens an answer, a default: none such is kept"
     used = client.ask_all(asked[:5])
     guess = client.estimate(asked)
-    assert guess.completion_tokens == sum(reply.usage.completion for reply in used)
+    assert guess.completion_tokens == sum(reply.usage.completion_tokens for reply in used)
     assert guess.known == 5
     assert "the mean of 5 such" in guess.basis
     elsewhere = replace(model, name="b", url="http://b/v1")

@@ -36,7 +36,7 @@ def test_the_cost_limit_is_never_passed_and_answers_are_kept(serve, connect, con
     client = connect(max_cost=1.0, concurrency=concurrency)
     with pytest.raises(LimitReached, match="kept") as error:
         client.ask_all(priced(server, 200))
-    spent = client.budget.cost
+    spent = client.budget.spent.cost
     assert spent is not None
     # 70 tokens at 1000 dollars a million are 7 cents; a request may take some 9 cents and is not sent beyond that.
     assert spent == pytest.approx(0.07 * server.answered)
@@ -57,7 +57,7 @@ def test_the_token_limit_is_never_passed(serve, connect):
     client = connect(max_tokens=400, concurrency=3)
     with pytest.raises(LimitReached, match="400 tokens"):
         client.ask_all(priced(server, 200, price=None))
-    assert 300 <= client.budget.tokens <= 400
+    assert 300 <= client.budget.spent.tokens <= 400
 
 
 def test_a_limit_below_one_request_sends_none(serve, connect):
@@ -79,9 +79,9 @@ def test_what_a_lost_request_may_have_cost_counts_against_the_limit(serve, conne
     client = connect(max_cost=1.0, concurrency=1)
     with pytest.raises(LimitReached, match="lost"):
         client.ask_all(priced(server, 200))
-    assert client.budget.cost is not None
+    assert client.budget.spent.cost is not None
     assert client.budget.lost.cost > 0
-    assert client.budget.cost + client.budget.lost.cost <= 1.0
+    assert client.budget.spent.cost + client.budget.lost.cost <= 1.0
 
 
 def test_an_unknown_price_cannot_be_limited(serve, connect):

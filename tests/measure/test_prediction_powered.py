@@ -29,7 +29,7 @@ def test_intervals_are_those_of_ppi_python(humans: int, others: int, noise: floa
     if np.ptp(model) == 0 and trust is None:
         trust = 0.0  # predictions that are all the same say nothing, and ppi-python divides 0 by 0
     low, high = ppi_mean_ci(human, beside, further, alpha=0.05, lam=trust)
-    assert found.mean == pytest.approx(
+    assert found.value == pytest.approx(
         float(np.squeeze(ppi_mean_pointestimate(human, beside, further, lam=trust))), abs=1e-9
     )
     assert (found.low, found.high) == pytest.approx((float(np.squeeze(low)), float(np.squeeze(high))), abs=1e-9)
@@ -41,7 +41,7 @@ def test_good_predictions_narrow_the_interval_and_useless_ones_leave_it():
     good, useless = np.where(generator.random(2000) < 0.05, 1 - truth, truth), np.zeros(2000)
     alone = prediction_powered_mean(truth[:100], useless[:100], useless[100:])
     helped = prediction_powered_mean(truth[:100], good[:100], good[100:])
-    assert alone.mean == pytest.approx(truth[:100].mean())
+    assert alone.value == pytest.approx(truth[:100].mean())
     assert helped.high - helped.low < 0.7 * (alone.high - alone.low)
 
 

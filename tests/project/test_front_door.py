@@ -127,9 +127,9 @@ def test_strings_and_stages_are_the_same_systems_and_measures():
     assert "hyde(gpt-4o)" >> r2med.BM25() == r2med.HyDE("gpt-4o") >> "bm25"
     assert r2med.Measure("nDCG@10") == r2med.Measure("ndcg_cut_10") == r2med.Measure("nDCG", 10)
     by_measures = r2med.evaluate("bm25", TASK, measures=["Recall@5"])
-    by_metrics = r2med.evaluate(r2med.BM25(), r2med.load(TASK), metrics="Recall@5")
-    assert by_measures.measures[0] == by_metrics.measures[0] == "Recall@5"
-    assert by_measures.results[0].metrics == by_metrics.results[0].metrics
+    by_text = r2med.evaluate(r2med.BM25(), r2med.load(TASK), measures="Recall@5")
+    assert by_measures.measures[0] == by_text.measures[0] == "Recall@5"
+    assert by_measures.results[0].metrics == by_text.results[0].metrics
 
 
 def test_verbs_agree_with_what_lies_below_them():

@@ -10,7 +10,7 @@ import pytest
 
 from r2med.data.tasks import AVERAGE
 from r2med.leaderboard.board import ranked
-from r2med.measure.bootstrap import Interval
+from r2med.measure.figure import Figure
 from r2med.render.scores.latex import latex
 from r2med.render.scores.model import Board, BoardRow
 from r2med.render.scores.table import BEST, SECOND, board_table
@@ -33,7 +33,7 @@ def board() -> Board:
         BoardRow("average only", ("page",), {}, stated=0.5119),
     ]
     lines = [replace(line, disputed=line.row.name == "base/bge") for line in ranked(rows, TASKS)]
-    marked = {"marks": {"Biology": "†"}, "intervals": {AVERAGE: Interval(0.38, 0.3111, 0.4522)}}
+    marked = {"marks": {"Biology": "†"}, "intervals": {AVERAGE: Figure(0.38, 0.3111, 0.4522)}}
     lines = [replace(line, **marked) if line.row.name == "mine" else line for line in lines]
     return Board("full", "nDCG@10", TASKS, lines, ("a note",), left_out=2, baseline="half")
 

@@ -17,7 +17,7 @@ import needs
 import r2med
 from r2med.data.tasks import AVERAGE
 from r2med.leaderboard.board import board, ranked
-from r2med.measure.bootstrap import Interval
+from r2med.measure.figure import Figure
 from r2med.render.scores.latex import latex
 from r2med.render.scores.model import Board, BoardRow, Line, View
 from r2med.render.scores.report import Shown, format_report
@@ -71,7 +71,7 @@ def hard(*, sources: bool, intervals: bool, cost: bool, more: int = 0, tasks: Se
             each,
             disputed=place == 1,
             marks=dict.fromkeys((*tasks, AVERAGE), "†" if place % 2 else "‡"),
-            intervals=dict.fromkeys((*tasks, AVERAGE), Interval(0.5, 0.41, 1.0)) if intervals and each.row.own else {},
+            intervals=dict.fromkeys((*tasks, AVERAGE), Figure(0.5, 0.41, 1.0)) if intervals and each.row.own else {},
         )
         for place, each in enumerate(ranked(rows, tasks))
     ]
@@ -155,7 +155,7 @@ def test_a_table_has_the_leaders_marked() -> None:
 
 
 def test_intervals_stand_below_and_marks_behind_the_figures() -> None:
-    one = line("mine", 0.5, 0.5, intervals={"": Interval(0.5, 0.41, 0.58)}, marks={"": "†", "Biology": "‡"})
+    one = line("mine", 0.5, 0.5, intervals={"": Figure(0.5, 0.41, 0.58)}, marks={"": "†", "Biology": "‡"})
     text = latex(Board("custom", "MAP", TASKS[:2], [replace(one, average=0.5)], baseline="x"))
     _, figures, ranges = checked(text)
     marked = [f"\\textbf{{50.00}}\\rlap{{$^{{\\{sign}}}$}}" for sign in ("ddagger", "dagger")]

@@ -19,7 +19,7 @@ from r2med.lexical.analyzer import analyze
 from r2med.llm.cards import add_model
 from r2med.llm.scripted import scripted
 from r2med.llm.server import guess_tokens, prompt_text
-from r2med.llm.types import RawAnswer, Usage
+from r2med.llm.types import RawAnswer
 from r2med.pipeline.executor.local import quiet
 from r2med.pipeline.plan import plan
 from r2med.pipeline.stage import Context
@@ -29,6 +29,7 @@ from r2med.retrieve.signals import NQC, Clarity, ListAgreement, Random
 from r2med.runs.cost import Cost
 from r2med.runs.ledger import Ledger
 from r2med.store.cache import Cache
+from r2med.usage import Usage
 
 TASK = "sample/Biology"
 
@@ -240,7 +241,9 @@ def test_a_plan_prices_the_queries_that_would_be_sent(by, biology) -> None:
 
     def answer(request) -> RawAnswer:
         asked.append(request.messages[-1].content)
-        return RawAnswer("crystals", usage=Usage(prompt=guess_tokens(prompt_text(request.messages)), completion=2))
+        return RawAnswer(
+            "crystals", usage=Usage(prompt_tokens=guess_tokens(prompt_text(request.messages)), completion_tokens=2)
+        )
 
     add_model(scripted(answer, "m"))
     spec = f"route(bm25, hyde(m) >> bm25, by={by}, share=0.3)"

@@ -17,7 +17,6 @@ pytest.importorskip("torch")
 pytest.importorskip("sentence_transformers")
 
 import sparse_models as tiny
-import torch
 from sentence_transformers import SparseEncoder
 from sentence_transformers.sparse_encoder.modules import SpladePooling
 
@@ -27,11 +26,10 @@ from r2med.cli.main import app
 from r2med.data.dataset import Collection, Texts
 from r2med.data.run import Run
 from r2med.data.tasks import folder_task, task
-from r2med.encode.cards import SPARSE_POOLINGS, cards
+from r2med.encode.cards import cards
 from r2med.encode.encoder import Role
 from r2med.encode.resolve import encoder_for, sparse_encoder_for, sparse_names
 from r2med.encode.sparse import SparseTextEncoder
-from r2med.encode.transformer import FUNCTIONS
 from r2med.encode.vectors import SparseStore
 from r2med.errors import R2medError, SpecError
 from r2med.lexical.builder import write_vector_index
@@ -99,14 +97,6 @@ def test_every_card_has_a_tiny_model_of_its_architecture(models) -> None:
     for name, kind in tiny.ARCHITECTURES.items():
         used = sparse_encoder_for(str(models[0] / kind), {"device": "cpu"}, task("Biology")).card
         assert (used.pooling, bool(used.query_table)) == (cards()[name].pooling, bool(cards()[name].query_table))
-
-
-def test_every_pooling_is_that_of_the_library() -> None:
-    logits, mask = torch.randn(3, 5, 40), torch.tensor([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [1, 0, 0, 0, 0]])
-    for pooling, form in SPARSE_POOLINGS.items():
-        module = SpladePooling(form[0], activation_function=form[1]).eval()
-        wanted = module({"token_embeddings": logits.clone(), "attention_mask": mask})["sentence_embedding"]
-        torch.testing.assert_close(FUNCTIONS[pooling](logits.clone(), mask), wanted)
 
 
 def test_other_poolings_prompts_limits_and_layouts(models, tmp_path: Path) -> None:
@@ -310,7 +300,7 @@ def test_a_folder_is_a_system_and_its_terms_are_seen_everywhere(models, tmp_path
     runner = CliRunner()
     told = runner.invoke(app, ["run", spec, "--tasks", "sample/MedQA-Diag"], catch_exceptions=False)
     assert "of the exact lists" in told.output, told.output
-    shown = ["inspect", str(build_system(spec)), "--task", "sample/MedQA-Diag", "--sample", "1"]
+    shown = ["inspect", str(build_system(spec)), "--tasks", "sample/MedQA-Diag", "--sample", "1"]
     cases = json.loads(runner.invoke(app, [*shown, "--json"], catch_exceptions=False).output)
     top = cases[0]["side"]["top"][0]
     assert sum(term["share"] for term in top["terms"]) == pytest.approx(top["score"], rel=1e-5)

@@ -21,13 +21,14 @@ from r2med.llm.budget import Limits
 from r2med.llm.cards import add_model
 from r2med.llm.client import session
 from r2med.llm.scripted import scripted
-from r2med.llm.types import RawAnswer, Usage
+from r2med.llm.types import RawAnswer
 from r2med.pipeline.evaluate import Options
 from r2med.runs.cost import Cost
 from r2med.runs.ledger import Ledger
 from r2med.runs.record import RunRecord, StageRecord
 from r2med.runs.report import Result
 from r2med.runs.usage import StepRecord
+from r2med.usage import Usage
 from r2med.web.access import Access
 from r2med.web.app import create_app
 from r2med.web.library import Library
@@ -39,7 +40,7 @@ SHARED = "rrf(hyde({0}) >> bm25, hyde({0}) >> bm25-classic, rrf(hyde({0}) >> bm2
 
 def add_models() -> None:
     def answer(request: object) -> RawAnswer:
-        return RawAnswer("crystals in the urine", usage=Usage(prompt=100, completion=50))
+        return RawAnswer("crystals in the urine", usage=Usage(prompt_tokens=100, completion_tokens=50))
 
     # 900 tokens read and 450 written over nine queries: 9 + 9 dollars.
     add_model(replace(scripted(answer, "paid"), price=(10_000.0, 20_000.0)))

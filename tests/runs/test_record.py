@@ -7,7 +7,7 @@ import json
 import r2med
 from r2med.runs.cost import Cost
 from r2med.runs.record import DataIdentity, RunRecord
-from r2med.runs.usage import Account
+from r2med.usage import Usage
 
 
 def test_a_run_of_this_version_says_everything_and_comes_back_equal() -> None:
@@ -30,5 +30,5 @@ def test_what_a_submission_does_not_state_is_unknown() -> None:
 
 
 def test_an_unknown_price_stays_unknown() -> None:
-    account = Account(requests=1, cost=None)
-    assert Account.from_json(json.loads(json.dumps(account.as_json()))) == account
+    account = Usage(requests=1, cost=None)
+    assert Usage.from_json(json.loads(json.dumps(account.as_json()))) == account

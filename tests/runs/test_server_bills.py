@@ -20,10 +20,11 @@ from r2med.llm.budget import Limits
 from r2med.llm.cards import add_model
 from r2med.llm.client import session
 from r2med.llm.scripted import scripted
-from r2med.llm.types import RawAnswer, Usage
+from r2med.llm.types import RawAnswer
 from r2med.pipeline.evaluate import Options
 from r2med.runs.prices import prices
 from r2med.runs.report import Result
+from r2med.usage import Usage
 from rerank_server import RerankServer
 
 TASK = "sample/Biology"
@@ -156,7 +157,7 @@ def test_wrong_prices_are_one_line(text: str, words: str) -> None:
 
 
 def test_what_was_foreseen_is_shown_beside_what_was_used() -> None:
-    answer = RawAnswer("crystals", usage=Usage(prompt=100, completion=50))
+    answer = RawAnswer("crystals", usage=Usage(prompt_tokens=100, completion_tokens=50))
     add_model(replace(scripted(lambda request: answer, "paid"), price=(10.0, 20.0)))
     foreseen = dry_run("hyde(paid) >> bm25", "hyde(paid)")
     shown = CliRunner().invoke(app, ["run", "hyde(paid) >> bm25", "--tasks", TASK], env={"COLUMNS": "300"})

@@ -186,9 +186,9 @@ def test_what_is_spent_is_told_against_the_budget(monkeypatch):
     with ChatServer(lambda prompt, nth: Say(text="gout")) as server, session(Limits(max_cost=2.0)):
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         (result,) = r2med.evaluate("hyde(gpt-4o) >> bm25", "sample/Biology").results
-    told = [work.spent for work in seen if work.spent is not None][-1]
+    told = [work for work in seen if work.spent is not None][-1]
     (paid,) = result.record.accounts
-    assert (told.requests, told.tokens) == (paid.requests, paid.prompt_tokens + paid.completion_tokens)
-    assert told.dollars == pytest.approx(paid.cost)
-    assert told.max_dollars == 2.0
-    assert told.share == pytest.approx(paid.cost / 2.0)
+    assert (told.spent.requests, told.spent.tokens) == (paid.requests, paid.prompt_tokens + paid.completion_tokens)
+    assert told.spent.cost == pytest.approx(paid.cost)
+    assert told.max_cost == 2.0
+    assert told.spent_share == pytest.approx(paid.cost / 2.0)

@@ -174,7 +174,7 @@ def test_a_published_system_on_a_site_leads_to_its_own_run_and_no_name_is_taken_
     assert "25.00" in (site / "systems" / "full-base-bge.html").read_text("utf-8")
     assert "25.00" not in (site / "published" / "full-base-bge.html").read_text("utf-8")
     monkeypatch.setenv("R2MED_HOME", str(tmp_path / "empty"))
-    assert CliRunner().invoke(app, ["site", "--metric", "nDCG@100", "--out", str(site)]).exit_code == 0
+    assert CliRunner().invoke(app, ["site", "--measure", "nDCG@100", "--out", str(site)]).exit_code == 0
     assert not (site / "systems" / "full-bm25.html").exists()
     assert "nDCG@100 × 100" in (site / "published" / "full-base-bge.html").read_text("utf-8")
 

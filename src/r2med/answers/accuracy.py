@@ -29,7 +29,7 @@ from r2med.pipeline.loaded_runs import query_values
 from r2med.pipeline.named_runs import select
 from r2med.runs.ledger import Entry, Ledger
 from r2med.runs.selection import Chosen, check_data, each_once
-from r2med.runs.usage import Account
+from r2med.usage import Usage
 
 if TYPE_CHECKING:
     from r2med.data.dataset import Dataset, Generation, Gold
@@ -65,7 +65,7 @@ class Accuracy:
     judged: Sequence[JudgedAnswer]
     missing: Mapping[str, str] = field(default_factory=dict)
     """Queries with a gold answer for which nothing usable was written, and why."""
-    account: Account = field(default_factory=Account)
+    account: Usage = field(default_factory=Usage)
     """What the judge took."""
     retrieval: Mapping[str, float] = field(default_factory=dict)
     """The measure by which answers are compared with retrieval, by query."""

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from r2med.render.charts.kinds import ChartPoint, DotChart, FlowChart, FlowRow, Level, RagChart, TrendChart, TrendPoint
+from r2med.render.charts.chart import Chart
+from r2med.render.charts.dots import DotChart
+from r2med.render.charts.drawing import ChartPoint
+from r2med.render.charts.flows import FlowChart, FlowRow
+from r2med.render.charts.scatter import Level, TrendChart, TrendPoint
 
 if TYPE_CHECKING:
     from r2med.answers.report import ArmReport, RagReport
 
 
-def rag_charts(report: RagReport) -> dict[str, RagChart]:
+def rag_charts(report: RagReport) -> dict[str, Chart]:
     """Return the charts of a study by name, those that can be drawn."""
     found = {"arms": arms_chart(report), "flows": flow_chart(report), "retrieval": trend_chart(report)}
     return {name: chart for name, chart in found.items() if chart is not None}
@@ -26,7 +30,7 @@ def arms_chart(report: RagReport) -> DotChart:
 def _point(arm: ArmReport) -> ChartPoint:
     if arm.accuracy is None:
         raise TypeError(f"{arm.arm.label} has no accuracy")
-    mean, low, high = (100 * value for value in arm.accuracy)
+    mean, low, high = arm.accuracy.percents
     if arm.arm.oracle:
         return ChartPoint(arm.arm.title, mean, low, high, "diamond", False, "soft")
     return ChartPoint(arm.arm.title, mean, low, high, "square" if arm.arm.kind == "closed" else "disc")
@@ -47,13 +51,21 @@ def trend_chart(report: RagReport) -> TrendChart | None:
     """Chart accuracy against retrieval over systems; None if fewer than two can be placed."""
     arms = [arm for arm in report.arms if arm.arm.retrieves and not arm.arm.oracle and arm.accuracy]
     points = [
-        TrendPoint(arm.arm.title, number, 100 * (arm.retrieval or 0.0), *(100 * value for value in arm.accuracy))
+        TrendPoint(
+            arm.arm.title,
+            number,
+            100 * (arm.retrieval or 0.0),
+            *arm.accuracy.percents,
+        )
         for number, arm in enumerate(arms, 1)
         if arm.accuracy is not None
     ]
     if len(points) < 2:
         return None
     limits = [arm for arm in report.arms if arm.arm.kind in ("closed", "gold")]
-    levels = [Level(arm.arm.title, 100 * arm.accuracy.mean) for arm in limits if arm.accuracy]
+    levels = [Level(arm.arm.title, 100 * arm.accuracy.value) for arm in limits if arm.accuracy]
     title = f"Right answers against {report.measure}"
-    return TrendChart(title, f"{report.measure} x 100", "right answers in %", points, levels, report.over_systems.slope)
+    rise = report.over_systems.rise
+    return TrendChart(
+        title, f"{report.measure} x 100", "right answers in %", points, levels, rise.value if rise else None
+    )

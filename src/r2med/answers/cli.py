@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 @click.option("--tasks", multiple=True, metavar="NAME|GROUP|PATH...", help="Which tasks (default: all with answers).")
 @click.option("--judge", default="", metavar="LLM", help="The model that compares an answer with the gold answer.")
 @click.option("--judge-prompt", "prompt", default="", metavar="FILE", help="What to ask the judge, in your own words.")
-@click.option("--metric", default="nDCG@10", show_default=True, help="The measure of retrieval to correlate with.")
+@click.option("--measure", default="nDCG@10", show_default=True, help="The measure of retrieval to correlate with.")
 @asking_options
 @json_option()
 def answers_command(
-    runs: tuple[str, ...], tasks: tuple[str, ...], judge: str, prompt: str, metric: str, as_json: bool, **settings: Any
+    runs: tuple[str, ...], tasks: tuple[str, ...], judge: str, prompt: str, measure: str, as_json: bool, **settings: Any
 ) -> None:
     """Are the generated answers of runs right, and does that go with retrieval?
 
@@ -48,7 +48,7 @@ def answers_command(
         raise click.UsageError("--judge-prompt is for a judge; name one with --judge")
     asked = judge_prompt(prompt) if prompt else None
     with asking(**settings) as executor:
-        report = judge_runs(runs, judge, str(Measure.parse(metric)), names, asked, executor)
+        report = judge_runs(runs, judge, str(Measure.parse(measure)), names, asked, executor)
     remark(report.notes)
     if as_json:
         write_json(report.as_dict())
@@ -76,10 +76,7 @@ def _line(found: Correlation, report: AnswerReport) -> str:
         points = "1 point" if found.points == 1 else f"{found.points} points"
         return f"not defined on {points}: {report.too_few or 'the values do not vary'}"
     parts = []
-    for name, value, interval in (
-        ("Pearson", found.pearson, found.pearson_interval),
-        ("Spearman", found.spearman, found.spearman_interval),
-    ):
-        spread = f" [{interval[0]:+.2f}, {interval[1]:+.2f}]" if interval else ""
-        parts.append(f"{name} {value:+.2f}{spread}")
+    for name, figure in (("Pearson", found.pearson), ("Spearman", found.spearman)):
+        spread = "" if figure.low is None else f" [{', '.join(f'{end:+.2f}' for end in figure.ends)}]"
+        parts.append(f"{name} {figure.value:+.2f}{spread}")
     return f"{', '.join(parts)} ({found.points} points)"

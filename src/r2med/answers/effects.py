@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from r2med.answers.samples import AnswerKind, QuestionAnswers
-from r2med.measure.bootstrap import Interval, average_intervals, percentile_ends, resampled_means
+from r2med.measure.bootstrap import average_intervals, percentile_ends, resampled_means
 from r2med.measure.correlation import Discrimination, discrimination
+from r2med.measure.figure import Figure
 from r2med.measure.significance import Difference, difference
 
 Floats = NDArray[np.float64]
@@ -32,7 +33,7 @@ def values(arm: Answers, queries: Sequence[str]) -> Floats:
     return np.array([arm[query].value for query in queries], dtype=np.float64)
 
 
-def accuracy(tasks: ByTask) -> Interval | None:
+def accuracy(tasks: ByTask) -> Figure | None:
     """Average over tasks the share of right answers, with its interval; None if nothing was decided."""
     tables = [values(arm, queries) for arm in tasks.values() if (queries := decided(arm))]
     return average_intervals(tables)[0] if tables else None

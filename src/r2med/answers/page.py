@@ -14,7 +14,7 @@ from r2med.answers.samples import QuestionAnswers, SampledAnswer, ShownPassage
 from r2med.answers.tables import rag_sections
 from r2med.errors import R2medError
 from r2med.llm.cards import find_model
-from r2med.render.charts.svg import responsive
+from r2med.render.charts.chart import responsive
 from r2med.render.html import address
 from r2med.render.sections import wide
 from r2med.web.addresses import Correction, PageContent, Pages, UnknownName, one_of, page_number, sort_links

@@ -36,9 +36,9 @@ class PlannedArm:
 
     def plus(self, other: PlannedArm) -> PlannedArm:
         """Add the same arm on another task."""
-        verdicts = None if self.verdicts is None or other.verdicts is None else self.verdicts.plus(other.verdicts)
+        verdicts = None if self.verdicts is None or other.verdicts is None else self.verdicts + other.verdicts
         questions = self.questions + other.questions
-        return PlannedArm(self.arm, "", questions, self.answers.plus(other.answers), verdicts)
+        return PlannedArm(self.arm, "", questions, self.answers + other.answers, verdicts)
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ class StudyCommand:
             ("--samples", options.samples, usual.samples),
             ("--temperature", options.temperature, None),
             ("--answer-tokens", options.answer_tokens, None),
-            ("--metric", options.measure, usual.measure),
+            ("--measure", options.measure, usual.measure),
         ]
         told = [f"{name}={value}" for name, value, unsaid in pairs if value != unsaid]
         return ["rag", *self.systems, *told, "--arms", *self.names, "--tasks", *self.tasks]

@@ -17,7 +17,7 @@ from r2med.answers.tables import RAG_FORMATS, show_rag
 from r2med.cli.execution import asking, asking_options
 from r2med.cli.options import ManyValues, json_option, remark, write_json
 from r2med.measure.metrics import Measure
-from r2med.render.charts.plots import check_chart_files, save_charts
+from r2med.render.charts.files import check_chart_files, save_charts
 from r2med.render.table import Table, key, numbers, output
 
 if TYPE_CHECKING:
@@ -46,13 +46,13 @@ _ASKED = ("executor", "concurrency", "timeout", "retries", "rpm", "max_cost", "m
 @click.option("--samples", default=1, show_default=True, type=click.IntRange(1), help="Answers to each question.")
 @click.option("--temperature", type=click.FloatRange(0), help="In place of the model's own.")
 @click.option("--answer-tokens", type=click.IntRange(1), help="The longest reply, in place of the model's own.")
-@click.option("--metric", default="nDCG@10", show_default=True, metavar="MEASURE", help="What lists are measured by.")
+@click.option("--measure", default="nDCG@10", show_default=True, metavar="MEASURE", help="What lists are measured by.")
 @click.option("--max-cost", type=float, metavar="DOLLARS", help="Stop asking models before this is spent.")
 @click.option("--max-tokens", type=int, help="Stop asking models before so many tokens are used.")
 @asking_options
 @click.option("--fresh", is_flag=True, help="Read and judge kept replies again.")
 @click.option("--dry-run", is_flag=True, help="Show what would be asked and what it would cost, and ask nothing.")
-@click.option("--plots", type=click.Path(path_type=Path), metavar="DIR|FILE", help="Draw arms, flows and retrieval.")
+@click.option("--plot", type=click.Path(path_type=Path), metavar="DIR|FILE", help="Draw arms, flows and retrieval.")
 @click.option("--format", "form", type=click.Choice(["md", "latex"]), help="Write Markdown or LaTeX.")
 @json_option()
 def rag_command(systems: tuple[str, ...], tasks: tuple[str, ...], arms: tuple[str, ...], **given: Any) -> None:
@@ -77,13 +77,13 @@ def rag_command(systems: tuple[str, ...], tasks: tuple[str, ...], arms: tuple[st
         raise click.UsageError("--json and --format exclude each other")
     if given["judge_prompt"] and not given["judge"]:
         raise click.UsageError("--judge-prompt is for a judge; name one with --judge")
-    plots = given.pop("plots")
-    if plots is not None:
-        check_chart_files(plots)
+    plot = given.pop("plot")
+    if plot is not None:
+        check_chart_files(plot)
     fresh = given.pop("fresh")
     names = list(tasks or ("sample",))
     asked = {name: given.pop(name) for name in _ASKED}
-    measure = str(Measure.parse(given.pop("metric")))
+    measure = str(Measure.parse(given.pop("measure")))
     options = StudyOptions(rule=PromptRule(**{name: given.pop(name) for name in _RULE}), measure=measure, **given)
     chosen = make_arms(systems, arms)
     with asking(dry_run=dry_run, **asked) as executor:
@@ -98,8 +98,8 @@ def rag_command(systems: tuple[str, ...], tasks: tuple[str, ...], arms: tuple[st
         click.echo(RAG_FORMATS[form](report), nl=False)
     else:
         show_rag(report, output())
-    if plots is not None:
-        _draw(report, plots)
+    if plot is not None:
+        _draw(report, plot)
 
 
 def _draw(report: RagReport, place: Path) -> None:

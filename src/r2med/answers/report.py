@@ -28,11 +28,11 @@ from r2med.answers.effects import (
 from r2med.answers.samples import QuestionAnswers
 from r2med.answers.study import ArmAnswers, from_set
 from r2med.errors import R2medError
-from r2med.measure.bootstrap import Interval
 from r2med.measure.correlation import Discrimination, Slope, slope_over_systems, slope_within_queries
+from r2med.measure.figure import Figure, figure_dict
 from r2med.runs.ledger import Ledger
-from r2med.runs.usage import Account
 from r2med.runs.viewable import Viewable
+from r2med.usage import Usage
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,9 @@ class ArmReport:
     """One arm over all tasks."""
 
     arm: Arm
-    accuracy: Interval | None
+    accuracy: Figure | None
     """The mean over tasks; None where nothing was decided."""
-    tasks: Mapping[str, Interval | None]
+    tasks: Mapping[str, Figure | None]
     counts: Counts
     task_counts: Mapping[str, Counts]
     passages: float
@@ -61,8 +61,8 @@ class ArmReport:
     way: WayToGold | None
     """None for closed and gold."""
     harm: Mapping[str, Discrimination]
-    account: Account
-    judge_account: Account
+    account: Usage
+    judge_account: Usage
 
     def as_dict(self) -> dict[str, Any]:
         """Return the shape of `--json`."""
@@ -87,8 +87,8 @@ class ArmReport:
         }
 
 
-def _plain(found: Interval | None) -> dict[str, float] | None:
-    return None if found is None else found._asdict()
+def _plain(found: Figure | None) -> dict[str, float | None] | None:
+    return None if found is None else figure_dict(found, "mean")
 
 
 @dataclass(frozen=True, repr=False)
@@ -161,8 +161,8 @@ class RagReport(Viewable):
             paired=paired(closed, tasks) if closed is not None and compared else None,
             way=_way(closed, gold, tasks) if arm.kind not in ("closed", "gold") else None,
             harm=foresee_harm(closed, tasks) if closed is not None and compared else {},
-            account=_added([each.account for each in own]),
-            judge_account=_added([each.judge_account for each in own]),
+            account=sum((each.account for each in own), Usage()),
+            judge_account=sum((each.judge_account for each in own), Usage()),
         )
 
     @cached_property
@@ -218,16 +218,6 @@ def _way(closed: ByTask | None, gold: ByTask | None, arm: ByTask) -> WayToGold:
     if closed is None or gold is None:
         return WayToGold(undefined=f"the arm {'closed' if closed is None else 'gold'} was not asked")
     return way_to_gold(closed, gold, arm)
-
-
-def _added(accounts: Sequence[Account]) -> Account:
-    """Add the bills of several tasks; a cost that is unknown on one is unknown."""
-
-    def total(name: str) -> Any:
-        found = [getattr(each, name) for each in accounts]
-        return None if None in found else sum(found)
-
-    return Account(**{name: total(name) for name in Account.__dataclass_fields__})
 
 
 def make_report(answers: Sequence[ArmAnswers], notes: Sequence[str] = ()) -> RagReport:

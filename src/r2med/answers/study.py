@@ -12,7 +12,6 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-import r2med
 from r2med.answers.arms import Arm, choose, file_lists
 from r2med.answers.samples import DECIDED, AnswerKind, QuestionAnswers, SampledAnswer, in_view, read_reply, with_verdict
 from r2med.answers.sources import PromptRule, Source, prompt, show
@@ -32,10 +31,11 @@ from r2med.measure.score import score
 from r2med.pipeline.evaluate import Options, evaluate
 from r2med.pipeline.executor.distributed import every_share, postponed_as
 from r2med.pipeline.executor.local import Executor, quiet
+from r2med.pipeline.plan import ALGORITHM
 from r2med.runs.answer_sets import AnswerSet
 from r2med.runs.ledger import Ledger
-from r2med.runs.usage import Account
 from r2med.store.hashes import cache_key
+from r2med.usage import Usage
 
 Replies = Sequence[Reply | Failed]
 
@@ -118,9 +118,9 @@ class ArmAnswers:
     task: str
     group: str
     answers: Sequence[QuestionAnswers]
-    account: Account
+    account: Usage
     """What answering took."""
-    judge_account: Account
+    judge_account: Usage
     study: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
 
@@ -155,8 +155,7 @@ class Prepared:
         shown = [(each.query, [(s.document, s.score) for s in each.sources], each.retrieval) for each in self.questions]
         asked = [request.key() for each in self.questions for request in each.requests]
         facts = (self.dataset.fingerprint, self.dataset.name, self.arm.label, self.arm.kind)
-        version = r2med.__version__  # of what reads replies
-        return cache_key(study=self.options.key, facts=facts, shown=repr(shown), asked=asked, version=version)
+        return cache_key(study=self.options.key, facts=facts, shown=repr(shown), asked=asked, algorithm=ALGORITHM)
 
     @property
     def requests(self) -> list[Request]:
@@ -349,7 +348,7 @@ def from_set(found: AnswerSet) -> ArmAnswers:
     file = Path(told["file"]) if told["file"] else None
     arm = Arm(told["kind"], found.arm, told["system"], file, told["oracle"])
     answers = [QuestionAnswers.from_json(row) for row in found.rows]
-    accounts = Account.from_json(facts["account"]), Account.from_json(facts["judge_account"])
+    accounts = Usage.from_json(facts["account"]), Usage.from_json(facts["judge_account"])
     return ArmAnswers(arm, found.task, facts["group"], answers, *accounts, found.study, facts)
 
 

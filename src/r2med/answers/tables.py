@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from r2med import formatting
 from r2med.data.task_names import task_headings
-from r2med.formatting import p_text, p_words
+from r2med.formatting import p_text, p_words, percent_range
 from r2med.measure.significance import ALPHA
 from r2med.render.sections import Section, latex_sections, markdown_sections, show_sections
-from r2med.render.table import Cell, Number, percent
+from r2med.render.table import Cell, Number, interval, percent
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from r2med.answers.effects import Counts
     from r2med.answers.report import ArmReport, RagReport
-    from r2med.measure.bootstrap import Interval
     from r2med.measure.correlation import Slope
+    from r2med.measure.figure import Figure
 
 _SIGNALS: Mapping[str, str] = {
     "score": "score of the first passage",
@@ -50,7 +51,7 @@ def _accuracy(report: RagReport) -> Section:
             arm.arm.title,
             _starred(_mean(arm.accuracy), arm.counts),
             *([percent(arm.counts.decided_share)] if lacking else []),
-            _ends(arm.accuracy),
+            interval(arm.accuracy),
             percent(arm.retrieval),
         ]
         for arm in report.arms
@@ -79,10 +80,10 @@ def _by_task(report: RagReport) -> Section:
     return Section(title, ("arm", *(headings[task] for task in report.tasks)), rows)
 
 
-def _with_ends(found: Interval | None) -> Number:
+def _with_ends(found: Figure | None) -> Number:
     if found is None:
         return Number("-", "-")
-    mean, low, high = (100 * value for value in found)
+    mean, low, high = found.percents
     return Number(f"{mean:.1f} ({low:.1f} to {high:.1f})", f"{mean:.0f} ({low:.0f}-{high:.0f})")
 
 
@@ -96,7 +97,7 @@ def _how(report: RagReport) -> list[str]:
         else "Right: the answer has the words of the gold answer. Without --judge this is a lower bound."
     )
     oracles = any(arm.arm.oracle for arm in report.arms)
-    flat = any(arm.accuracy and arm.accuracy.high - arm.accuracy.low < 1e-9 for arm in report.arms)
+    flat = any(arm.accuracy and arm.accuracy.ends[1] - arm.accuracy.ends[0] < 1e-9 for arm in report.arms)
     further = {
         "Oracle arms are chosen by the judgements, which no system sees: they are limits, not systems.": oracles,
         "An interval without width means that all answers fared alike, not that there is no doubt.": flat,
@@ -151,7 +152,7 @@ def _paired(arms: list[ArmReport]) -> Section:
         if arm.paired is not None:
             found, change = arm.paired, arm.paired.difference
             counts = [found.fixed, found.broken, found.both_right, found.both_wrong]
-            ends = _signed(change.low, change.high)
+            ends = interval(change, "+")
             mean = _starred(percent(change.mean, sign="+"), arm.counts)
             rows.append([arm.arm.title, *(f"{n:,}" for n in counts), mean, ends, p_text(change.randomisation)])
     said = [_changed(arm) for arm in arms if arm.arm.retrieves]
@@ -228,9 +229,7 @@ def _way(report: RagReport) -> Section:
     for arm in report.arms:
         if arm.way is not None:
             way = arm.way
-            known = way.low is not None and way.high is not None
-            ends = f"{100 * (way.low or 0):.0f} to {100 * (way.high or 0):.0f}" if known else "-"
-            rows.append([arm.arm.title, "-" if way.share is None else f"{100 * way.share:.0f}", ends])
+            rows.append([arm.arm.title, formatting.percent(way.share, 0), percent_range(way, 0)])
             if way.undefined:
                 reasons[f"Not defined: {way.undefined}."] = None
     meaning = "0 is closed, 100 is gold; below 0, passages make it worse than none."
@@ -252,20 +251,19 @@ def _slopes(report: RagReport) -> Section:
 
 
 def _slope_cells(slope: Slope) -> list[Cell]:
-    if slope.slope is None:
+    if slope.rise is None:
         return ["-", "-"]
-    known = slope.low is not None and slope.high is not None
-    ends = f"{10 * (slope.low or 0):+.2f} to {10 * (slope.high or 0):+.2f}" if known else "-"
-    return [f"{10 * slope.slope:+.2f}", ends]
+    ends = "-" if slope.rise.low is None else " to ".join(f"{10 * end:+.2f}" for end in slope.rise.ends)
+    return [f"{10 * slope.rise.value:+.2f}", ends]
 
 
 def _harm(report: RagReport) -> Section:
     rows: list[list[Cell]] = []
     for arm in report.arms:
         for signal, found in arm.harm.items():
-            known = found.low is not None and found.high is not None
-            ends = f"{found.low:.2f} to {found.high:.2f}" if known else "-"
-            auc = "-" if found.auc is None else f"{found.auc:.2f}"
+            auc = "-" if found.auc is None else f"{found.auc.value:.2f}"
+            known = found.auc and found.auc.low is not None
+            ends = " to ".join(f"{end:.2f}" for end in found.auc.ends) if found.auc and known else "-"
             rows.append([f"{arm.arm.title}: {_SIGNALS[signal]}", f"{found.events:,}", f"{found.others:,}", auc, ends])
     said = [
         "AUC: how often the value is lower for a broken answer than for one that stays right; 0.50 tells nothing.",
@@ -275,20 +273,8 @@ def _harm(report: RagReport) -> Section:
     return Section(title, ("arm and signal", "broken", "kept", "AUC", "95% interval"), rows, said)
 
 
-def _mean(found: Interval | None) -> Number:
-    return percent(None if found is None else found.mean)
-
-
-def _ends(found: Interval | None) -> Number:
-    if found is None:
-        return Number("-", "-")
-    low, high = 100 * found.low, 100 * found.high
-    return Number(f"{low:.2f} to {high:.2f}", f"{low:.1f} to {high:.1f}")
-
-
-def _signed(low: float, high: float) -> Number:
-    ends = [round(100 * end, 6) + 0.0 for end in (low, high)]
-    return Number(f"{ends[0]:+.2f} to {ends[1]:+.2f}", f"{ends[0]:+.1f} to {ends[1]:+.1f}")
+def _mean(found: Figure | None) -> Number:
+    return percent(None if found is None else found.value)
 
 
 def show_rag(report: RagReport, console: Console) -> None:

@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from r2med.data.dataset import Dataset, Qrels
+from r2med.data.formats import REVIEWER_FIELDS
 from r2med.data.labels import judged_qrels
-from r2med.data.qrels import REVIEWER_FIELDS, read_label_sets
+from r2med.data.qrels import read_label_sets
 from r2med.errors import DataError, R2medError
 from r2med.formatting import shorten
 from r2med.measure.agreement import Ratings

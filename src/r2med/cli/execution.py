@@ -15,14 +15,16 @@ from r2med.errors import Postponed, R2medError, suggest
 from r2med.pipeline.executor.distributed import DistributedExecutor, spread_of, spreading
 from r2med.pipeline.executor.local import Executor
 from r2med.pipeline.executor.shards import Shards
+from r2med.render.scores.report import Shown, format_report, show_report
 from r2med.render.sections import PRICED, show_estimate
 from r2med.render.table import messages, output
+from r2med.runs.report import Report, failure_lines
 from r2med.settings import RequestSettings, executor_settings, requesting
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from r2med.llm.steps import Foreseen
+    from r2med.llm.steps import StepEstimate
 
 _KINDS = ("local", "shard:3/16", "shard:merge/16", "ray", "ray:host:6379", "ray://host:10001")
 
@@ -86,7 +88,7 @@ def one_executor(text: str, *, no_shards: str = "") -> Iterator[Executor]:
     close_batch(executor)
 
 
-_OWN = ("executor", "concurrency", "timeout", "retries", "rpm", "as_json", "form", "plots", "plot", "dry_run")
+_OWN = ("executor", "concurrency", "timeout", "retries", "rpm", "as_json", "form", "plot", "dry_run")
 """Options in which the shards of a batch may differ: no answer depends on them."""
 
 
@@ -159,9 +161,22 @@ def one_client(max_cost: float | None = None, max_tokens: int | None = None) -> 
         yield
 
 
-def show_foreseen(foreseen: Sequence[Foreseen], as_json: bool, note: str = PRICED) -> None:
+def show_foreseen(foreseen: Sequence[StepEstimate], as_json: bool, note: str = PRICED) -> None:
     """Print what steps would ask and cost."""
     if as_json:
         write_json([step.as_dict() for step in foreseen])
         return
     show_estimate(foreseen, output(), note)
+
+
+def print_report(report: Report, form: str, measures: Sequence[str], shown: Shown) -> None:
+    """Print results as `json`, as a table for the terminal, or in another format with what failed on stderr."""
+    if form == "json":
+        write_json(report.as_dict())
+    elif form == "terminal":
+        show_report(report, output(), measures, shown)
+    else:
+        click.echo(format_report(report, form, measures, shown))
+        if form == "csv" or not report.results:
+            for line in failure_lines(report.failures, report.names):
+                click.echo(line, err=True)

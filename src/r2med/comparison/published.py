@@ -76,7 +76,7 @@ def compare_figures(library: Library, group: str, measure: str, a: str, b: str) 
         raise R2medError(f"{a if one is None else b} has no figure by {measure} here")
     rows = [FigureRow(task, one.value(task), other.value(task)) for task in board.tasks]
     rows += [FigureRow("average", one.average, other.average)] * (len(rows) > 1)
-    words = options(("--group", group), ("--metric", measure))
+    words = options(("--group", group), ("--measure", measure))
     cite = citation(f"{b} against {a}, {measure}", "board", *words)
     return FigurePair(one, other, group, measure, rows, cite)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import Any
 
-from r2med.construction.pool import JudgedPool, PoolQuestion, Positive
+from r2med.construction.pool import JudgedPool
 from r2med.lexical.near_duplicates import find_duplicates
 from r2med.measure.population import CaughtShare, PopulationEstimate, estimate_population, share
 
@@ -73,45 +73,28 @@ def _finder(each: Finder) -> dict[str, Any]:
 def pool_coverage(pool: JudgedPool, systems: Sequence[str], views: Sequence[str]) -> PoolCoverage:
     """Count positives by their finders, and estimate how many were missed."""
     positives = pool.positives
-    by = "members" if len(systems) > 1 else "views"
-    names, finders = (systems, _systems) if by == "members" else (views, _views)
-    table = [[name in finders(each) for name in names] for each in positives]
-    known = [each for each in positives if each.source]
+    by_system, by_view = [p.systems for p in positives], [p.views for p in positives]
+    by, names, captures = ("members", systems, by_system) if len(systems) > 1 else ("views", views, by_view)
+    of_source = [positive for positive in positives if positive.source]
+    counts = Counter(tuple(name for name in systems if name in members) for members in by_system)
     return PoolCoverage(
         len(positives),
-        _finders(positives, systems, _systems),
-        _finders(positives, views, _views),
-        _overlaps(positives, systems),
-        sum(not each.systems for each in positives),
-        share(sum(bool(each.systems) for each in known), len(known)),
+        _finders(by_system, systems),
+        _finders(by_view, views),
+        [Overlap(members, n) for members, n in sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))],
+        by_system.count(frozenset()),
+        share(sum(bool(positive.systems) for positive in of_source), len(of_source)),
         by,
-        estimate_population(table),
+        estimate_population([[name in finders for name in names] for finders in captures]),
     )
 
 
-def _systems(positive: Positive) -> frozenset[str]:
-    return positive.systems
-
-
-def _views(positive: Positive) -> frozenset[str]:
-    return positive.views
-
-
-def _finders(
-    positives: Sequence[Positive], names: Iterable[str], finders: Callable[[Positive], frozenset[str]]
-) -> list[Finder]:
-    found = []
+def _finders(captures: Sequence[frozenset[str]], names: Sequence[str]) -> list[Finder]:
+    finders = []
     for name in names:
-        whole = share(sum(name in finders(each) for each in positives), len(positives))
-        if whole is not None:
-            found.append(Finder(name, whole, sum(finders(each) == {name} for each in positives)))
-    return found
-
-
-def _overlaps(positives: Sequence[Positive], systems: Sequence[str]) -> list[Overlap]:
-    counts = Counter(tuple(name for name in systems if name in each.systems) for each in positives)
-    ranked = sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))
-    return [Overlap(members, number) for members, number in ranked]
+        if caught := share(sum(name in members for members in captures), len(captures)):
+            finders.append(Finder(name, caught, captures.count(frozenset({name}))))
+    return finders
 
 
 @dataclass(frozen=True)
@@ -139,27 +122,19 @@ class QuestionLeakage:
 def question_leakage(pool: JudgedPool, near: float = NEAR) -> QuestionLeakage:
     """Find questions that repeat others, share positives, or leak across the splits."""
     questions = pool.questions
-    found = find_duplicates([question.text for question in questions], near)
-    repeated = [(questions[place].id, questions[first].id, how) for place, (first, how) in found.items()]
-    owners: dict[str, list[str]] = {}
+    twins = find_duplicates([question.text for question in questions], near)
+    repeated = [(questions[place].id, questions[first].id, how) for place, (first, how) in twins.items()]
+    owners: dict[str, list[str]] = defaultdict(list)
     for positive in pool.positives:
-        owners.setdefault(positive.passage, []).append(positive.question)
+        owners[positive.passage].append(positive.question)
     sharing = {question for several in owners.values() if len(several) > 1 for question in several}
-    return QuestionLeakage(len(questions), repeated, len(sharing), _across(questions, repeated, owners))
-
-
-def _across(
-    questions: Sequence[PoolQuestion], repeated: Sequence[tuple[str, str, str]], owners: dict[str, list[str]]
-) -> list[tuple[str, str, str]]:
-    """Return pairs of questions in different splits that share something, each pair and thing once."""
-    split = {question.id: question.split for question in questions}
-    if len(set(split.values())) < 2:
-        return []
-    sources: dict[str, list[str]] = {}
+    sources: dict[str, list[str]] = defaultdict(list)
     for question in questions:
         for source in question.sources:
-            sources.setdefault(source, []).append(question.id)
+            sources[source].append(question.id)
     pairs = [(later, earlier, "text") for later, earlier, _ in repeated]
     for what, groups in (("source", sources), ("positive", owners)):
         pairs += [(one, other, what) for several in groups.values() for one, other in combinations(several, 2)]
-    return sorted({(one, other, what) for one, other, what in pairs if split[one] != split[other]})
+    split = {question.id: question.split for question in questions}
+    across = sorted({pair for pair in pairs if split[pair[0]] != split[pair[1]]})
+    return QuestionLeakage(len(questions), repeated, len(sharing), across)

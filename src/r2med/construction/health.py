@@ -8,30 +8,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache, cached_property
 from importlib import resources
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from r2med.construction.coverage import NEAR, PoolCoverage, QuestionLeakage, pool_coverage, question_leakage
 from r2med.construction.judging import FOUND, INVENTED
 from r2med.construction.pool import JudgedPool, ScoreCount
 from r2med.data.labels import POSITIVE, UNJUDGED
 from r2med.diagnosis.gap import Gap
-from r2med.measure.bootstrap import Interval
+from r2med.measure.figure import Figure, figure_dict
 from r2med.measure.metrics import DEFAULT
 from r2med.measure.population import CaughtShare, share
 
 if TYPE_CHECKING:
-    from r2med.construction.rejudge import SecondLabels
+    from r2med.construction.rejudge import Rejudgement
 
 GOOD, DOUBTFUL, POOR, UNKNOWN = "good", "doubtful", "poor", "unknown"
 SOUND, RESERVED, UNREADY = "sound", "usable with reservations", "not ready"
-
-
-class HealthFigure(NamedTuple):
-    """A figure that a rule judges, with the ends of its 95% interval if it has one."""
-
-    value: float
-    low: float | None = None
-    high: float | None = None
 
 
 @dataclass(frozen=True)
@@ -52,20 +44,20 @@ class HealthRule:
     bound: str = ""
     """Said before a figure that is the end of what can be: `at most`."""
 
-    def judge(self, found: HealthFigure | None) -> str:
+    def judge(self, figure: Figure | None) -> str:
         """Return the verdict on a figure.
 
         >>> rule = HealthRule("", "", "", 0.8, 0.5, "percent", "")
-        >>> rule.judge(HealthFigure(0.9, 0.6)), rule.judge(HealthFigure(0.9, 0.4)), rule.judge(HealthFigure(0.4))
+        >>> rule.judge(Figure(0.9, 0.6)), rule.judge(Figure(0.9, 0.4)), rule.judge(Figure(0.4))
         ('good', 'doubtful', 'poor')
         """
-        if found is None:
+        if figure is None:
             return UNKNOWN
-        worse = found.high if self.less else found.low
-        if not self._reaches(found.value, self.poor):
+        worse = figure.high if self.less else figure.low
+        if not self._reaches(figure.value, self.poor):
             return POOR
         sure = worse is None or self._reaches(worse, self.poor)
-        return GOOD if sure and self._reaches(found.value, self.good) else DOUBTFUL
+        return GOOD if sure and self._reaches(figure.value, self.good) else DOUBTFUL
 
     def _reaches(self, value: float, limit: float) -> bool:
         return value <= limit if self.less else value >= limit
@@ -76,13 +68,12 @@ class HealthFinding:
     """Verdict of a rule on a task."""
 
     rule: HealthRule
-    figure: HealthFigure | None
+    figure: Figure | None
     verdict: str
 
     def as_dict(self) -> dict[str, Any]:
         """Return the finding in the shape of `--json`."""
-        value, low, high = self.figure or (None, None, None)
-        return asdict(self.rule) | {"value": value, "low": low, "high": high, "verdict": self.verdict}
+        return asdict(self.rule) | figure_dict(self.figure) | {"verdict": self.verdict}
 
 
 @cache
@@ -92,26 +83,17 @@ def health_rules() -> Sequence[HealthRule]:
     return [HealthRule(**entry) for entry in tomllib.loads(text)["rule"]]
 
 
-def find_health(figures: Mapping[str, HealthFigure | None]) -> list[HealthFinding]:
+def find_health(figures: Mapping[str, Figure | None]) -> list[HealthFinding]:
     """Apply every rule; optional ones are left out if their figure is not known."""
     verdicts = {rule.figure: rule.judge(figures[rule.figure]) for rule in health_rules()}
-    found = [
-        HealthFinding(
-            rule,
-            figures[rule.figure],
-            DOUBTFUL
-            if rule.needs and verdicts[rule.figure] == GOOD and verdicts[rule.needs] != GOOD
-            else verdicts[rule.figure],
-        )
-        for rule in health_rules()
-    ]
-    return [each for each in found if each.figure is not None or not each.rule.optional]
-
-
-def overall(findings: Sequence[HealthFinding]) -> str:
-    """Return the verdict on the whole task: as good as its worst finding."""
-    verdicts = {each.verdict for each in findings}
-    return UNREADY if POOR in verdicts else RESERVED if verdicts & {DOUBTFUL, UNKNOWN} else SOUND
+    findings = []
+    for rule in health_rules():
+        figure, verdict = figures[rule.figure], verdicts[rule.figure]
+        if verdict == GOOD and rule.needs and verdicts[rule.needs] != GOOD:
+            verdict = DOUBTFUL
+        if figure is not None or not rule.optional:
+            findings.append(HealthFinding(rule, figure, verdict))
+    return findings
 
 
 MEASURE = DEFAULT[0]
@@ -126,7 +108,7 @@ class Baseline:
     member: bool
     """Whether it is of the committee, whose findings were judged."""
     oracle: bool
-    score: Interval
+    score: Figure
 
 
 @dataclass(frozen=True)
@@ -141,7 +123,7 @@ class PoolBias:
     whole: float
     left_out: float
     """Its score by the labels that the others would have led to."""
-    change: Interval
+    change: Figure
 
 
 @dataclass(frozen=True)
@@ -167,7 +149,7 @@ class TaskHealth:
     bias: Sequence[PoolBias] = ()
     judges: Mapping[str, float] = field(default_factory=dict)
     """Krippendorff's alpha between opinions, by axis; empty where each pair has one."""
-    second: SecondLabels | None = None
+    second: Rejudgement | None = None
     notes: Sequence[str] = ()
 
     @cached_property
@@ -177,71 +159,63 @@ class TaskHealth:
 
     @property
     def verdict(self) -> str:
-        """Return the verdict on the whole task."""
-        return overall(self.findings)
+        """Return the verdict on the whole task: as good as its worst finding."""
+        verdicts = {finding.verdict for finding in self.findings}
+        return UNREADY if POOR in verdicts else RESERVED if verdicts & {DOUBTFUL, UNKNOWN} else SOUND
 
-    def _figures(self) -> dict[str, HealthFigure | None]:
+    def _figures(self) -> dict[str, Figure | None]:
         """Return the figures that the rules judge, by name."""
         pairs, positives = sum(self.verdicts.values()), self.coverage.positives
-        quotes = share(self.quotes.get(INVENTED, 0), self.quotes.get(FOUND, 0) + self.quotes.get(INVENTED, 0))
-        worst = max(self.bias, key=lambda each: each.whole - each.left_out, default=None)
-        bm25 = next((each.score for each in self.baselines if each.system == BASE), None)
+        found, invented = (self.quotes.get(state, 0) for state in (FOUND, INVENTED))
+        once = sum(overlap.positives for overlap in self.coverage.overlaps if len(overlap.members) == 1)
+        worst = max(self.bias, key=lambda bias: bias.whole - bias.left_out, default=None)
+        overlap = self.gap.overlap if self.gap else None
         return {
-            "questions": HealthFigure(self.questions),
-            "gap": _gap_figure(self.gap),
-            "bm25": HealthFigure(*bm25) if bm25 else None,
+            "questions": Figure(self.questions),
+            "gap": Figure(overlap["answer-positive"].value - overlap["query-positive"].value) if overlap else None,
+            "bm25": next((baseline.score for baseline in self.baselines if baseline.system == BASE), None),
             "complete": _complete(self.coverage),
             "sources": _share_figure(self.coverage.sources),
-            "single": _share_figure(share(self._found_once, positives)),
-            "bias": HealthFigure(-worst.change.mean, -worst.change.high, -worst.change.low) if worst else None,
-            "stays": _share_figure(self.second.stays if self.second else None),
-            "judges": HealthFigure(min(self.judges.values())) if self.judges else None,
+            "single": _share_figure(share(once, positives)),
+            "bias": Figure(-worst.change.value, *(-end for end in reversed(worst.change.ends))) if worst else None,
+            "stays": _share_figure(self.second.kept_positive) if self.second else None,
+            "judges": Figure(min(self.judges.values())) if self.judges else None,
             "said yes": _share_figure(share(self.verdicts.get(POSITIVE, 0), pairs)),
-            "invented": _share_figure(quotes),
-            "unjudged": HealthFigure(self.verdicts.get(UNJUDGED, 0) / pairs) if pairs else None,
-            "repeated": HealthFigure(len(self.leakage.repeated) / max(1, self.questions)),
-            "across": HealthFigure(len(self.leakage.across)) if self.split else None,
+            "invented": _share_figure(share(invented, found + invented)),
+            "unjudged": Figure(self.verdicts.get(UNJUDGED, 0) / pairs) if pairs else None,
+            "repeated": Figure(len(self.leakage.repeated) / max(1, self.questions)),
+            "across": Figure(len(self.leakage.across)) if self.split else None,
         }
-
-    @property
-    def _found_once(self) -> int:
-        return sum(each.positives for each in self.coverage.overlaps if len(each.members) == 1)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the health in the shape of `--json`."""
         return {
             "task": self.task,
             "verdict": self.verdict,
-            "findings": [each.as_dict() for each in self.findings],
+            "findings": [finding.as_dict() for finding in self.findings],
             "questions": self.questions,
             "passages": self.passages,
-            "verdicts": dict(self.verdicts),
-            "cuts": dict(self.cuts),
-            "scores": [each._asdict() for each in self.scores],
-            "quotes": dict(self.quotes),
+            "verdicts": self.verdicts,
+            "cuts": self.cuts,
+            "scores": [score._asdict() for score in self.scores],
+            "quotes": self.quotes,
             "coverage": self.coverage.as_dict(),
-            "bias": [asdict(each) | {"change": each.change._asdict()} for each in self.bias],
+            "bias": [asdict(bias) | {"change": figure_dict(bias.change, "mean")} for bias in self.bias],
             "gap": self.gap.as_dict() if self.gap else None,
-            "judges": dict(self.judges),
+            "judges": self.judges,
             "second": self.second.as_dict() if self.second else None,
             "leakage": self.leakage.as_dict(),
-            "baselines": [asdict(each) | {"score": each.score._asdict()} for each in self.baselines],
+            "baselines": [asdict(base) | {"score": figure_dict(base.score, "mean")} for base in self.baselines],
             "measure": str(MEASURE),
-            "notes": list(self.notes),
+            "notes": self.notes,
         }
 
 
-def _gap_figure(gap: Gap | None) -> HealthFigure | None:
-    if gap is None:
-        return None
-    return HealthFigure(gap.overlap["answer-positive"].mean - gap.overlap["query-positive"].mean)
+def _share_figure(caught: CaughtShare | None) -> Figure | None:
+    return caught.figure if caught else None
 
 
-def _share_figure(found: CaughtShare | None) -> HealthFigure | None:
-    return HealthFigure(found.value, found.low, found.high) if found else None
-
-
-def _complete(coverage: PoolCoverage) -> HealthFigure | None:
+def _complete(coverage: PoolCoverage) -> Figure | None:
     """Return the share of the relevant passages that was found, at most.
 
     Members that find the same easy passages make every estimate of the whole too small. So the larger one counts,
@@ -251,7 +225,7 @@ def _complete(coverage: PoolCoverage) -> HealthFigure | None:
     if missed.complete is None:
         return None
     bound = missed.seen / missed.lower_bound if missed.lower_bound else 1.0
-    return HealthFigure(min(missed.complete, bound))
+    return Figure(min(missed.complete, bound))
 
 
 def known_health(pool: JudgedPool, manifest: Mapping[str, Any]) -> TaskHealth:
@@ -265,7 +239,7 @@ def known_health(pool: JudgedPool, manifest: Mapping[str, Any]) -> TaskHealth:
         manifest["passages"],
         pool_coverage(pool, list(plan["mine"]["systems"]), views),
         question_leakage(pool, near),
-        len(pool.splits) > 1,
+        len({question.split for question in pool.questions}) > 1,
         pool.verdicts,
         pool.scores,
         {name: plan["select"][name] for name in ("answers", "supports", "band_answers", "band_supports")},

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
-from r2med.construction.coverage import Finder
 from r2med.construction.health import (
     DOUBTFUL,
     GOOD,
@@ -17,16 +16,15 @@ from r2med.construction.health import (
     UNKNOWN,
     UNREADY,
     Baseline,
-    HealthFigure,
-    HealthFinding,
     PoolBias,
     TaskHealth,
 )
+from r2med.construction.rejudge import Rejudgement
 from r2med.data.labels import BAND, NEGATIVE, POSITIVE, UNJUDGED
-from r2med.diagnosis.gap import PAIRS
-from r2med.formatting import counted
-from r2med.measure.bootstrap import Interval
+from r2med.diagnosis.gap import PAIRS, Gap
+from r2med.formatting import counted, percent, percent_range
 from r2med.measure.population import CaughtShare
+from r2med.render.sections import Section, markdown_blocks
 from r2med.store.files import write_file
 
 CARD, HEADING = "README.md", "## Health"
@@ -39,60 +37,40 @@ _OPENINGS: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True)
-class HealthSection:
-    """A heading, a table below it and sentences below that."""
-
-    title: str
-    headings: Sequence[str] = ()
-    rows: Sequence[Sequence[str]] = ()
-    sentences: Sequence[str] = ()
-
-    @property
-    def figures(self) -> list[bool]:
-        """Return for each column whether it holds figures rather than words."""
-        return [heading not in (self.headings[0], *_WORDS) for heading in self.headings]
-
-
-_WORDS = ("verdict", "kind", "asks")
-"""Columns that hold words."""
-
-
-def health_sections(health: TaskHealth) -> list[HealthSection]:
+def health_sections(health: TaskHealth) -> list[Section]:
     """Return all sections on a task's health, the verdict first."""
-    found = [_verdict(health), _finders(health), _labels(health), _questions(health)]
-    if health.bias:
-        found.insert(2, _bias(health.bias))
-    if health.second:
-        found.insert(-1, _second(health))
-    if health.gap:
-        found.append(_gap(health))
-    if health.baselines:
-        found.append(_baselines(health.baselines))
-    return found
-
-
-def _verdict(health: TaskHealth) -> HealthSection:
-    rows = [
-        (each.rule.name, _figure_text(each, each.figure), _ends(each), each.verdict.upper(), each.rule.asks)
-        for each in health.findings
+    sections = [
+        _verdict(health),
+        _finders(health),
+        _bias(health.bias) if health.bias else None,
+        _labels(health),
+        _second(health.second) if health.second else None,
+        _questions(health),
+        _gap(health.gap) if health.gap else None,
+        _baselines(health.baselines) if health.baselines else None,
     ]
-    flaws = [each for name in _WORST for each in health.findings if each.verdict == name]
-    listed = ", ".join(f"{each.rule.name} ({each.verdict})" for each in flaws)
-    said = [_OPENINGS[health.verdict].format(listed)]
-    said += [f"{each.rule.name}: {each.rule.why}." for each in health.findings if each.verdict != GOOD]
-    said.append("Labels were proposed by language models; no expert has checked them.")
+    return [section for section in sections if section]
+
+
+def _verdict(health: TaskHealth) -> Section:
+    rows = []
+    for finding in health.findings:
+        rule, figure = finding.rule, finding.figure
+        value, ends = "?", "-"
+        if figure is not None:
+            value = f"{rule.bound} {_written(figure.value, rule.unit)}".lstrip()
+            if figure.low is not None and figure.high is not None:
+                ends = f"{_written(figure.low, rule.unit)} to {_written(figure.high, rule.unit)}"
+        rows.append((rule.name, value, ends, finding.verdict.upper(), rule.asks))
+    flaws = [finding for verdict in _WORST for finding in health.findings if finding.verdict == verdict]
+    listed = ", ".join(f"{flaw.rule.name} ({flaw.verdict})" for flaw in flaws)
+    sentences = [_OPENINGS[health.verdict].format(listed)]
+    sentences += [f"{f.rule.name}: {f.rule.why}." for f in health.findings if f.verdict != GOOD]
+    sentences.append("Labels were proposed by language models; no expert has checked them.")
     if not health.measured:
-        said.append("What needs systems to be run or judges to be asked is unknown before: r2med build check")
-    return HealthSection(
-        f"Is {health.task} any good?", ("check", "figure", "95% interval", "verdict", "asks"), rows, said
-    )
-
-
-def _figure_text(finding: HealthFinding, figure: HealthFigure | None) -> str:
-    if figure is None:
-        return "?"
-    return f"{finding.rule.bound} {_written(figure.value, finding.rule.unit)}".lstrip()
+        sentences.append("What needs systems to be run or judges to be asked is unknown before: r2med build check")
+    headings = ("check", "figure", "95% interval", "verdict", "asks")
+    return Section(f"Is {health.task} any good?", headings, rows, sentences, words=("verdict", "asks"))
 
 
 def _written(value: float, unit: str) -> str:
@@ -101,37 +79,27 @@ def _written(value: float, unit: str) -> str:
     return f"{shown:,.0f}" if unit == "count" else f"{100 * shown:.1f}{'%' if unit == 'percent' else ''}"
 
 
-def _ends(finding: HealthFinding) -> str:
-    figure, unit = finding.figure, finding.rule.unit
-    if figure is None or figure.low is None or figure.high is None:
-        return "-"
-    return f"{_written(figure.low, unit)} to {_written(figure.high, unit)}"
-
-
-def _finders(health: TaskHealth) -> HealthSection:
+def _finders(health: TaskHealth) -> Section:
     coverage = health.coverage
-    rows = [(each.name, *_found(each)) for each in coverage.members]
-    rows += [(f"view: {each.name}", *_found(each)) for each in coverage.views]
-    said = [
+    finders = [(member.name, member) for member in coverage.members]
+    finders += [(f"view: {view.name}", view) for view in coverage.views]
+    rows = [(name, f"{f.found.part:,}", percent(f.found.figure.value, 1), f"{f.alone:,}") for name, f in finders]
+    sentences = [
         f"Of {counted(coverage.positives, 'positive')}: what each member of the committee, and each view, would have"
         " found alone, and what no other member or view found.",
         *_missed(health),
     ]
     if coverage.sources:
-        known = coverage.sources
-        said.append(
-            f"Of {known.whole:,} positives from the known sources of questions the committee found {known.part:,}:"
-            f" {_percent(known)}. This needs no assumption about its members."
+        sources = coverage.sources
+        sentences.append(
+            f"Of {sources.whole:,} positives from the known sources of questions the committee found {sources.part:,}:"
+            f" {_percent(sources)}. This needs no assumption about its members."
         )
-    return HealthSection("Who found the positives", ("member or view", "found", "%", "alone"), rows, said)
-
-
-def _found(each: Finder) -> tuple[str, str, str]:
-    return f"{each.found.part:,}", f"{100 * each.found.value:.1f}", f"{each.alone:,}"
+    return Section("Who found the positives", ("member or view", "found", "%", "alone"), rows, sentences)
 
 
 def _percent(found: CaughtShare) -> str:
-    return f"{100 * found.value:.1f}% ({100 * found.low:.1f} to {100 * found.high:.1f})"
+    return f"{percent(found.figure.value, 1)}% ({percent_range(found.figure, 1)})"
 
 
 def _missed(health: TaskHealth) -> Iterator[str]:
@@ -162,75 +130,71 @@ def _missed(health: TaskHealth) -> Iterator[str]:
         )
 
 
-def _labels(health: TaskHealth) -> HealthSection:
+def _labels(health: TaskHealth) -> Section:
     pairs = sum(health.verdicts.values())
     rows = [
-        (name, f"{health.verdicts[name]:,}", f"{100 * health.verdicts[name] / pairs:.1f}")
+        (name, f"{health.verdicts[name]:,}", percent(health.verdicts[name] / pairs, 1))
         for name in (POSITIVE, BAND, NEGATIVE, UNJUDGED)
         if name in health.verdicts
     ]
     cuts = health.cuts
-    said = [
+    sentences = [
         f"Positive from {cuts['answers']:g} on the axis answers and {cuts['supports']:g} on supports; band from"
         f" {cuts['band_answers']:g} and {cuts['band_supports']:g}."
     ]
     quoted = sum(health.quotes.values())
     if quoted:
         states = ", ".join(f"{number:,} {name}" for name, number in health.quotes.items())
-        said.append(f"Quotes of the opinions on positives: {states}.")
+        sentences.append(f"Quotes of the opinions on positives: {states}.")
     if health.judges:
         alphas = ", ".join(f"{axis} {value:.2f}" for axis, value in health.judges.items())
-        said.append(f"Krippendorff's alpha between opinions on one pair: {alphas} (0.8 is good, 0.67 tentative).")
-    return HealthSection("Labels", ("verdict", "pairs", "%"), rows, said)
+        sentences.append(f"Krippendorff's alpha between opinions on one pair: {alphas} (0.8 is good, 0.67 tentative).")
+    return Section("Labels", ("verdict", "pairs", "%"), rows, sentences)
 
 
-def _second(health: TaskHealth) -> HealthSection:
-    second = health.second
-    if second is None:
-        return HealthSection("")
+def _second(second: Rejudgement) -> Section:
     headings = ("first", *(f"then {name}" for name in (POSITIVE, BAND, NEGATIVE)))
     rows = [
         (first, *(f"{row[name]:,}" for name in (POSITIVE, BAND, NEGATIVE))) for first, row in second.confusion.items()
     ]
-    said = [f"{100 * second.share:g}% of the pairs of each verdict were put to the same judges again."]
+    sentences = [f"{100 * second.share:g}% of the pairs of each verdict were put to the same judges again."]
     if second.unread:
-        said.append(f"{counted(second.unread, 'pair')} could not be judged again and are left out.")
-    if second.stays:
-        said.append(f"Of {second.stays.whole:,} positives {_percent(second.stays)} were positive again.")
-    if second.joins:
-        said.append(f"Of {second.joins.whole:,} others {_percent(second.joins)} were positive now.")
-    known = {name: found.value for name, found in second.agreement.items() if found.value is not None}
+        sentences.append(f"{counted(second.unread, 'pair')} could not be judged again and are left out.")
+    if second.kept_positive:
+        sentences.append(
+            f"Of {second.kept_positive.whole:,} positives {_percent(second.kept_positive)} were positive again."
+        )
+    if second.became_positive:
+        others = second.became_positive
+        sentences.append(f"Of {others.whole:,} others {_percent(others)} were positive now.")
     names = {"raw": "raw agreement", "kappa": "kappa", "alpha-ordinal": "Krippendorff's alpha", "ac1": "Gwet's AC1"}
-    if known:
-        said.append("; ".join(f"{names[name]} {value:.2f}" for name, value in known.items()) + ".")
-    return HealthSection("Labels asked for again", headings, rows, said)
+    agreement = [f"{names[name]} {figure.value:.2f}" for name, figure in second.agreement.items() if figure]
+    if agreement:
+        sentences.append("; ".join(agreement) + ".")
+    return Section("Labels asked for again", headings, rows, sentences)
 
 
-def _bias(found: Sequence[PoolBias]) -> HealthSection:
+def _bias(biases: Sequence[PoolBias]) -> Section:
     rows = [
         (
-            each.system,
-            f"{each.lost:,}",
-            f"{100 * each.whole:.2f}",
-            f"{100 * each.left_out:.2f}",
-            _signed(each.change.mean),
-            f"{_signed(each.change.low)} to {_signed(each.change.high)}",
+            bias.system,
+            f"{bias.lost:,}",
+            percent(bias.whole),
+            percent(bias.left_out),
+            percent(bias.change.value, sign="+"),
+            percent_range(bias.change, sign="+"),
         )
-        for each in found
+        for bias in biases
     ]
-    said = [
+    sentences = [
         f"{MEASURE} x 100 of each member by all labels, and by those that would be there had it not been asked: what a"
         " new system has against it. Questions that lose all their positives are left out of both.",
     ]
     headings = ("member", "found alone", "all labels", "left out", "change", "95% interval")
-    return HealthSection("Pool bias", headings, rows, said)
+    return Section("Pool bias", headings, rows, sentences)
 
 
-def _signed(change: float) -> str:
-    return f"{round(100 * change, 2) + 0.0:+.2f}"
-
-
-def _questions(health: TaskHealth) -> HealthSection:
+def _questions(health: TaskHealth) -> Section:
     leakage = health.leakage
     rows = [
         ("questions", f"{leakage.questions:,}"),
@@ -238,78 +202,45 @@ def _questions(health: TaskHealth) -> HealthSection:
         ("share a positive with another", f"{leakage.sharing:,}"),
     ]
     rows += [("shared between dev and test", f"{len(leakage.across):,}")] if health.split else []
-    said = [f"{later} repeats {earlier} ({how})." for later, earlier, how in leakage.repeated[:_LISTED]]
-    said += [
+    sentences = [f"{later} repeats {earlier} ({how})." for later, earlier, how in leakage.repeated[:5]]
+    sentences += [
         f"{one} and {other} lie in different splits and share a {what}." for one, other, what in leakage.across[:5]
     ]
-    return HealthSection("Leakage between questions", ("what", "number"), rows, said)
+    return Section("Leakage between questions", ("what", "number"), rows, sentences)
 
 
-_LISTED = 5
-"""So many questions that repeat others are named."""
-
-
-def _gap(health: TaskHealth) -> HealthSection:
-    gap = health.gap
-    if gap is None:
-        return HealthSection("")
-    rows = [
-        (pair, *(text for side in (gap.overlap, gap.similarity) for text in _mean(side.get(pair)))) for pair in PAIRS
-    ]
+def _gap(gap: Gap) -> Section:
+    rows = []
+    for pair in PAIRS:
+        figures = [side.get(pair) for side in (gap.overlap, gap.similarity)]
+        texts = [(percent(figure.value if figure else None, 1), percent_range(figure, 1)) for figure in figures]
+        rows.append((pair, *chain.from_iterable(texts)))
     headings = ("compared", "overlap %", "95% interval", "cosine x 100", "its 95% interval")
-    said = [f"{pair}: {meaning}." for pair, meaning in PAIRS.items()]
-    return HealthSection("Reasoning gap", headings, rows, said)
+    sentences = [f"{pair}: {meaning}." for pair, meaning in PAIRS.items()]
+    return Section("Reasoning gap", headings, rows, sentences)
 
 
-def _mean(found: Interval | None) -> tuple[str, str]:
-    if found is None:
-        return "-", "-"
-    return f"{100 * found.mean:.1f}", f"{100 * found.low:.1f} to {100 * found.high:.1f}"
+def _baselines(baselines: Sequence[Baseline]) -> Section:
+    rows = []
+    for base in baselines:
+        kind = "oracle" if base.oracle else "member" if base.member else "other"
+        rows.append((base.system, kind, percent(base.score.value), percent_range(base.score)))
+    sentences = [
+        "Members of the committee are favoured: what they found was judged. The oracle searches with gold answers."
+    ]
+    headings = ("system", "kind", "score", "95% interval")
+    return Section(f"Baselines, {MEASURE} x 100", headings, rows, sentences, words=("kind",))
 
 
-def _baselines(found: Sequence[Baseline]) -> HealthSection:
-    rows = [(each.system, _kind(each), f"{100 * each.score.mean:.2f}", _interval(each.score)) for each in found]
-    said = ["Members of the committee are favoured: what they found was judged. The oracle searches with gold answers."]
-    return HealthSection(f"Baselines, {MEASURE} x 100", ("system", "kind", "score", "95% interval"), rows, said)
+def health_markdown(health: TaskHealth, level: int = 2) -> str:
+    """Write the report as Markdown, a section below each heading of this level."""
+    blocks = markdown_blocks(health_sections(health), [f"{note}." for note in health.notes], level)
+    return "\n\n".join(blocks) + "\n"
 
 
-def _kind(each: Baseline) -> str:
-    return "oracle" if each.oracle else "member" if each.member else "other"
-
-
-def _interval(found: Interval) -> str:
-    return f"{100 * found.low:.2f} to {100 * found.high:.2f}"
-
-
-def markdown_lines(health: TaskHealth, level: int = 2) -> Iterator[str]:
-    """Yield the report as Markdown, a section below each heading of this level."""
-    for section in health_sections(health):
-        yield from (f"{'#' * level} {_plain(section.title)}", "")
-        if section.rows:
-            yield _row(section.headings)
-            yield _row(["---:" if right else "---" for right in section.figures])
-            yield from (_row([_plain(cell) for cell in row]) for row in section.rows)
-            yield ""
-        for sentence in section.sentences:
-            yield from (_plain(sentence), "")
-    for note in health.notes:
-        yield from (f"Note: {_plain(note)}.", "")
-
-
-def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def _plain(text: str) -> str:
-    for sign in "\\|*_<`":
-        text = text.replace(sign, f"\\{sign}")
-    return " ".join(text.split())
-
-
-def card_lines(health: TaskHealth) -> Iterator[str]:
-    """Yield the section of the dataset card."""
-    yield from (HEADING, "")
-    yield from markdown_lines(health, 3)
+def card_section(health: TaskHealth) -> str:
+    """Write the section of the dataset card."""
+    return f"{HEADING}\n\n{health_markdown(health, 3)}"
 
 
 def refresh_card(folder: Path, health: TaskHealth) -> Path | None:
@@ -320,6 +251,6 @@ def refresh_card(folder: Path, health: TaskHealth) -> Path | None:
     if not found:
         return None
     after = rest.partition("\n## ")
-    new = "\n".join([before, *card_lines(health)]).rstrip() + "\n\n" + (f"## {after[2]}" if after[1] else "")
+    new = "\n".join([before, card_section(health)]).rstrip() + "\n\n" + (f"## {after[2]}" if after[1] else "")
     write_file(card, new.encode("utf-8", "replace"))
     return card

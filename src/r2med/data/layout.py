@@ -9,42 +9,11 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from r2med.data.formats import PATTERNS
 from r2med.data.problems import Findings
 from r2med.errors import DataError
 
 DEFAULT_SPLIT = "test"
-PATTERNS: Mapping[str, Sequence[str]] = {
-    "documents": (
-        "corpus.jsonl",
-        "corpus.parquet",
-        "corpus/{split}.parquet",
-        "corpus/{split}/{shard}.parquet",
-    ),
-    "queries": (
-        "query.jsonl",
-        "queries.jsonl",
-        "query.parquet",
-        "queries.parquet",
-        "query/{split}.parquet",
-        "queries/{split}.parquet",
-        "query/{split}/{shard}.parquet",
-        "queries/{split}/{shard}.parquet",
-    ),
-    "qrels": (
-        "qrels.jsonl",
-        "qrels.txt",
-        "qrels.tsv",
-        "qrels/{split}.tsv",
-        "qrels.csv",
-        "qrels/{split}.csv",
-        "qrels.parquet",
-        "qrels/{split}.parquet",
-        "qrels/{split}/{shard}.parquet",
-    ),
-}
-"""The files of each part; the first that exists is read. R2MED's own files come first, then BEIR's, then
-parquet: one file per part, or a folder per part as the hub's configs are written. Text files may end in .gz, a
-`{split}.parquet` may be cut into `{split}-00000-of-00002.parquet` and so on."""
 _SHARD = re.compile(r"-\d+-of-(\d+)\.parquet$")
 
 

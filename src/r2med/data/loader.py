@@ -6,7 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from r2med.data.dataset import Dataset
-from r2med.data.layout import PATTERNS, choose, config_files, folders_of, listing, missing
+from r2med.data.formats import PATTERNS
+from r2med.data.layout import choose, config_files, folders_of, listing, missing
 from r2med.data.reader import read_dataset
 from r2med.data.tasks import HUB_PREFIX, Task, other_tasks, registry, resolve
 from r2med.errors import DataError, suggest

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from r2med.data import layout
+from r2med.data.formats import PATTERNS
 from r2med.data.manifests import read_manifest, read_translation
 from r2med.errors import DataError, suggest
 from r2med.store.files import expanded
@@ -222,7 +223,7 @@ def other_tasks() -> Mapping[str, Task]:
 def _other(entry: Mapping[str, Any], part: str, spoken: str) -> Task:
     split = entry.get("splits", {}).get(part, layout.DEFAULT_SPLIT)
     words = {"part": part, "language": spoken, "split": split}
-    patterns = (tuple(each.format(**words) for each in entry[name]) for name in layout.PATTERNS)
+    patterns = (tuple(each.format(**words) for each in entry[name]) for name in PATTERNS)
     several = len(entry["languages"]) > 1
     name, first = (
         f"{entry['name']}/{part}" + (f"/{code}" if several else "") for code in (spoken, entry["languages"][0])

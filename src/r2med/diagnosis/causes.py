@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from r2med.formatting import counted
-from r2med.measure.bootstrap import Interval, average_intervals
+from r2med.measure.bootstrap import average_intervals
+from r2med.measure.figure import Figure, figure_dict
 from r2med.runs.viewable import Viewable
 
 
@@ -173,13 +174,13 @@ def mean_shares(found: Sequence[Diagnosis], of: str = "queries") -> dict[Cause, 
     return {cause: sum(each[cause] for each in tasks) / len(tasks) for cause in Cause}
 
 
-def overall(found: Sequence[Diagnosis], of: str = "queries") -> dict[Cause, Interval]:
+def overall(found: Sequence[Diagnosis], of: str = "queries") -> dict[Cause, Figure]:
     """Return the shares over several tasks with their 95% intervals; the means are those of `mean_shares`."""
     columns = [diagnosis.columns(of) for diagnosis in found]
     return {cause: average_intervals([each[cause] for each in columns])[0] for cause in Cause}
 
 
-def changes(before: Sequence[Diagnosis], after: Sequence[Diagnosis], of: str = "queries") -> dict[Cause, Interval]:
+def changes(before: Sequence[Diagnosis], after: Sequence[Diagnosis], of: str = "queries") -> dict[Cause, Figure]:
     """Return how the shares differ between two systems on the same tasks, paired by query, with 95% intervals."""
     rows = [(a.columns(of), b.columns(of)) for a, b in zip(before, after, strict=True)]
     return {cause: average_intervals([b[cause] - a[cause] for a, b in rows])[0] for cause in Cause}
@@ -212,5 +213,5 @@ def summary(systems: Sequence[Sequence[Diagnosis]]) -> dict[str, Any]:
     }
 
 
-def _levels(shares: Callable[[str], Mapping[Cause, Interval]]) -> dict[str, dict[str, Any]]:
-    return {of: {cause.value: each._asdict() for cause, each in shares(of).items()} for of in LEVELS}
+def _levels(shares: Callable[[str], Mapping[Cause, Figure]]) -> dict[str, dict[str, Any]]:
+    return {of: {cause.value: figure_dict(each, "mean") for cause, each in shares(of).items()} for of in LEVELS}

@@ -22,7 +22,8 @@ from r2med.expand.methods import OracleAnswer
 from r2med.lexical.analyzer import analyze
 from r2med.lexical.index import InvertedIndex
 from r2med.lexical.scorers import Scorer
-from r2med.measure.bootstrap import Interval, percentile_ends, resampled_means, task_intervals
+from r2med.measure.bootstrap import percentile_ends, resampled_means, task_intervals
+from r2med.measure.figure import Figure, figure_dict
 from r2med.measure.score import positive
 from r2med.pipeline.evaluate import Options, evaluate
 from r2med.pipeline.executor.local import Executor, quiet
@@ -134,7 +135,7 @@ PAIRS: Mapping[str, str] = {
     "query-other": "the query's words in documents relevant to other queries: chance",
 }
 """What is compared: of which text how much stands in which other."""
-Nearness = Mapping[str, Interval]
+Nearness = Mapping[str, Figure]
 """Pair to its mean over queries, with its 95% interval."""
 
 
@@ -158,7 +159,10 @@ class Gap:
             "task": self.task,
             "queries": self.queries,
             "encoder": self.encoder,
-            **{side: {pair: found._asdict() for pair, found in pairs.items()} for side, pairs in sides.items()},
+            **{
+                side: {pair: figure_dict(found, "mean") for pair, found in pairs.items()}
+                for side, pairs in sides.items()
+            },
         }
 
 
@@ -254,7 +258,7 @@ class _Vectors:
         self.documents = unit_rows(encode_all(model, documents, Role.DOCUMENT, context, precision=stage.store)[:])
 
 
-def _means(found: Mapping[str, Sequence[float]]) -> dict[str, Interval]:
+def _means(found: Mapping[str, Sequence[float]]) -> dict[str, Figure]:
     return {pair: task_intervals(np.array([values]))[0] for pair, values in found.items() if values}
 
 

@@ -19,9 +19,9 @@ from r2med.llm.parsing import read_class
 from r2med.llm.types import Failed, Model, Reply
 from r2med.models.templates import Template
 from r2med.pipeline.executor.local import Progress
-from r2med.runs.usage import Account
 from r2med.settings import read_toml
 from r2med.store.files import expanded
+from r2med.usage import Usage
 
 _ANY_PROMPT = """
 Sort a text into one of these classes:
@@ -99,7 +99,7 @@ class Labelled:
     """Queries whose reply names no class, or more than one, with what was said."""
     failed: Mapping[str, str] = field(default_factory=dict)
     """Queries that no reply came for, and why."""
-    account: Account = field(default_factory=Account)
+    account: Usage = field(default_factory=Usage)
 
 
 def label_queries(queries: Texts, by: Scheme, model: Model, progress: Progress | None = None) -> Labelled:

@@ -10,7 +10,8 @@ import numpy as np
 
 from r2med.data.labels import Labels
 from r2med.diagnosis.gap import Rarity
-from r2med.measure.bootstrap import Interval, average_intervals
+from r2med.measure.bootstrap import average_intervals
+from r2med.measure.figure import Figure, figure_dict
 from r2med.measure.score import thirds
 from r2med.measure.significance import difference_interval
 from r2med.pipeline.executor.local import Executor
@@ -40,8 +41,8 @@ class Slice:
 
     name: str
     queries: int
-    means: tuple[Interval, ...]
-    difference: Interval | None = None
+    means: tuple[Figure, ...]
+    difference: Figure | None = None
     """The second run minus the first, paired by query."""
     sure: bool = True
     """Whether an interval is informative: with one query of a task, its spread is unknown."""
@@ -55,8 +56,8 @@ class Slice:
         }
         return found | ({"difference": self._facts(self.difference)} if self.difference else {})
 
-    def _facts(self, mean: Interval) -> dict[str, float | None]:
-        return mean._asdict() if self.sure else {"mean": mean.mean, "low": None, "high": None}
+    def _facts(self, mean: Figure) -> dict[str, float | None]:
+        return figure_dict(mean if self.sure else Figure(mean.value), "mean")
 
 
 def rows(opened: Sequence[LoadedRun], labels: Labels | None = None, executor: Executor | None = None) -> list[SliceRow]:

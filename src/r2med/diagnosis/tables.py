@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from r2med.diagnosis.gap import Ceiling, Climb, Gap
     from r2med.diagnosis.slices import Slice
     from r2med.diagnosis.truncation import LengthFigure, Sensitivity
-    from r2med.measure.bootstrap import Interval
+    from r2med.measure.figure import Figure
     from r2med.measure.significance import Difference
     from r2med.tuning.frontier import Priced
 
@@ -44,11 +44,11 @@ def _say(console: Console, text: str, style: str = "") -> None:
     console.print(text, style=style)
 
 
-def _between(found: Interval, sign: str = "") -> str:
-    return f"{100 * found.low:{sign}.1f} to {100 * found.high:{sign}.1f}"
+def _between(found: Figure, sign: str = "") -> str:
+    return " to ".join(f"{100 * end:{sign}.1f}" for end in found.ends)
 
 
-def _no_interval(_: Interval, __: str = "") -> str:
+def _no_interval(_: Figure, __: str = "") -> str:
     return "-"
 
 
@@ -72,7 +72,7 @@ def show_causes(found: Sequence[Diagnosis], console: Console) -> None:
             table.rule()
             total = overall(found, of)
             queries = str(sum(len(each.queries) for each in found))
-            table.add("all tasks", queries, "", *(percent(total[cause].mean, 1) for cause in used), style="bold")
+            table.add("all tasks", queries, "", *(percent(total[cause].value, 1) for cause in used), style="bold")
             table.add("95% interval", "", "", *(_between(total[cause]) for cause in used), style="dim")
         table.show(console)
     _explain(found, used, console)
@@ -100,10 +100,10 @@ def show_changes(before: Sequence[Diagnosis], after: Sequence[Diagnosis], consol
         old, new, difference = overall(before, of), overall(after, of), changes(before, after, of)
         table = _grid("cause", "against", "here", "change", "95% interval")
         for cause in Cause:
-            if old[cause].mean or new[cause].mean:
+            if old[cause].value or new[cause].value:
                 change = difference[cause]
-                shares = (percent(old[cause].mean, 1), percent(new[cause].mean, 1))
-                table.add(cause.value, *shares, f"{100 * change.mean:+.1f}", _between(change, "+"))
+                shares = (percent(old[cause].value, 1), percent(new[cause].value, 1))
+                table.add(cause.value, *shares, f"{100 * change.value:+.1f}", _between(change, "+"))
         table.show(console)
     changed = [(count, step) for step, count in moves(before, after).items() if step[0] is not step[1]]
     for count, (one, other) in changed[:_MOVES]:
@@ -117,7 +117,7 @@ def show_gap(found: Sequence[Gap], console: Console) -> None:
     for title, side in sides:
         _say(console, title, "bold")
         table = _grid("task", "queries", *PAIRS)
-        rows: list[Mapping[str, Interval]] = [getattr(each, side) for each in found]
+        rows: list[Mapping[str, Figure]] = [getattr(each, side) for each in found]
         for each, row in zip(found, rows, strict=True):
             table.add(names[each.task], str(each.queries), *(_mean([row], pair) for pair in PAIRS))
         if len(found) > 1:
@@ -128,8 +128,8 @@ def show_gap(found: Sequence[Gap], console: Console) -> None:
         _say(console, f"{pair}: {meaning}", "dim")
 
 
-def _mean(rows: Sequence[Mapping[str, Interval]], pair: str) -> str:
-    values = [row[pair].mean for row in rows if pair in row]
+def _mean(rows: Sequence[Mapping[str, Figure]], pair: str) -> str:
+    values = [row[pair].value for row in rows if pair in row]
     return percent(sum(values) / len(values), 1) if values else "-"
 
 
@@ -218,9 +218,9 @@ def show_slices(found: Mapping[str, Sequence[Slice]], systems: Sequence[str], co
         names = task_names(each.name for each in slices) if way == "task" else {}
         for each in slices:
             shown = _between if each.sure else _no_interval
-            cells = [cell for mean in each.means for cell in (f"{100 * mean.mean:.2f}", shown(mean))]
+            cells = [cell for mean in each.means for cell in (f"{100 * mean.value:.2f}", shown(mean))]
             if each.difference is not None:
-                cells += [f"{100 * each.difference.mean:+.2f}", shown(each.difference, "+")]
+                cells += [f"{100 * each.difference.value:+.2f}", shown(each.difference, "+")]
             table.add(names.get(each.name, each.name), str(each.queries), *cells)
         table.show(console)
 

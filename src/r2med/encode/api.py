@@ -18,7 +18,7 @@ from r2med.models.http import AttemptError, RequestLimits, check_url, server_nam
 from r2med.models.server import JsonServer
 from r2med.pipeline.stage import Requirements
 from r2med.runs.prices import prices
-from r2med.runs.usage import Account
+from r2med.usage import Usage
 
 KEYS: Mapping[str, str] = {"api.openai.com": "OPENAI_API_KEY", "api.voyageai.com": "VOYAGE_API_KEY"}
 """Which key goes to which host. Any other host is sent `R2MED_EMBED_KEY` if that is set, and never one of these."""
@@ -185,7 +185,7 @@ class ApiEncoder(Encoder):
         """Return True: the server encodes, and may bill it."""
         return True
 
-    def take_bill(self) -> Account | None:
+    def take_bill(self) -> Usage | None:
         """Return the requests answered since the last call, and the tokens that the server counted in them."""
         if self._server is None:
             return None

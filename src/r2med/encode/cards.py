@@ -15,7 +15,8 @@ from r2med.models.cards import CardRegistry, Reader, is_text
 from r2med.models.source import ModelSource
 from r2med.models.templates import NO_PROMPT, Template
 
-_MODES = {"cls": "cls", "mean": "mean", "lasttoken": "last", "max": "max", "weightedmean": "weighted"}
+POOLING_MODES = {"cls": "cls", "mean": "mean", "last": "lasttoken", "max": "max", "weighted": "weightedmean"}
+"""The poolings of dense encoders, and what sentence-transformers calls each."""
 _OLD_MODES = {
     "pooling_mode_cls_token": "cls",
     "pooling_mode_mean_tokens": "mean",
@@ -158,9 +159,10 @@ def _pooling(source: ModelSource, path: str) -> dict[str, Any]:
     config = source.read_json(f"{path}/config.json") or {}
     modes = config.get("pooling_mode") or [mode for key, mode in _OLD_MODES.items() if config.get(key)] or "mean"
     modes = [modes] if isinstance(modes, str) else list(modes)
-    if len(modes) != 1 or modes[0] not in _MODES:
+    ours = {theirs: pooling for pooling, theirs in POOLING_MODES.items()}
+    if len(modes) != 1 or modes[0] not in ours:
         raise R2medError(f"{source.name} pools by {' and '.join(map(str, modes))}, which r2med cannot do")
-    return {"pooling": _MODES[modes[0]], "exclude_prompt": not config.get("include_prompt", True)}
+    return {"pooling": ours[modes[0]], "exclude_prompt": not config.get("include_prompt", True)}
 
 
 def _prompts(source: ModelSource, compares: str = "cosine") -> dict[str, Any]:
@@ -187,7 +189,7 @@ SPARSE_POOLINGS: Mapping[str, tuple[str, str]] = {
     "splade-log-sum": ("sum", "log1p_relu"),
 }
 """The poolings of learned sparse encoders, and what sentence-transformers calls the two halves of each."""
-POOLINGS = ("cls", "mean", "last", "max", "weighted", "own", *SPARSE_POOLINGS)
+POOLINGS = (*POOLING_MODES, "own", *SPARSE_POOLINGS)
 SIMILARITIES = ("cosine", "dot")
 DTYPES = ("float32", "bfloat16", "float16", "int8")
 _GPU_MILLIONS = 3000  # from here on a model is out of reach of a processor in any useful time

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from r2med.pipeline.stage import Requirements
-from r2med.runs.usage import Account
+from r2med.usage import Usage
 
 Vectors = NDArray[np.float32]
 """One row per text."""
@@ -112,7 +112,7 @@ class Encoder(ABC):
         """Return whether a server encodes, which may bill it."""
         return False
 
-    def take_bill(self) -> Account | None:
+    def take_bill(self) -> Usage | None:
         """Return what encoding took since the last call, if a server did it."""
         return None
 

@@ -1,11 +1,15 @@
-"""Loading a model folder into a torch module: the right class, every weight checked, the adapter merged."""
+"""Loading a model folder into torch modules: the right class, every weight checked, the adapter merged.
+
+The transformer is read with transformers; what follows it (pooling, linear layers, normalisation, a sparse autoencoder)
+are sentence-transformers' own modules.
+"""
 
 from __future__ import annotations
 
 import importlib
 import inspect
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from r2med.encode.rotary_roberta import is_rotary_roberta, rotary_config
+from r2med.encode.cards import POOLING_MODES, SPARSE_POOLINGS
 from r2med.errors import R2medError, require_extra
 from r2med.formatting import counted, first_line
 from r2med.models.memory import fix_rounding, out_of_memory
@@ -24,8 +28,23 @@ if TYPE_CHECKING:
 
 _ENCODERS = {"t5": "T5EncoderModel", "mt5": "MT5EncoderModel", "umt5": "UMT5EncoderModel"}
 """Architectures of which only the encoder is run."""
-_HEADS = {"fill-mask": "AutoModelForMaskedLM"}
-_ACTIVATIONS = ("Identity", "Tanh", "ReLU", "GELU")
+_PRETRAINING = ("pooler", "cls.", "lm_head", "head.dense", "head.norm", "decoder.", "position_ids", "prediction")
+"""Parts of names of weights that only pretraining used."""
+_ROTARY_FIELDS = (
+    "vocab_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+    "hidden_act",
+    "max_position_embeddings",
+    "type_vocab_size",
+    "layer_norm_eps",
+    "pad_token_id",
+    "bos_token_id",
+    "eos_token_id",
+)
+"""Settings of XLM-RoBERTa with rotary positions that transformers' class has under the same name."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +62,6 @@ class Build:
     dtype: str = "float32"
     remote_code: bool = False
     adapter: str = ""
-    head: str = ""
-    """`fill-mask` for a transformer with its head over the vocabulary."""
     autoencoder: str = ""
     """The folder of a sparse autoencoder after the pooling."""
     max_terms: int = 0
@@ -62,11 +79,13 @@ class Build:
         return sum(path.stat().st_size for path in files)
 
 
-def load_transformer(build: Build, *, eager: bool = False, beside: Sequence[str] | None = None) -> torch.nn.Module:
+def load_transformer(
+    build: Build, *, eager: bool = False, other_weights: Sequence[str] | None = None
+) -> torch.nn.Module:
     """Load the transformer with its weights, in evaluation mode, on the processor.
 
-    `beside` names the weights in its files that the caller reads itself. If it is given, any other weight without a
-    place in the transformer is an error: a head that is dropped in silence would change every result.
+    `other_weights` names the weights in its files that the caller reads itself. If it is given, any other weight
+    without a place in the transformer is an error: a head that is dropped in silence would change every result.
     """
     require_extra("torch", "torch", "transformers", "safetensors")
     fix_rounding()
@@ -76,10 +95,15 @@ def load_transformer(build: Build, *, eager: bool = False, beside: Sequence[str]
     # A tracer cannot look into fused attention, so an export asks for the plain one.
     options: dict[str, Any] = {"attn_implementation": "eager"} if eager else {}
     with quietly(), load_errors(build):
-        config = _config(build)
-        known = _HEADS.get(build.head) or _ENCODERS.get(config.model_type, "AutoModel")
-        kind = getattr(transformers, known)
-        model, loaded = kind.from_pretrained(
+        stated = _stated_config(build)
+        if is_rotary_roberta(stated) and not build.remote_code:
+            config = _rotary_config(stated)
+        else:
+            config = transformers.AutoConfig.from_pretrained(build.transformer, trust_remote_code=build.remote_code)
+        kind = _ENCODERS.get(config.model_type, "AutoModel")
+        if build.pooling in SPARSE_POOLINGS:
+            kind = "AutoModelForMaskedLM"
+        model, loaded = getattr(transformers, kind).from_pretrained(
             build.transformer,
             config=config,
             dtype=getattr(torch, build.dtype),
@@ -87,170 +111,147 @@ def load_transformer(build: Build, *, eager: bool = False, beside: Sequence[str]
             output_loading_info=True,
             **options,
         )
-    _check_weights(build, loaded, beside)
+    missing = [name for name in loaded["missing_keys"] if "pooler" not in name]
+    # The code of a repository may fill weights by itself, but no late-interaction model is known that does.
+    if missing and not (build.remote_code and other_weights is None):
+        runs_code = "AutoModel" in (_stated_config(build).get("auto_map") or {}) and not build.remote_code
+        hint = "; it comes with Python code of its own: add remote_code=true if you trust it" if runs_code else ""
+        weights = counted(len(missing), "weight")
+        raise R2medError(f"{build.folder}: its files lack {weights} of the model, {min(missing)} among them{hint}")
+    if other_weights is not None:
+        spare = [
+            name
+            for name in loaded["unexpected_keys"]
+            if name not in other_weights and not any(part in name for part in _PRETRAINING)
+        ]
+        if spare:
+            weights = counted(len(spare), "weight")
+            raise R2medError(f"{build.folder}: {weights} of its files would be dropped, {min(spare)} among them")
     if build.adapter:
-        model = _with_adapter(model, build)
+        model = _merge_adapter(model, build)
     ready: torch.nn.Module = model.eval().requires_grad_(False)
     return ready
 
 
-def _config(build: Build) -> Any:
-    """Load the transformer's configuration for the class that runs it."""
-    from transformers import AutoConfig
-
-    told = _stated_config(build)
-    if is_rotary_roberta(told) and not build.remote_code:
-        return rotary_config(told)
-    return AutoConfig.from_pretrained(build.transformer, trust_remote_code=build.remote_code)
-
-
 def _stated_config(build: Build) -> dict[str, Any]:
     file = build.transformer / "config.json"
-    told = orjson.loads(file.read_bytes()) if file.is_file() else {}
-    return told if isinstance(told, dict) else {}
+    stated = orjson.loads(file.read_bytes()) if file.is_file() else {}
+    return stated if isinstance(stated, dict) else {}
 
 
-def _check_weights(build: Build, loaded: dict[str, Any], beside: Sequence[str] | None) -> None:
-    """Refuse a model of which a part would be random, and one of which a head would be dropped."""
-    lost = [name for name in loaded["missing_keys"] if "pooler" not in name]
-    spare = [] if beside is None else [name for name in loaded["unexpected_keys"] if _is_head(name, beside)]
-    # The code of a repository may fill weights by itself, but nothing is known of late interaction that does.
-    if lost and not (build.remote_code and beside is None):
-        code = "AutoModel" in (_stated_config(build).get("auto_map") or {}) and not build.remote_code
-        hint = "; it comes with Python code of its own: add remote_code=true if you trust it" if code else ""
-        what = f"its files lack {counted(len(lost), 'weight')} of the model"
-        raise R2medError(f"{build.folder}: {what}, {min(lost)} among them{hint}")
-    if spare:
-        what = f"{counted(len(spare), 'weight')} of its files would be dropped"
-        raise R2medError(f"{build.folder}: {what}, {min(spare)} among them")
+def is_rotary_roberta(stated: Mapping[str, Any]) -> bool:
+    """Return whether a `config.json` is of XLM-RoBERTa with rotary positions, without adapters for several tasks.
+
+    Jina's checkpoints of this architecture call themselves `xlm-roberta` and name Python code of their repository,
+    written for transformers 4, without which the usual XLM-RoBERTa would be built and hardly any weight found.
+    transformers has a class of its own that reads the same weights, so that nothing of the repository has to run.
+
+    >>> is_rotary_roberta({"model_type": "xlm-roberta", "position_embedding_type": "rotary"})
+    True
+    >>> is_rotary_roberta({"model_type": "xlm-roberta", "position_embedding_type": "absolute"})
+    False
+    """
+    rotary = stated.get("model_type") == "xlm-roberta" and stated.get("position_embedding_type") == "rotary"
+    return rotary and not stated.get("lora_adaptations")
 
 
-_PRETRAINING = ("pooler", "cls.", "lm_head", "head.dense", "head.norm", "decoder.", "position_ids", "prediction")
-"""Parts of names of weights that only pretraining used."""
+def _rotary_config(stated: Mapping[str, Any]) -> Any:
+    import transformers
+
+    config = getattr(transformers, "JinaEmbeddingsV3Config", None)
+    if config is None:
+        installed = f"transformers {transformers.__version__}"
+        raise R2medError(f"{installed} cannot run XLM-RoBERTa with rotary positions: pip install -U transformers")
+    positions = {"rope_type": "default", "rope_theta": float(stated.get("rotary_emb_base") or 10_000)}
+    return config(**{name: stated[name] for name in _ROTARY_FIELDS if name in stated}, rope_parameters=positions)
 
 
-def _is_head(name: str, beside: Sequence[str]) -> bool:
-    return name not in beside and not any(part in name for part in _PRETRAINING)
-
-
-def _with_adapter(model: Any, build: Build) -> Any:
+def _merge_adapter(model: Any, build: Build) -> Any:
     require_extra("lora", "peft")
     from peft import PeftConfig, PeftModel
     from peft.utils import load_peft_weights
 
-    config = PeftConfig.from_pretrained(build.adapter)
-    wrapped = PeftModel(model, config)
-    names = {name for name, _ in wrapped.named_parameters()}
+    wrapped = PeftModel(model, PeftConfig.from_pretrained(build.adapter))
+    parameters = {name.replace(".default", "") for name, _ in wrapped.named_parameters()}
     weights = load_peft_weights(build.adapter, device="cpu")
-    inner = [name for name in weights if _adapted(name) not in names]
-    if inner or not weights:
-        what = f"{inner[0]} has no place in {build.folder}" if inner else "it has no weights"
-        raise R2medError(f"{build.adapter}: the adapter does not fit the model ({what})")
+    homeless = [name for name in weights if name not in parameters]
+    if homeless or not weights:
+        problem = f"{homeless[0]} has no place in {build.folder}" if homeless else "it has no weights"
+        raise R2medError(f"{build.adapter}: the adapter does not fit the model ({problem})")
     with quietly():
         wrapped.load_adapter(build.adapter, "default")
     return wrapped.merge_and_unload()
 
 
-def _adapted(name: str) -> str:
-    """Return the parameter of the wrapped model that a weight in an adapter's file belongs to."""
-    head, _, kind = name.rpartition(".")
-    return f"{head}.default.{kind}" if head.endswith(("lora_A", "lora_B")) else name
+def load_head(build: Build) -> torch.nn.Module:
+    """Load what follows the transformer, from the vectors of tokens to the vector of a text."""
+    from sentence_transformers.base.modules import Normalize
+    from sentence_transformers.sentence_transformer.modules import Pooling
+    from sentence_transformers.sparse_encoder.modules import SparseAutoEncoder, SpladePooling
+    from torch.nn import Sequential
+
+    modules: list[torch.nn.Module] = []
+    if build.pooling in SPARSE_POOLINGS:
+        strategy, activation = SPARSE_POOLINGS[build.pooling]
+        modules.append(SpladePooling(strategy, activation))
+    elif build.pooling in POOLING_MODES:
+        # The dimension is for sentence-transformers' own records.
+        modules.append(Pooling(1, POOLING_MODES[build.pooling]))
+    modules += load_dense(build)
+    if build.normalize:
+        modules.append(Normalize())
+    if build.autoencoder:
+        sparsify = _load_module(SparseAutoEncoder, build, build.autoencoder)
+        sparsify.k = min(build.max_terms, sparsify.hidden_dim)
+        modules.append(sparsify)
+    return Sequential(*modules).float().eval().requires_grad_(False)
 
 
-def load_dense(build: Build) -> list[torch.nn.Module]:
-    """Load the linear layers after the pooling, as sentence-transformers stores them."""
-    import torch
-    from safetensors.torch import load_file
+def load_dense(build: Build, vectors: str = "sentence_embedding") -> list[torch.nn.Module]:
+    """Load the linear layers that are applied to the vectors of texts, or of tokens."""
+    from sentence_transformers.base.modules import Dense
+    from torch.nn import Identity
 
     layers: list[torch.nn.Module] = []
     for name in build.dense:
-        folder = Path(build.folder) / name
-        if not (folder / "config.json").is_file():
-            raise R2medError(f"{folder}: no config.json of the layer")
-        config = orjson.loads((folder / "config.json").read_bytes())
-        activation = str(config.get("activation_function", "Identity")).rpartition(".")[2]
-        if activation not in _ACTIVATIONS:
-            raise R2medError(f"{folder}: the activation {activation} is not one of {', '.join(_ACTIVATIONS)}")
-        file = folder / "model.safetensors"
-        # An older file is read by torch's restricted loader, which makes tensors and runs nothing.
-        weights = load_file(file) if file.is_file() else torch.load(folder / "pytorch_model.bin", weights_only=True)
-        around = weights.pop("residual.weight", None) if config.get("use_residual") else None
-        layer = torch.nn.Linear(config["in_features"], config["out_features"], bias=config.get("bias", True))
+        with load_errors(build):
+            stated = orjson.loads((Path(build.folder) / name / "config.json").read_bytes())
+        activation = str(stated.get("activation_function", "torch.nn.Identity"))
+        # Any other would be replaced by a Tanh, in silence.
+        if not activation.startswith("torch.nn."):
+            plain = activation.rpartition(".")[2]
+            raise R2medError(f"{build.folder}/{name}: the activation {plain} is not one of torch.nn")
+        defaults = {"module_input_name": vectors, "activation_function": Identity()}
+        layers.append(_load_module(Dense, build, name, init_defaults=defaults))
+    return layers
+
+
+def _load_module(kind: Any, build: Build, name: str, **options: Any) -> Any:
+    with load_errors(build):
         try:
-            layer.load_state_dict({name.removeprefix("linear."): tensor for name, tensor in weights.items()})
+            return kind.load(build.folder, subfolder=name, local_files_only=True, **options)
         except RuntimeError as error:
+            folder = Path(build.folder) / name
             raise R2medError(f"{folder}: its weights are not those of the layer that config.json describes") from error
-        steps = [layer, getattr(torch.nn, activation)()]
-        layers += [_residual(steps, around)] if config.get("use_residual") else steps
-    return [layer.to(torch.float32).eval().requires_grad_(False) for layer in layers]
-
-
-def _residual(steps: Sequence[torch.nn.Module], weight: torch.Tensor | None) -> torch.nn.Module:
-    """Wrap the steps so that their input is added to their output, through a matrix if the two differ in size."""
-    import torch
-
-    class Residual(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.steps = torch.nn.Sequential(*steps)
-            self.around = None if weight is None else torch.nn.Parameter(weight)
-
-        def forward(self, vectors: torch.Tensor) -> torch.Tensor:
-            beside = vectors if self.around is None else vectors @ self.around.T
-            return self.steps(vectors) + beside  # type: ignore[no-any-return]  # modules are not typed
-
-    return Residual()
 
 
 def stored_weight(folder: Path, name: str) -> torch.Tensor | None:
     """Read one weight of a model's files without the others; None if none has that name."""
-    for file in (folder / each for each in WEIGHTS):
-        index = file.with_name(f"{file.name}.index.json")
-        if index.is_file():
-            file = folder / orjson.loads(index.read_bytes()).get("weight_map", {}).get(name, file.name)
-        if file.is_file():
-            return _weight_in(file, name)
-    return None
-
-
-def _weight_in(file: Path, name: str) -> torch.Tensor | None:
     import torch
     from safetensors import safe_open
 
-    if file.suffix != ".safetensors":
-        # Read by torch's restricted loader, which makes tensors and runs nothing.
-        return torch.load(file, weights_only=True).get(name)  # type: ignore[no-any-return]  # whatever the file holds
-    with safe_open(file, framework="pt") as weights:
-        return weights.get_tensor(name) if name in weights.keys() else None  # noqa: SIM118  # it is no dict
-
-
-def load_autoencoder(build: Build) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Load the sparse autoencoder after the pooling; it keeps `max_terms` numbers."""
-    import torch
-    from safetensors.torch import load_file
-
-    folder = Path(build.folder) / build.autoencoder
-    file = folder / "model.safetensors"
-    if not file.is_file():
-        raise R2medError(f"{folder}: no model.safetensors of the sparse autoencoder")
-    weights, config = load_file(file), orjson.loads((folder / "config.json").read_bytes())
-    # Encoder and decoder share their weights, which are stored once, under either name.
-    if "decoder.linear.weight" in weights:
-        weights.setdefault("encoder.weight", weights["decoder.linear.weight"])
-    lost = [name for name in ("encoder.weight", "pre_bias", "latent_bias") if name not in weights]
-    if lost:
-        raise R2medError(f"{folder}: the sparse autoencoder has no {' and no '.join(lost)}")
-
-    def encode(vectors: torch.Tensor) -> torch.Tensor:
-        if config.get("normalize"):
-            vectors = vectors - vectors.mean(dim=-1, keepdim=True)
-            vectors = vectors / (vectors.std(dim=-1, keepdim=True) + 1e-5)
-        layer, before, after = (weights[name].to(vectors) for name in ("encoder.weight", "pre_bias", "latent_bias"))
-        latents = torch.nn.functional.linear(vectors - before, layer, after)
-        top = latents.topk(min(build.max_terms, latents.shape[-1]), dim=-1)
-        return torch.zeros_like(latents).scatter_(-1, top.indices, top.values).relu()
-
-    return encode
+    for file in (folder / file_name for file_name in WEIGHTS):
+        index = file.with_name(f"{file.name}.index.json")
+        if index.is_file():
+            file = folder / orjson.loads(index.read_bytes()).get("weight_map", {}).get(name, file.name)
+        if not file.is_file():
+            continue
+        if file.suffix != ".safetensors":
+            # Read by torch's restricted loader, which makes tensors and runs nothing.
+            return torch.load(file, weights_only=True).get(name)  # type: ignore[no-any-return]  # whatever it holds
+        with safe_open(file, framework="pt") as weights:
+            return weights.get_tensor(name) if name in weights.keys() else None  # noqa: SIM118  # not a dict
+    return None
 
 
 def accepted(model: Any) -> frozenset[str]:
@@ -272,9 +273,8 @@ def load_errors(build: Build) -> Iterator[None]:
             ) from error
         raise R2medError(f"{build.folder}: not a model that can be loaded ({first_line(error)})") from error
     except Exception as error:  # whatever the code of a repository may raise
-        if not _is_of_code(build, error):
-            raise
-        raise R2medError(f"{build.folder}: {_code_failure(build, error)}") from error
+        _blame_code(build, error)
+        raise
 
 
 @contextmanager
@@ -288,21 +288,19 @@ def inference(build: Build, device: object) -> Iterator[None]:
     except torch.OutOfMemoryError as error:
         raise MemoryError(f"{device} is full") from error
     except Exception as error:  # whatever the code of a repository may raise
-        if not _is_of_code(build, error):
-            raise
-        raise R2medError(f"{build.folder}: {_code_failure(build, error)}") from error
+        _blame_code(build, error)
+        raise
 
 
-def _is_of_code(build: Build, error: Exception) -> bool:
-    return build.remote_code and not isinstance(error, R2medError) and not out_of_memory(error)
-
-
-def _code_failure(build: Build, error: Exception) -> str:
-    """Describe a failure of the Python code of a repository, and the alternative."""
+def _blame_code(build: Build, error: Exception) -> None:
+    """Raise one line if the Python code of a repository failed, with the alternative."""
+    if not build.remote_code or isinstance(error, R2medError) or out_of_memory(error):
+        return
     version = importlib.import_module("transformers").__version__
-    told = f"its own Python code does not run with transformers {version} ({first_line(error)})"
-    other = "; without remote_code=true, transformers' own class runs this model"
-    return told + (other if is_rotary_roberta(_stated_config(build)) else "")
+    reason = f"its own Python code does not run with transformers {version} ({first_line(error)})"
+    if is_rotary_roberta(_stated_config(build)):
+        reason += "; without remote_code=true, transformers' own class runs this model"
+    raise R2medError(f"{build.folder}: {reason}") from error
 
 
 @contextmanager

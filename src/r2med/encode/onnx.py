@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 
 from r2med.encode.cards import EncoderCard
 from r2med.encode.encoder import Prompts, Role, Vectors
-from r2med.encode.loading import Build, load_dense, load_transformer, positions_of
-from r2med.encode.local import ModelEncoder
+from r2med.encode.loading import Build, load_head, load_transformer, positions_of
 from r2med.encode.onnx_export import CHECKED, compared, example_tokens, export_graph, exporting
-from r2med.encode.transformer import FUNCTIONS, TorchEncoder, both_ways
+from r2med.encode.transformer import ModelEncoder, TorchEncoder, both_ways
 from r2med.errors import R2medError, require_extra
 from r2med.models.templates import Template
 from r2med.models.tokenizer import Padded, Tokenizer, check_limit, pretrained_tokenizer
@@ -169,44 +168,6 @@ def export(card: EncoderCard, build: Build, folder: Path) -> None:
         raise R2medError(f"{card.name} {why} and cannot be exported")
     folder.mkdir(parents=True, exist_ok=True)
     whole = _whole(build, pair=card.pair)
-    _write_graph(whole, card, folder)
-    _write_words(card, build, folder, positions_of(whole.transformer))
-    _check(whole, card, folder)
-
-
-def _whole(build: Build, *, pair: bool) -> torch.nn.Module:
-    """Build one module from token ids to the vector."""
-    import torch
-
-    transformer, layers = load_transformer(build, eager=True), load_dense(build)
-
-    class Whole(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.transformer = transformer
-            self.dense = torch.nn.ModuleList(layers)
-
-        def forward(self, *tensors: torch.Tensor) -> torch.Tensor:
-            ids, mask, counted = tensors[:3]
-            seen = both_ways(mask, torch.float32) if build.attention == "bidirectional" else mask
-            more = {"token_type_ids": tensors[3]} if pair else {}
-            hidden = self.transformer(input_ids=ids, attention_mask=seen, **more).last_hidden_state
-            vectors = FUNCTIONS[build.pooling](hidden, counted)
-            for layer in self.dense:
-                vectors = layer(vectors)
-            return torch.nn.functional.normalize(vectors, dim=-1) if build.normalize else vectors
-
-    if hasattr(transformer.config, "use_cache"):
-        transformer.config.use_cache = False
-    return Whole().eval()
-
-
-def input_names(*, pair: bool) -> list[str]:
-    """Return the inputs of the file: the tokens, the mask without padding, and the mask of pooled tokens."""
-    return ["input_ids", "attention_mask", "counted", *(["token_type_ids"] if pair else [])]
-
-
-def _write_graph(whole: torch.nn.Module, card: EncoderCard, folder: Path) -> None:
     target = folder / "model.onnx"
     full = target if card.dtype != "int8" else folder / "full.onnx"
     export_graph(card.name, whole, _example(whole, 2, 7, card.pair), full, input_names(pair=card.pair), "vectors")
@@ -218,17 +179,6 @@ def _write_graph(whole: torch.nn.Module, card: EncoderCard, folder: Path) -> Non
             # without the special instructions of newer processors, sums of full products overflow.
             quantize_dynamic(full, target, per_channel=True, reduce_range=True, weight_type=QuantType.QInt8)
         full.unlink()
-
-
-def _example(whole: Any, texts: int, tokens: int, pair: bool) -> list[NDArray[np.int64]]:
-    """Make random tokens; the last text is shorter than the others."""
-    ids, mask, empty = example_tokens(whole.transformer.get_input_embeddings().num_embeddings, texts, tokens)
-    mask[-1, empty] = 0
-    return [ids, mask, mask.copy(), *([np.zeros_like(ids)] if pair else [])]
-
-
-def _write_words(card: EncoderCard, build: Build, folder: Path, positions: int) -> None:
-    """Write the tokenizer and the card, so that the folder needs nothing else."""
     tokenizer = pretrained_tokenizer(build.transformer, append_eos=build.append_eos, remote_code=build.remote_code)
     tokenizer.backend.no_truncation()
     tokenizer.backend.save(str(folder / "tokenizer.json"))
@@ -239,10 +189,48 @@ def _write_words(card: EncoderCard, build: Build, folder: Path, positions: int) 
         "format": _FORMAT,
         "card": asdict(card) | inside,
         "tokens": tokens,
-        "positions": positions,
+        "positions": positions_of(whole.transformer),
         "made_from": card.id,
     }
     (folder / "r2med.json").write_bytes(orjson.dumps({"format": _FORMAT} | data, option=orjson.OPT_INDENT_2))
+    _check(whole, card, folder)
+
+
+def _whole(build: Build, *, pair: bool) -> torch.nn.Module:
+    """Build one module from token ids to the vector."""
+    import torch
+
+    transformer, head = load_transformer(build, eager=True), load_head(build)
+
+    class Whole(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.transformer = transformer
+            self.head = head
+
+        def forward(self, *tensors: torch.Tensor) -> torch.Tensor:
+            ids, mask, counted = tensors[:3]
+            seen = both_ways(mask, torch.float32) if build.attention == "bidirectional" else mask
+            more = {"token_type_ids": tensors[3]} if pair else {}
+            hidden = self.transformer(input_ids=ids, attention_mask=seen, **more).last_hidden_state
+            features = self.head({"token_embeddings": hidden, "attention_mask": counted})
+            return features["sentence_embedding"]  # type: ignore[no-any-return]  # modules are not typed
+
+    if hasattr(transformer.config, "use_cache"):
+        transformer.config.use_cache = False
+    return Whole().eval()
+
+
+def input_names(*, pair: bool) -> list[str]:
+    """Return the inputs of the file: the tokens, the mask without padding, and the mask of pooled tokens."""
+    return ["input_ids", "attention_mask", "counted", *(["token_type_ids"] if pair else [])]
+
+
+def _example(whole: Any, texts: int, tokens: int, pair: bool) -> list[NDArray[np.int64]]:
+    """Make random tokens; the last text is shorter than the others."""
+    ids, mask, empty = example_tokens(whole.transformer.get_input_embeddings().num_embeddings, texts, tokens)
+    mask[-1, empty] = 0
+    return [ids, mask, mask.copy(), *([np.zeros_like(ids)] if pair else [])]
 
 
 def _check(whole: torch.nn.Module, card: EncoderCard, folder: Path) -> None:

@@ -99,16 +99,6 @@ def encoder_for(name: str, options: Mapping[str, Any], task: Task, made: Any = N
             return OnnxEncoder(card, prompts, _exported(card))
         case "static":
             return WordLlamaEncoder(card.max_document, prompts.query, prompts.document)
-    return _api(card, prompts)
-
-
-def _exported(card: EncoderCard) -> Path | None:
-    """Return the folder of a card that was read from an export."""
-    folder = expanded(card.id)
-    return folder if looks_like_path(card.id) and (folder / "r2med.json").is_file() else None
-
-
-def _api(card: EncoderCard, prompts: Prompts) -> Encoder:
     model = ApiModel(
         card.id,
         card.url,
@@ -121,6 +111,12 @@ def _api(card: EncoderCard, prompts: Prompts) -> Encoder:
         price=card.price,
     )
     return ApiEncoder(model)
+
+
+def _exported(card: EncoderCard) -> Path | None:
+    """Return the folder of a card that was read from an export."""
+    folder = expanded(card.id)
+    return folder if looks_like_path(card.id) and (folder / "r2med.json").is_file() else None
 
 
 def known(name: str) -> bool:

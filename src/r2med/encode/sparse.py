@@ -18,7 +18,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from r2med.encode.encoder import Prompts, Role, Vectors
+from r2med.encode.encoder import Role, Vectors
 from r2med.encode.transformer import TorchEncoder
 from r2med.errors import R2medError, require_extra
 from r2med.lexical.vectors import SparseVectors
@@ -52,10 +52,6 @@ class SparseTextEncoder(TorchEncoder):
     def tokenizer(self, role: Role) -> Tokenizer:
         """Return the model's tokenizer, or that of the table."""
         return self._table_tokenizer if self._by_table(role) else super().tokenizer(role)
-
-    def with_prompts(self, prompts: Prompts) -> SparseTextEncoder:
-        """Return an encoder of the same model with other prompts."""
-        return SparseTextEncoder(self.card, prompts, self.device)
 
     def term_names(self, count: int) -> list[str]:
         """Return the terms of the dimensions, each unique and on one line; numbers in brackets for latents."""

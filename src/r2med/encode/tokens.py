@@ -120,9 +120,21 @@ class TokenEncoder:
         require_extra("torch", "torch", "transformers")
         build, card = self.build, self.card
         made = pretrained_tokenizer(build.transformer, append_eos=False, remote_code=build.remote_code)
-        _keep_markers_whole(made, (card.query_prefix, card.document_prefix))
+        from tokenizers import AddedToken
+
+        backend = made.backend
+        for prefix in (card.query_prefix, card.document_prefix):
+            for marker in dict.fromkeys((prefix, *prefix.split()[:1])):
+                if marker.strip() and backend.token_to_id(marker) is not None:
+                    if backend.encode(marker, add_special_tokens=False).tokens != [marker]:
+                        backend.add_special_tokens([AddedToken(marker, normalized=False, special=True)])
+                    break
         if card.lowercase:
-            _lowercase(made)
+            from tokenizers import normalizers
+
+            first = made.backend.normalizer
+            steps = [normalizers.Lowercase(), *([first] if first is not None else [])]
+            made.backend.normalizer = normalizers.Sequence(steps)
         return made
 
     def lengths(self, texts: Sequence[str], role: Role) -> NDArray[np.int64]:
@@ -173,7 +185,7 @@ class TokenEncoder:
         self._model()
 
     def _model(self) -> LoadedTokenModel:
-        require_extra("torch", "torch", "transformers", "safetensors")
+        require_extra("torch", "torch", "transformers", "safetensors", "sentence_transformers")
         build, device = self.build, find_devices(self.device)[0]
         inline = self.card.inline
         return MODEL_CACHE.take((build, inline, device), build.size, lambda: LoadedTokenModel(build, inline, device))
@@ -194,8 +206,8 @@ class LoadedTokenModel:
         import torch
 
         self.build, self.device = build, torch.device(device)
-        self.model = load_transformer(build, beside=(INLINE,) if inline else ()).to(self.device)
-        layers = [_inline_projection(build)] if inline else load_dense(build)
+        self.model = load_transformer(build, other_weights=(INLINE,) if inline else ()).to(self.device)
+        layers = [_inline_projection(build)] if inline else load_dense(build, "token_embeddings")
         self.dense = [layer.to(self.device) for layer in layers]
         self.takes, self.positions = accepted(self.model), positions_of(self.model)
 
@@ -209,9 +221,10 @@ class LoadedTokenModel:
         import torch
 
         with inference(self.build, self.device):
-            vectors = self.model(**self._inputs(read)).last_hidden_state.float()
+            features = {"token_embeddings": self.model(**self._inputs(read)).last_hidden_state.float()}
             for layer in self.dense:
-                vectors = layer(vectors)
+                features = layer(features)
+            vectors = features["token_embeddings"]
             if self.build.normalize:
                 vectors = torch.nn.functional.normalize(vectors, dim=-1)
             found: Vectors = vectors.cpu().numpy()
@@ -229,32 +242,17 @@ class LoadedTokenModel:
 def _inline_projection(build: Build) -> Any:
     """Load the projection that is stored among the transformer's own weights."""
     import torch
+    from sentence_transformers.base.modules import Dense
 
     weight = stored_weight(build.transformer, INLINE)
     if weight is None:
         raise R2medError(f"{Path(build.folder)}: no {INLINE} among its weights, which would be its projection")
-    layer = torch.nn.Linear(weight.shape[1], weight.shape[0], bias=False)
-    layer.load_state_dict({"weight": weight.float()})
+    layer = Dense(
+        weight.shape[1],
+        weight.shape[0],
+        bias=False,
+        activation_function=torch.nn.Identity(),
+        init_weight=weight.float(),
+        module_input_name="token_embeddings",
+    )
     return layer.eval().requires_grad_(False)
-
-
-def _keep_markers_whole(tokenizer: Tokenizer, prefixes: Sequence[str]) -> None:
-    """Make the tokenizer read a marker of the vocabulary, such as `[unused0]`, as one token and not as its letters."""
-    from tokenizers import AddedToken
-
-    backend = tokenizer.backend
-    for prefix in prefixes:
-        for marker in dict.fromkeys((prefix, *prefix.split()[:1])):
-            if marker.strip() and backend.token_to_id(marker) is not None:
-                if backend.encode(marker, add_special_tokens=False).tokens != [marker]:
-                    backend.add_special_tokens([AddedToken(marker, normalized=False, special=True)])
-                break
-
-
-def _lowercase(tokenizer: Tokenizer) -> None:
-    """Make the tokenizer put texts in lower case first; markers are recognised before and stay."""
-    from tokenizers import normalizers
-
-    first = tokenizer.backend.normalizer
-    steps = [normalizers.Lowercase(), *([first] if first is not None else [])]
-    tokenizer.backend.normalizer = normalizers.Sequence(steps)

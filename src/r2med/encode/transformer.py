@@ -1,44 +1,144 @@
-"""Transformers run by torch: on a processor, a GPU, or several GPUs with a process for each.
+"""Transformers as encoders: the settings of a card, and torch on a processor, a GPU, or several with a process each.
 
-The poolings are small functions of the hidden states and a mask. They are traced when a model is exported, so they have
-no branch on a tensor's content.
+The tokens are ours, so that truncated texts are counted; what follows the transformer is sentence-transformers'.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Protocol
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from r2med.encode.cards import SPARSE_POOLINGS, EncoderCard
-from r2med.encode.encoder import Prompts, Role, Vectors
-from r2med.encode.loading import (
-    Build,
-    accepted,
-    inference,
-    load_autoencoder,
-    load_dense,
-    load_transformer,
-    positions_of,
-)
-from r2med.encode.local import ModelEncoder
+from r2med.encode.encoder import Encoder, Prompts, Role, Vectors
+from r2med.encode.loading import Build, accepted, inference, load_head, load_transformer, positions_of
 from r2med.encode.workers import Pool
 from r2med.errors import R2medError, require_extra
 from r2med.models.memory import MODEL_CACHE, Closable, find_devices, release_memory
+from r2med.models.source import ModelSource, locate
 from r2med.models.tokenizer import Style, Tokenizer, check_limit, pretrained_tokenizer
 from r2med.pipeline.stage import Requirements
 
 if TYPE_CHECKING:
     import torch
-    from torch import Tensor
-
-    from r2med.models.tokenizer import Padded
 
 _PROCESSOR_TOKENS = 4096  # larger batches do not fit the caches of a processor and are slower, not faster
 _DEVICE_TOKENS = 16_384
 _SEVERAL_BYTES = 1 << 30  # starting a process takes longer than encoding a task with a model below this
+
+
+class ModelEncoder(Encoder):
+    """An encoder of a card, with its prompts for one task, whatever runs it."""
+
+    def __init__(self, card: EncoderCard, prompts: Prompts) -> None:
+        self.card = card
+        self.prompts = prompts
+
+    @cached_property
+    def sources(self) -> Mapping[Role, ModelSource]:
+        """Return the location of the files of each role's model; mostly the same for both."""
+        document = locate(self.card.id, self.card.revision, self.card.package)
+        query = locate(self.card.query_id, self.card.query_revision) if self.card.query_id else document
+        return {Role.QUERY: query, Role.DOCUMENT: document}
+
+    @cached_property
+    def adapter(self) -> ModelSource | None:
+        """Return the location of the adapter's files, or None for a model without an adapter."""
+        return locate(self.card.adapter, self.card.adapter_revision) if self.card.adapter else None
+
+    def local_content(self) -> dict[str, str]:
+        """Return the folders of models and adapters that are not from the hub."""
+        sources = [*self.sources.values(), *([self.adapter] if self.adapter else [])]
+        return {place: digest for source in sources for place, digest in source.local_content().items()}
+
+    def style(self, role: Role) -> Style:
+        """Return the options of tokenization of a role."""
+        card = self.card
+        return Style(
+            prompt=self.prompts.of(role),
+            limit=self.limit(role),
+            pair=card.pair and role is Role.DOCUMENT,
+            exclude_prompt=card.exclude_prompt,
+            lowercase=card.lowercase,
+            bare=bool(card.query_table) and role is Role.QUERY,
+        )
+
+    @property
+    def sparse(self) -> bool:
+        """Return whether the card's vectors are sparse."""
+        return self.card.sparse
+
+    def subfolder(self, role: Role) -> str:
+        """Return where in its repository the transformer of a role lies."""
+        return (self.card.query_subfolder if role is Role.QUERY else "") or self.card.subfolder
+
+    def settings(self, role: Role) -> Mapping[str, object]:
+        """Return all settings of the card that a vector depends on, with the commit or content hash of the files."""
+        card, source = self.card, self.sources[role]
+        settings: dict[str, object] = {
+            "model": source.label,
+            "revision": source.version,
+            "backend": card.backend,
+            "role": role.value,
+            "prompt": self.prompts.of(role),
+            "max_length": self.limit(role),
+            "pooling": card.pooling,
+            "normalize": card.normalize,
+            "dtype": card.dtype,
+            "remote_code": card.remote_code,
+        }
+        # What most models do not have is left out, so that a later field does not change the key of all others.
+        rare = {
+            "attention": card.attention,
+            "exclude_prompt": card.exclude_prompt,
+            "append_eos": card.append_eos,
+            "pair": self.style(role).pair,
+            "lowercase": card.lowercase,
+            "padding": card.padding if card.padding != "right" else "",
+            "dense": list(card.dense),
+            "subfolder": self.subfolder(role),
+            "max_terms": card.max_terms,
+            "autoencoder": card.autoencoder,
+            "table": card.query_table if role is Role.QUERY else "",
+            "adapter": f"{self.adapter.label} {self.adapter.version}" if self.adapter else "",
+        }
+        return settings | {name: value for name, value in rare.items() if value}
+
+    @property
+    def similarity(self) -> str:
+        """Return the similarity of the card."""
+        return self.card.similarity
+
+    def limit(self, role: Role) -> int:
+        """Return the maximum length of the card for a role."""
+        return self.card.max_query if role is Role.QUERY else self.card.max_document
+
+    def prompted(self, text: str, role: Role) -> str:
+        """Return the text after its prompt."""
+        return self.style(role).prompted(text)
+
+    def lengths(self, texts: Sequence[str], role: Role) -> NDArray[np.int64]:
+        """Count tokens with the model's own tokenizer."""
+        return self.tokenizer(role).lengths(texts, self.style(role))
+
+    @abstractmethod
+    def tokenizer(self, role: Role) -> Tokenizer:
+        """Return the tokenizer of a role's model."""
+
+    @abstractmethod
+    def with_prompts(self, prompts: Prompts) -> Self:
+        """Return an encoder of the same model with other prompts."""
+
+    def for_passages(self) -> Encoder:
+        """Return the encoder without the query's prompt, unless the card says that passages get it too."""
+        if self.card.prompt_passages or not self.prompts.query:
+            return self
+        return self.with_prompts(replace(self.prompts, query=""))
 
 
 class TorchEncoder(ModelEncoder):
@@ -59,8 +159,9 @@ class TorchEncoder(ModelEncoder):
     @cached_property
     def devices(self) -> tuple[str, ...]:
         """Return the devices of the model, a process for each. A small model gains nothing from a second GPU."""
-        found = find_devices(self.device)
-        return found[:1] if self.device == "auto" and self._builds[Role.DOCUMENT].size < _SEVERAL_BYTES else found
+        devices = find_devices(self.device)
+        small = self.device == "auto" and self._builds[Role.DOCUMENT].size < _SEVERAL_BYTES
+        return devices[:1] if small else devices
 
     @property
     def batch_tokens(self) -> int:
@@ -72,7 +173,7 @@ class TorchEncoder(ModelEncoder):
         card = self.card
         return Build(
             folder=str(self.sources[role].folder()),
-            subfolder=(card.query_subfolder if role is Role.QUERY else "") or card.subfolder,
+            subfolder=self.subfolder(role),
             pooling=card.pooling,
             attention=card.attention,
             normalize=card.normalize,
@@ -82,7 +183,6 @@ class TorchEncoder(ModelEncoder):
             dtype=card.dtype,
             remote_code=card.remote_code,
             adapter=str(self.adapter.adapter_folder()) if self.adapter else "",
-            head="fill-mask" if card.pooling in SPARSE_POOLINGS else "",
             autoencoder=card.autoencoder,
             max_terms=card.max_terms if card.autoencoder else 0,
         )
@@ -92,9 +192,13 @@ class TorchEncoder(ModelEncoder):
         self._runner(Role.DOCUMENT)
 
     def _runner(self, role: Role) -> Runner:
-        require_extra("torch", "torch", "transformers", "safetensors")
+        require_extra("torch", "torch", "transformers", "safetensors", "sentence_transformers")
         build, devices = self._builds[role], self.devices
-        return MODEL_CACHE.take((build, devices), build.size * len(devices), lambda: _start(build, devices))
+
+        def start() -> Runner:
+            return LoadedEncoder(build, devices[0]) if len(devices) == 1 else Pool(build, devices)
+
+        return MODEL_CACHE.take((build, devices), build.size * len(devices), start)
 
     @cached_property
     def _builds(self) -> dict[Role, Build]:
@@ -114,15 +218,9 @@ class TorchEncoder(ModelEncoder):
         """Encode one batch, a share on every device."""
         return self._runner(role).run(texts, self.style(role))
 
-    def with_prompts(self, prompts: Prompts) -> TorchEncoder:
+    def with_prompts(self, prompts: Prompts) -> Self:
         """Return an encoder of the same model with other prompts; the loaded model is shared."""
-        return TorchEncoder(self.card, prompts, self.device)
-
-
-def _start(build: Build, devices: tuple[str, ...]) -> Runner:
-    if len(devices) == 1:
-        return LoadedEncoder(build, devices[0])
-    return Pool(build, devices)
+        return type(self)(self.card, prompts, self.device)
 
 
 class Runner(Closable, Protocol):
@@ -143,8 +241,7 @@ class LoadedEncoder:
         self.model = load_transformer(build).to(self.device)
         self.takes = accepted(self.model)
         self.positions = positions_of(self.model)
-        self.dense = [layer.to(self.device) for layer in load_dense(build)]
-        self.sparsify = load_autoencoder(build) if build.autoencoder else None
+        self.head = load_head(build).to(self.device)
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -155,45 +252,29 @@ class LoadedEncoder:
 
     def close(self) -> None:
         """Release the weights."""
-        del self.model, self.dense
+        del self.model, self.head
         release_memory()
 
     def run(self, texts: Sequence[str], style: Style) -> Vectors:
         """Encode a batch; raise `MemoryError` if memory runs out, whatever the device."""
-        import torch
-
         with inference(self.build, self.device):
-            vectors = self._own(texts, style) if self.build.pooling == "own" else self._pooled(texts, style)
-            if self.build.normalize:
-                vectors = torch.nn.functional.normalize(vectors, dim=-1)
-            if self.sparsify is not None:
-                vectors = self.sparsify(vectors)
-            found: Vectors = np.ascontiguousarray(vectors.cpu().numpy())
-        return found
+            features = self._by_own_code(texts, style) if self.build.pooling == "own" else self._tokens(texts, style)
+            vectors: Vectors = np.ascontiguousarray(self.head(features)["sentence_embedding"].cpu().numpy())
+        return vectors
 
-    def _own(self, texts: Sequence[str], style: Style) -> torch.Tensor:
+    def _by_own_code(self, texts: Sequence[str], style: Style) -> dict[str, torch.Tensor]:
         encode = getattr(self.model, "encode", None)
         if encode is None:
             raise R2medError(f"{self.build.folder}: pooling=own, but the model's code has no encode method")
-        vectors: torch.Tensor = encode(list(texts), instruction=style.prompt, max_length=style.limit)
-        return vectors.float()
+        vectors = encode(list(texts), instruction=style.prompt, max_length=style.limit)
+        return {"sentence_embedding": vectors.float()}
 
-    def _pooled(self, texts: Sequence[str], style: Style) -> torch.Tensor:
+    def _tokens(self, texts: Sequence[str], style: Style) -> dict[str, torch.Tensor]:
+        """Return the vectors of tokens, or for SPLADE their logits, with a mask of those that are pooled."""
         import torch
 
         check_limit(self.build.folder, style.limit, self.positions)
         batch = self.tokenizer.padded(texts, style, self.build.padding)
-        counted = torch.from_numpy(_without_prompt(batch.mask, self.tokenizer.prompt_length(style))).to(self.device)
-        output = self.model(**self._inputs(batch))
-        hidden = (output.logits if self.build.head else output.last_hidden_state).float()
-        vectors = FUNCTIONS[self.build.pooling](hidden, counted)
-        for layer in self.dense:
-            vectors = layer(vectors)
-        return vectors
-
-    def _inputs(self, batch: Padded) -> dict[str, Any]:
-        import torch
-
         mask = torch.from_numpy(batch.mask).to(self.device)
         inputs: dict[str, Any] = {"input_ids": torch.from_numpy(batch.ids).to(self.device), "attention_mask": mask}
         if batch.types.any() and "token_type_ids" in self.takes:
@@ -204,7 +285,10 @@ class LoadedEncoder:
             inputs["position_ids"] = (mask.cumsum(dim=1) - 1).clamp(min=0)
         if self.build.attention == "bidirectional":
             inputs["attention_mask"] = both_ways(mask, next(self.model.parameters()).dtype)
-        return inputs
+        output = self.model(**inputs)
+        tokens = output.logits if self.build.pooling in SPARSE_POOLINGS else output.last_hidden_state
+        prompt = self.tokenizer.prompt_length(style)
+        return {"token_embeddings": tokens.float(), "attention_mask": mask * (mask.cumsum(dim=1) > prompt)}
 
 
 def both_ways(mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
@@ -212,67 +296,3 @@ def both_ways(mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     import torch
 
     return (1 - mask[:, None, None, :]).to(dtype) * torch.finfo(dtype).min
-
-
-def _without_prompt(mask: np.ndarray[Any, np.dtype[np.int64]], prompt: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Return the mask of the tokens that are pooled: all but the first `prompt` of each row."""
-    if not prompt:
-        return mask
-    return np.where(mask.cumsum(axis=1) > prompt, mask, 0)
-
-
-def first_token(hidden: Tensor, mask: Tensor) -> Tensor:
-    """Return the vector of the first token that counts, on whichever side the padding is."""
-    return _take(hidden, mask.to(hidden.dtype).argmax(dim=1))
-
-
-def last_token(hidden: Tensor, mask: Tensor) -> Tensor:
-    """Return the vector of the last token that counts."""
-    width = mask.shape[1]
-    return _take(hidden, width - 1 - mask.flip(1).to(hidden.dtype).argmax(dim=1))
-
-
-def mean(hidden: Tensor, mask: Tensor) -> Tensor:
-    """Return the mean over the tokens that count."""
-    weights = mask.unsqueeze(-1).to(hidden.dtype)
-    return (hidden * weights).sum(dim=1) / weights.sum(dim=1)
-
-
-def maximum(hidden: Tensor, mask: Tensor) -> Tensor:
-    """Return the largest value of each dimension over the tokens that count."""
-    return hidden.masked_fill(mask.unsqueeze(-1) == 0, float("-inf")).amax(dim=1)
-
-
-def weighted_mean(hidden: Tensor, mask: Tensor) -> Tensor:
-    """Return the mean with weights that grow with the token's position among those that count: 1, 2, 3, ..."""
-    positions = mask.cumsum(dim=1) * mask
-    weights = positions.unsqueeze(-1).to(hidden.dtype)
-    return (hidden * weights).sum(dim=1) / weights.sum(dim=1)
-
-
-def splade(logits: Tensor, mask: Tensor, *, log_twice: bool = False, total: bool = False) -> Tensor:
-    """Return a weight per term from each token's logits over the vocabulary: max or sum of log(1 + relu)."""
-    found = (logits * mask.unsqueeze(-1).to(logits.dtype)).relu_().log1p_()
-    if log_twice:
-        found = found.log1p_()
-    return found.sum(dim=1) if total else found.amax(dim=1)
-
-
-def _take(hidden: Tensor, places: Tensor) -> Tensor:
-    """Gather the vector at one place of each row."""
-    index = places.reshape(-1, 1, 1).expand(-1, 1, hidden.shape[-1])
-    return hidden.gather(1, index).squeeze(1)
-
-
-FUNCTIONS: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "cls": first_token,
-    "last": last_token,
-    "mean": mean,
-    "max": maximum,
-    "weighted": weighted_mean,
-    "splade": splade,
-    "splade-sum": partial(splade, total=True),
-    "splade-log": partial(splade, log_twice=True),
-    "splade-log-sum": partial(splade, log_twice=True, total=True),
-}
-"""The poolings by the names that cards and specs use."""

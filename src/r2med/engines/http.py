@@ -33,9 +33,9 @@ from r2med.models.server import JsonServer, RequestFailed
 from r2med.pipeline.registry import spec_of
 from r2med.pipeline.stage import Requirements
 from r2med.runs.prices import prices
-from r2med.runs.usage import Account
 from r2med.store.files import expanded, spelled
 from r2med.store.hashes import cache_key, file_digest
+from r2med.usage import Usage
 
 if TYPE_CHECKING:
     import httpx
@@ -261,7 +261,7 @@ class HttpEngine(RemoteEngine):
         requests, kept = -(-answered // size), -(-(answered - asked) // size) if answered > asked else 0
         cost = None if price is None else requests * price / 1e3
         paid = None if price is None else (requests - kept) * price / 1e3
-        context.book(Account(requests=requests, cached=kept, cost=cost, paid=paid))
+        context.book(Usage(requests=requests, cached=kept, cost=cost, paid=paid))
 
     @property
     def _request_price(self) -> float | None:

@@ -50,7 +50,7 @@ class Sink(Protocol):
 class EngineWriter(JsonServer[EngineAnswer]):
     """The connection that documents are sent over."""
 
-    path = "r2med index"
+    path = "r2med engines push"
     made = "documents sent"
     retry_unreadable = False
     bearer = False

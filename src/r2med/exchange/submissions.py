@@ -21,8 +21,9 @@ from r2med.measure.metrics import Measure
 from r2med.runs.ledger import Entry, Finished, Ledger
 from r2med.runs.record import Machine, Provenance, RunRecord, StageRecord
 from r2med.runs.selection import Current
-from r2med.runs.usage import Account, StepRecord
+from r2med.runs.usage import StepRecord
 from r2med.store.hashes import cache_key
+from r2med.usage import Usage
 
 _STATED = "as the submission states"
 _LONGEST_TITLE = 120
@@ -188,8 +189,8 @@ def stated_work(cost: Mapping[str, Any]) -> tuple[StepRecord, ...] | None:
         prompt, completion, reasoning = (
             int(_number(cost, f"{kind}_tokens") or 0) for kind in ("prompt", "completion", "reasoning")
         )
-        account = Account(
-            int(requests),
+        account = Usage(
+            requests=int(requests),
             prompt_tokens=prompt,
             completion_tokens=completion,
             reasoning_tokens=reasoning,

@@ -8,6 +8,7 @@ There are the two published agents: Search-R1 reads documents as they are, Searc
 
 from __future__ import annotations
 
+import operator
 import time
 from abc import abstractmethod
 from collections import Counter
@@ -21,7 +22,7 @@ from r2med.errors import SpecError
 from r2med.expand.conversation import LATER, NO_TOKENS, NO_TURNS, MoveKind, Tags, Trajectory, same_search
 from r2med.expand.expander import ModelExpander, attach_generations
 from r2med.expand.methods import BY_BM25, PASSAGE_WORDS
-from r2med.llm.budget import Estimate, FollowUp
+from r2med.llm.budget import FollowUp
 from r2med.llm.client import current_client
 from r2med.llm.server import guess_tokens
 from r2med.llm.stage import estimate_requests, money_facts, note_account
@@ -112,7 +113,7 @@ class Agent(ModelExpander):
             current_client().estimate_follow_up(follow, conversations)
             for follow in self.follow_ups(self.template(collection.task))
         ]
-        guess = reduce(Estimate.plus, several)
+        guess = reduce(operator.add, several)
         return {"requests": guess.requests, **money_facts(guess)}
 
     def follow_ups(self, template: Template) -> list[FollowUp]:

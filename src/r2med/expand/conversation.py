@@ -122,7 +122,7 @@ class Trajectory:
             self.stop(reply.reason)
             return None
         self.turns += 1
-        self.tokens += reply.usage.completion
+        self.tokens += reply.usage.completion_tokens
         written = self._written(reply)
         move = read_move(written, self.tags, cut=reply.finish == "length", answer_from=self._reasoned(written))
         self.pieces.append(Piece(True, move.said))

@@ -298,7 +298,7 @@ def _about_runs(view: View, rows: Sequence[BoardRow], runs: Current) -> list[str
     if unmeasured:
         notes.append(
             f"not measured by {view.measure} everywhere: {', '.join(unmeasured)};"
-            f" r2med run SYSTEM --metrics {view.measure} adds it"
+            f" r2med run SYSTEM --measures {view.measure} adds it"
         )
     for name in shown:
         entry = next(iter(runs[name].values()))

@@ -13,26 +13,17 @@ from markupsafe import Markup
 from r2med.data.task_names import task_headings
 from r2med.data.tasks import AVERAGE
 from r2med.errors import R2medError
-from r2med.measure.bootstrap import Interval, board_intervals
+from r2med.formatting import percent_range
+from r2med.measure.bootstrap import board_intervals
+from r2med.measure.figure import Figure
 from r2med.measure.metrics import Measure
 from r2med.pipeline.loaded_runs import HEADLINE, load_runs
-from r2med.render.charts.kinds import (
-    CHARTED,
-    SHADES,
-    BarChart,
-    ChartPoint,
-    DotChart,
-    HeatCell,
-    HeatMap,
-    HeatRow,
-    Panel,
-    Series,
-    _point,
-    interval_point,
-)
-from r2med.render.charts.layout import hint, tag, words
+from r2med.render.charts.bars import BarChart, Series
+from r2med.render.charts.chart import CHARTED, Panel, responsive
+from r2med.render.charts.dots import DotChart
+from r2med.render.charts.drawing import ChartPoint, hint, system_point, tag, whisker, words
+from r2med.render.charts.grids import SHADES, HeatCell, HeatMap, HeatRow
 from r2med.render.charts.scale import Scale, span, tick_text
-from r2med.render.charts.svg import responsive, whisker
 from r2med.render.palette import HATCHES, fills
 from r2med.render.scores.model import Board, Line
 from r2med.runs.ledger import Ledger, RecordedName
@@ -48,9 +39,9 @@ class ScoreSeries:
     systems: Sequence[str]
     oracles: frozenset[str]
     """Those that were shown gold answers."""
-    tasks: Mapping[str, Sequence[Interval]]
+    tasks: Mapping[str, Sequence[Figure]]
     """Each task's scores, in the order of the systems."""
-    average: Sequence[Interval]
+    average: Sequence[Figure]
 
 
 def complete_systems(ledger: Ledger, tasks: Sequence[str]) -> list[str]:
@@ -87,7 +78,7 @@ _COLUMN = (120, 18)
 
 @dataclass(frozen=True)
 class IntervalColumn:
-    """Intervals as a column of a table has room for them: one scale, drawn once in the head."""
+    """Figures as a column of a table has room for them: one scale, drawn once in the head."""
 
     head: Markup
     cells: Mapping[str, Markup]
@@ -95,9 +86,9 @@ class IntervalColumn:
     """The lower ends, by which the column is sorted."""
 
 
-def interval_column(intervals: Mapping[str, Interval]) -> IntervalColumn:
+def interval_column(intervals: Mapping[str, Figure]) -> IntervalColumn:
     """Draw intervals by name on one scale, in percent."""
-    ends = [100 * end for found in intervals.values() for end in (found.low, found.high)]
+    ends = [100 * end for found in intervals.values() for end in found.ends]
     scale = Scale(*span(ends, from_zero=False), 12, _COLUMN[0] - 12)
     ticks = _apart(scale)
     lines = "".join(f"M{scale(tick):.1f} 0V{_COLUMN[1]}" for tick in ticks)
@@ -109,7 +100,7 @@ def interval_column(intervals: Mapping[str, Interval]) -> IntervalColumn:
     told = f"scale from {tick_text(ticks[0])} to {tick_text(ticks[-1])}" if marks else "scale"
     back = tag("path", d=lines, class_="grid")
     cells = {name: _on(scale, found, back) for name, found in intervals.items()}
-    return IntervalColumn(_mini(told, *marks), cells, {name: found.low for name, found in intervals.items()})
+    return IntervalColumn(_mini(told, *marks), cells, {name: found.ends[0] for name, found in intervals.items()})
 
 
 def _apart(scale: Scale) -> list[float]:
@@ -121,9 +112,9 @@ def _apart(scale: Scale) -> list[float]:
     return ticks[::several]
 
 
-def _on(scale: Scale, found: Interval, back: str) -> Markup:
-    title = f"95% interval {100 * found.low:.2f} to {100 * found.high:.2f}"
-    return _mini(title, hint(title), back, whisker(interval_point("", found), scale, _COLUMN[1] / 2, 3.2))
+def _on(scale: Scale, found: Figure, back: str) -> Markup:
+    title = f"95% interval {percent_range(found)}"
+    return _mini(title, hint(title), back, whisker(system_point("", found.value, found), scale, _COLUMN[1] / 2, 3.2))
 
 
 def _mini(told: str, *parts: str) -> Markup:
@@ -137,14 +128,16 @@ def line_point(line: Line, column: str, name: str = "") -> ChartPoint | None:
     value = line.value(column)
     if value is None:
         return None
-    return _point(name or line.row.name, value, line.intervals.get(column), own=line.row.own, oracle=line.row.oracle)
+    return system_point(
+        name or line.row.name, value, line.intervals.get(column), own=line.row.own, oracle=line.row.oracle
+    )
 
 
 def average_chart(series: ScoreSeries) -> DotChart:
     """Chart every system's average with its 95% interval, the best on top; oracles are hollow."""
-    order = sorted(range(len(series.systems)), key=lambda place: -series.average[place].mean)
+    order = sorted(range(len(series.systems)), key=lambda place: -series.average[place].value)
     points = [
-        _point(name, series.average[place].mean, series.average[place], oracle=name in series.oracles)
+        system_point(name, series.average[place].value, series.average[place], oracle=name in series.oracles)
         for place in order
         for name in (series.systems[place],)
     ]
@@ -162,7 +155,7 @@ def task_chart(series: ScoreSeries) -> BarChart:
     for place, (system, fill) in enumerate(zip(series.systems, fills(count), strict=True)):
         found = [column[place] for column in columns.values()]
         name = f"{system} (oracle)" if system in series.oracles else system
-        bars.append(Series(name, fill, [100 * each.mean for each in found], found))
+        bars.append(Series(name, fill, [100 * each.value for each in found], found))
     groups = list(task_headings(list(columns)).values())
     return BarChart("Systems by task", f"{series.measure} x 100", groups, bars, len(series.tasks))
 

@@ -264,7 +264,7 @@ def board_citation(found: BoardQuery) -> Citation:
         ("--family", view.family),
         ("--kind", view.kind),
         *((f"--{part}", getattr(view, part)) for part in PARTS),
-        ("--metric", "" if view.measure == _HEADLINE else view.measure),
+        ("--measure", "" if view.measure == _HEADLINE else view.measure),
         ("--source", view.sources),
         ("--baseline", view.baseline),
         ("--find", found.text),

@@ -15,7 +15,7 @@ from r2med.exchange.submissions import Accepted
 from r2med.formatting import percent, signed
 from r2med.leaderboard.charts import IntervalColumn, interval_column
 from r2med.leaderboard.order import FAMILY, Families, families_of, figure_of
-from r2med.measure.bootstrap import Interval
+from r2med.measure.figure import Figure
 from r2med.render.scores.model import OTHER_DATA, SUBMITTED, Board, Line
 from r2med.render.scores.table import NONE, BoardTable, Leaders, TableRow, board_table, leaders, saw_other_data
 
@@ -252,7 +252,7 @@ def with_queries(lines: Sequence[Line]) -> list[Line]:
     return [line for line in lines if line.row.own and line.average is not None]
 
 
-def decorated(lines: Sequence[Line], found: Mapping[str, Mapping[str, Interval]]) -> list[Line]:
+def decorated(lines: Sequence[Line], found: Mapping[str, Mapping[str, Figure]]) -> list[Line]:
     """Add intervals to lines."""
     return [
         replace(line, intervals=found[line.row.name]) if line.row.own and line.row.name in found else line

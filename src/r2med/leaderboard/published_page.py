@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from r2med.data.published import PublishedSystem, published, sources
 from r2med.data.tasks import AVERAGE, groups
 from r2med.leaderboard.reproduce import needs, verdict
-from r2med.measure.bootstrap import Interval
+from r2med.measure.figure import Figure
 from r2med.render.html import address
 from r2med.render.scores.significance import Sample, intervals
 from r2med.runs.ledger import Entry, Ledger
@@ -40,7 +40,7 @@ def published_page(library: Library, request: Request) -> PageContent:
 
 def published_citation(name: str, group: str, measure: str) -> Citation:
     """Return the command that shows a published system's figures in a terminal."""
-    words = options(("--group", group), ("--metric", measure), ("--find", name))
+    words = options(("--group", group), ("--measure", measure), ("--find", name))
     return citation(f"{name}, published figures", "board", "--published", *words)
 
 
@@ -92,7 +92,7 @@ def stated_figure(row: PublishedSystem, column: str, measure: str) -> float | No
     return figures.average if column == AVERAGE else figures.tasks.get(column)
 
 
-def own_figures(ledger: Ledger, runs: Mapping[str, Entry], measure: str) -> dict[str, Interval]:
+def own_figures(ledger: Ledger, runs: Mapping[str, Entry], measure: str) -> dict[str, Figure]:
     """Return what local runs of a published system measured, by task and on average over all tasks of the group."""
     scores = {task: ledger.scores(entry).get(measure) for task, entry in runs.items()}
     row = {task: Sample(runs[task].queries, values) for task, values in scores.items() if values is not None}
@@ -103,10 +103,10 @@ def own_figures(ledger: Ledger, runs: Mapping[str, Entry], measure: str) -> dict
     return {task: each for task, each in found.items() if task != AVERAGE or row.keys() == whole}
 
 
-def verdicts(rows: Sequence[PublishedSystem], own: Mapping[str, Interval], measure: str) -> dict[tuple[str, str], str]:
+def verdicts(rows: Sequence[PublishedSystem], own: Mapping[str, Figure], measure: str) -> dict[tuple[str, str], str]:
     """Map column and source to a verdict on whether the measured figure is the published one."""
     return {
-        (column, row.source.name): verdict(stated, interval.mean, row.source.rounding, interval)
+        (column, row.source.name): verdict(stated, interval.value, row.source.rounding, interval)
         for column, interval in own.items()
         for row in rows
         if (stated := stated_figure(row, column, measure)) is not None

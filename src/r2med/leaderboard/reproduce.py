@@ -18,7 +18,7 @@ from r2med.rerank.llm import ModelReranker
 from r2med.runs.report import Report
 
 if TYPE_CHECKING:
-    from r2med.measure.bootstrap import Interval
+    from r2med.measure.figure import Figure
 
 WITHIN_ROUNDING, WITHIN_INTERVAL, DIFFERENT = "within rounding", "within the interval", "different"
 _AVERAGE = "average"
@@ -129,7 +129,7 @@ def check_needs(spec: str) -> None:
         require_extra(extra, *EXTRAS.get(extra, ()))
 
 
-def verdict(published: float, measured: float, rounding: float, interval: Interval | None) -> str:
+def verdict(published: float, measured: float, rounding: float, interval: Figure | None) -> str:
     """Compare a measured figure with the published one.
 
     >>> verdict(0.1271, 0.12706, 0.00005, None), verdict(0.2, 0.3, 0.00005, None)
@@ -137,7 +137,7 @@ def verdict(published: float, measured: float, rounding: float, interval: Interv
     """
     if abs(measured - published) <= rounding * (1 + 1e-9) + 1e-12:
         return WITHIN_ROUNDING
-    if interval is not None and interval.low <= published <= interval.high:
+    if interval is not None and interval.ends[0] <= published <= interval.ends[1]:
         return WITHIN_INTERVAL
     return DIFFERENT
 
@@ -203,7 +203,7 @@ def _average(figures: PublishedFigures, measured: Mapping[str, float]) -> float 
     return sum(figures.tasks[task] for task in tasks) / len(tasks)
 
 
-def _alone(report: Report, system: str, task: str, measure: str) -> Interval:
+def _alone(report: Report, system: str, task: str, measure: str) -> Figure:
     """Return the interval on one task of a system that lacks another."""
     result = report.result(system, task)
     if result is None:
@@ -212,13 +212,11 @@ def _alone(report: Report, system: str, task: str, measure: str) -> Interval:
 
 
 def _compared(
-    system: str, row: PublishedSystem, task: str, figures: tuple[float | None, float], interval: Interval
+    system: str, row: PublishedSystem, task: str, figures: tuple[float | None, float], interval: Figure
 ) -> Compared:
     published, measured = figures
     if published is None:
         said = f"not published by {row.source.name}"
     else:
         said = verdict(published, measured, row.source.rounding, interval)
-    return Compared(
-        system, row.name, row.source.name, task or _AVERAGE, published, measured, interval.low, interval.high, said
-    )
+    return Compared(system, row.name, row.source.name, task or _AVERAGE, published, measured, *interval.ends, said)

@@ -40,8 +40,8 @@ from r2med.leaderboard.site_pages import (
 from r2med.measure.metrics import Measure
 from r2med.pipeline.executor.local import Executor
 from r2med.pipeline.named_runs import select
-from r2med.render.charts.kinds import DotChart
-from r2med.render.charts.svg import responsive
+from r2med.render.charts.chart import responsive
+from r2med.render.charts.dots import DotChart
 from r2med.render.html import Frame, render, static
 from r2med.render.scores.model import SUBMITTED, Board, Line, View
 from r2med.render.scores.text import FORMATS

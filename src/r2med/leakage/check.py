@@ -13,8 +13,8 @@ from typing import BinaryIO, cast
 import numpy as np
 import orjson
 
+from r2med.data.formats import opened
 from r2med.data.loader import load
-from r2med.data.rows import opened
 from r2med.data.tasks import Task, resolve
 from r2med.errors import R2medError
 from r2med.formatting import first_line

@@ -9,8 +9,8 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from r2med.data.formats import lines, not_utf8, parsed
 from r2med.data.problems import ERROR, Findings
-from r2med.data.rows import lines, not_utf8, parsed
 from r2med.errors import DataError, suggest
 from r2med.formatting import first_line
 from r2med.lexical.arrays import Places, by_size

@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from r2med.errors import R2medError
 from r2med.llm.reasoning import usable_reply
 from r2med.llm.reply_cache import ReplyCache, TypicalUsage
 from r2med.llm.server import guess_tokens, prompt_text
-from r2med.llm.types import Failed, LimitReached, Model, Reply, Request, Usage
+from r2med.llm.types import Failed, LimitReached, Model, Reply, Request
 from r2med.models.http import RequestLimits
-from r2med.runs.usage import Account
-from r2med.store.jobs import MoneySpent, reporter
+from r2med.store.jobs import reporter
+from r2med.usage import Usage, add_fields
 
 _TURN = 16
 """Tokens that a chat template adds around a message, generously."""
@@ -45,30 +44,19 @@ class Limits(RequestLimits):
             raise R2medError(f"max tokens must not be negative, not {self.max_tokens}")
 
 
-@dataclass(frozen=True)
-class Reservation:
-    """Upper bound on the tokens and cost of a request under way."""
-
-    tokens: int
-    cost: float
-
-
 class Budget:
     """Money and tokens spent, and those reserved for requests under way."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._holds: list[Reservation] = []
+        self._holds: list[Usage] = []
         self._changed = asyncio.Event()
-        self.requests = 0
-        """Answers paid for."""
-        self.tokens = 0
-        self.cost: float | None = 0.0
-        """US dollars; None once an answer without a known price was paid for."""
-        self.lost = Reservation(0, 0.0)
+        self.spent = Usage()
+        """On answers that were paid for."""
+        self.lost = Usage()
         """The most that requests without a usable answer may have cost on top."""
 
-    async def hold(self, request: Request) -> Reservation:
+    async def hold(self, request: Request) -> Usage:
         """Reserve the most that a request may cost; waits for others to settle, and refuses what can never fit."""
         hold = self._most(request)
         while not self._fits(hold):
@@ -79,92 +67,66 @@ class Budget:
         self._holds.append(hold)
         return hold
 
-    def pay(self, hold: Reservation, usage: Usage, cost: float | None) -> None:
+    def pay(self, hold: Usage, spent: Usage) -> None:
         """Count the usage of an answered request in place of its reservation."""
-        self.requests += 1
-        self.tokens += usage.prompt + usage.completion
-        self.cost = None if self.cost is None or cost is None else self.cost + cost
+        self.spent += spent
         self._release(hold)
-        most_cost, most_tokens = self._limits.max_cost, self._limits.max_tokens
-        reporter.spend(MoneySpent(self.requests, self.tokens, self.cost, most_cost, most_tokens))
+        reporter.spend(self.spent, self._limits.max_cost, self._limits.max_tokens)
 
-    def lose(self, hold: Reservation, *, billed: bool) -> None:
+    def lose(self, hold: Usage, *, billed: bool) -> None:
         """Release the reservation of a failed request; if the server may bill it, its amount counts as lost."""
         if billed:
-            self.lost = Reservation(self.lost.tokens + hold.tokens, self.lost.cost + hold.cost)
+            self.lost += hold
         self._release(hold)
 
-    def _release(self, hold: Reservation) -> None:
+    def _release(self, hold: Usage) -> None:
         self._holds.remove(hold)
         self._changed.set()
 
-    def _most(self, request: Request) -> Reservation:
+    def _most(self, request: Request) -> Usage:
         if self._limits.max_cost is None and self._limits.max_tokens is None:
-            return Reservation(0, 0.0)
+            return Usage()
         written = request.sampling.max_tokens
         if written is None:
             raise R2medError(f"a spending limit needs a limit on each answer: set max_tokens for {request.model.name}")
         read = len(prompt_text(request.messages).encode("utf-8", "replace")) // _BYTES_PER_TOKEN
         read += _TURN * (1 + len(request.messages))
-        cost = request.model.cost(Usage(read, written))
+        cost = request.model.cost(read, written)
         if cost is None and self._limits.max_cost is not None:
             raise R2medError(
                 f"no price is known for {request.model.name}, so a limit on cost cannot be kept;"
                 " limit tokens instead, or give the price in llms.toml"
             )
-        return Reservation(read + written, cost or 0.0)
+        return Usage(prompt_tokens=read, completion_tokens=written, cost=cost or 0.0)
 
-    def _fits(self, hold: Reservation) -> bool:
-        tokens = self.tokens + self.lost.tokens + sum(held.tokens for held in self._holds) + hold.tokens
-        cost = (self.cost or 0.0) + self.lost.cost + sum(held.cost for held in self._holds) + hold.cost
+    def _fits(self, hold: Usage) -> bool:
+        parts = (self.spent, self.lost, *self._holds, hold)
+        tokens, cost = sum(part.tokens for part in parts), sum(part.cost or 0.0 for part in parts)
         most_tokens, most_cost = self._limits.max_tokens, self._limits.max_cost
         return (most_tokens is None or tokens <= most_tokens) and (most_cost is None or cost <= most_cost)
 
-    def _full(self, hold: Reservation) -> str:
+    def _full(self, hold: Usage) -> str:
         if self._limits.max_cost is not None:
-            limit, spent = f"${self._limits.max_cost:.2f}", f"${self.cost or 0.0:.4f}"
+            limit, spent = f"${self._limits.max_cost:.2f}", f"${self.spent.cost or 0.0:.4f}"
             next_one = f"${hold.cost:.4f}"
         else:
-            limit, spent = f"{self._limits.max_tokens} tokens", f"{self.tokens} tokens"
+            limit, spent = f"{self._limits.max_tokens} tokens", f"{self.spent.tokens} tokens"
             next_one = f"{hold.tokens} tokens"
         lost = f" (and up to ${self.lost.cost:.4f} or {self.lost.tokens} tokens lost)" if self.lost.tokens else ""
         return (
-            f"stopped before the limit of {limit}: {spent} spent{lost} on {self.requests} answers, which are kept;"
-            f" the next request may take {next_one}, of which most is the longest answer it may get: give the stage a"
-            " smaller max_tokens=, or raise the limit, and run the same command to go on"
+            f"stopped before the limit of {limit}: {spent} spent{lost} on {self.spent.requests} answers, which are"
+            f" kept; the next request may take {next_one}, of which most is the longest answer it may get: give the"
+            " stage a smaller max_tokens=, or raise the limit, and run the same command to go on"
         )
 
 
-def account(replies: Iterable[Reply | Failed]) -> Account:
-    """Add up replies and failures.
+def account(replies: Iterable[Reply | Failed]) -> Usage:
+    """Add up the usage of replies and failures.
 
     >>> account([]).requests
     0
     """
-    replies = list(replies)
-    came = [reply for reply in replies if isinstance(reply, Reply)]
-    fresh = [reply for reply in came if not reply.cached]
-    return Account(
-        requests=len(replies),
-        cached=len(came) - len(fresh),
-        failed=len(replies) - len(came),
-        incomplete=sum(bool(reply.incomplete) for reply in came),
-        prompt_tokens=sum(reply.usage.prompt for reply in came),
-        completion_tokens=sum(reply.usage.completion for reply in came),
-        reasoning_tokens=sum(reply.usage.reasoning for reply in came),
-        cost=_money(came),
-        paid=_money(fresh),
-        seconds=sum(reply.seconds for reply in came),
-    )
-
-
-def _money(replies: Iterable[Reply]) -> float | None:
-    total = 0.0
-    for reply in replies:
-        if reply.cost is None:
-            return None
-        total += reply.cost
-    return total
+    return sum((reply.usage for reply in replies), Usage())
 
 
 @dataclass(frozen=True)
@@ -185,8 +147,7 @@ class Estimate:
     known: int = 0
     """How many kept answers the length is guessed from; 0 if a part of it is a default."""
 
-    def scaled(self, factor: float) -> Estimate:
-        """Return the estimate of a whole from that of a part."""
+    def __mul__(self, factor: float) -> Estimate:
         return Estimate(
             round(self.requests * factor),
             round(self.cached * factor),
@@ -197,15 +158,10 @@ class Estimate:
             self.known,
         )
 
-    def plus(self, other: Estimate) -> Estimate:
+    def __add__(self, other: Estimate) -> Estimate:
         """Add two estimates; what is unknown in one is unknown in the sum, and so is an assumed length."""
-
-        def total(one: Any, another: Any) -> Any:
-            return None if one is None or another is None else one + another
-
-        summed = [total(*pair) for pair in zip(vars(self).values(), vars(other).values(), strict=True)]
-        defaults = self.is_default or other.is_default
-        return replace(Estimate(*summed), known=0 if defaults else self.known + other.known)
+        total = Estimate(**add_fields(self, other))
+        return replace(total, known=0) if self.is_default or other.is_default else total
 
     @property
     def is_default(self) -> bool:
@@ -279,8 +235,8 @@ def estimate_follow_up(follow: FollowUp, first: int, answers: ReplyCache) -> Est
     asked = Request(follow.model, (), follow.model.sampling, kind=follow.kind)
     read, written = round(usual.prompt) or follow.prompt, _length(asked, usual)
     requests, longest = round(first * min(each, follow.most)), follow.model.sampling.max_tokens
-    cost = follow.model.cost(Usage(read, written))
-    limit = None if longest is None else follow.model.cost(Usage(max(read, follow.prompt), longest))
+    cost = follow.model.cost(read, written)
+    limit = None if longest is None else follow.model.cost(max(read, follow.prompt), longest)
     return Estimate(
         requests, 0, requests * read, requests * written, None if cost is None else requests * cost,
         None if limit is None else first * follow.most * limit, usual.answers,
@@ -290,7 +246,7 @@ def estimate_follow_up(follow: FollowUp, first: int, answers: ReplyCache) -> Est
 def _price(requests: Sequence[Request], prompt: Sequence[int], written: Sequence[int | None]) -> float | None:
     total = 0.0
     for request, read, wrote in zip(requests, prompt, written, strict=True):
-        cost = request.model.cost(Usage(read, wrote)) if wrote is not None else None
+        cost = request.model.cost(read, wrote) if wrote is not None else None
         if cost is None:
             return None
         total += cost

@@ -7,7 +7,6 @@ import atexit
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -343,7 +342,7 @@ def _place(model: Model) -> tuple[str, str]:
 
 def _taken(reply: Reply | Failed) -> Reply | Failed:
     """Mark the reply of a shared request as cached: it is paid for once, by the first caller."""
-    return replace(reply, cached=True) if isinstance(reply, Reply) else reply
+    return reply.as_cached() if isinstance(reply, Reply) else reply
 
 
 def _ignore(amount: float) -> None:

@@ -29,6 +29,7 @@ from r2med.models.http import (
     say_waiting,
     with_attempts,
 )
+from r2med.usage import Usage
 
 Value = TypeVar("Value")
 _HOPELESS = 10
@@ -101,7 +102,9 @@ class Endpoint:
         except BaseException:
             self._budget.lose(hold, billed=True)
             raise
-        self._budget.pay(hold, answer.usage, request.model.cost(answer.usage))
+        read, written = answer.usage.prompt_tokens, answer.usage.completion_tokens
+        cost = request.model.cost(read, written)
+        self._budget.pay(hold, Usage(requests=1, prompt_tokens=read, completion_tokens=written, cost=cost))
         return answer
 
     def _judge(self, trouble: AttemptError, attempt: int, health: Health) -> None:

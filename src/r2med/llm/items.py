@@ -10,13 +10,14 @@ import gc
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import orjson
 
 from r2med.store.sqlite import DamagedError, Database, Format, seal
+from r2med.usage import Usage
 
 STORE = "build.sqlite"
 KEPT, DROPPED, FAILED = "kept", "dropped", "failed"
@@ -38,26 +39,6 @@ _COLUMNS = "id, key, state, reason, value, requests, prompt_tokens, completion_t
 
 
 @dataclass(frozen=True)
-class Spent:
-    """Usage of models for an item, stored answers included: the same in every command."""
-
-    requests: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    cost: float | None = 0.0
-    """US dollars; None when a price is unknown."""
-
-    def __add__(self, other: Spent) -> Spent:
-        cost = None if self.cost is None or other.cost is None else self.cost + other.cost
-        return Spent(
-            self.requests + other.requests,
-            self.prompt_tokens + other.prompt_tokens,
-            self.completion_tokens + other.completion_tokens,
-            cost,
-        )
-
-
-@dataclass(frozen=True)
 class Outcome:
     """Result of a step for an item."""
 
@@ -68,7 +49,8 @@ class Outcome:
     """Why no model answered; such an item is asked again the next time."""
     marks: tuple[str, ...] = ()
     """What is counted although the item goes on."""
-    spent: Spent = field(default_factory=Spent)
+    spent: Usage = field(default_factory=Usage)
+    """Of models, stored answers included: the same in every command."""
 
     def as_kept(self) -> Outcome:
         """Return the same outcome as it will come out of the store: lists in place of tuples."""
@@ -91,9 +73,13 @@ class Count:
     """Why items went no further, and how many."""
     failed: Mapping[str, int] = field(default_factory=dict)
     marks: Mapping[str, int] = field(default_factory=dict)
-    spent: Spent = field(default_factory=Spent)
+    spent: Usage = field(default_factory=Usage)
     names: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """The items behind each reason they were dropped for, if these are files."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the counts for JSON."""
+        return {**vars(self), "spent": self.spent.bill()}
 
     @property
     def left(self) -> int:
@@ -203,7 +189,7 @@ class ItemStore:
 
     def put_count(self, count: Count) -> None:
         """Store the counts of a finished step."""
-        self.put(_COUNTS, [(count.step, "", Outcome(asdict(count)))])
+        self.put(_COUNTS, [(count.step, "", Outcome(count.as_dict()))])
 
     def forget_counts(self) -> None:
         """Remove all counts: a new pass over the steps begins."""
@@ -216,7 +202,7 @@ class ItemStore:
 
 def read_count(value: Mapping[str, Any]) -> Count:
     """Read the counts of a step as they were stored."""
-    return Count(**dict(value) | {"spent": Spent(**value["spent"])})
+    return Count(**dict(value) | {"spent": Usage(**value["spent"])})
 
 
 def count_outcomes(step: str, outcomes: Iterable[Outcome]) -> Count:
@@ -224,7 +210,7 @@ def count_outcomes(step: str, outcomes: Iterable[Outcome]) -> Count:
     dropped: Counter[str] = Counter()
     failed: Counter[str] = Counter()
     marks: Counter[str] = Counter()
-    items, kept, spent = 0, 0, Spent()
+    items, kept, spent = 0, 0, Usage()
     for outcome in outcomes:
         items += 1
         kept += outcome.state == KEPT
@@ -272,5 +258,5 @@ def _outcome(row: Sequence[Any]) -> Outcome:
         reason if state == DROPPED else "",
         reason if state == FAILED else "",
         tuple(content["marks"]),
-        Spent(requests, prompt, completion, cost),
+        Usage(requests=requests, prompt_tokens=prompt, completion_tokens=completion, cost=cost),
     )

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from r2med.llm.types import RawAnswer, Reply, Request, Usage
+from r2med.llm.types import RawAnswer, Reply, Request
+from r2med.usage import Usage
 
 
 @dataclass(frozen=True)
@@ -146,22 +147,29 @@ def _bare(reasoning: str, rule: TraceFormat) -> str:
 
 
 def to_reply(request: Request, answer: RawAnswer, *, cached: bool = False) -> Reply:
-    """Build the reply to a request from an answer, new or stored."""
+    """Build the reply to a request from an answer, new or stored; its reasoning tokens are shared out by length
+    if the server does not state them.
+    """
     trace = split_trace(
         answer.text, request.model.trace, field=answer.reasoning, finish=answer.finish, refusal=answer.refusal
     )
-    return Reply(
-        request=request,
-        text=trace.answer,
-        reasoning=trace.reasoning,
-        raw=answer.text,
-        finish=answer.finish,
-        usage=_shared_out(answer.usage, trace.reasoning, trace.answer),
+    told, price = answer.usage, request.model.cost(answer.usage.prompt_tokens, answer.usage.completion_tokens)
+    thought = told.reasoning_tokens
+    if trace.reasoning and not thought:
+        thought = round(told.completion_tokens * len(trace.reasoning) / (len(trace.reasoning) + len(trace.answer)))
+    usage = Usage(
+        requests=1,
+        cached=int(cached),
+        incomplete=int(bool(trace.incomplete)),
+        prompt_tokens=told.prompt_tokens,
+        completion_tokens=told.completion_tokens,
+        reasoning_tokens=thought,
+        cost=price,
+        paid=0.0 if cached else price,
         seconds=answer.seconds,
-        cost=request.model.cost(answer.usage),
-        cached=cached,
-        incomplete=trace.incomplete,
-        logprobs=answer.logprobs,
+    )
+    return Reply(
+        request, trace.answer, trace.reasoning, answer.text, answer.finish, usage, trace.incomplete, answer.logprobs
     )
 
 
@@ -173,11 +181,3 @@ def usable_reply(request: Request, answer: RawAnswer) -> Reply | None:
     """
     reply = to_reply(request, answer, cached=True)
     return None if answer.unread or reply.incomplete else reply
-
-
-def _shared_out(usage: Usage, reasoning: str, answer: str) -> Usage:
-    """Return the usage with reasoning tokens as the server counts them, or else by the share of the text."""
-    if usage.reasoning or not reasoning:
-        return usage
-    share = len(reasoning) / (len(reasoning) + len(answer))
-    return replace(usage, reasoning=round(usage.completion * share))

@@ -29,10 +29,11 @@ import orjson
 
 from r2med.errors import R2medError
 from r2med.llm.server import body
-from r2med.llm.types import Model, RawAnswer, Request, Token, Usage
+from r2med.llm.types import Model, RawAnswer, Request, Token
 from r2med.store.cache import home
 from r2med.store.processes import is_gone, process_mark
 from r2med.store.sqlite import Database, Format, StoreError, seal, warn
+from r2med.usage import Usage
 
 Value = TypeVar("Value")
 _TABLES = """
@@ -198,9 +199,9 @@ class ReplyCache:
         """Return the work of storing an answer, which returns the one that stays: the first stored."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         asked, said = orjson.dumps(body(request)).decode(), encode_answer(answer)
-        model, usage = request.model, answer.usage
-        written = seal(key, model.id, model.server, usage.prompt, usage.completion, said, problem)
-        head = (key, model.id, now, usage.prompt, usage.completion, asked, said, model.server, problem, written)
+        model, tokens = request.model, (answer.usage.prompt_tokens, answer.usage.completion_tokens)
+        written = seal(key, model.id, model.server, *tokens, said, problem)
+        head = (key, model.id, now, *tokens, asked, said, model.server, problem, written)
         row = (*head, request.kind)
 
         def work() -> RawAnswer:
@@ -363,7 +364,7 @@ def encode_answer(answer: RawAnswer) -> str:
     """Encode an answer as JSON."""
     tokens = [list(token) for token in answer.logprobs]
     said = {name: value for name, value in vars(answer).items() if name != "unread"}
-    return orjson.dumps({**said, "usage": vars(answer.usage), "logprobs": tokens}).decode()
+    return orjson.dumps({**said, "usage": answer.usage.as_json(), "logprobs": tokens}).decode()
 
 
 def decode_answer(text: str) -> RawAnswer:

@@ -14,8 +14,9 @@ import orjson
 
 from r2med.errors import SpecError
 from r2med.llm.server import clean, guess_tokens, prompt_text
-from r2med.llm.types import Model, RawAnswer, Request, Sampling, Usage
+from r2med.llm.types import Model, RawAnswer, Request, Sampling
 from r2med.models.http import AttemptError
+from r2med.usage import Usage
 
 _FIELDS = {"match", "reply", "reasoning", "finish"}
 
@@ -117,8 +118,9 @@ class ScriptedServer:
         said = request.model.answer(request)
         found = RawAnswer(said) if isinstance(said, str) else said
         if found.usage == Usage():
+            read = guess_tokens(prompt_text(request.messages))
             written = guess_tokens(found.text) + guess_tokens(found.reasoning)
-            found = replace(found, usage=Usage(guess_tokens(prompt_text(request.messages)), written))
+            found = replace(found, usage=Usage(prompt_tokens=read, completion_tokens=written))
         return replace(found, text=clean(found.text), reasoning=clean(found.reasoning))
 
     async def close(self) -> None:

@@ -20,8 +20,9 @@ from urllib.request import getproxies, proxy_bypass
 import orjson
 
 from r2med.errors import require_extra
-from r2med.llm.types import Message, Model, RawAnswer, Request, Token, Usage
+from r2med.llm.types import Message, Model, RawAnswer, Request, Token
 from r2med.models.http import Address, AttemptError, FatalServerError, Unreachable, error_text, is_count
+from r2med.usage import Usage
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
@@ -279,9 +280,9 @@ def _usage(data: Any, request: Request, text: str, reasoning: str) -> Usage:
     thought = details.get("reasoning_tokens") if isinstance(details, dict) else None
     prompt, completion = counts.get("prompt_tokens"), counts.get("completion_tokens")
     return Usage(
-        prompt=prompt if is_count(prompt) else guess_tokens(prompt_text(request.messages)),
-        completion=completion if is_count(completion) else guess_tokens(text) + guess_tokens(reasoning),
-        reasoning=thought if is_count(thought) else 0,
+        prompt_tokens=prompt if is_count(prompt) else guess_tokens(prompt_text(request.messages)),
+        completion_tokens=completion if is_count(completion) else guess_tokens(text) + guess_tokens(reasoning),
+        reasoning_tokens=thought if is_count(thought) else 0,
     )
 
 

@@ -19,11 +19,12 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from r2med.errors import R2medError
 from r2med.llm.budget import Estimate
 from r2med.llm.client import current_client
-from r2med.llm.items import ASKED_AGAIN, Count, ItemStore, Outcome, Spent, collector_paused, count_outcomes
+from r2med.llm.items import ASKED_AGAIN, Count, ItemStore, Outcome, collector_paused, count_outcomes
 from r2med.llm.types import Failed, Model, Reply, Request, Sampling
 from r2med.pipeline.executor.distributed import every_share, postponed_as
 from r2med.pipeline.executor.local import Executor, Progress
 from r2med.store.hashes import cache_key
+from r2med.usage import Usage
 
 
 class Unread(NamedTuple):
@@ -184,12 +185,12 @@ class _Dialogue(Generic[Item]):
         """Whether the bar has moved on for it."""
         self.unread: list[Reply] = []
         """Replies that its outcome lacks."""
-        self._asking, self._spent = step.work(item), Spent()
+        self._asking, self._spent = step.work(item), Usage()
         self._go_on(self._asking.__next__)
 
     def hear(self, replies: Sequence[Reply | Failed]) -> None:
         """Continue with the replies to its requests."""
-        self._spent = sum(map(_spent, replies), self._spent)
+        self._spent = sum((reply.usage for reply in replies), self._spent)
         self._go_on(lambda: self._asking.send(replies))
 
     def _go_on(self, advance: Callable[[], Sequence[Request] | Unread]) -> None:
@@ -289,12 +290,6 @@ class _ScaledBar:
         self.bar.advance(amount * self.items)
 
 
-def _spent(reply: Reply | Failed) -> Spent:
-    if isinstance(reply, Failed):
-        return Spent(1)
-    return Spent(1, reply.usage.prompt, reply.usage.completion, reply.cost)
-
-
 def refuse_silence(count: Count) -> None:
     """Raise if no model answered any item of a step."""
     if count.items and sum(count.failed.values()) == count.items:
@@ -337,6 +332,26 @@ class AskedModel:
         return replace(request, sampling=self.sampling, sample=sample)
 
 
+Value = TypeVar("Value")
+Tries = Generator[Sequence[Request] | Unread, Sequence[Reply | Failed], Value | None]
+_TRIES = 3
+"""How often a reply that cannot be read is asked for, the first time included."""
+
+
+def tries(model: AskedModel, request: Request, read: Callable[[str], Value | None], first: int = 0) -> Tries[Value]:
+    """Ask until a reply can be read, each time for another sample; return what was read, or None."""
+    unread = []
+    for sample in range(first, first + _TRIES):
+        (reply,) = yield [model.again(request, sample) if sample else request]
+        text = answered(reply)
+        value = None if text.incomplete else read(text.text)
+        if value is not None:
+            return value
+        unread.append(text)
+    yield Unread(unread)
+    return None
+
+
 def step_key(step: str, **parts: object) -> str:
     """Hash everything that an item of a step depends on; a change of how a step works changes its version."""
     return cache_key(step=step, version=1, **parts)
@@ -347,7 +362,7 @@ _SAMPLE = 2000
 
 
 @dataclass(frozen=True)
-class Foreseen:
+class StepEstimate:
     """Estimated cost of a step."""
 
     step: str
@@ -362,9 +377,9 @@ class Foreseen:
 
 def price_step(
     step: Step[Item], items: Sequence[Item], foresee: Callable[[Item], list[Request]], store: ItemStore
-) -> Foreseen:
+) -> StepEstimate:
     """Estimate the cost of a step for the items that are not stored; of very many, a sample is estimated."""
     missing = open_items(step, items, store)
     chosen = missing[:: max(1, len(missing) // _SAMPLE)]
     guess = current_client().estimate([request for item in chosen for request in foresee(item)])
-    return Foreseen(step.name, len(missing), guess.scaled(len(missing) / max(1, len(chosen))))
+    return StepEstimate(step.name, len(missing), guess * (len(missing) / max(1, len(chosen))))

@@ -11,6 +11,7 @@ import orjson
 from r2med.errors import R2medError
 from r2med.pipeline.stage import Requirements
 from r2med.store.hashes import cache_key
+from r2med.usage import Usage
 
 SYSTEM = "You are a helpful assistant."
 """The system prompt of the published protocol: nothing in particular."""
@@ -101,15 +102,15 @@ class Model:
             return Requirements()
         return Requirements(extra="local-llm" if self.gguf else "llm", key=self.key_env if self.needs_key else "")
 
-    def cost(self, usage: Usage) -> float | None:
+    def cost(self, prompt_tokens: int, completion_tokens: int) -> float | None:
         """Return the cost of a reply in US dollars, or None if no price is known.
 
-        >>> Model("m", "m", price=(2.0, 8.0)).cost(Usage(prompt=500_000, completion=250_000))
+        >>> Model("m", "m", price=(2.0, 8.0)).cost(500_000, 250_000)
         3.0
         """
         if self.price is None:
             return None
-        return (usage.prompt * self.price[0] + usage.completion * self.price[1]) / 1e6
+        return (prompt_tokens * self.price[0] + completion_tokens * self.price[1]) / 1e6
 
 
 @dataclass(frozen=True)
@@ -174,17 +175,6 @@ class Token(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Usage:
-    """Tokens read and written."""
-
-    prompt: int = 0
-    completion: int = 0
-    """All that was written, the reasoning included."""
-    reasoning: int = 0
-    """The part of `completion` that is reasoning, shared out by length if the server does not state it."""
-
-
-@dataclass(frozen=True)
 class RawAnswer:
     """Answer of a server, before the reasoning is split off: this is what is stored."""
 
@@ -194,6 +184,7 @@ class RawAnswer:
     finish: str = "stop"
     """stop, length, content_filter, ..."""
     usage: Usage = field(default_factory=Usage)
+    """The tokens that were read and written."""
     refusal: str = ""
     """The separate refusal field, if the server has one."""
     logprobs: tuple[Token, ...] = ()
@@ -215,15 +206,19 @@ class Reply:
     """The text exactly as the server gave it."""
     finish: str
     usage: Usage
-    seconds: float
-    """How long the request took that was answered; waiting and failed attempts are not in it."""
-    cost: float | None
-    """US dollars, or None when no price is known."""
-    cached: bool = False
-    """Whether it was taken from the kept answers."""
+    """Of this request. The seconds are those of the attempt that was answered."""
     incomplete: str = ""
     """Why there is no usable answer (trace never closed, empty, refused); empty when all is well."""
     logprobs: tuple[Token, ...] = ()
+
+    @property
+    def cached(self) -> bool:
+        """Return whether it was taken from the kept answers."""
+        return self.usage.cached > 0
+
+    def as_cached(self) -> Reply:
+        """Return the same reply for another caller: it is paid for once."""
+        return replace(self, usage=replace(self.usage, cached=1, paid=0.0))
 
 
 @dataclass(frozen=True)
@@ -233,3 +228,4 @@ class Failed:
     request: Request
     reason: str
     """One line."""
+    usage = Usage(requests=1, failed=1)

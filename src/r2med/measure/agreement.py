@@ -9,16 +9,16 @@ it is not a number.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from r2med.errors import R2medError
 from r2med.measure.bootstrap import percentile_ends, weights
+from r2med.measure.figure import Figure
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.intp]
@@ -233,22 +233,10 @@ COEFFICIENTS: Mapping[str, Callable[[Sums], Floats]] = {
 """Every coefficient by name; the weights of the weighted ones are quadratic."""
 
 
-@dataclass(frozen=True)
-class Coefficient:
-    """Coefficient with its 95% interval; None if it is not defined, or questions are too few."""
-
-    name: str
-    value: float | None
-    low: float | None = None
-    high: float | None = None
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the coefficient for `--json`."""
-        return asdict(self)
-
-
-def coefficients(ratings: Ratings, names: Sequence[str] = tuple(COEFFICIENTS)) -> dict[str, Coefficient]:
+def coefficients(ratings: Ratings, names: Sequence[str] = tuple(COEFFICIENTS)) -> dict[str, Figure | None]:
     """Compute coefficients of a table of ratings, with intervals by drawing its questions with replacement.
+
+    One that is not defined is None; of a single question there is no interval.
 
     >>> found = coefficients(Ratings.of([[0, 0], [1, 1], [2, 1], [0, 0]]), ["raw", "kappa"])
     >>> found["raw"].value, round(found["kappa"].value, 3)
@@ -256,18 +244,17 @@ def coefficients(ratings: Ratings, names: Sequence[str] = tuple(COEFFICIENTS)) -
     """
     sums = ratings.sums()
     if not len(sums.marginals):
-        return {name: Coefficient(name, None) for name in names}
+        return dict.fromkeys(names)
     values = {name: COEFFICIENTS[name](sums.total())[0] for name in names}
     drawn: dict[str, list[Floats]] = {name: [] for name in names}
     if len(sums.marginals) > 1:
         for block in sums.resampled():
             for name in names:
                 drawn[name].append(COEFFICIENTS[name](block))
-    return {name: _coefficient(name, values[name], drawn[name], len(sums.marginals)) for name in names}
+    return {name: _figure(values[name], drawn[name], len(sums.marginals)) for name in names}
 
 
-def _coefficient(name: str, value: float, drawn: Sequence[Floats], questions: int) -> Coefficient:
+def _figure(value: float, drawn: Sequence[Floats], questions: int) -> Figure | None:
     if np.isnan(value):
-        return Coefficient(name, None)
-    ends = percentile_ends(np.concatenate(drawn), [questions]) if drawn else None
-    return Coefficient(name, float(value), *(ends or (None, None)))
+        return None
+    return Figure(float(value), *(percentile_ends(np.concatenate(drawn), [questions]) or () if drawn else ()))

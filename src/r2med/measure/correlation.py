@@ -7,7 +7,7 @@ by a last digit are equal: sums of the same values in another order do.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from r2med.measure.bootstrap import percentile_ends, resampled_means, weights
+from r2med.measure.figure import Figure, figure_dict
 
 _PAIRS_AT_ONCE = 1 << 20
 _LEAST = 4
@@ -22,7 +23,6 @@ _LEAST = 4
 _EQUAL = 1e-9
 """Values that differ by less are the same."""
 Floats = NDArray[np.float64]
-Interval = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -30,21 +30,23 @@ class Correlation:
     """Coefficients with 95% intervals; None if a column does not vary or there are too few points."""
 
     points: int
-    pearson: float | None = None
-    pearson_interval: Interval | None = None
-    spearman: float | None = None
-    spearman_interval: Interval | None = None
+    pearson: Figure | None = None
+    spearman: Figure | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return the coefficients for `--json`."""
-        return asdict(self)
+        shape: dict[str, Any] = {"points": self.points}
+        for name, figure in (("pearson", self.pearson), ("spearman", self.spearman)):
+            shape[name] = figure.value if figure else None
+            shape[f"{name}_interval"] = figure.ends if figure and figure.low is not None else None
+        return shape
 
 
 def correlate(one: Sequence[float], other: Sequence[float]) -> Correlation:
     """Compute both coefficients of two columns; intervals draw points with replacement, the same draws every time.
 
     >>> found = correlate([1, 2, 3, 4], [2, 4, 6, 20])
-    >>> round(found.pearson, 3), found.spearman
+    >>> round(found.pearson.value, 3), found.spearman.value
     (0.885, 1.0)
     """
     x, y = np.asarray(one, dtype=np.float64), np.asarray(other, dtype=np.float64)
@@ -56,9 +58,9 @@ def correlate(one: Sequence[float], other: Sequence[float]) -> Correlation:
     if np.isnan(linear):
         return Correlation(len(x))
     if len(x) < _LEAST:
-        return Correlation(len(x), float(linear), None, float(ranked), None)
-    ends = [percentile_ends(drawn, [len(x)]) for drawn in _resampled(x, y)]
-    return Correlation(len(x), float(linear), ends[0], float(ranked), ends[1])
+        return Correlation(len(x), Figure(float(linear)), Figure(float(ranked)))
+    drawn_linear, drawn_ranked = _resampled(x, y)
+    return Correlation(len(x), _figure(linear, drawn_linear, [len(x)]), _figure(ranked, drawn_ranked, [len(x)]))
 
 
 def ranks(values: ArrayLike) -> Floats:
@@ -192,21 +194,19 @@ class Discrimination:
     events: int
     """Number of events."""
     others: int
-    auc: float | None = None
+    auc: Figure | None = None
     """None if all are events, or none is."""
-    low: float | None = None
-    high: float | None = None
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, float | None]:
         """Return the figures for `--json`."""
-        return asdict(self)
+        return {"events": self.events, "others": self.others, **figure_dict(self.auc, "auc")}
 
 
 def discrimination(tasks: Sequence[tuple[Floats, NDArray[np.bool_]]]) -> Discrimination:
     """Compute the area under the curve of low values as a warning, from each task's values and events.
 
     >>> found = discrimination([(np.array([0.1, 0.9, 0.3, 0.8]), np.array([True, False, True, False]))])
-    >>> found.auc, found.events, found.others
+    >>> found.auc.value, found.events, found.others
     (1.0, 2, 2)
     >>> discrimination([(np.array([0.1, 0.9]), np.array([True, True]))]).auc is None
     True
@@ -220,8 +220,7 @@ def discrimination(tasks: Sequence[tuple[Floats, NDArray[np.bool_]]]) -> Discrim
     if won is None or pairs is None or not pairs[0]:
         return Discrimination(events, others)
     drawn = won[1:] / np.where(pairs[1:] > 0, pairs[1:], np.nan)
-    ends = percentile_ends(drawn, [len(values) for values, _ in tasks])
-    return Discrimination(events, others, float(won[0] / pairs[0]), *(ends or (None, None)))
+    return Discrimination(events, others, _figure(won[0] / pairs[0], drawn, [len(values) for values, _ in tasks]))
 
 
 def _resampled_systems(values: Floats, happened: NDArray[np.bool_], stratum: int) -> tuple[Floats, Floats]:
@@ -242,20 +241,18 @@ class Slope:
     """Rise of y for a rise of x by 1; None if x does not vary."""
 
     points: int
-    slope: float | None = None
-    low: float | None = None
-    high: float | None = None
+    rise: Figure | None = None
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, float | None]:
         """Return the figures for `--json`."""
-        return asdict(self)
+        return {"points": self.points, **figure_dict(self.rise, "slope")}
 
 
 def slope_over_systems(x: Sequence[Floats], y: Sequence[Floats]) -> Slope:
     """Compute the slope through the systems' means over tasks, from a table of systems x queries for each task.
 
     >>> found = slope_over_systems([np.array([[0.2, 0.4], [0.4, 0.6]])], [np.array([[0.0, 0.0], [1.0, 0.0]])])
-    >>> found.points, round(found.slope, 2)
+    >>> found.points, round(found.rise.value, 2)
     (2, 2.5)
     """
     points = len(x[0]) if x else 0
@@ -263,14 +260,14 @@ def slope_over_systems(x: Sequence[Floats], y: Sequence[Floats]) -> Slope:
         return Slope(points)
     means = [np.mean([table.mean(axis=1) for table in side], axis=0)[:, None] for side in (x, y)]
     drawn = [np.mean([resampled_means(t, place) for place, t in enumerate(side)], axis=0) for side in (x, y)]
-    return _slope(points, _fit(*means)[0], _fit(*drawn), [table.shape[1] for table in x])
+    return Slope(points, _figure(_fit(*means)[0], _fit(*drawn), [table.shape[1] for table in x]))
 
 
 def slope_within_queries(x: Sequence[Floats], y: Sequence[Floats]) -> Slope:
     """Compute the slope over the systems of each query, pooled over all queries of all tasks.
 
     >>> found = slope_within_queries([np.array([[0.0, 0.5], [1.0, 0.5]])], [np.array([[0.0, 1.0], [1.0, 1.0]])])
-    >>> found.points, found.slope
+    >>> found.points, found.rise.value
     (2, 1.0)
     """
     if not x or len(x[0]) < 2:
@@ -279,7 +276,7 @@ def slope_within_queries(x: Sequence[Floats], y: Sequence[Floats]) -> Slope:
     drawn = np.sum([_drawn(part, place) for place, part in enumerate(sums)], axis=0)
     together = np.sum([part.sum(axis=1) for part in sums], axis=0)
     counts = [table.shape[1] for table in x]
-    return _slope(sum(counts), _ratio(together[0], together[1]), _ratio(drawn[0], drawn[1]), counts)
+    return Slope(sum(counts), _figure(_ratio(together[0], together[1]), _ratio(drawn[0], drawn[1]), counts))
 
 
 def _products(x: Floats, y: Floats) -> tuple[Floats, Floats]:
@@ -303,7 +300,5 @@ def _ratio(part: Floats, whole: Floats) -> Floats:
     return np.asarray(part / np.where(whole > 1e-12, whole, np.nan))
 
 
-def _slope(points: int, value: Floats, drawn: Floats, queries: Sequence[int]) -> Slope:
-    if np.isnan(value):
-        return Slope(points)
-    return Slope(points, float(value), *(percentile_ends(drawn, queries) or (None, None)))
+def _figure(value: float | Floats, drawn: Floats, queries: Sequence[int]) -> Figure | None:
+    return None if np.isnan(value) else Figure(float(value), *(percentile_ends(drawn, queries) or ()))

@@ -21,7 +21,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from r2med.errors import R2medError
-from r2med.measure.bootstrap import LEVEL, Interval, normal_quantile
+from r2med.measure.bootstrap import LEVEL
+from r2med.measure.figure import Figure, figure_dict
 
 _CHI = 3.841458820694124
 """The 95% point of the chi-square distribution with one degree of freedom."""
@@ -118,32 +119,33 @@ def _last(holds: Callable[[int], bool], most: int) -> int:
 
 
 class CaughtShare(NamedTuple):
-    """Share of a count, with Wilson's 95% interval."""
+    """Share of a count that is not 0."""
 
     part: int
     whole: int
-    value: float
-    low: float
-    high: float
 
-    def as_dict(self) -> dict[str, float]:
+    @property
+    def figure(self) -> Figure:
+        """Return the share with Wilson's 95% interval."""
+        value = self.part / self.whole
+        middle = value + _CHI / (2 * self.whole)
+        half = math.sqrt(_CHI * (value * (1 - value) + _CHI / (4 * self.whole)) / self.whole)
+        scale = 1 + _CHI / self.whole
+        return Figure(value, max(0.0, (middle - half) / scale), min(1.0, (middle + half) / scale))
+
+    def as_dict(self) -> dict[str, float | None]:
         """Return the share for `--json`."""
-        return self._asdict()
+        return {"part": self.part, "whole": self.whole, **figure_dict(self.figure)}
 
 
 def share(part: int, whole: int) -> CaughtShare | None:
     """Return a share with its interval; None if the whole is 0.
 
-    >>> found = share(45, 50)
-    >>> found.value, round(found.low, 3), round(found.high, 3)
+    >>> value, low, high = share(45, 50).figure
+    >>> value, round(low, 3), round(high, 3)
     (0.9, 0.786, 0.957)
     """
-    if not whole:
-        return None
-    value = part / whole
-    middle, wide = value + _CHI / (2 * whole), math.sqrt(_CHI * (value * (1 - value) + _CHI / (4 * whole)) / whole)
-    ends = [(middle + sign * wide) / (1 + _CHI / whole) for sign in (-1, 1)]
-    return CaughtShare(part, whole, value, max(0.0, ends[0]), min(1.0, ends[1]))
+    return CaughtShare(part, whole) if whole else None
 
 
 Floats = NDArray[np.float64]
@@ -151,7 +153,7 @@ Floats = NDArray[np.float64]
 
 def prediction_powered_mean(
     human: ArrayLike, predicted: ArrayLike, further: ArrayLike, trust: float | None = None
-) -> Interval:
+) -> Figure:
     """Return the mean of the labels that humans would give, with its 95% interval.
 
     `human` and `predicted` are labels of the same items, `further` the predictions for all other items. `trust` is
@@ -161,6 +163,8 @@ def prediction_powered_mean(
     >>> [round(end, 3) for end in found]
     [0.706, 0.394, 1.018]
     """
+    from scipy.special import ndtri
+
     labels, beside, alone = (np.asarray(column, dtype=np.float64) for column in (human, predicted, further))
     if len(labels) != len(beside):
         raise R2medError(f"{len(labels)} human labels for {len(beside)} predictions of the same items")
@@ -170,8 +174,8 @@ def prediction_powered_mean(
     corrections = labels - share * beside
     mean = float(share * alone.mean() + corrections.mean())
     error = math.sqrt(float((share**2 * alone.var()) / len(alone) + corrections.var() / len(labels)))
-    half = normal_quantile((1 + LEVEL) / 2) * error
-    return Interval(mean, mean - half, mean + half)
+    half = float(ndtri((1 + LEVEL) / 2)) * error
+    return Figure(mean, mean - half, mean + half)
 
 
 def best_trust(human: Floats, predicted: Floats, further: Floats) -> float:

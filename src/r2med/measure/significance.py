@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.measure.bootstrap import SEED, Interval, exact_sums, split_table
+from r2med.measure.bootstrap import SEED
+from r2med.measure.figure import Figure
 
 Floats = NDArray[np.float64]
 PERMUTATIONS = 100_000
@@ -125,12 +126,12 @@ def _many_tests(several: Sequence[Sequence[Floats]], permutations: int) -> list[
     queries = sum(map(len, several[0]))
     exact = queries <= EXACT
     shares = _shares(several[0])
-    columns = split_table(np.stack([np.concatenate(list(tasks)) * shares for tasks in several]))
+    columns = np.stack([np.concatenate(list(tasks)) * shares for tasks in several], axis=1)
     sizes = np.array([max(float(np.abs(values).max()) for values in tasks) for tasks in several])
     least = np.abs([_mean(tasks) for tasks in several]) - 1e-12 * sizes
     reached, flips = np.zeros(len(several)), 0
     for signs in _every_sign(queries) if exact else _random_signs(queries, permutations, SEED):
-        reached += (np.abs(exact_sums(signs, columns)) >= least).sum(axis=0)
+        reached += (np.abs(signs @ columns) >= least).sum(axis=0)
         flips += len(signs)
     found: list[float] = (reached / flips if exact else (reached + 1) / (flips + 1)).tolist()
     return found
@@ -242,14 +243,14 @@ _EIGHT = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1) * 2.0 - 
 """All ways to flip eight signs."""
 
 
-def difference_interval(tasks: Sequence[Floats]) -> Interval:
+def difference_interval(tasks: Sequence[Floats]) -> Figure:
     """Return the mean difference with the interval of `difference`.
 
     >>> difference_interval([np.zeros(30)])
-    Interval(mean=0.0, low=0.0, high=0.0)
+    Figure(value=0.0, low=0.0, high=0.0)
     """
     flips = Flips.of(tasks, _FEWER)
-    return Interval(flips.mean, *flips.interval())
+    return Figure(flips.mean, *flips.interval())
 
 
 def shown_words(found: Difference, lead: str = "") -> str:

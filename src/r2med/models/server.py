@@ -31,7 +31,7 @@ from r2med.models.http import (
     say_waiting,
     with_attempts,
 )
-from r2med.runs.usage import Account
+from r2med.usage import Usage
 
 if TYPE_CHECKING:
     import httpx
@@ -166,7 +166,7 @@ class JsonServer(ABC, Generic[Value]):
             health.dead = line
         return R2medError(line) if fatal or refused(error, health) else RequestFailed(line)
 
-    def bill(self, per_token: float | None, per_request: float | None, before: tuple[int, int, int]) -> Account:
+    def bill(self, per_token: float | None, per_request: float | None, before: tuple[int, int, int]) -> Usage:
         """Return the bill since a state of the counters, at US dollars per million tokens and thousand requests."""
         requests, tokens, uncounted = (now - then for now, then in zip(self.counters, before, strict=True))
         cost = None
@@ -176,7 +176,7 @@ class JsonServer(ABC, Generic[Value]):
             cost = tokens * per_token / 1e6
         free = per_token == 0 or per_request == 0
         cost = 0.0 if free and cost is None else cost
-        return Account(requests=requests, prompt_tokens=tokens, cost=cost, paid=cost, counted=not uncounted)
+        return Usage(requests=requests, prompt_tokens=tokens, cost=cost, paid=cost, counted=not uncounted)
 
     @property
     def counters(self) -> tuple[int, int, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -19,9 +19,6 @@ from r2med.pipeline.evaluate import Options
 from r2med.pipeline.executor.local import Executor
 from r2med.render.table import messages, output
 from r2med.runs.report import failure_lines
-
-if TYPE_CHECKING:
-    from r2med.nano.builder import Built
 
 
 @click.group("nano")
@@ -54,21 +51,11 @@ def build_set(**given: Any) -> None:
 
     All relevant documents come first, then others: in the order of the source, the systems' hardest, or drawn.
     """
-    built = build(list(given["sources"]), given["out"], _recipe(given), Executor(messages()))
-    for sentence in built.warnings:
-        click.echo(f"warning: {sentence}", err=True)
-    if given["as_json"]:
-        write_json({"folder": str(built.folder), **built.manifest})
-    else:
-        _summarise(built)
-
-
-def _recipe(given: dict[str, Any]) -> Any:
     if given["seed"] is not None and given["policy"] != "random":
         raise click.UsageError("--seed goes with --policy random")
     if given["hard_systems"] and given["policy"] != "hard":
         raise click.UsageError("--hard-systems goes with --policy hard")
-    return Recipe(
+    recipe = Recipe(
         documents=given["docs"],
         queries=given["queries"],
         policy=given["policy"],
@@ -77,16 +64,17 @@ def _recipe(given: dict[str, Any]) -> Any:
         hard_systems=given["hard_systems"] or Recipe.hard_systems,
         drop_unjudged=given["drop_unjudged"],
     )
-
-
-def _summarise(built: Built) -> None:
-    for split, each in built.manifest["splits"].items():
-        counts = each["counts"]
-        parts = [f"{counts[name]:,} {name}" for name in ("queries", "documents", "positives")]
-        click.echo(
-            f"{split}: {', '.join(parts)}, {len(each['safeguards']):,} safeguards, from {each['source']['name']}"
-        )
-    lists = ", ".join(each["config"] for each in built.manifest["candidates"].values())
+    built = build(list(given["sources"]), given["out"], recipe, Executor(messages()))
+    for sentence in built.warnings:
+        click.echo(f"warning: {sentence}", err=True)
+    if given["as_json"]:
+        write_json({"folder": str(built.folder), **built.manifest})
+        return
+    for split, entry in built.manifest["splits"].items():
+        counts = [f"{entry['counts'][name]:,} {name}" for name in ("queries", "documents", "positives")]
+        safeguards = f"{len(entry['safeguards']):,} safeguards"
+        click.echo(f"{split}: {', '.join(counts)}, {safeguards}, from {entry['source']['name']}")
+    lists = ", ".join(entry["config"] for entry in built.manifest["candidates"].values())
     click.echo(f"candidates: {lists}")
     click.echo(f"the nano set is in {built.folder}; see: r2med nano profile {built.folder}")
 
@@ -96,35 +84,36 @@ def _summarise(built: Built) -> None:
 @json_option()
 def profile_sets(sets: tuple[str, ...], as_json: bool) -> None:
     """How the BM25, dense and hybrid candidates of nano sets do: `nano`, some of its tasks, or folders."""
-    found = profile(sets, Executor(messages()))
+    profiles = profile(sets, Executor(messages()))
     if as_json:
-        write_json([each.as_dict() for each in found])
+        write_json([set_profile.as_dict() for set_profile in profiles])
         return
-    for each in found:
-        show_profile(each, output())
+    for set_profile in profiles:
+        show_profile(set_profile, output())
 
 
 @nano_command.command("agree", short_help="Compare the order of systems on nano and source.", cls=ManyValues)
 @click.argument("nano")
 @click.argument("full")
 @click.option("--systems", multiple=True, required=True, metavar="SYSTEM...", help="Two at least; more say more.")
-@click.option("--metric", default="nDCG@10", show_default=True, help="What to compare by.")
+@click.option("--measure", default="nDCG@10", show_default=True, help="What to compare by.")
 @executor_option()
 @json_option()
-def compare(nano: str, full: str, systems: tuple[str, ...], metric: str, executor: str, as_json: bool) -> None:
+def compare(nano: str, full: str, systems: tuple[str, ...], measure: str, executor: str, as_json: bool) -> None:
     """How well a nano set stands for its source: the order of systems, how far scores shift, who changes places.
 
     Runs of the ledger are used again. Intervals come from drawing queries with replacement.
     """
-    measures = tuple(dict.fromkeys([Measure.parse(metric), *DEFAULT]))
-    with one_executor(executor) as chosen:
-        found = agree(nano, full, systems, Options(measures=measures, executor=chosen))
+    measures = tuple(dict.fromkeys([Measure.parse(measure), *DEFAULT]))
+    with one_executor(executor) as opened:
+        tasks, average, failures = agree(nano, full, systems, Options(measures=measures, executor=opened))
     if as_json:
-        write_json(found.as_dict())
+        failed = {"failures": [failure.as_dict() for failure in failures]} if failures else {}
+        write_json({"tasks": tasks, "average": average, **failed})
     else:
-        for each in [*found.tasks, *([found.average] if found.average else [])]:
-            show_agreement(each, output())
-    for line in failure_lines(found.failures):
+        for agreement in (*tasks, *([average] if average else [])):
+            show_agreement(agreement, output())
+    for line in failure_lines(failures):
         click.echo(line, err=True)
-    if found.failures:
+    if failures:
         raise click.exceptions.Exit(1)

@@ -5,21 +5,15 @@ The card holds the configs for the hub's loader, and notes for readers of scores
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
-from r2med.data.manifests import MANIFEST
 from r2med.errors import R2medError
-from r2med.store.files import draft_folder, reason
+from r2med.store.files import draft_folder, parquet_bytes, reason
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from r2med.data.dataset import Dataset
     from r2med.nano.recipe import Lists
 
@@ -81,19 +75,8 @@ def _write(file: Path, columns: Mapping[str, Sequence[Any]]) -> None:
     import polars as pl
 
     file.parent.mkdir(parents=True, exist_ok=True)
-    kinds: dict[str, pl.DataType] = {
-        name: pl.List(pl.String()) if name == LIST_COLUMNS[1] else pl.String() for name in columns
-    }
-    frame = pl.DataFrame({name: pl.Series(list(values), dtype=kinds[name]) for name, values in columns.items()})
-    # One row group and fixed settings: the same rows are the same bytes.
-    content = io.BytesIO()
-    frame.write_parquet(content, compression="zstd", row_group_size=max(1, len(frame)), statistics=False)
-    file.write_bytes(content.getbuffer())
-
-
-def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Write the manifest of the set."""
-    (folder / MANIFEST).write_bytes(orjson.dumps(manifest, option=orjson.OPT_INDENT_2) + b"\n")
+    kinds = {name: pl.List(pl.String()) if name == LIST_COLUMNS[1] else pl.String() for name in columns}
+    file.write_bytes(parquet_bytes(pl.DataFrame(columns, schema=kinds)))
 
 
 _POLICIES = {
@@ -137,25 +120,22 @@ def card(manifest: Mapping[str, Any]) -> str:
 
 def _front_matter(configs: Sequence[str], splits: Sequence[str]) -> Iterator[str]:
     """Yield the block that tells the hub's loader which files belong together."""
-    yield "---"
-    yield "configs:"
+    yield from ("---", "configs:")
     for config in configs:
-        yield f"- config_name: {config}"
-        yield "  data_files:"
+        yield from (f"- config_name: {config}", "  data_files:")
         for split in splits:
-            yield f"  - split: {split}"
-            yield f"    path: {file_of(config, split)}"
+            yield from (f"  - split: {split}", f"    path: {file_of(config, split)}")
     yield from ("task_categories:", "- text-retrieval", "tags:", "- information-retrieval", "- nano", "---")
 
 
 def _tasks(splits: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    yield "| split | source | queries | documents | positives | safeguards |"
-    yield "|---|---|---:|---:|---:|---:|"
-    for split, each in splits.items():
-        source, counts = each["source"], each["counts"]
+    yield from ("| split | source | queries | documents | positives | safeguards |", "|---|---|---:|---:|---:|---:|")
+    for split, entry in splits.items():
+        source = entry["source"]
         name = source["name"] + (f" ({source['hub']}@{source['revision'][:12]})" if source["hub"] else "")
-        numbers = [counts["queries"], counts["documents"], counts["positives"], len(each["safeguards"])]
-        yield f"| {split} | {_cell(name)} | " + " | ".join(f"{number:,}" for number in numbers) + " |"
+        counts = [entry["counts"][part] for part in ("queries", "documents", "positives")]
+        numbers = " | ".join(f"{number:,}" for number in (*counts, len(entry["safeguards"])))
+        yield f"| {split} | {_cell(name)} | {numbers} |"
 
 
 def _recipe(manifest: Mapping[str, Any]) -> Iterator[str]:
@@ -169,21 +149,19 @@ def _recipe(manifest: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _configs(lists: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    yield "| config | columns | content |"
-    yield "|---|---|---|"
+    yield from ("| config | columns | content |", "|---|---|---|")
     content = {"corpus": "documents, the relevant ones first", "queries": "queries", "qrels": "judgements"}
     for config, columns in LAYOUT.items():
         yield f"| {config} | {', '.join(columns)} | {content[config]} |"
-    for each in lists.values():
-        yield f"| {each['config']} | {', '.join(LIST_COLUMNS)} | {_list_content(each)} |"
-
-
-def _list_content(entry: Mapping[str, Any]) -> str:
-    if "of" not in entry:
-        return f"the {entry['depth']} best of `{_cell(entry['system'])}`"
-    fused = " and ".join(entry["of"]) if len(entry["of"]) > 1 else f"{entry['of'][0]} alone"
-    extra = f"where none of them is relevant, one relevant document more at rank {entry['depth'] + 1}"
-    return f"reciprocal rank fusion (k = {entry['k']}) of {fused}, {entry['depth']} best; {extra}"
+    for entry in lists.values():
+        depth = entry["depth"]
+        if "of" in entry:
+            fused = " and ".join(entry["of"]) if len(entry["of"]) > 1 else f"{entry['of'][0]} alone"
+            extra = f"where none of them is relevant, one relevant document more at rank {depth + 1}"
+            text = f"reciprocal rank fusion (k = {entry['k']}) of {fused}, {depth} best; {extra}"
+        else:
+            text = f"the {depth} best of `{_cell(entry['system'])}`"
+        yield f"| {entry['config']} | {', '.join(LIST_COLUMNS)} | {text} |"
 
 
 def _cell(text: str) -> str:

@@ -57,9 +57,9 @@ def show_agreement(found: Agreement, console: Console) -> None:
     more = found.queries_full > found.queries
     names = ("full, same queries", f"full, all {found.queries_full:,}") if more else ("full",)
     table = Table(key("system"), *numbers("nano", *names, "shift", "95%"))
-    for each in found.shifts:
-        full = [percent(value) for value in (each.full, each.full_all)[: len(names)]]
-        table.add(each.system, percent(each.nano), *full, *_signed(each.shift, each.interval))
+    for row in found.shifts:
+        full = [percent(value) for value in (row.full, row.full_all)[: len(names)]]
+        table.add(row.system, percent(row.nano), *full, *_signed(row.shift, row.interval))
     table.rule()
     table.add("mean shift", "", *("" for _ in names), *_signed(found.shift, found.shift_interval))
     table.show(console)
@@ -69,10 +69,6 @@ def show_agreement(found: Agreement, console: Console) -> None:
     ):
         within = f" [{around[0]:.2f}, {around[1]:.2f}]" if around else ""
         console.print(f"{name:9} {'-' if value is None else f'{value:.3f}'}{within}")
-    _show_flips(found, console)
-
-
-def _show_flips(found: Agreement, console: Console) -> None:
     if not found.flips:
         console.print(f"None of the {found.pairs} pairs of systems changes its order.")
         return

@@ -31,7 +31,7 @@ class Experiment:
     """The name of each row with its system."""
     tasks: tuple[str, ...] = ()
     """Names of tasks; empty if the file has none."""
-    metrics: tuple[str, ...] = ()
+    measures: tuple[str, ...] = ()
     path: Path = field(default_factory=Path)
 
 
@@ -39,13 +39,13 @@ def read_experiment(path: Path) -> Experiment:
     """Read an experiment file.
 
     tasks = ["sample"]
-    metrics = ["nDCG@10", "Recall@100"]
+    measures = ["nDCG@10", "Recall@100"]
 
     [[system]]
     name = "baseline"
     spec = "bm25"
     """
-    found = read_toml(path, ("tasks", "metrics", "system"))
+    found = read_toml(path, ("tasks", "measures", "system"))
     systems: dict[str, str] = {}
     entries = found.get("system")
     if not isinstance(entries, list) or not entries:
@@ -58,7 +58,7 @@ def read_experiment(path: Path) -> Experiment:
         if name in systems:
             raise R2medError(f"{path}: two systems are called {name!r}")
         systems[name] = spec
-    return Experiment(systems, names_under(path, found, "tasks", ()), names_under(path, found, "metrics", ()), path)
+    return Experiment(systems, names_under(path, found, "tasks", ()), names_under(path, found, "measures", ()), path)
 
 
 _LONG_ENOUGH = 4
@@ -162,7 +162,7 @@ def _by_id(name: str, entries: Sequence[Entry]) -> Entry | None:
 def _unknown(name: str, system: str, known: Collection[str]) -> str:
     """Return why a name stands for no run, and advice that can work."""
     if Path(name).is_file():
-        return f"{name} is a run file, which is not in the ledger: `r2med eval {name} --task TASK` measures it"
+        return f"{name} is a run file, which is not in the ledger: `r2med eval {name} --tasks TASK` measures it"
     near = suggest(name, known) if known else ""
     advice = f"; run it first: r2med run {system!r}" if system else ""
     return f"no run of {name!r} in the ledger{near}{advice}"

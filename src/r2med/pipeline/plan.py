@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import r2med
 from r2med.data.dataset import Dataset
 from r2med.data.loader import cached_task, load
 from r2med.data.tasks import Task, resolve
@@ -18,6 +17,11 @@ from r2med.pipeline.system import System
 from r2med.runs.ledger import Ledger
 from r2med.store.cache import Cache
 from r2med.store.hashes import cache_key
+
+ALGORITHM = 1
+"""Part of the key of every run and answer. Raise it with any change after which a figure of ours may be another one
+(a tokenizer, a score, a tie, a measure, how replies are read), so that no such result is taken from the ledger; a
+release that changes no figure leaves it."""
 
 
 @dataclass(frozen=True)
@@ -140,5 +144,5 @@ def run_key(system: System, dataset: Dataset) -> str:
         # Figures of tasks in which a query and a document share an id depend on which of them may be left out.
         **({"copies": [task.drop_self, sorted(shared)]} if (shared := dataset.collection.shared_ids) else {}),
         inputs=[sorted(stage.inputs(dataset.collection).items()) for stage in system.walk()],
-        version=r2med.__version__,
+        algorithm=ALGORITHM,
     )

@@ -17,6 +17,7 @@ from r2med.pipeline.spec import Call, Chain, Value, parse
 from r2med.pipeline.stage import Stage
 from r2med.pipeline.system import System
 from r2med.settings import aliases
+from r2med.store.plugins import load_plugin, plugins
 
 STAGES: Mapping[str, str] = {
     "bm25": "r2med.retrieve.bm25:BM25",
@@ -85,8 +86,13 @@ def build_stage(call: Call) -> Stage:
         found: Stage | None = named(family)(call)
         if found is not None:
             return found
+    if plugin := load_plugin("r2med.stages", call.name, type):
+        return bind(plugin, call)
+    if encoder := plugins("r2med.encoders").get(call.name):
+        return build_stage(Call(encoder.value, call.args, call.options))
+    others = (name for group in ("r2med.stages", "r2med.encoders") for name in plugins(group))
     near = (
-        suggest(call.name, [*STAGES, *model_names()])
+        suggest(call.name, [*STAGES, *model_names(), *others])
         or "; `r2med models` lists the models, docs/reference/systems.md the stages"
     )
     raise SpecError(f"unknown stage {call.name!r}{near}")

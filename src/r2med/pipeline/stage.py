@@ -18,10 +18,11 @@ from r2med.errors import R2medError
 from r2med.formatting import counted
 from r2med.pipeline.arguments import StageType
 from r2med.pipeline.user_code import user_code
-from r2med.runs.usage import Account, StepRecord
+from r2med.runs.usage import StepRecord
 from r2med.store.cache import Cache
 from r2med.store.hashes import cache_key
 from r2med.store.jobs import reporter
+from r2med.usage import Usage
 
 if TYPE_CHECKING:
     import numpy as np
@@ -151,10 +152,10 @@ class Context:
         self.timing.add("search", -seconds)
         self.timing.add("ask", seconds)
 
-    def book(self, bill: Account) -> None:
+    def book(self, bill: Usage) -> None:
         """Add a server's bill to those of this stage."""
         before = self.notes.facts.get("account")
-        self.notes.facts["account"] = (bill if before is None else Account.from_json(before).plus(bill)).as_json()
+        self.notes.facts["account"] = (bill if before is None else Usage.from_json(before) + bill).as_json()
 
     def reuse(self, what: str) -> None:
         """Note that a part of the queries' work was taken from the cache, so that its time is missing."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
@@ -14,9 +14,10 @@ from r2med.errors import R2medError, SpecError
 from r2med.pipeline.arguments import settings_of, with_fields
 from r2med.pipeline.spec import Chain
 from r2med.pipeline.stage import Context, Expander, Oracle, Reranker, Retriever, Stage, Timing
-from r2med.runs.usage import PHASES, Account, Spending, StepRecord
+from r2med.runs.usage import PHASES, StepRecord
 from r2med.store.foreign_output import foreign_output
 from r2med.store.hashes import cache_key
+from r2med.usage import Usage
 
 if TYPE_CHECKING:
     from r2med.data.dataset import Collection, Generation, Gold
@@ -199,10 +200,10 @@ def as_step(stage: Stage, done: tuple[str, ...], context: Context, do: Callable[
 
 def foreseeing(stage: Stage, collection: Collection, context: Context, do: Callable[[], Value]) -> Value:
     """Run a stage's work, and note its forecast if servers may bill it."""
-    foreseen = Spending.from_forecast(stage.forecast(collection, context)) if stage.billed else None
+    foreseen = Usage.from_forecast(stage.forecast(collection, context)) if stage.billed else None
     outcome = do()
     if foreseen is not None and "account" in context.notes.facts:
-        context.notes.facts["foreseen"] = asdict(foreseen)
+        context.notes.facts["foreseen"] = foreseen.as_json()
     return outcome
 
 
@@ -258,9 +259,9 @@ def _work(stage: Stage, context: Context) -> StepRecord:
     """Build the usage of a step: seconds by phase, and the account of the model that it asked."""
     seconds = {phase: max(0.0, context.timing.seconds.get(phase, 0.0)) for phase in PHASES}
     account = context.notes.facts.get("account")
-    asked = None if account is None else Account.from_json(account)
+    asked = None if account is None else Usage.from_json(account)
     before = context.notes.facts.get("foreseen")
-    foreseen = None if before is None else Spending(**before)
+    foreseen = None if before is None else Usage.from_json(before)
     return StepRecord(str(stage), account=asked, reused=tuple(context.notes.reused), foreseen=foreseen, **seconds)
 
 

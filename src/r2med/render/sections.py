@@ -8,13 +8,15 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
+import click
+
 from r2med.formatting import money
-from r2med.render.table import Cell, Column, Number, Table, cells, key, numbers
+from r2med.render.table import Cell, Column, Number, Table, cells, key, numbers, output
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from r2med.llm.steps import Foreseen
+    from r2med.llm.steps import StepEstimate
 
 PRICED = (
     "Steps are priced as if every question got through and every pool were as large as it can be; replies that are"
@@ -22,7 +24,7 @@ PRICED = (
 )
 
 
-def show_estimate(steps: Sequence[Foreseen], console: Console, note: str = PRICED) -> None:
+def show_estimate(steps: Sequence[StepEstimate], console: Console, note: str = PRICED) -> None:
     """Print what each step that asks a model would take."""
     headings = ("items", "requests", "answered already", "tokens read", "tokens written", "dollars", "at most")
     table = Table(key("step"), *numbers(*headings))
@@ -150,6 +152,16 @@ class Section:
     sentences: Sequence[str] = field(default_factory=tuple)
     total: bool = False
     """Whether the last row sums up the others."""
+    words: Sequence[str] = ()
+    """The headings, beside the first, of columns that hold words rather than figures."""
+
+    @property
+    def columns(self) -> list[Column]:
+        """Return the columns of the table."""
+        return [
+            key(heading) if not place else Column(heading, right=heading not in self.words)
+            for place, heading in enumerate(self.headings)
+        ]
 
     @classmethod
     def of(
@@ -171,7 +183,7 @@ def show_sections(sections: Sequence[Section], console: Console) -> None:
     for section in sections:
         console.print(section.title, style="bold")
         if section.rows:
-            table = Table(key(section.headings[0]), *numbers(*section.headings[1:]))
+            table = Table(*section.columns)
             for row in section.rows[:-1]:
                 table.add(*row)
             if section.total:
@@ -183,17 +195,31 @@ def show_sections(sections: Sequence[Section], console: Console) -> None:
         console.print()
 
 
+def write_sections(form: str | None, title: str, sections: Sequence[Section], notes: Sequence[str] = ()) -> None:
+    """Print sections: as Markdown (`md`), as LaTeX, or as tables on the terminal."""
+    if form is None:
+        show_sections(sections, output())
+    else:
+        text = markdown_sections(title, sections, notes) if form == "md" else latex_sections(sections)
+        click.echo(text, nl=False)
+
+
 def markdown_sections(title: str, sections: Sequence[Section], notes: Sequence[str] = ()) -> str:
     """Write sections for a page or an issue."""
-    parts = [f"# {plain(title)}"]
+    return "\n\n".join([f"# {plain(title)}", *markdown_blocks(sections, notes)]) + "\n"
+
+
+def markdown_blocks(sections: Sequence[Section], notes: Sequence[str] = (), level: int = 2) -> list[str]:
+    """Write sections below headings of a level, as headings, tables and paragraphs of their own."""
+    blocks = []
     for section in sections:
-        parts.append(f"## {plain(section.title)}")
+        blocks.append(f"{'#' * level} {plain(section.title)}")
         if section.rows:
-            rows = [section.headings, ["---", *["---:"] * (len(section.headings) - 1)], *section.rows]
-            parts.append("\n".join(f"| {' | '.join(map(plain, map(wide, row)))} |" for row in rows))
-        parts += [plain(sentence) for sentence in section.sentences]
-    parts += [f"Note: {plain(note)}" for note in notes]
-    return "\n\n".join(parts) + "\n"
+            rules = ["---:" if column.right else "---" for column in section.columns]
+            rows = [section.headings, rules, *section.rows]
+            blocks.append("\n".join(f"| {' | '.join(map(plain, map(wide, row)))} |" for row in rows))
+        blocks += map(plain, section.sentences)
+    return [*blocks, *(f"Note: {plain(note)}" for note in notes)]
 
 
 def plain(text: str) -> str:

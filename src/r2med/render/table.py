@@ -7,10 +7,13 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from io import StringIO
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from rich.cells import cell_len
 from rich.text import Span, Text
+
+from r2med import formatting
+from r2med.formatting import Ends, percent_range
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -74,18 +77,6 @@ class Number(NamedTuple):
 
 Cell: TypeAlias = "str | Number | Text"
 """What stands in a table: plain text, a number of two lengths, or a text with styles."""
-
-
-class Ends(Protocol):
-    """An interval, by whichever type has its ends."""
-
-    @property
-    def low(self) -> float:
-        """Return the lower end."""
-
-    @property
-    def high(self) -> float:
-        """Return the upper end."""
 
 
 class Column(NamedTuple):
@@ -192,9 +183,7 @@ def percent(value: float | None, style: str = "", sign: str = "") -> Number:
     >>> percent(0.37156), percent(None).wide
     (Number(wide='37.16', narrow='37.2', style=''), '-')
     """
-    if value is None:
-        return Number("-", "-", style)
-    return Number(f"{100 * value:{sign}z.2f}", f"{100 * value:{sign}z.1f}", style)
+    return Number(formatting.percent(value, 2, sign), formatting.percent(value, 1, sign), style)
 
 
 def signed_percent(value: float | None) -> Number:
@@ -205,14 +194,11 @@ def signed_percent(value: float | None) -> Number:
 def interval(found: Ends | None, sign: str = "") -> Number:
     """Format the ends of an interval times 100; a dash for what is missing.
 
-    >>> from r2med.measure.bootstrap import Interval
-    >>> interval(Interval(0.5, 0.41, 0.583)).wide, interval(Interval(0, -0.1, 0.2), "+").narrow
+    >>> from r2med.measure.figure import Figure
+    >>> interval(Figure(0.5, 0.41, 0.583)).wide, interval(Figure(0, -0.1, 0.2), "+").narrow
     ('41.00 to 58.30', '-10.0 to +20.0')
     """
-    if found is None:
-        return Number("-", "-")
-    low, high = percent(found.low, sign=sign), percent(found.high, sign=sign)
-    return Number(f"{low.wide} to {high.wide}", f"{low.narrow} to {high.narrow}")
+    return Number(percent_range(found, 2, sign), percent_range(found, 1, sign))
 
 
 def signed_interval(found: Ends | None) -> Number:

@@ -21,7 +21,7 @@ from r2med.rerank.candidates import KeptOrder, Outcome, candidates, check_depth,
 from r2med.rerank.cards import ApiCard, api_card, api_cards
 from r2med.rerank.pair_scores import Scored, ScoreStore, WantedPair, wanted_pairs
 from r2med.runs.prices import prices
-from r2med.runs.usage import Account
+from r2med.usage import Usage
 
 if TYPE_CHECKING:
     from r2med.data.dataset import Collection
@@ -156,7 +156,7 @@ class ApiRerank(Reranker):
                 context.reuse("scores of pairs")
             asked = [part for each in pairs for part in self._parts(each, known)]
             if not asked:
-                context.book(Account(whole=False))
+                context.book(Usage(whole=False))
             if asked:
                 server = RerankServer(
                     self.card.id,

@@ -118,7 +118,9 @@ class CrossEncoder(Reranker):
     def pair_model(self) -> LoadedCrossEncoder:
         """Build the model with this stage's changes of its card. For `ce:` names the model's small files are read."""
         known = cards().get(self.model)
-        found = known or card_of(self._source(), self.model, self.like)
+        found = known or card_of(
+            locate(as_path(self.model.removeprefix(PREFIX)), self.revision or "main"), self.model, self.like
+        )
         if self.remote_code and known is None:
             found = replace(found, remote_code=True)
         return LoadedCrossEncoder(
@@ -137,9 +139,6 @@ class CrossEncoder(Reranker):
         if self.instruction:
             given["instruction"] = replace(found.instruction, text=self.instruction, families=())
         return given
-
-    def _source(self) -> ModelSource:
-        return locate(as_path(self.model.removeprefix(PREFIX)), self.revision or "main")
 
     @property
     def requirements(self) -> Requirements:
@@ -191,7 +190,15 @@ class CrossEncoder(Reranker):
                 context.reuse("scores of pairs")
             if missing:
                 scores.add(self._scored(pairs, scores, missing, store, context, task))
-        self._note(pairs, scores, len(missing), task, context)
+        limit = self.pair_model.card.max_length
+        facts = cut_facts(scores.known, pairs, limit)
+        first = self.pair_model.format(task).first(pairs[0][0].pair) if pairs else ""
+        context.notes.facts |= {"pairs": sum(map(len, pairs)), "scored": len(missing), **facts, "first": first}
+        if facts["queries_cut"]:
+            context.warn(
+                f"{self}: {facts['queries_cut']} of {len(pairs)} queries leave no room for a document in {limit} tokens"
+                " and lost a part; a larger max_length may help"
+            )
         outcomes = [scores.outcome(each, wanted) for each, wanted in zip(shown, pairs, strict=True)]
         return reranked(self, run, shown, outcomes, context)
 
@@ -221,20 +228,6 @@ class CrossEncoder(Reranker):
         if left:
             raise spread.unfinished(f"pairs of {model.card.id}", len(left), len(everything))
         return found
-
-    def _note(
-        self, pairs: Sequence[Sequence[WantedPair]], scores: PairScores, scored: int, task: Task, context: Context
-    ) -> None:
-        """Record the pairs scored, the number cut, and the first pair as the model reads it."""
-        limit = self.pair_model.card.max_length
-        facts = cut_facts(scores.known, pairs, limit)
-        first = self.pair_model.format(task).first(pairs[0][0].pair) if pairs else ""
-        context.notes.facts |= {"pairs": sum(map(len, pairs)), "scored": scored, **facts, "first": first}
-        if facts["queries_cut"]:
-            context.warn(
-                f"{self}: {facts['queries_cut']} of {len(pairs)} queries leave no room for a document in {limit} tokens"
-                " and lost a part; a larger max_length may help"
-            )
 
 
 def is_folder(name: str) -> bool:

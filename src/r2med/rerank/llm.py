@@ -130,7 +130,7 @@ class ModelReranker(AskingStage, Reranker):
         requests = [self.example(collection.task, query, shown) for query in asked] if shown else []
         # Other documents will be shown, so that an answer to one of these is none to those.
         guess = current_client().estimate([replace(request, sample=-1) for request in requests])
-        return replace(guess.scaled(total / max(1, len(requests))), requests=total)
+        return replace(guess * (total / max(1, len(requests))), requests=total)
 
     def passage(self, text: str) -> str:
         """Format a passage for a prompt: cut, on one line, and without references that look like our own numbers."""

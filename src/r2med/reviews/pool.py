@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from r2med.data.tasks import resolve
 from r2med.errors import DataError, R2medError
 from r2med.pipeline.named_runs import select
 from r2med.reviews.scale import omit_grades
-from r2med.runs.ledger import Ledger
+from r2med.runs.ledger import Entry, Ledger
 from r2med.runs.selection import check_data
 
 DEPTH = 10
@@ -33,7 +33,7 @@ class Candidate:
     query: str
     document: str
     label: int | None = None
-    """The task's own grade; None where nobody judged the pair."""
+    """The task's own grade; None if the pair is not judged."""
     ranks: dict[str, int] = field(default_factory=dict)
     """Its place in the list of each run that has it."""
     margin: float | None = None
@@ -47,10 +47,6 @@ class Candidate:
     def found(self) -> bool:
         """Return whether a run has it within the depth that is measured."""
         return any(rank <= DEPTH for rank in self.ranks.values())
-
-    def as_facts(self) -> dict[str, Any]:
-        """Return the facts that are stored with the item."""
-        return {"label": self.label, "ranks": self.ranks, **self.facts}
 
 
 @dataclass(frozen=True)
@@ -68,7 +64,7 @@ class TaskPool:
     @property
     def frame(self) -> list[Candidate]:
         """Return the candidates of a random draw: all judged pairs, and all finds of runs."""
-        return [each for each in self.candidates if each.label is not None or each.found or self.built]
+        return [pair for pair in self.candidates if pair.label is not None or pair.found or self.built]
 
 
 def read_pools(ledger: Ledger, names: Sequence[str]) -> list[TaskPool]:
@@ -76,13 +72,18 @@ def read_pools(ledger: Ledger, names: Sequence[str]) -> list[TaskPool]:
     builds = [Path(name) for name in names if (Path(name) / "plan.toml").is_file()]
     tasks = [name for name in names if Path(name) not in builds and _is_task(name)]
     systems = [name for name in names if Path(name) not in builds and name not in tasks]
-    folders = {str((folder / BUILT).resolve()): folder for folder in builds}
     for folder in builds:
         if not (folder / BUILT).is_dir():
             raise R2medError(f"{folder}: the task is not built yet; run: r2med build run {folder}")
-    wanted = [task.name for task in resolve([*tasks, *(folder / BUILT for folder in builds)])]
-    runs = _runs(ledger, systems, wanted) if systems else {}
-    return [_pool(ledger, task, runs.get(task, []), folders) for task in wanted or runs]
+    folders = {(folder / BUILT).resolve(): folder for folder in builds}
+    task_names = [task.name for task in resolve([*tasks, *(folder / BUILT for folder in builds)])]
+    runs: dict[str, list[Entry]] = {}
+    for system in select(ledger, systems, task_names) if systems else ():
+        if system.missing:
+            raise R2medError(system.advice)
+        for task, entry in system.runs.items():
+            runs.setdefault(task, []).append(entry)
+    return [_pool(ledger, task, runs.get(task, []), folders.get(Path(task))) for task in task_names or runs]
 
 
 def _is_task(name: str) -> bool:
@@ -94,18 +95,7 @@ def _is_task(name: str) -> bool:
         return False
 
 
-def _runs(ledger: Ledger, systems: Sequence[str], tasks: Sequence[str]) -> dict[str, list[Any]]:
-    """Return the runs of each task."""
-    found: dict[str, list[Any]] = {}
-    for chosen in select(ledger, systems, tasks):
-        if chosen.missing:
-            raise R2medError(chosen.advice)
-        for task, entry in chosen.runs.items():
-            found.setdefault(task, []).append(entry)
-    return found
-
-
-def _pool(ledger: Ledger, task: str, entries: Sequence[Any], folders: Mapping[str, Path]) -> TaskPool:
+def _pool(ledger: Ledger, task: str, entries: Sequence[Entry], folder: Path | None) -> TaskPool:
     dataset = load(task)
     pairs: dict[tuple[str, str], Candidate] = {}
 
@@ -121,20 +111,15 @@ def _pool(ledger: Ledger, task: str, entries: Sequence[Any], folders: Mapping[st
         for query in run.queries:
             for rank, document in enumerate(run[query].documents[:_BEYOND], 1):
                 pair(query, document).ranks[entry.name] = rank
-    folder = next((folder for place, folder in folders.items() if Path(task) == Path(place)), None)
-    if folder is not None:
-        for row in _judged(folder):
-            if row["document"] in dataset.collection.documents.position:
-                _add_judgement(pair(row["query"], row["document"]), row)
+    for row in _judged(folder) if folder else ():
+        if row["passage_id"] in dataset.collection.documents.position:
+            candidate = pair(row["query_id"], row["passage_id"])
+            candidate.margin, candidate.spread = row["margin"], row["spread"]
+            candidate.facts = {name: row[name] for name in ("verdict", "answers", "supports")}
     queries = dataset.collection.queries.position
-    known = [each for each in pairs.values() if each.query in queries]
+    candidates = [candidate for candidate in pairs.values() if candidate.query in queries]
     guideline = omit_grades(read_plan(folder).guideline) if folder else ""
-    return TaskPool(dataset, known, len(entries), folder is not None, guideline)
-
-
-def _add_judgement(candidate: Candidate, row: Mapping[str, Any]) -> None:
-    candidate.margin, candidate.spread = row["margin"], row["spread"]
-    candidate.facts = {name: row[name] for name in ("verdict", "answers", "supports")}
+    return TaskPool(dataset, candidates, len(entries), folder is not None, guideline)
 
 
 def _judged(folder: Path) -> Iterator[dict[str, Any]]:
@@ -145,10 +130,12 @@ def _judged(folder: Path) -> Iterator[dict[str, Any]]:
         table = pl.read_parquet(file)
     except (OSError, pl.exceptions.PolarsError) as error:
         raise DataError(f"{file}: cannot be read; run: r2med build run {folder}") from error
-    axes = [pl.col(f"judge_{axis}").max() - pl.col(f"judge_{axis}").min() for axis in ("answers", "supports")]
-    margins = [pl.col(axis) - getattr(settings, axis) for axis in ("answers", "supports")]
+    spreads = [pl.col(f"judge_{axis}").max() - pl.col(f"judge_{axis}").min() for axis in _AXES]
     grouped = table.group_by("query_id", "passage_id", maintain_order=True).agg(
-        pl.col("verdict", "answers", "supports").first(), spread=pl.max_horizontal(*axes)
+        pl.col("verdict", *_AXES).first(), spread=pl.max_horizontal(*spreads)
     )
-    shown = grouped.with_columns(margin=pl.min_horizontal(*margins))
-    yield from shown.rename({"query_id": "query", "passage_id": "document"}).iter_rows(named=True)
+    margins = [pl.col(axis) - getattr(settings, axis) for axis in _AXES]
+    yield from grouped.with_columns(margin=pl.min_horizontal(*margins)).iter_rows(named=True)
+
+
+_AXES = ("answers", "supports")

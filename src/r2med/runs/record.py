@@ -17,7 +17,8 @@ from importlib import metadata
 from typing import Any, Self
 
 import r2med
-from r2med.runs.usage import Account, Json, Spending, StepRecord, known_fields
+from r2med.runs.usage import Json, StepRecord, known_fields
+from r2med.usage import Usage
 
 
 @dataclass(frozen=True)
@@ -135,20 +136,19 @@ class RunRecord:
         return hashlib.blake2b("\n".join(sorted(self.local.values())).encode(), digest_size=4).hexdigest()[:6]
 
     @property
-    def accounts(self) -> list[Account]:
+    def accounts(self) -> list[Usage]:
         """Return the bills of all language models that were asked."""
         return [step.account for step in self.work or () if step.account is not None]
 
     @property
-    def foreseen_and_used(self) -> tuple[Spending, Spending] | None:
+    def foreseen_and_used(self) -> tuple[Usage, Usage] | None:
         """Return the forecast and the actual spending of the steps; None if nothing was asked or some are unknown."""
         steps = [(step.foreseen, step.account) for step in self.work or () if step.account is not None]
-        foreseen, used = Spending(), Spending()
+        foreseen, used = Usage(), Usage()
         for before, bill in steps:
             if before is None or bill.cached or not bill.whole or not bill.counted:
                 return None
-            foreseen = foreseen.plus(before)
-            used = used.plus(Spending(bill.requests, bill.prompt_tokens + bill.completion_tokens, bill.cost))
+            foreseen, used = foreseen + before, used + bill
         return (foreseen, used) if used.requests else None
 
     @property

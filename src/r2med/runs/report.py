@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from r2med.data.task_names import task_names
 from r2med.errors import Postponed
 from r2med.formatting import counted
-from r2med.measure.bootstrap import Interval, board_intervals
+from r2med.measure.bootstrap import board_intervals
+from r2med.measure.figure import Figure
 from r2med.runs.cost import Cost
 from r2med.runs.record import RunRecord
 from r2med.runs.viewable import Viewable
@@ -80,7 +81,7 @@ class Result:
         if self.cost.requests != 0:
             found["cost"] = self.cost.as_dict()
         if (pair := self.record.foreseen_and_used) is not None:
-            found |= {"foreseen": asdict(pair[0]), "used": asdict(pair[1])}
+            found |= {"foreseen": pair[0].spending(), "used": pair[1].spending()}
         if self.run_id:
             found |= {"run": self.run_id, "cached": self.cached}
         if self.oracle:
@@ -235,7 +236,7 @@ class Report(Viewable):
                 table[system] = {measure: value for measure, value in row.items() if value is not None}
         return table
 
-    def intervals(self, group: str, measure: str) -> dict[str, dict[str, Interval]]:
+    def intervals(self, group: str, measure: str) -> dict[str, dict[str, Figure]]:
         """Return each complete system's 95% intervals in a group, by task, with the average's under an empty name."""
         tasks = self.tasks(group)
         complete = [system for system in self.systems if self.average(system, group, measure) is not None]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import os
 import re
 import shutil
@@ -18,8 +19,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from glob import escape
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from r2med.errors import DataError, R2medError
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 def file_name(text: str) -> str:
@@ -78,6 +83,13 @@ def write_file(path: Path, content: bytes | str, *, parents: bool = False) -> No
     data = content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content
     with draft_file(path, parents=parents) as draft:
         draft.write_bytes(data)
+
+
+def parquet_bytes(frame: pl.DataFrame) -> bytes:
+    """Encode a table as parquet: one row group and fixed settings, so that the same rows are the same bytes."""
+    content = io.BytesIO()
+    frame.write_parquet(content, compression="zstd", row_group_size=max(1, len(frame)), statistics=False)
+    return content.getvalue()
 
 
 @contextmanager

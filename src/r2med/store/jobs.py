@@ -24,6 +24,7 @@ from r2med.formatting import one_line
 from r2med.store.cache import home
 from r2med.store.processes import is_gone, is_here, process_mark
 from r2med.store.sqlite import Database, Format
+from r2med.usage import Usage
 
 WAITING, RUNNING, DONE, KEPT, FAILED, POSTPONED = "waiting", "running", "done", "kept", "failed", "postponed"
 """States of a system on a task; `kept` was in the ledger already."""
@@ -64,24 +65,6 @@ class PlannedCell(msgspec.Struct, frozen=True):
     """The reason why it failed."""
 
 
-class MoneySpent(msgspec.Struct, frozen=True):
-    """Costs of language models of a command so far."""
-
-    requests: int = 0
-    tokens: int = 0
-    dollars: float | None = 0.0
-    """None once a price is unknown."""
-    max_dollars: float | None = None
-    max_tokens: int | None = None
-
-    @property
-    def share(self) -> float | None:
-        """Return the share of the limit that is spent, between 0 and 1; None if there is no limit."""
-        limits = ((self.dollars, self.max_dollars), (self.tokens, self.max_tokens))
-        shares = [spent / most for spent, most in limits if most and spent is not None]
-        return min(1.0, max(shares)) if shares else None
-
-
 class Work(msgspec.Struct, frozen=True):
     """Work of a process: a command, its plan of systems and tasks, its present step and its costs."""
 
@@ -107,7 +90,10 @@ class Work(msgspec.Struct, frozen=True):
     step_began: float = 0.0
     cells: tuple[PlannedCell, ...] = ()
     """Every system on every task, task by task."""
-    spent: MoneySpent | None = None
+    spent: Usage | None = None
+    """On language models so far."""
+    max_cost: float | None = None
+    max_tokens: int | None = None
     warnings: tuple[str, ...] = ()
     ended: float = 0.0
     outcome: str = ""
@@ -118,6 +104,15 @@ class Work(msgspec.Struct, frozen=True):
     def share(self) -> float:
         """Return the share of the present step that is done, between 0 and 1."""
         return min(1.0, self.done / self.total) if self.total else 0.0
+
+    @property
+    def spent_share(self) -> float | None:
+        """Return the share of the spending limits that is used, between 0 and 1; None if there is no limit."""
+        if self.spent is None:
+            return None
+        limits = ((self.spent.cost, self.max_cost), (self.spent.tokens, self.max_tokens))
+        shares = [spent / most for spent, most in limits if most and spent is not None]
+        return min(1.0, max(shares)) if shares else None
 
     @property
     def systems(self) -> list[str]:
@@ -260,11 +255,13 @@ class Reporter:
             self._work = replace(work, step=label, done=done, total=total, updated=now, step_began=began)
             self._touch()
 
-    def spend(self, spent: MoneySpent) -> None:
-        """Publish the costs so far."""
+    def spend(self, spent: Usage, max_cost: float | None, max_tokens: int | None) -> None:
+        """Publish the costs so far, and their limits."""
         with self._lock:
             if self._depth and self._work is not None:
-                self._work = replace(self._work, spent=spent, updated=time.time())
+                self._work = replace(
+                    self._work, spent=spent, max_cost=max_cost, max_tokens=max_tokens, updated=time.time()
+                )
                 self._touch()
 
     def warn(self, sentence: str) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
+from msgspec.structs import replace
 
 from r2med.cli.execution import asking, asking_options
 from r2med.cli.options import ManyValues, json_option, write_json
@@ -14,7 +14,7 @@ from r2med.formatting import human_size
 from r2med.pipeline.executor.local import Executor
 from r2med.render.sections import show_estimate
 from r2med.render.table import Table, key, messages, numbers, output
-from r2med.store.toml import read_text
+from r2med.store.typed import read_text
 from r2med.training.data import DataMaker
 from r2med.training.formats import FORMATS, FormatSettings, export
 from r2med.training.gate import GateRules

@@ -7,24 +7,25 @@ become a build of their own; of an existing build, questions, reasoning and judg
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import orjson
 import polars as pl
+from msgspec import structs
 
 import r2med
 from r2med.construction.builder import Builder
 from r2med.construction.items import Question
 from r2med.construction.judging import Pair
-from r2med.construction.plan import PLAN, ReasonSettings, prompt
+from r2med.construction.plan import PLAN, ReasonSettings
 from r2med.construction.pool import MANIFEST, TASK, BuiltTask, read_built_task
 from r2med.construction.question_steps import question_steps
 from r2med.errors import R2medError
 from r2med.llm.items import DROPPED, KEPT, Count, ItemStore, KeptRow, count_outcomes, count_reasons
-from r2med.llm.steps import Foreseen, price_step, run_step
+from r2med.llm.steps import StepEstimate, price_step, run_step
 from r2med.models.templates import bundled
 from r2med.pipeline.executor.local import Executor
 from r2med.store.files import draft_folder, write_file
@@ -62,13 +63,13 @@ class DataMaker:
         self.work = out.with_suffix(".work")
         self.built = is_build(Path(source))
         if not self.built:
-            settings = replace(settings, documents=replace(settings.documents, path=Path(source)))
+            settings = structs.replace(settings, documents=structs.replace(settings.documents, path=Path(source)))
             if not settings.writer:
                 raise R2medError(f"{source}: questions are written from documents by a model; name it with --llm")
         self.settings = settings
         self.counts: list[Count] = []
 
-    def estimate(self) -> list[Foreseen]:
+    def estimate(self) -> list[StepEstimate]:
         """Estimate each step that asks a model; nothing is asked."""
         if self.built:
             pool = self._pool(read_built_task(Path(self.source)))
@@ -140,10 +141,11 @@ class DataMaker:
         if not bare or not self.settings.writer:
             return questions
         self.work.mkdir(parents=True, exist_ok=True)
-        (reason,) = question_steps(replace(self.settings.plan(self.work), reason=ReasonSettings(self.settings.writer)))
+        plan = structs.replace(self.settings.plan(self.work), reason=ReasonSettings(self.settings.writer))
+        (reason,) = question_steps(plan)
         with ItemStore(self.work) as store:
             outcomes = run_step(reason.step, bare, store, self.executor)
-        self.counts.append(count_outcomes(reason.step.name, outcomes.values()))
+        self.counts.append(count_outcomes(reason.name, outcomes.values()))
         new = {
             question.id: reason.advance(question, outcomes[question.id].value)
             for question in bare
@@ -154,7 +156,7 @@ class DataMaker:
     def _pairs(self, questions: Sequence[TrainingQuestion]) -> list[Pair]:
         return [Pair(row.question, each.passage) for row in questions for each in row.negatives]
 
-    def _price_types(self, pairs: Sequence[Pair]) -> Foreseen:
+    def _price_types(self, pairs: Sequence[Pair]) -> StepEstimate:
         self.work.mkdir(parents=True, exist_ok=True)
         with ItemStore(self.work) as store:
             return price_step(typing_step(self.settings), pairs, partial(foresee_typing, self.settings), store)
@@ -200,7 +202,7 @@ class DataMaker:
             "types": count_types(frame),
             "held_out": pool.held_out._asdict(),
             "sources_judged_positive": positive / seen if seen else None,
-            "steps": [asdict(count) for count in self.counts],
+            "steps": [count.as_dict() for count in self.counts],
             "settings": self.settings.as_dict() | ({"build": built.manifest["plan"]} if self.built else {}),
             "prompts": self._prompts(built),
             "leakage": gate.as_dict(),
@@ -209,9 +211,7 @@ class DataMaker:
     def _prompts(self, built: BuiltTask) -> dict[str, str]:
         own = {} if self.built else {"write_question": bundled("write_question", "r2med.training").text}
         own |= {"type_negative": bundled("type_negative", "r2med.training").text} if self.settings.writer else {}
-        judge = (
-            built.manifest["prompts"]["judge"] if self.built else prompt("judge", self.settings.plan(self.work)).text
-        )
+        judge = built.manifest["prompts"]["judge"] if self.built else self.settings.plan(self.work).prompt("judge").text
         return own | {"judge": judge}
 
 

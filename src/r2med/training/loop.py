@@ -18,7 +18,8 @@ import r2med
 from r2med.data.run import Run
 from r2med.errors import R2medError
 from r2med.formatting import one_line
-from r2med.measure.bootstrap import Interval, task_intervals
+from r2med.measure.bootstrap import task_intervals
+from r2med.measure.figure import Figure
 from r2med.measure.metrics import Measure, parse_all
 from r2med.measure.score import QueryScores, score
 from r2med.models.memory import find_devices
@@ -30,6 +31,7 @@ from r2med.store.foreign_output import foreign_output
 from r2med.store.hashes import FILE as CHECKSUMS
 from r2med.store.hashes import is_unchanged, write_checksums
 from r2med.store.sqlite import warn
+from r2med.store.typed import plain
 from r2med.training.cards import card_text
 from r2med.training.losses import make_columns, make_loss, make_model, merge_lora, trainer_parts
 from r2med.training.negatives import DEV, TRAIN
@@ -82,7 +84,7 @@ class DevTask:
         return Run.from_lists(lists)
 
 
-def intervals(scores: QueryScores) -> dict[str, Interval]:
+def intervals(scores: QueryScores) -> dict[str, Figure]:
     """Return the mean of each measure with its interval over questions."""
     return {str(measure): task_intervals(scores.values(measure))[0] for measure in scores.measures}
 
@@ -215,7 +217,7 @@ class TrainingLoop:
             "base": {"name": self._source.label, "version": self._source.version},
             "data": [_data_record(file) for file in plan.data],
             "questions": {"train": len(self._rows), "dev": len(self._dev.rows) if self._dev else 0},
-            "settings": plan.settings.as_dict(),
+            "settings": plain(plan.settings),
             "loss": plan.settings.loss_of(plan.kind),
             "steps": int(state.global_step),
             "history": _history(state.log_history),

@@ -21,7 +21,6 @@ from r2med.construction.items import Passage, Question
 from r2med.construction.judging import Pair
 from r2med.construction.mining import SOURCE
 from r2med.construction.pool import JUDGEMENT_FILE, BuiltTask, task_passages, task_questions
-from r2med.construction.question_steps import tries
 from r2med.construction.selection import draw_groups, join_groups
 from r2med.data.labels import NEGATIVE, POSITIVE
 from r2med.lexical.hashes import hash_words
@@ -29,7 +28,7 @@ from r2med.lexical.near_duplicates import SHINGLE, near_pairs
 from r2med.llm.cards import find_model
 from r2med.llm.items import Outcome
 from r2med.llm.parsing import read_class
-from r2med.llm.steps import AskedModel, Asking, Step, step_key
+from r2med.llm.steps import AskedModel, Asking, Step, step_key, tries
 from r2med.llm.types import Request
 from r2med.models.templates import bundled
 from r2med.training.settings import QUESTIONS, DataSettings, PartSettings

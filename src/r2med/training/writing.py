@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from r2med.construction.items import Passage, Question
-from r2med.construction.question_steps import tries
 from r2med.lexical.segmentation import count_tokens
 from r2med.llm.cards import find_model
 from r2med.llm.items import Outcome
 from r2med.llm.parsing import read_object
-from r2med.llm.steps import AskedModel, Asking, Step, step_key
+from r2med.llm.steps import AskedModel, Asking, Step, step_key, tries
 from r2med.llm.types import Request
 from r2med.measure.answers import matches, normalised
 from r2med.models.templates import bundled

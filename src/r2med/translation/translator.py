@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -17,14 +17,15 @@ from r2med.data.dataset import Dataset
 from r2med.errors import R2medError
 from r2med.llm.cards import find_model
 from r2med.llm.client import current_client
-from r2med.llm.items import FAILED, ItemStore, Outcome, Spent
+from r2med.llm.items import FAILED, ItemStore, Outcome
 from r2med.llm.parsing import read_object
-from r2med.llm.steps import AskedModel, Asking, Foreseen, Step, Unread, answered, open_items, run_step, step_key
+from r2med.llm.steps import AskedModel, Asking, Step, StepEstimate, Unread, answered, open_items, run_step, step_key
 from r2med.llm.types import Failed, Reply, Request
 from r2med.models.templates import Template
 from r2med.pipeline.executor.local import Executor
 from r2med.retrieve.dense import ENCODER, cosines
 from r2med.translation.gates import GATES, Language, find_problems, language
+from r2med.usage import Usage
 
 UNREAD, NOT_ANSWERED, MEANING, SIMILARITY = "unread", "not answered", "meaning", "similarity"
 DROP, MARK = "drop", "mark"
@@ -88,7 +89,7 @@ class TranslatedTask:
     spoken: Language
     questions: Sequence[TranslatedQuestion]
     failed: str
-    spent: Spent = field(default_factory=Spent)
+    spent: Usage = field(default_factory=Usage)
 
     @property
     def kept(self) -> list[TranslatedQuestion]:
@@ -108,7 +109,7 @@ class TranslatedTask:
             "passed": sum(not each.problems for each in self.questions),
             "kept": len(self.kept),
             "gates": self.gates,
-            "spent": asdict(self.spent),
+            "spent": self.spent.bill(),
         }
 
 
@@ -130,13 +131,13 @@ class Translator:
         self._judge = AskedModel.of(judge, find_model(judge), settings.max_tokens)
         self._items = [_Item(name, text) for name, text in dataset.collection.queries]
 
-    def estimate(self) -> Foreseen:
+    def estimate(self) -> StepEstimate:
         """Estimate the cost if every first translation passes; nothing is asked."""
         step = self._step()
         with ItemStore(self._folder) as store:
             missing = open_items(step, self._items, store)
         guess = current_client().estimate([request for item in missing for request in self._foresee(item)])
-        return Foreseen(step.name, len(missing), guess)
+        return StepEstimate(step.name, len(missing), guess)
 
     def run(self, executor: Executor) -> TranslatedTask:
         """Translate questions that are not stored yet, and return the translated task."""
@@ -153,7 +154,7 @@ class Translator:
         )
         similarity = dict(zip([item.id for item in compared], near, strict=True))
         questions = [self._question(item, outcomes[item.id], similarity.get(item.id)) for item in self._items]
-        spent = sum((outcome.spent for outcome in outcomes.values()), Spent())
+        spent = sum((outcome.spent for outcome in outcomes.values()), Usage())
         return TranslatedTask(self.spoken, questions, self.settings.failed, spent)
 
     def _question(self, item: _Item, outcome: Outcome, similarity: float | None) -> TranslatedQuestion:

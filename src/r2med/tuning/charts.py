@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from r2med.errors import R2medError
-from r2med.render.charts.kinds import CHARTED, ChartLine, LineChart, Panel, ScatterChart, ScatterPoint
-from r2med.render.charts.svg import responsive
+from r2med.render.charts.chart import CHARTED, Panel, responsive
+from r2med.render.charts.lines import ChartLine, LineChart
+from r2med.render.charts.scatter import ScatterChart, ScatterPoint
 from r2med.render.scores.model import Line
 from r2med.runs.ledger import Entry
 from r2med.tuning.frontier import COSTS, Priced, bill, comparable, frontier, left_out
@@ -46,8 +47,8 @@ def _route_lines(pair: RoutePair) -> list[ChartLine]:
     best, *others = pair.curves
     x = [100 * point.sent for point in best.points]
     strong = best.points[-1].score
-    low = [100 * (strong + point.difference.low) for point in best.points]
-    high = [100 * (strong + point.difference.high) for point in best.points]
+    low = [100 * (strong + point.difference.ends[0]) for point in best.points]
+    high = [100 * (strong + point.difference.ends[1]) for point in best.points]
     lines = [ChartLine(best.signal, x, [100 * point.score for point in best.points], low, high)]
     lines += [ChartLine(curve.signal, x, [100 * point.score for point in curve.points]) for curve in others]
     chance = [100 * point.random for point in best.points]

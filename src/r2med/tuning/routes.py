@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from r2med.errors import R2medError
 from r2med.formatting import p_words
-from r2med.measure.bootstrap import Interval
+from r2med.measure.figure import Figure, figure_dict
 from r2med.measure.metrics import Measure
 from r2med.measure.significance import ALPHA, Difference, difference, difference_interval, holm
 from r2med.pipeline.executor.local import quiet
@@ -88,12 +88,12 @@ class CurvePoint:
     score: float
     random: float
     """The score when as many queries are chosen at random."""
-    difference: Interval
+    difference: Figure
     """To the strong system alone, paired by query."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the shape of `--json`."""
-        return {**vars(self), "difference": self.difference._asdict()}
+        return {**vars(self), "difference": figure_dict(self.difference, "mean")}
 
 
 @dataclass(frozen=True)
@@ -311,7 +311,7 @@ class Saving:
 
 
 def _points(point: CurvePoint) -> str:
-    mean, low, high = (100 * value for value in point.difference)
+    mean, low, high = point.difference.percents
     if mean > 0:
         return f"{mean:.2f} points more (interval {low:+.2f} to {high:+.2f})"
     return f"{abs(mean):.2f} points less (interval {abs(high) if not high else -high:.2f} to {abs(low):.2f})"

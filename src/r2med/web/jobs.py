@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -194,6 +194,14 @@ class JudgingOffer:
     estimate: Estimate | None = None
     """None where no model was named yet, or none that can be asked."""
     problem: str = ""
+
+    @classmethod
+    def of(cls, estimate: Callable[[], Estimate | None], llm: str, name: str = "") -> JudgingOffer:
+        """Return an offer with its estimated cost, or the reason why the model cannot be asked."""
+        try:
+            return cls(llm, name, estimate()) if llm else cls()
+        except R2medError as error:
+            return cls(llm, name, problem=str(error))
 
     @property
     def known(self) -> Sequence[str]:

@@ -15,7 +15,8 @@ from r2med.data.present import present_fingerprints
 from r2med.data.run import Run
 from r2med.data.tasks import Task, registry, resolve
 from r2med.errors import R2medError
-from r2med.measure.bootstrap import Interval, task_intervals
+from r2med.measure.bootstrap import task_intervals
+from r2med.measure.figure import Figure
 from r2med.pipeline.loaded_runs import HEADLINE, LoadedRun
 from r2med.pipeline.registry import named
 from r2med.render.scores.model import Board, Line, View
@@ -192,12 +193,12 @@ class Library:
         make: Callable[[Ledger, View], Board] = named(_BOARD)
         return self.current((view, present), lambda: make(self.ledger, view))
 
-    def intervals(self, lines: Sequence[Line], measure: str) -> dict[str, Mapping[str, Interval]]:
+    def intervals(self, lines: Sequence[Line], measure: str) -> dict[str, Mapping[str, Figure]]:
         """Return the intervals of local lines, cached by their runs; missing ones are computed together."""
         keys = {line.row.name: (measure, *sorted(line.row.runs.values())) for line in lines}
         with self._lock:
             shelf = self._kept["interval"]
-            known: dict[str, Mapping[str, Interval]] = {n: shelf[key] for n, key in keys.items() if key in shelf}
+            known: dict[str, Mapping[str, Figure]] = {n: shelf[key] for n, key in keys.items() if key in shelf}
         missing = [line for line in lines if line.row.name not in known]
         by_id = self.by_id()
         samples = {
@@ -253,10 +254,10 @@ class Library:
 
         return self.keep("scores", (entry.key, entry.created, measure), make)
 
-    def interval(self, entry: Entry, measure: str) -> Interval | None:
+    def interval(self, entry: Entry, measure: str) -> Figure | None:
         """Return the interval of one run; None if it was not measured."""
 
-        def make() -> Interval | None:
+        def make() -> Figure | None:
             values = self.ledger.scores(entry).get(measure)
             return task_intervals(values)[0] if values is not None and len(values) else None
 

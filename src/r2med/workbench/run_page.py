@@ -15,8 +15,9 @@ from r2med.diagnosis.causes import Cause, QueryCause
 from r2med.diagnosis.charts import task_causes
 from r2med.errors import R2medError
 from r2med.pipeline.loaded_runs import HEADLINE
-from r2med.render.charts.kinds import DotChart, interval_point
-from r2med.render.charts.svg import responsive
+from r2med.render.charts.chart import responsive
+from r2med.render.charts.dots import DotChart
+from r2med.render.charts.drawing import system_point
 from r2med.runs.cost import Cost
 from r2med.runs.ledger import Entry
 from r2med.runs.selection import with_words
@@ -43,7 +44,7 @@ def runs_page(library: Library, request: Request) -> PageContent:
         "means": library.means(),
     }
     hidden = len(matching) - len(entries)
-    values["cite"] = citation("Runs", "runs", *options(("--find", asked.get("q", ""))), "--limit", "-1")
+    values["cite"] = citation("Runs", "runs", *options(("--find", asked.get("q", ""))), "--limit", "0")
     return "workbench/runs.html", {**values, "text": asked.get("q", ""), "oracles": oracles, "hidden": hidden}
 
 
@@ -102,7 +103,7 @@ def system_page(library: Library, request: Request) -> PageContent:
     for task, entry in runs.items():
         found = library.interval(entry, "nDCG@10")
         if found is not None:
-            points.append(interval_point(called(task, list(runs)), found))
+            points.append(system_point(called(task, list(runs)), found.value, found))
     there = {measure for entry in runs.values() for measure in means.get(entry.id, {})}
     measures = [measure for measure in library.measures() if measure in there]
     cost = Cost.of_runs(list(runs.values()))
@@ -120,7 +121,7 @@ def system_page(library: Library, request: Request) -> PageContent:
         "stages": next(iter(runs.values())).record.stages or (),
         "job": library.jobs.newest("causes", system, group),
         "cite": citation(
-            f"{system} on {', '.join(runs)}", "run", system, "--tasks", *runs, "--metrics", *measures, "--ci"
+            f"{system} on {', '.join(runs)}", "run", system, "--tasks", *runs, "--measures", *measures, "--ci"
         ),
     }  # fmt: skip
     return "workbench/system.html", values

@@ -18,7 +18,7 @@ from typing import Any
 
 import orjson
 
-from r2med.data.rows import repeated_key
+from r2med.data.formats import repeated_key
 from r2med.data.run import Run
 from r2med.data.run_formats.rows import FileRows, as_score
 from r2med.errors import DataError

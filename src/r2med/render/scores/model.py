@@ -12,7 +12,7 @@ from r2med.formatting import counted
 from r2med.runs.viewable import Viewable
 
 if TYPE_CHECKING:
-    from r2med.measure.bootstrap import Interval
+    from r2med.measure.figure import Figure
     from r2med.runs.cost import Cost
 
 
@@ -157,7 +157,7 @@ class Line:
     """Whether sources disagree about this system."""
     apart: float = 0.0
     """By how much the highest and the lowest average differ that sources give it."""
-    intervals: Mapping[str, Interval] = field(default_factory=dict)
+    intervals: Mapping[str, Figure] = field(default_factory=dict)
     """95%, by task and of the average, for local systems."""
     marks: Mapping[str, str] = field(default_factory=dict)
     """Signs of significance, by task and of the average."""

@@ -21,7 +21,7 @@ from r2med.render.scores.text import FORMATS, show_table
 from r2med.render.table import say
 from r2med.runs.record import RunRecord, StageRecord
 from r2med.runs.report import Report, Result, failure_lines
-from r2med.runs.usage import Spending
+from r2med.usage import Usage
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -263,8 +263,9 @@ def _failed_attempts(records: Sequence[RunRecord]) -> str:
 def _forecast_error(records: Sequence[RunRecord]) -> str:
     """Compare the forecast cost of servers with the actual cost; empty if one of them is unknown.
 
-    >>> from r2med.runs.usage import Account, StepRecord
-    >>> step = StepRecord("hyde(m)", account=Account(9, prompt_tokens=900, cost=0.5), foreseen=Spending(9, 600, 0.4))
+    >>> from r2med.runs.usage import StepRecord
+    >>> forecast = Usage(requests=9, prompt_tokens=600, cost=0.4)
+    >>> step = StepRecord("hyde(m)", account=Usage(requests=9, prompt_tokens=900, cost=0.5), foreseen=forecast)
     >>> _forecast_error([RunRecord(work=(step,))])
     'foreseen 9 requests, 600 tokens, $0.40; used 9 requests, 900 tokens (+50%), $0.50 (+25%)'
     """
@@ -272,13 +273,13 @@ def _forecast_error(records: Sequence[RunRecord]) -> str:
     known = [pair for pair in pairs if pair is not None]
     if not known:
         return ""
-    foreseen, used = (reduce(Spending.plus, column) for column in zip(*known, strict=True))
+    foreseen, used = (sum(column, Usage()) for column in zip(*known, strict=True))
 
-    def said(spent: Spending, before: Spending | None = None) -> str:
-        tokens_before, dollars_before = (None, None) if before is None else (before.tokens, before.dollars)
+    def said(spent: Usage, before: Usage | None = None) -> str:
+        tokens_before, dollars_before = (None, None) if before is None else (before.tokens, before.cost)
         tokens = f", {spent.tokens:,} tokens{_off(spent.tokens, tokens_before)}" if spent.tokens else ""
-        price = "?" if spent.dollars is None else f"${dollars_text(spent.dollars)}"
-        return f"{counted(spent.requests, 'request')}{tokens}, {price}{_off(spent.dollars, dollars_before)}"
+        price = "?" if spent.cost is None else f"${dollars_text(spent.cost)}"
+        return f"{counted(spent.requests, 'request')}{tokens}, {price}{_off(spent.cost, dollars_before)}"
 
     return f"foreseen {said(foreseen)}; used {said(used, foreseen)}"
 

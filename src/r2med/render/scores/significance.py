@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from r2med.data.tasks import AVERAGE
 from r2med.errors import R2medError, suggest
-from r2med.measure.bootstrap import Interval, board_intervals
+from r2med.measure.bootstrap import board_intervals
+from r2med.measure.figure import Figure
 from r2med.measure.significance import ALPHA, holm, randomisation_tests
 from r2med.pipeline.system import canonical_spec
 from r2med.runs.selection import same_data
@@ -33,11 +34,11 @@ Samples = Mapping[str, Mapping[str, Sample]]
 """System to task to its sample; every system has all tasks."""
 
 
-def intervals(samples: Samples) -> dict[str, dict[str, Interval]]:
+def intervals(samples: Samples) -> dict[str, dict[str, Figure]]:
     """Return the 95% intervals of systems, by task and of the average.
 
     >>> found = intervals({"a": {"T": Sample(("q1", "q2"), np.array([0.0, 1.0]))}})
-    >>> found["a"][""].mean
+    >>> found["a"][""].value
     0.5
     """
     batches: dict[tuple[int, ...], dict[str, Mapping[str, Sample]]] = {}
@@ -46,7 +47,7 @@ def intervals(samples: Samples) -> dict[str, dict[str, Interval]]:
     return {name: found for systems in batches.values() for name, found in _batch(systems).items()}
 
 
-def _batch(systems: Samples) -> dict[str, dict[str, Interval]]:
+def _batch(systems: Samples) -> dict[str, dict[str, Figure]]:
     """Resample systems with equally many queries together, which costs hardly more than one."""
     tasks = list(next(iter(systems.values())))
     tables = {task: np.array([row[task].values for row in systems.values()]) for task in tasks}

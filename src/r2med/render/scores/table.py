@@ -13,7 +13,7 @@ from typing import NamedTuple
 from r2med.data.task_names import GROUP_TITLES, task_headings
 from r2med.data.tasks import AVERAGE
 from r2med.formatting import percent
-from r2med.measure.bootstrap import Interval
+from r2med.measure.figure import Figure
 from r2med.render.scores.model import FAR_APART, FIRST_STAGE, OTHER_DATA, RECALL_LOST, TOKENS, Board, Line
 from r2med.runs.cost import COST_HEADINGS
 
@@ -260,13 +260,13 @@ def _cell(line: Line, column: str, best: Leaders) -> TableCell:
     return TableCell(value, digits, fewer, leads, value is None, other, mark, spread)
 
 
-def interval_text(found: Interval | None) -> str:
+def interval_text(found: Figure | None) -> str:
     """Format the 95% interval x 100, or nothing.
 
-    >>> interval_text(Interval(0.5, 0.41, 0.583))
+    >>> interval_text(Figure(0.5, 0.41, 0.583))
     '41.0-58.3'
     """
-    return "" if found is None else f"{100 * found.low:.1f}-{100 * found.high:.1f}"
+    return "" if found is None else "-".join(f"{100 * end:.1f}" for end in found.ends)
 
 
 def _signs(line: Line) -> list[Sign]:

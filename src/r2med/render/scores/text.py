@@ -173,7 +173,7 @@ def _each(function: Callable[[Board], str]) -> Callable[[Sequence[Board]], str]:
 
 
 FORMATS: Mapping[str, Callable[[Sequence[Board]], str]] = {
-    "markdown": _each(markdown),
+    "md": _each(markdown),
     "latex": _each(latex),
     "csv": as_csv,
     "json": as_json,
