@@ -22,7 +22,7 @@ from r2med.errors import R2medError, SpecError, StoreWarning
 from r2med.pipeline.system import System
 from r2med.store.arrays import ValueStore, read_shard
 
-pytest.importorskip("httpx")
+pytest.importorskip("httpx2")
 pytest.importorskip("wordllama")
 TASK = "sample/Biology"
 VARIABLES = {

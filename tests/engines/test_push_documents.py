@@ -25,7 +25,7 @@ from r2med.engines.push import TARGETS, PushRequest, plan_push, push
 from r2med.errors import R2medError
 from r2med.pipeline.system import System
 
-pytest.importorskip("httpx")
+pytest.importorskip("httpx2")
 pytest.importorskip("wordllama")
 TASK = "sample/Biology"
 VARIABLES = (

@@ -38,7 +38,7 @@ from r2med.store.hashes import cache_key, file_digest
 from r2med.usage import Usage
 
 if TYPE_CHECKING:
-    import httpx
+    import httpx2
 
     from r2med.data.dataset import Collection
     from r2med.pipeline.spec import Call
@@ -87,7 +87,7 @@ class EngineServer(JsonServer[Found]):
         except UnusableHit as error:
             raise AttemptError(f"the reply of {self.url}/{self.path} {error}", retry=False) from error
 
-    def _refusal(self, response: httpx.Response, text: str) -> AttemptError:
+    def _refusal(self, response: httpx2.Response, text: str) -> AttemptError:
         text = self._without_keys(text)
         if response.status_code == 404:
             said = " ".join(text.split())[:200]

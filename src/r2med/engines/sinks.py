@@ -18,7 +18,7 @@ from r2med.models.http import AttemptError, FatalServerError, RequestLimits, bac
 from r2med.models.server import JsonServer
 
 if TYPE_CHECKING:
-    import httpx
+    import httpx2
     from psycopg import sql
 
 _WAIT = 0.05
@@ -86,7 +86,7 @@ class EngineWriter(JsonServer[EngineAnswer]):
         except orjson.JSONDecodeError as error:
             raise AttemptError(f"{self.url} sent an answer that cannot be read", retry=False) from error
 
-    def _refusal(self, response: httpx.Response, text: str) -> AttemptError:
+    def _refusal(self, response: httpx2.Response, text: str) -> AttemptError:
         text = self._without_keys(text)
         if response.status_code == 404:
             said = " ".join(text.split())[:200]

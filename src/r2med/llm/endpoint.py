@@ -24,7 +24,6 @@ from r2med.models.http import (
     FatalServerError,
     Health,
     Pace,
-    heed_wait,
     refused,
     say_waiting,
     with_attempts,
@@ -70,8 +69,7 @@ class Endpoint:
                 try:
                     answer = await self._attempt(request)
                 except AttemptError as trouble:
-                    self._judge(trouble, attempt, health)
-                    await self._wait(self._limits.wait(trouble, attempt, health))
+                    await self._wait(self._wait_or_raise(trouble, attempt, health))
                 else:
                     health.answered, health.failures = True, 0
                     return await keep(answer)
@@ -107,13 +105,13 @@ class Endpoint:
         self._budget.pay(hold, Usage(requests=1, prompt_tokens=read, completion_tokens=written, cost=cost))
         return answer
 
-    def _judge(self, trouble: AttemptError, attempt: int, health: Health) -> None:
-        """Return if another attempt may help; otherwise raise, for this request alone or for all of them."""
+    def _wait_or_raise(self, trouble: AttemptError, attempt: int, health: Health) -> float:
+        """Return the seconds until another attempt; if none may help, raise, for this request or for all of them."""
         if isinstance(trouble, FatalServerError):
             raise health.give_up(trouble.reason) from trouble
-        heed_wait(trouble, self._limits, self._pace)
-        if self._limits.may_retry(trouble, attempt, health) and not self._halt.is_set():
-            return
+        wait = self._limits.wait(trouble, attempt, health, self._pace)
+        if wait is not None and not self._halt.is_set():
+            return wait
         if trouble.retry or not health.answered:
             # A model that has answered others may well refuse this one for what it says; that does not count.
             health.failures += 1

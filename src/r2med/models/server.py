@@ -22,10 +22,7 @@ from r2med.models.http import (
     Health,
     Pace,
     RequestLimits,
-    TimedOut,
-    Unreachable,
-    error_text,
-    heed_wait,
+    ServerError,
     is_count,
     refused,
     say_waiting,
@@ -34,7 +31,7 @@ from r2med.models.http import (
 from r2med.usage import Usage
 
 if TYPE_CHECKING:
-    import httpx
+    import httpx2
 
 _HOPELESS = 3
 """Requests that come to nothing, with none answered, until the server counts as no good."""
@@ -79,14 +76,17 @@ class JsonServer(ABC, Generic[Value]):
     """Whether an answer that cannot be read is asked for again."""
 
     def __init__(self, model: str, url: str, key_env: str, limits: RequestLimits, *, needs_key: bool) -> None:
-        require_extra("api", "httpx")
-        import httpx
+        require_extra("api", "httpx2")
+        import httpx2
 
         self._address = Address(model, model, url, self.path, key_env, needs_key, key_codes=(401, 403))
         self.url, self._limits, self._key = url, limits, self._address.key()
         headers = {"Content-Type": "application/json"}
         headers |= {"Authorization": f"Bearer {self._key}"} if self._key and self.bearer else {}
-        self._client = httpx.Client(headers=headers, timeout=limits.timeout, trust_env=self._address.trust_env)
+        try:
+            self._client = self._address.open(httpx2.Client, headers, limits.timeout)
+        except AttemptError as error:
+            raise ServerError(error.reason) from error
         self._pace = Pace(limits.requests_per_minute)
         self._lock = threading.Lock()
         self._stop = threading.Event()
@@ -151,10 +151,9 @@ class JsonServer(ABC, Generic[Value]):
             except AttemptError as error:
                 with self._lock:
                     self.failed.count(error)
-                heed_wait(error, self._limits, self._pace)
-                if not self._limits.may_retry(error, attempt, self._health):
+                wait = self._limits.wait(error, attempt, self._health, self._pace)
+                if wait is None:
                     raise self._given_up(error, attempt + 1) from error
-                wait = self._limits.wait(error, attempt, self._health)
             self._sleep(wait)
         raise AssertionError("the last attempt returns or raises")
 
@@ -203,48 +202,33 @@ class JsonServer(ABC, Generic[Value]):
         return value
 
     def sent(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments with which httpx sends a request's body."""
+        """Return the arguments with which the client sends a request's body."""
         return {"content": orjson.dumps(body)}
 
     def place(self, body: Mapping[str, Any]) -> tuple[str, str]:
         """Return the method and the path of a request."""
         return self.method, self.path
 
-    def _post(self, body: Mapping[str, Any]) -> tuple[httpx.Response, bytes]:
-        import httpx
-
-        slow = f"no answer from {self.url} within {self._limits.timeout:g} s"
+    def _post(self, body: Mapping[str, Any]) -> tuple[httpx2.Response, bytes]:
+        """Send a request; return the response, which is read to its end, and its content."""
         late = time.monotonic() + self._limits.timeout
         received = bytearray()
         method, path = self.place(body)
-        try:
-            with self._client.stream(method, f"{self.url}/{path}", **self.sent(body)) as response:
-                for piece in response.iter_bytes():
-                    received += piece
-                    # The library's own timeout is for each read; a server that trickles would never meet it.
-                    if time.monotonic() > late:
-                        raise TimedOut(slow)
-                    if len(received) >= self.largest:
-                        size = f"{self.largest // 1_000_000} MB"
-                        raise AttemptError(f"{self.url} sent {size} or more", retry=False)
-        except httpx.TimeoutException as error:
-            raise TimedOut(slow) from error
-        except httpx.ConnectError as error:
-            raise Unreachable(self.url) from error
-        except httpx.HTTPError as error:
-            raise AttemptError(f"the connection to {self.url} broke") from error
-        except (httpx.InvalidURL, UnicodeError) as error:  # UnicodeError: a part of the name is too long
-            raise FatalServerError(f"{self.url} is not the address of a server: {error}") from error
+        with (
+            self._address.errors(self._limits.timeout),
+            self._client.stream(method, f"{self.url}/{path}", **self.sent(body)) as response,
+        ):
+            for piece in response.iter_bytes():
+                received += piece
+                # The library's own timeout is for each read; a server that trickles would never meet it.
+                if time.monotonic() > late:
+                    raise TimeoutError
+                if len(received) >= self.largest:
+                    raise AttemptError(f"{self.url} sent {self.largest // 1_000_000} MB or more", retry=False)
         return response, bytes(received)
 
-    def _refusal(self, response: httpx.Response, text: str) -> AttemptError:
-        safe = text.replace(self._key, "***") if self._key else text
-        try:
-            said = error_text(orjson.loads(safe))
-        except orjson.JSONDecodeError:
-            said = error_text(safe)
-        quota = "insufficient_quota" in text
-        return self._address.refusal(response.status_code, response.headers, said, fatal=quota)
+    def _refusal(self, response: httpx2.Response, text: str) -> AttemptError:
+        return self._address.refusal(response, text, self._key)
 
     def _count(self, tokens: int | None) -> None:
         """Count a request that was answered, and the tokens that the server counted in it."""
