@@ -9,8 +9,9 @@ import click
 
 from r2med.cli.execution import asking_options, one_executor
 from r2med.cli.options import json_option, write_json
-from r2med.engines.push import POSTGRES, TARGETS, PushPlan, PushRequest, PushResult, as_dict, plan_push, push
+from r2med.engines.push import POSTGRES, PushPlan, PushRequest, PushResult, as_dict, plan_push, push
 from r2med.engines.sql import DEFAULT_TABLE
+from r2med.engines.targets import TARGETS
 from r2med.formatting import counted
 from r2med.settings import RequestSettings, requesting
 

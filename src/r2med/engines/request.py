@@ -145,22 +145,6 @@ def read_request(engine: str, *, vector: bool) -> EngineRequest:
 
 def _request(name: str, table: Mapping[str, Any], vector: bool) -> EngineRequest:
     kind = "vector" if vector else "query"
-    _check_table(name, table, kind)
-    reply = {**table.get("reply", {}), **(table.get("vector_reply", {}) if vector else {})}
-    _check_reply(name, reply)
-    paths = ReplyPaths(**{**reply, "errors": tuple(reply.get("errors", ()))})
-    request = EngineRequest(
-        name, table.get("path", ""), paths, table[kind], table.get(f"{kind}_item"), table.get("method", "POST"),
-        table.get("url", ""), str(table.get("versions", "")), table.get("headers", {}), table.get("largest", 0),
-        table.get("batch", 1),
-    )  # fmt: skip
-    _check_headers(name, request.headers)
-    _check_places(request, kind)
-    return request
-
-
-def _check_table(name: str, table: Mapping[str, Any], kind: str) -> None:
-    """Refuse keys that are unknown or of another kind."""
     for key in table:
         if key not in _KEYS:
             raise SpecError(f"{name}: unknown key {key!r}{suggest(key, _KEYS)}")
@@ -175,6 +159,21 @@ def _check_table(name: str, table: Mapping[str, Any], kind: str) -> None:
             raise SpecError(f"{name}: {key} must be {least} or more, not {table[key]}")
     if table.get("method", "POST") not in ("POST", "GET"):
         raise SpecError(f"{name}: method must be POST or GET, not {table['method']!r}")
+    reply = {**table.get("reply", {}), **(table.get("vector_reply", {}) if vector else {})}
+    _check_reply(name, reply)
+    paths = ReplyPaths(**{**reply, "errors": tuple(reply.get("errors", ()))})
+    request = EngineRequest(
+        name, table.get("path", ""), paths, table[kind], table.get(f"{kind}_item"), table.get("method", "POST"),
+        table.get("url", ""), str(table.get("versions", "")), table.get("headers", {}), table.get("largest", 0),
+        table.get("batch", 1),
+    )  # fmt: skip
+    for header, value in request.headers.items():
+        if not isinstance(value, str):
+            raise SpecError(f"{name}: headers.{header} is {value!r}, not a text")
+        if "{" in _ENV.sub("", value):
+            raise SpecError(f"{name}: headers.{header} has a placeholder that is none; a key is {{env:NAME}}")
+    _check_places(request, kind)
+    return request
 
 
 _KINDS = {
@@ -195,15 +194,6 @@ def _check_reply(name: str, reply: Mapping[str, Any]) -> None:
             raise SpecError(f"{name}: reply.{key} is {value!r}, not {_WORDS[wanted[key]]}")
     if not {"hits", "id"} <= reply.keys():
         raise SpecError(f"{name}: [reply] must say where hits and id are")
-
-
-def _check_headers(name: str, headers: Mapping[str, Any]) -> None:
-    """Refuse headers that are not texts, or that name no variable."""
-    for header, value in headers.items():
-        if not isinstance(value, str):
-            raise SpecError(f"{name}: headers.{header} is {value!r}, not a text")
-        if "{" in _ENV.sub("", value):
-            raise SpecError(f"{name}: headers.{header} has a placeholder that is none; a key is {{env:NAME}}")
 
 
 def _check_places(request: EngineRequest, kind: str) -> None:

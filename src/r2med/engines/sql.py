@@ -108,20 +108,20 @@ class Postgres:
         try:
             yield
         except psycopg.Error as error:
-            self._drop()
+            kept = getattr(self._local, "connection", None)
+            if kept is not None and (kept.closed or kept.broken):
+                self._local.connection = None
             raise self._told(error) from error
-
-    def _drop(self) -> None:
-        """Drop the connection of this thread if it is closed or broken."""
-        kept = getattr(self._local, "connection", None)
-        if kept is not None and (kept.closed or kept.broken):
-            self._local.connection = None
 
     def _told(self, error: psycopg.Error) -> AttemptError:
         from psycopg import OperationalError
 
         state = error.sqlstate or ""
-        said = self._masked(error.diag.message_primary or str(error))
+        line = " ".join((error.diag.message_primary or str(error)).split())[:300]
+        for name in _SECRET:
+            if value := str(self.settings.get(name) or ""):
+                line = line.replace(value, "***")
+        said = line
         if state == CANCELED:
             return TimedOut(f"no answer from {self.name} within {self.limits.timeout:g} s", retry=False)
         if error.diag.statement_position:
@@ -132,13 +132,6 @@ class Postgres:
             return FatalServerError(f"{self.name}: {said}")
         again = state.startswith(_AGAIN) if state else isinstance(error, OperationalError)
         return AttemptError(f"{self.name}: {said}", retry=again)
-
-    def _masked(self, text: str) -> str:
-        line = " ".join(text.split())[:300]
-        for name in _SECRET:
-            if value := str(self.settings.get(name) or ""):
-                line = line.replace(value, "***")
-        return line
 
     def cancel(self) -> None:
         """Cancel running statements, from another thread."""

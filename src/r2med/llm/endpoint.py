@@ -171,7 +171,13 @@ class Loop:
         try:
             return future.result()
         except KeyboardInterrupt:
-            self._interrupt(loop, future)
+            loop.call_soon_threadsafe(self._halt, Interrupted("stopped by Ctrl-C; answers so far are kept"))
+            say_waiting(self._under_way(), self._grace)
+            try:
+                drained: Future[Any] = asyncio.run_coroutine_threadsafe(self._drain(), loop)
+                wait_for_futures((drained, future), timeout=self._grace)
+            finally:
+                loop.call_soon_threadsafe(_cancel_all, loop)
             raise
 
     def call(self, function: Callable[[], None]) -> None:
@@ -195,32 +201,18 @@ class Loop:
         if not thread.is_alive():
             loop.close()
 
-    def _interrupt(self, loop: asyncio.AbstractEventLoop, future: Future[Any]) -> None:
-        """Let the requests under way finish within the grace period; another Ctrl-C in this wait is raised at once."""
-        loop.call_soon_threadsafe(self._halt, Interrupted("stopped by Ctrl-C; answers so far are kept"))
-        say_waiting(self._under_way(), self._grace)
-        try:
-            drained = asyncio.run_coroutine_threadsafe(self._drain(), loop)
-            wait_for_futures([drained, future], timeout=self._grace)
-        finally:
-            loop.call_soon_threadsafe(_cancel_all, loop)
-
     def _started(self) -> asyncio.AbstractEventLoop:
         with self._lock:
             if self._loop is None:
-                _check_descriptors()
+                # OSError if no loop can be opened: a half-made one prints a traceback when it is collected.
+                one, other = socket.socketpair()
+                with one, other, one.dup():
+                    pass
                 self._loop = asyncio.new_event_loop()
                 # A daemon: a second Ctrl-C must not wait for a server that hangs.
                 self._thread = threading.Thread(target=self._loop.run_forever, name="r2med-llm", daemon=True)
                 self._thread.start()
             return self._loop
-
-
-def _check_descriptors() -> None:
-    """Raise OSError if no event loop can be opened: a half-made one prints a traceback when it is collected."""
-    one, other = socket.socketpair()
-    with one, other, one.dup():
-        pass
 
 
 def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:

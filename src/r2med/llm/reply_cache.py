@@ -302,7 +302,14 @@ class ReplyCache:
             except sqlite3.OperationalError as error:
                 if not _is_busy(error):
                     raise
-                self._wait_for_lock(error)
+                now = time.monotonic()
+                self._locked_since = self._locked_since or now
+                if now - self._locked_since > self._patience:
+                    raise R2medError(
+                        f"{self.path}: another process has held it for {self._patience:g} s, so no answer can be kept"
+                        " and nothing more is asked; end that process (is it suspended?) and run the same command again"
+                    ) from error
+                time.sleep(_LOOK_AGAIN)
             else:
                 self._locked_since = None
                 return value
@@ -317,17 +324,6 @@ class ReplyCache:
                 self._writer.execute("ROLLBACK")
             raise
         return value
-
-    def _wait_for_lock(self, error: sqlite3.OperationalError) -> None:
-        """Sleep before another try, or raise if the file has been held for too long since any thread first met that."""
-        now = time.monotonic()
-        self._locked_since = self._locked_since or now
-        if now - self._locked_since > self._patience:
-            raise R2medError(
-                f"{self.path}: another process has held it for {self._patience:g} s, so no answer can be kept and"
-                " nothing more is asked; end that process (is it suspended?) and run the same command again"
-            ) from error
-        time.sleep(_LOOK_AGAIN)
 
     def _renew(self) -> None:
         """Start a thread that renews the claims, which a busy event loop cannot hold up.

@@ -201,16 +201,12 @@ class _Dialogue(Generic[Item]):
                 wanted = self._asking.send(())
             self.requests = wanted
         except StopIteration as ended:
-            self.outcome = self._ended(ended.value)
+            if not (ended.value.dropped or ended.value.marks):
+                self.unread = []  # a later sample was read in their place
+            marks = (*ended.value.marks, *([ASKED_AGAIN] if self.unread else []))
+            self.outcome = replace(ended.value, spent=self._spent, marks=marks)
         except NoReply as failure:
             self.outcome = Outcome(failed=str(failure), spent=self._spent)
-
-    def _ended(self, outcome: Outcome) -> Outcome:
-        """Return its outcome; one that lacks a reply is marked, so that the next command asks for it again."""
-        if not (outcome.dropped or outcome.marks):
-            self.unread = []  # a later sample was read in their place
-        marks = (*outcome.marks, *([ASKED_AGAIN] if self.unread else []))
-        return replace(outcome, spent=self._spent, marks=marks)
 
 
 class _Asker(Generic[Item]):
