@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
@@ -228,10 +228,9 @@ class HttpEngine(RemoteEngine):
         self, left: Sequence[str], rows: Mapping[str, Mapping[str, Any]], failed: FailedAttempts
     ) -> Iterator[Outcome]:
         request, plain = self.request, {"index": self.index, "id_field": self.id_field}
-        asked = EngineRequest(
-            request.name, self._path, request.reply, request.body, method=request.method, headers=request.headers
+        server = EngineServer(
+            replace(request, path=self._path), self._address, filled_reply(request.reply, plain), self._pattern
         )
-        server = EngineServer(asked, self._address, filled_reply(request.reply, plain), self._pattern)
         server.failed = failed
         size = self.batch or request.batch
         groups = [left[start : start + size] for start in range(0, len(left), size)]

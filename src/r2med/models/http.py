@@ -310,6 +310,10 @@ class Address:
 
         parts = urlsplit(self.url)
         try:
+            (parts.hostname or "").encode("idna")
+        except UnicodeError as error:
+            raise FatalServerError(f"{self.url} is not the address of a server: {error}") from error
+        try:
             return kind(
                 headers=headers,
                 timeout=httpx2.Timeout(timeout, connect=min(_CONNECT, timeout)),
@@ -335,7 +339,7 @@ class Address:
             raise Unreachable(self.url) from error
         except (httpx2.TimeoutException, TimeoutError) as error:
             raise TimedOut(f"no answer from {self.url} within {timeout:g} s") from error
-        except (httpx2.InvalidURL, UnicodeError) as error:  # UnicodeError: a part of the name is too long
+        except httpx2.InvalidURL as error:
             raise FatalServerError(f"{self.url} is not the address of a server: {error}") from error
         except (httpx2.HTTPError, OSError) as error:
             raise AttemptError(f"the connection to {self.url} broke", billed=True) from error
