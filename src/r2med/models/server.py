@@ -60,50 +60,27 @@ def stated_tokens(answer: Any) -> int | None:
     return next((count for count in stated if is_count(count)), None)
 
 
-class JsonServer(ABC, Generic[Value]):
-    """The connection to one server, for several threads."""
+class Requester(ABC, Generic[Value]):
+    """Sender of requests from several threads: the limits, retries and failures of one server."""
 
-    path: str
-    """What is asked for, after the server's base URL."""
-    made: str
-    """The name of the results in messages."""
-    method = "POST"
-    largest = 128_000_000
-    """Bytes from which on a response is refused: more than a request's vectors take with any model."""
-    bearer = True
-    """Whether the key goes as the usual `Authorization` header."""
-    retry_unreadable = True
-    """Whether an answer that cannot be read is asked for again."""
+    made = ""
+    """The name of the results in messages; empty to not say that they are kept."""
 
-    def __init__(self, model: str, url: str, key_env: str, limits: RequestLimits, *, needs_key: bool) -> None:
-        require_extra("api", "httpx2")
-        import httpx2
-
-        self._address = Address(model, model, url, self.path, key_env, needs_key, key_codes=(401, 403))
-        self.url, self._limits, self._key = url, limits, self._address.key()
-        headers = {"Content-Type": "application/json"}
-        headers |= {"Authorization": f"Bearer {self._key}"} if self._key and self.bearer else {}
-        try:
-            self._client = self._address.open(httpx2.Client, headers, limits.timeout)
-        except AttemptError as error:
-            raise ServerError(error.reason) from error
+    def __init__(self, name: str, limits: RequestLimits) -> None:
+        self._name, self._limits = name, limits
         self._pace = Pace(limits.requests_per_minute)
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self.requests = 0
         """How many were answered."""
-        self.tokens = 0
-        """How many tokens the server counted in them."""
-        self.uncounted = 0
-        """In how many of them it counted none."""
         self.failed = FailedAttempts()
 
     @abstractmethod
-    def read(self, answer: Any, body: Mapping[str, Any]) -> Value:
-        """Parse the answer to a request; raises `AttemptError` for one that does not fit it.
+    def _attempt(self, body: Mapping[str, Any]) -> Value:
+        """Send a request once; raises `AttemptError` if it fails."""
 
-        A `KeyError`, `TypeError`, `ValueError` or `AttributeError` says that the answer cannot be read at all.
-        """
+    def _cancel(self) -> None:
+        """End requests under way, if the server can be told to."""
 
     def ask_all(self, bodies: Sequence[Mapping[str, Any]]) -> list[Value]:
         """Return the answer to every request, in order; the first final failure stops the others."""
@@ -136,10 +113,12 @@ class JsonServer(ABC, Generic[Value]):
             finally:
                 self._stop.set()
                 pool.shutdown(wait=False, cancel_futures=True)
+                if any(future.running() for future in places):
+                    self._cancel()
 
     @property
     def _health(self) -> Health:
-        return HEALTH[f"{self._address.id}@{self.url}/{self.path}"]
+        return HEALTH[self._name]
 
     def _ask(self, body: Mapping[str, Any]) -> Value:
         """Send one request and retry until it is answered or fails for good."""
@@ -159,11 +138,54 @@ class JsonServer(ABC, Generic[Value]):
 
     def _given_up(self, error: AttemptError, attempts: int) -> R2medError:
         """Return the error to raise after the last attempt; a server that never answered counts as dead."""
-        line = f"{with_attempts(error.reason, attempts)}; {self.made} so far are kept"
+        line = with_attempts(error.reason, attempts) + (f"; {self.made} so far are kept" if self.made else "")
         health, fatal = self._health, isinstance(error, FatalServerError)
         if fatal or (error.retry and not health.answered):
             health.dead = line
         return R2medError(line) if fatal or refused(error, health) else RequestFailed(line)
+
+    def _sleep(self, seconds: float) -> None:
+        if self._stop.wait(max(0.0, seconds)) or self._stop.is_set():
+            raise R2medError("stopped")
+
+
+class JsonServer(Requester[Value]):
+    """The connection to one server, for several threads."""
+
+    path: str
+    """What is asked for, after the server's base URL."""
+    method = "POST"
+    largest = 128_000_000
+    """Bytes from which on a response is refused: more than a request's vectors take with any model."""
+    bearer = True
+    """Whether the key goes as the usual `Authorization` header."""
+    retry_unreadable = True
+    """Whether an answer that cannot be read is asked for again."""
+
+    def __init__(self, model: str, url: str, key_env: str, limits: RequestLimits, *, needs_key: bool) -> None:
+        require_extra("api", "httpx2")
+        import httpx2
+
+        self._address = Address(model, model, url, self.path, key_env, needs_key, key_codes=(401, 403))
+        super().__init__(f"{model}@{url}/{self.path}", limits)
+        self.url, self._key = url, self._address.key()
+        headers = {"Content-Type": "application/json"}
+        headers |= {"Authorization": f"Bearer {self._key}"} if self._key and self.bearer else {}
+        try:
+            self._client = self._address.open(httpx2.Client, headers, limits.timeout)
+        except AttemptError as error:
+            raise ServerError(error.reason) from error
+        self.tokens = 0
+        """How many tokens the server counted in them."""
+        self.uncounted = 0
+        """In how many of them it counted none."""
+
+    @abstractmethod
+    def read(self, answer: Any, body: Mapping[str, Any]) -> Value:
+        """Parse the answer to a request; raises `AttemptError` for one that does not fit it.
+
+        A `KeyError`, `TypeError`, `ValueError` or `AttributeError` says that the answer cannot be read at all.
+        """
 
     def bill(self, per_token: float | None, per_request: float | None, before: tuple[int, int, int]) -> Usage:
         """Return the bill since a state of the counters, at US dollars per million tokens and thousand requests."""
@@ -181,10 +203,6 @@ class JsonServer(ABC, Generic[Value]):
     def counters(self) -> tuple[int, int, int]:
         """Return the requests answered, the tokens that the server counted, and the requests without a count."""
         return self.requests, self.tokens, self.uncounted
-
-    def _sleep(self, seconds: float) -> None:
-        if self._stop.wait(max(0.0, seconds)) or self._stop.is_set():
-            raise R2medError("stopped")
 
     def _attempt(self, body: Mapping[str, Any]) -> Value:
         response, content = self._post(body)
