@@ -19,8 +19,8 @@ import click
 import r2med
 from r2med.errors import R2medError, StoreWarning, debug, set_debugging, suggest
 from r2med.formatting import one_line
-from r2med.store.foreign_output import foreign_output
 from r2med.store.plugins import load_plugin, plugins
+from r2med.store.processes import foreign_output
 
 SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "Run and measure": {

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from r2med.errors import R2medError
 from r2med.formatting import first_line
-from r2med.store.foreign_output import foreign_output
+from r2med.store.processes import foreign_output
 
 if TYPE_CHECKING:
     import torch

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePath
 
-from r2med.data.present import present_fingerprints
+from r2med.data.loader import present_fingerprints
 from r2med.data.published import PublishedFigures, PublishedSystem, published, sources
 from r2med.data.task_names import GROUP_NOTES
 from r2med.data.tasks import AVERAGE, FOLDER_GROUPS, groups, registry

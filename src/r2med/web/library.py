@@ -13,8 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from r2med.data.dataset import Dataset
-from r2med.data.loader import cached_task, load
-from r2med.data.present import present_fingerprints
+from r2med.data.loader import cached_task, load, present_fingerprints
 from r2med.data.run import Run
 from r2med.data.tasks import Task, registry, resolve
 from r2med.errors import R2medError
