@@ -13,6 +13,10 @@ from typing import Any
 from type_schemas import type_schema
 
 from r2med.answers.effects import Counts, Grounding, InView, Paired, Quadrants
+from r2med.llm.budget import Estimate
+from r2med.reviews.imports import ImportedLabels
+from r2med.reviews.model import ModelJudging
+from r2med.reviews.progress import ReviewProgress
 
 Schema = dict[str, Any]
 
@@ -1395,67 +1399,6 @@ BUILD_SHOW = record(
     }
 )
 
-HITS = record({"count": count("How many."), "total": count("Of how many.")})
-REVIEW_PROJECT = record(
-    {
-        "name": string(),
-        "created": string("When it was made, in UTC."),
-        "sources": array(string(), "What --from named."),
-        "data": table(string(), "Task to the fingerprint of its data."),
-        "queue": string("How items were drawn."),
-        "frames": table(count(), "Each way of drawing to the number of pairs that it could draw from."),
-        "scale": record(
-            {
-                "grades": array(record({"value": count(), "name": string(), "meaning": string()})),
-                "relevant_from": count("A passage with at least this grade is relevant."),
-            }
-        ),
-        "guideline": string(),
-        "overlap": share("Share of items that everybody judges."),
-        "repeat": share("Share of a person's items that come a second time."),
-        "seed": value("integer"),
-        "open_answer": flag("Whether everybody sees the gold answer from the start."),
-    },
-    "What a review is of, and by which rules.",
-)
-REVIEW = record(
-    {
-        "project": REVIEW_PROJECT,
-        "questions": count(),
-        "items": count(),
-        "drawn": table(count(), "How items were drawn, to their number."),
-        "judged": count("Items that a person graded."),
-        "by_two": count("Items that two people at least have graded."),
-        "disagreements": count("Of these, how many have different grades."),
-        "by_models": count("Items that a model or an import graded."),
-        "ruled": count("Items that an adjudicator has ruled on."),
-        "people": array(
-            record(
-                {
-                    "name": string(),
-                    "kind": string("person, model or imported."),
-                    "role": string("reviewer or adjudicator."),
-                    "links": count("Links of theirs that hold."),
-                    "graded": count(),
-                    "unsure": count(),
-                    "skipped": count(),
-                    "ruled": count("Rulings of theirs that hold."),
-                    "seconds": unknown(number("Median of an item.")),
-                    "agreement": HITS | {"description": "Same grade as another person."},
-                    "models": HITS | {"description": "Same grade as a model or an import."},
-                    "repeats": HITS | {"description": "Same grade as the first time."},
-                    "gold": HITS | {"description": "The grade that is known to be right."},
-                }
-            )
-        ),
-        "trouble": array(
-            record({"number": count("Counted from 0."), "text": string(), "count": count()}),
-            "Sentences of the guideline that were named as unclear.",
-        ),
-        "causes": table(count(), "Why people disagreed, as adjudicators named it."),
-    },
-    "How a review stands.",
-)
 _AGREEMENT_ROW = record(
     {
         "name": string(),
@@ -1527,39 +1470,6 @@ REVIEW_EXPORT = record(
         "changed": count("Judgements that are other than they were."),
         "added": count("Pairs that nobody had judged."),
         "notes": array(string()),
-    }
-)
-REVIEW_JUDGE = record(
-    {
-        "reviewer": string(),
-        "items": count(),
-        "graded": count(),
-        "written": count("Decisions that were not there before."),
-        "unread": count("Replies without a grade of the scale, which count as nothing."),
-        "failed": count("Requests without a reply."),
-        "invented": count("Quotes that the passage does not have."),
-        "first_unread": string(),
-        "cost": unknown(number("US dollars; null where a price is not known.")),
-    }
-)
-REVIEW_JUDGE_PLAN = record(
-    {
-        "requests": count(),
-        "cached": count("Requests that are answered already."),
-        "prompt_tokens": count("Of requests that are still to be asked."),
-        "completion_tokens": count("A guess."),
-        "cost": unknown(number("US dollars; null where a price is not known.")),
-        "cost_limit": unknown(number("The same if every reply were as long as it may be.")),
-        "known": count("Kept answers of the same kind that the length is guessed from; 0 for a default."),
-    }
-)
-REVIEW_IMPORT = record(
-    {
-        "reviewers": table(count(), "Reviewer to the labels that came in under this name."),
-        "written": count("Decisions that were not there before."),
-        "unknown": count("Labels of pairs that are not items of the review."),
-        "first_unknown": string(),
-        "skipped": count("Answers that their tool calls cancelled, discarded or a draft."),
     }
 )
 _SHARE = record(
@@ -1723,7 +1633,7 @@ SHAPES: Mapping[str, tuple[str, str, Any]] = {
     "review": (
         "r2med review new --json, r2med review show --json",
         "How a review stands: items, people, agreement so far, and what is unclear.",
-        REVIEW,
+        ReviewProgress,
     ),
     "review-agreement": (
         "r2med review agreement --json",
@@ -1731,14 +1641,14 @@ SHAPES: Mapping[str, tuple[str, str, Any]] = {
         REVIEW_AGREEMENT,
     ),
     "review-export": ("r2med review export --json", "What was written of a review.", REVIEW_EXPORT),
-    "review-import": ("r2med review import --json", "What came in from a file.", REVIEW_IMPORT),
-    "review-judge": ("r2med review judge --json", "What a model said of a review.", REVIEW_JUDGE),
+    "review-import": ("r2med review import --json", "What came in from a file.", ImportedLabels),
+    "review-judge": ("r2med review judge --json", "What a model said of a review.", ModelJudging),
     "review-judge-plan": (
         "r2med review judge --dry-run --json",
         "What asking a model would take.",
-        REVIEW_JUDGE_PLAN,
+        Estimate,
     ),
-    "reviews": ("r2med review list --json", "How every review stands.", array(REVIEW)),
+    "reviews": ("r2med review list --json", "How every review stands.", list[ReviewProgress]),
     "answers": ("r2med answers --json", "Whether generated answers are right, and whether that helps.", ANSWERS),
     "rag": ("r2med rag --json", "Answers with and without passages, and what that changed.", RAG),
     "rag-plan": ("r2med rag --dry-run --json", "What a study would ask, and what it would cost.", RAG_PLAN),
@@ -1795,4 +1705,4 @@ def schema_file(name: str) -> str:
     commands, text, shape = SHAPES[name]
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": commands}
     shape = shape if isinstance(shape, dict) else type_schema(shape)
-    return json.dumps(head | shape | {"description": text}, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(head | shape | {"title": commands, "description": text}, indent=2, ensure_ascii=False) + "\n"

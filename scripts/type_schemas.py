@@ -60,7 +60,7 @@ def _hints(kind: type) -> dict[str, Any]:
     if not (hasattr(kind, "__struct_fields__") or hasattr(kind, "__dataclass_fields__")):
         return {}
     known = msgspec.inspect.type_info(kind)
-    names = [field.name for field in known.fields]  # type: ignore[attr-defined]
+    names = [field.name for field in getattr(known, "fields", ())]
     hints: dict[str, Any] = msgspec._utils.get_class_annotations(kind)  # type: ignore[attr-defined]
     return {name: hints[name] for name in names}
 
