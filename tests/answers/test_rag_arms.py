@@ -31,7 +31,7 @@ def chosen(name: str, dataset: Dataset, k: int = 5, systems=("bm25",)):
     if arm.system:
         result = evaluate(arm.system, dataset).results[0]
         with Ledger() as ledger:
-            run = ledger.run(ledger.get(result.run_id))
+            run = ledger.run(ledger.get(result.id))
     return arm, choose(arm, dataset, run, k), run
 
 

@@ -22,8 +22,7 @@ from r2med.llm.judge import judge_text, unwavering, verdict_of
 from r2med.llm.types import Model
 from r2med.measure.answers import matches
 from r2med.measure.correlation import Correlation, correlate
-from r2med.pipeline.executor.distributed import every_share, postponed_as
-from r2med.pipeline.executor.local import Executor, quiet
+from r2med.pipeline.executor.local import Executor, every_share, postponed_as, quiet
 from r2med.pipeline.joins import usable
 from r2med.pipeline.loaded_runs import query_values
 from r2med.pipeline.named_runs import select

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from html import escape
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +33,6 @@ from r2med.errors import R2medError
 from r2med.measure.correlation import Discrimination, Slope, slope_over_systems, slope_within_queries
 from r2med.measure.figure import Figure, figure_dict
 from r2med.runs.ledger import Ledger
-from r2med.runs.viewable import Viewable
 from r2med.usage import Usage
 
 
@@ -82,10 +82,8 @@ class ArmReport:
 
 
 @dataclass(frozen=True, repr=False)
-class RagReport(Viewable):
+class RagReport:
     """A study: the same questions, model and prompt, with and without passages."""
-
-    shown_by: ClassVar = "r2med.answers.tables:show_rag"
 
     study: str
     settings: Mapping[str, Any]
@@ -96,6 +94,15 @@ class RagReport(Viewable):
     def __repr__(self) -> str:
         size = f"{len(self.by_arm)} arms on {len(self.tasks)} tasks"
         return f"RagReport({self.settings['llm']['name']!r}, {size})"
+
+    def __str__(self) -> str:
+        from r2med.answers.tables import show_rag
+        from r2med.render.table import print_plainly
+
+        return print_plainly(show_rag, self)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
 
     @property
     def measure(self) -> str:

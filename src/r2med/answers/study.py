@@ -30,10 +30,8 @@ from r2med.llm.stage import settings as sampling_settings
 from r2med.llm.types import Failed, Model, Reply, Request
 from r2med.measure.metrics import Measure
 from r2med.measure.score import score
-from r2med.pipeline.evaluate import Options, evaluate
-from r2med.pipeline.executor.distributed import every_share, postponed_as
-from r2med.pipeline.executor.local import Executor, quiet
-from r2med.pipeline.plan import ALGORITHM
+from r2med.pipeline.evaluate import ALGORITHM, Options, evaluate
+from r2med.pipeline.executor.local import Executor, every_share, postponed_as, quiet
 from r2med.runs.answer_sets import AnswerSet
 from r2med.runs.ledger import Ledger
 from r2med.store.hashes import cache_key
@@ -227,7 +225,7 @@ def _ranked_lists(
         report = evaluate(specs, dataset, Options(executor=executor), measures=measures).whole()
         if report.failures:
             raise R2medError(f"{report.failures[0].system} on {dataset.name}: {report.failures[0].message}")
-        runs = {result.system: ledger.run(ledger.get(result.run_id)) for result in report.results}
+        runs = {result.system: ledger.run(ledger.get(result.id)) for result in report.results}
     by_arm = {arm.label: runs[arm.system] for arm in arms if arm.system}
     return by_arm | {arm.label: file_lists(arm, dataset) for arm in arms if arm.file is not None}
 

@@ -91,7 +91,7 @@ def eval_command(
     if keep:
         for result in report.results:
             on = "" if single else f" on {report.names[result.task]}"
-            click.echo(f"{runfiles[0]} is run {result.run_id} of {keep}{on} in the ledger", err=True)
+            click.echo(f"{runfiles[0]} is run {result.id} of {keep}{on} in the ledger", err=True)
     if report.failures:
         raise click.exceptions.Exit(1)
 

@@ -17,10 +17,9 @@ from r2med.errors import R2medError
 from r2med.exchange.submission import About
 from r2med.exchange.verify import CheckedRun, Verified, verify_all
 from r2med.measure.metrics import Measure
-from r2med.runs.ledger import Entry, Finished, Ledger
-from r2med.runs.record import RunRecord, StageRecord
+from r2med.runs.ledger import Entry, Ledger
+from r2med.runs.record import RunRecord, StageRecord, StepRecord
 from r2med.runs.selection import Current
-from r2med.runs.usage import StepRecord
 from r2med.store.hashes import cache_key
 from r2med.usage import Usage
 
@@ -163,9 +162,9 @@ def _add(ledger: Ledger, checked: CheckedRun, digest: str) -> Entry:
         _number(result.cost, "seconds") or 0.0,
         record,
         result.created,
+        scores={str(measure): checked.scores.values(measure) for measure in checked.scores.measures},
     )
-    values = {str(measure): checked.scores.values(measure) for measure in checked.scores.measures}
-    return ledger.add(entry, Finished(checked.run, values))
+    return ledger.add(entry, checked.run)
 
 
 def stated_work(cost: Mapping[str, object]) -> tuple[StepRecord, ...] | None:

@@ -21,7 +21,7 @@ from r2med.measure.bootstrap import task_intervals
 from r2med.measure.figure import Figure
 from r2med.pipeline.loaded_runs import HEADLINE, LoadedRun
 from r2med.pipeline.registry import named
-from r2med.render.scores.model import Board, Line, View
+from r2med.render.scores.model import Board, BoardRow, View
 from r2med.render.scores.significance import Sample, intervals, unbeaten
 from r2med.runs.ledger import Entry, Ledger
 from r2med.runs.selection import Current, current_runs, made_on
@@ -172,31 +172,31 @@ class Library:
         make: Callable[[Ledger, View], Board] = named(_BOARD)
         return self.current((view, present), lambda: make(self.ledger, view))
 
-    def intervals(self, lines: Sequence[Line], measure: str) -> dict[str, Mapping[str, Figure]]:
+    def intervals(self, lines: Sequence[BoardRow], measure: str) -> dict[str, Mapping[str, Figure]]:
         """Return the intervals of local lines, cached by their runs; missing ones are computed together."""
-        keys = {line.row.name: (measure, *sorted(line.row.runs.values())) for line in lines}
+        keys = {line.name: (measure, *sorted(line.runs.values())) for line in lines}
         cached = {name: self.kept("interval", key) for name, key in keys.items()}
         known: dict[str, Mapping[str, Figure]] = {
             name: by_task for name, by_task in cached.items() if by_task is not None
         }
-        missing = [line for line in lines if line.row.name not in known]
+        missing = [line for line in lines if line.name not in known]
         for name, by_task in intervals(self._samples(missing, measure)).items():
             known[name] = by_task
             self.put("interval", keys[name], by_task)
         return known
 
-    def unbeaten(self, lines: Sequence[Line], measure: str) -> set[str]:
+    def unbeaten(self, lines: Sequence[BoardRow], measure: str) -> set[str]:
         """Return the local systems of a board that the best of them does not beat, cached by their runs."""
-        local = [line for line in lines if line.row.own and line.rank is not None]
+        local = [line for line in lines if line.own and line.rank is not None]
         if len(local) < 2:
             return set()
-        best, runs = local[0].row.name, sorted(tuple(line.row.runs.values()) for line in local)
+        best, runs = local[0].name, sorted(tuple(line.runs.values()) for line in local)
         return self.keep("ties", (measure, best, *runs), lambda: unbeaten(self._samples(local, measure), best))
 
-    def _samples(self, lines: Sequence[Line], measure: str) -> dict[str, dict[str, Sample]]:
+    def _samples(self, lines: Sequence[BoardRow], measure: str) -> dict[str, dict[str, Sample]]:
         """Return the values of the runs of local lines by system and task."""
         entries = self.by_id()
-        runs = {line.row.name: {task: entries[run] for task, run in line.row.runs.items()} for line in lines}
+        runs = {line.name: {task: entries[run] for task, run in line.runs.items()} for line in lines}
         return {
             name: {
                 task: Sample(entry.queries, self.ledger.scores(entry)[measure], entry.data)
