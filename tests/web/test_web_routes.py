@@ -143,7 +143,7 @@ def test_causes_are_found_by_a_post_from_here_and_shown_from_then_on(tmp_path, m
     assert "Find causes of failure" not in after
     assert "bridge missing" in after
     assert 'id="causes"' in client.get("/?group=sample&task=sample/Biology").text
-    run = client.get(f"/run/{result.run_id}?cause=ranked+low").text
+    run = client.get(f"/run/{result.id}?cause=ranked+low").text
     told = re.findall(r"</td><td>([^<]+)</td>", run)
     assert told
     assert all("ranked low" in words for words in told)
@@ -556,7 +556,7 @@ def test_the_verb_serves_and_says_when_it_cannot():
     import sys
     import time
 
-    import httpx
+    import httpx2 as httpx
 
     with socket.socket() as place:
         place.bind(("127.0.0.1", 0))

@@ -29,8 +29,7 @@ from r2med.llm.client import current_client
 from r2med.llm.parsing import read_class
 from r2med.llm.types import Failed, Model, Reply
 from r2med.models.templates import Template
-from r2med.pipeline.executor.distributed import every_share, postponed_as
-from r2med.pipeline.executor.local import Progress
+from r2med.pipeline.executor.local import Progress, every_share, postponed_as
 from r2med.settings import read_toml
 from r2med.store.files import expanded
 from r2med.usage import Usage

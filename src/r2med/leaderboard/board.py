@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import TypeVar
 
-from r2med.data.present import present_fingerprints
+from r2med.data.loader import present_fingerprints
 from r2med.data.published import PublishedSystem, published, sources
 from r2med.data.task_names import GROUP_NOTES
 from r2med.data.tasks import AVERAGE, FOLDER_GROUPS, groups, registry

@@ -17,8 +17,7 @@ from r2med.render.scores.model import DETAILS, Board, View
 from r2med.render.scores.text import FORMATS, show_board
 from r2med.render.table import output
 from r2med.runs.ledger import Ledger, RecordedName
-from r2med.translation.drop import LanguageDrop, language_drops, tasks_of, translated_tasks
-from r2med.translation.tables import show_drops
+from r2med.translation.drop import LanguageDrop, language_drops, show_drops, tasks_of, translated_tasks
 
 if TYPE_CHECKING:
     pass

@@ -200,7 +200,15 @@ def tune(
         raise R2medError(f"{system} is shown the gold answers: it is not a system to tune")
     bench = Bench([load(task) for task in resolve(tasks or ("sample",))], chosen)
     if over:
-        return _tune_options(system, over, bench)
+        _check_options(system, over)
+        if bench.options.trials:
+            choose, count = _suggested(system, over, bench), bench.options.trials
+            idle: tuple[str, ...] = ()
+        else:
+            candidates = [FixedCandidate(each, bench.scores(each)) for each in combinations_of(system, over)]
+            choose, count = best_of(candidates, bench), len(candidates)
+            idle = tuple(name for name in over if _is_idle(name, system, over, bench))
+        return _measured(system, bench, choose, count, idle)
     if len(system.stages) == 1 and isinstance(system.retriever, Route):
         return _tune_route(system, system.retriever, bench)
     raise R2medError(f"say which options of {system} to tune, as in --over k1=0.6,0.9,1.2")
@@ -288,18 +296,6 @@ class Bench:
 
 Chooser = Callable[[Sequence[Places]], TuneCandidate]
 """From the queries to choose by, the best candidate."""
-
-
-def _tune_options(system: System, over: Mapping[str, Values], bench: Bench) -> Tuned:
-    _check_options(system, over)
-    if bench.options.trials:
-        choose, count = _suggested(system, over, bench), bench.options.trials
-        idle: tuple[str, ...] = ()
-    else:
-        candidates = [FixedCandidate(each, bench.scores(each)) for each in combinations_of(system, over)]
-        choose, count = best_of(candidates, bench), len(candidates)
-        idle = tuple(name for name in over if _is_idle(name, system, over, bench))
-    return _measured(system, bench, choose, count, idle)
 
 
 def _tune_route(system: System, route: Route, bench: Bench) -> Tuned:

@@ -19,8 +19,9 @@ from r2med.render.scores.significance import Sample, about_marks, intervals, sig
 from r2med.render.scores.table import board_table
 from r2med.render.scores.text import FORMATS, show_table
 from r2med.render.table import say
+from r2med.runs.ledger import Entry
 from r2med.runs.record import RunRecord, StageRecord
-from r2med.runs.report import Report, Result, failure_lines
+from r2med.runs.report import Report, failure_lines
 from r2med.usage import Usage
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ def _board(report: Report, group: str, measure: str, shown: Shown) -> Board:
             parts=parts_of(results[0].record.stages or (), oracle=any(result.oracle for result in results)),
             oracle=any(result.oracle for result in results),
             incomplete=sum(len(result.incomplete) for result in results),
-            runs={result.task: result.run_id for result in results if result.run_id},
+            runs={result.task: result.id for result in results if result.id},
             cost=reduce(add, [result.cost for result in results]),
             recall_lost=mean_recall_lost([result.record for result in results]),
             average=averages[system],
@@ -153,8 +154,8 @@ def _board(report: Report, group: str, measure: str, shown: Shown) -> Board:
     return Board(group, measure, tasks, rows, _notes(report, group, shown, rows), 0, shown.cost, shown.baseline)
 
 
-def _sample(result: Result, measure: str) -> Sample:
-    return Sample(result.query_ids, result.scores[measure], result.record.data.fingerprint or "")
+def _sample(result: Entry, measure: str) -> Sample:
+    return Sample(result.queries, result.scores[measure], result.record.data.fingerprint or "")
 
 
 def _notes(report: Report, group: str, shown: Shown, rows: Sequence[BoardRow]) -> list[str]:
@@ -252,7 +253,7 @@ def _failed_attempts(records: Sequence[RunRecord]) -> str:
 def _forecast_error(records: Sequence[RunRecord]) -> str:
     """Compare the forecast cost of servers with the actual cost; empty if one of them is unknown.
 
-    >>> from r2med.runs.usage import StepRecord
+    >>> from r2med.runs.record import StepRecord
     >>> forecast = Usage(requests=9, prompt_tokens=600, cost=0.4)
     >>> step = StepRecord("hyde(m)", account=Usage(requests=9, prompt_tokens=900, cost=0.5), foreseen=forecast)
     >>> _forecast_error([RunRecord(work=(step,))])
