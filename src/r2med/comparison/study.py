@@ -140,32 +140,28 @@ def compare_shared(ledger: Ledger, shared: Shared, measure: str = "nDCG@10") -> 
         for chosen in shared.systems
     }
     lost = {chosen.label: sum(len(chosen.runs[task].incomplete) for task in shared.tasks) for chosen in shared.systems}
-    made = [_pair(a, b, values, shared.tasks) for a, b in combinations(values, 2)]
-    corrected = holm([each.overall.randomisation for each in made])
+    pairs = [_pair(a, b, values, shared.tasks) for a, b in combinations(values, 2)]
+    corrected = holm([pair.overall.randomisation for pair in pairs])
+    # Systems whose lists are not as deep as the measure looks.
+    shallow = dict.fromkeys(
+        f"{chosen.label}: {sentence}"
+        for chosen in shared.systems
+        for task in shared.tasks
+        for sentence in shallow_run(Measure.parse(measure), chosen.runs[task])
+    )
     oracles = {chosen.label for chosen in shared.systems if any(chosen.runs[task].oracle for task in shared.tasks)}
     return [
         replace(
             each,
             corrected=p,
-            pairs=len(made),
+            pairs=len(pairs),
             measure=measure,
             group=shared.group,
             oracles=frozenset({each.a, each.b} & oracles),
             incomplete=(lost[each.a], lost[each.b]),
-            notes=(*shared.notes, *_shallow(shared, measure)),
+            notes=(*shared.notes, *shallow),
         )
-        for each, p in zip(made, corrected, strict=True)
-    ]
-
-
-def _shallow(shared: Shared, measure: str) -> list[str]:
-    """Warn in a sentence of each system whose lists are not as deep as the measure looks."""
-    return [
-        f"{chosen.label}: {sentence}"
-        for chosen in shared.systems
-        for sentence in dict.fromkeys(
-            each for task in shared.tasks for each in shallow_run(Measure.parse(measure), chosen.runs[task])
-        )
+        for each, p in zip(pairs, corrected, strict=True)
     ]
 
 

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import orjson
+from markupsafe import Markup
 from starlette.concurrency import run_in_threadpool
 
 from r2med.errors import R2medError
-from r2med.render.html import Frame, drawn, render
+from r2med.render.html import Frame, render
 from r2med.store.jobs import PlannedCell, Work, ended_work, running_work
 from r2med.web.addresses import PageContent
 from r2med.web.citation import Citation
@@ -152,4 +153,4 @@ def spell_seconds(seconds: float) -> str:
 def progress_page(library: Library, request: Request) -> PageContent:
     """Show what runs right now, and what was finished last."""
     feed: LiveFeed = request.app.state.feed
-    return "web/progress.html", {"cite": Citation("In progress"), "cards": [drawn(card.html) for card in feed.cards()]}
+    return "web/progress.html", {"cite": Citation("In progress"), "cards": [Markup(card.html) for card in feed.cards()]}
