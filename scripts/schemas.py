@@ -12,10 +12,9 @@ from typing import Any
 
 from type_schemas import shape, type_schema
 
-from r2med.answers.effects import Counts, Grounding, Paired, WayToGold
+from r2med.answers.effects import Counts, Grounding, InView, Paired, Quadrants
 from r2med.audit.study import Audit, Conclusion, LabelChange, SetPair, SystemChange
-from r2med.construction.coverage import PoolCoverage
-from r2med.construction.health import Baseline, HealthRule, PoolBias, TaskHealth
+from r2med.construction.health import Baseline, HealthRule, PoolBias, PoolCoverage, TaskHealth
 from r2med.construction.publish import Publication
 from r2med.data.validate import Stats, ValidationReport
 from r2med.diagnosis.complement import Complement
@@ -542,24 +541,21 @@ RAG_ARM = record(
         "accuracy": ACCURACY,
         "tasks": table(ACCURACY, "Task to its accuracy."),
         "answers": shape(Counts),
-        "passages": number("In view, the mean over questions."),
-        "passage_tokens": number("About how many tokens these take."),
-        "passages_cut": count("By the budget."),
+        **shape(InView)["properties"],
         "retrieval": unknown(number("The measure of its lists, the mean over tasks; null for what is not a list.")),
-        "quadrants": unknown(
-            record(
-                {
-                    "evidence_right": count(),
-                    "evidence_wrong": count(),
-                    "no_evidence_right": count(),
-                    "no_evidence_wrong": count(),
-                },
-                "Questions by whether a relevant passage was in view and the answer was right; null without passages.",
-            )
-        ),
+        "quadrants": unknown(shape(Quadrants)),
         "grounding": shape(Grounding),
         "paired": unknown(shape(Paired, difference=difference("The arm minus closed, paired by question."))),
-        "way_to_gold": unknown(shape(WayToGold)),
+        "way_to_gold": unknown(
+            record(
+                {
+                    "share": unknown(number()),
+                    **LOW_HIGH,
+                    "undefined": string("Why there is none; empty where there is."),
+                },
+                "The share of the way from closed to gold; null for these two.",
+            )
+        ),
         "harm": table(
             record(
                 {
@@ -714,7 +710,9 @@ PROFILE = array(
         {
             "set": string(),
             "dense": unknown(string("The system of the dense lists.")),
-            "tasks": array(shape(TaskProfile, "best", best_published=unknown(string()))),
+            "tasks": array(
+                shape(TaskProfile, best=string("The list with the highest nDCG@10."), best_published=unknown(string()))
+            ),
             "averages": table(PROFILES, "query-weighted and macro."),
             "published_averages": table(PROFILES),
         }

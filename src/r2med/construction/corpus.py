@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +18,6 @@ from r2med.lexical.near_duplicates import find_duplicates
 from r2med.llm.items import Count, ItemStore, Outcome, collector_paused, count_reasons
 from r2med.llm.steps import Step, run_step, step_key
 from r2med.pipeline.executor.local import Executor
-
-
-def fold(documents: Sequence[Document], duplicates: Mapping[str, str]) -> list[Document]:
-    """Return the documents that stay, each with the ids of those that were folded into it."""
-    also: dict[str, list[str]] = {}
-    for identifier, first in duplicates.items():
-        also.setdefault(first, []).append(identifier)
-    return [
-        replace(document, also=tuple(also[document.id])) if document.id in also else document
-        for document in documents
-        if document.id not in duplicates
-    ]
 
 
 @dataclass(frozen=True)
@@ -49,7 +37,7 @@ class CorpusReader:
         documents = self._read_documents()
         folded = self._find_folded(documents)
         with collector_paused():
-            stay = fold(documents, folded)
+            stay = [document for document in documents if document.id not in folded]
             return PassageCorpus(self._chunk(stay), names_of(documents, folded))
 
     def _read_documents(self) -> list[Document]:

@@ -21,8 +21,7 @@ from r2med.llm.budget import Estimate
 from r2med.llm.client import current_client
 from r2med.llm.items import ASKED_AGAIN, Count, ItemStore, Outcome, collector_paused, count_outcomes
 from r2med.llm.types import Failed, Model, Reply, Request, Sampling
-from r2med.pipeline.executor.distributed import every_share, postponed_as
-from r2med.pipeline.executor.local import Executor, Progress
+from r2med.pipeline.executor.local import Executor, Progress, every_share, postponed_as
 from r2med.store.hashes import cache_key
 from r2med.usage import Usage
 

@@ -117,7 +117,7 @@ def listed(library: Library, entries: Sequence[Entry], query: str, measure: str,
 
 
 def _case(library: Library, entry: Entry, query: str, depth: int) -> Case | None:
-    opened = library.opened(entry)
+    opened = library.loaded_run(entry)
     return look([(opened,)], CaseChoice(query=query, depth=depth))[0] if opened and query in opened.positives else None
 
 
