@@ -115,7 +115,7 @@ def measure(client: object, path: str, times: int) -> tuple[float, float, float]
 
 def ask(path: Path, datasets: Sequence[Dataset], profile: str = "") -> None:
     """Ask a real server for every page; with the name of a page, say where its time goes instead."""
-    import httpx
+    import httpx2 as httpx
 
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "web"))
     from webparts import TOKEN, served
@@ -213,7 +213,7 @@ def size_of(client: object, path: str) -> tuple[str, str]:
 
 def at_once(address: str, headers: Mapping[str, str], pages: Sequence[str]) -> tuple[float, float]:
     """200 requests at once, over all pages: the seconds until the last is answered, and the median."""
-    import httpx
+    import httpx2 as httpx
 
     async def one(client: httpx.AsyncClient, page: str, started: float) -> float:
         answer = await client.get(page)

