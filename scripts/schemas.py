@@ -12,7 +12,9 @@ from typing import Any
 
 from type_schemas import shape, type_schema
 
-from r2med.answers.effects import Counts, Grounding, InView, Paired, Quadrants, WayToGold
+from r2med.answers.effects import Counts, Grounding, InView, Paired, Quadrants
+from r2med.audit.study import Audit, Conclusion, LabelChange, SetPair, SystemChange
+from r2med.construction.health import Baseline, HealthRule, PoolBias, PoolCoverage, TaskHealth
 from r2med.construction.publish import Publication
 from r2med.data.validate import Stats, ValidationReport
 from r2med.diagnosis.complement import Complement
@@ -21,6 +23,7 @@ from r2med.diagnosis.gap import Climb
 from r2med.exchange.verify import Verified
 from r2med.leakage.findings import Share
 from r2med.llm.budget import Estimate
+from r2med.measure.population import PopulationEstimate
 from r2med.measure.significance import Difference
 from r2med.nano.profile import TaskProfile
 from r2med.pipeline.plan import Plan
@@ -429,106 +432,54 @@ COEFFICIENTS = table(
     COEFFICIENT, "raw, kappa, weighted-kappa (quadratic), alpha-nominal, -ordinal and -interval, ac1, ac2 (quadratic)."
 )
 STEPS = array(count(), "A row of the table.")
-SET_PAIR = record(
-    {
-        "a": string("The first label set."),
-        "b": string(),
-        "pairs": count("Pairs of a query and a document that both judged."),
-        "queries": count(),
-        "scale": array(value("integer"), "Every grade, ascending."),
-        "confusion": array(STEPS, "How often A gave the grade of the row and B that of the column."),
-        "chance": share("The share on which the two would agree by chance, as kappa counts it."),
-        "agreement": COEFFICIENTS,
-        "slices": table(
-            array(
-                record(
-                    {
-                        "slice": string(),
-                        "pairs": count(),
-                        "value": unknown(share("The share that got the same grade.")),
-                        "low": unknown(number()),
-                        "high": unknown(number()),
-                    }
-                )
-            ),
-            "Way of slicing to its slices.",
-        ),
-    },
-    "Two label sets on what both judged.",
-)
-LABEL_CHANGE = record(
-    {
-        "a": string("The first label set."),
-        "b": string("The one in its place."),
-        "queries": count("Queries with a relevant document under both."),
-        "only_a": count("Queries with one under A alone, which are left out."),
-        "only_b": count(),
-        "systems": array(
+SET_PAIR = shape(
+    SetPair,
+    "chance",
+    without=("coefficients",),
+    agreement=COEFFICIENTS,
+    slices=table(
+        array(
             record(
                 {
-                    "system": SPEC,
-                    "a": number("Its score under A."),
-                    "b": number(),
-                    "change": MEAN,
-                    "holes_a": share("The share of its first ten documents that A does not judge."),
-                    "holes_b": share(),
-                }
-            ),
-            "The best under A first.",
-        ),
-        "kendall": unknown(number("Kendall's tau of the two orders.")),
-        "kendall_interval": unknown(ENDS),
-        "conclusions": array(
-            record(
-                {
-                    "first": SPEC,
-                    "second": SPEC,
-                    "verdict": string("kept, reversed, lost, gained, or none where neither set shows a difference."),
-                    "a": difference("The second minus the first under A.", holm=share()),
-                    "b": difference("The same under B.", holm=share()),
-                    "stability": share("The share of simulations in which the two stand as under A."),
+                    "slice": string(),
+                    "pairs": count(),
+                    "value": unknown(share("The share that got the same grade.")),
+                    "low": unknown(number()),
+                    "high": unknown(number()),
                 }
             )
         ),
-        "stability": record(
-            {
-                "simulations": count(),
-                "kendall": unknown(number("The mean of Kendall's tau with the order under A.")),
-                "kendall_interval": unknown(ENDS),
-            },
-            "If labels were as wrong as the two sets disagree.",
-        ),
-    },
-    "The systems under two label sets.",
+        "Way of slicing to its slices.",
+    ),
 )
-AUDIT = record(
-    {
-        "task": TASK,
-        "measure": string(),
-        "binary": flag("Whether every grade from 1 on counts as 1."),
-        "filled": flag("Whether what a set does not list counts as 0."),
-        "overlaid": flag("Whether systems are scored by the first set as corrected by the other."),
-        "holes": flag("Whether other sets only fill what the first does not judge."),
-        "pairs": count("Pairs of a query and a document that two sets at least judged."),
-        "queries": count("The queries of these pairs."),
-        "scale": array(value("integer"), "The grades that agreement is measured on."),
-        "scale_of": string("Whose grades these are: `judgements`, or the review that all sets come from."),
-        "sets": array(
-            record(
-                {
-                    "name": string(),
-                    "queries": count(),
-                    "judged": count(),
-                    "relevant": count(),
-                    "left_out": count("Judgements of queries that the task does not have."),
-                }
-            )
-        ),
-        "agreement": COEFFICIENTS,
-        "set_pairs": array(SET_PAIR),
-        "changes": array(LABEL_CHANGE, "The first set against each other one; empty without runs."),
-        "notes": NOTES,
-    }
+LABEL_CHANGE = shape(
+    LabelChange,
+    systems=array(shape(SystemChange, change=MEAN), "The best under A first."),
+    kendall_interval=unknown(ENDS),
+    conclusions=array(
+        shape(
+            Conclusion,
+            "verdict",
+            without=("corrected",),
+            a=difference("The second minus the first under A.", holm=share()),
+            b=difference("The same under B.", holm=share()),
+        )
+    ),
+    stability=record(
+        {
+            "simulations": count(),
+            "kendall": unknown(number("The mean of Kendall's tau with the order under A.")),
+            "kendall_interval": unknown(ENDS),
+        },
+        "If labels were as wrong as the two sets disagree.",
+    ),
+)
+AUDIT = shape(
+    Audit,
+    without=("coefficients",),
+    agreement=COEFFICIENTS,
+    set_pairs=array(SET_PAIR),
+    changes=array(LABEL_CHANGE, "The first set against each other one; empty without runs."),
 )
 
 CORRELATION = record(
@@ -582,7 +533,6 @@ RAG_SLOPE = record(
     {"points": count(), "slope": unknown(number("The rise of accuracy for a rise of the measure by 1.")), **LOW_HIGH},
     "A slope; null where it takes more systems, or they do not differ in retrieval.",
 )
-PAIRED = type_schema(Paired)
 RAG_ARM = record(
     {
         "arm": string("Its name in reports."),
@@ -591,7 +541,7 @@ RAG_ARM = record(
         "accuracy": ACCURACY,
         "tasks": table(ACCURACY, "Task to its accuracy."),
         "answers": shape(Counts),
-        **type_schema(InView)["properties"],
+        **shape(InView)["properties"],
         "retrieval": unknown(number("The measure of its lists, the mean over tasks; null for what is not a list.")),
         "quadrants": unknown(shape(Quadrants)),
         "grounding": shape(Grounding),
@@ -752,9 +702,7 @@ PROFILE = array(
             "set": string(),
             "dense": unknown(string("The system of the dense lists.")),
             "tasks": array(
-                shape(
-                    TaskProfile, best=string("The profile with the highest nDCG@10."), best_published=unknown(string())
-                )
+                shape(TaskProfile, best=string("The list with the highest nDCG@10."), best_published=unknown(string()))
             ),
             "averages": table(PROFILES, "query-weighted and macro."),
             "published_averages": table(PROFILES),
@@ -1189,19 +1137,7 @@ _SHARE = record(
     {"part": count(), "whole": count(), "value": share(), "low": share(), "high": share()},
     "A share with Wilson's 95% interval.",
 )
-_POPULATION = record(
-    {
-        "searchers": count("Members, or views, that found anything."),
-        "seen": count("Positives that one of them at least found."),
-        "once": count("Found by exactly one."),
-        "twice": count(),
-        "total": unknown(number("The estimated number of all positives; null where it cannot be told.")),
-        "low": unknown(count("The lower end of its 95% interval.")),
-        "high": unknown(count("The upper end; null where there is none.")),
-        "lower_bound": unknown(number("Chao's lower bound, of three members or more.")),
-        "complete": unknown(share("seen / total.")),
-    }
-)
+_POPULATION = shape(PopulationEstimate, "complete")
 _FINDER = record(
     {
         "name": string(),
@@ -1213,95 +1149,57 @@ _FINDER = record(
         "high": share(),
     }
 )
-BUILD_CHECK = record(
-    {
-        "task": string("The name in the plan."),
-        "verdict": value("string", enum=["sound", "usable with reservations", "not ready"]),
-        "findings": array(
-            record(
-                {
-                    "name": string(),
-                    "figure": string("Which figure the rule is about."),
-                    "asks": string("The question that the rule answers."),
-                    "good": number("Good from here on."),
-                    "poor": number("Poor below this, or above it where less is better."),
-                    "unit": value("string", enum=["count", "percent", "points"]),
-                    "why": string("Why it matters."),
-                    "less": flag("Whether less is better."),
-                    "optional": flag("Whether the rule is left out where its figure is not known."),
-                    "needs": string("The figure of another rule that must be good for this one to be; empty for none."),
-                    "bound": string("Said before a figure that is the end of what can be, such as `at most`."),
-                    "value": unknown(number()),
-                    "low": unknown(number()),
-                    "high": unknown(number()),
-                    "verdict": value("string", enum=["good", "doubtful", "poor", "unknown"]),
-                }
-            )
-        ),
-        "questions": count(),
-        "passages": count(),
-        "verdicts": table(count(), "Pairs that are positive, band, negative or unjudged."),
-        "cuts": table(number(), "Where the axes are cut."),
-        "scores": array(
-            record({"answers": number(), "supports": number(), "verdict": string(), "pairs": count()}),
-            "How many pairs have which scores, of all pools.",
-        ),
-        "quotes": table(count(), "Opinions on positives by whether their quote is in the passage."),
-        "coverage": record(
+BUILD_CHECK = shape(
+    TaskHealth,
+    "verdict",
+    without=("split", "measured"),
+    findings=array(
+        shape(
+            HealthRule,
+            value=unknown(number()),
+            low=unknown(number()),
+            high=unknown(number()),
+            verdict=value("string", enum=["good", "doubtful", "poor", "unknown"]),
+        )
+    ),
+    scores=array(
+        record({"answers": number(), "supports": number(), "verdict": string(), "pairs": count()}),
+        "How many pairs have which scores, of all pools.",
+    ),
+    coverage=shape(
+        PoolCoverage,
+        members=array(_FINDER),
+        views=array(_FINDER),
+        sources=unknown(_SHARE),
+        missed=_POPULATION,
+    ),
+    bias=array(shape(PoolBias, change=MEAN)),
+    gap=unknown(anything("As `r2med diagnose --gap --json` has it.")),
+    second=unknown(
+        record(
             {
-                "positives": count(),
-                "members": array(_FINDER),
-                "views": array(_FINDER),
-                "overlaps": array(record({"members": array(string()), "positives": count("Found by just these.")})),
-                "source_only": count("Positives of known sources that no member found."),
-                "sources": unknown(_SHARE),
-                "by": value("string", "Between whom captures are counted.", enum=["members", "views"]),
-                "missed": _POPULATION,
-            }
-        ),
-        "bias": array(
-            record(
-                {
-                    "system": SPEC,
-                    "lost": count("Positives that nobody else found."),
-                    "questions": count("Those that still have a positive."),
-                    "whole": share("Its score by all labels."),
-                    "left_out": share("Its score by the labels that the others would have led to."),
-                    "change": MEAN,
-                }
-            )
-        ),
-        "gap": unknown(anything("As `r2med diagnose --gap --json` has it.")),
-        "judges": table(number(), "Krippendorff's alpha between opinions, by axis."),
-        "second": unknown(
-            record(
-                {
-                    "share": share("Of the pairs of each verdict."),
-                    "pairs": count("Those that were judged again."),
-                    "unread": count("Those that could not be."),
-                    "confusion": table(table(count()), "First verdict to second verdict to how many pairs."),
-                    "stays": unknown(_SHARE),
-                    "joins": unknown(_SHARE),
-                    "agreement": COEFFICIENTS,
-                    "spent": _SPENT,
-                },
-                "What judges said when they were asked again.",
-            )
-        ),
-        "leakage": record(
-            {
-                "questions": count(),
-                "repeated": array(record({"question": string(), "repeats": string(), "how": string()})),
-                "sharing": count("Questions that share a positive with another."),
-                "across": array(record({"question": string(), "other": string(), "shared": string()})),
-            }
-        ),
-        "baselines": array(
-            record({"system": SPEC, "member": flag("Of the committee."), "oracle": flag(), "score": MEAN})
-        ),
-        "measure": string(),
-        "notes": NOTES,
-    }
+                "share": share("Of the pairs of each verdict."),
+                "pairs": count("Those that were judged again."),
+                "unread": count("Those that could not be."),
+                "confusion": table(table(count()), "First verdict to second verdict to how many pairs."),
+                "stays": unknown(_SHARE),
+                "joins": unknown(_SHARE),
+                "agreement": COEFFICIENTS,
+                "spent": _SPENT,
+            },
+            "What judges said when they were asked again.",
+        )
+    ),
+    leakage=record(
+        {
+            "questions": count(),
+            "repeated": array(record({"question": string(), "repeats": string(), "how": string()})),
+            "sharing": count("Questions that share a positive with another."),
+            "across": array(record({"question": string(), "other": string(), "shared": string()})),
+        }
+    ),
+    baselines=array(shape(Baseline, score=MEAN)),
+    measure=string(),
 )
 
 BUILD_TRANSLATE = record(

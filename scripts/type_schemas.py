@@ -7,8 +7,10 @@ import inspect
 import re
 import textwrap
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any, get_args, get_type_hints
 
 import msgspec
@@ -19,6 +21,7 @@ Schema = dict[str, Any]
 
 def type_schema(kind: Any) -> Schema:
     """Return the schema of a struct, a dataclass, or a list or mapping of them; every field has its description."""
+    _import_for_types(inspect.getmodule(kind))
     (schema,), parts = msgspec.json.schema_components((kind,), schema_hook=_custom, ref_template="#/$defs/{name}")
     for name, types in _classes(kind).items():
         part = parts[name]
@@ -32,6 +35,23 @@ def type_schema(kind: Any) -> Schema:
                 part["properties"][field] = {"description": text} | part["properties"][field]
     own = parts.pop(schema["$ref"].removeprefix("#/$defs/")) if schema.keys() == {"$ref"} else schema
     return own | ({"$defs": parts} if parts else {})
+
+
+_COMPLETE: set[ModuleType | None] = set()
+
+
+def _import_for_types(module: ModuleType | None) -> None:
+    """Make the imports that a module has for its annotations alone, and those of the modules that it knows."""
+    if module is None or module in _COMPLETE or not module.__name__.startswith("r2med"):
+        return
+    _COMPLETE.add(module)
+    for node in ast.parse(inspect.getsource(module)).body:
+        if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING":
+            with suppress(ImportError):
+                exec(compile(ast.Module(node.body, []), module.__name__, "exec"), vars(module))
+    for value in list(vars(module).values()):
+        if inspect.isclass(value):
+            _import_for_types(inspect.getmodule(value))
 
 
 def shape(kind: Any, *properties: str, without: Sequence[str] = (), **fields: Schema) -> Schema:

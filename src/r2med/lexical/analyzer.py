@@ -119,10 +119,10 @@ def _words(text: str) -> list[str]:
         return _words_of_ascii(text)
     words: list[str] = []
     done = 0
-    while found := _beyond_ascii(text, done):
+    while match := _beyond_ascii(text, done):
         # From space to space, because a space is one of BREAK.
-        start = text.rfind(" ", done, found.start()) + 1 or done
-        end = text.find(" ", found.end())
+        start = text.rfind(" ", done, match.start()) + 1 or done
+        end = text.find(" ", match.end())
         end = len(text) if end < 0 else end
         words += _words_of_ascii(text[done:start])
         words += map(_lower, segment(text[start:end]))

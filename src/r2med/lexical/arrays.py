@@ -74,6 +74,6 @@ def ragged(starts: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.i
     >>> ragged(np.array([7, 0]), np.array([2, 3])).tolist()
     [7, 8, 0, 1, 2]
     """
-    found: NDArray[np.int64] = np.repeat(starts - offsets_of(counts)[:-1], counts)
-    found += np.arange(len(found))
-    return found
+    places: NDArray[np.int64] = np.repeat(starts - offsets_of(counts)[:-1], counts)
+    places += np.arange(len(places))
+    return places

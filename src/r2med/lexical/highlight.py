@@ -54,14 +54,14 @@ def kinds_of(**texts: Sequence[str]) -> dict[str, str]:
     >>> kinds_of(query=["When do the gums swell?"], answer=["Scurvy of the gums"])
     {'gum': 'query', 'swell': 'query', 'scurvi': 'answer'}
     """
-    found: dict[str, str] = {}
+    kinds: dict[str, str] = {}
     unmarked = _unmarked()
     for kind, several in texts.items():
         for text in several:
             for term in analyze(text):
                 if len(term) > 1 and term not in unmarked:
-                    found.setdefault(term, kind)
-    return found
+                    kinds.setdefault(term, kind)
+    return kinds
 
 
 @cache
@@ -112,10 +112,10 @@ class _Matching(dict[str, bool]):
         self._kinds = kinds
 
     def __missing__(self, word: str) -> bool:
-        found = any(term in self._kinds for term in _terms(word))
+        matches = any(term in self._kinds for term in _terms(word))
         if len(word) <= _LONGEST_WORD:
-            self[word] = found
-        return found
+            self[word] = matches
+        return matches
 
 
 @lru_cache(maxsize=32)
@@ -154,12 +154,12 @@ def parts(text: str, kinds: Kinds) -> list[Part]:
     >>> parts("Gums bleed", {"bleed": "query"})
     [Part(text='Gums ', kind=''), Part(text='bleed', kind='query')]
     """
-    found: list[Part] = []
+    stretches: list[Part] = []
     done = 0
     for mark in marks(text, kinds):
-        found += [Part(text[done : mark.start]), Part(text[mark.start : mark.end], mark.kind)]
+        stretches += [Part(text[done : mark.start]), Part(text[mark.start : mark.end], mark.kind)]
         done = mark.end
-    return [part for part in (*found, Part(text[done:])) if part.text]
+    return [part for part in (*stretches, Part(text[done:])) if part.text]
 
 
 def excerpt(text: str, kinds: Kinds, words: int) -> str:

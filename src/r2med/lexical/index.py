@@ -90,15 +90,15 @@ def merge_runs(folders: Sequence[Path], folder: Path, memory: int) -> None:
             numbers = [np.fromiter(map(number.__getitem__, head), np.int64, len(head)) for head in heads]
             terms += number
             dfs.append(np.zeros(len(number), dtype=np.int64))
-            for run, start, own in zip(runs, starts, numbers, strict=True):
-                dfs[-1][own] += np.diff(run.offsets[start : start + len(own) + 1])
+            for run, start, run_numbers in zip(runs, starts, numbers, strict=True):
+                dfs[-1][run_numbers] += np.diff(run.offsets[start : start + len(run_numbers) + 1])
             for part in slices_up_to(dfs[-1], max(1, min(_POSTINGS_AT_ONCE, memory // _BYTES_A_POSTING))):
                 free = offsets_of(dfs[-1][part])
                 documents, values = (np.empty(free[-1], dtype=kind) for kind in kinds)
-                for run, start, own in zip(runs, starts, numbers, strict=True):
-                    first, last = np.searchsorted(own, (part.start, part.stop)).tolist()
+                for run, start, run_numbers in zip(runs, starts, numbers, strict=True):
+                    first, last = np.searchsorted(run_numbers, (part.start, part.stop)).tolist()
                     bounds = run.offsets[start + first : start + last + 1]
-                    places = append_places(free, own[first:last] - part.start, np.diff(bounds))
+                    places = append_places(free, run_numbers[first:last] - part.start, np.diff(bounds))
                     span = slice(int(bounds[0]), int(bounds[-1]))
                     documents[places], values[places] = run.documents[span], run.values[span]
                 documents_file.write(documents.data)

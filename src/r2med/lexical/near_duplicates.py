@@ -40,14 +40,14 @@ def signatures(shingles: Words) -> Signatures:
     require_extra("leakage", "rensa")
     from rensa import RMinHash
 
-    made = np.empty((len(shingles), SLOTS), dtype=np.uint32)
+    slots = np.empty((len(shingles), SLOTS), dtype=np.uint32)
     for start in range(0, len(shingles), _TEXTS_AT_ONCE):
         offsets = shingles.offsets[start : start + _TEXTS_AT_ONCE + 1]
         hashes = np.ascontiguousarray(shingles.hashes[offsets[0] : offsets[-1]])
         places = (offsets - offsets[0]).astype(np.uint64)
         rows = RMinHash.digest_matrix_from_flat_token_hashes(hashes, places, SLOTS, SEED).to_rows()
-        made[start : start + len(rows)] = rows
-    return made
+        slots[start : start + len(rows)] = rows
+    return slots
 
 
 def rows_of_band(threshold: float) -> int:
@@ -76,12 +76,12 @@ def band_keys(signatures: Signatures, rows: int) -> Hashes:
 
 def agree(ours: Signatures, theirs: Signatures, pairs: tuple[Places, Places], threshold: float) -> NDArray[np.bool_]:
     """Mark the pairs of texts whose signatures are similar enough to be worth a full comparison."""
-    found = np.empty(len(pairs[0]), dtype=bool)
-    for start in range(0, len(found), _PAIRS_AT_ONCE):
+    similar = np.empty(len(pairs[0]), dtype=bool)
+    for start in range(0, len(similar), _PAIRS_AT_ONCE):
         part = slice(start, start + _PAIRS_AT_ONCE)
         equal = ours[pairs[0][part]] == theirs[pairs[1][part]]
-        found[part] = equal.sum(axis=1) >= (threshold - _DOUBT) * SLOTS
-    return found
+        similar[part] = equal.sum(axis=1) >= (threshold - _DOUBT) * SLOTS
+    return similar
 
 
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
@@ -99,7 +99,7 @@ def find_duplicates(texts: Sequence[str], near: float) -> dict[int, tuple[int, s
     words = hash_words(texts)
     _, firsts, groups = np.unique(words.text_hashes(), return_index=True, return_inverse=True)
     first_of = firsts[groups]
-    found = {place: (int(first), SAME) for place, first in enumerate(first_of.tolist()) if first != place}
+    duplicates = {place: (int(first), SAME) for place, first in enumerate(first_of.tolist()) if first != place}
     if near:
         require_extra("build", "rensa")
         distinct = np.sort(firsts)
@@ -110,18 +110,18 @@ def find_duplicates(texts: Sequence[str], near: float) -> dict[int, tuple[int, s
             # Folded into a text that stays: a text that is itself folded represents no other.
             if earlier not in representative and later not in representative:
                 representative[later] = earlier
-        found |= {later: (earlier, NEAR) for later, earlier in representative.items()}
-        for place, (first, how) in list(found.items()):
+        duplicates |= {later: (earlier, NEAR) for later, earlier in representative.items()}
+        for place, (first, how) in list(duplicates.items()):
             if first in representative:
-                found[place] = (representative[first], how)
-    return dict(sorted(found.items()))
+                duplicates[place] = (representative[first], how)
+    return dict(sorted(duplicates.items()))
 
 
 def near_pairs(texts: Sequence[str], distinct: Places, near: float) -> list[tuple[int, int]]:
     """Return pairs of some of the texts that are similar enough, the earlier first, in the order of the earlier."""
     shingles = ngrams(hash_words([texts[place] for place in distinct.tolist()]), SHINGLE)
-    made = signatures(shingles)
-    keys = band_keys(made, rows_of_band(near))
+    rows = signatures(shingles)
+    keys = band_keys(rows, rows_of_band(near))
     pairs = []
     for band in keys.T:
         _, firsts, groups = np.unique(band, return_index=True, return_inverse=True)
@@ -130,7 +130,7 @@ def near_pairs(texts: Sequence[str], distinct: Places, near: float) -> list[tupl
         pairs.append(first[later] * len(band) + later)
     both = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *pairs]))
     ours, theirs = np.divmod(both, max(1, len(keys)))
-    likely = agree(made, made, (ours, theirs), near)
+    likely = agree(rows, rows, (ours, theirs), near)
     ours, theirs = ours[likely], theirs[likely]
     enough = similarities(shingles, shingles, (ours, theirs)) >= near
     return sorted(zip(distinct[ours[enough]].tolist(), distinct[theirs[enough]].tolist(), strict=True))

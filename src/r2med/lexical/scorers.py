@@ -105,7 +105,7 @@ def pruned(index: InvertedIndex, max_terms: int) -> InvertedIndex:
     numbers = np.repeat(np.arange(len(index.terms), dtype=np.int32), np.diff(index.offsets))
     # By document, then term: within a term documents ascend already.
     order = np.argsort(index.documents, kind="stable")
-    vectors = SparseVectors(offsets_of(index.lengths), numbers[order], np.asarray(index.values)[order])
+    vectors = SparseVectors(offsets_of(index.lengths.astype(np.int64)), numbers[order], np.asarray(index.values)[order])
     vectors = vectors.heaviest(max_terms)
     back = np.lexsort((vectors.owners, vectors.dimensions))
     dfs = np.bincount(vectors.dimensions, minlength=len(index.terms))

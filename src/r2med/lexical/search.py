@@ -130,10 +130,10 @@ class PostingsScorer(ABC):
             # In the order of terms, so that documents with equal text get equal sums.
             numbers = sorted(weights.keys() & rare.keys())
             places = [rare[number][0] for number in numbers]
-            parts = [weights[number] * rare[number][1] for number in numbers]
+            weighted = [weights[number] * rare[number][1] for number in numbers]
             scores: NDArray[np.float64] = np.zeros(documents)
             if numbers:
-                scores[:] = np.bincount(np.concatenate(places), np.concatenate(parts), documents)
+                scores = np.bincount(np.concatenate(places), np.concatenate(weighted), documents)  # type: ignore[assignment]
             if place >= 0:
                 scores[place] = -np.inf
             numbers = sorted(weights.keys() & common.keys())

@@ -218,7 +218,7 @@ def _match_end(text: str, classes: str, start: int) -> int:
 def _longest(rules: tuple[re.Pattern[str], ...], classes: str, start: int, stop: int) -> int:
     end = start
     for rule in rules:
-        found = rule.match(classes, start, stop)
-        if found and found.end() > end:
-            end = found.end()
+        match = rule.match(classes, start, stop)
+        if match and match.end() > end:
+            end = match.end()
     return end

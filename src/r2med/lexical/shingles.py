@@ -164,15 +164,15 @@ def _some(ours: Words, theirs: Words, pairs: tuple[Places, Places]) -> NDArray[n
     both = np.sort(np.concatenate([one, other]))
     shared = _counts(both[1:][both[1:] == both[:-1]], len(pairs[0]))
     either = _counts(both, len(pairs[0])) - shared
-    found: NDArray[np.float64] = shared / np.maximum(either, 1)
-    return found
+    shares: NDArray[np.float64] = shared / np.maximum(either, 1)
+    return shares
 
 
 def _sets(shingles: Words, texts: Places) -> Hashes:
     """Return the distinct shingles of texts; the number of the pair in the upper bits, 42 bits of hash below."""
-    chosen = shingles.select(texts)
-    numbers = np.repeat(np.arange(len(texts), dtype=np.uint64), chosen.counts)
-    return distinct(numbers << (np.uint64(64) - _PAIR_BITS) | chosen.hashes >> _PAIR_BITS)
+    words = shingles.select(texts)
+    numbers = np.repeat(np.arange(len(texts), dtype=np.uint64), words.counts)
+    return distinct(numbers << (np.uint64(64) - _PAIR_BITS) | words.hashes >> _PAIR_BITS)
 
 
 def _counts(keys: Hashes, pairs: int) -> NDArray[np.int64]:

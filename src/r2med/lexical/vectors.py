@@ -34,10 +34,10 @@ class SparseVectors:
     @classmethod
     def joined(cls, parts: Iterable[SparseVectors]) -> SparseVectors:
         """Join several sets of vectors."""
-        found = [cls(np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32)), *parts]
-        counts = np.concatenate([part.counts for part in found])
+        sets = [cls(np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32)), *parts]
+        counts = np.concatenate([part.counts for part in sets])
         offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])
-        dimensions, weights = (np.concatenate([getattr(part, name) for part in found]) for name in _COLUMNS)
+        dimensions, weights = (np.concatenate([getattr(part, name) for part in sets]) for name in _COLUMNS)
         return cls(offsets, dimensions, weights)
 
     def __len__(self) -> int:

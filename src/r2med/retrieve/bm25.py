@@ -133,9 +133,9 @@ class _BM25(Retriever):
         return Run.from_ranked(dict(_named(collection, scorer.best(queries, self.depth, hidden, thread_count()))))
 
 
-def _named(collection: Collection, found: Iterable[BestDocuments]) -> Iterator[tuple[str, Ranking]]:
+def _named(collection: Collection, results: Iterable[BestDocuments]) -> Iterator[tuple[str, Ranking]]:
     ids = collection.documents.ids
-    for name, best in zip(collection.queries.ids, found, strict=True):
+    for name, best in zip(collection.queries.ids, results, strict=True):
         yield name, Ranking([ids[place] for place in best.places.tolist()], best.scores)
 
 

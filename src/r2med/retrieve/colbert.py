@@ -54,13 +54,13 @@ class ColBERT(LateInteraction, Retriever):
     def as_reranker(self) -> Reranker:
         """Build the reranker of the same model, for a place after the retriever."""
         kind = named(_RERANKER)
-        known = {entry.name for entry in fields(kind)}
+        names = {entry.name for entry in fields(kind)}
         given: dict[str, Any] = {entry.name: getattr(self, entry.name) for entry in fields(self)}
         for entry in fields(self):
-            if entry.name not in known and given.pop(entry.name) != entry.default:
+            if entry.name not in names and given.pop(entry.name) != entry.default:
                 raise SpecError(f"{self}: {entry.name} is for searching; after a retriever, colbert reranks")
-        found: Reranker = kind(**given)
-        return found
+        reranker: Reranker = kind(**given)
+        return reranker
 
     def describe(self) -> Mapping[str, object]:
         """Return every setting that affects the results."""

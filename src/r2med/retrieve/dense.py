@@ -176,8 +176,8 @@ class Dense(Retriever):
         others = [(name, value) for name, value in call.options if name not in _SETTINGS]
         if others and not is_class(call.name):
             raise _no_option(call.name, others[0][0])
-        made = bind(cls, Call(call.name, (call.name,), tuple(given)))
-        return replace(made, options=dict(others)) if others else made
+        stage = bind(cls, Call(call.name, (call.name,), tuple(given)))
+        return replace(stage, options=dict(others)) if others else stage
 
     def check_files(self) -> None:
         """Refuse a folder that does not exist."""
@@ -199,10 +199,10 @@ class Dense(Retriever):
     def encoder(self, task: Task | None = None) -> Encoder:
         """Return the encoder with this stage's settings, for a task's prompts or those without a task; not loaded."""
         if task not in self._encoders:
-            found = encoder_for(self.model, self.settings, task or Task("", "", "custom"), self.made)
-            if found.sparse:
+            encoder = encoder_for(self.model, self.settings, task or Task("", "", "custom"), self.made)
+            if encoder.sparse:
                 raise SpecError(f"{self.model} is a learned sparse encoder: write splade({self.model})")
-            self._encoders[task] = found
+            self._encoders[task] = encoder
         return self._encoders[task]
 
     @cached_property
@@ -226,8 +226,8 @@ class Dense(Retriever):
     def fingerprint(self) -> Mapping[str, object]:
         """Return what the encoder's vectors depend on. A task's own words in a prompt come with the task."""
         encoder = self.encoder()
-        found: dict[str, object] = {role.value: sorted(encoder.settings(role).items()) for role in Role}
-        return found | ({"index": self._approximate().fingerprint()} if self.index else {})
+        facts: dict[str, object] = {role.value: sorted(encoder.settings(role).items()) for role in Role}
+        return facts | ({"index": self._approximate().fingerprint()} if self.index else {})
 
     def local_content(self) -> Mapping[str, str]:
         """Return the folder or class of the encoder, with a hash of it."""
@@ -238,11 +238,11 @@ class Dense(Retriever):
         encoder = self.encoder()
         query, document = dict(encoder.settings(Role.QUERY)), dict(encoder.settings(Role.DOCUMENT))
         both = [name for name in query if query[name] == document.get(name)]
-        own = [name for name in (*query, *document) if name not in both and name != "role"]
+        differing = [name for name in (*query, *document) if name not in both and name != "role"]
         return {
             **{name: query[name] for name in both},
-            **{f"query {name}": query[name] for name in own if name in query},
-            **{f"document {name}": document[name] for name in own if name in document},
+            **{f"query {name}": query[name] for name in differing if name in query},
+            **{f"document {name}": document[name] for name in differing if name in document},
             "similarity": encoder.similarity,
             "depth": self.depth,
             "drop_self": self.self_rule,
@@ -325,22 +325,22 @@ class Dense(Retriever):
         return build_index(rows, how, self.quantize, self.rescore)
 
     def _parts(self, collection: Collection) -> list[TextParts]:
-        made = collection.generations or ((),) * len(collection.queries)
-        return [parts(text, row, self.join) for text, row in zip(collection.queries.texts, made, strict=True)]
+        generations = collection.generations or ((),) * len(collection.queries)
+        return [parts(text, row, self.join) for text, row in zip(collection.queries.texts, generations, strict=True)]
 
     def _queries(self, encoder: Encoder, collection: Collection, dimension: int, context: Context) -> Vectors:
         """Return a vector for each query: its own, or the mean with those of the texts generated for it."""
-        found = self._parts(collection)
-        queries, passages = _split(collection, found)
-        sums = np.zeros((len(found), dimension), dtype=np.float64)
+        rows = self._parts(collection)
+        queries, passages = _split(collection, rows)
+        sums = np.zeros((len(rows), dimension), dtype=np.float64)
         for texts, label, reader in ((queries, "queries", encoder), (passages, "passages", encoder.for_passages())):
             if len(texts):
                 vectors = encode_all(reader, texts, Role.QUERY, context, label=label)
                 if vectors.shape[1] != dimension:
                     raise R2medError(f"{self}: {label} have {vectors.shape[1]} dimensions, documents {dimension}")
-                owners = [place for place, part in enumerate(found) for _ in _texts(part, label)]
+                owners = [place for place, part in enumerate(rows) for _ in _texts(part, label)]
                 np.add.at(sums, owners, vectors[:])
-        counts = [bool(part.query) + len(part.passages) for part in found]
+        counts = [bool(part.query) + len(part.passages) for part in rows]
         mean = (sums / np.array(counts, dtype=np.float64).reshape(-1, 1)).astype(np.float32)
         return mean[:, : self.dim] if self.dim else mean
 
@@ -366,7 +366,7 @@ def _lost(queries: Vectors, rows: Sized, hits: VectorHits, ties: NDArray[np.int6
         hits.places,
         len(ties),
         hits.places.shape[1],
-        lambda chosen, depth: search(queries[chosen], rows, depth, ties, how).places,
+        lambda places, depth: search(queries[places], rows, depth, ties, how).places,
     )
 
 
@@ -374,13 +374,13 @@ def _texts(part: TextParts, label: str) -> tuple[str, ...]:
     return part.passages if label == "passages" else (part.query,) if part.query else ()
 
 
-def _split(collection: Collection, found: list[TextParts]) -> tuple[Texts, Texts]:
+def _split(collection: Collection, texts_of: list[TextParts]) -> tuple[Texts, Texts]:
     """Split the queries and the passages into columns, each under the id of its query."""
     columns = []
     for label in ("queries", "passages"):
         rows = [
             (name, text)
-            for name, part in zip(collection.queries.ids, found, strict=True)
+            for name, part in zip(collection.queries.ids, texts_of, strict=True)
             for text in _texts(part, label)
         ]
         columns.append(Texts([name for name, _ in rows], [text for _, text in rows]))
@@ -417,9 +417,9 @@ def cosines(
 
 def dense_of(spec: str) -> Dense:
     """Return the dense stage of a spec."""
-    found = build_system(spec).stages
-    if len(found) == 1 and isinstance(found[0], Dense):
-        return found[0]
+    stages = build_system(spec).stages
+    if len(stages) == 1 and isinstance(stages[0], Dense):
+        return stages[0]
     raise R2medError(f"{spec} is not an encoder; embeddings are compared by a dense model such as {ENCODER}")
 
 

@@ -38,7 +38,7 @@ _ExactLists = Callable[[_Places, int], Iterable[_Places]]
 """Makes the exact lists of the queries at some places, down to some depth."""
 
 
-def measured_loss(found: Sequence[_Places] | _Places, documents: int, depth: int, exact: _ExactLists) -> float:
+def measured_loss(places: Sequence[_Places] | _Places, documents: int, depth: int, exact: _ExactLists) -> float:
     """Return the share of the exact lists that was missed, among queries sampled evenly.
 
     >>> found = np.array([[1, 2, 3], [3, 4, 5]])
@@ -46,8 +46,8 @@ def measured_loss(found: Sequence[_Places] | _Places, documents: int, depth: int
     0.25
     """
     depth = _compared_depth(depth, documents)
-    chosen = np.unique(np.linspace(0, len(found) - 1, min(len(found), _CHECKED)).astype(np.intp))
-    return round(recall_lost([found[place][:depth] for place in chosen], exact(chosen, depth)), 6)
+    sample = np.unique(np.linspace(0, len(places) - 1, min(len(places), _CHECKED)).astype(np.intp))
+    return round(recall_lost([places[place][:depth] for place in sample], exact(sample, depth)), 6)
 
 
 def _compared_depth(depth: int, documents: int) -> int:
@@ -61,17 +61,17 @@ def _compared_depth(depth: int, documents: int) -> int:
     return min(depth, max(_LEAST, documents // _SHARE))
 
 
-def recall_lost(found: Iterable[_Places], exact: Iterable[_Places]) -> float:
+def recall_lost(places: Iterable[_Places], exact: Iterable[_Places]) -> float:
     """Return the share of exact lists that is missing from the given lists.
 
     >>> recall_lost(np.array([[1, 2], [3, 4]]), np.array([[2, 1], [3, 5]]))
     0.25
     """
-    wanted = kept = 0
-    for one, other in zip(found, exact, strict=True):
-        wanted += len(other)
+    total = kept = 0
+    for one, other in zip(places, exact, strict=True):
+        total += len(other)
         kept += len(np.intersect1d(one, other))
-    return 1 - kept / wanted if wanted else 0.0
+    return 1 - kept / total if total else 0.0
 
 
 def searchable(collection: Collection, context: Context) -> Collection:

@@ -53,13 +53,13 @@ class AnswerChecker:
         """
         documents, scores = self._pairs(query, answer)
         if len(set(documents)) < len(documents):
-            twice = next(each for place, each in enumerate(documents) if each in documents[:place])
+            twice = next(name for place, name in enumerate(documents) if name in documents[:place])
             raise R2medError(f"{self._name}: query {query}: document {shorten(twice)!r} is in its list more than once")
-        known = self._collection.documents.position
+        position = self._collection.documents.position
         self._answers += 1
         self._returned += len(documents)
-        self._unknown += [(query, document) for document in documents if document not in known]
-        kept = [place for place, document in enumerate(documents) if document in known]
+        self._unknown += [(query, document) for document in documents if document not in position]
+        kept = [place for place, document in enumerate(documents) if document in position]
         self._lists[query] = ([documents[place] for place in kept], [scores[place] for place in kept])
         return 0 < len(documents) == len(kept)
 
@@ -89,8 +89,8 @@ class AnswerChecker:
         except (TypeError, ValueError, OverflowError):
             score = math.nan
         if not math.isfinite(score):
-            found = f"the score of {shorten(document)!r} is {shorten(repr(value))}, not a number"
-            raise R2medError(f"{self._name}: query {query}: {found}")
+            fault = f"the score of {shorten(document)!r} is {shorten(repr(value))}, not a number"
+            raise R2medError(f"{self._name}: query {query}: {fault}")
         return score
 
     def _wrong(self, query: str, found: str) -> R2medError:
@@ -140,8 +140,8 @@ def find_imported(call: Call) -> ImportedLists | None:
     if not plain or not (home() / "ledger.sqlite").is_file():
         return None
     with Ledger() as ledger:
-        known = any(entry.record.imported for entry in ledger.entries(system=call.name))
-    return bind(ImportedLists, Call(call.name, (call.name, *call.args), call.options)) if known else None
+        is_imported = any(entry.record.imported for entry in ledger.entries(system=call.name))
+    return bind(ImportedLists, Call(call.name, (call.name, *call.args), call.options)) if is_imported else None
 
 
 @dataclass(frozen=True)
@@ -193,11 +193,11 @@ class ImportedLists(Retriever):
         run, warnings = read_run(self.source)
         if _file_hash(self.source) != self._hash:
             raise DataError(f"{self.source}: was replaced while it was imported; import it again")
-        wanted = collection.queries
-        others = [query for query in run.queries if query not in wanted.position]
+        queries = collection.queries
+        others = [query for query in run.queries if query not in queries.position]
         if len(others) == len(run.queries):
-            shown = f"{others[0]!r} in the file, {wanted.ids[0]!r} in the task"
-            raise DataError(f"{self.source}: shares no query with {collection.task.name} ({shown})")
+            example = f"{others[0]!r} in the file, {queries.ids[0]!r} in the task"
+            raise DataError(f"{self.source}: shares no query with {collection.task.name} ({example})")
         for line in warnings:
             context.warn(f"{self.source.name}: {line}")
         if others:
@@ -205,12 +205,12 @@ class ImportedLists(Retriever):
             context.warn(f"{self.source.name}: {count} not of {collection.task.name} left out, the first {others[0]!r}")
         checker = AnswerChecker(str(self.source), collection, _UNKNOWN, hint="")
         for query, ranking in run:
-            if query in wanted.position:
+            if query in queries.position:
                 checker.add(query, list(zip(ranking.documents, ranking.scores.tolist(), strict=True)))
-        missing = {query: f"no list in {self.source.name}" for query in wanted.ids if query not in run}
+        missing = {query: f"no list in {self.source.name}" for query in queries.ids if query not in run}
         origin = {"file": self.source.name, "sha256": self._hash, "unsearched": list(missing)}
         context.notes.facts |= {**origin, **checker.record()}
-        note_incomplete(self, missing, len(wanted), context, kept="have no list")
+        note_incomplete(self, missing, len(queries), context, kept="have no list")
         return checker.run(context)
 
     def _from_ledger(self, collection: Collection, context: Context) -> Run:
@@ -228,9 +228,9 @@ class ImportedLists(Retriever):
         there = [entry for entry in entries if entry.task == task]
         again = f"r2med eval FILE --tasks {task} --keep {self.name}"
         if not there:
-            known = ", ".join(dict.fromkeys(entry.task for entry in entries))
+            tasks = ", ".join(dict.fromkeys(entry.task for entry in entries))
             raise R2medError(
-                f"{self.name} was not imported for {task}{f', only for {known}' if known else ''}; {again}"
+                f"{self.name} was not imported for {task}{f', only for {tasks}' if tasks else ''}; {again}"
             )
         data = (collection.documents.fingerprint, collection.queries.fingerprint)
         for entry in there:

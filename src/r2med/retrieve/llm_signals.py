@@ -70,8 +70,8 @@ class AnswerAgreement(Signal):
         before = collection.generations or ((),) * len(collection.queries)
         after = self.writer.work(collection, context).collection.generations
         rows = [
-            [each.text for each in written[len(known) :] if not each.incomplete]
-            for known, written in zip(before, after, strict=True)
+            [number.text for number in written[len(earlier) :] if not number.incomplete]
+            for earlier, written in zip(before, after, strict=True)
         ]
         return np.array([answers_agree(texts) for texts in rows])
 
@@ -136,12 +136,14 @@ class Confidence(AskingStage, Signal):
         with context.executor.progress(str(self), len(requests)) as bar:
             replies = current_client().ask_all(requests, bar)
         note_account(replies, time.perf_counter() - started, context)
-        told = [_told(reply) for reply in replies]
-        current_client().reject(reply for reply, each in zip(replies, told, strict=True) if isinstance(each, str))
-        asked = zip(collection.queries.ids, told, strict=True)
+        numbers = [_told(reply) for reply in replies]
+        current_client().reject(
+            reply for reply, number in zip(replies, numbers, strict=True) if isinstance(number, str)
+        )
+        asked = zip(collection.queries.ids, numbers, strict=True)
         reasons = {query: reason for query, reason in asked if isinstance(reason, str)}
-        note_incomplete(self, reasons, len(told), context, _UNTOLD)
-        return np.array([math.nan if isinstance(each, str) else each for each in told])
+        note_incomplete(self, reasons, len(numbers), context, _UNTOLD)
+        return np.array([math.nan if isinstance(number, str) else number for number in numbers])
 
 
 def _told(reply: Reply | Failed) -> float | str:

@@ -129,8 +129,8 @@ class Route(Retriever):
 
     def retrieve(self, collection: Collection, context: Context) -> Run:
         """Search with the cheap system, compute the signal, and send the hard queries on."""
-        found = self.cheap.run(collection, context)
-        values = signal_values(self.by, collection, (self.cheap, found), context)
+        run = self.cheap.run(collection, context)
+        values = signal_values(self.by, collection, (self.cheap, run), context)
         names = collection.queries.ids
         places = self._sent(values, names)
         if self.threshold is None and len(names) == 1 and not places:
@@ -138,8 +138,8 @@ class Route(Retriever):
         sent = [names[place] for place in places]
         context.notes.facts |= {"sent": len(sent), "of": len(names), "edge": _edge(values, places, self.hard_end)}
         if not sent:
-            return found
-        return merged(collection, found, self.strong.run(collection.select(sent), context))
+            return run
+        return merged(collection, run, self.strong.run(collection.select(sent), context))
 
 
 def signal_of(system: System, owner: str) -> Signal:
@@ -176,10 +176,10 @@ def _beyond(values: NDArray[np.float64], sign: str, limit: float) -> NDArray[np.
 def _edge(values: NDArray[np.float64], places: Sequence[int], harder: str) -> float | None:
     """Return the signal of the easiest query that was sent on: the threshold that a share amounts to."""
     sent = values[list(places)]
-    known = sent[~np.isnan(sent)]
-    if not len(known):
+    signals = sent[~np.isnan(sent)]
+    if not len(signals):
         return None
-    return float(known.max() if harder == "low" else known.min())
+    return float(signals.max() if harder == "low" else signals.min())
 
 
 @dataclass(frozen=True, init=False)
@@ -207,7 +207,7 @@ class Cascade(Retriever):
             raise SpecError(f"cascade: {len(built)} systems need {len(built) - 1} conditions, not {len(conditions)}")
         object.__setattr__(self, "systems", built)
         object.__setattr__(self, "until", conditions if several else conditions[0])
-        object.__setattr__(self, "signals", tuple(build_system(_call(each)) for each in conditions))
+        object.__setattr__(self, "signals", tuple(build_system(_call(condition)) for condition in conditions))
         for signal in self.signals:
             signal_of(signal, "cascade")
 
@@ -231,21 +231,21 @@ class Cascade(Retriever):
 
     def retrieve(self, collection: Collection, context: Context) -> Run:
         """Search with one system after another until every list is good enough or no system is left."""
-        found = self.systems[0].run(collection, context)
+        run = self.systems[0].run(collection, context)
         left, asked = collection, [len(collection.queries)]
         for place, system in enumerate(self.systems[1:]):
             which = place if len(self.signals) > 1 else 0
             condition = self._conditions[which]
-            values = signal_values(self.signals[which], left, (self.systems[place], found), context)
+            values = signal_values(self.signals[which], left, (self.systems[place], run), context)
             good = _beyond(values, condition.sign, condition.limit)
             sent = [query for query, enough in zip(left.queries.ids, good, strict=True) if not enough]
             asked.append(len(sent))
             if not sent:
                 break
             left = left.select(sent)
-            found = merged(collection, found, system.run(left, context))
+            run = merged(collection, run, system.run(left, context))
         context.notes.facts |= {"asked": asked}
-        return found
+        return run
 
 
 def _condition(value: Condition | str) -> Condition:

@@ -252,7 +252,7 @@ class Clarity(NamedSignal):
             index = open_index(collection.documents, context)
         best = (run[query].documents[: self.depth] for query in collection.queries.ids)
         text = collection.documents.text
-        return np.array([relative_entropy([analyze(text(each)) for each in found], index) for found in best])
+        return np.array([relative_entropy([analyze(text(name)) for name in names], index) for names in best])
 
 
 def relative_entropy(documents: Sequence[Sequence[str]], index: InvertedIndex) -> float:

@@ -197,15 +197,15 @@ class Splade(Retriever):
         copies = self.drop_copies(collection, context)
         position = collection.documents.position if copies else {}
         hidden = [position[query] if query in copies else -1 for query in collection.queries.ids]
-        found = list(scorer.best(_weights(queries, names, scorer.index), self.depth, hidden, thread_count()))
+        results = list(scorer.best(_weights(queries, names, scorer.index), self.depth, hidden, thread_count()))
         if self.document_terms or self.query_terms:
             with context.timed("check"):
-                lost = _lost(found, ImpactScorer(index), _weights(whole, names, index), hidden, self.depth)
+                lost = _lost(results, ImpactScorer(index), _weights(whole, names, index), hidden, self.depth)
                 context.notes.facts["recall_lost"] = lost
         ids = collection.documents.ids
         lists_of = {
             query: ([ids[place] for place in best.places.tolist()], best.scores)
-            for query, best in zip(collection.queries.ids, found, strict=True)
+            for query, best in zip(collection.queries.ids, results, strict=True)
         }
         return Run.from_lists(lists_of)
 
@@ -242,28 +242,31 @@ class Splade(Retriever):
         if not one or not many:
             return {}
         terms = _comparable(one[query], encoder).heaviest(self.query_terms).terms(0)
-        own = encoder.own_terms(asked.text(query), Role.QUERY)
+        query_terms = encoder.own_terms(asked.text(query), Role.QUERY)
         largest = max((int(vector.dimensions.max(initial=0)) for vector in (one[query], *many.values())), default=0)
         names = encoder.term_names(largest + 1)
         return {
-            name: self._matched(terms, own, _comparable(vector, encoder), texts.text(name), encoder, names)
+            name: self._matched(terms, query_terms, _comparable(vector, encoder), texts.text(name), encoder, names)
             for name, vector in many.items()
         }
 
     def _matched(
         self,
         query: Mapping[int, float],
-        own: frozenset[int],
+        query_terms: frozenset[int],
         document: SparseVectors,
         text: str,
         encoder: SparseTextEncoder,
         names: Sequence[str],
     ) -> list[MatchedTerm]:
         weights = document.heaviest(self.document_terms).terms(0)
-        stand = encoder.own_terms(text, Role.DOCUMENT)
+        document_terms = encoder.own_terms(text, Role.DOCUMENT)
         shared = {term: query[term] * weights[term] for term in query.keys() & weights.keys()}
         order = sorted(shared, key=lambda term: (-shared[term], names[term]))
-        return [MatchedTerm(names[term], shared[term], _ADDED[term not in own, term not in stand]) for term in order]
+        return [
+            MatchedTerm(names[term], shared[term], _ADDED[term not in query_terms, term not in document_terms])
+            for term in order
+        ]
 
 
 _ADDED = {(False, False): "", (True, False): "query", (False, True): "document", (True, True): "both"}
@@ -304,9 +307,9 @@ def _lost(
 def _stored_vectors(encoder: SparseTextEncoder, texts: Texts, role: Role) -> dict[str, SparseVectors]:
     """Return the stored vectors of some texts, by id."""
     store = SparseStore(encoder.settings(role))
-    found = store.find(text_hashes(texts.texts))
+    places = store.find(text_hashes(texts.texts))
     return {
-        name: store.vectors(found[place : place + 1])[:] for place, name in enumerate(texts.ids) if found[place] >= 0
+        name: store.vectors(places[place : place + 1])[:] for place, name in enumerate(texts.ids) if places[place] >= 0
     }
 
 

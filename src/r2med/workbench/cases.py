@@ -38,8 +38,8 @@ def matched_terms(opened: LoadedRun, query: str, documents: Sequence[str]) -> Ma
     if stage is None:
         return {}
     collection = opened.dataset.collection
-    made = tuple(opened.generations.get(query, ()))
-    asked = replace(collection, queries=Texts([query], [collection.queries.text(query)]), generations=(made,))
+    generations = tuple(opened.generations.get(query, ()))
+    asked = replace(collection, queries=Texts([query], [collection.queries.text(query)]), generations=(generations,))
     try:
         return stage.matches(asked, query, documents)
     except R2medError:
@@ -145,7 +145,7 @@ class Case:
     @property
     def _written(self) -> list[str]:
         sides = [self.side, *([self.other] if self.other else [])]
-        return [each.text for side in sides for each in usable(side.generations)]
+        return [generation.text for side in sides for generation in usable(side.generations)]
 
     def as_dict(self) -> dict[str, Any]:
         """Return the shape of `--json`."""
@@ -174,10 +174,10 @@ def look(tasks: Iterable[Sequence[LoadedRun]], choice: CaseChoice) -> list[Case]
     order = _ORDERS[choice.kind]
     kept: list[Case] = []
     for opened in tasks:
-        chosen = [query for query in opened[0].positives if not choice.query or query == choice.query]
+        queries = [query for query in opened[0].positives if not choice.query or query == choice.query]
         if choice.kind == "failures":
-            chosen = [query for query in chosen if opened[0].values[query] == 0]
-        cases = [_case(query, opened, choice.depth) for query in chosen]
+            queries = [query for query in queries if opened[0].values[query] == 0]
+        cases = [_case(query, opened, choice.depth) for query in queries]
         kept = sorted([*kept, *cases], key=order)[: choice.count]
     if choice.query and not kept:
         raise R2medError(f"no query {choice.query!r} in these tasks; r2med inspect RUN --json lists all")
@@ -200,8 +200,8 @@ _ORDERS: dict[str, Callable[[Case], Any]] = {
 def _case(query: str, opened: Sequence[LoadedRun], depth: int) -> Case:
     dataset = opened[0].dataset
     sides = [
-        _side(query, each, opened[1 - place].run if len(opened) == 2 else None, depth)
-        for place, each in enumerate(opened)
+        _side(query, run, opened[1 - place].run if len(opened) == 2 else None, depth)
+        for place, run in enumerate(opened)
     ]
     return Case(
         task=opened[0].entry.task,
@@ -229,9 +229,9 @@ def _side(query: str, opened: LoadedRun, other: Run | None, depth: int) -> Side:
         other = others.get(name)
         return CaseDocument(name, text, name in relevant, rank, score, other, terms.get(name), tokens.get(name))
 
-    wanted = sorted(relevant, key=lambda name: places.get(name, len(names)))
-    shown = list(dict.fromkeys([*names[:depth], *wanted]))
-    terms, tokens = matched_terms(opened, query, shown), matched_tokens(opened, query, shown)
+    positives = sorted(relevant, key=lambda name: places.get(name, len(names)))
+    named = list(dict.fromkeys([*names[:depth], *positives]))
+    terms, tokens = matched_terms(opened, query, named), matched_tokens(opened, query, named)
     return Side(
         system=opened.system,
         value=opened.values[query],
@@ -239,5 +239,5 @@ def _side(query: str, opened: LoadedRun, other: Run | None, depth: int) -> Side:
         generations=opened.generations.get(query, ()),
         incomplete=opened.incomplete.get(query, ""),
         top=[seen(name) for name in names[:depth]],
-        positives=[seen(name) for name in wanted],
+        positives=[seen(name) for name in positives],
     )

@@ -54,11 +54,11 @@ class Pen:
 
     def marked(self, text: str, kinds: Kinds) -> Text:
         """Mark the matching words of a text."""
-        found = Text()
+        line = Text()
         for part in parts(text, kinds):
             sign = SIGNS.get(part.kind, "") if self.signs else ""
-            found.append(f"{sign}{harmless(part.text)}{sign}", style=STYLES.get(part.kind, ""))
-        return found
+            line.append(f"{sign}{harmless(part.text)}{sign}", style=STYLES.get(part.kind, ""))
+        return line
 
     def excerpt(self, text: str, kinds: Kinds, times: int = 1) -> Text:
         """Return the part of a text that matches best, marked."""
@@ -66,11 +66,11 @@ class Pen:
 
     def legend(self) -> Text:
         """Return the meanings of the marks."""
-        found = Text("words: ", style="dim")
+        line = Text("words: ", style="dim")
         for kind, meaning in LEGEND.items():
             sign = SIGNS[kind] if self.signs else ""
-            found.append(f"{sign}{meaning}{sign}", style=STYLES[kind]).append(", ")
-        return found.append("documents: + relevant, - not judged relevant")
+            line.append(f"{sign}{meaning}{sign}", style=STYLES[kind]).append(", ")
+        return line.append("documents: + relevant, - not judged relevant")
 
 
 def _blocks(case: Case, pen: Pen) -> Iterator[RenderableType]:
@@ -111,25 +111,27 @@ def _facts(case: Case, pen: Pen) -> Table:
 
 def written(side: Side) -> Iterator[tuple[str, str]]:
     """Yield the texts generated for a query, under headings, and why something is missing."""
-    for each in side.generations:
-        who = f"{each.method} {each.model}".strip()
-        if each.reasoning:
-            yield f"{who}, reasoning", each.reasoning
-        if each.text:
-            yield who, each.text
-        if each.incomplete:
-            yield f"{who}, incomplete", each.incomplete
-    if side.incomplete and not any(each.incomplete for each in side.generations):
+    for generation in side.generations:
+        who = f"{generation.method} {generation.model}".strip()
+        if generation.reasoning:
+            yield f"{who}, reasoning", generation.reasoning
+        if generation.text:
+            yield who, generation.text
+        if generation.incomplete:
+            yield f"{who}, incomplete", generation.incomplete
+    if side.incomplete and not any(generation.incomplete for generation in side.generations):
         yield "incomplete", side.incomplete
 
 
-def _documents(found: Sequence[CaseDocument], case: Case, kinds: Kinds, pen: Pen, *, swapped: bool = False) -> Table:
+def _documents(
+    documents: Sequence[CaseDocument], case: Case, kinds: Kinds, pen: Pen, *, swapped: bool = False
+) -> Table:
     """Build a table of documents; `swapped` for those that are looked at from the other run."""
     table = Table.grid(padding=(0, 2, 0, 0))
     for heading in ("rank", "score", "mark", "document"):
         table.add_column(justify="right" if heading in ("rank", "score") else "left", no_wrap=True)
     table.add_column(overflow="fold")
-    for seen in found:
+    for seen in documents:
         rank, other = (seen.other, seen.rank) if swapped else (seen.rank, seen.other)
         place = _rank(rank) + (f" ({_rank(other)})" if case.other is not None else "")
         score = "" if seen.score is None or swapped else f"{seen.score:.4g}"
@@ -148,9 +150,9 @@ def shown_terms(terms: Sequence[MatchedTerm]) -> str:
     >>> shown_terms([MatchedTerm("copper", 2.5, ""), MatchedTerm("wilson", 1.25, "query")])
     'copper 2.5, wilson 1.25 (added to the query)'
     """
-    shown = [f"{match.term} {match.share:.3g}{_ADDED[match.expanded]}" for match in terms[:TERMS]]
-    rest = len(terms) - len(shown)
-    return ", ".join([*shown, *([f"{rest} more"] if rest else [])])
+    heaviest = [f"{match.term} {match.share:.3g}{_ADDED[match.expanded]}" for match in terms[:TERMS]]
+    rest = len(terms) - len(heaviest)
+    return ", ".join([*heaviest, *([f"{rest} more"] if rest else [])])
 
 
 _ADDED = {"": "", "query": " (added to the query)", "document": " (added to the document)", "both": " (added to both)"}

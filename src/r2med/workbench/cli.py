@@ -122,6 +122,6 @@ def search_command(system: str, question: str, task: str, k: int, whole: bool, a
     table = Table(Column("#", right=True), key("document"), *numbers("score"), Column("text", folds=True))
     for hit in hits:
         text = " ".join(hit.text.split())
-        shown = text if whole or len(text) <= _BEGINNING else text[: _BEGINNING - 1] + "…"
-        table.add(str(hit.rank), hit.document, f"{hit.score:.3f}", shown)
+        excerpt = text if whole or len(text) <= _BEGINNING else text[: _BEGINNING - 1] + "…"
+        table.add(str(hit.rank), hit.document, f"{hit.score:.3f}", excerpt)
     table.show(output())

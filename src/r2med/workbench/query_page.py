@@ -71,15 +71,15 @@ def place_slope(a: int | None, b: int | None) -> Markup:
 
 def cause_chips(before: QueryCause | None, after: QueryCause | None) -> Markup:
     """Show the causes of a query's relevant documents in A and in B; nothing if they are unknown."""
-    known = [(letter, each) for letter, each in (("A", before), ("B", after)) if each is not None]
-    return _chips(tuple((letter, each.summary, each.all_found) for letter, each in known))
+    causes = [(letter, cause) for letter, cause in (("A", before), ("B", after)) if cause is not None]
+    return _chips(tuple((letter, cause.summary, cause.all_found) for letter, cause in causes))
 
 
 @lru_cache(maxsize=4096)
-def _chips(found: Sequence[tuple[str, str, bool]]) -> Markup:
+def _chips(causes: Sequence[tuple[str, str, bool]]) -> Markup:
     chip = Markup('<span class="chip{}">{} {}</span>')
-    made = [chip.format(" fine" if fine else "", letter, summary) for letter, summary, fine in found]
-    return Markup('<div class="chips">{}</div>').format(Markup("").join(made)) if made else Markup("")
+    chips = [chip.format(" fine" if fine else "", letter, summary) for letter, summary, fine in causes]
+    return Markup('<div class="chips">{}</div>').format(Markup("").join(chips)) if chips else Markup("")
 
 
 def option_list(names: Iterable[str]) -> Markup:
@@ -103,8 +103,8 @@ def without(options: Markup, names: Iterable[str]) -> Markup:
     return options
 
 
-def _option(name: str, chosen: str = "") -> Markup:
-    return Markup("<option{}>{}</option>").format(chosen, harmless(name))
+def _option(name: str, selected: str = "") -> Markup:
+    return Markup("<option{}>{}</option>").format(selected, harmless(name))
 
 
 _BRIEF = 24
@@ -145,13 +145,13 @@ def corrected(state: BenchState, name: str, error: UnknownName, value: object = 
 
 def resolve(library: Library, state: BenchState, wrong: Sequence[Correction] = ()) -> Workbench:
     """Resolve an address. Unknown names are left out, each with the nearest known one."""
-    found = list(wrong)
+    corrections = list(wrong)
 
     def try_it(name: str, value: str, known: Sequence[str], what: str) -> str:
         """Return a value that must be one of some, or nothing if it is not."""
         if not value or value in known:
             return value
-        found.append(corrected(state, name, UnknownName(what, value, known)))
+        corrections.append(corrected(state, name, UnknownName(what, value, known)))
         return ""
 
     known_tasks = _tasks(library)
@@ -159,9 +159,9 @@ def resolve(library: Library, state: BenchState, wrong: Sequence[Correction] = (
     group = try_it("group", state.group, library.groups(), "group") or _group(library, task)
     state = replace(state, task=task, group=group, over=state.over if task else "all")
     if state.at and not is_place(state.at):
-        found.append(Correction(f"no place {state.at!r} of the scatter; it is two numbers, such as 12,30"))
+        corrections.append(Correction(f"no place {state.at!r} of the scatter; it is two numbers, such as 12,30"))
         state = replace(state, at="")
-    state = _with_systems(library, state, found)
+    state = _with_systems(library, state, corrections)
     runs = [_by_task(library, name, group) for name in state.systems]
     shared = [each for each in (runs[0] if runs else {}) if all(each in other for other in runs[1:2])]
     over = shared if state.over == "all" else [task]
@@ -170,10 +170,10 @@ def resolve(library: Library, state: BenchState, wrong: Sequence[Correction] = (
     measure = try_it("measure", state.measure, measures, "measure of these runs") or str(HEADLINE)
     state = replace(state, measure=measure)
     rows = bench_rows(library, pairs, measure) if pairs else _answered(library, over)
-    state = _with_query(library, state, rows, found)
+    state = _with_query(library, state, rows, corrections)
     entries = [row[state.task] for row in runs if state.task in row]
     tasks = [each for each in known_tasks if _group(library, each) == group]
-    return Workbench(state, entries, rows, tasks, pairs, measures, found)
+    return Workbench(state, entries, rows, tasks, pairs, measures, corrections)
 
 
 def _tasks(library: Library) -> list[str]:
@@ -193,8 +193,8 @@ def _group(library: Library, task: str) -> str:
         answered = {t: r.answers[0].group for r in studies(library).values() for t in r.tasks}
         return answered | {entry.task: entry.group for entry in library.entries()}
 
-    found = library.current("groups of tasks", make)
-    return found.get(task) or next(iter(library.groups()), "")
+    group_of = library.current("groups of tasks", make)
+    return group_of.get(task) or next(iter(library.groups()), "")
 
 
 def _by_task(library: Library, name: str, group: str) -> dict[str, Entry]:
@@ -207,7 +207,7 @@ def _by_task(library: Library, name: str, group: str) -> dict[str, Entry]:
 
 def _with_systems(library: Library, state: BenchState, wrong: list[Correction]) -> BenchState:
     """Replace the systems of a state with those that were run here; the two best on the task if none was named."""
-    known = library.systems(state.group, state.task if state.over != "all" else "")
+    systems = library.systems(state.group, state.task if state.over != "all" else "")
     kept = []
     for name in state.systems:
         runs = _by_task(library, name, state.group)
@@ -216,11 +216,11 @@ def _with_systems(library: Library, state: BenchState, wrong: list[Correction]) 
             current = entry is None or library.current_runs()[entry.name].get(entry.task) == entry
             kept.append(name if entry is None else entry.name if current else name)
             continue
-        error = UnknownName("system" if not runs else f"run on {state.task} of", name, known)
-        named = tuple(error.nearest if each == name else each for each in state.systems)
+        error = UnknownName("system" if not runs else f"run on {state.task} of", name, systems)
+        named = tuple(error.nearest if system == name else system for system in state.systems)
         wrong.append(corrected(state, "systems", error, named))
     kept = list(dict.fromkeys(kept))
-    return replace(state, systems=tuple(kept or _best(library, state, known)[:2]))
+    return replace(state, systems=tuple(kept or _best(library, state, systems)[:2]))
 
 
 def _best(library: Library, state: BenchState, known: Sequence[str]) -> list[str]:
@@ -228,34 +228,34 @@ def _best(library: Library, state: BenchState, known: Sequence[str]) -> list[str
     means, measure = library.means(), state.measure or str(HEADLINE)
     task = state.task or next((entry.task for entry in library.entries() if entry.group == state.group), "")
     runs = {name: row[task] for name in known if task in (row := library.current_runs()[name])}
-    own = {name: means.get(run.id, {}).get(measure, -1.0) for name, run in runs.items() if not run.oracle}
-    return sorted(own, key=lambda name: -own[name])
+    scores = {name: means.get(run.id, {}).get(measure, -1.0) for name, run in runs.items() if not run.oracle}
+    return sorted(scores, key=lambda name: -scores[name])
 
 
 def _measures(library: Library, entries: Sequence[Entry]) -> list[str]:
     """Return the measures by which all of some runs were measured."""
     means = library.means()
-    return [each for each in library.measures() if all(each in means.get(entry.id, {}) for entry in entries)]
+    return [measure for measure in library.measures() if all(measure in means.get(entry.id, {}) for entry in entries)]
 
 
 def _answered(library: Library, tasks: Sequence[str]) -> list[BenchRow]:
     """Return the questions of tasks that no system was run on, but that models answered."""
-    found = {
+    questions = {
         (task, query): None
         for report in studies(library).values()
         for answers in report.by_arm.values()
         for task in tasks
         for query in answers.get(task, {})
     }
-    return [BenchRow(task, query) for task, query in found]
+    return [BenchRow(task, query) for task, query in questions]
 
 
 def _with_query(library: Library, state: BenchState, rows: Sequence[BenchRow], wrong: list[Correction]) -> BenchState:
     """Replace an unknown query of a state; the first of the list if none was named."""
     task = state.task or next((row.task for row in rows if state.query in ("", row.query)), "")
-    known = {row.query for row in rows if row.task == task}
-    if state.query and state.query not in known:
-        error = UnknownName(f"query of {task}" if task else "query", state.query, sorted(known))
+    queries = {row.query for row in rows if row.task == task}
+    if state.query and state.query not in queries:
+        error = UnknownName(f"query of {task}" if task else "query", state.query, sorted(queries))
         wrong.append(corrected(state, "query", error))
         return replace(state, query="")
     if state.query or not rows:

@@ -102,25 +102,27 @@ def bench_rows(library: Library, sides: Sequence[tuple[Entry, Entry | None]], me
 
 def occurring_causes(library: Library, entries: Sequence[Entry | None]) -> list[str]:
     """Return the causes that occur in some runs, for the choice of filters."""
-    known = [found for entry in entries if entry is not None and (found := run_causes(library, entry)) is not None]
-    return [cause.value for cause in Cause if any(cause in found.occurring for found in known)]
+    diagnoses = [
+        diagnosis for entry in entries if entry is not None and (diagnosis := run_causes(library, entry)) is not None
+    ]
+    return [cause.value for cause in Cause if any(cause in diagnosis.occurring for diagnosis in diagnoses)]
 
 
 def query_list(library: Library, rows: Sequence[BenchRow], state: BenchState) -> QueryList:
     """Return the page of queries that an address names, and the neighbours of the query that is shown."""
-    chosen = ordered([row for row in rows if matches(library, row, state)], state.sort)
-    place = next((n for n, row in enumerate(chosen) if (row.task, row.query) == (state.task, state.query)), None)
-    wanted = int(state.page) if state.page.isascii() and state.page.isdigit() and len(state.page) < 7 else None
-    number = wanted or (0 if place is None else place) // LISTED + 1
-    pages = Pages.of(len(chosen), number, LISTED)
-    shown = chosen[pages.cut(LISTED)]
-    before = chosen[place - 1] if place else None
-    after = chosen[0 if place is None else place + 1 : None][:1]
+    matching = ordered([row for row in rows if matches(library, row, state)], state.sort)
+    place = next((n for n, row in enumerate(matching) if (row.task, row.query) == (state.task, state.query)), None)
+    asked = int(state.page) if state.page.isascii() and state.page.isdigit() and len(state.page) < 7 else None
+    number = asked or (0 if place is None else place) // LISTED + 1
+    pages = Pages.of(len(matching), number, LISTED)
+    listed = matching[pages.cut(LISTED)]
+    before = matching[place - 1] if place else None
+    after = matching[0 if place is None else place + 1 : None][:1]
     return QueryList(
-        shown,
+        listed,
         pages,
         len(rows),
-        {(row.task, row.query): library.query_text(row.task, row.query) for row in shown},
+        {(row.task, row.query): library.query_text(row.task, row.query) for row in listed},
         before,
         after[0] if after else None,
         None if place is None else place + 1,

@@ -52,11 +52,11 @@ def run_page(library: Library, request: Request) -> PageContent:
     """Show a run with everything that was recorded, and its queries."""
     entry = _entry(library, request.path_params["id"])
     asked = request.query_params
-    values, found = library.query_scores(entry), run_causes(library, entry)
-    causes = {each.query: each for each in found.queries} if found else {}
+    values, diagnosis = library.query_scores(entry), run_causes(library, entry)
+    causes = {each.query: each for each in diagnosis.queries} if diagnosis else {}
     rows = [(query, values.get(query, 0.0), library.query_text(entry.task, query)) for query in entry.queries]
-    wanted, cause = asked.get("q", "").casefold().strip(), asked.get("cause", "")
-    rows = [row for row in rows if wanted in f"{row[0]}\n{row[2]}".casefold() and _has_cause(causes.get(row[0]), cause)]
+    text, cause = asked.get("q", "").casefold().strip(), asked.get("cause", "")
+    rows = [row for row in rows if text in f"{row[0]}\n{row[2]}".casefold() and _has_cause(causes.get(row[0]), cause)]
     links = sort_links(request, "lowest")
     if links.sort in ("lowest", "highest"):
         rows.sort(key=lambda row: row[1], reverse=links.sort == "highest")
@@ -78,12 +78,12 @@ def run_page(library: Library, request: Request) -> PageContent:
 
 def _entry(library: Library, name: str) -> Entry:
     """Return a run by its id; an unknown id is an error that suggests similar ones."""
-    known = library.by_id()
-    if name not in known:
-        alike = [each for each in known if name and each.startswith(name[:4])] or several_like(name, known)
-        near = [(f"{each} {known[each].system} on {known[each].task}", f"/run/{each}") for each in alike[:5]]
+    entries = library.by_id()
+    if name not in entries:
+        alike = [run for run in entries if name and run.startswith(name[:4])] or several_like(name, entries)
+        near = [(f"{run} {entries[run].system} on {entries[run].task}", f"/run/{run}") for run in alike[:5]]
         raise NotFound(f"no run {name!r} in the ledger", near)
-    return known[name]
+    return entries[name]
 
 
 def _has_cause(found: QueryCause | None, cause: str) -> bool:
@@ -129,14 +129,14 @@ def system_page(library: Library, request: Request) -> PageContent:
 
 def _not_there(library: Library, system: str, group: str) -> NotFound:
     """Return the error for a system without a run in a group, with its groups or the nearest systems."""
-    elsewhere = [each for each in library.groups() if library.newest(system, each)]
-    if elsewhere:
-        found = [(f"{system} ({each})", system_address(system, each)) for each in elsewhere]
+    other_groups = [other for other in library.groups() if library.newest(system, other)]
+    if other_groups:
+        near = [(f"{system} ({other})", system_address(system, other)) for other in other_groups]
     else:
         groups = [group] if group in library.groups() else library.groups()
-        names = {name: each for each in reversed(groups) for name in library.systems(each)}
-        found = [(name, system_address(name, names[name])) for name in several_like(system, names)]
-    return NotFound(f"no run of {system!r} in the group {group!r}", found)
+        names = {name: other for other in reversed(groups) for name in library.systems(other)}
+        near = [(name, system_address(name, names[name])) for name in several_like(system, names)]
+    return NotFound(f"no run of {system!r} in the group {group!r}", near)
 
 
 def find_causes(library: Library, form: Mapping[str, str]) -> str:

@@ -68,9 +68,9 @@ def _nearest(library: Library, task: str, name: str) -> list[tuple[str, str]]:
     """Return the nearest documents: of the task, or of the task with the nearest name."""
     near = task if task in library.tasks() else next(iter(several_like(task, library.tasks())), "")
     dataset = library.dataset(near) if near else None
-    known = dataset.collection.documents.position if dataset else {}
-    names = [name] if name in known else several_like(name, list(known)[:_MOST_NAMES])
-    return [(f"{each} of {near}", address("/document", task=near, document=each)) for each in names]
+    position = dataset.collection.documents.position if dataset else {}
+    names = [name] if name in position else several_like(name, list(position)[:_MOST_NAMES])
+    return [(f"{document} of {near}", address("/document", task=near, document=document)) for document in names]
 
 
 def question_kinds(question: str) -> Mapping[str, str]:
@@ -106,21 +106,21 @@ def search_page(library: Library, request: Request) -> PageContent:
     asked = request.query_params
     tasks = searchable_tasks(library)
     near = [name for name in tasks if (known := registry().get(name)) and known.group == asked.get("group", "")]
-    wanted, first = asked.get("task", ""), next(iter((*near, *tasks)), "")
+    named, first = asked.get("task", ""), next(iter((*near, *tasks)), "")
     wrong: list[Correction] = []
-    if wanted and not same_task(wanted, tasks):
-        error = UnknownName("task with data on this machine", wanted, tasks)
+    if named and not same_task(named, tasks):
+        error = UnknownName("task with data on this machine", named, tasks)
         wrong.append(Correction.of(error, "/search", dict(asked), "task"))
-    task = same_task(wanted, tasks) or (wrong[0].nearest if wrong else "") or first
+    task = same_task(named, tasks) or (wrong[0].nearest if wrong else "") or first
     dataset = library.dataset(task)
-    found = searchers(library, dataset) if dataset else []
-    ready = [each.system for each in found if each.ready]
-    chosen = [name for name in asked.getlist("system") if name in ready] or unlike(ready)[:_OFFERED]
-    answers = _answers(library, asked.get("q", "").strip(), task, chosen)
-    values = {**answers, "tasks": tasks, "task": task, "searchers": found, "chosen": chosen}
+    systems = searchers(library, dataset) if dataset else []
+    ready = [searcher.system for searcher in systems if searcher.ready]
+    selected = [name for name in asked.getlist("system") if name in ready] or unlike(ready)[:_OFFERED]
+    answers = _answers(library, asked.get("q", "").strip(), task, selected)
+    values = {**answers, "tasks": tasks, "task": task, "searchers": systems, "chosen": selected}
     # Of many systems those that are chosen, and as many as one sees at a glance, are shown before the rest.
-    boxes, shown = list(dict.fromkeys((*chosen, *unlike(ready), *ready))), max(_BOXES, len(chosen))
-    values |= {"first": boxes[:shown], "rest": boxes[shown:], "most": _LISTS}
+    boxes, visible = list(dict.fromkeys((*selected, *unlike(ready), *ready))), max(_BOXES, len(selected))
+    values |= {"first": boxes[:visible], "rest": boxes[visible:], "most": _LISTS}
     values |= {"examples": _examples(dataset), "job": library.jobs.newest("index", task), "cite": Citation("Search")}
     values |= {"wrong": wrong, "status": 404 if wrong else 200}
     return "workbench/search.html", {**values, "documents": len(dataset.collection.documents) if dataset else 0}
@@ -138,12 +138,12 @@ def unlike(systems: Sequence[str]) -> list[str]:
     >>> unlike(["bm25", "bm25-classic", "bm25(k1=1.2)", "rrf(bm25, bm25-classic)"])
     ['bm25', 'rrf(bm25, bm25-classic)']
     """
-    found: dict[frozenset[str], str] = {}
+    kinds: dict[frozenset[str], str] = {}
     for spec in systems:
         system = _light(spec)
         names = [stage.spec.name.partition("-")[0] for stage in system.walk()] if system else [spec]
-        found.setdefault(frozenset(names), spec)
-    return list(found.values())
+        kinds.setdefault(frozenset(names), spec)
+    return list(kinds.values())
 
 
 def search_results(library: Library, request: Request) -> PageContent:
@@ -198,20 +198,22 @@ def searchable_tasks(library: Library) -> list[str]:
     with_runs = dict.fromkeys(entry.task for entry in library.entries())
     bundled = [task.name for task in registry().values() if task.folder is not None]
     order = {name: place for place, name in enumerate(registry())}
-    known = sorted(with_runs, key=lambda name: order.get(name, len(order)))
-    return library.current("searchable", lambda: [t for t in dict.fromkeys((*known, *bundled)) if library.has_data(t)])
+    ordered = sorted(with_runs, key=lambda name: order.get(name, len(order)))
+    return library.current(
+        "searchable", lambda: [t for t in dict.fromkeys((*ordered, *bundled)) if library.has_data(t)]
+    )
 
 
 def searchers(library: Library, dataset: Dataset) -> list[Searcher]:
     """Return the light systems for a task: BM25, and those run on it that ask no model and download nothing."""
     with_runs = sorted({entry.system for entry in library.entries() if entry.task == dataset.name})
-    found = []
+    light = []
     for spec in dict.fromkeys((*_ALWAYS, *with_runs)):
         system = _light(spec)
         if system is not None:
             with suppress(R2medError):  # its files are not there, or cannot be read
-                found.append(Searcher(spec, _ready(system, dataset.collection)))
-    return found
+                light.append(Searcher(spec, _ready(system, dataset.collection)))
+    return light
 
 
 def _light(spec: str) -> System | None:
@@ -249,7 +251,7 @@ def check_light(spec: str) -> None:
 
 def search(library: Library, question: str, dataset: Dataset, specs: Sequence[str]) -> list[SearchAnswer]:
     """Search with each of these systems, those that are not ready left out."""
-    ready = {each.system for each in searchers(library, dataset) if each.ready}
+    ready = {searcher.system for searcher in searchers(library, dataset) if searcher.ready}
     return [answer for spec in specs if spec in ready and (answer := ask(spec, question, dataset))]
 
 

@@ -58,7 +58,7 @@ class Listed:
     def written(self) -> list[tuple[Generation, list[Turn]]]:
         """Return the texts generated for the query, each with the turns of the conversation that led to it."""
         generations = self.case.side.generations if self.case else ()
-        return [(each, conversation(each)) for each in generations]
+        return [(generation, conversation(generation)) for generation in generations]
 
 
 @dataclass(frozen=True)
@@ -122,23 +122,25 @@ def _case(library: Library, entry: Entry, query: str, depth: int) -> Case | None
 
 
 def _documents(ranking: Ranking, case: Case | None, first: Mapping[str, int], depth: int) -> list[FoundDocument]:
-    seen = {each.document: each for each in case.side.top} if case else {}
-    found = []
+    seen = {document.document: document for document in case.side.top} if case else {}
+    documents = []
     rows = zip(ranking.documents[:depth], ranking.scores[:depth].tolist(), strict=True)
     for rank, (name, score) in enumerate(rows, 1):
         here, moved = seen.get(name), first[name] - rank if name in first else None
         relevant, text, tokens = (here.relevant, here.text, here.tokens) if here else (None, None, None)
-        found.append(FoundDocument(name, rank, score, relevant, text, moved, tokens))
-    return found
+        documents.append(FoundDocument(name, rank, score, relevant, text, moved, tokens))
+    return documents
 
 
 def relevant_documents(sides: Sequence[Listed]) -> list[RelevantDocument]:
     """Return the relevant documents with their places in every list, the highest first."""
     cases = [side.case for side in sides]
     ranks = [{seen.document: seen.rank for seen in case.side.positives} if case else {} for case in cases]
-    causes = [{each.document: each for each in side.cause.positives} if side.cause else {} for side in sides]
-    known = {seen.document: seen.text for case in cases if case is not None for seen in case.side.positives}
-    found = [
+    causes = [
+        {document.document: document for document in side.cause.positives} if side.cause else {} for side in sides
+    ]
+    texts = {seen.document: seen.text for case in cases if case is not None for seen in case.side.positives}
+    documents = [
         RelevantDocument(
             name,
             text,
@@ -148,16 +150,16 @@ def relevant_documents(sides: Sequence[Listed]) -> list[RelevantDocument]:
                 if side.case is not None
             ],
         )
-        for name, text in known.items()
+        for name, text in texts.items()
     ]
-    return sorted(found, key=lambda each: each.highest)
+    return sorted(documents, key=lambda document: document.highest)
 
 
 def text_kinds(cases: Sequence[Case]) -> dict[str, str]:
     """Return the terms of a query, of the texts generated for it in some runs, and of its answer."""
     if not cases:
         return {}
-    written = [each.text for case in cases for each in usable(case.side.generations)]
+    written = [generation.text for case in cases for generation in usable(case.side.generations)]
     return kinds_of(query=[cases[0].text], generated=written, answer=[cases[0].answer])
 
 

@@ -80,14 +80,16 @@ class BenchState:
     def read(cls, asked: QueryParams) -> tuple[BenchState, dict[str, UnknownName]]:
         """Read an address; return the state, and errors for unknown values by field, which are left out."""
         named = (asked.get("a", ""), asked.get("b", ""), *asked.getlist("also"))
-        values: dict[str, Any] = {each.name: asked.get(_NAMES.get(each.name, each.name), "") for each in fields(cls)}
+        values: dict[str, Any] = {
+            field.name: asked.get(_NAMES.get(field.name, field.name), "") for field in fields(cls)
+        }
         values["systems"] = tuple(dict.fromkeys(name for name in named if name))[:SIDES]
         causes = [cause.value for cause in Cause]
-        known = {"order": ORDERS, "won": WINNERS, "tab": _TABS, "before": causes, "after": causes}
+        choices = {"order": ORDERS, "won": WINNERS, "tab": _TABS, "before": causes, "after": causes}
         wrong = {}
         for name, what in _CHOICES.items():
-            if values[name] and values[name] not in known[name]:
-                wrong[name] = UnknownName(what, values[name], list(known[name]))
+            if values[name] and values[name] not in choices[name]:
+                wrong[name] = UnknownName(what, values[name], list(choices[name]))
                 values[name] = ""
         return cls(**values), wrong
 
@@ -108,7 +110,7 @@ class BenchState:
 
     def values(self) -> dict[str, object]:
         """Return the values by their names in the address; defaults are left out."""
-        named = {_NAMES.get(each.name, each.name): getattr(self, each.name) for each in fields(self)}
+        named = {_NAMES.get(field.name, field.name): getattr(self, field.name) for field in fields(self)}
         first, second, *also = (*self.systems, "", "")
         named |= {"a": first, "b": second, "also": [name for name in also if name]}
         named["measure"] = "" if self.measure == str(HEADLINE) else self.measure
