@@ -10,12 +10,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from r2med.encode.cards import SHORT_DTYPES
 from r2med.encode.encoder import Role, Vectors
 from r2med.encode.late_cards import DTYPES, EXPANSIONS, LateCard, card_from_files, late_card, late_cards
 from r2med.encode.tokens import TokenEncoder
 from r2med.encode.vectors import TOKEN_PRECISIONS, TokenStore
 from r2med.errors import SpecError, suggest
-from r2med.models.source import ModelSource, as_path, existing_folder, locate, looks_like_path, spelled_folder
+from r2med.models.source import (
+    ModelSource,
+    as_path,
+    existing_folder,
+    locate,
+    looks_like_path,
+    spelled_folder,
+)
 from r2med.pipeline.registry import spec_of
 from r2med.pipeline.spec import Call
 from r2med.pipeline.stage import Context, Requirements, Stage
@@ -23,7 +31,6 @@ from r2med.store.text_hashes import text_hashes
 
 NAME = "colbert"
 _HUB = "hf:"
-_SHORT = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 
 
 @dataclass(frozen=True)
@@ -59,7 +66,7 @@ class LateInteraction(Stage):
             raise SpecError(f"{self.model}: depth must be 1 or more, not {self.depth}")
         if min(self.query_length, self.document_length) < 0:
             raise SpecError(f"{self.model}: query_length and document_length must not be negative")
-        choices = {"expansion": EXPANSIONS, "dtype": (*DTYPES, *_SHORT), "store": TOKEN_PRECISIONS}
+        choices = {"expansion": EXPANSIONS, "dtype": (*DTYPES, *SHORT_DTYPES), "store": TOKEN_PRECISIONS}
         for option, known in choices.items():
             value = getattr(self, option)
             if value and value not in known:
@@ -106,7 +113,7 @@ class LateInteraction(Stage):
         names = ("query_length", "document_length", "expansion")
         given = {name: getattr(self, name) for name in names if getattr(self, name)}
         if self.dtype:
-            given["dtype"] = _SHORT.get(self.dtype, self.dtype)
+            given["dtype"] = SHORT_DTYPES.get(self.dtype, self.dtype)
         return given
 
     @cached_property

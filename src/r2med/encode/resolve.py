@@ -16,6 +16,7 @@ from r2med.encode.cards import (
     BACKENDS,
     DTYPES,
     POOLINGS,
+    SHORT_DTYPES,
     SIMILARITIES,
     EncoderCard,
     card_of,
@@ -30,7 +31,7 @@ from r2med.encode.static import WordLlamaEncoder
 from r2med.encode.transformer import TorchEncoder
 from r2med.encode.user import OwnEncoder
 from r2med.errors import R2medError, SpecError, suggest
-from r2med.models.source import ModelSource, as_path, existing_folder, locate, looks_like_path
+from r2med.models.source import ModelSource, as_path, existing_folder, is_folder, locate, looks_like_path
 from r2med.models.templates import Template
 from r2med.models.tokenizer import Style
 from r2med.pipeline.user_code import is_class
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from r2med.data.tasks import Task
 
 _REPOSITORY = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
-_SHORT = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ OPTIONS: Mapping[str, Option] = {
     "exclude_prompt": Option(bool, backends=_MODELS),
     "append_eos": Option(bool, backends=_MODELS),
     "padding": Option(str, ("left", "right"), ("torch",)),
-    "dtype": Option(str, (*DTYPES, *_SHORT), _MODELS),
+    "dtype": Option(str, (*DTYPES, *SHORT_DTYPES), _MODELS),
     "revision": Option(str, backends=_MODELS),
     "adapter": Option(str, backends=_MODELS),
     "remote_code": Option(bool, backends=_MODELS),
@@ -121,16 +121,14 @@ def _exported(card: EncoderCard) -> Path | None:
 
 def known(name: str) -> bool:
     """Return whether a name can be an encoder, without reading anything: what a registry asks."""
-    if name in cards() or name.startswith("hf:") or "@http" in name or is_class(name) or looks_like_path(name):
-        return True
-    return Path(name).is_dir()
+    return name in cards() or name.startswith("hf:") or "@http" in name or is_class(name) or is_folder(name)
 
 
 def sparse_encoder_for(name: str, options: Mapping[str, Any], task: Task) -> SparseTextEncoder:
     """Build the learned sparse encoder of a name for a task: a card's, `hf:ORG/NAME`, or a folder."""
     check_options(name, options)
     known = cards().get(name)
-    if known is None and not (name.startswith("hf:") or looks_like_path(name) or Path(name).is_dir()):
+    if known is None and not (name.startswith("hf:") or is_folder(name)):
         raise SpecError(f"unknown sparse encoder {name!r}{suggest(name, sparse_names())} (or hf:ORG/NAME, ./FOLDER)")
     if known is not None and not known.sparse:
         raise SpecError(f"{name} is a dense encoder; it is a system by its own name")
@@ -200,7 +198,7 @@ def _card(name: str, options: Mapping[str, Any]) -> EncoderCard:
         )
     if name in cards():
         return cards()[name]
-    if looks_like_path(name) or Path(name).is_dir():
+    if is_folder(name):
         folder = as_path(name)
         return exported_card(existing_folder(folder), name, folder) or _described(name, locate(folder), options)
     ways = "hf:ORG/NAME, ./FOLDER, module:Class or NAME@http://host/v1 for one without a card"
@@ -222,7 +220,7 @@ def _changed(card: EncoderCard, options: Mapping[str, Any]) -> EncoderCard:
     if "adapter" in values:
         values["adapter"] = as_path(values["adapter"])
     if "dtype" in values:
-        values["dtype"] = _SHORT.get(values["dtype"], values["dtype"])
+        values["dtype"] = SHORT_DTYPES.get(values["dtype"], values["dtype"])
     dtype = values.get("dtype", card.dtype)
     if dtype == "int8" and options.get("backend") is None:
         values["backend"] = "onnx"

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 _CHARACTERS = 4  # of English text in a token, about: only batch sizes depend on it
 
 
+_VERSION = "give it a version, a text that changes when its vectors do"
+
+
 class TwoMethods(Protocol):
     """A class with a method for each role; `_METHODS` has the other names that are accepted."""
 
@@ -51,11 +54,11 @@ class OwnEncoder(Encoder):
     def __init__(self, address: str, options: Mapping[str, Any], task: Task, made: Any = None) -> None:
         self.address = address
         self.options = dict(options)
+        self._words, self._task = task, None
         if made is not None:
-            self.kind, self._task, self.made = type(made), None, made
-            self._words = task
+            self.kind, self.made = type(made), made
             return
-        self.kind, self._words = find_class(address), task
+        self.kind = find_class(address)
         self._task = task if "task" in parameters(self.kind) else None
         check_arguments(address, self.kind, self.options)
 
@@ -122,9 +125,9 @@ class OwnEncoder(Encoder):
         except Exception as error:  # whatever a user's code may raise is the user's to see, as one line
             raise R2medError(f"{self.address}: {method.__name__} failed: {blame(error)}") from error
         try:
-            return np.ascontiguousarray(
-                np.asarray(vectors.detach().float().cpu() if hasattr(vectors, "detach") else vectors, dtype=np.float32)
-            )
+            if hasattr(vectors, "detach"):  # a tensor of any device and precision
+                vectors = vectors.detach().float().cpu()
+            return np.ascontiguousarray(np.asarray(vectors, dtype=np.float32))
         except (TypeError, ValueError) as error:
             raise R2medError(f"{self.address}: {method.__name__} did not give an array of numbers ({error})") from error
 
@@ -141,7 +144,18 @@ def _call(method: Callable[..., Any], texts: list[str], role: Role, task: Task) 
     """Call a method with what its parameters ask for."""
     takes = inspect.signature(method).parameters
     if "task_metadata" in takes:
-        return method([{"text": texts}], **_mteb_arguments(role, task))
+        import mteb
+
+        # Data that MTEB does not know pass as a task of its kind.
+        metadata = mteb.get_task("R2MEDBiologyRetrieval").metadata
+        name = f"R2MED{task.base.replace('-', '')}Retrieval"
+        return method(
+            [{"text": texts}],
+            task_metadata=metadata.model_copy(update={"name": name}),
+            hf_split="test",
+            hf_subset="default",
+            prompt_type=_prompt_type(role),
+        )
     given: dict[str, Any] = {"batch_size": len(texts)} if _is_required(takes.get("batch_size")) else {}
     if "prompt_type" in takes:
         given["prompt_type"] = _prompt_type(role)
@@ -163,20 +177,6 @@ def _prompt_type(role: Role) -> Any:
     from mteb.types import PromptType
 
     return PromptType(word)
-
-
-def _mteb_arguments(role: Role, task: Task) -> dict[str, Any]:
-    """Return what MTEB hands to `encode` beside the texts; data that MTEB does not know pass as a task of its kind."""
-    import mteb
-
-    metadata = mteb.get_task("R2MEDBiologyRetrieval").metadata
-    name = f"R2MED{task.base.replace('-', '')}Retrieval"
-    return {
-        "task_metadata": metadata.model_copy(update={"name": name}),
-        "hf_split": "test",
-        "hf_subset": "default",
-        "prompt_type": _prompt_type(role),
-    }
 
 
 def address_of(made: object) -> str:
@@ -206,9 +206,6 @@ def state_of(made: Any) -> dict[str, Any]:
         if not _is_plain(value):
             raise SpecError(f"{address} holds {name}, a {type(value).__name__} that no key can be made of; {_VERSION}")
     return {name: tuple(value) if isinstance(value, list) else value for name, value in state.items()}
-
-
-_VERSION = "give it a version, a text that changes when its vectors do"
 
 
 def _is_plain(value: object) -> bool:

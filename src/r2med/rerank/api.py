@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -154,7 +154,11 @@ class ApiRerank(Reranker):
             known = store.find(wanted.digest for each in pairs for wanted in each)
             if known_before := bool(known):
                 context.reuse("scores of pairs")
-            asked = [part for each in pairs for part in self._parts(each, known)]
+            asked: list[list[WantedPair]] = []
+            for row in pairs:
+                # A text is sent once.
+                missing = list({wanted.digest: wanted for wanted in row if wanted.digest not in known}.values())
+                asked += [missing[start : start + self.batch] for start in range(0, len(missing), self.batch)]
             if not asked:
                 context.book(Usage(whole=False))
             if asked:
@@ -183,12 +187,6 @@ class ApiRerank(Reranker):
             else:
                 outcomes.append(checked([known[pair.digest].score for pair in wanted], each))
         return reranked(self, run, shown, outcomes, context)
-
-    def _parts(self, pairs: Sequence[WantedPair], known: Mapping[bytes, Scored]) -> Iterator[list[WantedPair]]:
-        """Yield the requests for a query's missing scores; a text is sent once."""
-        missing = list({wanted.digest: wanted for wanted in pairs if wanted.digest not in known}.values())
-        for start in range(0, len(missing), self.batch):
-            yield missing[start : start + self.batch]
 
     def _body(self, part: Sequence[WantedPair]) -> dict[str, Any]:
         texts = [wanted.pair.document for wanted in part]

@@ -11,10 +11,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from r2med.encode.cards import SHORT_DTYPES
 from r2med.encode.loading import Build
 from r2med.errors import R2medError, SpecError, require_extra, suggest
 from r2med.models.memory import MODEL_CACHE, find_devices
-from r2med.models.source import ModelSource, as_path, existing_folder, locate, looks_like_path, spelled_folder
+from r2med.models.source import ModelSource, as_path, existing_folder, is_folder, locate, spelled_folder
 from r2med.models.tokenizer import check_limit, pretrained_tokenizer
 from r2med.pipeline.executor.distributed import spread_of
 from r2med.pipeline.registry import spec_of
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from r2med.pipeline.executor.blocks import Spread
 
 BACKENDS = ("torch", "onnx")
-_SHORT = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class CrossEncoder(Reranker):
         for option, allowed in (("truncate", TRUNCATIONS), ("backend", BACKENDS)):
             if getattr(self, option) not in allowed:
                 raise SpecError(f"{self.model}: {option} must be {' or '.join(allowed)}, not {getattr(self, option)!r}")
-        choices: Mapping[str, Sequence[str]] = {"head": HEADS, "dtype": (*DTYPES, *_SHORT), "like": list(cards())}
+        choices: Mapping[str, Sequence[str]] = {"head": HEADS, "dtype": (*DTYPES, *SHORT_DTYPES), "like": list(cards())}
         for option, known in choices.items():
             value = getattr(self, option)
             if value and value not in known:
@@ -120,33 +120,32 @@ class CrossEncoder(Reranker):
     def spec(self) -> Call:
         """Return the stage in the spec language."""
         whole = spec_of(self, "cross-encoder")
-        return Call(self.model, (), whole.options) if _is_name(self.model) else whole
+        try:
+            is_name = parse(self.model).calls == (Call(self.model),)
+        except SpecError:
+            is_name = False
+        return Call(self.model, (), whole.options) if is_name else whole
 
     @cached_property
     def pair_model(self) -> LoadedCrossEncoder:
         """Build the model with this stage's changes of its card. For `ce:` names the model's small files are read."""
-        known = cards().get(self.model)
-        found = known or card_of(
-            locate(as_path(self.model.removeprefix(PREFIX)), self.revision or "main"), self.model, self.like
-        )
-        if self.remote_code and known is None:
-            found = replace(found, remote_code=True)
-        return LoadedCrossEncoder(
-            replace(found, **self._changes(found)), self.truncate, self.backend, self.device, self.remote_code
-        )
-
-    def _changes(self, found: RerankerCard) -> dict[str, Any]:
-        given = {name: getattr(self, name) for name in ("revision", "max_length", "head") if getattr(self, name)}
+        card = cards().get(self.model)
+        if card is None:
+            source = locate(as_path(self.model.removeprefix(PREFIX)), self.revision or "main")
+            card = card_of(source, self.model, self.like)
+            card = replace(card, remote_code=card.remote_code or self.remote_code)
+        options = ("revision", "max_length", "head", "dtype")
+        changes: dict[str, Any] = {name: getattr(self, name) for name in options if getattr(self, name)}
         if self.adapter:
-            given |= {"adapter": as_path(self.adapter), "adapter_revision": "main"}
+            changes |= {"adapter": as_path(self.adapter), "adapter_revision": "main"}
         if self.dtype:
-            given["dtype"] = _SHORT.get(self.dtype, self.dtype)
+            changes["dtype"] = SHORT_DTYPES.get(self.dtype, self.dtype)
         elif self.backend == "onnx":
             # Half precision is a GPU's business.
-            given["dtype"] = "float32"
+            changes["dtype"] = "float32"
         if self.instruction:
-            given["instruction"] = replace(found.instruction, text=self.instruction, families=())
-        return given
+            changes["instruction"] = replace(card.instruction, text=self.instruction, families=())
+        return LoadedCrossEncoder(replace(card, **changes), self.truncate, self.backend, self.device, self.remote_code)
 
     @property
     def requirements(self) -> Requirements:
@@ -236,19 +235,6 @@ class CrossEncoder(Reranker):
         if left:
             raise spread.unfinished(f"pairs of {model.card.id}", len(left), len(everything))
         return found
-
-
-def is_folder(name: str) -> bool:
-    """Return whether a name stands for a folder of this machine."""
-    return looks_like_path(name) or Path(name).is_dir()
-
-
-def _is_name(text: str) -> bool:
-    """Return whether a text is a name in a spec, and is parsed as one again."""
-    try:
-        return parse(text).calls == (Call(text),)
-    except SpecError:
-        return False
 
 
 _PROCESSOR_TOKENS = 1024  # more at once do not fit the processor's caches and are slower, not faster

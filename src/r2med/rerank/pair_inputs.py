@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from r2med.errors import R2medError
-from r2med.models.tokenizer import Padded
+from r2med.models.tokenizer import Padded, pad_rows
 
 if TYPE_CHECKING:
     from tokenizers import Encoding
@@ -76,24 +76,16 @@ class Inputs:
 
     def padded(self, rows: Sequence[PairInput]) -> Padded:
         """Pad rows to one batch: on the left for a language model, on the right for all others."""
-        width = max(len(row.ids) for row in rows)
-        ids = np.full((len(rows), width), self.tokenizer.pad, dtype=np.int64)
-        mask, types = np.zeros_like(ids), np.zeros_like(ids)
-        for place, row in enumerate(rows):
-            span = slice(width - len(row.ids), None) if self.format.pieces else slice(len(row.ids))
-            ids[place, span], mask[place, span] = row.ids, 1
-            if self.tokenizer.typed:
-                types[place, span] = row.types
-        return Padded(ids, mask, types)
+        batch = pad_rows([row[:2] for row in rows], self.tokenizer.pad, "left" if self.format.pieces else "right")
+        return batch if self.tokenizer.typed else batch._replace(types=np.zeros_like(batch.types))
 
     def _pairs(self, pairs: Sequence[TextPair]) -> Iterable[_Tokens]:
         queries = [_filled(self.format.query, {"query": pair.query}) for pair in pairs]
         documents = [_filled(self.format.document, {"document": pair.document}) for pair in pairs]
         texts = [(query[0], document[0]) for query, document in zip(queries, documents, strict=True)]
-        for encoding, query, document in zip(
-            self.tokenizer.backend.encode_batch(texts), queries, documents, strict=True
-        ):
-            yield _Tokens([(encoding, (query[1], document[1]))])
+        encodings = self.tokenizer.backend.encode_batch(texts)
+        for encoding, (_, query), (_, document) in zip(encodings, queries, documents, strict=True):
+            yield _Tokens([(encoding, (query, document))])
 
     def _pieces(self, pairs: Sequence[TextPair]) -> Iterable[_Tokens]:
         # A piece without a place to fill is the same for all pairs, and one with the query alone for many.
