@@ -121,8 +121,8 @@ def card_from_files(source: ModelSource, name: str) -> LateCard:
 
 def _table(source: ModelSource, name: str) -> Mapping[str, Any]:
     """Read a file of settings; empty if there is none, or if it is not a table."""
-    found = source.read_json(name)
-    return found if isinstance(found, dict) else {}
+    content = source.read_json(name)
+    return content if isinstance(content, dict) else {}
 
 
 def _stated(source: ModelSource) -> Mapping[str, Any]:
@@ -179,17 +179,17 @@ def _of_modules(
         raise R2medError(
             f"{source.name} gives a text one vector, not one for each token: write its name alone, without colbert(...)"
         )
-    found: dict[str, Any] = {"dense": (), "normalize": not native, "skiplist": () if native else PUNCTUATION}
+    card_fields: dict[str, Any] = {"dense": (), "normalize": not native, "skiplist": () if native else PUNCTUATION}
     for module in modules:
-        found |= _module(source, module, found)
-    if "subfolder" not in found:
+        card_fields |= _module(source, module, card_fields)
+    if "subfolder" not in card_fields:
         raise R2medError(f"{source.name}: modules.json lists no transformer")
-    found |= _lengths(source, found["subfolder"], stated, pylate=pylate) | _prefixes(stated)
+    card_fields |= _lengths(source, card_fields["subfolder"], stated, pylate=pylate) | _prefixes(stated)
     if stated.get("skiplist_words") is not None and not native:
-        found["skiplist"] = tuple(stated["skiplist_words"])
+        card_fields["skiplist"] = tuple(stated["skiplist_words"])
     if stated.get("similarity_fn_name") in SIMILARITIES:
-        found["similarity"] = stated["similarity_fn_name"]
-    return LateCard(name, source.name, source.revision, **found)
+        card_fields["similarity"] = stated["similarity_fn_name"]
+    return LateCard(name, source.name, source.revision, **card_fields)
 
 
 def _module(source: ModelSource, module: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
@@ -217,19 +217,24 @@ def _module(source: ModelSource, module: Mapping[str, Any], found: Mapping[str, 
 
 def _lengths(source: ModelSource, subfolder: str, stated: Mapping[str, Any], *, pylate: bool) -> dict[str, Any]:
     """Return the lengths and the expansion of queries, as sentence-transformers or PyLate states them."""
-    told = {**(stated if pylate else {}), **_transformer(source, subfolder)}
+    stated_lengths = {**(stated if pylate else {}), **_transformer(source, subfolder)}
     longest = source.max_length(subfolder)
-    expansion = told.get("query_expansion")
-    if expansion is None and "query_expansion" not in told and pylate and told.get("do_query_expansion") is not False:
-        attend = told.get("attend_to_expansion_tokens", told.get("attend_to_mask_tokens"))
-        expansion = {"strategy": "fixed", "attend": attend, "length": told.get("query_length") or _CLASSIC}
-    lower = bool(told.get("do_lower_case"))
-    found = {"document_length": told.get("document_length") or longest, "lowercase": lower}
+    expansion = stated_lengths.get("query_expansion")
+    if (
+        expansion is None
+        and "query_expansion" not in stated_lengths
+        and pylate
+        and stated_lengths.get("do_query_expansion") is not False
+    ):
+        attend = stated_lengths.get("attend_to_expansion_tokens", stated_lengths.get("attend_to_mask_tokens"))
+        expansion = {"strategy": "fixed", "attend": attend, "length": stated_lengths.get("query_length") or _CLASSIC}
+    lower = bool(stated_lengths.get("do_lower_case"))
+    lengths = {"document_length": stated_lengths.get("document_length") or longest, "lowercase": lower}
     if not expansion:
-        return found | {"query_length": told.get("query_length") or longest, "expansion": "off"}
-    if expansion.get("strategy") == "min" and told.get("query_length"):
+        return lengths | {"query_length": stated_lengths.get("query_length") or longest, "expansion": "off"}
+    if expansion.get("strategy") == "min" and stated_lengths.get("query_length"):
         raise R2medError(f"{source.name}: a query_length beside an expansion of at least so many tokens is not known")
-    return found | {
+    return lengths | {
         "expansion": expansion["strategy"],
         "query_length": expansion["length"],
         "attend": bool(expansion.get("attend")),
@@ -248,9 +253,9 @@ def _prefixes(stated: Mapping[str, Any]) -> dict[str, Any]:
     """Return the prefixes of texts: the marker first, then the prompt, which may hold the marker already."""
     prompts = stated.get("prompts") or {}
     roles = {"query": ("query",), "document": ("document", "passage", "corpus")}
-    found = {}
+    prefixes = {}
     for role, names in roles.items():
-        prompt = next((prompts[each] for each in names if prompts.get(each)), "")
+        prompt = next((prompts[name] for name in names if prompts.get(name)), "")
         marker = stated.get(f"{role}_prefix") or ""
-        found[f"{role}_prefix"] = marker + prompt.removeprefix(marker)
-    return found
+        prefixes[f"{role}_prefix"] = marker + prompt.removeprefix(marker)
+    return prefixes

@@ -100,18 +100,18 @@ class MaxSimIndex:
         """Score all documents in one pass: a row per query, a column per span."""
         edges = np.cumsum([0, *map(len, queries)])[:-1]
         matcher = _Matcher(np.concatenate(queries))
-        found = np.empty((len(queries), len(self._order[0])), dtype=np.float32)
+        scores = np.empty((len(queries), len(self._order[0])), dtype=np.float32)
 
         def work(block: TokenBlock) -> None:
             rows = self.documents.shards[block.shard][block.first : block.last]
-            np.add.reduceat(matcher.best(rows, block.counts), edges, axis=0, out=found[:, block.documents])
+            np.add.reduceat(matcher.best(rows, block.counts), edges, axis=0, out=scores[:, block.documents])
 
         with single_threads() as pool:
             for _ in pool.map(work, self.blocks(_BLOCK)):
                 pass
-        if not np.isfinite(found).all():
+        if not np.isfinite(scores).all():
             raise R2medError("the vectors of a document are not finite")
-        return found
+        return scores
 
     def search(self, queries: Sequence[Vectors], depth: int, tie_order: NDArray[np.int64]) -> VectorHits:
         """Return the `depth` best documents of every query, exactly; equal scores in the order of `tie_order`."""
@@ -122,8 +122,8 @@ class MaxSimIndex:
             rough = self._pass(queries[some])[:, self._order[1]]
             with single_threads() as pool:
                 best = pool.map(lambda query, row: self._best(query, row, depth, tie_order), queries[some], rough)
-                for number, found in zip(range(some.start, some.stop), best, strict=True):
-                    places[number], scores[number] = found
+                for number, ranking in zip(range(some.start, some.stop), best, strict=True):
+                    places[number], scores[number] = ranking
         return VectorHits(places, scores)
 
     def _best(
@@ -209,11 +209,11 @@ class _Matcher:
     def best(self, rows: NDArray[Any], counts: NDArray[np.intp]) -> NDArray[np.float32]:
         """Return the greatest product: a row per token of a query, a column per document."""
         vectors = self._single(rows).T
-        found = np.empty((self._tokens, len(counts)), dtype=np.float32)
+        greatest = np.empty((self._tokens, len(counts)), dtype=np.float32)
         for number, part in enumerate(self._parts):
             product = self._torch.mm(part, vectors).numpy()
-            _greatest(product, counts, out=found[number * _ROWS : number * _ROWS + len(part)])
-        return found
+            _greatest(product, counts, out=greatest[number * _ROWS : number * _ROWS + len(part)])
+        return greatest
 
     def _single(self, rows: NDArray[Any]) -> Any:
         """Return a tensor with the result of `as_single`: torch widens half precision and bytes faster than numpy."""

@@ -127,13 +127,13 @@ def known(name: str) -> bool:
 def sparse_encoder_for(name: str, options: Mapping[str, Any], task: Task) -> SparseTextEncoder:
     """Build the learned sparse encoder of a name for a task: a card's, `hf:ORG/NAME`, or a folder."""
     check_options(name, options)
-    known = cards().get(name)
-    if known is None and not (name.startswith("hf:") or is_folder(name)):
+    published = cards().get(name)
+    if published is None and not (name.startswith("hf:") or is_folder(name)):
         raise SpecError(f"unknown sparse encoder {name!r}{suggest(name, sparse_names())} (or hf:ORG/NAME, ./FOLDER)")
-    if known is not None and not known.sparse:
+    if published is not None and not published.sparse:
         raise SpecError(f"{name} is a dense encoder; it is a system by its own name")
-    found = sparse_card_of(_source(name, options), name) if known is None else _as_stored(known, options)
-    card = _changed(found, options)
+    stored = sparse_card_of(_source(name, options), name) if published is None else _as_stored(published, options)
+    card = _changed(stored, options)
     prompts = Prompts(card.query_prompt.render(task), card.document_prompt.render(task))
     return SparseTextEncoder(card, prompts, options.get("device", "auto"))
 
@@ -166,11 +166,11 @@ def _source(name: str, options: Mapping[str, Any]) -> ModelSource:
 def card_for(name: str, options: Mapping[str, Any]) -> EncoderCard:
     """Return the card of a name with the changes of a spec."""
     check_options(name, options)
-    found = _card(name, options)
+    card = _card(name, options)
     for option in options:
-        if found.backend not in OPTIONS[option].backends:
-            raise SpecError(f"{name}: a model of the backend {found.backend} has no {option}")
-    return _changed(found, options)
+        if card.backend not in OPTIONS[option].backends:
+            raise SpecError(f"{name}: a model of the backend {card.backend} has no {option}")
+    return _changed(card, options)
 
 
 def check_options(name: str, options: Mapping[str, Any]) -> None:
@@ -178,13 +178,15 @@ def check_options(name: str, options: Mapping[str, Any]) -> None:
     for option, value in options.items():
         if option not in OPTIONS:
             raise SpecError(f"{name} has no option {option!r}{suggest(option, OPTIONS)}")
-        wanted = OPTIONS[option]
-        several = option == "device" and isinstance(value, tuple) and all(isinstance(each, str) for each in value)
-        if not several and type(value) is not wanted.kind:
-            word = {str: "a name or text", int: "a whole number", bool: "true or false"}[wanted.kind]
+        expected = OPTIONS[option]
+        is_devices = (
+            option == "device" and isinstance(value, tuple) and all(isinstance(device, str) for device in value)
+        )
+        if not is_devices and type(value) is not expected.kind:
+            word = {str: "a name or text", int: "a whole number", bool: "true or false"}[expected.kind]
             raise SpecError(f"{name}: {option} must be {word}, not {value}")
-        if wanted.choices and value not in wanted.choices:
-            raise SpecError(f"{name}: {option} must be one of {', '.join(wanted.choices)}, not {value!r}")
+        if expected.choices and value not in expected.choices:
+            raise SpecError(f"{name}: {option} must be one of {', '.join(expected.choices)}, not {value!r}")
 
 
 def _card(name: str, options: Mapping[str, Any]) -> EncoderCard:

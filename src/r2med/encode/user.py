@@ -65,10 +65,10 @@ class OwnEncoder(Encoder):
     @cached_property
     def made(self) -> Any:
         """Return the user's object, constructed when it is first needed."""
-        given = {**self.options, "task": self._task} if self._task else self.options
-        made = construct(self.address, self.kind, given)
-        _check_methods(self.address, made)
-        return made
+        arguments = {**self.options, "task": self._task} if self._task else self.options
+        encoder = construct(self.address, self.kind, arguments)
+        _check_methods(self.address, encoder)
+        return encoder
 
     def settings(self, role: Role) -> Mapping[str, object]:
         """Return the class, its options, and its version: the stated one, or else a hash of its file."""
@@ -156,13 +156,13 @@ def _call(method: Callable[..., Any], texts: list[str], role: Role, task: Task) 
             hf_subset="default",
             prompt_type=_prompt_type(role),
         )
-    given: dict[str, Any] = {"batch_size": len(texts)} if _is_required(takes.get("batch_size")) else {}
+    arguments: dict[str, Any] = {"batch_size": len(texts)} if _is_required(takes.get("batch_size")) else {}
     if "prompt_type" in takes:
-        given["prompt_type"] = _prompt_type(role)
+        arguments["prompt_type"] = _prompt_type(role)
     if _is_required(takes.get("task_name")):
-        given["task_name"] = task.name
+        arguments["task_name"] = task.name
     rows = [{"title": "", "text": text} for text in texts] if method.__name__ == "encode_corpus" else texts
-    return method(rows, **given)
+    return method(rows, **arguments)
 
 
 def _is_required(parameter: inspect.Parameter | None) -> bool:
@@ -216,10 +216,10 @@ def _is_plain(value: object) -> bool:
 
 def find_class(address: str) -> Any:
     """Import the encoder class of `module:Class`."""
-    found = import_class(address)
-    if inspect.isclass(found):
-        _check_methods(address, found)
-    return found
+    kind = import_class(address)
+    if inspect.isclass(kind):
+        _check_methods(address, kind)
+    return kind
 
 
 def _check_methods(address: str, found: Any) -> None:

@@ -108,7 +108,7 @@ def _serve(pipes: Pipes) -> None:
 
     from r2med.encode.transformer import LoadedEncoder
 
-    tower: LoadedEncoder | None = None
+    model: LoadedEncoder | None = None
     while True:
         try:
             message = orjson.loads(read_frame(pipes.requests))
@@ -116,14 +116,14 @@ def _serve(pipes: Pipes) -> None:
             return
         vectors = b""
         try:
-            if tower is None:
+            if model is None:
                 torch.set_num_threads(message["threads"])
                 build = {**message["build"], "dense": tuple(message["build"]["dense"])}
-                tower = LoadedEncoder(Build(**build), message["device"])
+                model = LoadedEncoder(Build(**build), message["device"])
                 answer: dict[str, Any] = {}
             else:
-                made = tower.run(message["texts"], Style(**message["style"]))
-                answer, vectors = {"shape": made.shape}, made.astype(np.float32).tobytes()
+                matrix = model.run(message["texts"], Style(**message["style"]))
+                answer, vectors = {"shape": matrix.shape}, matrix.astype(np.float32).tobytes()
         except MemoryError as error:
             answer = {"failed": "memory", "why": str(error)}
         except R2medError as error:

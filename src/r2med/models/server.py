@@ -240,11 +240,11 @@ class JsonServer(ABC, Generic[Value]):
     def _refusal(self, response: httpx.Response, text: str) -> AttemptError:
         safe = text.replace(self._key, "***") if self._key else text
         try:
-            said = error_text(orjson.loads(safe))
+            message = error_text(orjson.loads(safe))
         except orjson.JSONDecodeError:
-            said = error_text(safe)
+            message = error_text(safe)
         quota = "insufficient_quota" in text
-        return self._address.refusal(response.status_code, response.headers, said, fatal=quota)
+        return self._address.refusal(response.status_code, response.headers, message, fatal=quota)
 
     def _count(self, tokens: int | None) -> None:
         """Count a request that was answered, and the tokens that the server counted in it."""

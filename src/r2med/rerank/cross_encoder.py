@@ -101,10 +101,10 @@ class CrossEncoder(Reranker):
             if getattr(self, option) not in allowed:
                 raise SpecError(f"{self.model}: {option} must be {' or '.join(allowed)}, not {getattr(self, option)!r}")
         choices: Mapping[str, Sequence[str]] = {"head": HEADS, "dtype": (*DTYPES, *SHORT_DTYPES), "like": list(cards())}
-        for option, known in choices.items():
+        for option, values in choices.items():
             value = getattr(self, option)
-            if value and value not in known:
-                raise SpecError(f"{self.model}: unknown {option} {value!r}{suggest(value, known)}")
+            if value and value not in values:
+                raise SpecError(f"{self.model}: unknown {option} {value!r}{suggest(value, values)}")
         if self.batch_tokens is not None and self.batch_tokens < 1:
             raise SpecError(f"{self.model}: batch_tokens must be 1 or more, not {self.batch_tokens}")
         # A wrong name is an error before anything runs.
@@ -150,12 +150,12 @@ class CrossEncoder(Reranker):
     @property
     def requirements(self) -> Requirements:
         """Return the extra, the repositories on the hub, and a GPU for models of billions of weights."""
-        known = cards().get(self.model)
-        model = known.id if known else self.model.removeprefix(PREFIX)
-        adapter = self.adapter or (known.adapter if known else "")
+        published = cards().get(self.model)
+        model = published.id if published else self.model.removeprefix(PREFIX)
+        adapter = self.adapter or (published.adapter if published else "")
         hub = tuple(name for name in (model, adapter) if name and not is_folder(name))
         extras = ["onnx"] * (self.backend == "onnx") + ["torch"] + ["lora"] * bool(adapter)
-        return Requirements(extra=",".join(extras), hub=hub, gpu=bool(known and known.needs_gpu))
+        return Requirements(extra=",".join(extras), hub=hub, gpu=bool(published and published.needs_gpu))
 
     def fingerprint(self) -> Mapping[str, object]:
         """Return the settings that scores depend on."""
@@ -167,17 +167,17 @@ class CrossEncoder(Reranker):
 
     def describe(self) -> Mapping[str, object]:
         """Return the settings that a plan shows."""
-        found = self.pair_model.card
-        revision = {} if self.pair_model.source.place else {"revision": found.revision}
-        adapter = {"adapter": found.adapter} if found.adapter else {}
+        card = self.pair_model.card
+        revision = {} if self.pair_model.source.place else {"revision": card.revision}
+        adapter = {"adapter": card.adapter} if card.adapter else {}
         return {
-            "model": found.id,
+            "model": card.id,
             **revision,
             **adapter,
             "depth": self.depth,
-            "max_length": found.max_length,
+            "max_length": card.max_length,
             "truncate": self.truncate,
-            "dtype": found.dtype,
+            "dtype": card.dtype,
             "backend": self.backend,
         }
 
@@ -188,11 +188,11 @@ class CrossEncoder(Reranker):
     def rerank(self, collection: Collection, run: Run, context: Context) -> Run:
         """Score the first documents of every list and order them by it."""
         model, task = self.pair_model, collection.task
-        shown = candidates(collection, run, self.depth)
-        pairs = wanted_pairs(shown)
+        lists = candidates(collection, run, self.depth)
+        pairs = wanted_pairs(lists)
         with ScoreStore(model.settings(task)) as store:
-            scores = PairScores(store.find(wanted.digest for each in pairs for wanted in each))
-            missing = {w.digest: w for each in pairs for w in each if w.digest not in scores.known}
+            scores = PairScores(store.find(pair.digest for row in pairs for pair in row))
+            missing = {pair.digest: pair for row in pairs for pair in row if pair.digest not in scores.known}
             if scores.known:
                 context.reuse("scores of pairs")
             if missing:
@@ -206,8 +206,8 @@ class CrossEncoder(Reranker):
                 f"{self}: {facts['queries_cut']} of {len(pairs)} queries leave no room for a document in {limit} tokens"
                 " and lost a part; a larger max_length may help"
             )
-        outcomes = [scores.outcome(each, wanted) for each, wanted in zip(shown, pairs, strict=True)]
-        return reranked(self, run, shown, outcomes, context)
+        outcomes = [scores.outcome(*both) for both in zip(lists, pairs, strict=True)]
+        return reranked(self, run, lists, outcomes, context)
 
     def _scored(
         self,
@@ -226,15 +226,15 @@ class CrossEncoder(Reranker):
                 scoring = model.scoring(task, self.batch_tokens)
             with context.executor.progress(label, len(missing), unit="pairs") as bar:
                 return scoring.run(list(missing.values()), store, bar)
-        everything = {wanted.digest: wanted for each in pairs for wanted in each}
-        elsewhere = model.spread_scoring(task, spread, self.batch_tokens)
+        everything = {pair.digest: pair for row in pairs for pair in row}
+        scoring_by_workers = model.spread_scoring(task, spread, self.batch_tokens)
         with context.executor.progress(label, len(missing), unit="pairs") as bar:
-            found = elsewhere.run(list(everything.values()), known.known, store, bar)
-        found.add(PairScores(store.find(digest for digest in missing if digest not in found.known)))
-        left = [digest for digest in missing if digest not in found.known and digest not in found.problems]
+            scores = scoring_by_workers.run(list(everything.values()), known.known, store, bar)
+        scores.add(PairScores(store.find(digest for digest in missing if digest not in scores.known)))
+        left = [digest for digest in missing if digest not in scores.known and digest not in scores.problems]
         if left:
             raise spread.unfinished(f"pairs of {model.card.id}", len(left), len(everything))
-        return found
+        return scores
 
 
 _PROCESSOR_TOKENS = 1024  # more at once do not fit the processor's caches and are slower, not faster
@@ -274,21 +274,21 @@ class LoadedCrossEncoder:
         resolved now is then named itself.
         """
         card = self.card
-        found = self.weights(strict=task is not None) | {
+        settings = self.weights(strict=task is not None) | {
             "head": card.head,
             "max_length": card.max_length,
             "truncate": self.truncate,
         }
         if not card.pieces:
-            return found | {"query": card.query, "document": card.document}
-        found |= {"pieces": list(card.pieces)}
+            return settings | {"query": card.query, "document": card.document}
+        settings |= {"pieces": list(card.pieces)}
         if "{instruction}" in "".join(card.pieces):
-            found["instruction"] = card.instruction.render(task) if task else card.instruction.text
-        return found
+            settings["instruction"] = card.instruction.render(task) if task else card.instruction.text
+        return settings
 
     def weights(self, *, strict: bool = True) -> dict[str, object]:
         """Return the settings that the loaded model depends on."""
-        found: dict[str, object] = {
+        settings: dict[str, object] = {
             "model": self.source.label,
             "revision": _version(self.source, strict),
             "backend": self.backend,
@@ -297,8 +297,8 @@ class LoadedCrossEncoder:
             "remote_code": self.card.remote_code,
         }
         if self.adapter:
-            found["adapter"] = f"{self.adapter.label} {_version(self.adapter, strict)}"
-        return found
+            settings["adapter"] = f"{self.adapter.label} {_version(self.adapter, strict)}"
+        return settings
 
     def format(self, task: Task) -> PairFormat:
         """Return the format of a pair for a task."""

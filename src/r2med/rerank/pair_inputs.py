@@ -89,13 +89,13 @@ class Inputs:
 
     def _pieces(self, pairs: Sequence[TextPair]) -> Iterable[_Tokens]:
         # A piece without a place to fill is the same for all pairs, and one with the query alone for many.
-        known: dict[str, Encoding] = {}
+        encodings: dict[str, Encoding] = {}
         for pair in pairs:
             filled = [_filled(piece, {"query": pair.query, "document": pair.document}) for piece in self.format.pieces]
             for text, _ in filled:
-                if text not in known:
-                    known[text] = self.tokenizer.backend.encode(text, add_special_tokens=False)
-            yield _Tokens([(known[text], (spans,)) for text, spans in filled])
+                if text not in encodings:
+                    encodings[text] = self.tokenizer.backend.encode(text, add_special_tokens=False)
+            yield _Tokens([(encodings[text], (spans,)) for text, spans in filled])
 
     def _cut(self, tokens: _Tokens) -> PairInput:
         ids, types = tokens.ids, tokens.types
@@ -129,8 +129,8 @@ def _whole_query(query: int, document: int, room: int) -> tuple[int, int]:
     """
     if query < room:
         return query, min(document, room - query)
-    shown = min(document, room // 2)
-    return min(query, room - shown), shown
+    kept = min(document, room // 2)
+    return min(query, room - kept), kept
 
 
 def _evenly(query: int, document: int, room: int) -> tuple[int, int]:
@@ -155,15 +155,15 @@ class _Tokens:
 
     def parts(self) -> np.ndarray[tuple[int], np.dtype[np.int8]]:
         """Return the part of each token: the query's, the document's, or neither's."""
-        found: list[int] = []
+        parts: list[int] = []
         for encoding, spans in self._pieces:
             for sequence, (start, end) in zip(encoding.sequence_ids, encoding.offsets, strict=True):
                 part = _FIXED
                 if sequence is not None:
                     for kind, (first, last) in spans[min(sequence, len(spans) - 1)].items():
                         part = kind if start < last and end > first else part
-                found.append(part)
-        return np.array(found, dtype=np.int8)
+                parts.append(part)
+        return np.array(parts, dtype=np.int8)
 
 
 _Spans = Mapping[int, tuple[int, int]]
