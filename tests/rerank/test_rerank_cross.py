@@ -23,7 +23,6 @@ from needs import TRAINED
 from r2med.data.run import Run
 from r2med.errors import R2medError, SpecError, StoreWarning
 from r2med.models.memory import MODEL_CACHE
-from r2med.pipeline.executor.distributed import DistributedExecutor
 from r2med.pipeline.executor.local import Executor, quiet
 from r2med.pipeline.executor.shards import Shards
 from r2med.pipeline.stage import Requirements
@@ -425,15 +424,15 @@ def test_shards_score_the_same_pairs_to_the_bit(trained: Path, tmp_path: Path, m
         if report.postponed:
             return None, [part.message for part in report.postponed]
         with Ledger() as ledger:
-            return ledger.run(ledger.get(report.results[0].run_id)), []
+            return ledger.run(ledger.get(report.results[0].id)), []
 
     alone, _ = lists(quiet())
     monkeypatch.setenv("R2MED_HOME", str(tmp_path / "shared"))
     for number in (1, 2):
-        run, left = lists(DistributedExecutor(Shards(number, 3)))
+        run, left = lists(Executor(spread=Shards(number, 3)))
         assert run is None
         assert f"shard {number}/3: its share of pairs of" in left[0]
-    run, _ = lists(DistributedExecutor(Shards(3, 3)))
+    run, _ = lists(Executor(spread=Shards(3, 3)))
     assert alone is not None
     assert run is not None
     for query in alone.queries:

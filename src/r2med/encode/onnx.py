@@ -30,8 +30,8 @@ from r2med.models.tokenizer import Padded, Tokenizer, check_limit, pretrained_to
 from r2med.pipeline.stage import Requirements
 from r2med.settings import thread_count
 from r2med.store.cache import Cache
-from r2med.store.foreign_output import foreign_output
 from r2med.store.hashes import cache_key
+from r2med.store.processes import foreign_output
 
 if TYPE_CHECKING:
     import torch

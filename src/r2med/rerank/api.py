@@ -20,7 +20,7 @@ from r2med.pipeline.stage import Context, Requirements, Reranker
 from r2med.rerank.candidates import KeptOrder, Outcome, candidates, check_depth, checked, reranked
 from r2med.rerank.cards import ApiCard, api_card, api_cards
 from r2med.rerank.pair_scores import Scored, ScoreStore, WantedPair, wanted_pairs
-from r2med.runs.prices import prices
+from r2med.settings import prices
 from r2med.usage import Usage
 
 if TYPE_CHECKING:

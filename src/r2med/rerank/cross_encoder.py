@@ -17,7 +17,6 @@ from r2med.errors import R2medError, SpecError, require_extra, suggest
 from r2med.models.memory import MODEL_CACHE, find_devices
 from r2med.models.source import ModelSource, as_path, existing_folder, is_folder, locate, spelled_folder
 from r2med.models.tokenizer import check_limit, pretrained_tokenizer
-from r2med.pipeline.executor.distributed import spread_of
 from r2med.pipeline.registry import spec_of
 from r2med.pipeline.spec import Call, parse
 from r2med.pipeline.stage import Context, Requirements, Reranker
@@ -219,7 +218,7 @@ class CrossEncoder(Reranker):
         task: Task,
     ) -> PairScores:
         """Score the missing pairs, in this process or by the executor's workers."""
-        model, spread = self.pair_model, spread_of(context.executor)
+        model, spread = self.pair_model, context.executor.spread
         label = f"score pairs ({model.card.id})"
         if spread is None:
             with context.timed("load"):
