@@ -26,6 +26,8 @@ INLINE = "linear.weight"
 """The name of the projection in the weights of a Stanford checkpoint."""
 _CLASSIC = 32
 """The length of an expanded query if a checkpoint states none."""
+_STATED = "config_sentence_transformers.json"
+"""The file with what sentence-transformers or PyLate wrote of the whole model."""
 _STANFORD = "artifact.metadata"
 """The file with the settings of a Stanford checkpoint."""
 _PYLATE_MARKS = (
@@ -106,7 +108,7 @@ def card_from_files(source: ModelSource, name: str) -> LateCard:
     try:
         modules = source.read_json("modules.json")
         if isinstance(modules, list):
-            return _of_modules(source, name, modules, _stated(source))
+            return _of_modules(source, name, modules, _table(source, _STATED))
         if _names_colbert(source) or source.small_file(_STANFORD):
             return _stanford(source, name)
         if not _table(source, "config.json"):
@@ -125,11 +127,6 @@ def _table(source: ModelSource, name: str) -> Mapping[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def _stated(source: ModelSource) -> Mapping[str, Any]:
-    """Read what sentence-transformers or PyLate wrote of the whole model."""
-    return _table(source, "config_sentence_transformers.json")
-
-
 def _names_colbert(source: ModelSource) -> bool:
     """Return whether `config.json` names the class of Stanford's library."""
     return "HF_ColBERT" in (_table(source, "config.json").get("architectures") or [])
@@ -137,7 +134,7 @@ def _names_colbert(source: ModelSource) -> bool:
 
 def states_late(source: ModelSource) -> bool:
     """Return whether a model gives each token a vector, by the files that every model may have."""
-    stated = _stated(source)
+    stated = _table(source, _STATED)
     named = stated.get("model_type") in ("MultiVectorEncoder", "ColBERT")
     return named or any(mark in stated for mark in _PYLATE_MARKS) or _names_colbert(source)
 
@@ -217,7 +214,11 @@ def _module(source: ModelSource, module: Mapping[str, Any], found: Mapping[str, 
 
 def _lengths(source: ModelSource, subfolder: str, stated: Mapping[str, Any], *, pylate: bool) -> dict[str, Any]:
     """Return the lengths and the expansion of queries, as sentence-transformers or PyLate states them."""
-    stated_lengths = {**(stated if pylate else {}), **_transformer(source, subfolder)}
+    own = _table(source, f"{subfolder}/sentence_bert_config.json".removeprefix("/"))
+    stated_lengths = {
+        **(stated if pylate else {}),
+        **{name: value for name, value in own.items() if name != "max_seq_length" and value is not None},
+    }
     longest = source.max_length(subfolder)
     expansion = stated_lengths.get("query_expansion")
     if (
@@ -240,13 +241,6 @@ def _lengths(source: ModelSource, subfolder: str, stated: Mapping[str, Any], *, 
         "attend": bool(expansion.get("attend")),
         "expansion_token": expansion.get("token") or "",
     }
-
-
-def _transformer(source: ModelSource, subfolder: str) -> dict[str, Any]:
-    """Read the file that sentence-transformers writes for the transformer itself."""
-    under = f"{subfolder}/" if subfolder else ""
-    told = _table(source, f"{under}sentence_bert_config.json")
-    return {name: value for name, value in told.items() if name != "max_seq_length" and value is not None}
 
 
 def _prefixes(stated: Mapping[str, Any]) -> dict[str, Any]:

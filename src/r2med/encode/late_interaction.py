@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -109,14 +109,11 @@ class LateInteraction(Stage):
                 name: getattr(published, name) for name in ("licence", "parameters", "dimension", "notes", "dtype")
             }
             card = replace(card, remote_code=published.remote_code, **facts)
-        return replace(card, remote_code=card.remote_code or self.remote_code, **self._changes(card))
-
-    def _changes(self, found: LateCard) -> dict[str, Any]:
-        names = ("query_length", "document_length", "expansion")
-        given = {name: getattr(self, name) for name in names if getattr(self, name)}
+        options = ("query_length", "document_length", "expansion", "dtype")
+        changes = {name: getattr(self, name) for name in options if getattr(self, name)}
         if self.dtype:
-            given["dtype"] = SHORT_DTYPES.get(self.dtype, self.dtype)
-        return given
+            changes["dtype"] = SHORT_DTYPES.get(self.dtype, self.dtype)
+        return replace(card, remote_code=card.remote_code or self.remote_code, **changes)
 
     @cached_property
     def encoder(self) -> TokenEncoder:

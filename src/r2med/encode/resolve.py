@@ -132,20 +132,16 @@ def sparse_encoder_for(name: str, options: Mapping[str, Any], task: Task) -> Spa
         raise SpecError(f"unknown sparse encoder {name!r}{suggest(name, sparse_names())} (or hf:ORG/NAME, ./FOLDER)")
     if published is not None and not published.sparse:
         raise SpecError(f"{name} is a dense encoder; it is a system by its own name")
-    stored = sparse_card_of(_source(name, options), name) if published is None else _as_stored(published, options)
-    card = _changed(stored, options)
+    if published is None:
+        card = sparse_card_of(_source(name, options), name)
+    else:
+        # The modules that the repository states count.
+        modules = read_modules(locate(published.id, options.get("revision", published.revision)))
+        names = ("pooling", "subfolder", "query_subfolder", "query_table", "autoencoder") if modules else ()
+        card = replace(published, **{field: modules.get(field, "") for field in names})
+    card = _changed(card, options)
     prompts = Prompts(card.query_prompt.render(task), card.document_prompt.render(task))
     return SparseTextEncoder(card, prompts, options.get("device", "auto"))
-
-
-def _as_stored(card: EncoderCard, options: Mapping[str, Any]) -> EncoderCard:
-    """Return a sparse encoder's card with the modules that its repository states."""
-    source = locate(card.id, options.get("revision", card.revision))
-    stated = read_modules(source)
-    return replace(card, **{name: stated.get(name, "") for name in _STATED}) if stated else card
-
-
-_STATED = ("pooling", "subfolder", "query_subfolder", "query_table", "autoencoder")
 
 
 def sparse_names() -> list[str]:
@@ -192,7 +188,7 @@ def check_options(name: str, options: Mapping[str, Any]) -> None:
 def _card(name: str, options: Mapping[str, Any]) -> EncoderCard:
     """Return the card of a name, before any option: bundled, the user's, or made from the model's own files."""
     if name.startswith("hf:"):
-        return _described(name, _source(name, options), options)
+        return card_of(_source(name, options), name, pooling_given="pooling" in options)
     if "@http" in name:
         model = model_at(name)
         return EncoderCard(
@@ -202,13 +198,10 @@ def _card(name: str, options: Mapping[str, Any]) -> EncoderCard:
         return cards()[name]
     if is_folder(name):
         folder = as_path(name)
-        return exported_card(existing_folder(folder), name, folder) or _described(name, locate(folder), options)
+        exported = exported_card(existing_folder(folder), name, folder)
+        return exported or card_of(locate(folder), name, pooling_given="pooling" in options)
     ways = "hf:ORG/NAME, ./FOLDER, module:Class or NAME@http://host/v1 for one without a card"
     raise SpecError(f"unknown model {name!r}{suggest(name, cards())} ({ways})")
-
-
-def _described(name: str, source: ModelSource, options: Mapping[str, Any]) -> EncoderCard:
-    return card_of(source, name, pooling_given="pooling" in options)
 
 
 def _changed(card: EncoderCard, options: Mapping[str, Any]) -> EncoderCard:

@@ -47,7 +47,12 @@ class SparseTextEncoder(TorchEncoder):
     def encode(self, texts: Sequence[str], role: Role) -> Vectors:
         """Encode one batch, a column for each term."""
         weights = self._weigh(texts) if self._by_table(role) else super().encode(texts, role)
-        return _heaviest(weights, self.card.max_terms)
+        if not self.card.max_terms:
+            return weights
+        kept = SparseVectors.from_rows(weights).heaviest(self.card.max_terms)
+        pruned = np.zeros_like(weights)
+        pruned[kept.owners, kept.dimensions] = kept.weights
+        return pruned
 
     def tokenizer(self, role: Role) -> Tokenizer:
         """Return the model's tokenizer, or that of the table."""
@@ -130,13 +135,3 @@ def _listed(file: Path, tokenizer: Tokenizer) -> NDArray[np.float32]:
         if number is not None:
             table[number] = weight
     return table
-
-
-def _heaviest(rows: Vectors, most: int) -> Vectors:
-    """Keep at most so many terms per row, all for 0."""
-    if not most:
-        return rows
-    kept = SparseVectors.from_rows(rows).heaviest(most)
-    pruned = np.zeros_like(rows)
-    pruned[kept.owners, kept.dimensions] = kept.weights
-    return pruned

@@ -220,8 +220,14 @@ class LoadedTokenModel:
         """Return a vector for every token of a batch, padding included; raise `MemoryError` if memory runs out."""
         import torch
 
+        arrays = {"input_ids": read.ids, "attention_mask": read.mask}
+        if read.types.any() and "token_type_ids" in self.takes:
+            arrays["token_type_ids"] = read.types
         with inference(self.build, self.device):
-            features = {"token_embeddings": self.model(**self._inputs(read)).last_hidden_state.float()}
+            inputs = {
+                name: torch.from_numpy(np.ascontiguousarray(array)).to(self.device) for name, array in arrays.items()
+            }
+            features = {"token_embeddings": self.model(**inputs).last_hidden_state.float()}
             for layer in self.dense:
                 features = layer(features)
             vectors = features["token_embeddings"]
@@ -229,14 +235,6 @@ class LoadedTokenModel:
                 vectors = torch.nn.functional.normalize(vectors, dim=-1)
             rows: Vectors = vectors.cpu().numpy()
         return rows
-
-    def _inputs(self, read: TokenBatch) -> dict[str, Any]:
-        import torch
-
-        inputs = {"input_ids": read.ids, "attention_mask": read.mask}
-        if read.types.any() and "token_type_ids" in self.takes:
-            inputs["token_type_ids"] = read.types
-        return {name: torch.from_numpy(np.ascontiguousarray(part)).to(self.device) for name, part in inputs.items()}
 
 
 def _inline_projection(build: Build) -> Any:

@@ -127,30 +127,20 @@ class CardRegistry(Generic[Kind]):
             values = {key: self._value(f"{where}: {name}", key, value) for key, value in entry.items() if key != "like"}
             before, like = {**known, **cards_of_file}, entry.get("like")
             if like is None:
-                cards_of_file[name] = self._new(f"{where}: {name}", {"name": name, **values})
+                for card_field in fields(self.kind):
+                    required = card_field.default is MISSING and card_field.default_factory is MISSING
+                    if required and card_field.name not in ("name", *values):
+                        raise SpecError(f"{where}: {name} has no {card_field.name}")
+                cards_of_file[name] = self.kind(name=name, **values)  # type: ignore[call-arg]  # of any card
             elif isinstance(like, str) and like in before:
-                cards_of_file[name] = replace(before[like], **{"name": name, **self._fresh_commits(values)})
+                # A commit belongs to its repository.
+                fresh = {commit: "main" for repository, commit in _COMMITS.items() if repository in values}
+                fresh = {commit: value for commit, value in fresh.items() if commit in self._fields}
+                cards_of_file[name] = replace(before[like], **{"name": name, **fresh, **values})
             else:
                 known_ones = suggest(str(like), before)
                 raise SpecError(f"{where}: {name} is like {like!r}, which is not a card before it{known_ones}")
         return cards_of_file
-
-    def _new(self, where: str, values: Mapping[str, Any]) -> Kind:
-        for card_field in fields(self.kind):
-            if (
-                card_field.name not in values
-                and card_field.default is MISSING
-                and card_field.default_factory is MISSING
-            ):
-                raise SpecError(f"{where} has no {card_field.name}")
-        return self.kind(**values)
-
-    def _fresh_commits(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Reset the commits of repositories that an entry replaces: a commit belongs to its repository."""
-        fresh = {
-            commit: "main" for repository, commit in _COMMITS.items() if repository in values and commit in self._fields
-        }
-        return {**fresh, **values}
 
     def _value(self, where: str, key: str, value: Any) -> Any:
         """Check a field's value and convert it to the type of the card."""
