@@ -128,7 +128,6 @@ def _table(source: ModelSource, name: str) -> Mapping[str, Any]:
 
 
 def _names_colbert(source: ModelSource) -> bool:
-    """Return whether `config.json` names the class of Stanford's library."""
     return "HF_ColBERT" in (_table(source, "config.json").get("architectures") or [])
 
 
@@ -146,8 +145,8 @@ def source_is_late(source: ModelSource) -> bool:
 
 def _stanford(source: ModelSource, name: str) -> LateCard:
     """Build the card of a Stanford checkpoint: markers are tokens of the vocabulary, and a query is always expanded."""
-    told = _table(source, _STANFORD)
-    markers = {role: told.get(f"{role}_token_id") for role in ("query", "doc")}
+    config = _table(source, _STANFORD)
+    markers = {role: config.get(f"{role}_token_id") for role in ("query", "doc")}
     for role, marker in markers.items():
         if marker is not None and not isinstance(marker, str):
             raise R2medError(f"{source.name}: {role}_token_id in {_STANFORD} is {marker!r}, not a token")
@@ -158,11 +157,11 @@ def _stanford(source: ModelSource, name: str) -> LateCard:
         inline=True,
         query_prefix=f"{markers['query'] or '[unused0]'} ",
         document_prefix=f"{markers['doc'] or '[unused1]'} ",
-        query_length=int(told.get("query_maxlen") or _CLASSIC),
-        document_length=int(told.get("doc_maxlen") or source.max_length()),
+        query_length=int(config.get("query_maxlen") or _CLASSIC),
+        document_length=int(config.get("doc_maxlen") or source.max_length()),
         expansion="fixed",
-        attend=bool(told.get("attend_to_mask_tokens")),
-        skiplist=PUNCTUATION if told.get("mask_punctuation", True) else (),
+        attend=bool(config.get("attend_to_mask_tokens")),
+        skiplist=PUNCTUATION if config.get("mask_punctuation", True) else (),
     )
 
 
@@ -193,21 +192,21 @@ def _module(source: ModelSource, module: Mapping[str, Any], found: Mapping[str, 
     """Return the fields that a module adds to the card; raise for one that cannot be run, for none may be dropped."""
     kind = str(module.get("type", "")).rpartition(".")[2]
     path = str(module.get("path", "")).strip("/")
-    told = _table(source, f"{path}/config.json") if path else {}
+    config = _table(source, f"{path}/config.json") if path else {}
     match kind:
         case "Transformer":
             return {"subfolder": path}
         case "Dense":
             for end in ("module_input_name", "module_output_name"):
-                if told.get(end) not in (None, "token_embeddings"):
-                    raise R2medError(f"{source.name}: {path} works on {told[end]}, not on the vectors of tokens")
+                if config.get(end) not in (None, "token_embeddings"):
+                    raise R2medError(f"{source.name}: {path} works on {config[end]}, not on the vectors of tokens")
             return {"dense": (*found["dense"], path)}
         case "MultiVectorMask":
-            if told.get("keep_only_token_ids"):
+            if config.get("keep_only_token_ids"):
                 raise R2medError(f"{source.name} keeps the vectors of images only, which r2med cannot do")
-            tasks = told.get("skiplist_tasks") or ["document"]
-            return {"skiplist": tuple(told.get("skiplist_words") or ()), "skip_queries": "query" in tasks}
-        case "Normalize" if told.get("module_input_name", "token_embeddings") == "token_embeddings":
+            tasks = config.get("skiplist_tasks") or ["document"]
+            return {"skiplist": tuple(config.get("skiplist_words") or ()), "skip_queries": "query" in tasks}
+        case "Normalize" if config.get("module_input_name", "token_embeddings") == "token_embeddings":
             return {"normalize": True}
     raise R2medError(f"{source.name} has a module {kind or module} that r2med cannot run, and will not leave out")
 

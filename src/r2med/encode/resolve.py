@@ -114,7 +114,6 @@ def encoder_for(name: str, options: Mapping[str, Any], task: Task, made: Any = N
 
 
 def _exported(card: EncoderCard) -> Path | None:
-    """Return the folder of a card that was read from an export."""
     folder = expanded(card.id)
     return folder if looks_like_path(card.id) and (folder / "r2med.json").is_file() else None
 
@@ -150,7 +149,6 @@ def sparse_names() -> list[str]:
 
 
 def _source(name: str, options: Mapping[str, Any]) -> ModelSource:
-    """Return the location of the files of a model without a card."""
     if not name.startswith("hf:"):
         return locate(as_path(name))
     repository = name.removeprefix("hf:")
@@ -205,7 +203,6 @@ def _card(name: str, options: Mapping[str, Any]) -> EncoderCard:
 
 
 def _changed(card: EncoderCard, options: Mapping[str, Any]) -> EncoderCard:
-    """Return the card with the options of a spec."""
     values = {name: value for name, value in options.items() if name not in ("device", "max_length")}
     if "max_length" in options:
         values = {"max_query": options["max_length"], "max_document": options["max_length"], **values}

@@ -238,7 +238,6 @@ class LoadedTokenModel:
 
 
 def _inline_projection(build: Build) -> Any:
-    """Load the projection that is stored among the transformer's own weights."""
     import torch
     from sentence_transformers.base.modules import Dense
 

@@ -133,7 +133,6 @@ class OwnEncoder(Encoder):
 
 
 def _method(made: Any, role: Role) -> Callable[..., Any] | None:
-    """Return the method that encodes texts of a role, or None if there is none."""
     if isinstance(made, str):  # a text has a method `encode`, too
         return None
     candidates = (getattr(made, name, None) for name in _METHODS[role])
@@ -141,7 +140,6 @@ def _method(made: Any, role: Role) -> Callable[..., Any] | None:
 
 
 def _call(method: Callable[..., Any], texts: list[str], role: Role, task: Task) -> Any:
-    """Call a method with what its parameters ask for."""
     takes = inspect.signature(method).parameters
     if "task_metadata" in takes:
         import mteb

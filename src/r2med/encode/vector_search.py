@@ -162,7 +162,9 @@ class _Shortlist:
     def best(self) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
         """Read all documents and rank the candidates."""
         count, dimension = self.documents.shape
-        most = min(self.how.block or self._block(dimension), count)
+        bytes_a_document = (len(self.exact) * _BYTES_A_SCORE + 8 * dimension) * _THREADS
+        fitting = int(np.clip(self.how.memory // bytes_a_document, _FEWEST, _BLOCK))
+        most = min(self.how.block or fitting, count)
         for _ in range(_THREADS):
             self.spare.put(np.empty((most, len(self.exact)), dtype=np.float32))
         waiting: deque[Future[_Found]] = deque()
@@ -179,10 +181,6 @@ class _Shortlist:
             self._shorten()
             self._settle(pool)
         return self.places.reshape(-1, self.depth), self.scores.reshape(-1, self.depth)
-
-    def _block(self, dimension: int) -> int:
-        bytes_a_document = (len(self.exact) * _BYTES_A_SCORE + 8 * dimension) * _THREADS
-        return int(np.clip(self.how.memory // bytes_a_document, _FEWEST, _BLOCK))
 
     def _read(self, start: int, stop: int, last: NDArray[np.float32], longest: float) -> _Found:
         """Return the candidates of a block, by the bar at the time the block was submitted."""
@@ -287,8 +285,7 @@ def unit(rows: Vectors) -> Vectors:
 
 def finite(rows: NDArray[np.floating]) -> NDArray[np.bool_]:
     """Return a mask of the rows that hold only finite numbers."""
-    mask: NDArray[np.bool_] = np.logical_and.reduce(np.isfinite(rows), axis=1)
-    return mask
+    return np.logical_and.reduce(np.isfinite(rows), axis=1)  # type: ignore[no-any-return]  # of bool_
 
 
 def _scored(

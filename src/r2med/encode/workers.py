@@ -30,7 +30,8 @@ class Pool:
         threads = max(1, (os.cpu_count() or 1) // len(devices))
         self._workers = [_Worker(build, device, threads) for device in devices]
         try:
-            list(self._threads.map(_Worker.ready, self._workers))
+            # Wait until all models are loaded.
+            list(self._threads.map(_Worker.receive, self._workers))
         except BaseException:
             self.close()
             raise
@@ -63,16 +64,12 @@ class _Worker:
         self._process = ChildProcess("r2med.encode.workers")
         self._send({"build": asdict(build), "device": device, "threads": threads})
 
-    def ready(self) -> None:
-        """Wait until the model is loaded."""
-        self._receive()
-
     def run(self, texts: Sequence[str], style: Style) -> Vectors:
         """Encode one batch on this device."""
         # JSON cannot carry lone surrogates.
         whole = [text.encode("utf-8", "replace").decode("utf-8") for text in texts]
         self._send({"texts": whole, "style": asdict(style)})
-        shape = self._receive()["shape"]
+        shape = self.receive()["shape"]
         data = self._process.read(4 * shape[0] * shape[1])
         return np.frombuffer(data, dtype=np.float32).reshape(shape)
 
@@ -86,7 +83,8 @@ class _Worker:
         except (BrokenPipeError, ValueError) as error:
             raise self._lost() from error
 
-    def _receive(self) -> dict[str, Any]:
+    def receive(self) -> dict[str, Any]:
+        """Read an answer; raise what went wrong over there."""
         try:
             answer: dict[str, Any] = orjson.loads(self._process.receive())
         except EOFError as error:

@@ -143,7 +143,6 @@ class CardRegistry(Generic[Kind]):
         return cards_of_file
 
     def _value(self, where: str, key: str, value: Any) -> Any:
-        """Check a field's value and convert it to the type of the card."""
         if key not in self._fields:
             raise SpecError(f"{where} has an unknown field {key!r}{suggest(key, [*self._fields, 'like'])}")
         reader = self._fields[key]
