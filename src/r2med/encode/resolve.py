@@ -232,7 +232,7 @@ def list_models() -> list[EncoderCard]:
 
 
 @dataclass(frozen=True)
-class Description:
+class ModelDescription:
     """A model as it would be used for a task."""
 
     card: EncoderCard
@@ -245,7 +245,7 @@ class Description:
     """The same for a passage that a language model wrote to answer a query."""
 
 
-def describe_model(name: str, task: Task, options: Mapping[str, Any] | None = None) -> Description:
+def describe_model(name: str, task: Task, options: Mapping[str, Any] | None = None) -> ModelDescription:
     """Describe a model with the exact strings that would be encoded for a task.
 
     >>> from r2med.data.tasks import task
@@ -259,7 +259,7 @@ def describe_model(name: str, task: Task, options: Mapping[str, Any] | None = No
     query = Style(prompts.of(Role.QUERY), lowercase=card.lowercase)
     document = Style(prompts.of(Role.DOCUMENT), lowercase=card.lowercase)
     passage = query if card.prompt_passages else replace(query, prompt="")
-    return Description(
+    return ModelDescription(
         card, task.name, query.prompted("<query>"), document.prompted("<document>"), passage.prompted("<passage>")
     )
 
