@@ -195,8 +195,8 @@ class ApiEncoder(Encoder):
 
     def price(self, tokens: int) -> float | None:
         """Return the cost of so many tokens at the price of the user's files or the card."""
-        each = self._token_price
-        return None if each is None else tokens * each / 1e6
+        token_price = self._token_price
+        return None if token_price is None else tokens * token_price / 1e6
 
     def expect(self, texts: Sequence[str], role: Role, count: int) -> tuple[int, int]:
         """Estimate the number of requests and tokens that `count` texts take, of which some are given."""

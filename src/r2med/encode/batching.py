@@ -357,7 +357,6 @@ def _round_stored(
 
 
 def _fits_half(vectors: Vectors) -> NDArray[np.bool_]:
-    """Return a mask of the vectors that are still valid when rounded to float16."""
     with np.errstate(over="ignore"):
         rounded = vectors.astype(np.float16)
     return finite(rounded) & _nonzero(rounded)

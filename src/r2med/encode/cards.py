@@ -28,6 +28,7 @@ POOLINGS = (*POOLING_MODES, "own", *SPARSE_POOLINGS)
 BACKENDS = ("torch", "onnx", "static", "api")
 SIMILARITIES = ("cosine", "dot")
 DTYPES = ("float32", "bfloat16", "float16", "int8")
+SHORT_DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 GPU_MILLIONS = 3000
 """From so many parameters on a model is out of reach of a processor in any useful time."""
 _OLD_MODES = {

@@ -205,7 +205,6 @@ def build_index(rows: Sized, how: Similarity, quantize: str = "", rescore: int =
 
 
 def _new_codes(folder: Path | None, shape: tuple[int, int], kind: np.dtype[Any], scale: Vectors) -> NDArray[Any]:
-    """Allocate room for codes: in memory, or in a mapped file of a folder, to which the scale is written."""
     if folder is not None:
         np.save(folder / _SCALE, scale, allow_pickle=False)
     if folder is None or 0 in shape:

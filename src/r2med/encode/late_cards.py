@@ -26,6 +26,8 @@ INLINE = "linear.weight"
 """The name of the projection in the weights of a Stanford checkpoint."""
 _CLASSIC = 32
 """The length of an expanded query if a checkpoint states none."""
+_STATED = "config_sentence_transformers.json"
+"""The file with what sentence-transformers or PyLate wrote of the whole model."""
 _STANFORD = "artifact.metadata"
 """The file with the settings of a Stanford checkpoint."""
 _PYLATE_MARKS = (
@@ -106,7 +108,7 @@ def card_from_files(source: ModelSource, name: str) -> LateCard:
     try:
         modules = source.read_json("modules.json")
         if isinstance(modules, list):
-            return _of_modules(source, name, modules, _stated(source))
+            return _of_modules(source, name, modules, _table(source, _STATED))
         if _names_colbert(source) or source.small_file(_STANFORD):
             return _stanford(source, name)
         if not _table(source, "config.json"):
@@ -121,23 +123,17 @@ def card_from_files(source: ModelSource, name: str) -> LateCard:
 
 def _table(source: ModelSource, name: str) -> Mapping[str, Any]:
     """Read a file of settings; empty if there is none, or if it is not a table."""
-    found = source.read_json(name)
-    return found if isinstance(found, dict) else {}
-
-
-def _stated(source: ModelSource) -> Mapping[str, Any]:
-    """Read what sentence-transformers or PyLate wrote of the whole model."""
-    return _table(source, "config_sentence_transformers.json")
+    content = source.read_json(name)
+    return content if isinstance(content, dict) else {}
 
 
 def _names_colbert(source: ModelSource) -> bool:
-    """Return whether `config.json` names the class of Stanford's library."""
     return "HF_ColBERT" in (_table(source, "config.json").get("architectures") or [])
 
 
 def states_late(source: ModelSource) -> bool:
     """Return whether a model gives each token a vector, by the files that every model may have."""
-    stated = _stated(source)
+    stated = _table(source, _STATED)
     named = stated.get("model_type") in ("MultiVectorEncoder", "ColBERT")
     return named or any(mark in stated for mark in _PYLATE_MARKS) or _names_colbert(source)
 
@@ -149,8 +145,8 @@ def source_is_late(source: ModelSource) -> bool:
 
 def _stanford(source: ModelSource, name: str) -> LateCard:
     """Build the card of a Stanford checkpoint: markers are tokens of the vocabulary, and a query is always expanded."""
-    told = _table(source, _STANFORD)
-    markers = {role: told.get(f"{role}_token_id") for role in ("query", "doc")}
+    config = _table(source, _STANFORD)
+    markers = {role: config.get(f"{role}_token_id") for role in ("query", "doc")}
     for role, marker in markers.items():
         if marker is not None and not isinstance(marker, str):
             raise R2medError(f"{source.name}: {role}_token_id in {_STANFORD} is {marker!r}, not a token")
@@ -161,11 +157,11 @@ def _stanford(source: ModelSource, name: str) -> LateCard:
         inline=True,
         query_prefix=f"{markers['query'] or '[unused0]'} ",
         document_prefix=f"{markers['doc'] or '[unused1]'} ",
-        query_length=int(told.get("query_maxlen") or _CLASSIC),
-        document_length=int(told.get("doc_maxlen") or source.max_length()),
+        query_length=int(config.get("query_maxlen") or _CLASSIC),
+        document_length=int(config.get("doc_maxlen") or source.max_length()),
         expansion="fixed",
-        attend=bool(told.get("attend_to_mask_tokens")),
-        skiplist=PUNCTUATION if told.get("mask_punctuation", True) else (),
+        attend=bool(config.get("attend_to_mask_tokens")),
+        skiplist=PUNCTUATION if config.get("mask_punctuation", True) else (),
     )
 
 
@@ -179,57 +175,66 @@ def _of_modules(
         raise R2medError(
             f"{source.name} gives a text one vector, not one for each token: write its name alone, without colbert(...)"
         )
-    found: dict[str, Any] = {"dense": (), "normalize": not native, "skiplist": () if native else PUNCTUATION}
+    card_fields: dict[str, Any] = {"dense": (), "normalize": not native, "skiplist": () if native else PUNCTUATION}
     for module in modules:
-        found |= _module(source, module, found)
-    if "subfolder" not in found:
+        card_fields |= _module(source, module, card_fields)
+    if "subfolder" not in card_fields:
         raise R2medError(f"{source.name}: modules.json lists no transformer")
-    found |= _lengths(source, found["subfolder"], stated, pylate=pylate) | _prefixes(stated)
+    card_fields |= _lengths(source, card_fields["subfolder"], stated, pylate=pylate) | _prefixes(stated)
     if stated.get("skiplist_words") is not None and not native:
-        found["skiplist"] = tuple(stated["skiplist_words"])
+        card_fields["skiplist"] = tuple(stated["skiplist_words"])
     if stated.get("similarity_fn_name") in SIMILARITIES:
-        found["similarity"] = stated["similarity_fn_name"]
-    return LateCard(name, source.name, source.revision, **found)
+        card_fields["similarity"] = stated["similarity_fn_name"]
+    return LateCard(name, source.name, source.revision, **card_fields)
 
 
 def _module(source: ModelSource, module: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields that a module adds to the card; raise for one that cannot be run, for none may be dropped."""
     kind = str(module.get("type", "")).rpartition(".")[2]
     path = str(module.get("path", "")).strip("/")
-    told = _table(source, f"{path}/config.json") if path else {}
+    config = _table(source, f"{path}/config.json") if path else {}
     match kind:
         case "Transformer":
             return {"subfolder": path}
         case "Dense":
             for end in ("module_input_name", "module_output_name"):
-                if told.get(end) not in (None, "token_embeddings"):
-                    raise R2medError(f"{source.name}: {path} works on {told[end]}, not on the vectors of tokens")
+                if config.get(end) not in (None, "token_embeddings"):
+                    raise R2medError(f"{source.name}: {path} works on {config[end]}, not on the vectors of tokens")
             return {"dense": (*found["dense"], path)}
         case "MultiVectorMask":
-            if told.get("keep_only_token_ids"):
+            if config.get("keep_only_token_ids"):
                 raise R2medError(f"{source.name} keeps the vectors of images only, which r2med cannot do")
-            tasks = told.get("skiplist_tasks") or ["document"]
-            return {"skiplist": tuple(told.get("skiplist_words") or ()), "skip_queries": "query" in tasks}
-        case "Normalize" if told.get("module_input_name", "token_embeddings") == "token_embeddings":
+            tasks = config.get("skiplist_tasks") or ["document"]
+            return {"skiplist": tuple(config.get("skiplist_words") or ()), "skip_queries": "query" in tasks}
+        case "Normalize" if config.get("module_input_name", "token_embeddings") == "token_embeddings":
             return {"normalize": True}
     raise R2medError(f"{source.name} has a module {kind or module} that r2med cannot run, and will not leave out")
 
 
 def _lengths(source: ModelSource, subfolder: str, stated: Mapping[str, Any], *, pylate: bool) -> dict[str, Any]:
     """Return the lengths and the expansion of queries, as sentence-transformers or PyLate states them."""
-    told = {**(stated if pylate else {}), **_transformer(source, subfolder)}
+    own = _table(source, f"{subfolder}/sentence_bert_config.json".removeprefix("/"))
+    stated_lengths = {
+        **(stated if pylate else {}),
+        **{name: value for name, value in own.items() if name != "max_seq_length" and value is not None},
+    }
     longest = source.max_length(subfolder)
-    expansion = told.get("query_expansion")
-    if expansion is None and "query_expansion" not in told and pylate and told.get("do_query_expansion") is not False:
-        attend = told.get("attend_to_expansion_tokens", told.get("attend_to_mask_tokens"))
-        expansion = {"strategy": "fixed", "attend": attend, "length": told.get("query_length") or _CLASSIC}
-    lower = bool(told.get("do_lower_case"))
-    found = {"document_length": told.get("document_length") or longest, "lowercase": lower}
+    expansion = stated_lengths.get("query_expansion")
+    if (
+        expansion is None
+        and "query_expansion" not in stated_lengths
+        and pylate
+        and stated_lengths.get("do_query_expansion") is not False
+    ):
+        attend = stated_lengths.get("attend_to_expansion_tokens", stated_lengths.get("attend_to_mask_tokens"))
+        expansion = {"strategy": "fixed", "attend": attend, "length": stated_lengths.get("query_length") or _CLASSIC}
+    lower = bool(stated_lengths.get("do_lower_case"))
+    lengths = {"document_length": stated_lengths.get("document_length") or longest, "lowercase": lower}
     if not expansion:
-        return found | {"query_length": told.get("query_length") or longest, "expansion": "off"}
-    if expansion.get("strategy") == "min" and told.get("query_length"):
+        return lengths | {"query_length": stated_lengths.get("query_length") or longest, "expansion": "off"}
+    if expansion.get("strategy") == "min" and stated_lengths.get("query_length"):
         raise R2medError(f"{source.name}: a query_length beside an expansion of at least so many tokens is not known")
-    return found | {
+    return lengths | {
         "expansion": expansion["strategy"],
         "query_length": expansion["length"],
         "attend": bool(expansion.get("attend")),
@@ -237,20 +242,13 @@ def _lengths(source: ModelSource, subfolder: str, stated: Mapping[str, Any], *, 
     }
 
 
-def _transformer(source: ModelSource, subfolder: str) -> dict[str, Any]:
-    """Read the file that sentence-transformers writes for the transformer itself."""
-    under = f"{subfolder}/" if subfolder else ""
-    told = _table(source, f"{under}sentence_bert_config.json")
-    return {name: value for name, value in told.items() if name != "max_seq_length" and value is not None}
-
-
 def _prefixes(stated: Mapping[str, Any]) -> dict[str, Any]:
     """Return the prefixes of texts: the marker first, then the prompt, which may hold the marker already."""
     prompts = stated.get("prompts") or {}
     roles = {"query": ("query",), "document": ("document", "passage", "corpus")}
-    found = {}
+    prefixes = {}
     for role, names in roles.items():
-        prompt = next((prompts[each] for each in names if prompts.get(each)), "")
+        prompt = next((prompts[name] for name in names if prompts.get(name)), "")
         marker = stated.get(f"{role}_prefix") or ""
-        found[f"{role}_prefix"] = marker + prompt.removeprefix(marker)
-    return found
+        prefixes[f"{role}_prefix"] = marker + prompt.removeprefix(marker)
+    return prefixes

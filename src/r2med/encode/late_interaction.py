@@ -6,16 +6,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from r2med.encode.cards import SHORT_DTYPES
 from r2med.encode.encoder import Role, Vectors
 from r2med.encode.late_cards import DTYPES, EXPANSIONS, LateCard, card_from_files, late_card, late_cards
 from r2med.encode.tokens import TokenEncoder
 from r2med.encode.vectors import TOKEN_PRECISIONS, TokenStore
 from r2med.errors import SpecError, suggest
-from r2med.models.source import ModelSource, as_path, existing_folder, locate, looks_like_path, spelled_folder
+from r2med.models.source import (
+    ModelSource,
+    as_path,
+    existing_folder,
+    locate,
+    looks_like_path,
+    spelled_folder,
+)
 from r2med.pipeline.registry import spec_of
 from r2med.pipeline.spec import Call
 from r2med.pipeline.stage import Context, Requirements, Stage
@@ -23,7 +31,6 @@ from r2med.store.text_hashes import text_hashes
 
 NAME = "colbert"
 _HUB = "hf:"
-_SHORT = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 
 
 @dataclass(frozen=True)
@@ -59,11 +66,11 @@ class LateInteraction(Stage):
             raise SpecError(f"{self.model}: depth must be 1 or more, not {self.depth}")
         if min(self.query_length, self.document_length) < 0:
             raise SpecError(f"{self.model}: query_length and document_length must not be negative")
-        choices = {"expansion": EXPANSIONS, "dtype": (*DTYPES, *_SHORT), "store": TOKEN_PRECISIONS}
-        for option, known in choices.items():
+        choices = {"expansion": EXPANSIONS, "dtype": (*DTYPES, *SHORT_DTYPES), "store": TOKEN_PRECISIONS}
+        for option, choices_of_option in choices.items():
             value = getattr(self, option)
-            if value and value not in known:
-                hint = suggest(value, known) or f"; known: {', '.join(known)}"
+            if value and value not in choices_of_option:
+                hint = suggest(value, choices_of_option) or f"; known: {', '.join(choices_of_option)}"
                 raise SpecError(f"{self.model}: unknown {option} {value!r}{hint}")
         # A wrong name is an error before anything runs.
         if not (self.model in late_cards() or "/" in self.model or self._is_folder):
@@ -86,28 +93,27 @@ class LateInteraction(Stage):
     @cached_property
     def source(self) -> ModelSource:
         """Return the location of the model's files."""
-        known = late_cards().get(self.model)
-        if known:
-            return locate(known.id, self.revision or known.revision)
+        published = late_cards().get(self.model)
+        if published:
+            return locate(published.id, self.revision or published.revision)
         name = as_path(self.model) if self._is_folder else self.model.removeprefix(_HUB)
         return locate(name, self.revision or "main")
 
     @cached_property
     def card(self) -> LateCard:
         """Return the card from the checkpoint's own files, which take precedence, with the changes of the spec."""
-        known = late_cards().get(self.model)
-        found = card_from_files(self.source, self.model)
-        if known:
-            facts = {name: getattr(known, name) for name in ("licence", "parameters", "dimension", "notes", "dtype")}
-            found = replace(found, remote_code=known.remote_code, **facts)
-        return replace(found, remote_code=found.remote_code or self.remote_code, **self._changes(found))
-
-    def _changes(self, found: LateCard) -> dict[str, Any]:
-        names = ("query_length", "document_length", "expansion")
-        given = {name: getattr(self, name) for name in names if getattr(self, name)}
+        published = late_cards().get(self.model)
+        card = card_from_files(self.source, self.model)
+        if published:
+            facts = {
+                name: getattr(published, name) for name in ("licence", "parameters", "dimension", "notes", "dtype")
+            }
+            card = replace(card, remote_code=published.remote_code, **facts)
+        options = ("query_length", "document_length", "expansion", "dtype")
+        changes = {name: getattr(self, name) for name in options if getattr(self, name)}
         if self.dtype:
-            given["dtype"] = _SHORT.get(self.dtype, self.dtype)
-        return given
+            changes["dtype"] = SHORT_DTYPES.get(self.dtype, self.dtype)
+        return replace(card, remote_code=card.remote_code or self.remote_code, **changes)
 
     @cached_property
     def encoder(self) -> TokenEncoder:
@@ -123,8 +129,8 @@ class LateInteraction(Stage):
 
     def fingerprint(self) -> Mapping[str, object]:
         """Return what the vectors of queries and documents depend on, and how they are compared."""
-        found: dict[str, object] = {role.value: sorted(self.encoder.settings(role).items()) for role in Role}
-        return found | {"use": self.kind, "similarity": self.card.similarity}
+        settings: dict[str, object] = {role.value: sorted(self.encoder.settings(role).items()) for role in Role}
+        return settings | {"use": self.kind, "similarity": self.card.similarity}
 
     def local_content(self) -> Mapping[str, str]:
         """Return the folder of the model, with a hash of it."""
@@ -151,14 +157,16 @@ class LateInteraction(Stage):
 
     def compare_card(self, context: Context) -> None:
         """Warn if the checkpoint differs from its published card; the checkpoint's own files count."""
-        known = late_cards().get(self.model)
-        if known is None:
+        published = late_cards().get(self.model)
+        if published is None:
             return
-        read = card_from_files(self.source, self.model)
+        checkpoint = card_from_files(self.source, self.model)
         for name in ("query_length", "document_length", "expansion", "attend", "query_prefix", "document_prefix"):
-            told, there = getattr(known, name), getattr(read, name)
-            if told and told != there:
-                context.warn(f"{known.id} has {name} {there!r}, its card {told!r}; the checkpoint's own counts")
+            expected, stated = getattr(published, name), getattr(checkpoint, name)
+            if expected and expected != stated:
+                context.warn(
+                    f"{published.id} has {name} {stated!r}, its card {expected!r}; the checkpoint's own counts"
+                )
 
 
 class TokenPiece(NamedTuple):
@@ -190,18 +198,18 @@ def align(encoder: TokenEncoder, query: str, documents: Mapping[str, str], store
 
     No model is loaded: a text without stored vectors is left out.
     """
-    asked = _kept(encoder, [query], Role.QUERY, "float32")[0]
-    if asked is None:
+    query_vectors = _kept(encoder, [query], Role.QUERY, "float32")[0]
+    if query_vectors is None:
         return {}
     pieces = token_pieces(encoder, query, Role.QUERY)
-    kept = _kept(encoder, list(documents.values()), Role.DOCUMENT, store)
-    found = {}
-    for (name, text), vectors in zip(documents.items(), kept, strict=True):
+    stored = _kept(encoder, list(documents.values()), Role.DOCUMENT, store)
+    matches = {}
+    for (name, text), vectors in zip(documents.items(), stored, strict=True):
         if vectors is not None:
             document = token_pieces(encoder, text, Role.DOCUMENT)
-            product = asked.astype(np.float64) @ vectors.astype(np.float64).T
+            product = query_vectors.astype(np.float64) @ vectors.astype(np.float64).T
             best = product.argmax(axis=1)
-            found[name] = [
+            matches[name] = [
                 TokenMatch(
                     piece.text,
                     document[place].text,
@@ -212,7 +220,7 @@ def align(encoder: TokenEncoder, query: str, documents: Mapping[str, str], store
                 )
                 for number, (piece, place) in enumerate(zip(pieces, best.tolist(), strict=True))
             ]
-    return found
+    return matches
 
 
 def _kept(encoder: TokenEncoder, texts: Sequence[str], role: Role, precision: str) -> list[Vectors | None]:

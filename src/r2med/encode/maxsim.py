@@ -90,40 +90,37 @@ class MaxSimIndex:
                 begin, rows = int(row[documents.start]), count[documents]
                 yield TokenBlock(int(shard[start]), begin, begin + int(rows.sum()), documents, rows)
 
-    def _groups(self, queries: Sequence[Vectors]) -> Iterator[slice]:
-        """Yield groups of queries whose scores of all documents fit the memory."""
-        size = max(1, self.memory // (8 * max(1, len(self.documents))))
-        for start in range(0, len(queries), size):
-            yield slice(start, min(start + size, len(queries)))
-
     def _pass(self, queries: Sequence[Vectors]) -> NDArray[np.float32]:
         """Score all documents in one pass: a row per query, a column per span."""
         edges = np.cumsum([0, *map(len, queries)])[:-1]
         matcher = _Matcher(np.concatenate(queries))
-        found = np.empty((len(queries), len(self._order[0])), dtype=np.float32)
+        scores = np.empty((len(queries), len(self._order[0])), dtype=np.float32)
 
         def work(block: TokenBlock) -> None:
             rows = self.documents.shards[block.shard][block.first : block.last]
-            np.add.reduceat(matcher.best(rows, block.counts), edges, axis=0, out=found[:, block.documents])
+            np.add.reduceat(matcher.best(rows, block.counts), edges, axis=0, out=scores[:, block.documents])
 
         with single_threads() as pool:
             for _ in pool.map(work, self.blocks(_BLOCK)):
                 pass
-        if not np.isfinite(found).all():
+        if not np.isfinite(scores).all():
             raise R2medError("the vectors of a document are not finite")
-        return found
+        return scores
 
     def search(self, queries: Sequence[Vectors], depth: int, tie_order: NDArray[np.int64]) -> VectorHits:
         """Return the `depth` best documents of every query, exactly; equal scores in the order of `tie_order`."""
         depth = min(depth, len(self.documents))
         places = np.empty((len(queries), depth), dtype=np.intp)
         scores = np.empty((len(queries), depth), dtype=np.float32)
-        for some in self._groups(queries):
+        # Groups of queries whose scores of all documents fit the memory.
+        size = max(1, self.memory // (8 * max(1, len(self.documents))))
+        for start in range(0, len(queries), size):
+            some = slice(start, min(start + size, len(queries)))
             rough = self._pass(queries[some])[:, self._order[1]]
             with single_threads() as pool:
                 best = pool.map(lambda query, row: self._best(query, row, depth, tie_order), queries[some], rough)
-                for number, found in zip(range(some.start, some.stop), best, strict=True):
-                    places[number], scores[number] = found
+                for number, ranking in zip(range(some.start, some.stop), best, strict=True):
+                    places[number], scores[number] = ranking
         return VectorHits(places, scores)
 
     def _best(
@@ -208,19 +205,16 @@ class _Matcher:
 
     def best(self, rows: NDArray[Any], counts: NDArray[np.intp]) -> NDArray[np.float32]:
         """Return the greatest product: a row per token of a query, a column per document."""
-        vectors = self._single(rows).T
-        found = np.empty((self._tokens, len(counts)), dtype=np.float32)
+        # As `as_single`, but torch widens half precision and bytes faster than numpy.
+        codes, scales = codes_and_scales(rows) if rows.dtype == np.uint8 else (rows, None)
+        vectors = self._torch.from_numpy(codes).to(self._torch.float32)
+        if scales is not None:
+            vectors.mul_(self._torch.from_numpy(scales))
+        greatest = np.empty((self._tokens, len(counts)), dtype=np.float32)
         for number, part in enumerate(self._parts):
-            product = self._torch.mm(part, vectors).numpy()
-            _greatest(product, counts, out=found[number * _ROWS : number * _ROWS + len(part)])
-        return found
-
-    def _single(self, rows: NDArray[Any]) -> Any:
-        """Return a tensor with the result of `as_single`: torch widens half precision and bytes faster than numpy."""
-        if rows.dtype != np.uint8:
-            return self._torch.from_numpy(rows).to(self._torch.float32)
-        codes, scales = codes_and_scales(rows)
-        return self._torch.from_numpy(codes).to(self._torch.float32).mul_(self._torch.from_numpy(scales))
+            product = self._torch.mm(part, vectors.T).numpy()
+            _greatest(product, counts, out=greatest[number * _ROWS : number * _ROWS + len(part)])
+        return greatest
 
 
 @contextmanager

@@ -210,7 +210,6 @@ def _input_names(card: EncoderCard) -> list[str]:
 
 
 def _traceable(build: Build, card: EncoderCard) -> Any:
-    """Build one module from token ids to the vector."""
     import torch
 
     class Whole(torch.nn.Module):

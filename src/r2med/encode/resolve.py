@@ -16,6 +16,7 @@ from r2med.encode.cards import (
     BACKENDS,
     DTYPES,
     POOLINGS,
+    SHORT_DTYPES,
     SIMILARITIES,
     EncoderCard,
     card_of,
@@ -30,7 +31,7 @@ from r2med.encode.static import WordLlamaEncoder
 from r2med.encode.transformer import TorchEncoder
 from r2med.encode.user import OwnEncoder
 from r2med.errors import R2medError, SpecError, suggest
-from r2med.models.source import ModelSource, as_path, existing_folder, locate, looks_like_path
+from r2med.models.source import ModelSource, as_path, existing_folder, is_folder, locate, looks_like_path
 from r2med.models.templates import Template
 from r2med.models.tokenizer import Style
 from r2med.pipeline.user_code import is_class
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from r2med.data.tasks import Task
 
 _REPOSITORY = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
-_SHORT = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ OPTIONS: Mapping[str, Option] = {
     "exclude_prompt": Option(bool, backends=_MODELS),
     "append_eos": Option(bool, backends=_MODELS),
     "padding": Option(str, ("left", "right"), ("torch",)),
-    "dtype": Option(str, (*DTYPES, *_SHORT), _MODELS),
+    "dtype": Option(str, (*DTYPES, *SHORT_DTYPES), _MODELS),
     "revision": Option(str, backends=_MODELS),
     "adapter": Option(str, backends=_MODELS),
     "remote_code": Option(bool, backends=_MODELS),
@@ -114,40 +114,33 @@ def encoder_for(name: str, options: Mapping[str, Any], task: Task, made: Any = N
 
 
 def _exported(card: EncoderCard) -> Path | None:
-    """Return the folder of a card that was read from an export."""
     folder = expanded(card.id)
     return folder if looks_like_path(card.id) and (folder / "r2med.json").is_file() else None
 
 
 def known(name: str) -> bool:
     """Return whether a name can be an encoder, without reading anything: what a registry asks."""
-    if name in cards() or name.startswith("hf:") or "@http" in name or is_class(name) or looks_like_path(name):
-        return True
-    return Path(name).is_dir()
+    return name in cards() or name.startswith("hf:") or "@http" in name or is_class(name) or is_folder(name)
 
 
 def sparse_encoder_for(name: str, options: Mapping[str, Any], task: Task) -> SparseTextEncoder:
     """Build the learned sparse encoder of a name for a task: a card's, `hf:ORG/NAME`, or a folder."""
     check_options(name, options)
-    known = cards().get(name)
-    if known is None and not (name.startswith("hf:") or looks_like_path(name) or Path(name).is_dir()):
+    published = cards().get(name)
+    if published is None and not (name.startswith("hf:") or is_folder(name)):
         raise SpecError(f"unknown sparse encoder {name!r}{suggest(name, sparse_names())} (or hf:ORG/NAME, ./FOLDER)")
-    if known is not None and not known.sparse:
+    if published is not None and not published.sparse:
         raise SpecError(f"{name} is a dense encoder; it is a system by its own name")
-    found = sparse_card_of(_source(name, options), name) if known is None else _as_stored(known, options)
-    card = _changed(found, options)
+    if published is None:
+        card = sparse_card_of(_source(name, options), name)
+    else:
+        # The modules that the repository states count.
+        modules = read_modules(locate(published.id, options.get("revision", published.revision)))
+        names = ("pooling", "subfolder", "query_subfolder", "query_table", "autoencoder") if modules else ()
+        card = replace(published, **{field: modules.get(field, "") for field in names})
+    card = _changed(card, options)
     prompts = Prompts(card.query_prompt.render(task), card.document_prompt.render(task))
     return SparseTextEncoder(card, prompts, options.get("device", "auto"))
-
-
-def _as_stored(card: EncoderCard, options: Mapping[str, Any]) -> EncoderCard:
-    """Return a sparse encoder's card with the modules that its repository states."""
-    source = locate(card.id, options.get("revision", card.revision))
-    stated = read_modules(source)
-    return replace(card, **{name: stated.get(name, "") for name in _STATED}) if stated else card
-
-
-_STATED = ("pooling", "subfolder", "query_subfolder", "query_table", "autoencoder")
 
 
 def sparse_names() -> list[str]:
@@ -156,7 +149,6 @@ def sparse_names() -> list[str]:
 
 
 def _source(name: str, options: Mapping[str, Any]) -> ModelSource:
-    """Return the location of the files of a model without a card."""
     if not name.startswith("hf:"):
         return locate(as_path(name))
     repository = name.removeprefix("hf:")
@@ -168,11 +160,11 @@ def _source(name: str, options: Mapping[str, Any]) -> ModelSource:
 def card_for(name: str, options: Mapping[str, Any]) -> EncoderCard:
     """Return the card of a name with the changes of a spec."""
     check_options(name, options)
-    found = _card(name, options)
+    card = _card(name, options)
     for option in options:
-        if found.backend not in OPTIONS[option].backends:
-            raise SpecError(f"{name}: a model of the backend {found.backend} has no {option}")
-    return _changed(found, options)
+        if card.backend not in OPTIONS[option].backends:
+            raise SpecError(f"{name}: a model of the backend {card.backend} has no {option}")
+    return _changed(card, options)
 
 
 def check_options(name: str, options: Mapping[str, Any]) -> None:
@@ -180,19 +172,21 @@ def check_options(name: str, options: Mapping[str, Any]) -> None:
     for option, value in options.items():
         if option not in OPTIONS:
             raise SpecError(f"{name} has no option {option!r}{suggest(option, OPTIONS)}")
-        wanted = OPTIONS[option]
-        several = option == "device" and isinstance(value, tuple) and all(isinstance(each, str) for each in value)
-        if not several and type(value) is not wanted.kind:
-            word = {str: "a name or text", int: "a whole number", bool: "true or false"}[wanted.kind]
+        expected = OPTIONS[option]
+        is_devices = (
+            option == "device" and isinstance(value, tuple) and all(isinstance(device, str) for device in value)
+        )
+        if not is_devices and type(value) is not expected.kind:
+            word = {str: "a name or text", int: "a whole number", bool: "true or false"}[expected.kind]
             raise SpecError(f"{name}: {option} must be {word}, not {value}")
-        if wanted.choices and value not in wanted.choices:
-            raise SpecError(f"{name}: {option} must be one of {', '.join(wanted.choices)}, not {value!r}")
+        if expected.choices and value not in expected.choices:
+            raise SpecError(f"{name}: {option} must be one of {', '.join(expected.choices)}, not {value!r}")
 
 
 def _card(name: str, options: Mapping[str, Any]) -> EncoderCard:
     """Return the card of a name, before any option: bundled, the user's, or made from the model's own files."""
     if name.startswith("hf:"):
-        return _described(name, _source(name, options), options)
+        return card_of(_source(name, options), name, pooling_given="pooling" in options)
     if "@http" in name:
         model = model_at(name)
         return EncoderCard(
@@ -200,19 +194,15 @@ def _card(name: str, options: Mapping[str, Any]) -> EncoderCard:
         )
     if name in cards():
         return cards()[name]
-    if looks_like_path(name) or Path(name).is_dir():
+    if is_folder(name):
         folder = as_path(name)
-        return exported_card(existing_folder(folder), name, folder) or _described(name, locate(folder), options)
+        exported = exported_card(existing_folder(folder), name, folder)
+        return exported or card_of(locate(folder), name, pooling_given="pooling" in options)
     ways = "hf:ORG/NAME, ./FOLDER, module:Class or NAME@http://host/v1 for one without a card"
     raise SpecError(f"unknown model {name!r}{suggest(name, cards())} ({ways})")
 
 
-def _described(name: str, source: ModelSource, options: Mapping[str, Any]) -> EncoderCard:
-    return card_of(source, name, pooling_given="pooling" in options)
-
-
 def _changed(card: EncoderCard, options: Mapping[str, Any]) -> EncoderCard:
-    """Return the card with the options of a spec."""
     values = {name: value for name, value in options.items() if name not in ("device", "max_length")}
     if "max_length" in options:
         values = {"max_query": options["max_length"], "max_document": options["max_length"], **values}
@@ -222,7 +212,7 @@ def _changed(card: EncoderCard, options: Mapping[str, Any]) -> EncoderCard:
     if "adapter" in values:
         values["adapter"] = as_path(values["adapter"])
     if "dtype" in values:
-        values["dtype"] = _SHORT.get(values["dtype"], values["dtype"])
+        values["dtype"] = SHORT_DTYPES.get(values["dtype"], values["dtype"])
     dtype = values.get("dtype", card.dtype)
     if dtype == "int8" and options.get("backend") is None:
         values["backend"] = "onnx"

@@ -46,8 +46,13 @@ class SparseTextEncoder(TorchEncoder):
 
     def encode(self, texts: Sequence[str], role: Role) -> Vectors:
         """Encode one batch, a column for each term."""
-        found = self._weigh(texts) if self._by_table(role) else super().encode(texts, role)
-        return _heaviest(found, self.card.max_terms)
+        weights = self._weigh(texts) if self._by_table(role) else super().encode(texts, role)
+        if not self.card.max_terms:
+            return weights
+        kept = SparseVectors.from_rows(weights).heaviest(self.card.max_terms)
+        pruned = np.zeros_like(weights)
+        pruned[kept.owners, kept.dimensions] = kept.weights
+        return pruned
 
     def tokenizer(self, role: Role) -> Tokenizer:
         """Return the model's tokenizer, or that of the table."""
@@ -107,15 +112,15 @@ def read_table(folder: Path, tokenizer: Tokenizer) -> NDArray[np.float32]:
         return _listed(folder / Path(str(listed)).name, tokenizer)
     tensors = folder / "model.safetensors"
     if tensors.is_file():
-        found: Any = load_file(tensors)
+        weights: Any = load_file(tensors)
     elif (pickled := folder / "pytorch_model.bin").is_file():
         # torch's restricted loader makes tensors and runs nothing.
-        found = {name: tensor.numpy() for name, tensor in torch.load(pickled, weights_only=True).items()}
+        weights = {name: tensor.numpy() for name, tensor in torch.load(pickled, weights_only=True).items()}
     else:
         raise R2medError(f"{folder}: no model.safetensors with the weights of the terms")
-    if _WEIGHTS not in found or found[_WEIGHTS].ndim != 1:
-        raise R2medError(f"{folder}: its tensors are not a table of one weight per term ({', '.join(sorted(found))})")
-    return np.asarray(found[_WEIGHTS], dtype=np.float32)
+    if _WEIGHTS not in weights or weights[_WEIGHTS].ndim != 1:
+        raise R2medError(f"{folder}: its tensors are not a table of one weight per term ({', '.join(sorted(weights))})")
+    return np.asarray(weights[_WEIGHTS], dtype=np.float32)
 
 
 def _listed(file: Path, tokenizer: Tokenizer) -> NDArray[np.float32]:
@@ -130,13 +135,3 @@ def _listed(file: Path, tokenizer: Tokenizer) -> NDArray[np.float32]:
         if number is not None:
             table[number] = weight
     return table
-
-
-def _heaviest(rows: Vectors, most: int) -> Vectors:
-    """Keep at most so many terms per row, all for 0."""
-    if not most:
-        return rows
-    kept = SparseVectors.from_rows(rows).heaviest(most)
-    found = np.zeros_like(rows)
-    found[kept.owners, kept.dimensions] = kept.weights
-    return found

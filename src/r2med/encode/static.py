@@ -80,11 +80,11 @@ class WordLlamaEncoder(Encoder):
 
     def encode(self, texts: Sequence[str], role: Role) -> Vectors:
         """Average each text's token vectors, one text at a time."""
-        known = [self._read.pop(text, None) for text in texts]
-        unread = iter(self._tokens([text for text, ids in zip(texts, known, strict=True) if ids is None], role))
+        measured = [self._read.pop(text, None) for text in texts]
+        unread = iter(self._tokens([text for text, ids in zip(texts, measured, strict=True) if ids is None], role))
         _, table = _load()
         vectors = np.zeros((len(texts), table.shape[1]), dtype=np.float32)
-        for place, ids in enumerate(known):
+        for place, ids in enumerate(measured):
             row = next(unread) if ids is None else ids
             cut = row[: self.max_length] if self.max_length else row
             if len(cut):

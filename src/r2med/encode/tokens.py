@@ -55,7 +55,7 @@ class TokenEncoder:
     def settings(self, role: Role) -> Mapping[str, object]:
         """Return everything that the vectors of a role depend on: the key under which they are stored."""
         card = self.card
-        found: dict[str, object] = {
+        settings: dict[str, object] = {
             "model": self.source.label,
             "revision": self.source.version,
             "vectors": "tokens",
@@ -71,8 +71,8 @@ class TokenEncoder:
             "skiplist": "".join(card.skiplist) if self._skips(role) else "",
         }
         if role is Role.QUERY:
-            found |= {"expansion": card.expansion, "attend": card.attend, "expansion_token": card.expansion_token}
-        return found
+            settings |= {"expansion": card.expansion, "attend": card.attend, "expansion_token": card.expansion_token}
+        return settings
 
     def prefix(self, role: Role) -> str:
         """Return the prefix of a text."""
@@ -119,10 +119,10 @@ class TokenEncoder:
         """Load the model's tokenizer, which reads a marker as one token."""
         require_extra("torch", "torch", "transformers")
         build, card = self.build, self.card
-        made = pretrained_tokenizer(build.transformer, append_eos=False, remote_code=build.remote_code)
+        tokenizer = pretrained_tokenizer(build.transformer, append_eos=False, remote_code=build.remote_code)
         from tokenizers import AddedToken
 
-        backend = made.backend
+        backend = tokenizer.backend
         for prefix in (card.query_prefix, card.document_prefix):
             for marker in dict.fromkeys((prefix, *prefix.split()[:1])):
                 if marker.strip() and backend.token_to_id(marker) is not None:
@@ -132,10 +132,10 @@ class TokenEncoder:
         if card.lowercase:
             from tokenizers import normalizers
 
-            first = made.backend.normalizer
+            first = tokenizer.backend.normalizer
             steps = [normalizers.Lowercase(), *([first] if first is not None else [])]
-            made.backend.normalizer = normalizers.Sequence(steps)
-        return made
+            tokenizer.backend.normalizer = normalizers.Sequence(steps)
+        return tokenizer
 
     def lengths(self, texts: Sequence[str], role: Role) -> NDArray[np.int64]:
         """Return each text's length in the model's tokens, marker included, before truncation."""
@@ -169,16 +169,16 @@ class TokenEncoder:
     @cached_property
     def _filling(self) -> int:
         token = self.card.expansion_token
-        found = self.tokenizer.backend.token_to_id(token) if token else self.tokenizer.mask
-        if found is None:
+        number = self.tokenizer.backend.token_to_id(token) if token else self.tokenizer.mask
+        if number is None:
             raise R2medError(f"{self.source.name}: its tokenizer has no {token or 'mask token'} to expand queries with")
-        return found
+        return number
 
     @cached_property
     def _skipped(self) -> NDArray[np.int64]:
         """Return the ids of tokens without a vector that counts; a word that is not in the vocabulary is left out."""
         ids = (self.tokenizer.backend.token_to_id(word) for word in self.card.skiplist)
-        return np.array(sorted({each for each in ids if each is not None}), dtype=np.int64)
+        return np.array(sorted({number for number in ids if number is not None}), dtype=np.int64)
 
     def load(self) -> None:
         """Load the model."""
@@ -220,27 +220,24 @@ class LoadedTokenModel:
         """Return a vector for every token of a batch, padding included; raise `MemoryError` if memory runs out."""
         import torch
 
+        arrays = {"input_ids": read.ids, "attention_mask": read.mask}
+        if read.types.any() and "token_type_ids" in self.takes:
+            arrays["token_type_ids"] = read.types
         with inference(self.build, self.device):
-            features = {"token_embeddings": self.model(**self._inputs(read)).last_hidden_state.float()}
+            inputs = {
+                name: torch.from_numpy(np.ascontiguousarray(array)).to(self.device) for name, array in arrays.items()
+            }
+            features = {"token_embeddings": self.model(**inputs).last_hidden_state.float()}
             for layer in self.dense:
                 features = layer(features)
             vectors = features["token_embeddings"]
             if self.build.normalize:
                 vectors = torch.nn.functional.normalize(vectors, dim=-1)
-            found: Vectors = vectors.cpu().numpy()
-        return found
-
-    def _inputs(self, read: TokenBatch) -> dict[str, Any]:
-        import torch
-
-        inputs = {"input_ids": read.ids, "attention_mask": read.mask}
-        if read.types.any() and "token_type_ids" in self.takes:
-            inputs["token_type_ids"] = read.types
-        return {name: torch.from_numpy(np.ascontiguousarray(part)).to(self.device) for name, part in inputs.items()}
+            rows: Vectors = vectors.cpu().numpy()
+        return rows
 
 
 def _inline_projection(build: Build) -> Any:
-    """Load the projection that is stored among the transformer's own weights."""
     import torch
     from sentence_transformers.base.modules import Dense
 

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 _CHARACTERS = 4  # of English text in a token, about: only batch sizes depend on it
 
 
+_VERSION = "give it a version, a text that changes when its vectors do"
+
+
 class TwoMethods(Protocol):
     """A class with a method for each role; `_METHODS` has the other names that are accepted."""
 
@@ -51,21 +54,21 @@ class OwnEncoder(Encoder):
     def __init__(self, address: str, options: Mapping[str, Any], task: Task, made: Any = None) -> None:
         self.address = address
         self.options = dict(options)
+        self._words, self._task = task, None
         if made is not None:
-            self.kind, self._task, self.made = type(made), None, made
-            self._words = task
+            self.kind, self.made = type(made), made
             return
-        self.kind, self._words = find_class(address), task
+        self.kind = find_class(address)
         self._task = task if "task" in parameters(self.kind) else None
         check_arguments(address, self.kind, self.options)
 
     @cached_property
     def made(self) -> Any:
         """Return the user's object, constructed when it is first needed."""
-        given = {**self.options, "task": self._task} if self._task else self.options
-        made = construct(self.address, self.kind, given)
-        _check_methods(self.address, made)
-        return made
+        arguments = {**self.options, "task": self._task} if self._task else self.options
+        encoder = construct(self.address, self.kind, arguments)
+        _check_methods(self.address, encoder)
+        return encoder
 
     def settings(self, role: Role) -> Mapping[str, object]:
         """Return the class, its options, and its version: the stated one, or else a hash of its file."""
@@ -122,15 +125,14 @@ class OwnEncoder(Encoder):
         except Exception as error:  # whatever a user's code may raise is the user's to see, as one line
             raise R2medError(f"{self.address}: {method.__name__} failed: {blame(error)}") from error
         try:
-            return np.ascontiguousarray(
-                np.asarray(vectors.detach().float().cpu() if hasattr(vectors, "detach") else vectors, dtype=np.float32)
-            )
+            if hasattr(vectors, "detach"):  # a tensor of any device and precision
+                vectors = vectors.detach().float().cpu()
+            return np.ascontiguousarray(np.asarray(vectors, dtype=np.float32))
         except (TypeError, ValueError) as error:
             raise R2medError(f"{self.address}: {method.__name__} did not give an array of numbers ({error})") from error
 
 
 def _method(made: Any, role: Role) -> Callable[..., Any] | None:
-    """Return the method that encodes texts of a role, or None if there is none."""
     if isinstance(made, str):  # a text has a method `encode`, too
         return None
     candidates = (getattr(made, name, None) for name in _METHODS[role])
@@ -138,17 +140,27 @@ def _method(made: Any, role: Role) -> Callable[..., Any] | None:
 
 
 def _call(method: Callable[..., Any], texts: list[str], role: Role, task: Task) -> Any:
-    """Call a method with what its parameters ask for."""
     takes = inspect.signature(method).parameters
     if "task_metadata" in takes:
-        return method([{"text": texts}], **_mteb_arguments(role, task))
-    given: dict[str, Any] = {"batch_size": len(texts)} if _is_required(takes.get("batch_size")) else {}
+        import mteb
+
+        # Data that MTEB does not know pass as a task of its kind.
+        metadata = mteb.get_task("R2MEDBiologyRetrieval").metadata
+        name = f"R2MED{task.base.replace('-', '')}Retrieval"
+        return method(
+            [{"text": texts}],
+            task_metadata=metadata.model_copy(update={"name": name}),
+            hf_split="test",
+            hf_subset="default",
+            prompt_type=_prompt_type(role),
+        )
+    arguments: dict[str, Any] = {"batch_size": len(texts)} if _is_required(takes.get("batch_size")) else {}
     if "prompt_type" in takes:
-        given["prompt_type"] = _prompt_type(role)
+        arguments["prompt_type"] = _prompt_type(role)
     if _is_required(takes.get("task_name")):
-        given["task_name"] = task.name
+        arguments["task_name"] = task.name
     rows = [{"title": "", "text": text} for text in texts] if method.__name__ == "encode_corpus" else texts
-    return method(rows, **given)
+    return method(rows, **arguments)
 
 
 def _is_required(parameter: inspect.Parameter | None) -> bool:
@@ -163,20 +175,6 @@ def _prompt_type(role: Role) -> Any:
     from mteb.types import PromptType
 
     return PromptType(word)
-
-
-def _mteb_arguments(role: Role, task: Task) -> dict[str, Any]:
-    """Return what MTEB hands to `encode` beside the texts; data that MTEB does not know pass as a task of its kind."""
-    import mteb
-
-    metadata = mteb.get_task("R2MEDBiologyRetrieval").metadata
-    name = f"R2MED{task.base.replace('-', '')}Retrieval"
-    return {
-        "task_metadata": metadata.model_copy(update={"name": name}),
-        "hf_split": "test",
-        "hf_subset": "default",
-        "prompt_type": _prompt_type(role),
-    }
 
 
 def address_of(made: object) -> str:
@@ -208,9 +206,6 @@ def state_of(made: Any) -> dict[str, Any]:
     return {name: tuple(value) if isinstance(value, list) else value for name, value in state.items()}
 
 
-_VERSION = "give it a version, a text that changes when its vectors do"
-
-
 def _is_plain(value: object) -> bool:
     if isinstance(value, list | tuple):
         return all(map(_is_plain, value))
@@ -219,10 +214,10 @@ def _is_plain(value: object) -> bool:
 
 def find_class(address: str) -> Any:
     """Import the encoder class of `module:Class`."""
-    found = import_class(address)
-    if inspect.isclass(found):
-        _check_methods(address, found)
-    return found
+    kind = import_class(address)
+    if inspect.isclass(kind):
+        _check_methods(address, kind)
+    return kind
 
 
 def _check_methods(address: str, found: Any) -> None:

@@ -162,7 +162,9 @@ class _Shortlist:
     def best(self) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
         """Read all documents and rank the candidates."""
         count, dimension = self.documents.shape
-        most = min(self.how.block or self._block(dimension), count)
+        bytes_a_document = (len(self.exact) * _BYTES_A_SCORE + 8 * dimension) * _THREADS
+        fitting = int(np.clip(self.how.memory // bytes_a_document, _FEWEST, _BLOCK))
+        most = min(self.how.block or fitting, count)
         for _ in range(_THREADS):
             self.spare.put(np.empty((most, len(self.exact)), dtype=np.float32))
         waiting: deque[Future[_Found]] = deque()
@@ -180,10 +182,6 @@ class _Shortlist:
             self._settle(pool)
         return self.places.reshape(-1, self.depth), self.scores.reshape(-1, self.depth)
 
-    def _block(self, dimension: int) -> int:
-        each = (len(self.exact) * _BYTES_A_SCORE + 8 * dimension) * _THREADS
-        return int(np.clip(self.how.memory // each, _FEWEST, _BLOCK))
-
     def _read(self, start: int, stop: int, last: NDArray[np.float32], longest: float) -> _Found:
         """Return the candidates of a block, by the bar at the time the block was submitted."""
         rows = self.documents[start:stop]
@@ -193,9 +191,9 @@ class _Shortlist:
             longest = max(longest, self._multiply(rows, block, start))
             if len(block) >= self.depth and not np.isfinite(last).any():
                 last = np.partition(block.T, len(block) - self.depth, axis=1)[:, len(block) - self.depth]
-            found = np.flatnonzero(block >= self._bar(last, longest))
+            passing = np.flatnonzero(block >= self._bar(last, longest))
             width = block.shape[1]
-            return _Found(found % width, start + found // width, block.ravel()[found], last, longest)
+            return _Found(passing % width, start + passing // width, block.ravel()[passing], last, longest)
         finally:
             self.spare.put(room)
 
@@ -287,8 +285,7 @@ def unit(rows: Vectors) -> Vectors:
 
 def finite(rows: NDArray[np.floating]) -> NDArray[np.bool_]:
     """Return a mask of the rows that hold only finite numbers."""
-    found: NDArray[np.bool_] = np.logical_and.reduce(np.isfinite(rows), axis=1)
-    return found
+    return np.logical_and.reduce(np.isfinite(rows), axis=1)  # type: ignore[no-any-return]  # of bool_
 
 
 def _scored(
@@ -309,12 +306,12 @@ def _scored(
     def score(some: slice) -> None:
         owner = owners[some.start]
         rows = documents[places[some]].astype(np.float64)
-        found = (rows * queries[owner]).sum(axis=1)
+        products = (rows * queries[owner]).sum(axis=1)
         if similarity == "cosine":
             np.multiply(rows, rows, out=rows)
             both = np.sqrt(rows.sum(axis=1)) * lengths[owner]
-            found = np.divide(found, both, out=np.zeros_like(found), where=both > 0)
-        scores[some] = found
+            products = np.divide(products, both, out=np.zeros_like(products), where=both > 0)
+        scores[some] = products
 
     edges = [0, *(np.flatnonzero(np.diff(owners)) + 1).tolist(), len(owners)]
     spans = (

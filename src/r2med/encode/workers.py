@@ -30,7 +30,8 @@ class Pool:
         threads = max(1, (os.cpu_count() or 1) // len(devices))
         self._workers = [_Worker(build, device, threads) for device in devices]
         try:
-            list(self._threads.map(_Worker.ready, self._workers))
+            # Wait until all models are loaded.
+            list(self._threads.map(_Worker.receive, self._workers))
         except BaseException:
             self.close()
             raise
@@ -63,16 +64,12 @@ class _Worker:
         self._process = ChildProcess("r2med.encode.workers")
         self._send({"build": asdict(build), "device": device, "threads": threads})
 
-    def ready(self) -> None:
-        """Wait until the model is loaded."""
-        self._receive()
-
     def run(self, texts: Sequence[str], style: Style) -> Vectors:
         """Encode one batch on this device."""
         # JSON cannot carry lone surrogates.
         whole = [text.encode("utf-8", "replace").decode("utf-8") for text in texts]
         self._send({"texts": whole, "style": asdict(style)})
-        shape = self._receive()["shape"]
+        shape = self.receive()["shape"]
         data = self._process.read(4 * shape[0] * shape[1])
         return np.frombuffer(data, dtype=np.float32).reshape(shape)
 
@@ -86,7 +83,8 @@ class _Worker:
         except (BrokenPipeError, ValueError) as error:
             raise self._lost() from error
 
-    def _receive(self) -> dict[str, Any]:
+    def receive(self) -> dict[str, Any]:
+        """Read an answer; raise what went wrong over there."""
         try:
             answer: dict[str, Any] = orjson.loads(self._process.receive())
         except EOFError as error:
@@ -108,7 +106,7 @@ def _serve(pipes: Pipes) -> None:
 
     from r2med.encode.transformer import LoadedEncoder
 
-    tower: LoadedEncoder | None = None
+    model: LoadedEncoder | None = None
     while True:
         try:
             message = orjson.loads(read_frame(pipes.requests))
@@ -116,14 +114,14 @@ def _serve(pipes: Pipes) -> None:
             return
         vectors = b""
         try:
-            if tower is None:
+            if model is None:
                 torch.set_num_threads(message["threads"])
                 build = {**message["build"], "dense": tuple(message["build"]["dense"])}
-                tower = LoadedEncoder(Build(**build), message["device"])
+                model = LoadedEncoder(Build(**build), message["device"])
                 answer: dict[str, Any] = {}
             else:
-                made = tower.run(message["texts"], Style(**message["style"]))
-                answer, vectors = {"shape": made.shape}, made.astype(np.float32).tobytes()
+                matrix = model.run(message["texts"], Style(**message["style"]))
+                answer, vectors = {"shape": matrix.shape}, matrix.astype(np.float32).tobytes()
         except MemoryError as error:
             answer = {"failed": "memory", "why": str(error)}
         except R2medError as error:

@@ -84,10 +84,10 @@ class CardRegistry(Generic[Kind]):
 
     def find(self, name: str, ways: str = "") -> Kind:
         """Return the card of a name; `ways` ends the message if there is none."""
-        found = self.cards()
-        if name not in found:
-            raise SpecError(f"unknown {self.what} {name!r}{suggest(name, found)}{ways}")
-        return found[name]
+        cards = self.cards()
+        if name not in cards:
+            raise SpecError(f"unknown {self.what} {name!r}{suggest(name, cards)}{ways}")
+        return cards[name]
 
     @cached_property
     def tables(self) -> Mapping[str, Any]:
@@ -101,51 +101,48 @@ class CardRegistry(Generic[Kind]):
     @cached_property
     def _fields(self) -> Mapping[str, Reader]:
         hints, readers = get_type_hints(self.kind), {**_READERS, **self.readers}
-        return {each.name: readers[hints[each.name]] for each in fields(self.kind) if each.name != "name"}
+        return {
+            card_field.name: readers[hints[card_field.name]]
+            for card_field in fields(self.kind)
+            if card_field.name != "name"
+        }
 
     def _read(self, file: Path) -> Mapping[str, Any]:
         try:
-            found = tomllib.loads(file.read_text(encoding="utf-8"))
+            tables = tomllib.loads(file.read_text(encoding="utf-8"))
         except (ValueError, OSError, RecursionError) as error:
             raise SpecError(f"{file}: cannot be read: {error}") from error
-        for name in found:
+        for name in tables:
             if name not in self.tables:
-                known = suggest(name, self.tables)
-                raise SpecError(f"{file}: unknown table {name!r}{known} (a card is a table [{self.table}.NAME])")
-        entries: Mapping[str, Any] = found.get(self.table, {})
+                hint = suggest(name, self.tables)
+                raise SpecError(f"{file}: unknown table {name!r}{hint} (a card is a table [{self.table}.NAME])")
+        entries: Mapping[str, Any] = tables.get(self.table, {})
         if not isinstance(entries, dict) or not all(isinstance(entry, dict) for entry in entries.values()):
             raise SpecError(f"{file}: {self.table} is not a table of cards; a card is a table [{self.table}.NAME]")
         return entries
 
     def _made(self, entries: Mapping[str, Any], where: str, known: Mapping[str, Kind]) -> dict[str, Kind]:
-        made: dict[str, Kind] = {}
+        cards_of_file: dict[str, Kind] = {}
         for name, entry in entries.items():
             values = {key: self._value(f"{where}: {name}", key, value) for key, value in entry.items() if key != "like"}
-            before, like = {**known, **made}, entry.get("like")
+            before, like = {**known, **cards_of_file}, entry.get("like")
             if like is None:
-                made[name] = self._new(f"{where}: {name}", {"name": name, **values})
+                for card_field in fields(self.kind):
+                    required = card_field.default is MISSING and card_field.default_factory is MISSING
+                    if required and card_field.name not in ("name", *values):
+                        raise SpecError(f"{where}: {name} has no {card_field.name}")
+                cards_of_file[name] = self.kind(name=name, **values)  # type: ignore[call-arg]  # of any card
             elif isinstance(like, str) and like in before:
-                made[name] = replace(before[like], **{"name": name, **self._fresh_commits(values)})
+                # A commit belongs to its repository.
+                fresh = {commit: "main" for repository, commit in _COMMITS.items() if repository in values}
+                fresh = {commit: value for commit, value in fresh.items() if commit in self._fields}
+                cards_of_file[name] = replace(before[like], **{"name": name, **fresh, **values})
             else:
                 known_ones = suggest(str(like), before)
                 raise SpecError(f"{where}: {name} is like {like!r}, which is not a card before it{known_ones}")
-        return made
-
-    def _new(self, where: str, values: Mapping[str, Any]) -> Kind:
-        for each in fields(self.kind):
-            if each.name not in values and each.default is MISSING and each.default_factory is MISSING:
-                raise SpecError(f"{where} has no {each.name}")
-        return self.kind(**values)
-
-    def _fresh_commits(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Reset the commits of repositories that an entry replaces: a commit belongs to its repository."""
-        fresh = {
-            commit: "main" for repository, commit in _COMMITS.items() if repository in values and commit in self._fields
-        }
-        return {**fresh, **values}
+        return cards_of_file
 
     def _value(self, where: str, key: str, value: Any) -> Any:
-        """Check a field's value and convert it to the type of the card."""
         if key not in self._fields:
             raise SpecError(f"{where} has an unknown field {key!r}{suggest(key, [*self._fields, 'like'])}")
         reader = self._fields[key]

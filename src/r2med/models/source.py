@@ -29,9 +29,9 @@ WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 
 def commit_of(repo: str, revision: str) -> str:
     """Resolve a revision to its commit: from the local cache if it knows the name, or else from the hub."""
-    known = _HUB.cached_commit(repo, revision)
-    if known is not None:
-        return known
+    cached = _HUB.cached_commit(repo, revision)
+    if cached is not None:
+        return cached
     # Asked first: a hub that cannot be reached is said at once, where a download would be tried for half a minute.
     newest = _HUB.newest_commit(repo, revision)
     for name in ("config.json", "adapter_config.json"):
@@ -46,11 +46,11 @@ def small_file(repo: str, commit: str, name: str) -> Path | None:
     """Return one small file of a repository, or None if it has none of that name."""
     from huggingface_hub import try_to_load_from_cache
 
-    known = try_to_load_from_cache(repo, name, revision=commit)
-    if isinstance(known, str):
-        return Path(known)
+    cached = try_to_load_from_cache(repo, name, revision=commit)
+    if isinstance(cached, str):
+        return Path(cached)
     # Anything else but None is the cache's word that the repository has no such file.
-    return _file(repo, commit, name) if known is None else None
+    return _file(repo, commit, name) if cached is None else None
 
 
 def _file(repo: str, revision: str, name: str) -> Path | None:
@@ -68,17 +68,13 @@ def _file(repo: str, revision: str, name: str) -> Path | None:
 def fetch_model(repo: str, commit: str) -> Path:
     """Return the folder with all files that running the model takes, downloading it if it is not on this machine."""
     folder = _HUB.folder(repo, commit)
-    if (weights_in(folder) and (folder / "config.json").is_file()) or _routes_are_here(folder):
+    # A model that routes queries and documents has its weights in folders of modules.
+    router = folder / "router_config.json"
+    modules = orjson.loads(router.read_bytes()).get("types", {}) if router.is_file() else [""]
+    parts = [folder / module for module in modules]
+    if all((part / "config.json").is_file() for part in parts) and any(weights_in(part) for part in parts):
         return folder
     return _fetch(repo, commit, [])
-
-
-def _routes_are_here(folder: Path) -> bool:
-    """Return whether a folder holds all modules of a model that has separate ones for queries and documents."""
-    file = folder / "router_config.json"
-    modules = list(orjson.loads(file.read_bytes()).get("types", {})) if file.is_file() else []
-    parts = [folder / module for module in modules]
-    return all((part / "config.json").is_file() for part in parts) and any(weights_in(part) for part in parts)
 
 
 def fetch_adapter(repo: str, commit: str) -> Path:
@@ -187,8 +183,10 @@ class ModelSource:
         if isinstance(positions, int) and "roberta" in str(config.get("model_type", "")):
             # The first two of RoBERTa's places are never used.
             positions -= 2
-        known = [int(each) for each in (tokenizer, positions) if isinstance(each, int | float) and 0 < each < 1 << 30]
-        return min([*known, _LONGEST])
+        limits = [
+            int(limit) for limit in (tokenizer, positions) if isinstance(limit, int | float) and 0 < limit < 1 << 30
+        ]
+        return min([*limits, _LONGEST])
 
     @property
     def label(self) -> str:
@@ -213,6 +211,15 @@ def looks_like_path(name: str) -> bool:
     (True, False)
     """
     return name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name
+
+
+def is_folder(name: str) -> bool:
+    """Return whether a name stands for a folder of this machine.
+
+    >>> is_folder("./mine"), is_folder("BAAI/bge-m3")
+    (True, False)
+    """
+    return looks_like_path(name) or Path(name).is_dir()
 
 
 def folder_is(name: str, of_kind: Callable[[ModelSource], bool]) -> bool:
@@ -258,7 +265,13 @@ def existing_folder(name: str) -> Path:
 
 def content_hash(folder: Path) -> str:
     """Hash a folder's files. Very large ones are read in blocks from all over, which tells two trainings apart."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and not _hidden(path, folder))
+
+    def counts(file: Path) -> bool:
+        parts = file.relative_to(folder).parts
+        hidden = any(part.startswith((".", "__pycache__")) for part in parts)
+        return file.is_file() and not hidden and file.suffix.lower() not in (".md", ".pyc")
+
+    files = sorted(filter(counts, folder.rglob("*")))
     stats = [file.stat() for file in files]
     return _hash(folder, tuple((file, stat.st_size, stat.st_mtime_ns) for file, stat in zip(files, stats, strict=True)))
 
@@ -278,8 +291,3 @@ def _hash(folder: Path, files: tuple[tuple[Path, int, int], ...]) -> str:
                     stream.seek((size - _BLOCK) * place // (_BLOCKS - 1))
                     digest.update(stream.read(_BLOCK))
     return digest.hexdigest()
-
-
-def _hidden(file: Path, folder: Path) -> bool:
-    parts = file.relative_to(folder).parts
-    return any(part.startswith((".", "__pycache__")) for part in parts) or file.suffix.lower() in (".md", ".pyc")

@@ -26,9 +26,9 @@ class Prompt(str):
 
     def __new__(cls, text: str, kind: str) -> Self:
         """Create a prompt of a kind."""
-        made = super().__new__(cls, text)
-        made.kind = kind
-        return made
+        prompt = super().__new__(cls, text)
+        prompt.kind = kind
+        return prompt
 
     def __getnewargs__(self) -> tuple[str, str]:  # type: ignore[override]  # a copy has its kind too
         return str(self), self.kind
@@ -59,8 +59,8 @@ class Template:
         wordings = {"default": value} if isinstance(value, str) else dict(value)
         for wording in wordings.values():
             for name in _PLACE.findall(wording):
-                if name not in (known := (*Task.WORDS, "sentence")):
-                    raise SpecError(f"the prompt {wording!r} has {{{name}}}{suggest(name, known)}")
+                if name not in (places := (*Task.WORDS, "sentence")):
+                    raise SpecError(f"the prompt {wording!r} has {{{name}}}{suggest(name, places)}")
         return cls(wordings.pop("default", ""), tuple(sorted(wordings.items())))
 
     def plain(self) -> str | dict[str, str]:

@@ -68,14 +68,7 @@ class Tokenizer:
 
     def padded(self, texts: Sequence[str], style: Style, side: str) -> Padded:
         """Tokenize the texts as one batch, each cut to the limit and padded on a side."""
-        rows = self._rows(texts, style, style.limit)
-        width = max(len(ids) for ids, _ in rows)
-        ids = np.full((len(rows), width), self.pad, dtype=np.int64)
-        mask, types = np.zeros_like(ids), np.zeros_like(ids)
-        for place, (row, kinds) in enumerate(rows):
-            span = slice(width - len(row), None) if side == "left" else slice(len(row))
-            ids[place, span], types[place, span], mask[place, span] = row, kinds, 1
-        return Padded(ids, mask, types)
+        return pad_rows(self._rows(texts, style, style.limit), self.pad, side)
 
     def prompt_length(self, style: Style) -> int:
         """Count the tokens at the start of a sequence that belong to the prompt and are left out of the pooling."""
@@ -105,13 +98,27 @@ class Tokenizer:
         Characters are those of the string that the style makes; a lone surrogate counts as one.
         """
         self.backend.enable_truncation(style.limit)
-        found: list[tuple[int, int]] = self.backend.encode(_clean(style.prompted(text))).offsets
-        return found
+        return self.backend.encode(_clean(style.prompted(text))).offsets
 
     def names(self, count: int) -> list[str]:
         """Return the tokens of the first ids, as the vocabulary writes them; an id without a token is in brackets."""
-        found = [self.backend.id_to_token(number) for number in range(count)]
-        return [f"[{number}]" if token is None else token for number, token in enumerate(found)]
+        tokens = (self.backend.id_to_token(number) for number in range(count))
+        return [f"[{number}]" if token is None else token for number, token in enumerate(tokens)]
+
+
+def pad_rows(rows: Sequence[tuple[Sequence[int], Sequence[int]]], pad: int, side: str) -> Padded:
+    """Pad rows of ids and types to equal length.
+
+    >>> pad_rows([([5, 6], [0, 0]), ([7], [0])], 0, "left").ids.tolist()
+    [[5, 6], [0, 7]]
+    """
+    width = max(len(row) for row, _ in rows)
+    ids = np.full((len(rows), width), pad, dtype=np.int64)
+    mask, types = np.zeros_like(ids), np.zeros_like(ids)
+    for place, (row, kinds) in enumerate(rows):
+        span = slice(width - len(row), None) if side == "left" else slice(len(row))
+        ids[place, span], types[place, span], mask[place, span] = row, kinds, 1
+    return Padded(ids, mask, types)
 
 
 def check_limit(name: str, limit: int, positions: int, option: str = "max_length") -> None:
@@ -136,17 +143,14 @@ def pretrained_tokenizer(folder: Path, *, append_eos: bool, remote_code: bool = 
     backend = getattr(loaded, "backend_tokenizer", None)
     if backend is None:
         raise R2medError(f"{folder}: its tokenizer has no tokenizer.json form, which r2med needs")
-    known = [token for token in (loaded.pad_token_id, loaded.eos_token_id) if token is not None]
-    eos = _missing_eos(backend, loaded.eos_token_id, folder) if append_eos else None
-    made = Tokenizer(backend, pad=known[0] if known else 0, eos=eos, special=frozenset(loaded.all_special_ids))
-    made.typed = "token_type_ids" in loaded.model_input_names
-    made.mask = loaded.mask_token_id if loaded.mask_token_id is not None else loaded.eos_token_id
-    return made
-
-
-def _missing_eos(backend: Backend, eos: int | None, folder: Path) -> int | None:
-    """Return the end token if the tokenizer does not append it itself."""
-    if eos is None:
+    pads = [token for token in (loaded.pad_token_id, loaded.eos_token_id) if token is not None]
+    eos = loaded.eos_token_id if append_eos else None
+    if append_eos and eos is None:
         raise R2medError(f"{folder}: append_eos is asked for, but its tokenizer has no end token")
     backend.no_truncation()
-    return None if backend.encode("a").ids[-1:] == [eos] else eos
+    if append_eos and backend.encode("a").ids[-1:] == [eos]:
+        eos = None  # the tokenizer appends it itself
+    tokenizer = Tokenizer(backend, pad=pads[0] if pads else 0, eos=eos, special=frozenset(loaded.all_special_ids))
+    tokenizer.typed = "token_type_ids" in loaded.model_input_names
+    tokenizer.mask = loaded.mask_token_id if loaded.mask_token_id is not None else loaded.eos_token_id
+    return tokenizer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -48,9 +48,18 @@ def api_model(address: str) -> ApiCard:
         raise SpecError(f"cannot read the model {address!r}; write NAME@http://host:port/v1")
     url = check_url(name, url, _OWN_KEY).removesuffix("/rerank")
     hosts = {urlsplit(card.url).hostname: card for card in api_cards().values()}
-    known = hosts.get(urlsplit(url).hostname)
-    if known is not None:
-        return ApiCard(address, name, url, known.key_env, known.needs_key, known.top, known.price, known.request_price)
+    host_card = hosts.get(urlsplit(url).hostname)
+    if host_card is not None:
+        return ApiCard(
+            address,
+            name,
+            url,
+            host_card.key_env,
+            host_card.needs_key,
+            host_card.top,
+            host_card.price,
+            host_card.request_price,
+        )
     return ApiCard(address, name, url, _OWN_KEY, needs_key=False)
 
 
@@ -147,17 +156,21 @@ class ApiRerank(Reranker):
 
     def rerank(self, collection: Collection, run: Run, context: Context) -> Run:
         """Ask for every query's scores, several queries at a time, and order the lists by them."""
-        shown = candidates(collection, run, self.depth)
-        pairs = wanted_pairs(shown)
+        lists = candidates(collection, run, self.depth)
+        pairs = wanted_pairs(lists)
         problems: dict[str, str] = {}
         with ScoreStore(self.fingerprint()) as store:
-            known = store.find(wanted.digest for each in pairs for wanted in each)
-            if known_before := bool(known):
+            scores_known = store.find(pair.digest for row in pairs for pair in row)
+            if known_before := bool(scores_known):
                 context.reuse("scores of pairs")
-            asked = [part for each in pairs for part in self._parts(each, known)]
+            asked: list[list[WantedPair]] = []
+            for row in pairs:
+                # A text is sent once.
+                missing = list({pair.digest: pair for pair in row if pair.digest not in scores_known}.values())
+                asked += [missing[start : start + self.batch] for start in range(0, len(missing), self.batch)]
             if not asked:
                 context.book(Usage(whole=False))
-            if asked:
+            else:
                 server = RerankServer(
                     self.card.id,
                     self.card.url,
@@ -166,32 +179,28 @@ class ApiRerank(Reranker):
                     needs_key=self.card.needs_key,
                 )
                 with context.executor.progress(str(self), len(asked)) as bar:
-                    for place, scores in server.ask_each([self._body(part) for part in asked]):
+                    for place, answer in server.ask_each([self._body(part) for part in asked]):
                         bar.advance()
-                        if isinstance(scores, RequestFailed):
-                            problems[asked[place][0].query] = str(scores)
+                        if isinstance(answer, RequestFailed):
+                            problems[asked[place][0].query] = str(answer)
                             continue
-                        scored = {w.digest: Scored(s) for w, s in zip(asked[place], scores.tolist(), strict=True)}
+                        digests = (pair.digest for pair in asked[place])
+                        scored = dict(zip(digests, map(Scored, answer.tolist()), strict=True))
                         store.keep(scored)
-                        known |= scored
+                        scores_known |= scored
                 context.book(replace(server.bill(*self._prices, (0, 0, 0)), whole=not known_before))
         context.notes.facts |= {"pairs": sum(map(len, pairs)), "scored": sum(map(len, asked))}
         outcomes: list[Outcome] = []
-        for each, wanted in zip(shown, pairs, strict=True):
-            if each.query in problems:
-                outcomes.append(KeptOrder(problems[each.query]))
+        for candidate_list, wanted in zip(lists, pairs, strict=True):
+            if candidate_list.query in problems:
+                outcomes.append(KeptOrder(problems[candidate_list.query]))
             else:
-                outcomes.append(checked([known[pair.digest].score for pair in wanted], each))
-        return reranked(self, run, shown, outcomes, context)
-
-    def _parts(self, pairs: Sequence[WantedPair], known: Mapping[bytes, Scored]) -> Iterator[list[WantedPair]]:
-        """Yield the requests for a query's missing scores; a text is sent once."""
-        missing = list({wanted.digest: wanted for wanted in pairs if wanted.digest not in known}.values())
-        for start in range(0, len(missing), self.batch):
-            yield missing[start : start + self.batch]
+                scores = [scores_known[pair.digest].score for pair in wanted]
+                outcomes.append(checked(scores, candidate_list))
+        return reranked(self, run, lists, outcomes, context)
 
     def _body(self, part: Sequence[WantedPair]) -> dict[str, Any]:
-        texts = [wanted.pair.document for wanted in part]
+        texts = [pair.pair.document for pair in part]
         if self.words:
             texts = [cut_words(text, self.words) for text in texts]
         return {"model": self.card.id, "query": part[0].pair.query, "documents": texts, self.card.top: len(texts)}

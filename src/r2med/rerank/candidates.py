@@ -59,14 +59,14 @@ def check_depth(name: str, depth: int) -> None:
 
 def candidates(collection: Collection, run: Run, depth: int) -> list[CandidateList]:
     """Return each query's first `depth` documents with their texts, for every query that has any."""
-    found = []
+    lists = []
     for query, text in collection.queries:
         ranking = run[query]
         documents = ranking.documents[:depth]
         if len(documents):
             texts = [collection.documents.text(document) for document in documents]
-            found.append(CandidateList(query, text, documents, texts, ranking.scores[:depth]))
-    return found
+            lists.append(CandidateList(query, text, documents, texts, ranking.scores[:depth]))
+    return lists
 
 
 def checked(scores: Sequence[float] | Scores, wanted: CandidateList) -> Outcome:
@@ -100,14 +100,14 @@ def in_order(order: Sequence[int], scores: Sequence[float] | Scores) -> NDArray[
     >>> in_order([1, 0, 2], [7.0, 7.0, 3.0]).argsort()[::-1].tolist()
     [1, 0, 2]
     """
-    made = np.empty(len(order), dtype=np.float64)
+    lowered = np.empty(len(order), dtype=np.float64)
     above = np.float32(np.inf)
     for place in order:
         value = float(scores[place])
         if not np.float32(value) < above:
             value = float(np.nextafter(above, np.float32(-np.inf)))
-        made[place], above = value, np.float32(value)
-    return made
+        lowered[place], above = value, np.float32(value)
+    return lowered
 
 
 def reranked(
@@ -118,11 +118,11 @@ def reranked(
         query: (ranking.documents, ranking.scores) for query, ranking in run
     }
     unusable: dict[str, str] = {}
-    for found, outcome in zip(shown, outcomes, strict=True):
+    for candidate_list, outcome in zip(shown, outcomes, strict=True):
         if isinstance(outcome, KeptOrder):
-            unusable[found.query] = outcome.reason
+            unusable[candidate_list.query] = outcome.reason
         else:
-            lists[found.query] = _with_tail(run[found.query], outcome)
+            lists[candidate_list.query] = _with_tail(run[candidate_list.query], outcome)
     note_incomplete(stage, unusable, len(shown), context)
     return Run.from_lists(lists)
 

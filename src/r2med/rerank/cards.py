@@ -32,9 +32,9 @@ def card_of(source: ModelSource, name: str, like: str = "") -> RerankerCard:
         base = str(adapter.get("base_model_name_or_path") or "")
         if not base:
             raise R2medError(f"{source.name}: the adapter does not name its base model")
-        found = card(like) if like else RerankerCard(name, base)
+        format_card = card(like) if like else RerankerCard(name, base)
         return replace(
-            found,
+            format_card,
             name=name,
             id=base,
             revision="main",
@@ -177,8 +177,8 @@ def find_reranker(call: Call) -> Reranker | None:
         kind: type[Reranker] = named("r2med.rerank.cross_encoder:CrossEncoder")
         return bind(kind, Call(name, (name, *call.args), call.options))
     if is_class(name) and scores_pairs(import_class(name)):
-        found: Reranker = named("r2med.rerank.user:OwnReranker").from_call(call)
-        return found
+        stage: Reranker = named("r2med.rerank.user:OwnReranker").from_call(call)
+        return stage
     return None
 
 
@@ -221,8 +221,8 @@ class ServedCard:
 
     def __post_init__(self) -> None:
         if ANSWERS.get(self.answer) != self.stage:
-            known = ", ".join(f"{answer} ({stage})" for answer, stage in ANSWERS.items())
-            raise SpecError(f"{self.name}: {self.stage} cannot read {self.answer!r}; known: {known}")
+            forms = ", ".join(f"{answer} ({stage})" for answer, stage in ANSWERS.items())
+            raise SpecError(f"{self.name}: {self.stage} cannot read {self.answer!r}; known: {forms}")
 
 
 _DECK = CardRegistry(ServedCard, "r2med.rerank", "rerankers.toml", table="served", what="served reranker")
@@ -235,10 +235,10 @@ def served_cards() -> Mapping[str, ServedCard]:
 
 def served_card(stage: str, llm: str, wanted: str = "") -> ServedCard | None:
     """Return the format of a model in a stage: its own, or that of the model `wanted`; None for any other model."""
-    known = served_cards()
-    if wanted and wanted not in known:
-        raise SpecError(f"{stage}: unknown format {wanted!r}{suggest(wanted, known)}")
-    found = known.get(wanted or llm.partition("@")[0])
-    if found is not None and found.stage != stage:
-        raise SpecError(f"{stage}: {found.name} was trained for {found.stage}: write {found.stage}({llm})")
-    return found
+    served = served_cards()
+    if wanted and wanted not in served:
+        raise SpecError(f"{stage}: unknown format {wanted!r}{suggest(wanted, served)}")
+    match = served.get(wanted or llm.partition("@")[0])
+    if match is not None and match.stage != stage:
+        raise SpecError(f"{stage}: {match.name} was trained for {match.stage}: write {match.stage}({llm})")
+    return match

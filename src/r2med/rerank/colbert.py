@@ -38,24 +38,26 @@ class ColBERTReranker(LateInteraction, Reranker):
     def rerank(self, collection: Collection, run: Run, context: Context) -> Run:
         """Score the first documents of every list by the best match of each token of the query."""
         self.compare_card(context)
-        shown = candidates(collection, run, self.depth)
-        texts = {name: text for each in shown for name, text in zip(each.documents, each.texts, strict=True)}
+        lists = candidates(collection, run, self.depth)
+        texts = {name: text for row in lists for name, text in zip(row.documents, row.texts, strict=True)}
         names = [name for name, text in texts.items() if text and not text.isspace()]
         if not names:
             return run
         if len(names) < len(texts):
             context.warn(f"{self}: {len(texts) - len(names)} documents without text have no vectors and come last")
         documents = Texts(names, [texts[name] for name in names])
-        queries = Texts([each.query for each in shown], [each.text for each in shown])
+        queries = Texts([row.query for row in lists], [row.text for row in lists])
         with context.timed("index"):
             vectors = encode_tokens(self.encoder, documents, Role.DOCUMENT, context, self.store)
-        asked = encode_tokens(self.encoder, queries, Role.QUERY, context)
+        query_vectors = encode_tokens(self.encoder, queries, Role.QUERY, context)
         context.notes.facts |= {"similarity": self.card.similarity, "index": self.store, "index_bytes": vectors.nbytes}
         places = {name: place for place, name in enumerate(names)}
         with single_threads() as pool:
-            numbers = range(len(shown))
-            outcomes = list(pool.map(lambda at: _scored(self, asked.of(at), shown[at], vectors, places), numbers))
-        return reranked(self, run, shown, outcomes, context)
+            numbers = range(len(lists))
+            outcomes = list(
+                pool.map(lambda at: _scored(self, query_vectors.of(at), lists[at], vectors, places), numbers)
+            )
+        return reranked(self, run, lists, outcomes, context)
 
 
 def _scored(
@@ -66,13 +68,13 @@ def _scored(
     places: Mapping[str, int],
 ) -> Outcome:
     """Score a query's candidates; those without text come last."""
-    known = [places.get(name, -1) for name in shown.documents]
-    there = np.array([place >= 0 for place in known])
-    if not there.any():
+    rows = [places.get(name, -1) for name in shown.documents]
+    has_text = np.array([place >= 0 for place in rows])
+    if not has_text.any():
         return KeptOrder("no candidate has any text")
-    found = rescore_tokens(query, documents, np.array([place for place in known if place >= 0], dtype=np.intp))
+    similarities = rescore_tokens(query, documents, np.array([place for place in rows if place >= 0], dtype=np.intp))
     if stage.card.similarity == "meanmaxsim":
-        found = (found / len(query)).astype(np.float32)
-    scores = np.full(len(known), found.min() - 1, dtype=np.float32)
-    scores[there] = found
+        similarities = (similarities / len(query)).astype(np.float32)
+    scores = np.full(len(rows), similarities.min() - 1, dtype=np.float32)
+    scores[has_text] = similarities
     return checked(scores, shown)

@@ -11,10 +11,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from r2med.encode.cards import SHORT_DTYPES
 from r2med.encode.loading import Build
 from r2med.errors import R2medError, SpecError, require_extra, suggest
 from r2med.models.memory import MODEL_CACHE, find_devices
-from r2med.models.source import ModelSource, as_path, existing_folder, locate, looks_like_path, spelled_folder
+from r2med.models.source import ModelSource, as_path, existing_folder, is_folder, locate, spelled_folder
 from r2med.models.tokenizer import check_limit, pretrained_tokenizer
 from r2med.pipeline.registry import spec_of
 from r2med.pipeline.spec import Call, parse
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from r2med.pipeline.executor.blocks import Spread
 
 BACKENDS = ("torch", "onnx")
-_SHORT = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 
 
 @dataclass(frozen=True)
@@ -99,11 +99,11 @@ class CrossEncoder(Reranker):
         for option, allowed in (("truncate", TRUNCATIONS), ("backend", BACKENDS)):
             if getattr(self, option) not in allowed:
                 raise SpecError(f"{self.model}: {option} must be {' or '.join(allowed)}, not {getattr(self, option)!r}")
-        choices: Mapping[str, Sequence[str]] = {"head": HEADS, "dtype": (*DTYPES, *_SHORT), "like": list(cards())}
-        for option, known in choices.items():
+        choices: Mapping[str, Sequence[str]] = {"head": HEADS, "dtype": (*DTYPES, *SHORT_DTYPES), "like": list(cards())}
+        for option, values in choices.items():
             value = getattr(self, option)
-            if value and value not in known:
-                raise SpecError(f"{self.model}: unknown {option} {value!r}{suggest(value, known)}")
+            if value and value not in values:
+                raise SpecError(f"{self.model}: unknown {option} {value!r}{suggest(value, values)}")
         if self.batch_tokens is not None and self.batch_tokens < 1:
             raise SpecError(f"{self.model}: batch_tokens must be 1 or more, not {self.batch_tokens}")
         # A wrong name is an error before anything runs.
@@ -119,43 +119,42 @@ class CrossEncoder(Reranker):
     def spec(self) -> Call:
         """Return the stage in the spec language."""
         whole = spec_of(self, "cross-encoder")
-        return Call(self.model, (), whole.options) if _is_name(self.model) else whole
+        try:
+            is_name = parse(self.model).calls == (Call(self.model),)
+        except SpecError:
+            is_name = False
+        return Call(self.model, (), whole.options) if is_name else whole
 
     @cached_property
     def pair_model(self) -> LoadedCrossEncoder:
         """Build the model with this stage's changes of its card. For `ce:` names the model's small files are read."""
-        known = cards().get(self.model)
-        found = known or card_of(
-            locate(as_path(self.model.removeprefix(PREFIX)), self.revision or "main"), self.model, self.like
-        )
-        if self.remote_code and known is None:
-            found = replace(found, remote_code=True)
-        return LoadedCrossEncoder(
-            replace(found, **self._changes(found)), self.truncate, self.backend, self.device, self.remote_code
-        )
-
-    def _changes(self, found: RerankerCard) -> dict[str, Any]:
-        given = {name: getattr(self, name) for name in ("revision", "max_length", "head") if getattr(self, name)}
+        card = cards().get(self.model)
+        if card is None:
+            source = locate(as_path(self.model.removeprefix(PREFIX)), self.revision or "main")
+            card = card_of(source, self.model, self.like)
+            card = replace(card, remote_code=card.remote_code or self.remote_code)
+        options = ("revision", "max_length", "head", "dtype")
+        changes: dict[str, Any] = {name: getattr(self, name) for name in options if getattr(self, name)}
         if self.adapter:
-            given |= {"adapter": as_path(self.adapter), "adapter_revision": "main"}
+            changes |= {"adapter": as_path(self.adapter), "adapter_revision": "main"}
         if self.dtype:
-            given["dtype"] = _SHORT.get(self.dtype, self.dtype)
+            changes["dtype"] = SHORT_DTYPES.get(self.dtype, self.dtype)
         elif self.backend == "onnx":
             # Half precision is a GPU's business.
-            given["dtype"] = "float32"
+            changes["dtype"] = "float32"
         if self.instruction:
-            given["instruction"] = replace(found.instruction, text=self.instruction, families=())
-        return given
+            changes["instruction"] = replace(card.instruction, text=self.instruction, families=())
+        return LoadedCrossEncoder(replace(card, **changes), self.truncate, self.backend, self.device, self.remote_code)
 
     @property
     def requirements(self) -> Requirements:
         """Return the extra, the repositories on the hub, and a GPU for models of billions of weights."""
-        known = cards().get(self.model)
-        model = known.id if known else self.model.removeprefix(PREFIX)
-        adapter = self.adapter or (known.adapter if known else "")
+        published = cards().get(self.model)
+        model = published.id if published else self.model.removeprefix(PREFIX)
+        adapter = self.adapter or (published.adapter if published else "")
         hub = tuple(name for name in (model, adapter) if name and not is_folder(name))
         extras = ["onnx"] * (self.backend == "onnx") + ["torch"] + ["lora"] * bool(adapter)
-        return Requirements(extra=",".join(extras), hub=hub, gpu=bool(known and known.needs_gpu))
+        return Requirements(extra=",".join(extras), hub=hub, gpu=bool(published and published.needs_gpu))
 
     def fingerprint(self) -> Mapping[str, object]:
         """Return the settings that scores depend on."""
@@ -167,17 +166,17 @@ class CrossEncoder(Reranker):
 
     def describe(self) -> Mapping[str, object]:
         """Return the settings that a plan shows."""
-        found = self.pair_model.card
-        revision = {} if self.pair_model.source.place else {"revision": found.revision}
-        adapter = {"adapter": found.adapter} if found.adapter else {}
+        card = self.pair_model.card
+        revision = {} if self.pair_model.source.place else {"revision": card.revision}
+        adapter = {"adapter": card.adapter} if card.adapter else {}
         return {
-            "model": found.id,
+            "model": card.id,
             **revision,
             **adapter,
             "depth": self.depth,
-            "max_length": found.max_length,
+            "max_length": card.max_length,
             "truncate": self.truncate,
-            "dtype": found.dtype,
+            "dtype": card.dtype,
             "backend": self.backend,
         }
 
@@ -188,11 +187,11 @@ class CrossEncoder(Reranker):
     def rerank(self, collection: Collection, run: Run, context: Context) -> Run:
         """Score the first documents of every list and order them by it."""
         model, task = self.pair_model, collection.task
-        shown = candidates(collection, run, self.depth)
-        pairs = wanted_pairs(shown)
+        lists = candidates(collection, run, self.depth)
+        pairs = wanted_pairs(lists)
         with ScoreStore(model.settings(task)) as store:
-            scores = PairScores(store.find(wanted.digest for each in pairs for wanted in each))
-            missing = {w.digest: w for each in pairs for w in each if w.digest not in scores.known}
+            scores = PairScores(store.find(pair.digest for row in pairs for pair in row))
+            missing = {pair.digest: pair for row in pairs for pair in row if pair.digest not in scores.known}
             if scores.known:
                 context.reuse("scores of pairs")
             if missing:
@@ -206,8 +205,8 @@ class CrossEncoder(Reranker):
                 f"{self}: {facts['queries_cut']} of {len(pairs)} queries leave no room for a document in {limit} tokens"
                 " and lost a part; a larger max_length may help"
             )
-        outcomes = [scores.outcome(each, wanted) for each, wanted in zip(shown, pairs, strict=True)]
-        return reranked(self, run, shown, outcomes, context)
+        outcomes = [scores.outcome(*both) for both in zip(lists, pairs, strict=True)]
+        return reranked(self, run, lists, outcomes, context)
 
     def _scored(
         self,
@@ -226,28 +225,15 @@ class CrossEncoder(Reranker):
                 scoring = model.scoring(task, self.batch_tokens)
             with context.executor.progress(label, len(missing), unit="pairs") as bar:
                 return scoring.run(list(missing.values()), store, bar)
-        everything = {wanted.digest: wanted for each in pairs for wanted in each}
-        elsewhere = model.spread_scoring(task, spread, self.batch_tokens)
+        everything = {pair.digest: pair for row in pairs for pair in row}
+        scoring_by_workers = model.spread_scoring(task, spread, self.batch_tokens)
         with context.executor.progress(label, len(missing), unit="pairs") as bar:
-            found = elsewhere.run(list(everything.values()), known.known, store, bar)
-        found.add(PairScores(store.find(digest for digest in missing if digest not in found.known)))
-        left = [digest for digest in missing if digest not in found.known and digest not in found.problems]
+            scores = scoring_by_workers.run(list(everything.values()), known.known, store, bar)
+        scores.add(PairScores(store.find(digest for digest in missing if digest not in scores.known)))
+        left = [digest for digest in missing if digest not in scores.known and digest not in scores.problems]
         if left:
             raise spread.unfinished(f"pairs of {model.card.id}", len(left), len(everything))
-        return found
-
-
-def is_folder(name: str) -> bool:
-    """Return whether a name stands for a folder of this machine."""
-    return looks_like_path(name) or Path(name).is_dir()
-
-
-def _is_name(text: str) -> bool:
-    """Return whether a text is a name in a spec, and is parsed as one again."""
-    try:
-        return parse(text).calls == (Call(text),)
-    except SpecError:
-        return False
+        return scores
 
 
 _PROCESSOR_TOKENS = 1024  # more at once do not fit the processor's caches and are slower, not faster
@@ -287,21 +273,21 @@ class LoadedCrossEncoder:
         resolved now is then named itself.
         """
         card = self.card
-        found = self.weights(strict=task is not None) | {
+        settings = self.weights(strict=task is not None) | {
             "head": card.head,
             "max_length": card.max_length,
             "truncate": self.truncate,
         }
         if not card.pieces:
-            return found | {"query": card.query, "document": card.document}
-        found |= {"pieces": list(card.pieces)}
+            return settings | {"query": card.query, "document": card.document}
+        settings |= {"pieces": list(card.pieces)}
         if "{instruction}" in "".join(card.pieces):
-            found["instruction"] = card.instruction.render(task) if task else card.instruction.text
-        return found
+            settings["instruction"] = card.instruction.render(task) if task else card.instruction.text
+        return settings
 
     def weights(self, *, strict: bool = True) -> dict[str, object]:
         """Return the settings that the loaded model depends on."""
-        found: dict[str, object] = {
+        settings: dict[str, object] = {
             "model": self.source.label,
             "revision": _version(self.source, strict),
             "backend": self.backend,
@@ -310,8 +296,8 @@ class LoadedCrossEncoder:
             "remote_code": self.card.remote_code,
         }
         if self.adapter:
-            found["adapter"] = f"{self.adapter.label} {_version(self.adapter, strict)}"
-        return found
+            settings["adapter"] = f"{self.adapter.label} {_version(self.adapter, strict)}"
+        return settings
 
     def format(self, task: Task) -> PairFormat:
         """Return the format of a pair for a task."""

@@ -47,10 +47,10 @@ def make_groups(documents: int, size: int, how: str = "random", number: int = 0,
     places, count = list(range(documents)), -(-documents // size)
     drawn = random.Random(f"{seed}\t{number}")
     if how == "sorted":
-        found = [part.tolist() for part in np.array_split(np.array(places), count)] if documents else []
-        for group in found:
+        groups = [part.tolist() for part in np.array_split(np.array(places), count)] if documents else []
+        for group in groups:
             drawn.shuffle(group)
-        return found
+        return groups
     if how == "random" or number:
         drawn.shuffle(places)
     return [places[start::count] for start in range(count)]
@@ -75,12 +75,12 @@ class _GroupGrades:
         """Add the grades of a reply, unless an earlier one gave more."""
         self.replies.append(reply)
         problem = trouble(reply)
-        found = read_grades(reply.text, len(places)) if isinstance(reply, Reply) and not problem else {}
-        if not found:
-            said = excerpt(reply.text) if isinstance(reply, Reply) else ""
-            self.problem = problem or f"no grades in the reply {said}"
-        if len(found) > len(self.grades):
-            self.grades = found
+        grades = read_grades(reply.text, len(places)) if isinstance(reply, Reply) and not problem else {}
+        if not grades:
+            quote = excerpt(reply.text) if isinstance(reply, Reply) else ""
+            self.problem = problem or f"no grades in the reply {quote}"
+        if len(grades) > len(self.grades):
+            self.grades = grades
 
 
 @dataclass
@@ -114,11 +114,11 @@ class _Grades:
 
     def outcome(self) -> Outcome:
         """Return the mean grades, fused with the scores of the stage before; equal ones keep their order."""
-        known = {place: [grade] for place, grade in self.lowest.items()} | self.given
-        missing = len(self.shown) - len(known)
+        grades_of = {place: [grade] for place, grade in self.lowest.items()} | self.given
+        missing = len(self.shown) - len(grades_of)
         if missing:
             return KeptOrder(f"{missing} of {len(self.shown)} passages got no grade: {self.problems[0]}")
-        means = np.array([np.mean(grades) for _, grades in sorted(known.items())])
+        means = np.array([np.mean(grades) for _, grades in sorted(grades_of.items())])
         if self.fuse:
             means = (1 - self.fuse) * means / TOP_GRADE + self.fuse * _spread_out(self.shown.scores)
         return in_order(sorted(range(len(means)), key=lambda place: (-means[place], place)), means)
@@ -183,8 +183,8 @@ class Groupwise(ModelReranker):
 
     def describe(self) -> Mapping[str, object]:
         """Return the settings that a plan shows."""
-        made = f"{self.groups}, seed {self.seed}"
-        return {**super().describe(), "size": self.size, "rounds": self.rounds, "groups": made, "fuse": self.fuse}
+        grouping = f"{self.groups}, seed {self.seed}"
+        return {**super().describe(), "size": self.size, "rounds": self.rounds, "groups": grouping, "fuse": self.fuse}
 
     def requests_a_query(self, documents: int) -> int:
         """Return one request per group and round, if none has to be asked again."""
@@ -200,65 +200,65 @@ class Groupwise(ModelReranker):
     def example(self, task: Task, query: str, texts: Sequence[str]) -> Request:
         """Build the request for a group of the usual size."""
         groups = -(-len(texts) // self.size)
-        shown = texts[: -(-len(texts) // groups)]
-        values = {"passages": self.passages(shown), "count": str(len(shown))}
+        group = texts[: -(-len(texts) // groups)]
+        values = {"passages": self.passages(group), "count": str(len(group))}
         return self.request(task, query, self.templates()[0], values)
 
     def rerank(self, collection: Collection, run: Run, context: Context) -> Run:
         """Ask for all groups of all queries at once, and order each list by grade."""
-        shown = candidates(collection, run, self.depth)
+        lists = candidates(collection, run, self.depth)
         asked = [
             _Group(query, places)
-            for query, found in enumerate(shown)
+            for query, row in enumerate(lists)
             for number in range(self.rounds)
-            for places in make_groups(len(found), self.size, self.groups, number, f"{self.seed}\t{found.query}")
+            for places in make_groups(len(row), self.size, self.groups, number, f"{self.seed}\t{row.query}")
         ]
-        graded = self._ask(asked, shown, collection.task, context)
-        grades = [_Grades(found, self.fuse) for found in shown]
+        graded = self._ask(asked, lists, collection.task, context)
+        grades = [_Grades(row, self.fuse) for row in lists]
         for (query, places), group in zip(asked, graded, strict=True):
             grades[query].add(places, group)
         context.notes.facts |= {
             "groups": len(asked),
-            "unusable": sum(len(each.problems) for each in grades),
-            "passed_over": sum(len(each.passed_over) for each in grades),
+            "unusable": sum(len(graded_list.problems) for graded_list in grades),
+            "passed_over": sum(len(graded_list.passed_over) for graded_list in grades),
         }
-        partly = {each.shown.query: each.reason for each in grades if each.reason}
-        note_incomplete(self, partly, len(shown), context, kept="were not wholly graded")
-        return reranked(self, run, shown, [each.outcome() for each in grades], context)
+        partly = {graded_list.shown.query: graded_list.reason for graded_list in grades if graded_list.reason}
+        note_incomplete(self, partly, len(lists), context, kept="were not wholly graded")
+        return reranked(self, run, lists, [graded_list.outcome() for graded_list in grades], context)
 
     def _ask(
         self, asked: Sequence[_Group], shown: Sequence[CandidateList], task: Task, context: Context
     ) -> list[_GroupGrades]:
         """Ask for the grades of every group; incomplete ones are asked for again, unless the server failed."""
-        found = [_GroupGrades() for _ in asked]
+        grades = [_GroupGrades() for _ in asked]
         replies: list[Reply | Failed] = []
         first: Request | None = None
-        seconds, again, wanted = 0.0, 0, list(range(len(asked)))
+        seconds, again, incomplete = 0.0, 0, list(range(len(asked)))
         for attempt in range(1 + self.retries):
-            requests = [self._request(asked[place], shown, task, attempt) for place in wanted]
+            requests = [self._request(asked[place], shown, task, attempt) for place in incomplete]
             first = first or (requests[0] if requests else None)
             label = str(self) if not attempt else f"{self}, asked again"
             with context.executor.progress(label, len(requests)) as bar:
-                answered, took = ask(requests, bar)
-            for place, reply in zip(wanted, answered, strict=True):
-                found[place].add(asked[place].places, reply)
+                answered, elapsed = ask(requests, bar)
+            for place, reply in zip(incomplete, answered, strict=True):
+                grades[place].add(asked[place].places, reply)
             again += len(requests) if attempt else 0
-            seconds, replies = seconds + took, replies + answered
-            wanted = [
+            seconds, replies = seconds + elapsed, replies + answered
+            incomplete = [
                 place
-                for place, reply in zip(wanted, answered, strict=True)
-                if isinstance(reply, Reply) and len(found[place].grades) < len(asked[place].places)
+                for place, reply in zip(incomplete, answered, strict=True)
+                if isinstance(reply, Reply) and len(grades[place].grades) < len(asked[place].places)
             ]
-            if not wanted:
+            if not incomplete:
                 break
-        current_client().reject(reply for group in found if not group.grades for reply in group.replies)
+        current_client().reject(reply for group in grades if not group.grades for reply in group.replies)
         self.note(first, replies, seconds, context)
         context.notes.facts["asked_again"] = again
         if again:
             context.warn(
                 f"{self.name}: groups without all their grades were asked for again, {again:,} requests in all"
             )
-        return found
+        return grades
 
     def _request(self, group: _Group, shown: Sequence[CandidateList], task: Task, attempt: int) -> Request:
         query, places = group

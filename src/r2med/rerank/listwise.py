@@ -29,13 +29,13 @@ def windows(documents: int, window: int, step: int) -> list[tuple[int, int]]:
     >>> windows(25, 20, 10), windows(5, 20, 10)
     ([(5, 25), (0, 15)], [(0, 5)])
     """
-    found = []
+    spans = []
     end = documents
     while True:
         start = max(0, end - window)
-        found.append((start, end))
+        spans.append((start, end))
         if start == 0:
-            return found
+            return spans
         end -= step
 
 
@@ -55,14 +55,14 @@ class _List:
         """Put a window in the order of a reply; an unusable reply leaves it unchanged."""
         start, end = span
         problem = trouble(reply)
-        found = self.read(reply.text, end - start) if isinstance(reply, Reply) and not problem else None
-        if found is None:
-            said = excerpt(reply.text) if isinstance(reply, Reply) else ""
-            self.problems.append(problem or f"no ranking in the reply {said}")
+        permutation = self.read(reply.text, end - start) if isinstance(reply, Reply) and not problem else None
+        if permutation is None:
+            quote = excerpt(reply.text) if isinstance(reply, Reply) else ""
+            self.problems.append(problem or f"no ranking in the reply {quote}")
             self.unread += [reply] if isinstance(reply, Reply) else []
             return
-        self.repaired += found.repaired
-        self.order[start:end] = [self.order[start + place] for place in found.order]
+        self.repaired += permutation.repaired
+        self.order[start:end] = [self.order[start + place] for place in permutation.order]
 
     @property
     def reason(self) -> str:
@@ -111,60 +111,65 @@ class Listwise(ModelReranker):
 
     def example(self, task: Task, query: str, texts: Sequence[str]) -> Request:
         """Build the request for a window, without scores, which are not known yet."""
-        shown = texts[: self.window]
-        values = {"passages": self.passages(shown), "count": str(len(shown))}
+        passages = texts[: self.window]
+        values = {"passages": self.passages(passages), "count": str(len(passages))}
         return self.request(task, query, self.templates()[0], values)
 
     def rerank(self, collection: Collection, run: Run, context: Context) -> Run:
         """Order every list, the windows of all queries at the same height together."""
-        shown = candidates(collection, run, self.depth)
+        candidate_lists = candidates(collection, run, self.depth)
         read = read_tied_ranking if self.answer == "tied ranking" else read_permutation
         lists = [
-            _List(found, windows(len(found), self.window, self.step), list(range(len(found))), read=read)
-            for found in shown
+            _List(
+                candidate_list,
+                windows(len(candidate_list), self.window, self.step),
+                list(range(len(candidate_list))),
+                read=read,
+            )
+            for candidate_list in candidate_lists
         ]
         self._slide(lists, collection.task, context)
         note_incomplete(
             self,
-            {each.shown.query: each.reason for each in lists if each.reason},
+            {row.shown.query: row.reason for row in lists if row.reason},
             len(lists),
             context,
             kept="were not wholly ordered",
         )
-        return reranked(self, run, shown, [_scores(each.order) for each in lists], context)
+        return reranked(self, run, candidate_lists, [_scores(row.order) for row in lists], context)
 
     def _slide(self, lists: Sequence[_List], task: Task, context: Context) -> None:
-        total = sum(len(each.windows) for each in lists)
+        total = sum(len(row.windows) for row in lists)
         replies: list[Reply | Failed] = []
         first: Request | None = None
         seconds = 0.0
         with context.executor.progress(str(self), total) as bar:
-            for height in range(max((len(each.windows) for each in lists), default=0)):
-                active = [each for each in lists if height < len(each.windows)]
-                requests = [self._request(each, each.windows[height], task) for each in active]
+            for height in range(max((len(row.windows) for row in lists), default=0)):
+                active = [row for row in lists if height < len(row.windows)]
+                requests = [self._request(row, row.windows[height], task) for row in active]
                 first = first or requests[0]
-                answered, took = ask(requests, bar)
-                for each, reply in zip(active, answered, strict=True):
-                    each.apply(each.windows[height], reply)
+                answered, elapsed = ask(requests, bar)
+                for row, reply in zip(active, answered, strict=True):
+                    row.apply(row.windows[height], reply)
                 replies += answered
-                seconds += took
-        current_client().reject(reply for each in lists for reply in each.unread)
+                seconds += elapsed
+        current_client().reject(reply for row in lists for reply in row.unread)
         self.note(first, replies, seconds, context)
         context.notes.facts |= {
             "windows": total,
-            "unusable": sum(len(each.problems) for each in lists),
-            "repaired": sum(each.repaired for each in lists),
+            "unusable": sum(len(row.problems) for row in lists),
+            "repaired": sum(row.repaired for row in lists),
         }
 
     def _request(self, each: _List, span: tuple[int, int], task: Task) -> Request:
         places = each.order[slice(*span)]
         texts = [each.shown.texts[place] for place in places]
         if self.scores:
-            shown = [
+            scored_passages = [
                 f"[{number}] (score {each.shown.scores[place]:.4g}) {self.passage(each.shown.texts[place])}"
                 for number, place in enumerate(places, 1)
             ]
-            passages = "\n\n".join(shown)
+            passages = "\n\n".join(scored_passages)
         else:
             passages = self.passages(texts)
         values = {"passages": passages, "count": str(len(places))}
@@ -173,6 +178,6 @@ class Listwise(ModelReranker):
 
 def _scores(order: Sequence[int]) -> Outcome:
     """Return scores that encode only the order: the last has 1, the one before it 2, and so on."""
-    made = np.empty(len(order), dtype=np.float64)
-    made[list(order)] = np.arange(len(order), 0, -1)
-    return made
+    scores = np.empty(len(order), dtype=np.float64)
+    scores[list(order)] = np.arange(len(order), 0, -1)
+    return scores

@@ -125,9 +125,11 @@ class ModelReranker(AskingStage, Reranker):
         """Estimate the cost of all lists, as if they held documents from all over the collection."""
         documents, queries = collection.documents.texts, collection.queries.texts
         total = self.requests_a_query(min(self.depth, len(documents))) * len(queries)
-        shown = [documents[place] for place in spread_places(len(documents), min(self.depth, len(documents), _EXAMPLE))]
-        asked = [queries[place] for place in spread_places(len(queries), min(_EXAMPLES, len(queries)))]
-        requests = [self.example(collection.task, query, shown) for query in asked] if shown else []
+        examples = [
+            documents[place] for place in spread_places(len(documents), min(self.depth, len(documents), _EXAMPLE))
+        ]
+        questions = [queries[place] for place in spread_places(len(queries), min(_EXAMPLES, len(queries)))]
+        requests = [self.example(collection.task, query, examples) for query in questions] if examples else []
         # Other documents will be shown, so that an answer to one of these is none to those.
         guess = current_client().estimate([replace(request, sample=-1) for request in requests])
         return replace(guess * (total / max(1, len(requests))), requests=total)

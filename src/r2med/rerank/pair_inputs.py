@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from r2med.errors import R2medError
-from r2med.models.tokenizer import Padded
+from r2med.models.tokenizer import Padded, pad_rows
 
 if TYPE_CHECKING:
     from tokenizers import Encoding
@@ -76,34 +76,26 @@ class Inputs:
 
     def padded(self, rows: Sequence[PairInput]) -> Padded:
         """Pad rows to one batch: on the left for a language model, on the right for all others."""
-        width = max(len(row.ids) for row in rows)
-        ids = np.full((len(rows), width), self.tokenizer.pad, dtype=np.int64)
-        mask, types = np.zeros_like(ids), np.zeros_like(ids)
-        for place, row in enumerate(rows):
-            span = slice(width - len(row.ids), None) if self.format.pieces else slice(len(row.ids))
-            ids[place, span], mask[place, span] = row.ids, 1
-            if self.tokenizer.typed:
-                types[place, span] = row.types
-        return Padded(ids, mask, types)
+        batch = pad_rows([row[:2] for row in rows], self.tokenizer.pad, "left" if self.format.pieces else "right")
+        return batch if self.tokenizer.typed else batch._replace(types=np.zeros_like(batch.types))
 
     def _pairs(self, pairs: Sequence[TextPair]) -> Iterable[_Tokens]:
         queries = [_filled(self.format.query, {"query": pair.query}) for pair in pairs]
         documents = [_filled(self.format.document, {"document": pair.document}) for pair in pairs]
         texts = [(query[0], document[0]) for query, document in zip(queries, documents, strict=True)]
-        for encoding, query, document in zip(
-            self.tokenizer.backend.encode_batch(texts), queries, documents, strict=True
-        ):
-            yield _Tokens([(encoding, (query[1], document[1]))])
+        encodings = self.tokenizer.backend.encode_batch(texts)
+        for encoding, (_, query), (_, document) in zip(encodings, queries, documents, strict=True):
+            yield _Tokens([(encoding, (query, document))])
 
     def _pieces(self, pairs: Sequence[TextPair]) -> Iterable[_Tokens]:
         # A piece without a place to fill is the same for all pairs, and one with the query alone for many.
-        known: dict[str, Encoding] = {}
+        encodings: dict[str, Encoding] = {}
         for pair in pairs:
             filled = [_filled(piece, {"query": pair.query, "document": pair.document}) for piece in self.format.pieces]
             for text, _ in filled:
-                if text not in known:
-                    known[text] = self.tokenizer.backend.encode(text, add_special_tokens=False)
-            yield _Tokens([(known[text], (spans,)) for text, spans in filled])
+                if text not in encodings:
+                    encodings[text] = self.tokenizer.backend.encode(text, add_special_tokens=False)
+            yield _Tokens([(encodings[text], (spans,)) for text, spans in filled])
 
     def _cut(self, tokens: _Tokens) -> PairInput:
         ids, types = tokens.ids, tokens.types
@@ -137,8 +129,8 @@ def _whole_query(query: int, document: int, room: int) -> tuple[int, int]:
     """
     if query < room:
         return query, min(document, room - query)
-    shown = min(document, room // 2)
-    return min(query, room - shown), shown
+    kept = min(document, room // 2)
+    return min(query, room - kept), kept
 
 
 def _evenly(query: int, document: int, room: int) -> tuple[int, int]:
@@ -163,15 +155,15 @@ class _Tokens:
 
     def parts(self) -> np.ndarray[tuple[int], np.dtype[np.int8]]:
         """Return the part of each token: the query's, the document's, or neither's."""
-        found: list[int] = []
+        parts: list[int] = []
         for encoding, spans in self._pieces:
             for sequence, (start, end) in zip(encoding.sequence_ids, encoding.offsets, strict=True):
                 part = _FIXED
                 if sequence is not None:
                     for kind, (first, last) in spans[min(sequence, len(spans) - 1)].items():
                         part = kind if start < last and end > first else part
-                found.append(part)
-        return np.array(found, dtype=np.int8)
+                parts.append(part)
+        return np.array(parts, dtype=np.int8)
 
 
 _Spans = Mapping[int, tuple[int, int]]

@@ -99,21 +99,21 @@ class PairScores:
     def keep(self, batch: PairBatch, outcomes: Iterable[float | str], store: ScoreStore) -> None:
         """Add and store the scores of a batch, or the reasons why its pairs have none."""
         scored: dict[bytes, Scored] = {}
-        for wanted, row, outcome in zip(batch.pairs, batch.rows, outcomes, strict=True):
+        for pair, row, outcome in zip(batch.pairs, batch.rows, outcomes, strict=True):
             if isinstance(outcome, str):
-                self.problems[wanted.digest] = outcome
+                self.problems[pair.digest] = outcome
             else:
-                scored[wanted.digest] = Scored(outcome, row.tokens, row.query_lost)
+                scored[pair.digest] = Scored(outcome, row.tokens, row.query_lost)
         # What is not a number is not stored: the next run may fare better, with another precision or device.
         store.keep({digest: score for digest, score in scored.items() if np.isfinite(score.score)})
         self.known |= scored
 
     def outcome(self, candidates: CandidateList, pairs: Sequence[WantedPair]) -> Outcome:
         """Return the scores of a query's candidates, or the first reason why one of them has none."""
-        for wanted in pairs:
-            if wanted.digest in self.problems:
-                return KeptOrder(f"{wanted.document}: {self.problems[wanted.digest]}")
-        return checked(np.array([self.known[wanted.digest].score for wanted in pairs], dtype=np.float32), candidates)
+        for pair in pairs:
+            if pair.digest in self.problems:
+                return KeptOrder(f"{pair.document}: {self.problems[pair.digest]}")
+        return checked(np.array([self.known[pair.digest].score for pair in pairs], dtype=np.float32), candidates)
 
 
 class PairBatch(NamedTuple):
@@ -151,7 +151,7 @@ class Scoring:
         scores = PairScores()
         for start in range(0, len(pairs), WINDOW):
             window = pairs[start : start + WINDOW]
-            rows = self.inputs.rows([wanted.pair for wanted in window])
+            rows = self.inputs.rows([pair.pair for pair in window])
             for places, outcomes in self.batches(rows):
                 scores.keep(PairBatch([window[at] for at in places], [rows[at] for at in places]), outcomes, store)
                 bar.advance(len(places))
@@ -245,30 +245,30 @@ class SpreadScoring:
         for block, result in self.spread.run(job, self._blocks(pairs, known)):
             for batch, values in zip(block.about, orjson.loads(result), strict=True):
                 scores.keep(batch, (float("nan") if value is None else value for value in values), store)
-                bar.advance(sum(wanted.digest not in known for wanted in batch.pairs))
+                bar.advance(sum(pair.digest not in known for pair in batch.pairs))
         return scores
 
     def _blocks(self, pairs: Sequence[WantedPair], known: Collection[bytes]) -> Iterator[WorkBlock]:
         settings = cache_key(settings=sorted(self.worker.model.settings(self.worker.task).items())).encode()
         for start in range(0, len(pairs), WINDOW):
             window = pairs[start : start + WINDOW]
-            if all(wanted.digest in known for wanted in window):
+            if all(pair.digest in known for pair in window):
                 continue
-            rows = self.inputs.rows([wanted.pair for wanted in window])
+            rows = self.inputs.rows([pair.pair for pair in window])
             planned = (
                 PairBatch([window[at] for at in places], [rows[at] for at in places])
                 for places in longest_first(rows, lambda: self.budget)
             )
             for batches in grouped(planned, _BLOCK_TOKENS):
-                if any(wanted.digest not in known for batch in batches for wanted in batch.pairs):
+                if any(pair.digest not in known for batch in batches for pair in batch.pairs):
                     key = block_key(settings, *(b"".join(pair.digest for pair in batch.pairs) for batch in batches))
-                    texts = [[[carried(text) for text in wanted.pair] for wanted in batch.pairs] for batch in batches]
+                    texts = [[[carried(text) for text in pair.pair] for pair in batch.pairs] for batch in batches]
                     yield WorkBlock(key, orjson.dumps(texts), batches)
 
 
 def cut_facts(scored: Mapping[bytes, Scored], pairs: Sequence[Sequence[WantedPair]], limit: int) -> dict[str, object]:
     """Count the pairs that could not be read in full, for a result."""
-    scores = [(wanted.query, scored[wanted.digest]) for row in pairs for wanted in row if wanted.digest in scored]
+    scores = [(pair.query, scored[pair.digest]) for row in pairs for pair in row if pair.digest in scored]
     truncated = sum(score.tokens > limit for _, score in scores)
     return {
         "max_length": limit,

@@ -82,17 +82,17 @@ class Pointwise(ModelReranker):
 
     def rerank(self, collection: Collection, run: Run, context: Context) -> Run:
         """Ask about every pair at once, and order each list by the scores of the replies."""
-        shown = candidates(collection, run, self.depth)
-        mode = self._mode(shown, collection.task)
-        requests = [self._request(found.text, text, collection.task, mode) for found in shown for text in found.texts]
-        with context.executor.progress(str(self), count_of(shown)) as bar:
+        lists = candidates(collection, run, self.depth)
+        mode = self._mode(lists, collection.task)
+        requests = [self._request(row.text, text, collection.task, mode) for row in lists for text in row.texts]
+        with context.executor.progress(str(self), count_of(lists)) as bar:
             replies, seconds = ask(requests, bar)
         self.note(requests[0] if requests else None, replies, seconds, context)
         context.notes.facts |= {"mode": mode, "pairs": len(requests)}
         rest = iter(replies)
         current_client().reject(reply for reply in replies if isinstance(_score(reply, mode), str))
-        outcomes = [_outcome(found, [next(rest) for _ in found.texts], mode) for found in shown]
-        return reranked(self, run, shown, outcomes, context)
+        outcomes = [_outcome(row, [next(rest) for _ in row.texts], mode) for row in lists]
+        return reranked(self, run, lists, outcomes, context)
 
     def _mode(self, shown: Sequence[CandidateList], task: Task) -> str:
         """Return the mode of the options, or the one that works for the first pair; one for all pairs."""
@@ -136,7 +136,7 @@ def _score(reply: Reply | Failed, mode: str) -> float | str:
     if mode in _TRAINED:
         score = None if reply.incomplete else _TRAINED[mode](reply.logprobs, reply.text)
         return trouble(reply) or f"no {mode} in the reply {excerpt(reply.text)}" if score is None else score
-    found = read_grade(reply.text) if mode == "grade" else yes_or_no(reply.logprobs)
-    if found is not None and (mode == "logprobs" or not reply.incomplete):
-        return found
+    score = read_grade(reply.text) if mode == "grade" else yes_or_no(reply.logprobs)
+    if score is not None and (mode == "logprobs" or not reply.incomplete):
+        return score
     return trouble(reply) or f"no {'grade' if mode == 'grade' else 'yes or no'} in the reply {excerpt(reply.text)}"

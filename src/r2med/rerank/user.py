@@ -91,11 +91,11 @@ class OwnReranker(Reranker):
 
     def rerank(self, collection: Collection, run: Run, context: Context) -> Run:
         """Score every query's candidates with the class, and order the lists by the scores."""
-        shown = candidates(collection, run, self.depth)
+        lists = candidates(collection, run, self.depth)
         with context.timed("load"):
-            made: OneMethod = construct(self.address, self.kind_of_user, dict(self.options))
-        outcomes = context.executor.map(str(self), lambda each: self._outcome(made, each), shown)
-        return reranked(self, run, shown, outcomes, context)
+            reranker: OneMethod = construct(self.address, self.kind_of_user, dict(self.options))
+        outcomes = context.executor.map(str(self), lambda each: self._outcome(reranker, each), lists)
+        return reranked(self, run, lists, outcomes, context)
 
     def _outcome(self, made: OneMethod, shown: CandidateList) -> Outcome:
         try:
