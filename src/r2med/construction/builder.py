@@ -22,7 +22,16 @@ from r2med.construction.sources import fetch_sources, read_questions
 from r2med.errors import R2medError, suggest
 from r2med.formatting import counted
 from r2med.llm.items import KEPT, Count, ItemStore, Outcome, collector_paused, count_files, count_outcomes
-from r2med.llm.steps import Step, StepEstimate, make_items, open_items, price_step, refuse_silence, run_step, step_key
+from r2med.llm.steps import (
+    Step,
+    StepEstimate,
+    make_items,
+    open_items,
+    price_step,
+    raise_if_all_failed,
+    run_step,
+    step_key,
+)
 from r2med.pipeline.executor.local import Executor, quiet
 from r2med.store.files import write_file
 
@@ -247,5 +256,5 @@ class Builder:
                 yield outcome
 
         count = count_outcomes(step.name, outcomes())
-        refuse_silence(count)
+        raise_if_all_failed(count)
         self._done(count)
