@@ -146,9 +146,9 @@ class Builder:
         for question in open_ones:
             outcomes.pop(question.id, None)
         if mined and is_free(self.plan) and step.make is not None:  # mined again: that costs nothing, and is not stored
-            known = [question for question in open_ones if question.id not in self._assumed]
-            for start in range(0, len(known), step.batch):
-                batch = known[start : start + step.batch]
+            certain = [question for question in open_ones if question.id not in self._assumed]
+            for start in range(0, len(certain), step.batch):
+                batch = certain[start : start + step.batch]
                 outcomes |= {q.id: outcome for q, outcome in zip(batch, step.make(batch), strict=True)}
         pairs = []
         for number, question in enumerate(questions):

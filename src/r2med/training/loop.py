@@ -48,13 +48,13 @@ class DevTask:
 
     def __init__(self, rows: Sequence[TrainerRow], others: Sequence[TrainerRow], settings: DevSettings) -> None:
         self.rows, self.measures = rows, parse_all(settings.measures)
-        found = passages_of_rows(rows)
+        passages = passages_of_rows(rows)
         for name, text in passages_of_rows(others).items():
-            if len(found) >= settings.passages:
+            if len(passages) >= settings.passages:
                 break
-            found.setdefault(name, text)
-        self.passages = found
-        self.qrels = {row.id: {each.id: 1 for each in row.positives} for row in rows}
+            passages.setdefault(name, text)
+        self.passages = passages
+        self.qrels = {row.id: {passage.id: 1 for passage in row.positives} for row in rows}
 
     def measure(self, model: Any, kind: str) -> QueryScores:
         """Measure a model as it is now."""
@@ -76,7 +76,7 @@ class DevTask:
     def _rerank(self, model: Any) -> Run:
         lists = {}
         for row in self.rows:
-            judged = {each.id: each.text for each in (*row.positives, *row.negatives)}
+            judged = {passage.id: passage.text for passage in (*row.positives, *row.negatives)}
             scores = model.predict([(row.query, text) for text in judged.values()], show_progress_bar=False)
             lists[row.id] = (list(judged), np.asarray(scores, dtype=np.float32).reshape(-1))
         return Run.from_lists(lists)
