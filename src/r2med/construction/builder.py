@@ -8,7 +8,6 @@ from importlib import resources
 from pathlib import Path
 from typing import TypeVar
 
-from r2med.construction.corpus import CorpusReader
 from r2med.construction.items import Question
 from r2med.construction.judging import Judging, Pair
 from r2med.construction.mining import PassageCorpus, guessed_pool, is_free, mining_step
@@ -18,7 +17,7 @@ from r2med.construction.pool import TASK
 from r2med.construction.progress import STEPS, BuildProgress, active_steps, build_key, finished_counts, seal_build
 from r2med.construction.question_steps import QuestionStep, label_step, question_steps
 from r2med.construction.selection import Selection, select, select_question, verdict
-from r2med.construction.sources import fetch_sources, read_questions
+from r2med.construction.sources import CorpusReader, fetch_sources, read_questions
 from r2med.errors import R2medError, suggest
 from r2med.formatting import counted
 from r2med.llm.items import KEPT, Count, ItemStore, Outcome, collector_paused, count_files, count_outcomes
