@@ -299,18 +299,15 @@ def join_lines(paragraphs: Iterable[Sequence[str]]) -> str:
     listed = [list(lines) for lines in paragraphs]
     unbroken = (re.sub(r"\S+-\n\S*", " ", "\n".join(lines)) for lines in listed)
     words = Counter(word.lower() for text in unbroken for word in _WORD.findall(text))
-    return "".join(f"{_joined(lines, words)}\n" for lines in listed)
-
-
-def _joined(lines: Sequence[str], words: Counter[str]) -> str:
-    pairs = zip_longest(lines, lines[1:])
-    parts = (line if following is None else _lead_over(line, following, words) for line, following in pairs)
-    return "".join(parts).replace(_SOFT, "")
+    joined = (
+        "".join(_lead_over(*pair, words) for pair in zip_longest(lines, lines[1:], fillvalue="")) for lines in listed
+    )
+    return "".join(text.replace(_SOFT, "") + "\n" for text in joined)
 
 
 def _lead_over(line: str, following: str, words: Counter[str]) -> str:
-    """Return a line as it stands before the following one: with a space, without its hyphen, or as it is."""
-    if line.endswith(_SOFT):
+    """Return a line as it stands before the following one, if there is one: with a space, without its hyphen, or as it is."""
+    if not following or line.endswith(_SOFT):
         return line
     broken, continued = _BROKEN.search(line), _CONTINUED.match(following)
     if broken and continued:
