@@ -46,7 +46,7 @@ from r2med.render.scores.model import Board, View
 from r2med.runs.ledger import Ledger
 from r2med.runs.report import Report
 from r2med.runs.selection import in_any_group
-from r2med.settings import RequestSettings, requesting
+from r2med.settings import RequestSettings, overriding
 from r2med.store.files import expanded
 from r2med.tuning.study import Tuned, TuneOptions
 from r2med.tuning.study import tune as tune_system
@@ -143,7 +143,7 @@ def build(
     check_type(until, (str,), "until is the name of a step, such as 'read'")
     builder = Builder(expanded(folder))
     settings = RequestSettings(timeout, retries, rpm, concurrency)
-    with requesting(settings), session(Limits.configured(max_cost=max_cost)):
+    with overriding(settings), session(Limits.configured(max_cost=max_cost)):
         return builder.run(until)
 
 
@@ -246,7 +246,7 @@ def board(group: str = "full", **view: Any) -> Board:
     >>> best = r2med.board("full", kind="base", sources=["paper"], limit=3)
     >>> best
     Board('full' by nDCG@10, 3 systems on 8 tasks)
-    >>> best.lines[0].row.name
+    >>> best.lines[0].name
     'base/nv'
     """
     known = [entry.name for entry in fields(View) if entry.name != "group"]

@@ -25,7 +25,7 @@ from r2med.data.stored_texts import StoredIds, StoredTexts, encode
 from r2med.data.validate import validate
 from r2med.errors import DataError
 from r2med.lexical.ranking import id_order
-from r2med.settings import memory_limited
+from r2med.settings import overriding
 from r2med.store.cache import Cache
 
 
@@ -35,7 +35,7 @@ def _any_size(monkeypatch):
 
 
 def stored_load(folder: Path):
-    with memory_limited(1):
+    with overriding(memory=1):
         return load(folder)
 
 
@@ -82,7 +82,7 @@ def test_files_of_lines_are_stored_as_one_corpus(tmp_path):
         (tmp_path / name).write_bytes(content)
     files = [tmp_path / name for name in contents]
     whole = corpora.read_corpus(files, Findings()).documents
-    with memory_limited(1):
+    with overriding(memory=1):
         for _ in range(2):
             stored = corpora.recall_corpus(files, found := Findings()).documents
             assert list(stored) == list(whole)
@@ -103,7 +103,7 @@ def test_any_text_is_read_back(tmp_path_factory, texts: list[tuple[str, str]], e
     file = tmp_path_factory.mktemp("rows") / "corpus.jsonl"
     found = [{"id": f"d{place}", "title": title, "text": text} for place, (title, text) in enumerate(texts)]
     file.write_text("".join(json.dumps(row, ensure_ascii=escaped) + "\n" for row in found), "utf-8")
-    with memory_limited(1):
+    with overriding(memory=1):
         stored = corpora.read_corpus([file], Findings()).documents
     assert is_stored(stored)
     assert list(stored) == list(corpora.read_corpus([file], Findings()).documents)
@@ -128,7 +128,7 @@ def test_a_parquet_file_is_never_held_whole(tmp_path, monkeypatch):
     assert next(rows) == (1, {"_id": "d0", "text": texts[0]})
     assert len(sizes) == 2, "a count of the rows, and the first few of them"
     assert sizes[1] < sum(map(len, texts)) / 4
-    with memory_limited(1 << 20):
+    with overriding(memory=1 << 20):
         corpus = corpora.read_corpus([tmp_path / "corpus.parquet"], Findings())
     assert list(corpus.documents) == list(zip(ids, texts, strict=True))
     assert is_stored(corpus.documents)
@@ -166,13 +166,13 @@ def test_problems_are_those_of_the_whole_reader(tmp_path, content):
     LAYOUTS["r2med"](tmp_path, SMALL)
     (tmp_path / "corpus.jsonl").write_bytes(content)
     wanted = validate(tmp_path)
-    with memory_limited(1):
+    with overriding(memory=1):
         assert validate(tmp_path) == wanted
         assert validate(tmp_path / "corpus.jsonl").problems == validate(tmp_path / "corpus.jsonl").problems
     assert not entries(), "what was only checked is not kept"
     whole, stored = Findings(), Findings()
     before = corpora.recall_corpus([tmp_path / "corpus.jsonl"], whole)
-    with memory_limited(1):
+    with overriding(memory=1):
         for _ in range(2):
             after = corpora.recall_corpus([tmp_path / "corpus.jsonl"], stored := Findings())
             assert list(after.documents) == list(before.documents)
@@ -184,7 +184,7 @@ def test_problems_are_those_of_the_whole_reader(tmp_path, content):
 def test_results_are_the_same_and_so_is_every_page_of_them(collections):
     folder = collections / "medline"
     wanted = r2med.evaluate(["bm25", "wordllama"], folder, measures=["nDCG@10"]).as_dict()["results"]
-    with memory_limited(1 << 20):
+    with overriding(memory=1 << 20):
         found = r2med.evaluate(["bm25", "wordllama"], folder, measures=["nDCG@10"], fresh=True).as_dict()["results"]
         hits = r2med.search("bm25", folder, "lens protein")
     assert entries()

@@ -25,7 +25,7 @@ def bm25() -> Run:
     """The lists of BM25, whose own run is in the ledger too."""
     report = r2med.evaluate("bm25", TASK)
     with Ledger() as ledger:
-        return ledger.run(ledger.get(report.results[0].run_id))
+        return ledger.run(ledger.get(report.results[0].id))
 
 
 @pytest.fixture
@@ -113,11 +113,11 @@ def _cases(value: object):
 
 def test_the_same_file_is_the_same_run_and_another_file_is_not(file: Path, bm25: Run, tmp_path: Path) -> None:
     first = import_run(file, TASK, "theirs").results[0]
-    assert import_run(file, TASK, "theirs").results[0].run_id == first.run_id
+    assert import_run(file, TASK, "theirs").results[0].id == first.id
     before = scores("rrf(theirs, bm25)")
     write_run(bm25.cut(1), file)
     second = import_run(file, TASK, "theirs").results[0]
-    assert second.run_id != first.run_id
+    assert second.id != first.id
     assert scores("theirs")["theirs"] == second.metrics
     assert scores("rrf(theirs, bm25(depth=1))") != before
     again = r2med.evaluate("theirs", TASK, r2med.Options(fresh=True)).results[0]

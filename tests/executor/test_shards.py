@@ -17,7 +17,7 @@ from r2med.encode.static import WordLlamaEncoder
 from r2med.errors import R2medError
 from r2med.pipeline.executor.blocks import BlockStore
 from r2med.pipeline.executor.shards import Shards
-from r2med.rerank import distributed as spread_scoring
+from r2med.rerank import pair_scores as spread_scoring
 
 TASK = "sample/Biology"
 
@@ -131,11 +131,11 @@ def test_unknown_executors_and_settings_are_one_line(tmp_path: Path) -> None:
     (tmp_path / "r2med.toml").write_text("[executor]\nuse = 'shard:1/2'\n")
     assert "shard 1/2" in command("wordllama").stderr
     for table, words in (
-        ("[executor]\nuze = 'ray'", "[executor] has an unknown key 'uze'; did you mean use?"),
-        ("[executor]\nworkers = -2", "[executor] workers must be a whole number of 0 or more, not -2"),
-        ("[executor]\nthreads = 0", "[executor] threads must be a whole number of 1 or more, not 0"),
-        ("[executor]\nworkers = 'many'", "[executor] workers must be a whole number"),
-        ("executor = 'ray'", "[executor] must be a table with use, workers, threads, blocks"),
+        ("[executor]\nuze = 'ray'", "executor.uze is not a known key; did you mean use?"),
+        ("[executor]\nworkers = -2", "executor.workers must be a whole number of at least 0, not -2"),
+        ("[executor]\nthreads = 0", "executor.threads must be a whole number of at least 1, not 0"),
+        ("[executor]\nworkers = 'many'", "executor.workers must be a whole number"),
+        ("executor = 'ray'", "executor must be a table, not 'ray'"),
     ):
         (tmp_path / "r2med.toml").write_text(table)
         with pytest.raises(R2medError) as caught:

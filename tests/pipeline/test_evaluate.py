@@ -18,8 +18,7 @@ from r2med.data.run import Run
 from r2med.data.tasks import Task, resolve
 from r2med.errors import R2medError
 from r2med.measure.metrics import parse_all
-from r2med.pipeline.evaluate import Options
-from r2med.pipeline.plan import run_key
+from r2med.pipeline.evaluate import Options, run_key
 from r2med.pipeline.registry import spec_of
 from r2med.pipeline.spec import Call
 from r2med.pipeline.stage import Context, Expander, Reranker, Retriever

@@ -54,7 +54,7 @@ def test_the_task_says_which_systems_drop_and_every_system_is_told_alike(tmp_pat
     report = r2med.evaluate(SYSTEMS, folder)
     for result, count in zip(report.results, kept, strict=True):
         with Ledger() as ledger:
-            found = ledger.run(next(entry for entry in ledger.entries() if entry.id == result.run_id))
+            found = ledger.run(next(entry for entry in ledger.entries() if entry.id == result.id))
         assert sum(query in ranking.documents for query, ranking in found) == count
         assert any("4 documents with the query's own id left out" in line for line in result.warnings) == (
             count == 0 or (rule == "dense" and "wordllama" in result.system)

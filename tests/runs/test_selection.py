@@ -55,11 +55,11 @@ def test_every_way_to_name_a_system_finds_the_same_runs(tmp_path: Path, monkeypa
     Path("r2med.toml").write_text('[aliases]\nmine = "bm25(k1=2)"\n')
     Path("study.toml").write_text('[[system]]\nname = "tuned"\nspec = "bm25( k1=2.0 )"\n[[system]]\nspec = "bm25"\n')
     run = r2med.evaluate(["bm25(k1=2)", "bm25"], A).results[0]
-    names = ["bm25(k1=2)", "bm25( k1 = 2.0 )", "mine", run.run_id, run.run_id[:4], "study.toml:tuned"]
+    names = ["bm25(k1=2)", "bm25( k1 = 2.0 )", "mine", run.id, run.id[:4], "study.toml:tuned"]
     with Ledger() as ledger:
         for name in names:
             [chosen] = select(ledger, [name])
-            assert {task: entry.id for task, entry in chosen.runs.items()} == {A: run.run_id}
+            assert {task: entry.id for task, entry in chosen.runs.items()} == {A: run.id}
             assert chosen.system == "bm25(k1=2)"
             assert chosen.label == ("tuned" if ":" in name else "bm25(k1=2)")
         assert [(each.label, each.system) for each in select(ledger, ["study.toml"])] == [
@@ -75,8 +75,8 @@ def test_every_way_to_name_a_system_finds_the_same_runs(tmp_path: Path, monkeypa
 
 def test_two_runs_of_one_system_are_told_apart_by_their_ids(tmp_path: Path) -> None:
     folder = own_task(tmp_path / "own", "cat")
-    first = r2med.evaluate("bm25", folder).results[0].run_id
-    second = r2med.evaluate("bm25", own_task(folder, "dog")).results[0].run_id
+    first = r2med.evaluate("bm25", folder).results[0].id
+    second = r2med.evaluate("bm25", own_task(folder, "dog")).results[0].id
     with Ledger() as ledger:
         assert [each.label for each in select(ledger, [first, second])] == [f"bm25 [{first}]", f"bm25 [{second}]"]
         with pytest.raises(R2medError, match="did not see the same documents"):
@@ -121,7 +121,7 @@ def test_a_prompt_file_changed_and_changed_back_shows_its_own_run(tmp_path: Path
         ids = []
         for text in ("cell {query}", "iron {query}", "cell {query}"):
             prompt.write_text(text)
-            ids.append(r2med.evaluate(spec, A).results[0].run_id)
+            ids.append(r2med.evaluate(spec, A).results[0].id)
     assert ids[0] == ids[2] != ids[1]
     with Ledger() as ledger:
         assert [entry.id for entry in select(ledger, [spec])[0].runs.values()] == [ids[0]]

@@ -58,7 +58,7 @@ def test_what_is_chosen_is_the_best_where_it_is_chosen_and_reported_where_it_is_
     found = tune("bm25", TASKS, {"k1": (0.2, 0.9, 3.0)}, TuneOptions(folds=3))
     report = r2med.evaluate(specs, TASKS)
     values = {
-        (result.system, result.task): dict(zip(result.query_ids, result.scores["nDCG@10"], strict=True))
+        (result.system, result.task): dict(zip(result.queries, result.scores["nDCG@10"], strict=True))
         for result in report.results
     }
     for number, fold in enumerate(found.folds):

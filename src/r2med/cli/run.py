@@ -26,9 +26,9 @@ from r2med.pipeline.named_runs import read_experiment
 from r2med.pipeline.plan import plan
 from r2med.pipeline.system import System
 from r2med.render.scores.report import Shown
-from r2med.runs.ledger import Ledger
-from r2med.runs.report import Report, Result
-from r2med.settings import RequestSettings, memory_limit, memory_limited, requesting
+from r2med.runs.ledger import Entry, Ledger
+from r2med.runs.report import Report
+from r2med.settings import RequestSettings, memory_limit, overriding
 from r2med.store.files import file_name, write_file
 
 if TYPE_CHECKING:
@@ -45,8 +45,8 @@ def write_results(report: Report, folder: Path) -> None:
     write_file(folder / "per_query.csv", report.per_query().write_csv())
     with Ledger() as ledger:
         for result in report.results:
-            if result.run_id:
-                entry = ledger.get(result.run_id)
+            if result.id:
+                entry = ledger.get(result.id)
                 _write_run_lists(ledger.run(entry), result, folder / "runs")
                 if generations := ledger.generations(entry):
                     place = folder / "generations" / _name(result) / HYDOC
@@ -54,12 +54,12 @@ def write_results(report: Report, folder: Path) -> None:
                     write_file(place, hydoc_rows(queries, generations), parents=True)
 
 
-def _name(result: Result) -> str:
+def _name(result: Entry) -> str:
     """Return the name of a result's files."""
-    return f"{file_name(result.task)}.{file_name(result.system)}.{result.run_id}"
+    return f"{file_name(result.task)}.{file_name(result.system)}.{result.id}"
 
 
-def _write_run_lists(run: Run, result: Result, folder: Path) -> None:
+def _write_run_lists(run: Run, result: Entry, folder: Path) -> None:
     """Write a TREC file, or jsonl if an id cannot be written in one."""
     name = _name(result)
     try:
@@ -228,7 +228,12 @@ def run_command(**given: Any) -> None:
       r2med run bm25 --tasks full --measures nDCG@10 Recall@100 --json
     """
     asked = _with_experiments(RunRequest(**given))
-    systems = _systems(asked)
+    built = [System.parse(text) for text in asked.systems]
+    if asked.drop_self is not None:
+        built = [system.with_option("drop_self", asked.drop_self) for system in built]
+    if asked.samples is not None:
+        built = [system.with_option("samples", asked.samples) for system in built]
+    systems = built
     if asked.dry_run:
         _show_plan(asked, _distinct(systems))
     else:
@@ -250,16 +255,6 @@ def _with_experiments(asked: RunRequest) -> RunRequest:
         tasks, measures = asked.tasks or experiment.tasks, asked.measures or experiment.measures
         asked = replace(asked, tasks=tasks, measures=measures)
     return replace(asked, systems=tuple(systems), names=tuple(names), tasks=asked.tasks or ("sample",))
-
-
-def _systems(asked: RunRequest) -> list[System]:
-    """Parse the systems, with the options that apply to all of them."""
-    built = [System.parse(text) for text in asked.systems]
-    if asked.drop_self is not None:
-        built = [system.with_option("drop_self", asked.drop_self) for system in built]
-    if asked.samples is not None:
-        built = [system.with_option("samples", asked.samples) for system in built]
-    return built
 
 
 def _distinct(systems: list[System]) -> list[System]:
@@ -284,9 +279,13 @@ def _run(asked: RunRequest, systems: list[System]) -> None:
         strict=asked.strict,
         executor=_executor(asked, systems),
     )
-    with _limits(asked, systems), memory_limited(asked.memory or memory_limit()):
+    with _limits(asked, systems):
         report = evaluate(_distinct(systems), list(asked.tasks), options)
-    _finish_shards(options.executor, report)
+    for part in report.postponed:
+        for line in part.message.splitlines():
+            click.echo(f"{part.task}: {line}", err=True)
+    if not report.failures:
+        close_batch(options.executor)
     if report.postponed and not report.results and not report.failures:
         return
     names = _names(asked, systems)
@@ -299,7 +298,7 @@ def _run(asked: RunRequest, systems: list[System]) -> None:
     if form == "terminal":
         for spec, name in names.items():
             click.echo(f"{name}: {spec}")
-    if report.failures or any(not result.run_id for result in report.results):
+    if report.failures or any(not result.id for result in report.results):
         raise click.exceptions.Exit(1)
 
 
@@ -309,27 +308,19 @@ def _executor(asked: RunRequest, systems: Sequence[System]) -> Executor:
     return open_executor(asked.executor, {"systems": specs, "tasks": list(asked.tasks), "split": asked.split})
 
 
-def _finish_shards(executor: Executor, report: Report) -> None:
-    """Report what was left to other shards; one that merged closes the batch."""
-    for part in report.postponed:
-        for line in part.message.splitlines():
-            click.echo(f"{part.task}: {line}", err=True)
-    if not report.failures:
-        close_batch(executor)
-
-
 @contextmanager
 def _limits(asked: RunRequest, systems: Sequence[System]) -> Iterator[None]:
     """Open one client for the whole command, with its spending limits; none if no model can be asked."""
     limited = asked.max_cost is not None or asked.max_tokens is not None
     asks = limited or any(hasattr(stage, "llm") for system in systems for stage in system.walk())
     settings = RequestSettings(asked.timeout, asked.retries, asked.rpm, asked.concurrency)
-    with requesting(settings), one_client(asked.max_cost, asked.max_tokens) if asks else nullcontext():
+    client = one_client(asked.max_cost, asked.max_tokens) if asks else nullcontext()
+    with overriding(settings, asked.memory or memory_limit()), client:
         yield
 
 
 def _show_plan(asked: RunRequest, systems: list[System]) -> None:
-    with memory_limited(asked.memory or memory_limit()):
+    with overriding(memory=asked.memory or memory_limit()):
         plans = plan(systems, asked.tasks, split=asked.split, fresh=asked.fresh, strict=asked.strict)
     if asked.as_json:
         write_json([each.as_dict() for each in plans])

@@ -103,7 +103,7 @@ def show(run: str, out: Path | None, as_json: bool) -> None:
         entry = ledger.get(run)
         details = _summary(entry, ledger.means().get(entry.id, {})) | {"record": entry.record.as_json()}
         if out is not None:
-            _write(ledger, entry, out)
+            write_run(ledger.run(entry), out, tag=file_name(entry.system))
     if as_json:
         write_json(details)
         return
@@ -112,10 +112,6 @@ def show(run: str, out: Path | None, as_json: bool) -> None:
             click.echo(f"{name:10} {value}")
     click.echo("record")
     write_json(details["record"])
-
-
-def _write(ledger: Ledger, entry: Entry, path: Path) -> None:
-    write_run(ledger.run(entry), path, tag=file_name(entry.system))
 
 
 @runs_command.command("rm", short_help="Remove runs.")

@@ -78,9 +78,9 @@ def _biases(report: Report, built: BuiltTask, dataset: Dataset) -> list[PoolBias
     with Ledger() as ledger:
         for name in built.systems:
             result = report.result(System.parse(name).spec, dataset.name)
-            if result is None or not result.run_id:
+            if result is None or not result.id:
                 continue
-            run = ledger.run(ledger.get(result.run_id))
+            run = ledger.run(ledger.get(result.id))
             finds = {(p.question, p.passage) for p in built.pool.positives if p.systems == {name} and not p.source}
             fewer = {
                 query: left

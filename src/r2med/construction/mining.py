@@ -17,8 +17,7 @@ from r2med.data.run import Run
 from r2med.data.tasks import Task
 from r2med.llm.items import Outcome
 from r2med.llm.steps import Step, step_key
-from r2med.pipeline.executor.distributed import every_share
-from r2med.pipeline.executor.local import Executor
+from r2med.pipeline.executor.local import Executor, every_share
 from r2med.pipeline.registry import build_system
 from r2med.pipeline.stage import Context
 from r2med.store.cache import Cache

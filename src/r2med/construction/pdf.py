@@ -306,7 +306,7 @@ def join_lines(paragraphs: Iterable[Sequence[str]]) -> str:
 
 
 def _lead_over(line: str, following: str, words: Counter[str]) -> str:
-    """Return a line as it stands before the following one, if there is one: with a space, without its hyphen, or as it is."""
+    """Return a line as it stands before the following one: with a space, without its hyphen, or as it is."""
     if not following or line.endswith(_SOFT):
         return line
     broken, continued = _BROKEN.search(line), _CONTINUED.match(following)

@@ -30,7 +30,7 @@ from r2med.data.texts import read_documents
 from r2med.errors import DataError, suggest
 from r2med.formatting import describe, shorten
 from r2med.lexical.near_duplicates import find_duplicates
-from r2med.llm.items import Count, ItemStore, Outcome, collector_paused, count_reasons
+from r2med.llm.items import Count, ItemStore, Outcome, count_reasons
 from r2med.llm.steps import Step, run_step, step_key
 from r2med.pipeline.executor.local import Executor
 from r2med.store.hub import Snapshot
@@ -239,15 +239,13 @@ class CorpusReader:
         """Read, fold and cut; results of earlier passes are reused."""
         documents = self._read_documents()
         folded = self._find_folded(documents)
-        with collector_paused():
-            stay = [document for document in documents if document.id not in folded]
-            return PassageCorpus(self._chunk(stay), names_of(documents, folded))
+        stay = [document for document in documents if document.id not in folded]
+        return PassageCorpus(self._chunk(stay), names_of(documents, folded))
 
     def _read_documents(self) -> list[Document]:
         source = self.plan.documents
         if source.path.is_file() or is_task_folder(source.path):
-            with collector_paused():
-                documents = read_table_documents(source)
+            documents = read_table_documents(source)
             self.done(count_reasons("documents", ["" if document.text else "no text in it" for document in documents]))
             documents = [document for document in documents if document.text]
         else:

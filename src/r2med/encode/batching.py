@@ -22,7 +22,6 @@ from r2med.encode.vector_search import finite
 from r2med.encode.vectors import SparseStore, StoredSparse, StoredVectors, TokenStore, TokenVectors, VectorStore
 from r2med.errors import R2medError
 from r2med.models.memory import out_of_memory, release_memory
-from r2med.pipeline.executor.distributed import spread_of
 from r2med.pipeline.stage import Context
 from r2med.store.arrays import ArrayStore, ShardWriter
 from r2med.store.scratch import rows_at, spans
@@ -310,7 +309,7 @@ def _fill(work: Batches[AnyEncoder, AnyVectors], context: Context) -> tuple[NDAr
     missing = first_of_each(hashes, lacking(stored))
     encoded = 0
     if len(missing):
-        spread = spread_of(context.executor)
+        spread = context.executor.spread
         with store.writer() as writer:
             half = job.precision == "float16" and isinstance(store, VectorStore)
             left = MissingTexts(hashes, missing, _round_stored(store, writer, hashes, missing) if half else missing)

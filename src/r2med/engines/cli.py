@@ -9,13 +9,14 @@ import click
 
 from r2med.cli.execution import asking_options, one_executor
 from r2med.cli.options import json_option, write_json
-from r2med.engines.push import POSTGRES, TARGETS, PushPlan, PushRequest, PushResult, as_dict, plan_push, push
+from r2med.engines.push import POSTGRES, PushPlan, PushRequest, PushResult, as_dict, plan_push, push
 from r2med.engines.request import preset_text, presets, read_request
 from r2med.engines.sql import DEFAULT_TABLE, EXAMPLES, example
+from r2med.engines.targets import TARGETS
 from r2med.errors import R2medError, suggest
 from r2med.formatting import counted
 from r2med.render.table import Column, Table, key, output
-from r2med.settings import RequestSettings, requesting
+from r2med.settings import RequestSettings, overriding
 
 
 @click.group("engines", invoke_without_command=True)
@@ -106,7 +107,7 @@ def push_documents(
     """
     request = PushRequest(**given)
     chosen = one_executor("local" if dry_run else executor, no_shards="documents are pushed once")
-    with requesting(RequestSettings(timeout, retries, rpm, concurrency)), chosen as where:
+    with overriding(RequestSettings(timeout, retries, rpm, concurrency)), chosen as where:
         outcome = plan_push(request) if dry_run else push(request, where)
     if as_json:
         write_json(as_dict(outcome))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -92,7 +91,7 @@ def eval_command(
     if keep:
         for result in report.results:
             on = "" if single else f" on {report.names[result.task]}"
-            click.echo(f"{runfiles[0]} is run {result.run_id} of {keep}{on} in the ledger", err=True)
+            click.echo(f"{runfiles[0]} is run {result.id} of {keep}{on} in the ledger", err=True)
     if report.failures:
         raise click.exceptions.Exit(1)
 
@@ -179,35 +178,27 @@ def verify_command(file: Path, as_json: bool) -> None:
     The figures are computed anew with the judgements of the tasks as they are here, which are fetched from the hub
     when they must be. Nothing of the submission is run or unpacked. The exit code is 1 when anything is not as stated.
     """
-    found = verify(file)
+    result = verify(file)
     if as_json:
-        write_json(found.as_dict())
+        write_json(result.as_dict())
     else:
         for name in ("title", "authors", "link", "notes", "created"):
-            if found.description.get(name):
-                click.echo(_plain(f"{name}: {found.description[name]}"))
-        for row in found.results:
-            click.echo(_plain(f"{row.get('system')} on {row.get('task')}: {_headline(row)}{_incomplete_archive(row)}"))
-        for fault in found.faults:
+            if text := getattr(result.description, name):
+                click.echo(_plain(f"{name}: {text}"))
+        for row in result.results:
+            value = row.metrics.get("nDCG@10")
+            headline = "no nDCG@10" if value is None else f"nDCG@10 {100 * value:.2f}"
+            incomplete = f", {row.incomplete} of {row.queries} queries incomplete" if row.incomplete else ""
+            click.echo(_plain(f"{row}: {headline}{incomplete}"))
+        for fault in result.faults:
             click.secho(_plain(f"fault: {fault}"), fg="red")
-        verdict = "verified" if found.ok else "NOT as stated"
-        sizes = f"{counted(len(found.results), 'run')}, {counted(found.figures, 'figure')}"
+        verdict = "verified" if result.ok else "NOT as stated"
+        sizes = f"{counted(len(result.results), 'run')}, {counted(result.figures, 'figure')}"
         click.echo(f"{file}: {verdict}; {sizes} computed anew")
-    if not found.ok:
+    if not result.ok:
         raise click.exceptions.Exit(1)
 
 
 def _plain(text: str) -> str:
     """Return a text from outside without control characters."""
     return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text)
-
-
-def _headline(row: object) -> str:
-    metrics = row.get("metrics") if isinstance(row, dict) else None
-    value = metrics.get("nDCG@10") if isinstance(metrics, dict) else None
-    return f"nDCG@10 {100 * value:.2f}" if isinstance(value, float) else "no nDCG@10"
-
-
-def _incomplete_archive(row: Mapping[str, Any]) -> str:
-    count = row.get("incomplete")
-    return f", {count} of {row.get('queries')} queries incomplete" if count else ""

@@ -20,7 +20,7 @@ from r2med.errors import R2medError
 from r2med.measure.bootstrap import percentile_ends, resampled_means
 from r2med.measure.correlation import Floats, flipped, kendall, kendalls, spearman
 from r2med.pipeline.evaluate import Options, evaluate
-from r2med.pipeline.executor.distributed import every_share
+from r2med.pipeline.executor.local import every_share
 from r2med.pipeline.stage import Stage
 from r2med.pipeline.system import System
 from r2med.runs.report import Failure, Report
@@ -76,14 +76,14 @@ def _scores(tasks: tuple[Task, Task], reports: Sequence[Report], systems: Sequen
     one, other = (results[systems[0]] for results in sides)
     if one.record.data.fingerprint == other.record.data.fingerprint:
         raise R2medError(f"{nano.name} and {full.name} hold the same data; give a nano set and its source")
-    if not {*one.query_ids} & {*other.query_ids}:
+    if not {*one.queries} & {*other.queries}:
         raise R2medError(f"{nano.name} and {full.name} have no query in common; is the second its source?")
-    place = {query: number for number, query in enumerate(dict.fromkeys([*one.query_ids, *other.query_ids]))}
+    place = {query: number for number, query in enumerate(dict.fromkeys([*one.queries, *other.queries]))}
     matrices = np.full((2, len(systems), len(place)), np.nan)
     for matrix, results in zip(matrices, sides, strict=True):
         for row, system in enumerate(systems):
             result = results[system]
-            matrix[row, [place[query] for query in result.query_ids]] = result.scores[measure]
+            matrix[row, [place[query] for query in result.queries]] = result.scores[measure]
     return PairedScores(full.base, systems, *matrices)
 
 

@@ -12,9 +12,8 @@ from dataclasses import MISSING, Field
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from r2med.errors import SpecError, suggest
-from r2med.pipeline.arguments import KINDS, settings_of
 from r2med.pipeline.spec import Call, Chain, Value, parse
-from r2med.pipeline.stage import Stage
+from r2med.pipeline.stage import KINDS, Stage, settings_of
 from r2med.pipeline.system import System
 from r2med.settings import aliases
 from r2med.store.plugins import load_plugin, plugins
@@ -194,7 +193,12 @@ def bind(cls: type[Bound], call: Call) -> Bound:
         if name in given:
             raise SpecError(f"{call}: {name} is given twice")
         given[name] = _convert(call, name, value, hints[name])
-    missing = [name for name, field in declared.items() if name not in given and _required(field)]
+    missing = [
+        name
+        for name, field in declared.items()
+        if name not in given
+        and (field.default is MISSING and field.default_factory is MISSING and not field.metadata.get("rest"))
+    ]
     if missing:
         raise SpecError(f"{call} lacks {', '.join(missing)}; {call.name} takes {_usage(declared)}")
     return cls(*given.pop(rest.name), **given) if rest is not None else cls(**given)
@@ -228,10 +232,6 @@ def _plain(value: Any) -> Value:
         return int(value)
     plain: Value = value
     return plain
-
-
-def _required(field: Field[Any]) -> bool:
-    return field.default is MISSING and field.default_factory is MISSING and not field.metadata.get("rest")
 
 
 def _usage(declared: Mapping[str, Field[Any]]) -> str:

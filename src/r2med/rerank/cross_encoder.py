@@ -16,16 +16,23 @@ from r2med.errors import R2medError, SpecError, require_extra, suggest
 from r2med.models.memory import MODEL_CACHE, find_devices
 from r2med.models.source import ModelSource, as_path, existing_folder, locate, looks_like_path, spelled_folder
 from r2med.models.tokenizer import check_limit, pretrained_tokenizer
-from r2med.pipeline.executor.distributed import spread_of
 from r2med.pipeline.registry import spec_of
 from r2med.pipeline.spec import Call, parse
 from r2med.pipeline.stage import Context, Requirements, Reranker
 from r2med.rerank.candidates import candidates, check_depth, reranked
 from r2med.rerank.cards import DTYPES, HEADS, PREFIX, RerankerCard, card, card_of, cards
-from r2med.rerank.distributed import PairWorker, SpreadScoring
 from r2med.rerank.pair_inputs import TRUNCATIONS, Inputs, PairFormat, PairInput
 from r2med.rerank.pair_models import Columns, OnnxPairModel, PairModel, TorchPairModel, scores_of
-from r2med.rerank.pair_scores import PairScores, ScoreStore, Scoring, WantedPair, cut_facts, wanted_pairs
+from r2med.rerank.pair_scores import (
+    PairScores,
+    PairWorker,
+    ScoreStore,
+    Scoring,
+    SpreadScoring,
+    WantedPair,
+    cut_facts,
+    wanted_pairs,
+)
 
 if TYPE_CHECKING:
     from r2med.data.dataset import Collection
@@ -212,7 +219,7 @@ class CrossEncoder(Reranker):
         task: Task,
     ) -> PairScores:
         """Score the missing pairs, in this process or by the executor's workers."""
-        model, spread = self.pair_model, spread_of(context.executor)
+        model, spread = self.pair_model, context.executor.spread
         label = f"score pairs ({model.card.id})"
         if spread is None:
             with context.timed("load"):

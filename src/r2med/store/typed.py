@@ -334,6 +334,8 @@ def _bounds(known: Any) -> str:
         return f" from {low:g} to {high:g}"
     words = {" of at least {:g}": low, " above {:g}": above, " of at most {:g}": high}
     bounds = "".join(text.format(bound) for text, bound in words.items() if bound is not None)
+    if most := getattr(known, "max_length", None):
+        bounds += f" of at most {most:,} characters"
     return bounds + (" that is not empty" if getattr(known, "min_length", None) else "")
 
 

@@ -25,9 +25,9 @@ from r2med.models.source import ModelSource
 from r2med.pipeline.executor.local import Executor, Progress
 from r2med.runs.record import version_of
 from r2med.store.files import draft_folder, unwritable
-from r2med.store.foreign_output import foreign_output
 from r2med.store.hashes import FILE as CHECKSUMS
 from r2med.store.hashes import is_unchanged, write_checksums
+from r2med.store.processes import foreign_output
 from r2med.store.sqlite import warn
 from r2med.store.typed import json_bytes, plain
 from r2med.training.cards import card_text

@@ -13,7 +13,7 @@ from r2med.cli.execution import asking, asking_options, show_foreseen
 from r2med.cli.options import json_option, write_json
 from r2med.data.loader import load
 from r2med.formatting import money
-from r2med.pipeline.executor.distributed import every_share
+from r2med.pipeline.executor.local import every_share
 from r2med.render.table import Table, key, numbers, output
 from r2med.retrieve.dense import ENCODER
 from r2med.translation.files import check_place, write_translation
