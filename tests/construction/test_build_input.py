@@ -252,7 +252,7 @@ def test_a_file_that_changed_is_read_again_and_no_other(folder, monkeypatch):
     (folder / "documents" / "b.txt").write_text("Iodine is needed.")
     read = []
     monkeypatch.setattr(
-        "r2med.construction.corpus.read_file", lambda path, place: read.append(path.name) or read_file(path, place)
+        "r2med.construction.sources.read_file", lambda path, place: read.append(path.name) or read_file(path, place)
     )
     Builder(folder).run("chunk")
     assert read == ["b.txt"]

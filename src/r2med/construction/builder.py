@@ -8,7 +8,6 @@ from importlib import resources
 from pathlib import Path
 from typing import TypeVar
 
-from r2med.construction.corpus import CorpusReader
 from r2med.construction.items import Question
 from r2med.construction.judging import Judging, Pair
 from r2med.construction.mining import PassageCorpus, guessed_pool, is_free, mining_step
@@ -18,11 +17,20 @@ from r2med.construction.pool import TASK
 from r2med.construction.progress import STEPS, BuildProgress, active_steps, build_key, finished_counts, seal_build
 from r2med.construction.question_steps import QuestionStep, label_step, question_steps
 from r2med.construction.selection import Selection, select, select_question, verdict
-from r2med.construction.sources import fetch_sources, read_questions
+from r2med.construction.sources import CorpusReader, fetch_sources, read_questions
 from r2med.errors import R2medError, suggest
 from r2med.formatting import counted
 from r2med.llm.items import KEPT, Count, ItemStore, Outcome, count_files, count_outcomes
-from r2med.llm.steps import Step, StepEstimate, make_items, open_items, price_step, refuse_silence, run_step, step_key
+from r2med.llm.steps import (
+    Step,
+    StepEstimate,
+    make_items,
+    open_items,
+    price_step,
+    raise_if_all_failed,
+    run_step,
+    step_key,
+)
 from r2med.pipeline.executor.local import Executor, quiet
 from r2med.store.files import write_file
 
@@ -137,9 +145,9 @@ class Builder:
         for question in open_ones:
             outcomes.pop(question.id, None)
         if mined and is_free(self.plan) and step.make is not None:  # mined again: that costs nothing, and is not stored
-            known = [question for question in open_ones if question.id not in self._assumed]
-            for start in range(0, len(known), step.batch):
-                batch = known[start : start + step.batch]
+            certain = [question for question in open_ones if question.id not in self._assumed]
+            for start in range(0, len(certain), step.batch):
+                batch = certain[start : start + step.batch]
                 outcomes |= {q.id: outcome for q, outcome in zip(batch, step.make(batch), strict=True)}
         pairs = []
         for number, question in enumerate(questions):
@@ -246,5 +254,5 @@ class Builder:
                 yield outcome
 
         count = count_outcomes(step.name, outcomes())
-        refuse_silence(count)
+        raise_if_all_failed(count)
         self._done(count)

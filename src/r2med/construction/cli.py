@@ -26,9 +26,6 @@ from r2med.render.table import Table, column, key, output
 _FOLDER = click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 
 
-_REASK = "Ask judges again about this share of pairs, such as 5%."
-
-
 class _BuildGroup(click.Group):
     """Group of the sub-verbs of this study, and of `translate`, which is imported when it is called."""
 

@@ -33,8 +33,8 @@ def list_files(folder: Path) -> list[Path]:
         raise DataError(f"{folder}: holds no {', '.join(READERS)} file, and is not a BEIR or R2MED folder")
     for path in files:
         if str(path) != str(path).encode("utf-8", "replace").decode():
-            shown = os.fsencode(path).decode("utf-8", "backslashreplace")
-            raise DataError(f"{shown}: the name of the file is not UTF-8; rename it")
+            name = os.fsencode(path).decode("utf-8", "backslashreplace")
+            raise DataError(f"{name}: the name of the file is not UTF-8; rename it")
     for suffix in {path.suffix.lower() for path in files} & _LIBRARIES.keys():
         require_extra("build", _LIBRARIES[suffix])
     return files

@@ -68,9 +68,9 @@ class PoolCoverage:
         """Return the coverage in the shape of `--json`."""
         return {
             "positives": self.positives,
-            "members": [_finder(each) for each in self.members],
-            "views": [_finder(each) for each in self.views],
-            "overlaps": [asdict(each) for each in self.overlaps],
+            "members": [_finder(part) for part in self.members],
+            "views": [_finder(part) for part in self.views],
+            "overlaps": [asdict(part) for part in self.overlaps],
             "source_only": self.source_only,
             "sources": self.sources.as_dict() if self.sources else None,
             "by": self.by,
@@ -125,9 +125,9 @@ class QuestionLeakage:
         """Return the leakage in the shape of `--json`."""
         return {
             "questions": self.questions,
-            "repeated": [dict(zip(("question", "repeats", "how"), each, strict=True)) for each in self.repeated],
+            "repeated": [dict(zip(("question", "repeats", "how"), part, strict=True)) for part in self.repeated],
             "sharing": self.sharing,
-            "across": [dict(zip(("question", "other", "shared"), each, strict=True)) for each in self.across],
+            "across": [dict(zip(("question", "other", "shared"), part, strict=True)) for part in self.across],
         }
 
 

@@ -29,9 +29,9 @@ from r2med.runs.report import Report
 
 def check_health(built: BuiltTask, executor: Executor, again: Rejudging | None = None) -> TaskHealth:
     """Measure the health of a finished task; pairs are judged again if `again` is given."""
-    known = known_health(built.pool, built.manifest)
-    dataset, notes = load(built.folder), list(known.notes)
-    if known.split:
+    labelled = known_health(built.pool, built.manifest)
+    dataset, notes = load(built.folder), list(labelled.notes)
+    if labelled.split:
         notes.append(f"systems are measured on the split {dataset.task.split}")
     try:
         gap = measure_gap(dataset, executor=executor)
@@ -44,7 +44,7 @@ def check_health(built: BuiltTask, executor: Executor, again: Rejudging | None =
     report = evaluate(systems, dataset, Options(executor=executor)).whole()
     notes += [f"{failure.system} could not be run: {failure.message}" for failure in report.failures]
     return replace(
-        known,
+        labelled,
         measured=True,
         gap=gap,
         baselines=_baselines(report, built.systems),
@@ -81,16 +81,16 @@ def _biases(report: Report, built: BuiltTask, dataset: Dataset) -> list[PoolBias
             if result is None or not result.id:
                 continue
             run = ledger.run(ledger.get(result.id))
-            own = {(p.question, p.passage) for p in built.pool.positives if p.systems == {name} and not p.source}
+            finds = {(p.question, p.passage) for p in built.pool.positives if p.systems == {name} and not p.source}
             fewer = {
                 query: left
                 for query, judged in relevant.items()
-                if (left := {passage: grade for passage, grade in judged.items() if (query, passage) not in own})
+                if (left := {passage: grade for passage, grade in judged.items() if (query, passage) not in finds})
             }
             if fewer:
                 whole = score(run, {query: relevant[query] for query in fewer}, [MEASURE]).values(MEASURE)
                 left_out = score(run, fewer, [MEASURE]).values(MEASURE)
-                lost = sum(passage in relevant.get(query, ()) for query, passage in own)
+                lost = sum(passage in relevant.get(query, ()) for query, passage in finds)
                 change = difference_interval([left_out - whole])
                 means = float(whole.mean()), float(left_out.mean())
                 biases.append(PoolBias(name, lost, len(fewer), *means, change))

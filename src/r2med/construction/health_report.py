@@ -75,8 +75,8 @@ def _verdict(health: TaskHealth) -> Section:
 
 def _written(value: float, unit: str) -> str:
     # Nothing is not less than nothing: a minus before 0.0 would be read as one.
-    shown = round(value, 0 if unit == "count" else 3) + 0.0
-    return f"{shown:,.0f}" if unit == "count" else f"{100 * shown:.1f}{'%' if unit == 'percent' else ''}"
+    rounded = round(value, 0 if unit == "count" else 3) + 0.0
+    return f"{rounded:,.0f}" if unit == "count" else f"{100 * rounded:.1f}{'%' if unit == 'percent' else ''}"
 
 
 def _finders(health: TaskHealth) -> Section:

@@ -162,27 +162,21 @@ class _PageReader:
                 self._visit_element(child, tag, (*depth, tag))
 
     def _visit_element(self, node: Any, tag: str, depth: tuple[str, ...]) -> None:
-        if tag in _HEADINGS:
+        if tag == "tr" and not node.css_matches("h1, h2, h3, h4, h5, h6, table"):
             self.end_line()
-            self.visit(node, depth)
-            self.end_line(heading=True)
-        elif tag == "tr" and not node.css_matches("h1, h2, h3, h4, h5, h6, table"):
-            self.end_line()
-            self.lines += [(row, False)] if (row := _row(node)) else []
+            cells = [_inline(cell) for cell in node.iter() if cell.tag in ("td", "th") and not _is_hidden(cell)]
+            self.lines += [(" ".join(" | ".join(cells).split()), False)] if any(cells) else []
         elif tag == "pre":
             self.end_line()
             self.lines += [(line.rstrip(), False) for line in node.text().splitlines() if line.strip()]
         elif tag in ("sup", "msup", "mfrac"):
             self._words.append(_scripted(node, tag, "".join(self._words)))
-        elif tag == "li":
+        elif tag in _BLOCKS or tag in _HEADINGS:
             self.end_line()
-            self._words.append(_item_mark(node))
+            if tag == "li":
+                self._words.append(_item_mark(node))
             self.visit(node, depth)
-            self.end_line()
-        elif tag in _BLOCKS:
-            self.end_line()
-            self.visit(node, depth)
-            self.end_line()
+            self.end_line(heading=tag in _HEADINGS)
         else:
             self.visit(node, depth)
 
@@ -193,12 +187,6 @@ def _inline(node: Any) -> str:
     reader.visit(node, ("section",))
     reader.end_line()
     return " ".join(line for line, _ in reader.lines)
-
-
-def _row(node: Any) -> str:
-    """Return the cells of a table's row with bars between them."""
-    cells = [_inline(cell) for cell in node.iter() if cell.tag in ("td", "th") and not _is_hidden(cell)]
-    return " ".join(" | ".join(cells).split()) if any(cells) else ""
 
 
 def _scripted(node: Any, tag: str, before: str) -> str:

@@ -53,8 +53,8 @@ class PassageCorpus:
 
     def source_documents(self, question: Question) -> list[str]:
         """Return the documents that a question was made from, as far as the corpus holds them."""
-        found = [self.named[name] for name in question.sources if name in self.named]
-        return list(dict.fromkeys(document for document in found if document in self.of_document))
+        documents = [self.named[name] for name in question.sources if name in self.named]
+        return list(dict.fromkeys(document for document in documents if document in self.of_document))
 
 
 def names_of(documents: Sequence[Document], folded: Mapping[str, str]) -> dict[str, str]:

@@ -125,29 +125,29 @@ def _find_pieces(page: Any) -> list[list[_Piece]]:
     """Return the pieces of a page in the order in which the file draws them, turned ones apart from level ones."""
     turns: list[list[_Piece]] = [[], [], [], []]
     edge, raised, turn = 0.0, False, 0
-    for each in _characters(page):
-        pieces = turns[each.turn]
-        piece = pieces[-1] if pieces and each.turn == turn else None
-        turn = each.turn
-        if piece is None or not _continues(piece, each, each.left - edge):
-            pieces.append(_Piece(each.left, each.right, each.base, each.size, each.text))
-            edge, raised = each.right, False
+    for char in _characters(page):
+        pieces = turns[char.turn]
+        piece = pieces[-1] if pieces and char.turn == turn else None
+        turn = char.turn
+        if piece is None or not _continues(piece, char, char.left - edge):
+            pieces.append(_Piece(char.left, char.right, char.base, char.size, char.text))
+            edge, raised = char.right, False
             continue
-        lifted = _is_script(piece, each) and each.base > piece.base + 0.1 * piece.size
-        if each.after_space and each.left - edge > 0.05 * each.size:
+        lifted = _is_script(piece, char) and char.base > piece.base + 0.1 * piece.size
+        if char.after_space and char.left - edge > 0.05 * char.size:
             piece.text += " "
         elif lifted and not raised:
             piece.text += _RAISED
-        piece.text += each.text
-        piece.right, edge, raised = max(piece.right, each.right), each.right, lifted
+        piece.text += char.text
+        piece.right, edge, raised = max(piece.right, char.right), char.right, lifted
     for piece in chain.from_iterable(turns):
         piece.text = re.sub(rf"(?<=\S){_RAISED}(?=[+\-−–]?\d)", "^", piece.text).replace(_RAISED, "")  # 10^9, not 109
     return turns
 
 
-def _is_script(piece: _Piece, each: _Character) -> bool:
+def _is_script(piece: _Piece, char: _Character) -> bool:
     """Return whether a character is small beside its line, as a power or an index is."""
-    return each.size < 0.85 * piece.size and abs(each.base - piece.base) < 0.8 * piece.size
+    return char.size < 0.85 * piece.size and abs(char.base - piece.base) < 0.8 * piece.size
 
 
 def _continues(piece: _Piece, each: _Character, gap: float) -> bool:
@@ -224,12 +224,12 @@ def _is_prose(pieces: Sequence[_Piece]) -> bool:
 
 def _drop_running_heads(pages: Sequence[Sequence[_Line]], heights: Sequence[float]) -> list[list[_Line]]:
     """Return the pages without lines at the edge that stand at one place of half the pages, numbers of pages aside."""
-    found = [
+    keyed = [
         [(line, _head_keys(line, number, heights[number])) for line in lines] for number, lines in enumerate(pages)
     ]
-    counts = Counter(key for page in found for key in set().union(*(keys for _, keys in page)))
+    counts = Counter(key for page in keyed for key in set().union(*(keys for _, keys in page)))
     enough = max(2, len(pages) // 2)
-    return [[line for line, keys in page if not any(counts[key] >= enough for key in keys)] for page in found]
+    return [[line for line, keys in page if not any(counts[key] >= enough for key in keys)] for page in keyed]
 
 
 def _head_keys(line: _Line, page: int, height: float) -> set[tuple[str, int, int]]:
@@ -299,18 +299,15 @@ def join_lines(paragraphs: Iterable[Sequence[str]]) -> str:
     listed = [list(lines) for lines in paragraphs]
     unbroken = (re.sub(r"\S+-\n\S*", " ", "\n".join(lines)) for lines in listed)
     words = Counter(word.lower() for text in unbroken for word in _WORD.findall(text))
-    return "".join(f"{_joined(lines, words)}\n" for lines in listed)
-
-
-def _joined(lines: Sequence[str], words: Counter[str]) -> str:
-    pairs = zip_longest(lines, lines[1:])
-    parts = (line if following is None else _lead_over(line, following, words) for line, following in pairs)
-    return "".join(parts).replace(_SOFT, "")
+    joined = (
+        "".join(_lead_over(*pair, words) for pair in zip_longest(lines, lines[1:], fillvalue="")) for lines in listed
+    )
+    return "".join(text.replace(_SOFT, "") + "\n" for text in joined)
 
 
 def _lead_over(line: str, following: str, words: Counter[str]) -> str:
     """Return a line as it stands before the following one: with a space, without its hyphen, or as it is."""
-    if line.endswith(_SOFT):
+    if not following or line.endswith(_SOFT):
         return line
     broken, continued = _BROKEN.search(line), _CONTINUED.match(following)
     if broken and continued:

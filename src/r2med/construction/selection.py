@@ -98,11 +98,11 @@ def draw_groups(groups: Mapping[str, str], share: float, seed: int) -> set[str]:
     members: dict[str, list[str]] = {}
     for question, root in groups.items():
         members.setdefault(root, []).append(question)
-    wanted = share * len(groups)
+    size = share * len(groups)
     held: set[str] = set()
     for root in sorted(members, key=lambda name: seeded_hash(seed, name)):
         # A group is held out where that brings the number nearer to what is wanted.
-        if abs(len(held) + len(members[root]) - wanted) < abs(len(held) - wanted):
+        if abs(len(held) + len(members[root]) - size) < abs(len(held) - size):
             held.update(members[root])
     return held
 

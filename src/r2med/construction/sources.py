@@ -1,7 +1,7 @@
-"""Questions and documents that a plan takes from the hub: `hf:ORG/NAME/FILE`, or `hf:ORG/NAME` for a whole corpus.
+"""Questions and documents of a plan, and the corpus: documents read, duplicates folded, and passages cut.
 
-A revision may stand behind an @. What was fetched once is read from this machine from then on, and the finished task
-says which commit it was made of.
+From the hub they are taken by `hf:ORG/NAME/FILE`, or `hf:ORG/NAME` for a whole corpus; a revision may stand behind an
+@. What was fetched once is read from this machine from then on, and the finished task says which commit it was made of.
 """
 
 from __future__ import annotations
@@ -9,14 +9,18 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from r2med.construction.items import Document, Question
+from r2med.construction.files import READER, READERS, UnreadableFile, file_hash, list_files, list_other_files, read_file
+from r2med.construction.items import Document, Heading, Passage, Question, cut, passages_of
+from r2med.construction.mining import PassageCorpus, names_of
 from r2med.construction.plan import PLAN, BuildPlan, DocumentSource, QuestionSource
+from r2med.data.dataset import text_fingerprint
 from r2med.data.formats import Row, read_rows
 from r2med.data.layout import choose_part, listing
 from r2med.data.loader import HUB
@@ -25,6 +29,10 @@ from r2med.data.tasks import HUB_PREFIX
 from r2med.data.texts import read_documents
 from r2med.errors import DataError, suggest
 from r2med.formatting import describe, shorten
+from r2med.lexical.near_duplicates import find_duplicates
+from r2med.llm.items import Count, ItemStore, Outcome, count_reasons
+from r2med.llm.steps import Step, run_step, step_key
+from r2med.pipeline.executor.local import Executor
 from r2med.store.hub import Snapshot
 
 _PLACE = re.compile(rf"{HUB_PREFIX}([^/@\s]+/[^/@\s]+)(?:/([^@]+))?(?:@(\S+))?")
@@ -213,3 +221,101 @@ def _split(value: object) -> tuple[str, ...]:
     if isinstance(value, list):
         return tuple(str(part).strip() for part in value if part is not None and str(part).strip())
     return tuple(part.strip() for part in re.split(r"[\n|]", str(value or "")) if part.strip())
+
+
+@dataclass(frozen=True)
+class CorpusReader:
+    """Reader of the corpus that a build searches, in the steps documents, fold and chunk."""
+
+    plan: BuildPlan
+    store: ItemStore
+    executor: Executor
+    step: Callable[[Step[Path], Sequence[Path]], dict[str, Outcome]]
+    """Runs a step whose outcomes the build keeps."""
+    done: Callable[[Count], None]
+    """Is told how a step went."""
+
+    def read(self) -> PassageCorpus:
+        """Read, fold and cut; results of earlier passes are reused."""
+        documents = self._read_documents()
+        folded = self._find_folded(documents)
+        stay = [document for document in documents if document.id not in folded]
+        return PassageCorpus(self._chunk(stay), names_of(documents, folded))
+
+    def _read_documents(self) -> list[Document]:
+        source = self.plan.documents
+        if source.path.is_file() or is_task_folder(source.path):
+            documents = read_table_documents(source)
+            self.done(count_reasons("documents", ["" if document.text else "no text in it" for document in documents]))
+            documents = [document for document in documents if document.text]
+        else:
+            files = [*list_files(source.path), *list_other_files(source.path)]
+
+            def make(batch: Sequence[Path]) -> list[Outcome]:
+                return [_read_one(path, source.path) for path in batch]
+
+            def identify(path: Path) -> str:
+                return path.relative_to(source.path).as_posix()
+
+            def key(path: Path) -> str:
+                kind = path.suffix.lower()
+                # Files of other kinds may be large, and what is in them does not matter.
+                content = file_hash(path) if kind in READERS else ""
+                return step_key("documents", content=content, kind=kind, reader=READER)
+
+            outcomes = self.step(Step("documents", identify, key, make=make, batch=16), files)
+            values = (outcome.value for outcome in outcomes.values() if not outcome.dropped)
+            documents = [
+                Document(v["id"], v["title"], v["text"], v["source"], tuple(Heading(**h) for h in v["headings"]))
+                for v in values
+            ]
+        if not documents:
+            raise DataError(f"{source.path}: holds no document with a text")
+        return documents
+
+    def _find_folded(self, documents: Sequence[Document]) -> dict[str, str]:
+        """Return the documents that repeat an earlier one, with the id of that one."""
+        near = self.plan.documents.near
+        ids, texts = [document.id for document in documents], [document.text for document in documents]
+
+        def make(_: Sequence[str]) -> list[Outcome]:
+            twins = find_duplicates(texts, near).items()
+            return [Outcome({"duplicates": {ids[place]: [ids[first], how] for place, (first, how) in twins}})]
+
+        step = Step("fold", str, lambda _: step_key("fold", near=near, data=text_fingerprint(ids, texts)), make=make)
+        folded = run_step(step, ["documents"], self.store, self.executor)["documents"].value["duplicates"]
+        self.done(count_reasons("fold", [folded[name][1] if name in folded else "" for name in ids]))
+        return {name: first for name, (first, _) in folded.items()}
+
+    def _chunk(self, documents: Sequence[Document]) -> list[Passage]:
+        tokens = self.plan.chunk.tokens
+
+        # One item for all documents, which is faster to look up than sixty thousand.
+        def make(_: Sequence[str]) -> list[Outcome]:
+            return [Outcome({"spans": [cut(document, tokens) for document in documents]})]
+
+        def key(_: str) -> str:
+            headings = [[(h.start, h.end, h.text) for h in document.headings] for document in documents]
+            texts = text_fingerprint([document.text for document in documents])
+            return step_key("chunk", tokens=tokens, texts=texts, at=headings)
+
+        outcomes = run_step(Step("chunk", str, key, make=make), ["documents"], self.store, self.executor)
+        passages: dict[str, Passage] = {}
+        for document, spans in zip(documents, outcomes["documents"].value["spans"], strict=True):
+            for passage in passages_of(document, spans):
+                if passages.setdefault(passage.id, passage) is not passage:
+                    raise DataError(f"two passages would have the id {passage.id!r}; give the documents other ids")
+        first = {passage.shown: passage.id for passage in reversed(passages.values())}
+        repeats = {name for name, passage in passages.items() if first[passage.shown] != name}
+        self.done(count_reasons("chunk", ["same text" if name in repeats else "" for name in passages]))
+        return [passage for name, passage in passages.items() if name not in repeats]
+
+
+def _read_one(path: Path, folder: Path) -> Outcome:
+    kind = path.suffix.lower()
+    if kind not in READERS:
+        return Outcome(dropped=f"{kind.lstrip('.') or 'no ending'}: files of this kind are not read")
+    try:
+        return Outcome(asdict(read_file(path, folder)))
+    except UnreadableFile as error:
+        return Outcome(dropped=f"{kind.lstrip('.')}: {error}")

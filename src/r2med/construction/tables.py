@@ -72,5 +72,5 @@ def show_health(health: TaskHealth, console: Console) -> None:
     """Print the report on a task's health."""
     # The question that a check asks is for pages: on a terminal its name and figure have to do.
     verdict, *others = health_sections(health)
-    shown = replace(verdict, headings=verdict.headings[:-1], rows=[row[:-1] for row in verdict.rows])
-    show_sections([shown, *others], console)
+    short = replace(verdict, headings=verdict.headings[:-1], rows=[row[:-1] for row in verdict.rows])
+    show_sections([short, *others], console)

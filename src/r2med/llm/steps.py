@@ -74,7 +74,7 @@ def run_step(step: Step[Item], items: Sequence[Item], store: ItemStore, executor
     make_items(step, items, store, executor)
     kept = store.kept(step.name)
     outcomes = {name: kept[name].outcome for name in map(step.identify, items)}
-    refuse_silence(count_outcomes(step.name, outcomes.values()))
+    raise_if_all_failed(count_outcomes(step.name, outcomes.values()))
     return outcomes
 
 
@@ -275,7 +275,7 @@ class _ScaledBar:
         self.bar.advance(amount * self.items)
 
 
-def refuse_silence(count: Count) -> None:
+def raise_if_all_failed(count: Count) -> None:
     """Raise if no model answered any item of a step."""
     if count.items and sum(count.failed.values()) == count.items:
         reason = next(iter(count.failed))

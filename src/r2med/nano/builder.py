@@ -77,7 +77,7 @@ def build(
             "splits": splits,
         }
         write_json(aside / MANIFEST, manifest)
-        (aside / "README.md").write_text(_card(manifest), "utf-8")
+        (aside / "README.md").write_text("\n".join(_card_lines(manifest)), "utf-8")
 
         def read(split: str) -> None:
             """Read a finished split as users will, and check all references and lists."""
@@ -211,82 +211,55 @@ _POLICIES = {
 }
 
 
-def _card(manifest: Mapping[str, Any]) -> str:
-    """Return the text of README.md."""
-    lists = manifest["candidates"]
-    configs = [*LAYOUT, *(entry["config"] for entry in lists.values())]
-    sections = [
-        *_front_matter(configs, list(manifest["splits"])),
-        "",
-        "# A nano set",
-        "",
-        "Made with r2med from larger retrieval tasks, to be evaluated in minutes. It is easier than its source: scores",
-        "on it compare with scores on the same set only. The terms of the source apply to its texts.",
-        "",
-        *_tasks(manifest["splits"]),
-        "",
-        "## Recipe",
-        "",
-        *_recipe(manifest),
-        "",
-        "## Configs",
-        "",
-        *_configs(lists),
-        "",
-        "`nano.json` has every parameter, the fingerprints of the sources and of the result, and the safeguards.",
-        "",
-        "```",
-        "r2med run bm25 --tasks THIS/FOLDER",
-        "r2med nano profile THIS/FOLDER",
-        "```",
-    ]
-    return "\n".join(sections) + "\n"
-
-
-def _front_matter(configs: Sequence[str], splits: Sequence[str]) -> Iterator[str]:
-    """Yield the block that tells the hub's loader which files belong together."""
+def _card_lines(manifest: Mapping[str, Any]) -> Iterator[str]:
+    lists, splits, recipe = manifest["candidates"], manifest["splits"], manifest["recipe"]
+    # The block that tells the hub's loader which files belong together.
     yield from ("---", "configs:")
-    for config in configs:
+    for config in (*LAYOUT, *(entry["config"] for entry in lists.values())):
         yield from (f"- config_name: {config}", "  data_files:")
         for split in splits:
             yield from (f"  - split: {split}", f"    path: {file_of(config, split)}")
-    yield from ("task_categories:", "- text-retrieval", "tags:", "- information-retrieval", "- nano", "---")
-
-
-def _tasks(splits: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    yield from ("| split | source | queries | documents | positives | safeguards |", "|---|---|---:|---:|---:|---:|")
+    yield from ("task_categories:", "- text-retrieval", "tags:", "- information-retrieval", "- nano", "---", "")
+    yield from ("# A nano set", "")
+    about = "Made with r2med from larger retrieval tasks, to be evaluated in minutes. It is easier than its source:"
+    yield f"{about} scores"
+    yield "on it compare with scores on the same set only. The terms of the source apply to its texts."
+    yield from (
+        "",
+        "| split | source | queries | documents | positives | safeguards |",
+        "|---|---|---:|---:|---:|---:|",
+    )
     for split, entry in splits.items():
         source = entry["source"]
         name = source["name"] + (f" ({source['hub']}@{source['revision'][:12]})" if source["hub"] else "")
         counts = [entry["counts"][part] for part in ("queries", "documents", "positives")]
         numbers = " | ".join(f"{number:,}" for number in (*counts, len(entry["safeguards"])))
         yield f"| {split} | {_cell(name)} | {numbers} |"
-
-
-def _recipe(manifest: Mapping[str, Any]) -> Iterator[str]:
-    recipe = manifest["recipe"]
     systems = ", ".join(f"`{text}`" for text in recipe.get("hard_systems", ()))
     policy = _POLICIES[recipe["policy"]].format(systems=systems, seed=recipe.get("seed"))
+    yield from ("", "## Recipe", "")
     yield f"1. The first {recipe['queries']:,} queries of the source at the most, each with a relevant document."
     yield "2. All their relevant documents; judgements are positive only and binary."
     yield f"3. Further documents up to {recipe['documents']:,}: {policy}."
     yield "4. Empty and repeated texts are skipped; the judgements of a repeated relevant document go to its twin."
-
-
-def _configs(lists: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    yield from ("| config | columns | content |", "|---|---|---|")
+    yield from ("", "## Configs", "", "| config | columns | content |", "|---|---|---|")
     content = {"corpus": "documents, the relevant ones first", "queries": "queries", "qrels": "judgements"}
     for config, columns in LAYOUT.items():
         yield f"| {config} | {', '.join(columns)} | {content[config]} |"
     for entry in lists.values():
-        depth = entry["depth"]
-        if "of" in entry:
-            fused = " and ".join(entry["of"]) if len(entry["of"]) > 1 else f"{entry['of'][0]} alone"
-            extra = f"where none of them is relevant, one relevant document more at rank {depth + 1}"
-            text = f"reciprocal rank fusion (k = {entry['k']}) of {fused}, {depth} best; {extra}"
-        else:
-            text = f"the {depth} best of `{_cell(entry['system'])}`"
-        yield f"| {entry['config']} | {', '.join(LIST_COLUMNS)} | {text} |"
+        yield f"| {entry['config']} | {', '.join(LIST_COLUMNS)} | {_list_content(entry)} |"
+    yield ""
+    yield "`nano.json` has every parameter, the fingerprints of the sources and of the result, and the safeguards."
+    yield from ("", "```", "r2med run bm25 --tasks THIS/FOLDER", "r2med nano profile THIS/FOLDER", "```", "")
+
+
+def _list_content(entry: Mapping[str, Any]) -> str:
+    depth = entry["depth"]
+    if "of" not in entry:
+        return f"the {depth} best of `{_cell(entry['system'])}`"
+    fused = " and ".join(entry["of"]) if len(entry["of"]) > 1 else f"{entry['of'][0]} alone"
+    extra = f"where none of them is relevant, one relevant document more at rank {depth + 1}"
+    return f"reciprocal rank fusion (k = {entry['k']}) of {fused}, {depth} best; {extra}"
 
 
 def _cell(text: str) -> str:

@@ -125,30 +125,26 @@ _NOTE = "recall@100 is micro: relevant documents found over all relevant ones; a
 
 def show_profile(found: SetProfile, console: Console) -> None:
     """Print a table per measure: tasks down, profiles across, next to the published figures."""
+    beside = any(task.published for task in found.tasks)
+    published = [f"publ. {name}" for name in KINDS.values()] if beside else []
+    columns = numbers("queries", "docs", "positives", "pos/query", *KINDS.values(), "best", *published)
+    averages, of_published = found.averages(), found.published_averages()
     for measure, title in MEASURES.items():
         console.print(f"{title}, {found.name}", style="bold")
-        _profile_table(found, measure).show(console)
+        table = Table(key("task"), *columns)
+        for task in found.tasks:
+            counts = [f"{task.queries:,}", f"{task.documents:,}", f"{task.positives:,}"]
+            cells = [*counts, f"{task.positives / task.queries:.2f}", *_figures(task.profiles, measure)]
+            cells.append(KINDS[best(task.profiles, measure)])
+            table.add(task.split, *cells, *(_figures(task.published, measure) if beside else ()))
+        table.rule()
+        for name, row in averages.items():
+            cells = ["", "", "", "", *_figures(row, measure), KINDS.get(best(row, measure), "")]
+            table.add(name, *cells, *(_figures(of_published.get(name, {}), measure) if beside else ()))
+        table.show(console)
     if found.dense:
         console.print(f"dense: {found.dense}", style="dim")
     console.print(f"{_NOTE} {sum(task.safeguards for task in found.tasks)} lists have one.", style="dim")
-
-
-def _profile_table(found: SetProfile, measure: str) -> Table:
-    beside = any(task.published for task in found.tasks)
-    published = [f"publ. {name}" for name in KINDS.values()] if beside else []
-    counted = ["queries", "docs", "positives", "pos/query", *KINDS.values()]
-    table = Table(key("task"), *numbers(*counted, "best", *published))
-    for task in found.tasks:
-        counts = [f"{task.queries:,}", f"{task.documents:,}", f"{task.positives:,}"]
-        cells = [*counts, f"{task.positives / task.queries:.2f}", *_figures(task.profiles, measure)]
-        cells.append(KINDS[best(task.profiles, measure)])
-        table.add(task.split, *cells, *(_figures(task.published, measure) if beside else ()))
-    table.rule()
-    averages, known = found.averages(), found.published_averages()
-    for name, row in averages.items():
-        cells = ["", "", "", "", *_figures(row, measure), KINDS.get(best(row, measure), "")]
-        table.add(name, *cells, *(_figures(known.get(name, {}), measure) if beside else ()))
-    return table
 
 
 def _figures(profiles: Profiles, measure: str) -> list[str]:

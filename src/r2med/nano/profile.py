@@ -167,11 +167,11 @@ def profile_task(task: Task) -> TaskProfile:
     if not kinds:
         raise DataError(f"{task.name} has no candidate lists, so it is not a nano set; r2med nano build makes one")
     runs = {kind: candidates(dataset.collection, kind) for kind in kinds}
-    built, known = _manifest(task), registry().get(f"nano/{task.base}")
+    built, published_task = _manifest(task), registry().get(f"nano/{task.base}")
     if built is not None:
         split, safeguards = built.name(task.split), built.safeguards(task.split)
     else:
-        split = known.split if known is not None else task.base
+        split = published_task.split if published_task is not None else task.base
         lists = ((query, ranking.documents) for query, ranking in runs.get("hybrid", ()))
         safeguards = {query: ids[HYBRID_DEPTH] for query, ids in lists if len(ids) > HYBRID_DEPTH}
     if "hybrid" in runs:  # a safeguard is always last
@@ -202,9 +202,9 @@ def figures(run: Run, qrels: Qrels) -> ProfileFigures:
     """
     means = score(run, qrels, [Measure("nDCG", 10), Measure("Hit", 10)])
     relevant = {query: {document for document, grade in judged.items() if grade > 0} for query, judged in qrels.items()}
-    found = sum(len(relevant[query].intersection(run[query].documents[:_RECALL_DEPTH])) for query in relevant)
+    hits = sum(len(relevant[query].intersection(run[query].documents[:_RECALL_DEPTH])) for query in relevant)
     return ProfileFigures(
         ndcg_at_10=means.mean(Measure("nDCG", 10)),
         hit_at_10=means.mean(Measure("Hit", 10)),
-        recall_at_100=found / sum(map(len, relevant.values())),
+        recall_at_100=hits / sum(map(len, relevant.values())),
     )

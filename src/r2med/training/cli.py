@@ -96,11 +96,11 @@ def make_data(source: str, out: Path, dry_run: bool, max_cost: float | None, as_
         if dry_run:
             show_foreseen(maker.estimate(), as_json, _PRICED)
             return
-        made = maker.run(rules)
+        data = maker.run(rules)
     if as_json:
-        write_json(made.as_dict())
+        write_json(data.as_dict())
     else:
-        show_made_data(made, maker.counts, output())
+        show_made_data(data, maker.counts, output())
     left = sum(count.left for count in maker.counts)
     if left:
         click.echo(f"note: {left:,} items have no answer that can be used; run the same command to ask again", err=True)

@@ -99,12 +99,12 @@ class LeakageGate:
         affected = tuple(map(int, report.files[file].judged)) if report else ()
         if affected and not (self.rules.allow_leakage or self.rules.drop_leaking):
             pair = report.strongest[0] if report and report.strongest else None
-            found = (
+            example = (
                 f" (row {pair.line} holds {pair.kind} {pair.id} of {pair.task}, found as {pair.method})" if pair else ""
             )
             raise R2medError(
                 f"{counted(len(affected), 'row')} of the data hold what systems are measured on, so that nothing is"
-                f" written{found}; --drop-leaking leaves such rows out, --allow-leakage keeps them and records so"
+                f" written{example}; --drop-leaking leaves such rows out, --allow-leakage keeps them and records so"
             )
         checked = [task.name for task in self._tasks]
         return GateResult(checked, self.unchecked, self.rules, report, affected)

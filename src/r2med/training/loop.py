@@ -48,38 +48,31 @@ class DevTask:
 
     def __init__(self, rows: Sequence[TrainerRow], others: Sequence[TrainerRow], settings: DevSettings) -> None:
         self.rows, self.measures = rows, parse_all(settings.measures)
-        found = passages_of_rows(rows)
+        passages = passages_of_rows(rows)
         for name, text in passages_of_rows(others).items():
-            if len(found) >= settings.passages:
+            if len(passages) >= settings.passages:
                 break
-            found.setdefault(name, text)
-        self.passages = found
-        self.qrels = {row.id: {each.id: 1 for each in row.positives} for row in rows}
+            passages.setdefault(name, text)
+        self.passages = passages
+        self.qrels = {row.id: {passage.id: 1 for passage in row.positives} for row in rows}
 
     def measure(self, model: Any, kind: str) -> QueryScores:
         """Measure a model as it is now."""
-        run = self._rerank(model) if kind == RERANKER else self._search(model, kind)
-        return score(run, self.qrels, self.measures)
-
-    def _search(self, model: Any, kind: str) -> Run:
-        quiet = {"show_progress_bar": False, **({} if kind == LATE else {"convert_to_tensor": True})}
-        queries = model.encode_query([row.query for row in self.rows], **quiet)
-        documents = model.encode_document(list(self.passages.values()), **quiet)
-        table = np.asarray(model.similarity(queries, documents).float().cpu())
-        names = list(self.passages)
-        lists = {}
-        for row, scores in zip(self.rows, table, strict=True):
-            best = np.argsort(-scores, kind="stable")[:_DEPTH]
-            lists[row.id] = ([names[place] for place in best], scores[best])
-        return Run.from_lists(lists)
-
-    def _rerank(self, model: Any) -> Run:
-        lists = {}
-        for row in self.rows:
-            judged = {each.id: each.text for each in (*row.positives, *row.negatives)}
-            scores = model.predict([(row.query, text) for text in judged.values()], show_progress_bar=False)
-            lists[row.id] = (list(judged), np.asarray(scores, dtype=np.float32).reshape(-1))
-        return Run.from_lists(lists)
+        lists: dict[str, tuple[Sequence[str], Any]] = {}
+        if kind == RERANKER:
+            for row in self.rows:
+                judged = {passage.id: passage.text for passage in (*row.positives, *row.negatives)}
+                scores = model.predict([(row.query, text) for text in judged.values()], show_progress_bar=False)
+                lists[row.id] = (list(judged), np.asarray(scores, dtype=np.float32).reshape(-1))
+        else:
+            quiet = {"show_progress_bar": False, **({} if kind == LATE else {"convert_to_tensor": True})}
+            queries = model.encode_query([row.query for row in self.rows], **quiet)
+            documents = model.encode_document(list(self.passages.values()), **quiet)
+            table, names = np.asarray(model.similarity(queries, documents).float().cpu()), list(self.passages)
+            for row, scores in zip(self.rows, table, strict=True):
+                best = np.argsort(-scores, kind="stable")[:_DEPTH]
+                lists[row.id] = ([names[place] for place in best], scores[best])
+        return score(Run.from_lists(lists), self.qrels, self.measures)
 
 
 def make_evaluator(task: DevTask, kind: str) -> Any:

@@ -79,7 +79,7 @@ def make_loss(kind: str, model: Any, settings: RunSettings) -> Any:
     distils = settings.loss_of(kind) == DISTILL
     size = {"mini_batch_size": loss.mini_batch}
     heat = {"teacher_temperature": loss.teacher_temperature}
-    made: Any
+    inner: Any
     if kind == RERANKER:
         if distils:
             return pair_losses.BinaryCrossEntropyLoss(model)
@@ -92,19 +92,21 @@ def make_loss(kind: str, model: Any, settings: RunSettings) -> Any:
         weights = {"query_regularizer_weight": loss.query_flops, "document_regularizer_weight": loss.document_flops}
         if distils:
             return sparse_losses.SpladeLoss(model, sparse_losses.SparseDistillKLDivLoss(model, **heat), **weights)
-        made = sparse_losses.SparseMultipleNegativesRankingLoss(model)
-        return sparse_losses.CachedSpladeLoss(model, made, **size, **weights)
+        inner = sparse_losses.SparseMultipleNegativesRankingLoss(model)
+        return sparse_losses.CachedSpladeLoss(model, inner, **size, **weights)
     if distils:
         heat["student_temperature"] = loss.temperature
-        made = dense_losses.DistillKLDivLoss(model, similarity_fct=pairwise_cos_sim, **heat)
+        inner = dense_losses.DistillKLDivLoss(model, similarity_fct=pairwise_cos_sim, **heat)
     else:
-        made = dense_losses.CachedMultipleNegativesRankingLoss(model, scale=1 / loss.temperature, **size)
+        inner = dense_losses.CachedMultipleNegativesRankingLoss(model, scale=1 / loss.temperature, **size)
     if loss.matryoshka:
         whole = model.get_embedding_dimension()
         if (longest := max(loss.matryoshka)) > whole:
             raise R2medError(f"[loss] matryoshka has {longest}, and the vectors of the base have {whole}")
-        made = dense_losses.MatryoshkaLoss(model, made, matryoshka_dims=sorted({whole, *loss.matryoshka}, reverse=True))
-    return made
+        inner = dense_losses.MatryoshkaLoss(
+            model, inner, matryoshka_dims=sorted({whole, *loss.matryoshka}, reverse=True)
+        )
+    return inner
 
 
 def make_columns(kind: str, rows: Sequence[TrainerRow], settings: RunSettings) -> dict[str, list[Any]]:
@@ -116,7 +118,7 @@ def make_columns(kind: str, rows: Sequence[TrainerRow], settings: RunSettings) -
     columns: dict[str, list[Any]] = dict(triplets(rows, count))
     if distils:
         columns["label"] = [
-            [positive.score, *(each.score for each in pick_evenly(row.negatives, count))]
+            [positive.score, *(negative.score for negative in pick_evenly(row.negatives, count))]
             for row in rows
             if len(row.negatives) >= count
             for positive in row.positives

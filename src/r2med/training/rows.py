@@ -77,7 +77,7 @@ def triplets(rows: Sequence[TrainerRow], negatives: int) -> dict[str, list[str]]
 
 def labelled_pairs(rows: Sequence[TrainerRow]) -> dict[str, list[Any]]:
     """Return columns query, document and label, a row per pair: the judges' score, from 0 to 1."""
-    pairs = [(row.query, each.text, each.score) for row in rows for each in (*row.positives, *row.negatives)]
+    pairs = [(row.query, passage.text, passage.score) for row in rows for passage in (*row.positives, *row.negatives)]
     return {name: [pair[place] for pair in pairs] for place, name in enumerate(("query", "document", "label"))}
 
 
@@ -85,14 +85,14 @@ def labelled_lists(rows: Sequence[TrainerRow]) -> dict[str, list[Any]]:
     """Return columns query, docs and labels, a row per question: positives 1, negatives 0."""
     return {
         "query": [row.query for row in rows],
-        "docs": [[each.text for each in (*row.positives, *row.negatives)] for row in rows],
+        "docs": [[passage.text for passage in (*row.positives, *row.negatives)] for row in rows],
         "labels": [[1] * len(row.positives) + [0] * len(row.negatives) for row in rows],
     }
 
 
 def passages_of_rows(rows: Sequence[TrainerRow]) -> dict[str, str]:
     """Return all passages of some rows by id."""
-    return {each.id: each.text for row in rows for each in (*row.positives, *row.negatives)}
+    return {passage.id: passage.text for row in rows for passage in (*row.positives, *row.negatives)}
 
 
 FORMAT = 1

@@ -75,8 +75,8 @@ def read_written(text: str) -> dict[str, str] | None:
     value = read_object(text)
     if value is None or not isinstance(value.get("question"), str):
         return None
-    found = {name: " ".join(str(value.get(name) or "").split()) for name in ("question", "answer", "bridge")}
-    return found if all(found.values()) or not found["question"] else None
+    texts = {name: " ".join(str(value.get(name) or "").split()) for name in ("question", "answer", "bridge")}
+    return texts if all(texts.values()) or not texts["question"] else None
 
 
 def copied_run(question: str, passage: str, words: int) -> str:

@@ -69,10 +69,10 @@ def language_drops(
     if not translated:
         raise R2medError("none of these tasks is a translation; make one with: r2med build translate")
     if not names:
-        own = {task.name for task in translated}
-        systems = dict.fromkeys(entry.name for entry in ledger.entries() if entry.task in own and not entry.oracle)
+        there = {task.name for task in translated}
+        systems = dict.fromkeys(entry.name for entry in ledger.entries() if entry.task in there and not entry.oracle)
         if not systems:
-            raise R2medError(f"no run on {', '.join(sorted(own))} in the ledger; first: r2med run bm25 --tasks ...")
+            raise R2medError(f"no run on {', '.join(sorted(there))} in the ledger; first: r2med run bm25 --tasks ...")
         names = [RecordedName(name) for name in systems]
     outcomes = [_drop(ledger, system, task, measure) for system in select(ledger, names) for task in translated]
     drops = [outcome for outcome in outcomes if isinstance(outcome, LanguageDrop)]

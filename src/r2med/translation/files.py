@@ -78,7 +78,17 @@ def _files(source: Dataset, made: TranslatedTask, settings: TranslationSettings)
     return {
         "query.jsonl": json_lines(_query(source, question) for question in made.kept),
         "qrels.jsonl": json_lines(qrels),
-        "translations.jsonl": json_lines(map(_everything, made.questions)),
+        "translations.jsonl": json_lines(
+            {
+                "id": question.id,
+                "original": question.original,
+                "translation": question.text,
+                "back": question.back,
+                "similarity": question.similarity,
+                "problems": [{"gate": gate, "what": what} for gate, what in question.problems],
+            }
+            for question in made.questions
+        ),
         "task.toml": "".join(f"{name} = {orjson.dumps(value).decode()}\n" for name, value in stated.items()).encode(),
         TRANSLATION: orjson.dumps(facts, option=orjson.OPT_INDENT_2) + b"\n",
         "README.md": "\n".join(_card(facts, settings.judges_itself)).encode(),
@@ -92,17 +102,6 @@ def _query(source: Dataset, question: TranslatedQuestion) -> dict[str, Any]:
     row |= {"answer": gold.answers[question.id]} if question.id in gold.answers else {}
     row |= {"reasoning": gold.reasoning[question.id]} if question.id in gold.reasoning else {}
     return row | ({"gate": question.gate} if question.gate else {})
-
-
-def _everything(question: TranslatedQuestion) -> dict[str, Any]:
-    return {
-        "id": question.id,
-        "original": question.original,
-        "translation": question.text,
-        "back": question.back,
-        "similarity": question.similarity,
-        "problems": [{"gate": gate, "what": what} for gate, what in question.problems],
-    }
 
 
 def _manifest(source: Dataset, made: TranslatedTask, settings: TranslationSettings) -> dict[str, Any]:
@@ -126,8 +125,7 @@ def _manifest(source: Dataset, made: TranslatedTask, settings: TranslationSettin
 
 
 def _card(facts: dict[str, Any], judged_by_itself: bool) -> Iterator[str]:
-    yield f"# {facts['source']} in {facts['language']}"
-    yield ""
+    yield from (f"# {facts['source']} in {facts['language']}", "")
     yield f"Questions translated by {facts['model']} with `r2med build translate`; documents and judgements are"
     yield f"those of the source. {facts['passed']:,} of {facts['questions']:,} questions passed every gate; the others"
     yield f"are {'in it, with the gate that stopped them beside' if facts['failed'] == MARK else 'left out'}. No person"

@@ -125,13 +125,13 @@ def codes(text: str) -> list[str]:
     >>> codes("vitamin B12 and HbA1c in type-2 diabetes for 10 days")
     ['b12', 'hba1c']
     """
-    found = []
+    names = []
     for code in _CODE.findall(_unified(text)):
         letters = re.match(r"[A-Za-z-]*[A-Za-z]", code)
         head = letters[0] if letters else ""
         if sum(sign.isupper() for sign in head) > 1 or (len(head) <= 3 and "-" not in head):
-            found.append(code.lower())
-    return found
+            names.append(code.lower())
+    return names
 
 
 def quantities(text: str, spoken: Language, *, known: Sequence[float] = ()) -> list[Quantity]:
@@ -151,13 +151,13 @@ def quantities(text: str, spoken: Language, *, known: Sequence[float] = ()) -> l
 
 
 def _quantities(text: str, spoken: Language) -> Iterator[Quantity]:
-    for found in _NUMBER.finditer(text):
-        values, end = _values(found[0], spoken), found.end()
+    for number in _NUMBER.finditer(text):
+        values, end = _values(number[0], spoken), number.end()
         for sign, times in spoken.myriads.items():
             # 千克 is a kilogram, and no thousand of anything.
             if text[end:].lstrip().startswith(sign) and not _unit_pattern().match(text[end:].lstrip()):
                 values, end = frozenset(value * times for value in values), text.index(sign, end) + len(sign)
-        before = text[: found.start()]
+        before = text[: number.start()]
         negative = bool(_NEGATIVE.search(before)) and not _RANGE.search(before)
         # Words may say that a number is negative; "menos" also means "at least".
         signs = _facts()["signs"]
@@ -167,7 +167,7 @@ def _quantities(text: str, spoken: Language) -> Iterator[Quantity]:
         rest = text[end:].lstrip(" -\N{NON-BREAKING HYPHEN}")
         unit = _unit_pattern().match(rest)
         per = tuple(_divisors(rest[unit.end() :])) if unit else ()
-        yield Quantity(values, _units()[unit[0]] if unit else "", per, "-" * negative + found[0])
+        yield Quantity(values, _units()[unit[0]] if unit else "", per, "-" * negative + number[0])
 
 
 def _divisors(text: str) -> Iterator[str]:
@@ -180,12 +180,12 @@ def _divisors(text: str) -> Iterator[str]:
 
 def _spoken_divisors(text: str) -> set[str]:
     """Return units that stand neither behind a stroke nor behind a number, as in "por kg", "daily" or "每公斤"."""
-    found = set()
+    units = set()
     for unit in re.finditer(rf"(?<![a-zà-öø-ÿ]){_unit_pattern().pattern}", text):
         before = text[: unit.start()].rstrip(" -")
         if not before.endswith("/") and not re.search(r"(?<!\d)(?!1$)\d+$", before):
-            found.add(_units()[unit[0]])
-    return found
+            units.add(_units()[unit[0]])
+    return units
 
 
 def _values(token: str, spoken: Language) -> frozenset[float]:
@@ -319,8 +319,8 @@ def _has_stem(name: str, word: str) -> bool:
 def _untranslated(original: str, translation: str, spoken: Language) -> Iterator[GateProblem]:
     letters = [sign for sign in translation if sign.isalpha()]
     if spoken.script:
-        own = sum(unicodedata.name(sign, "").startswith(spoken.script) for sign in letters)
-        if own < _SCRIPT * len(letters):
+        of_script = sum(unicodedata.name(sign, "").startswith(spoken.script) for sign in letters)
+        if of_script < _SCRIPT * len(letters):
             yield GateProblem(LANGUAGE, f"it is not {spoken.name}")
         return
     words = {word.lower() for word in _WORD.findall(translation) if len(word) > 2}

@@ -139,18 +139,18 @@ class Translator:
         texts = [item.text for item in compared], [outcomes[item.id].value["back"] for item in compared]
         near = cosines(self.settings.encoder, self.dataset.task, *texts, executor)
         similarity = dict(zip([item.id for item in compared], near, strict=True))
-        questions = [self._question(item, outcomes[item.id], similarity.get(item.id)) for item in self._items]
+        questions = []
+        for item in self._items:
+            outcome, cosine = outcomes[item.id], similarity.get(item.id)
+            problems = [(gate, what) for gate, what in outcome.value.get("problems", ())]
+            if outcome.state == FAILED:
+                problems = [(NOT_ANSWERED, outcome.failed)]
+            if not problems and cosine is not None and cosine < self.settings.near:
+                problems = [(SIMILARITY, f"the back-translation is {cosine:.2f} near, not {self.settings.near:g}")]
+            text, back = outcome.value.get("text", ""), outcome.value.get("back", "")
+            questions.append(TranslatedQuestion(item.id, item.text, text, back, cosine, problems))
         spent = sum((outcome.spent for outcome in outcomes.values()), Usage())
         return TranslatedTask(self.spoken, questions, self.settings.failed, spent)
-
-    def _question(self, item: _Item, outcome: Outcome, similarity: float | None) -> TranslatedQuestion:
-        problems = [(gate, what) for gate, what in outcome.value.get("problems", ())]
-        if outcome.state == FAILED:
-            problems = [(NOT_ANSWERED, outcome.failed)]
-        if not problems and similarity is not None and similarity < self.settings.near:
-            problems = [(SIMILARITY, f"the back-translation is {similarity:.2f} near, not {self.settings.near:g}")]
-        text, back = outcome.value.get("text", ""), outcome.value.get("back", "")
-        return TranslatedQuestion(item.id, item.text, text, back, similarity, problems)
 
     def _step(self) -> Step[_Item]:
         attempts = self.settings.attempts
