@@ -162,7 +162,8 @@ def on_shared_tasks(chosen: Sequence[Chosen]) -> Shared:
     shared = _common(chosen)
     if len(groups := _task_groups(shared)) > 1:
         raise R2medError(several_groups(groups))
-    _check_data_of(shared)
+    for task in shared.tasks:
+        check_same_data(shared.on(task))
     return shared
 
 
@@ -177,7 +178,8 @@ def by_group(chosen: Sequence[Chosen]) -> list[Shared]:
     for tasks in _task_groups(shared).values():
         group = replace(shared, tasks=tasks)
         try:
-            _check_data_of(group)
+            for task in tasks:
+                check_same_data(group.on(task))
             groups.append(group)
         except R2medError as error:
             errors.append(error)
@@ -189,7 +191,8 @@ def by_group(chosen: Sequence[Chosen]) -> list[Shared]:
 def in_any_group(chosen: Sequence[Chosen]) -> Shared:
     """Return the systems on all tasks that they share, of any group: nothing is averaged over these."""
     shared = _common(chosen)
-    _check_data_of(shared)
+    for task in shared.tasks:
+        check_same_data(shared.on(task))
     return shared
 
 
@@ -224,11 +227,6 @@ def several_groups(groups: Mapping[str, Sequence[str]]) -> str:
         f"--tasks {group if set(tasks) == known.get(group) else shlex.join(tasks)}" for group, tasks in groups.items()
     ]
     return f"these runs are of several groups; choose with {' or '.join(choices)}"
-
-
-def _check_data_of(shared: Shared) -> None:
-    for task in shared.tasks:
-        check_same_data(shared.on(task))
 
 
 class Seen(Protocol):

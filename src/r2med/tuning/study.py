@@ -8,7 +8,7 @@ queries to choose by, so that what is sent on of the others is decided query by 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
@@ -100,10 +100,6 @@ class Fold:
     random: float | None = None
     """What a random choice of as many would have given there."""
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the shape of `--json`."""
-        return dict(vars(self))
-
 
 @dataclass(frozen=True, repr=False)
 class Tuned(Viewable):
@@ -167,7 +163,7 @@ class Tuned(Viewable):
             "measure": self.measure,
             "split": self.split,
             "candidates": self.candidates,
-            "folds": [each.as_dict() for each in self.folds],
+            "folds": list(self.folds),
             "gain": None if self.gain is None else self.gain.as_dict(),
             "gain_mean": self.mean("on") - self.mean("untuned"),
             "gain_spread": float(self.gains.std(ddof=1)) if len(self.gains) > 1 else None,
@@ -193,7 +189,9 @@ def tune(
         raise R2medError(f"{system} is shown the gold answers: it is not a system to tune")
     bench = Bench([load(task) for task in resolve(tasks or ("sample",))], chosen)
     if over:
-        _check_options(system, over)
+        for name in over.keys() - system.option_names:
+            known = ", ".join(sorted(system.option_names))
+            raise R2medError(f"no stage of {system} has an option {name!r}; they have {known}")
         if bench.options.trials:
             choose, count = _suggested(system, over, bench), bench.options.trials
             idle: tuple[str, ...] = ()
@@ -203,7 +201,10 @@ def tune(
             idle = tuple(name for name in over if _is_idle(name, system, over, bench))
         return _measured(system, bench, choose, count, idle)
     if len(system.stages) == 1 and isinstance(system.retriever, Route):
-        return _tune_route(system, system.retriever, bench)
+        parts = bench.route_parts(system.retriever)
+        shares = [share for share in SHARES if share <= bench.options.budget]
+        routes = [RouteCandidate(system.retriever, share, parts) for share in shares]
+        return _measured(system, bench, best_of(routes, bench), len(shares), (), parts)
     raise R2medError(f"say which options of {system} to tune, as in --over k1=0.6,0.9,1.2")
 
 
@@ -289,21 +290,6 @@ class Bench:
 
 Chooser = Callable[[Sequence[Places]], TuneCandidate]
 """From the queries to choose by, the best candidate."""
-
-
-def _tune_route(system: System, route: Route, bench: Bench) -> Tuned:
-    parts = bench.route_parts(route)
-    shares = [share for share in SHARES if share <= bench.options.budget]
-    candidates = [RouteCandidate(route, share, parts) for share in shares]
-    return _measured(system, bench, best_of(candidates, bench), len(shares), (), parts)
-
-
-def _check_options(system: System, over: Mapping[str, Values]) -> None:
-    """Refuse an option that no stage has."""
-    for name in over:
-        if name not in system.option_names:
-            known = ", ".join(sorted(system.option_names))
-            raise R2medError(f"no stage of {system} has an option {name!r}; they have {known}")
 
 
 def combinations_of(system: System, over: Mapping[str, Values]) -> list[System]:
@@ -430,7 +416,7 @@ def read_over(texts: Sequence[str]) -> dict[str, Values]:
         name, sign, values = text.partition("=")
         if not sign or not name.strip() or not values.strip():
             raise R2medError(f"--over takes NAME=VALUES, as in k1=0.6,0.9,1.2 or b=0..1, not {text!r}")
-        found[name.strip()] = _read_range(values) or tuple(_read_values(values, text))
+        found[name.strip()] = _read_range(values) or _read_values(values, text)
     return found
 
 
@@ -445,8 +431,8 @@ def _read_range(text: str) -> OptionRange | None:
     return OptionRange(ends) if ends is not None else None
 
 
-def _read_values(values: str, text: str) -> Iterator[Any]:
+def _read_values(values: str, text: str) -> tuple[Any, ...]:
     try:
-        yield from parse(f"x({values})").calls[0].args
+        return parse(f"x({values})").calls[0].args
     except SpecError as error:
         raise R2medError(f"--over {text}: {error}") from error
