@@ -35,7 +35,17 @@ def cache_command(ctx: click.Context, as_json: bool) -> None:
         ("vectors", f"{each.model} ({each.role}, {each.precision})", f"{each.texts:,} texts", each.bytes)
         for each in list_settings()
     ]
-    rows += [*_score_rows(), *_answer_rows(), *_reply_rows()]
+    rows += [
+        ("scores", f"{each.model} at {each.server}" if each.server else each.model, f"{each.texts:,} pairs", each.bytes)
+        for each in list_settings("scores")
+    ]
+    with _answers() as answers:
+        for each in answers.holdings() if answers is not None else []:
+            holds = f"{each.answers:,} answers{f', {each.unusable:,} unusable' if each.unusable else ''}"
+            what = f"{each.model} at {each.server}" if each.server else each.model
+            rows.append(("answers", what, holds, each.bytes))
+    replies = [each for each in list_settings("replies") if each.texts]
+    rows += [("replies", "search engines", f"{each.texts:,} queries", each.bytes) for each in replies]
     if as_json:
         write_json([{"kind": kind, "what": what, "holds": holds, "bytes": size} for kind, what, holds, size in rows])
         return
@@ -43,34 +53,6 @@ def cache_command(ctx: click.Context, as_json: bool) -> None:
     for kind, what, holds, size in rows:
         table.add(kind, what, holds, human_size(size))
     table.show(output())
-
-
-def _score_rows() -> list[tuple[str, str, str, int]]:
-    return [
-        (
-            "scores",
-            f"{each.model} at {each.server}" if each.server else each.model,
-            f"{each.texts:,} pairs",
-            each.bytes,
-        )
-        for each in list_settings("scores")
-    ]
-
-
-def _answer_rows() -> list[tuple[str, str, str, int]]:
-    with _answers() as answers:
-        holdings = answers.holdings() if answers is not None else []
-    rows = []
-    for each in holdings:
-        useless = f", {each.unusable:,} unusable" if each.unusable else ""
-        what = f"{each.model} at {each.server}" if each.server else each.model
-        rows.append(("answers", what, f"{each.answers:,} answers{useless}", each.bytes))
-    return rows
-
-
-def _reply_rows() -> list[tuple[str, str, str, int]]:
-    stored = list_settings("replies")
-    return [("replies", "search engines", f"{each.texts:,} queries", each.bytes) for each in stored if each.texts]
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,7 @@ from r2med.render.scores.report import Shown
 from r2med.runs.ledger import Ledger
 
 if TYPE_CHECKING:
-    from r2med.runs.ledger import Entry
+    pass
 
 
 @click.command("eval", cls=ManyValues)
@@ -154,7 +153,8 @@ def submit_command(runs: tuple[str, ...], out: Path, tasks: tuple[str, ...], nam
     with Ledger() as ledger:
         entries, left_out = submit(ledger, runs, out, About(**about), wanted, name)
     for entry in entries:
-        click.echo(f"{entry.id} {entry.name} on {entry.task}{_incomplete(entry)}")
+        lost = f": {len(entry.incomplete)} of {len(entry.queries)} queries incomplete" if entry.incomplete else ""
+        click.echo(f"{entry.id} {entry.name} on {entry.task}{lost}")
     for task, called in task_names(left_out).items():
         click.echo(f"left out: runs on {called} ({task}), which is on this machine only", err=True)
     found = verify(out)
@@ -164,10 +164,6 @@ def submit_command(runs: tuple[str, ...], out: Path, tasks: tuple[str, ...], nam
         raise click.exceptions.Exit(1)
     sizes = f"{counted(len(entries), 'run')}, {counted(found.figures, 'figure')} verified, {out.stat().st_size:,} bytes"
     click.echo(f"{out}: {sizes}")
-
-
-def _incomplete(entry: Entry) -> str:
-    return f": {len(entry.incomplete)} of {len(entry.queries)} queries incomplete" if entry.incomplete else ""
 
 
 @click.command("verify")
@@ -187,7 +183,10 @@ def verify_command(file: Path, as_json: bool) -> None:
             if found.description.get(name):
                 click.echo(_plain(f"{name}: {found.description[name]}"))
         for row in found.results:
-            click.echo(_plain(f"{row.get('system')} on {row.get('task')}: {_headline(row)}{_incomplete_archive(row)}"))
+            value = row["metrics"].get("nDCG@10")
+            headline = "no nDCG@10" if value is None else f"nDCG@10 {100 * value:.2f}"
+            lost = f", {row['incomplete']} of {row.get('queries')} queries incomplete" if row["incomplete"] else ""
+            click.echo(_plain(f"{row['system']} on {row['task']}: {headline}{lost}"))
         for fault in found.faults:
             click.secho(_plain(f"fault: {fault}"), fg="red")
         verdict = "verified" if found.ok else "NOT as stated"
@@ -200,14 +199,3 @@ def verify_command(file: Path, as_json: bool) -> None:
 def _plain(text: str) -> str:
     """Return a text from outside without control characters."""
     return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text)
-
-
-def _headline(row: object) -> str:
-    metrics = row.get("metrics") if isinstance(row, dict) else None
-    value = metrics.get("nDCG@10") if isinstance(metrics, dict) else None
-    return f"nDCG@10 {100 * value:.2f}" if isinstance(value, float) else "no nDCG@10"
-
-
-def _incomplete_archive(row: Mapping[str, Any]) -> str:
-    count = row.get("incomplete")
-    return f", {count} of {row.get('queries')} queries incomplete" if count else ""

@@ -11,13 +11,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from msgspec.structs import asdict
 
 from r2med.data.tasks import registry
 from r2med.errors import R2medError
-from r2med.exchange.submission import About, Description, StatedResult, StatedVersions
+from r2med.exchange.submission import About, Description, StatedResult
 from r2med.exchange.verify import CheckedRun, verify_all
 from r2med.measure.metrics import Measure
 from r2med.runs.ledger import Entry, Ledger
@@ -82,16 +81,18 @@ class Submissions:
                 named = line if not title else title if len(each.systems) == 1 else f"{title}: {spec}"
                 found[line] = each.labels.get(spec, "").strip()[:_LONGEST_TITLE] or named
         counts = Counter(found.values())
-        return {line: f"{title} [{self._file(line)}]" if counts[title] > 1 else title for line, title in found.items()}
-
-    def _file(self, line: str) -> str:
-        known = self.of(line)
-        return known.name.removesuffix(".zip") if known else ""
+        files = {line: each.name.removesuffix(".zip") for each in self.accepted for line in each.systems}
+        return {line: f"{title} [{files[line]}]" if counts[title] > 1 else title for line, title in found.items()}
 
 
 def read_submissions(folder: Path, ledger: Ledger, measure: Measure) -> Submissions:
     """Verify every archive of a folder and put the runs of the sound ones into a ledger, which should be empty."""
-    paths = _archives(folder)
+    try:
+        paths = sorted(path for path in folder.rglob("*.zip") if path.is_file() and not path.name.startswith("."))
+        if not folder.is_dir():
+            raise R2medError(f"{folder}: no such folder of submissions")
+    except OSError as error:
+        raise R2medError(f"{folder}: cannot be read ({error.strerror})") from error
     entries: dict[Path, list[Entry]] = {path: [] for path in paths}
     digests = {path: _digest(path) for path in paths}
     first: dict[str, Path] = {}
@@ -118,7 +119,12 @@ def read_submissions(folder: Path, ledger: Ledger, measure: Measure) -> Submissi
         systems = {each.system: each for each in about[path].systems}
         for entry in sorted(entries[path], key=lambda entry: places[entry.task]):
             line = names[path, entry.system]
-            record = _with_stages(entry.record, systems[entry.system].versions, stages[entry.system])
+            made = systems[entry.system].versions
+            machine = None if made.machine is None else Machine(**asdict(made.machine))
+            versions = Provenance(made.r2med, made.python, made.packages, machine)
+            record = replace(
+                entry.record, stages=tuple(map(StageRecord.from_json, stages[entry.system])), provenance=versions
+            )
             runs.setdefault(line, {})[entry.task] = replace(entry, record=record)
     accepted = [
         Accepted(
@@ -134,16 +140,6 @@ def read_submissions(folder: Path, ledger: Ledger, measure: Measure) -> Submissi
         for path, verified in sound.items()
     ]
     return Submissions(accepted, [Left(_name(path, folder), _plain(left[path], path)) for path in sorted(left)], runs)
-
-
-def _archives(folder: Path) -> list[Path]:
-    try:
-        found = sorted(path for path in folder.rglob("*.zip") if path.is_file() and not path.name.startswith("."))
-        if not folder.is_dir():
-            raise R2medError(f"{folder}: no such folder of submissions")
-    except OSError as error:
-        raise R2medError(f"{folder}: cannot be read ({error.strerror})") from error
-    return found
 
 
 def _digest(path: Path) -> str:
@@ -209,13 +205,6 @@ def stated_work(cost: Mapping[str, float | None]) -> tuple[StepRecord, ...] | No
             cost=cost.get("dollars"),
         )
     return (StepRecord("", load, index, search or 0.0, 0.0, account, () if search is not None else (_STATED,)),)
-
-
-def _with_stages(record: RunRecord, made: StatedVersions, stages: Sequence[Mapping[str, Any]]) -> RunRecord:
-    """Return a record with the stages and versions that the submission states for the system."""
-    machine = None if made.machine is None else Machine(**asdict(made.machine))
-    versions = Provenance(made.r2med, made.python, made.packages, machine)
-    return replace(record, stages=tuple(map(StageRecord.from_json, stages)), provenance=versions)
 
 
 def _line_names(systems: Mapping[Path, Sequence[str]], folder: Path) -> dict[tuple[Path, str], str]:

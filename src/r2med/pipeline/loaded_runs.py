@@ -91,11 +91,9 @@ def load_runs(
 def open_shared(ledger: Ledger, shared: Shared, measure: Measure = HEADLINE) -> Iterator[tuple[LoadedRun, ...]]:
     """Yield the same for systems that were already selected."""
     for task in shared.tasks:
-        dataset = load(task)
-        yield tuple(_open(ledger, entry, dataset, measure) for entry in shared.on(task))
-
-
-def _open(ledger: Ledger, entry: Entry, dataset: Dataset, measure: Measure) -> LoadedRun:
-    check_data(entry, dataset)
-    values = query_values(ledger, entry, str(measure), dataset)
-    return LoadedRun(entry, dataset, ledger.run(entry), values, ledger.generations(entry))
+        dataset, loaded = load(task), []
+        for entry in shared.on(task):
+            check_data(entry, dataset)
+            values = query_values(ledger, entry, str(measure), dataset)
+            loaded.append(LoadedRun(entry, dataset, ledger.run(entry), values, ledger.generations(entry)))
+        yield tuple(loaded)

@@ -66,7 +66,15 @@ def plan(
 
     With `fresh`, runs of the ledger are to be computed again; `strict` is as in `load`.
     """
-    found = [(task, _at_hand(task, strict=strict)) for task in resolve(tasks, split=split)]
+    found: list[tuple[Task, Dataset | Exception | None]] = []
+    for task in resolve(tasks, split=split):
+        data: Dataset | Exception | None = None
+        if task.folder is not None or cached_task(task) is not None:  # it needs no download
+            try:
+                data = load(task, strict=strict)
+            except (R2medError, OSError) as error:
+                data = error
+        found.append((task, data))
     errors = [data for _, data in found if isinstance(data, Exception)]
     if errors and len(errors) == len(found):
         raise errors[0]
@@ -79,16 +87,6 @@ def plan(
             )
             for system in systems
         ]
-
-
-def _at_hand(task: Task, *, strict: bool) -> Dataset | Exception | None:
-    """Return the data of a task if it needs no download, or why it cannot be read."""
-    if task.folder is None and cached_task(task) is None:
-        return None
-    try:
-        return load(task, strict=strict)
-    except (R2medError, OSError) as error:
-        return error
 
 
 def _stage(stage: Stage) -> PlannedStage:

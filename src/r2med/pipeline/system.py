@@ -19,7 +19,7 @@ from r2med.store.hashes import cache_key
 from r2med.usage import Usage
 
 if TYPE_CHECKING:
-    from r2med.data.dataset import Collection, Generation, Gold
+    from r2med.data.dataset import Collection, Gold
     from r2med.data.run import Ranking, Run
 
 Value = TypeVar("Value")
@@ -40,7 +40,14 @@ class System:
     stages: tuple[Stage, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "stages", tuple(_placed(self.stages)))
+        placed: list[Stage] = []
+        for stage in self.stages:
+            if isinstance(stage, Retriever) and any(isinstance(other, Retriever) for other in placed):
+                # A retriever that can also rerank does so after another retriever.
+                placed.append(stage.as_reranker() or stage)
+            else:
+                placed.append(stage)
+        object.__setattr__(self, "stages", tuple(placed))
 
     @classmethod
     def parse(cls, text: str) -> System:
@@ -77,7 +84,12 @@ class System:
         if kinds.count("retriever") != 1:
             for stage in self.stages:
                 stage.check_files()
-            self._refuse_unscored()
+            for stage in [stage for stage in self.stages if isinstance(stage, Retriever)][1:]:
+                if _ADDRESS.fullmatch(stage.spec.name):
+                    raise SpecError(
+                        f"{self}: {stage.spec.name} has no method score; after a retriever a class is a reranker, with"
+                        " score(query, documents)"
+                    )
             found = f"{kinds.count('retriever')} retrievers" if "retriever" in kinds else "no retriever"
             raise SpecError(f"{self} has {found}; a system is expanders >> one retriever >> rerankers")
         middle = kinds.index("retriever")
@@ -86,16 +98,6 @@ class System:
                 raise SpecError(f"{self}: {stage} ({stage.kind}) cannot come before the retriever")
             if place > middle and stage.kind != "reranker":
                 raise SpecError(f"{self}: {stage} ({stage.kind}) cannot come after the retriever")
-
-    def _refuse_unscored(self) -> None:
-        """Refuse a class in a reranker's place that cannot score, and name it."""
-        searching = [stage for stage in self.stages if isinstance(stage, Retriever)]
-        for stage in searching[1:]:
-            if _ADDRESS.fullmatch(stage.spec.name):
-                raise SpecError(
-                    f"{self}: {stage.spec.name} has no method score; after a retriever a class is a reranker, with"
-                    " score(query, documents)"
-                )
 
     @property
     def retriever(self) -> Retriever:
@@ -163,15 +165,6 @@ class System:
             with foreign_output.apart():
                 state = as_step(stage, done, context, partial(_stepped, stage, state, gold))
         return state
-
-
-def _placed(stages: tuple[Stage, ...]) -> Iterator[Stage]:
-    """Yield the stages; a retriever that can also rerank does so after another retriever."""
-    found = False
-    for stage in stages:
-        placed = stage.as_reranker() if found and isinstance(stage, Retriever) else None
-        found = found or isinstance(stage, Retriever)
-        yield placed or stage
 
 
 def _built(value: Any) -> System:
@@ -261,15 +254,6 @@ def _inner(stage: Stage, option: str, value: object) -> dict[str, Any]:
     return found
 
 
-def _added(before: Collection, after: Collection) -> dict[str, tuple[Generation, ...]]:
-    """Return the generations that an expander added for each query."""
-    if after.generations is before.generations:
-        return {}
-    known = map(len, before.generations) if before.generations else repeat(0)
-    rows = zip(after.queries.ids, after.generations, known, strict=False)
-    return {query: generations[count:] for query, generations, count in rows}
-
-
 class State(NamedTuple):
     """Data passed from stage to stage, and the output of a whole system."""
 
@@ -288,7 +272,10 @@ class State(NamedTuple):
 def _stepped(stage: Stage, state: State, gold: Gold | None, context: Context) -> State:
     """Run a stage on the state that the one before left, and note its generations."""
     after = foreseeing(stage, state.collection, context, lambda: _step(stage, state, context, gold))
-    context.notes.written |= _added(state.collection, after.collection)
+    if after.collection.generations is not state.collection.generations:
+        known = map(len, state.collection.generations) if state.collection.generations else repeat(0)
+        rows = zip(after.collection.queries.ids, after.collection.generations, known, strict=False)
+        context.notes.written |= {query: generations[count:] for query, generations, count in rows}
     return after
 
 

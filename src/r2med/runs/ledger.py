@@ -61,25 +61,20 @@ def unpack(data: bytes) -> Run:
         body = zlib.decompress(data[len(_MAGIC) :])
         start = _COUNT.itemsize + int(np.frombuffer(body, _COUNT, 1)[0])
         head = orjson.loads(body[_COUNT.itemsize : start])
-        return _rebuilt(head, body[start:])
+        body = body[start:]
+        dtype = np.dtype(head["scores"])
+        if dtype.kind != "f":
+            raise ValueError(f"scores of type {dtype}")
+        middle = len(head["queries"]) * _COUNT.itemsize
+        offsets = np.zeros(len(head["queries"]) + 1, dtype=np.int64)
+        np.cumsum(_values(body[:middle], _COUNT), out=offsets[1:])
+        end = middle + int(offsets[-1]) * _COUNT.itemsize
+        if len(body) != end + int(offsets[-1]) * dtype.itemsize:
+            raise ValueError(f"{len(body)} bytes for {offsets[-1]} rows")
+        documents = [head["documents"][code] for code in _values(body[middle:end], _COUNT).tolist()]
+        return Run(head["queries"], offsets, documents, _values(body[end:], dtype).astype(dtype.newbyteorder("=")))
     except (zlib.error, ValueError, KeyError, TypeError, IndexError) as error:
         raise DataError("the stored run is damaged") from error
-
-
-def _rebuilt(head: dict[str, Any], body: bytes) -> Run:
-    dtype = np.dtype(head["scores"])
-    if dtype.kind != "f":
-        raise ValueError(f"scores of type {dtype}")
-    middle = len(head["queries"]) * _COUNT.itemsize
-    offsets = np.zeros(len(head["queries"]) + 1, dtype=np.int64)
-    np.cumsum(_values(body[:middle], _COUNT), out=offsets[1:])
-    rows = int(offsets[-1])
-    if len(body) != middle + rows * (_COUNT.itemsize + dtype.itemsize):
-        raise ValueError(f"{len(body)} bytes for {rows} rows")
-    end = middle + rows * _COUNT.itemsize
-    names = head["documents"]
-    documents = [names[code] for code in _values(body[middle:end], _COUNT).tolist()]
-    return Run(head["queries"], offsets, documents, _values(body[end:], dtype).astype(dtype.newbyteorder("=")))
 
 
 def _planes(column: NDArray[Any]) -> bytes:

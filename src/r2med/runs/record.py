@@ -11,7 +11,7 @@ import os
 import platform
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, astuple, dataclass, field, fields
+from dataclasses import asdict, astuple, dataclass, field
 from functools import cache, lru_cache
 from importlib import metadata
 from typing import Any, Self
@@ -288,12 +288,7 @@ _data = lru_cache(maxsize=256)(DataIdentity)
 
 def known_fields(kind: Any, content: Json) -> dict[str, Any]:
     """Return the values that JSON has for the fields of a dataclass."""
-    return {name: content[name] for name in _names(kind) if name in content}
-
-
-@cache
-def _names(kind: Any) -> tuple[str, ...]:
-    return tuple(each.name for each in fields(kind))
+    return {name: content[name] for name in kind.__dataclass_fields__ if name in content}
 
 
 def _stated(content: Json) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from r2med.data.task_names import task_names
 from r2med.errors import Postponed
@@ -68,13 +67,13 @@ class Report(Viewable):
     shown_by: ClassVar = "r2med.render.scores.report:show_headline"
     drawn_by: ClassVar = "r2med.render.scores.notebook:report_html"
 
-    results: Sequence[Entry]
-    failures: Sequence[Failure] = ()
-    asked: Sequence[tuple[str, str]] = ()
+    results: list[Entry]
+    failures: list[Failure] = field(default_factory=list)
+    asked: list[tuple[str, str]] = field(default_factory=list)
     """Every task that was asked for and its group, in that order, even if no system could be measured on it."""
     headline: Sequence[str] = ()
     """The measures that were asked for: those that it prints, and that `per_query` has; empty for the defaults."""
-    postponed: Sequence[Failure] = ()
+    postponed: list[Failure] = field(default_factory=list)
     """Systems on tasks of which this command did only its share; other commands of the batch do the rest."""
     specs: Mapping[str, str] = field(default_factory=dict)
     """The spec of each system that is shown under another name."""
@@ -88,13 +87,11 @@ class Report(Viewable):
 
     def named(self, names: Mapping[str, str]) -> Report:
         """Return the same with names in place of some specs, for tables."""
-        return Report(
-            [replace(result, system=names.get(result.system, result.system)) for result in self.results],
-            [replace(failure, system=names.get(failure.system, failure.system)) for failure in self.failures],
-            self.asked,
-            self.headline,
-            self.postponed,
-            {name: spec for spec, name in names.items()},
+        return replace(
+            self,
+            results=[replace(result, system=names.get(result.system, result.system)) for result in self.results],
+            failures=[replace(failure, system=names.get(failure.system, failure.system)) for failure in self.failures],
+            specs={name: spec for spec, name in names.items()},
         )
 
     def with_task_names(self) -> Report:
@@ -168,18 +165,13 @@ class Report(Viewable):
         complete = [system for system in self.systems if self.average(system, group, measure) is not None]
         if not complete:
             return {}
-        board = {task: np.array([self._column(system, task, measure) for system in complete]) for task in tasks}
+        scores = {(result.system, result.task): result.scores for result in self.results}
+        board = {task: np.array([scores[system, task][measure] for system in complete]) for task in tasks}
         by_task, average = board_intervals(board)
         return {
             system: {**{task: by_task[task][place] for task in tasks}, "": average[place]}
             for place, system in enumerate(complete)
         }
-
-    def _column(self, system: str, task: str, measure: str) -> NDArray[np.float64]:
-        result = self.result(system, task)
-        if result is None:
-            raise KeyError(f"{system} has no result on {task}")
-        return result.scores[measure]
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report for `--json`. Tasks of several groups have no common average: `averages` is then empty."""
@@ -205,16 +197,13 @@ class Report(Viewable):
         """Return a table of one row per system, task and query, and one column per measure."""
         import polars as pl
 
-        frames = [
-            pl.DataFrame({"query": result.queries, **self._asked_scores(result)}).select(
-                pl.lit(result.system).alias("system"), pl.lit(result.task).alias("task"), pl.all()
-            )
-            for result in self.results
-        ]
+        frames = []
+        for result in self.results:
+            names = [name for name in result.scores if not self.headline or name in self.headline]
+            frame = pl.DataFrame({"query": result.queries, **{name: result.scores[name] for name in names}})
+            place = (pl.lit(result.system).alias("system"), pl.lit(result.task).alias("task"))
+            frames.append(frame.select(*place, pl.all()))
         return pl.concat(frames, how="diagonal") if frames else pl.DataFrame()
-
-    def _asked_scores(self, result: Entry) -> Mapping[str, NDArray[np.float64]]:
-        return {name: values for name, values in result.scores.items() if not self.headline or name in self.headline}
 
     def __repr__(self) -> str:
         tasks = len({result.task for result in self.results})

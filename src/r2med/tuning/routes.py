@@ -327,41 +327,24 @@ def savings(
     real = [each for each in systems if not each.oracle]
     if not real:
         raise R2medError("all of these are oracles, which are not systems")
-    chosen = real if names else _shown(real, by)
-    pairs = [_pair(ledger, one, other, chosen, tasks, measure) for one, other in combinations(_by_cost(chosen, by), 2)]
-    return Saving(str(measure), by, within, tuple(systems), tuple(pair for pair in pairs if pair is not None))
-
-
-def _shown(systems: Sequence[Priced], by: str) -> list[Priced]:
-    """Return the systems to look for routes between if none is named: the frontier and the best."""
-    plain = [each for each in systems if not each.routes]
-    known = sorted(frontier(plain, by), key=lambda each: -each.score)
-    return list({each.system: each for each in (*known, *plain)}.values())[:PAIRED]
-
-
-def _by_cost(systems: Sequence[Priced], by: str) -> list[Priced]:
-    """Sort systems, cheapest first; those of unknown cost last, and of equals the worse first."""
+    if names:
+        chosen = real
+    else:  # the frontier and the best
+        plain = [each for each in real if not each.routes]
+        known = sorted(frontier(plain, by), key=lambda each: -each.score)
+        chosen = list({each.system: each for each in (*known, *plain)}.values())[:PAIRED]
 
     def order(each: Priced) -> tuple[bool, float, float]:
+        """Put the cheapest first; those of unknown cost last, and of equals the worse first."""
         cost = each.cost(by)
         return cost is None, cost or 0.0, each.score
 
-    return sorted(systems, key=order)
-
-
-def _pair(
-    ledger: Ledger, cheap: Priced, strong: Priced, chosen: Sequence[Priced], tasks: Sequence[str], measure: Measure
-) -> RoutePair | None:
-    """Build the routes from a cheap to an strong system; None if the strong one is not better."""
-    if strong.score <= cheap.score:
-        return None
-    others = [each.system for each in chosen if each.system not in (cheap.system, strong.system)]
-    no_more_expensive = [name for name in others if _costs_no_more(name, cheap, chosen)]
-    names = [RecordedName(name) for name in (cheap.system, strong.system, *no_more_expensive)]
-    return read_pair(ledger, names, tasks, measure, (cheap.bill, strong.bill))
-
-
-def _costs_no_more(name: str, cheap: Priced, chosen: Sequence[Priced]) -> bool:
-    """Return whether asking another system for its opinion is free of requests."""
-    other = next(each for each in chosen if each.system == name)
-    return other.bill.tokens == 0 and cheap.bill.tokens is not None
+    pairs = []
+    for cheap, strong in combinations(sorted(chosen, key=order), 2):
+        if strong.score > cheap.score:
+            others = [each for each in chosen if each.system not in (cheap.system, strong.system)]
+            # Their opinion is free of requests.
+            free = [each.system for each in others if each.bill.tokens == 0 and cheap.bill.tokens is not None]
+            compared = [RecordedName(name) for name in (cheap.system, strong.system, *free)]
+            pairs.append(read_pair(ledger, compared, tasks, measure, (cheap.bill, strong.bill)))
+    return Saving(str(measure), by, within, tuple(systems), tuple(pairs))

@@ -44,7 +44,9 @@ def _show_pair(pair: RoutePair, console: Console) -> None:
     headings = [f"at {share:.0%}" for share in _SHOWN]
     table = Table(key("signal"), *numbers(*headings, "over chance", "95% interval", "p (Holm)"))
     for curve in pair.curves:
-        table.add(curve.signal, *(percent(point.score) for point in _points(curve)), *_advantage(curve))
+        gain, scores = curve.advantage, [percent(point.score) for point in _points(curve)]
+        advantage = (percent(gain.mean, sign="+"), ends_text(gain.low, gain.high), p_text(curve.corrected))
+        table.add(curve.signal, *scores, *advantage)
     points = _points(pair.curves[0])
     table.rule()
     table.add("random choice", *(percent(point.random) for point in points), "", "", "")
@@ -55,11 +57,6 @@ def _show_pair(pair: RoutePair, console: Console) -> None:
 def _points(curve: Curve) -> list[CurvePoint]:
     """Return the points of the shares that the table has columns for."""
     return [point for share in _SHOWN for point in curve.points if abs(point.share - share) < 1e-9]
-
-
-def _advantage(curve: Curve) -> list[str | Number]:
-    found = curve.advantage
-    return [percent(found.mean, sign="+"), ends_text(found.low, found.high), p_text(curve.corrected)]
 
 
 def ends_text(low: float, high: float) -> Number:
