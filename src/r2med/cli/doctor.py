@@ -32,8 +32,8 @@ def examine() -> dict[str, dict[str, str]]:
     absent = {extra: [name for name in modules if find_spec(name) is None] for extra, modules in EXTRAS.items()}
     extras = {e: f"not installed: pip install 'r2med[{e}]'" if names else "installed" for e, names in absent.items()}
     keys = {key: "set" if os.environ.get(key) else "not set" for key in KEYS}
-    found = {"versions": versions, "extras": extras, "devices": _devices(), "keys": keys, "storage": _storage()}
-    return {heading: facts for heading, facts in found.items() if facts}
+    findings = {"versions": versions, "extras": extras, "devices": _devices(), "keys": keys, "storage": _storage()}
+    return {heading: facts for heading, facts in findings.items() if facts}
 
 
 def _devices() -> dict[str, str]:
@@ -65,11 +65,11 @@ def _storage() -> dict[str, str]:
 @json_option()
 def doctor_command(as_json: bool) -> None:
     """Versions, extras, devices, caches, and what is missing with the command that brings it."""
-    found = examine()
+    findings = examine()
     if as_json:
-        write_json(found)
+        write_json(findings)
         return
-    for heading, facts in found.items():
+    for heading, facts in findings.items():
         click.secho(heading, bold=True)
         width = max(map(len, facts), default=0)
         for name, fact in facts.items():

@@ -35,17 +35,17 @@ def choose_executor(text: str = "", console: Console | None = None, memory: int 
     ('Executor', 2)
     """
     settings = executor_settings()
-    chosen = text or settings.use
-    if chosen == "local":
+    name = text or settings.use
+    if name == "local":
         return Executor(console, memory)
-    kind, _, rest = chosen.partition(":")
+    kind, _, rest = name.partition(":")
     if kind == "shard":
         return Executor(console, memory, spread=Shards.parse(rest))
-    if kind == "ray" and (not rest) == (chosen == "ray"):
+    if kind == "ray" and (not rest) == (name == "ray"):
         from r2med.pipeline.executor.ray import RayCluster  # an extra
 
-        return Executor(console, memory, spread=RayCluster(chosen if rest.startswith("//") else rest, settings))
-    raise R2medError(f"unknown executor {chosen!r}{suggest(chosen, _KINDS)}")
+        return Executor(console, memory, spread=RayCluster(name if rest.startswith("//") else rest, settings))
+    raise R2medError(f"unknown executor {name!r}{suggest(name, _KINDS)}")
 
 
 def executor_option() -> Callable[[Function], Function]:
@@ -92,7 +92,7 @@ _OWN = ("executor", "concurrency", "timeout", "retries", "rpm", "as_json", "form
 
 def _plain(value: object) -> object:
     if isinstance(value, tuple | list):
-        return [_plain(each) for each in value]
+        return [_plain(item) for item in value]
     return str(value) if isinstance(value, Path) else value
 
 

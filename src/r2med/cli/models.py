@@ -40,12 +40,12 @@ def models_command(ctx: click.Context, kind: str | None, as_json: bool) -> None:
     """
     if ctx.invoked_subcommand is not None:
         return
-    wanted = list(_KINDS) if kind == "all" else [kind or "encoder"]
-    found = {name: _KINDS[name]() for name in wanted}
+    kinds = list(_KINDS) if kind == "all" else [kind or "encoder"]
+    facts_of_kind = {name: _KINDS[name]() for name in kinds}
     if as_json:
-        write_json(found if kind == "all" else found[wanted[0]])
+        write_json(facts_of_kind if kind == "all" else facts_of_kind[kinds[0]])
         return
-    for name, facts in found.items():
+    for name, facts in facts_of_kind.items():
         _table(name, facts).show(output())
 
 
@@ -130,8 +130,8 @@ def _table(kind: str, facts: Sequence[Mapping[str, Any]]) -> Table:
 
 def _plain(card: EncoderCard) -> dict[str, Any]:
     """Return the card for JSON: a prompt as its text, or as texts by family."""
-    found = {field.name: getattr(card, field.name) for field in fields(card)}
-    return {name: value.plain() if isinstance(value, Template) else value for name, value in found.items()}
+    values = {field.name: getattr(card, field.name) for field in fields(card)}
+    return {name: value.plain() if isinstance(value, Template) else value for name, value in values.items()}
 
 
 @models_command.command("show", short_help="Show one model and the exact strings it reads.")
@@ -146,27 +146,29 @@ def show(model: str, task: str, as_json: bool) -> None:
       r2med models show bge --task PMC-Treatment
       r2med models show reasonrank-7b
     """
-    known = _known_otherwise()
-    if model in known:
-        _show_facts(known[model], as_json)
+    others = _known_otherwise()
+    if model in others:
+        _show_facts(others[model], as_json)
         return
     asked = find_task(task)
     try:
-        found = describe_model(model, asked)
+        description = describe_model(model, asked)
     except SpecError as error:
-        near = nearest(model, [*known, *(card.name for card in list_models())])
-        if near in known and set(model).isdisjoint(":/@"):
+        near = nearest(model, [*others, *(card.name for card in list_models())])
+        if near in others and set(model).isdisjoint(":/@"):
             raise SpecError(f"unknown model {model!r}; did you mean {near}?") from error
         raise
-    facts = _plain(found.card)
-    strings = {"query": found.query, "document": found.document, "passage": found.passage}
+    facts = _plain(description.card)
+    strings = {"query": description.query, "document": description.document, "passage": description.passage}
     if as_json:
-        write_json({**facts, "task": found.task, "strings": strings})
+        write_json({**facts, "task": description.task, "strings": strings})
         return
     for name, value in facts.items():
         if value not in ("", None, False, (), "main"):
             click.echo(f"{name:16} {value}")
-    click.echo(f"what is encoded for {found.task} (a passage is what a language model wrote to answer the query):")
+    click.echo(
+        f"what is encoded for {description.task} (a passage is what a language model wrote to answer the query):"
+    )
     for name, text in strings.items():
         click.echo(f"{name:16} {text!r}")
 

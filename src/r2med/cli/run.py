@@ -61,7 +61,7 @@ _WIDTH = 100
 
 def show_plan(plan: Plan, *, prompts: bool = False) -> None:
     """Print the plan of one system, with the first prompt of each of its stages, or with that of every task."""
-    shown: set[str] = set()
+    prompted: set[str] = set()
     click.secho(plan.system, bold=True)
     for number, stage in enumerate(plan.stages, 1):
         click.echo(f"  {number}. {stage.spec} ({stage.kind})")
@@ -77,11 +77,11 @@ def show_plan(plan: Plan, *, prompts: bool = False) -> None:
         click.echo(textwrap.fill(f"{names}: {state}", _WIDTH, initial_indent="  ", subsequent_indent="    "))
         for task in tasks:
             if prompts:
-                shown.clear()
+                prompted.clear()
             for spec, forecast in task.forecast.items():
                 click.echo(f"    {f'{task.task}, ' if len(tasks) > 1 else ''}{spec}: {_facts(forecast)}")
-                if _PROMPT in forecast and spec not in shown:
-                    shown.add(spec)
+                if _PROMPT in forecast and spec not in prompted:
+                    prompted.add(spec)
                     click.echo(textwrap.indent(str(forecast[_PROMPT]), "      | ", lambda line: True))
     for spec, totals in _totals(plan.tasks).items():
         click.echo(f"  in all, {spec}: {_facts(totals)}")
@@ -204,9 +204,9 @@ def run_command(
         with overriding(memory=memory or memory_limit()):
             plans = plan(built, tasks, split=split, fresh=fresh, strict=strict)
         if as_json:
-            write_json([each.as_dict() for each in plans])
-        for each in () if as_json else plans:
-            show_plan(each, prompts=prompts)
+            write_json([system_plan.as_dict() for system_plan in plans])
+        for system_plan in () if as_json else plans:
+            show_plan(system_plan, prompts=prompts)
         return
     specs = [system.spec for system in named]
     options = Options(

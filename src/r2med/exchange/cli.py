@@ -121,9 +121,9 @@ def export_command(
       r2med export "hyde(gpt-4o) >> bm25" --format hydoc --out generated
       r2med export bge --format mteb --name BAAI/bge-large-en-v1.5 --out results
     """
-    wanted = [task.name for task in resolve(tasks)]
+    names = [task.name for task in resolve(tasks)]
     with Ledger() as ledger:
-        for path in export(ledger, runs, form, Target(out, name, revision), wanted):
+        for path in export(ledger, runs, form, Target(out, name, revision), names):
             click.echo(path)
 
 
@@ -149,20 +149,22 @@ def submit_command(runs: tuple[str, ...], out: Path, tasks: tuple[str, ...], nam
     Examples:
       r2med submit bm25 "rrf(bm25, bge)" --tasks full --title "Our hybrid" --out ours.zip
     """
-    wanted = [task.name for task in resolve(tasks)]
+    names = [task.name for task in resolve(tasks)]
     with Ledger() as ledger:
-        entries, left_out = submit(ledger, runs, out, About(**about), wanted, name)
+        entries, left_out = submit(ledger, runs, out, About(**about), names, name)
     for entry in entries:
         lost = f": {len(entry.incomplete)} of {len(entry.queries)} queries incomplete" if entry.incomplete else ""
         click.echo(f"{entry.id} {entry.name} on {entry.task}{lost}")
     for task, called in task_names(left_out).items():
         click.echo(f"left out: runs on {called} ({task}), which is on this machine only", err=True)
-    found = verify(out)
-    for fault in found.faults:
+    verified = verify(out)
+    for fault in verified.faults:
         click.secho(fault, fg="red", err=True)
-    if not found.ok:
+    if not verified.ok:
         raise click.exceptions.Exit(1)
-    sizes = f"{counted(len(entries), 'run')}, {counted(found.figures, 'figure')} verified, {out.stat().st_size:,} bytes"
+    sizes = (
+        f"{counted(len(entries), 'run')}, {counted(verified.figures, 'figure')} verified, {out.stat().st_size:,} bytes"
+    )
     click.echo(f"{out}: {sizes}")
 
 
@@ -175,24 +177,24 @@ def verify_command(file: Path, as_json: bool) -> None:
     The figures are computed anew with the judgements of the tasks as they are here, which are fetched from the hub
     when they must be. Nothing of the submission is run or unpacked. The exit code is 1 when anything is not as stated.
     """
-    found = verify(file)
+    verified = verify(file)
     if as_json:
-        write_json(found.as_dict())
+        write_json(verified.as_dict())
     else:
         for name in ("title", "authors", "link", "notes", "created"):
-            if found.description.get(name):
-                click.echo(_plain(f"{name}: {found.description[name]}"))
-        for row in found.results:
+            if verified.description.get(name):
+                click.echo(_plain(f"{name}: {verified.description[name]}"))
+        for row in verified.results:
             value = row["metrics"].get("nDCG@10")
             headline = "no nDCG@10" if value is None else f"nDCG@10 {100 * value:.2f}"
             lost = f", {row['incomplete']} of {row.get('queries')} queries incomplete" if row["incomplete"] else ""
             click.echo(_plain(f"{row['system']} on {row['task']}: {headline}{lost}"))
-        for fault in found.faults:
+        for fault in verified.faults:
             click.secho(_plain(f"fault: {fault}"), fg="red")
-        verdict = "verified" if found.ok else "NOT as stated"
-        sizes = f"{counted(len(found.results), 'run')}, {counted(found.figures, 'figure')}"
+        verdict = "verified" if verified.ok else "NOT as stated"
+        sizes = f"{counted(len(verified.results), 'run')}, {counted(verified.figures, 'figure')}"
         click.echo(f"{file}: {verdict}; {sizes} computed anew")
-    if not found.ok:
+    if not verified.ok:
         raise click.exceptions.Exit(1)
 
 

@@ -131,9 +131,9 @@ def submit(
     ledger: Ledger, names: Sequence[str], out: Path, about: About, tasks: Sequence[str] = (), name: str = ""
 ) -> Submitted:
     """Pack the runs that are given by spec or id; `name` is the name of their system on a board."""
-    chosen = select(ledger, names, tasks)
-    require_all(chosen)
-    every = each_once(chosen)
+    selected = select(ledger, names, tasks)
+    require_all(selected)
+    every = each_once(selected)
     entries = [entry for entry in every if entry.task in registry()]
     left_out = tuple(dict.fromkeys(entry.task for entry in every if entry.task not in registry()))
     if not entries or (tasks and left_out):
@@ -142,7 +142,9 @@ def submit(
         if entry.oracle:
             raise R2medError(f"run {entry.id} of {entry.system} was shown the answers (oracle) and cannot be submitted")
     # Runs that are chosen by id are labelled with these, which only tells them apart here.
-    labels = {each.system: each.label for each in chosen if not each.label.startswith(each.system)}
+    labels = {
+        selection.system: selection.label for selection in selected if not selection.label.startswith(selection.system)
+    }
     if name:
         specs = sorted({entry.system for entry in entries})
         if len(specs) > 1:
@@ -197,17 +199,17 @@ def averages(results: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, dict[s
     >>> averages([{"group": "nano", "system": "bm25", "task": "nano/Biology", "metrics": {"nDCG@10": 0.5}}])
     {}
     """
-    found: dict[str, dict[str, dict[str, float]]] = {}
+    table: dict[str, dict[str, dict[str, float]]] = {}
     for group in dict.fromkeys(result["group"] for result in results):
-        wanted = {task.name for task in groups()[group]}
+        needed = {task.name for task in groups()[group]}
         for system in dict.fromkeys(result["system"] for result in results):
             rows = {r["task"]: r["metrics"] for r in results if (r["group"], r["system"]) == (group, system)}
-            if rows.keys() != wanted:
+            if rows.keys() != needed:
                 continue
             shared = [name for name in next(iter(rows.values())) if all(name in row for row in rows.values())]
             means = {name: sum(row[name] for row in rows.values()) / len(rows) for name in shared}
-            found.setdefault(group, {})[system] = means
-    return found
+            table.setdefault(group, {})[system] = means
+    return table
 
 
 def _systems(entries: Sequence[Entry], labels: Mapping[str, str]) -> list[dict[str, Any]]:

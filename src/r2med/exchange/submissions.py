@@ -70,19 +70,21 @@ class Submissions:
 
     def of(self, line: str) -> Accepted | None:
         """Return the submission that a line is from."""
-        return next((each for each in self.accepted if line in each.systems), None)
+        return next((submission for submission in self.accepted if line in submission.systems), None)
 
     def titles(self) -> dict[str, str]:
         """Return the title of each line: its name, or the title of its submission, with its spec among several."""
-        found = {}
-        for each in self.accepted:
-            for line, spec in each.systems.items():
-                title = each.about.title.strip()[:_LONGEST_TITLE]
-                named = line if not title else title if len(each.systems) == 1 else f"{title}: {spec}"
-                found[line] = each.labels.get(spec, "").strip()[:_LONGEST_TITLE] or named
-        counts = Counter(found.values())
-        files = {line: each.name.removesuffix(".zip") for each in self.accepted for line in each.systems}
-        return {line: f"{title} [{files[line]}]" if counts[title] > 1 else title for line, title in found.items()}
+        titles = {}
+        for submission in self.accepted:
+            for line, spec in submission.systems.items():
+                title = submission.about.title.strip()[:_LONGEST_TITLE]
+                named = line if not title else title if len(submission.systems) == 1 else f"{title}: {spec}"
+                titles[line] = submission.labels.get(spec, "").strip()[:_LONGEST_TITLE] or named
+        counts = Counter(titles.values())
+        files = {
+            line: submission.name.removesuffix(".zip") for submission in self.accepted for line in submission.systems
+        }
+        return {line: f"{title} [{files[line]}]" if counts[title] > 1 else title for line, title in titles.items()}
 
 
 def read_submissions(folder: Path, ledger: Ledger, measure: Measure) -> Submissions:
@@ -103,9 +105,9 @@ def read_submissions(folder: Path, ledger: Ledger, measure: Measure) -> Submissi
     def keep(checked: CheckedRun) -> None:
         entries[checked.path].append(_add(ledger, checked, digests[checked.path]))
 
-    found = list(zip(once, verify_all(once, [measure], keep), strict=True))
-    sound = {path: verified for path, verified in found if verified.ok}
-    left = {path: verified.faults[0] for path, verified in found if not verified.ok}
+    checked_paths = list(zip(once, verify_all(once, [measure], keep), strict=True))
+    sound = {path: verified for path, verified in checked_paths if verified.ok}
+    left = {path: verified.faults[0] for path, verified in checked_paths if not verified.ok}
     for path in left:
         ledger.remove(entries[path])
     twins = {path: first[digests[path]] for path in paths if path not in once}
@@ -115,13 +117,13 @@ def read_submissions(folder: Path, ledger: Ledger, measure: Measure) -> Submissi
     runs: dict[str, dict[str, Entry]] = {}
     places = {name: place for place, name in enumerate(registry())}
     for path, verified in sound.items():
-        stages = {each["system"]: each["stages"] for each in verified.description["systems"]}
-        systems = {each.system: each for each in about[path].systems}
+        stages = {system["system"]: system["stages"] for system in verified.description["systems"]}
+        systems = {system.system: system for system in about[path].systems}
         for entry in sorted(entries[path], key=lambda entry: places[entry.task]):
             line = names[path, entry.system]
-            made = systems[entry.system].versions
-            machine = None if made.machine is None else Machine(**asdict(made.machine))
-            versions = Provenance(made.r2med, made.python, made.packages, machine)
+            stated = systems[entry.system].versions
+            machine = None if stated.machine is None else Machine(**asdict(stated.machine))
+            versions = Provenance(stated.r2med, stated.python, stated.packages, machine)
             record = replace(
                 entry.record, stages=tuple(map(StageRecord.from_json, stages[entry.system])), provenance=versions
             )
@@ -135,7 +137,7 @@ def read_submissions(folder: Path, ledger: Ledger, measure: Measure) -> Submissi
             about[path].created[:19],
             {line: spec for (where, spec), line in names.items() if where == path},
             verified.figures,
-            {each.system: each.name for each in about[path].systems},
+            {system.system: system.name for system in about[path].systems},
         )
         for path, verified in sound.items()
     ]

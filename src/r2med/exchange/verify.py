@@ -190,9 +190,9 @@ def _check_result(
     if row["data"].get("fingerprint") != dataset.fingerprint:
         raise DataError(f"{where}: was measured on other data than the task has here")
     run = _run(row["file"], files)
-    known = dataset.collection
-    strangers = [query for query in run.queries if query not in known.queries.position]
-    strangers += [document for document in run.documents if document not in known.documents.position]
+    collection = dataset.collection
+    strangers = [query for query in run.queries if query not in collection.queries.position]
+    strangers += [document for document in run.documents if document not in collection.documents.position]
     if strangers:
         raise DataError(f"{where}: its lists hold {strangers[0]!r}, which the task does not have")
     measures = _measures(row, where)
@@ -204,9 +204,9 @@ def _check_result(
     if not 0 <= row["incomplete"] <= counts["queries"]:
         raise DataError(f"{where}: {row['incomplete']} of {counts['queries']} queries cannot be incomplete")
     for measure in measures:
-        claimed, found = row["metrics"][str(measure)], scores.mean(measure)
-        if abs(claimed - found) > _EXACT:
-            raise DataError(f"{where}: {measure} is stated as {claimed:.6f}, its lists give {found:.6f}")
+        claimed, computed = row["metrics"][str(measure)], scores.mean(measure)
+        if abs(claimed - computed) > _EXACT:
+            raise DataError(f"{where}: {measure} is stated as {claimed:.6f}, its lists give {computed:.6f}")
     return run, scores, len(measures)
 
 
@@ -216,17 +216,17 @@ def _names(value: Value) -> list[str]:
         return [name for call in value.calls for name in _names(call)]
     if isinstance(value, Call):
         inner = [*value.args, *(option for _, option in value.options)]
-        return [value.name, *(name for each in inner for name in _names(each))]
+        return [value.name, *(name for part in inner for name in _names(part))]
     if isinstance(value, tuple):
-        return [name for each in value for name in _names(each)]
+        return [name for part in value for name in _names(part)]
     return [value] if isinstance(value, str) else []
 
 
 def _run(name: str, files: Mapping[str, bytes]) -> Run:
-    found = FORMATS["jsonl"].read(unzipped(files[name], name), name)
-    if not found.lists:
+    rows = FORMATS["jsonl"].read(unzipped(files[name], name), name)
+    if not rows.lists:
         raise DataError(f"{name}: holds no query")
-    run, warnings = assemble(found)
+    run, warnings = assemble(rows)
     if warnings:
         raise DataError(f"{name}: {warnings[0]}")
     return run
@@ -234,12 +234,12 @@ def _run(name: str, files: Mapping[str, bytes]) -> Run:
 
 def _measures(row: Mapping[str, Any], where: str) -> list[Measure]:
     try:
-        found = [Measure.parse(name) for name in row["metrics"]]
+        measures = [Measure.parse(name) for name in row["metrics"]]
     except R2medError as error:
         raise DataError(f"{where}: {error}") from error
-    if [str(measure) for measure in found] != list(row["metrics"]):
+    if [str(measure) for measure in measures] != list(row["metrics"]):
         raise DataError(f"{where}: measures are not named as r2med names them")
-    return found
+    return measures
 
 
 def _check_averages(stated: Mapping[str, Any], results: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -248,10 +248,10 @@ def _check_averages(stated: Mapping[str, Any], results: Sequence[Mapping[str, An
         claimed = convert(stated.get("averages"), dict[str, dict[str, dict[str, float]]])
     except DataError:
         return [f"{RESULTS}: the averages cannot be made out"]
-    wanted, found = _flat(averages(results)), _flat(claimed)
-    if wanted.keys() != found.keys():
+    expected, stated_values = _flat(averages(results)), _flat(claimed)
+    if expected.keys() != stated_values.keys():
         return [f"{RESULTS}: the averages are not those of its results"]
-    wrong = [key for key, value in wanted.items() if abs(found[key] - value) > _EXACT]
+    wrong = [key for key, value in expected.items() if abs(stated_values[key] - value) > _EXACT]
     return [f"{RESULTS}: the average {' '.join(key)} is not that of its results" for key in wrong]
 
 

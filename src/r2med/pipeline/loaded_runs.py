@@ -18,12 +18,12 @@ from r2med.runs.selection import Shared, check_data
 
 def query_values(ledger: Ledger, entry: Entry, measure: str, dataset: Dataset | None = None) -> dict[str, float]:
     """Return a run's values of a measure by query, computed from its ranked lists if they are not stored."""
-    known = ledger.scores(entry).get(measure)
-    if known is None:
+    values = ledger.scores(entry).get(measure)
+    if values is None:
         judged = load(entry.task) if dataset is None else dataset
         check_data(entry, judged)
-        known = score(ledger.run(entry), judged.gold.qrels, [Measure.parse(measure)]).values(Measure.parse(measure))
-    return dict(zip(entry.queries, known.tolist(), strict=True))
+        values = score(ledger.run(entry), judged.gold.qrels, [Measure.parse(measure)]).values(Measure.parse(measure))
+    return dict(zip(entry.queries, values.tolist(), strict=True))
 
 
 TOP = 10

@@ -80,8 +80,8 @@ def select(ledger: Ledger, names: Sequence[str], tasks: Sequence[str] = ()) -> l
     (all its systems) or one system of it, `FILE.toml:NAME`.
     """
     entries = ledger.entries()
-    chosen = [each for name in names for each in _named(name, entries, tasks)]
-    return _told_apart([_narrowed(each, tasks) for each in chosen])
+    selected = [selection for name in names for selection in _named(name, entries, tasks)]
+    return _told_apart([_narrowed(selection, tasks) for selection in selected])
 
 
 def _named(name: str, entries: Sequence[Entry], tasks: Sequence[str] = ()) -> list[Chosen]:
@@ -140,14 +140,14 @@ def _of_experiment(path: Path, inner: str, entries: Sequence[Entry], *, own_task
     if inner and inner not in experiment.systems:
         raise R2medError(f"{path}: no system {inner!r}{suggest(inner, experiment.systems)}")
     specs = {name: canonical_spec(text) for name, text in experiment.systems.items() if inner in ("", name)}
-    known = {entry.system for entry in entries}
+    recorded = {entry.system for entry in entries}
     for name, system in specs.items():
-        if system not in known:
+        if system not in recorded:
             raise R2medError(f"{name} of {path} has no run in the ledger; run it first: r2med run {path}")
-    chosen = [_with_content(system, entries, name) for name, system in specs.items()]
+    selected = [_with_content(system, entries, name) for name, system in specs.items()]
     tasks = [task.name for task in resolve(experiment.tasks)] if own_tasks else []
-    shared = any(task in each.runs for each in chosen for task in tasks)
-    return [_narrowed(each, tasks) for each in chosen] if shared else chosen
+    shared = any(task in selection.runs for selection in selected for task in tasks)
+    return [_narrowed(selection, tasks) for selection in selected] if shared else selected
 
 
 def _by_id(name: str, entries: Sequence[Entry]) -> Entry | None:
@@ -171,12 +171,12 @@ def _narrowed(chosen: Chosen, tasks: Sequence[str]) -> Chosen:
 
 def _told_apart(chosen: Sequence[Chosen]) -> list[Chosen]:
     """Make labels distinct: two runs of one system that were named by their ids are shown with these."""
-    labels = [each.label for each in chosen]
+    labels = [selection.label for selection in chosen]
     return [
-        replace(each, label=f"{each.label} [{next(iter(each.runs.values())).id}]")
-        if labels.count(each.label) > 1 and len(each.runs) == 1
-        else each
-        for each in chosen
+        replace(selection, label=f"{selection.label} [{next(iter(selection.runs.values())).id}]")
+        if labels.count(selection.label) > 1 and len(selection.runs) == 1
+        else selection
+        for selection in chosen
     ]
 
 
@@ -199,11 +199,11 @@ def filtered(ledger: Ledger, wanted: Filter) -> list[Entry]:
     for name in wanted.systems:
         if name not in names and canonical_spec(name) not in names:
             raise R2medError(f"no run of the system {name!r} in the ledger{suggest(name, names) if names else ''}")
-    known = {entry.task for entry in entries}
+    recorded = {entry.task for entry in entries}
     tasks: set[str] = set()
     for name in wanted.tasks:
         place = str(place_of_folder(Path(name)))  # of a folder that may no longer exist
-        tasks.update([name, place] if {name, place} & known else [task.name for task in resolve([name])])
+        tasks.update([name, place] if {name, place} & recorded else [task.name for task in resolve([name])])
     return [
         entry
         for entry in entries
@@ -214,17 +214,17 @@ def filtered(ledger: Ledger, wanted: Filter) -> list[Entry]:
 def name_here(ledger: Ledger, name: str) -> str:
     """Return the name under which the ledger has a system with its files as they are here; unknown names stay."""
     try:
-        chosen = select(ledger, [name])
+        selected = select(ledger, [name])
     except OtherContentError:
         raise
     except R2medError:
         return name
-    return chosen[0].label if len(chosen) == 1 else name
+    return selected[0].label if len(selected) == 1 else name
 
 
 def lacks(ledger: Ledger, names: Sequence[str], tasks: Sequence[str]) -> list[str]:
     """Return a sentence per system that was asked for by name and has no run."""
-    return [each.lack for each in select(ledger, names, tasks) if each.lack] if names else []
+    return [selection.lack for selection in select(ledger, names, tasks) if selection.lack] if names else []
 
 
 def share(ledger: Ledger, names: Sequence[str], tasks: Sequence[str] = ()) -> Shared:

@@ -66,7 +66,7 @@ def plan(
 
     With `fresh`, runs of the ledger are to be computed again; `strict` is as in `load`.
     """
-    found: list[tuple[Task, Dataset | Exception | None]] = []
+    tasks_data: list[tuple[Task, Dataset | Exception | None]] = []
     for task in resolve(tasks, split=split):
         data: Dataset | Exception | None = None
         if task.folder is not None or cached_task(task) is not None:  # it needs no download
@@ -74,16 +74,16 @@ def plan(
                 data = load(task, strict=strict)
             except (R2medError, OSError) as error:
                 data = error
-        found.append((task, data))
-    errors = [data for _, data in found if isinstance(data, Exception)]
-    if errors and len(errors) == len(found):
+        tasks_data.append((task, data))
+    errors = [data for _, data in tasks_data if isinstance(data, Exception)]
+    if errors and len(errors) == len(tasks_data):
         raise errors[0]
     with Ledger() as ledger:
         return [
             Plan(
                 system.spec,
                 [_stage(stage) for stage in system.walk()],
-                [_task(system, task, dataset, None if fresh else ledger) for task, dataset in found],
+                [_task(system, task, dataset, None if fresh else ledger) for task, dataset in tasks_data],
             )
             for system in systems
         ]

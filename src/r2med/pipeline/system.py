@@ -90,8 +90,8 @@ class System:
                         f"{self}: {stage.spec.name} has no method score; after a retriever a class is a reranker, with"
                         " score(query, documents)"
                     )
-            found = f"{kinds.count('retriever')} retrievers" if "retriever" in kinds else "no retriever"
-            raise SpecError(f"{self} has {found}; a system is expanders >> one retriever >> rerankers")
+            count = f"{kinds.count('retriever')} retrievers" if "retriever" in kinds else "no retriever"
+            raise SpecError(f"{self} has {count}; a system is expanders >> one retriever >> rerankers")
         middle = kinds.index("retriever")
         for place, stage in enumerate(self.stages):
             if place < middle and stage.kind != "expander":
@@ -114,7 +114,7 @@ class System:
         return frozenset(
             name
             for stage in self.walk()
-            for name in ({each.name for each in settings_of(stage)} - _NOT_OPTIONS - _systems_of(stage))
+            for name in ({declared.name for declared in settings_of(stage)} - _NOT_OPTIONS - _systems_of(stage))
             | stage.user_options
         )
 
@@ -180,18 +180,18 @@ def as_step(stage: Stage, done: tuple[str, ...], context: Context, do: Callable[
     `done` names all that the outcome depends on.
     """
     if done not in context.memo:
-        own = replace(context.for_stage(), timing=Timing())
-        with context.timed("inside"), own.timed("search"):
-            outcome = do(own)
-        seconds = {phase: max(0.0, own.timing.seconds.get(phase, 0.0)) for phase in PHASES}
-        account = own.notes.facts.get("account")
+        inner = replace(context.for_stage(), timing=Timing())
+        with context.timed("inside"), inner.timed("search"):
+            outcome = do(inner)
+        seconds = {phase: max(0.0, inner.timing.seconds.get(phase, 0.0)) for phase in PHASES}
+        account = inner.notes.facts.get("account")
         asked = None if account is None else Usage.from_json(account)
-        before = own.notes.facts.get("foreseen")
+        before = inner.notes.facts.get("foreseen")
         foreseen = None if before is None else Usage.from_json(before)
-        own.notes.work[cache_key(done=done)[:16]] = StepRecord(
-            str(stage), account=asked, reused=tuple(own.notes.reused), foreseen=foreseen, **seconds
+        inner.notes.work[cache_key(done=done)[:16]] = StepRecord(
+            str(stage), account=asked, reused=tuple(inner.notes.reused), foreseen=foreseen, **seconds
         )
-        context.memo[done] = (outcome, own.notes)
+        context.memo[done] = (outcome, inner.notes)
     outcome, notes = context.memo[done]
     context.notes.absorb(str(stage), notes)
     return outcome
@@ -238,20 +238,20 @@ def _inside(stage: Stage) -> Iterator[System]:
 
 def _inner(stage: Stage, option: str, value: object) -> dict[str, Any]:
     """Return the fields of a stage that change if an option is set everywhere."""
-    found: dict[str, Any] = {}
-    made = {each.name for each in fields(cast("Any", stage)) if not each.init}
+    changes: dict[str, Any] = {}
+    computed = {declared.name for declared in fields(cast("Any", stage)) if not declared.init}
     for name, current in vars(stage).items():
-        if name in made:
+        if name in computed:
             continue
         if name == option:
-            found[name] = value
+            changes[name] = value
         elif isinstance(current, System):
-            found[name] = current.with_option(option, value)
+            changes[name] = current.with_option(option, value)
         elif isinstance(current, tuple) and current and isinstance(current[0], System):
-            found[name] = tuple(system.with_option(option, value) for system in current)
+            changes[name] = tuple(system.with_option(option, value) for system in current)
     if option in stage.user_options:
-        found["options"] = tuple({**dict(vars(stage)["options"]), option: value}.items())
-    return found
+        changes["options"] = tuple({**dict(vars(stage)["options"]), option: value}.items())
+    return changes
 
 
 class State(NamedTuple):
@@ -273,8 +273,8 @@ def _stepped(stage: Stage, state: State, gold: Gold | None, context: Context) ->
     """Run a stage on the state that the one before left, and note its generations."""
     after = foreseeing(stage, state.collection, context, lambda: _step(stage, state, context, gold))
     if after.collection.generations is not state.collection.generations:
-        known = map(len, state.collection.generations) if state.collection.generations else repeat(0)
-        rows = zip(after.collection.queries.ids, after.collection.generations, known, strict=False)
+        counts = map(len, state.collection.generations) if state.collection.generations else repeat(0)
+        rows = zip(after.collection.queries.ids, after.collection.generations, counts, strict=False)
         context.notes.written |= {query: generations[count:] for query, generations, count in rows}
     return after
 

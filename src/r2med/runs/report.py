@@ -44,8 +44,8 @@ def failure_lines(failures: Sequence[Failure], names: Mapping[str, str] | None =
     ['failed: hyde(x) >> bm25 on Biology, MedQA-Diag: no such model']
     """
     tasks: dict[tuple[str, str], list[str]] = {}
-    for each in failures:
-        tasks.setdefault((each.system, each.message), []).append((names or {}).get(each.task, each.task))
+    for failure in failures:
+        tasks.setdefault((failure.system, failure.message), []).append((names or {}).get(failure.task, failure.task))
     return [
         f"failed: {system and f'{system} on '}{', '.join(several)}: {message}"
         for (system, message), several in tasks.items()
@@ -141,14 +141,14 @@ class Report(Viewable):
 
     def average(self, system: str, group: str, measure: str) -> float | None:
         """Return the mean over the group's tasks; None if the system lacks one of them."""
-        found = [self.result(system, task) for task in self.tasks(group)]
-        values = [result.metrics[measure] for result in found if result is not None and measure in result.metrics]
-        return float(np.mean(values)) if values and len(values) == len(found) else None
+        results = [self.result(system, task) for task in self.tasks(group)]
+        values = [result.metrics[measure] for result in results if result is not None and measure in result.metrics]
+        return float(np.mean(values)) if values and len(values) == len(results) else None
 
     def cost(self, system: str, group: str) -> Cost:
         """Return the costs of a system on a group's tasks, together."""
-        own = [result.cost for result in self.results if result.system == system and result.group == group]
-        return sum(own, Cost())
+        costs = [result.cost for result in self.results if result.system == system and result.group == group]
+        return sum(costs, Cost())
 
     def averages(self, group: str) -> dict[str, dict[str, float]]:
         """Return every complete system's averages over a group."""
@@ -176,22 +176,22 @@ class Report(Viewable):
     def as_dict(self) -> dict[str, Any]:
         """Return the report for `--json`. Tasks of several groups have no common average: `averages` is then empty."""
         groups = {group: self.averages(group) for group in self.groups}
-        found: dict[str, Any] = {
+        content: dict[str, Any] = {
             "results": [result.as_dict() for result in self.results],
             "averages": next(iter(groups.values())) if len(groups) == 1 else {},
             "groups": groups,
         }
-        found["intervals"] = {
+        content["intervals"] = {
             group: {
-                system: {task or "average": [each.low, each.high] for task, each in row.items()}
+                system: {task or "average": [interval.low, interval.high] for task, interval in row.items()}
                 for measure in self.measures[:1]
                 for system, row in self.intervals(group, measure).items()
             }
             for group in self.groups
         }
         if self.failures:
-            found["failures"] = [failure.as_dict() for failure in self.failures]
-        return found
+            content["failures"] = [failure.as_dict() for failure in self.failures]
+        return content
 
     def per_query(self) -> pl.DataFrame:
         """Return a table of one row per system, task and query, and one column per measure."""
