@@ -26,7 +26,7 @@ REQUESTS = 876
 CONCURRENCY = 32
 LATENCY = 0.2
 IN_A_ROW = 25
-SERVER = Path(__file__).parents[1] / "tests" / "llm" / "chat_server.py"
+SERVER = Path(__file__).parents[1] / "tests" / "chat_server.py"
 CASE = "A 54-year-old man has bled from the gums for three weeks and has coiled hairs on his shins. " * 16
 
 

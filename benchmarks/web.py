@@ -115,7 +115,7 @@ def measure(client: object, path: str, times: int) -> tuple[float, float, float]
 
 def ask(path: Path, datasets: Sequence[Dataset], profile: str = "") -> None:
     """Ask a real server for every page; with the name of a page, say where its time goes instead."""
-    import httpx
+    import httpx2 as httpx
 
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "web"))
     from webparts import TOKEN, served
@@ -183,7 +183,7 @@ def endpoint(library: Library, path: str) -> int:
     scope = {"type": "http", "method": "GET", "path": place, "query_string": query.encode(), "headers": []}
     if place.startswith("/run/"):
         views[place], scope["path_params"] = run_page.run_page, {"id": place.removeprefix("/run/")}
-    page, status = app._made(library, views[place], "", Request(scope))
+    page, status = app.render_page(library, views[place], "", Request(scope))
     assert status == 200, path
     return len(page.encode())
 
@@ -213,7 +213,7 @@ def size_of(client: object, path: str) -> tuple[str, str]:
 
 def at_once(address: str, headers: Mapping[str, str], pages: Sequence[str]) -> tuple[float, float]:
     """200 requests at once, over all pages: the seconds until the last is answered, and the median."""
-    import httpx
+    import httpx2 as httpx
 
     async def one(client: httpx.AsyncClient, page: str, started: float) -> float:
         answer = await client.get(page)

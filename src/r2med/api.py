@@ -246,7 +246,7 @@ def board(group: str = "full", **view: Any) -> Board:
     >>> best = r2med.board("full", kind="base", sources=["paper"], limit=3)
     >>> best
     Board('full' by nDCG@10, 3 systems on 8 tasks)
-    >>> best.lines[0].row.name
+    >>> best.lines[0].name
     'base/nv'
     """
     known = [entry.name for entry in fields(View) if entry.name != "group"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Self
 
 
@@ -68,7 +68,7 @@ cost=None, paid=0.0, seconds=0.0, counted=True, whole=True)
 
     def as_json(self) -> dict[str, int | float | None]:
         """Return the usage for a record, without flags that are as usual."""
-        return {name: value for name, value in asdict(self).items() if value is not True}
+        return {name: value for name, value in vars(self).items() if value is not True}
 
     def spending(self) -> dict[str, int | float | None]:
         """Return the requests, all tokens and the US dollars."""

@@ -54,9 +54,12 @@ def test_a_line_without_end_is_not_read_whole(tmp_path, monkeypatch, name):
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("a = " + "[" * 1200, "brackets are nested too deeply"),
+        ("a = " + "[" * 1200, "not readable as TOML"),
         ("a = " + "9" * 5000, "4300 digits"),
-        ('[query]\nk = 123456789012345678901234567890\ntext = "$query"', "cannot be sent as JSON"),
+        (
+            'reply = {hits = "h", id = "i"}\n[query]\nk = 123456789012345678901234567890\ntext = "$query"',
+            "cannot be sent as JSON",
+        ),
     ],
 )
 def test_an_engine_file_that_cannot_be_used_is_one_line(tmp_path, content, said):

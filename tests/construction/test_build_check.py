@@ -15,8 +15,17 @@ from click.testing import CliRunner
 from building import brain, judgement, part, sample, write_plan, write_rows
 from r2med.cli.main import app
 from r2med.construction.builder import Builder
-from r2med.construction.coverage import PoolCoverage, QuestionLeakage
-from r2med.construction.health import BASE, DOUBTFUL, GOOD, MEASURE, POOR, TaskHealth, health_rules
+from r2med.construction.health import (
+    BASE,
+    DOUBTFUL,
+    GOOD,
+    MEASURE,
+    POOR,
+    PoolCoverage,
+    QuestionLeakage,
+    TaskHealth,
+    health_rules,
+)
 from r2med.construction.health_report import health_sections
 from r2med.construction.pool import read_built_task
 from r2med.data.loader import load

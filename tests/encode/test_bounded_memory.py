@@ -118,7 +118,7 @@ def test_a_column_is_in_memory_where_the_disk_refuses(small_parts, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(scratch, "_reserve", full)
+    monkeypatch.setattr(scratch.os, "posix_fallocate", full)
     column = scratch.scratch_column(5000, np.int64)
     column[:] = 1
     assert column.sum() == 5000

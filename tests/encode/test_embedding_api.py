@@ -20,7 +20,7 @@ from r2med.models.http import RequestLimits
 from r2med.pipeline.executor.local import begin_command
 from r2med.store.cache import home
 
-pytest.importorskip("httpx")
+pytest.importorskip("httpx2")
 
 KEY = "sk-secret-0123456789abcdef"
 QUICK = RequestLimits(concurrency=4, timeout=2.0, retries=3, backoff=0.01)
@@ -285,7 +285,7 @@ def test_without_the_tokenizer_bytes_are_counted(monkeypatch):
     encoder = ApiEncoder(ApiModel("m", "http://localhost:1/v1", tokenizer="cl100k_base"))
     assert encoder.settings(Role.QUERY)["tokens"] == "3 bytes"
     assert encoder.lengths(["abcd"], Role.QUERY).tolist() == [2]
-    with pytest.raises(MissingExtra, match=r"httpx: pip install 'r2med\[api\]'"):
+    with pytest.raises(MissingExtra, match=r"httpx2: pip install 'r2med\[api\]'"):
         encoder.load()
 
 

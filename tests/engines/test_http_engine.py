@@ -22,7 +22,7 @@ from r2med.errors import R2medError, SpecError, StoreWarning
 from r2med.pipeline.system import System
 from r2med.store.arrays import ValueStore, read_shard
 
-pytest.importorskip("httpx")
+pytest.importorskip("httpx2")
 pytest.importorskip("wordllama")
 TASK = "sample/Biology"
 VARIABLES = {
@@ -319,8 +319,8 @@ def test_a_file_of_ones_own_with_chunks(backend: Backend, tmp_path: Path, monkey
         ('http(solr, url="http://me:secret@x", index=y)', "holds a user or password"),
         ("http(solr, url=localhost:8983, index=y)", "is not a URL: 'localhost:8983'; write url=http://host:port"),
         ("http(nothing.toml)", "nothing.toml: no such file"),
-        ("http(bad.toml)", "cannot be read as TOML"),
-        ("http(odd.toml)", "unknown key 'replies'; did you mean reply?"),
+        ("http(bad.toml)", "not readable as TOML"),
+        ("http(odd.toml)", "replies is not a known key; did you mean reply?"),
         ("http(solr, url=http://x, index=2024)", 'index must be a name or text, not 2024; write index="2024"'),
     ],
 )
@@ -335,21 +335,21 @@ def test_wrong_specs_are_refused_before_anything_runs(tmp_path: Path, system: st
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ('"ApiKey {env:MY_OWN_KEY}"', "5", "headers.Authorization is 5, not a text"),
+        ('"ApiKey {env:MY_OWN_KEY}"', "5", "[headers] Authorization must be a text, not 5"),
         ("{env:MY_OWN_KEY}", "{env:}", "headers.Authorization has a placeholder that is none; a key is {env:NAME}"),
         ('"{k}"', '"{kk}"', "[query] cannot hold {kk}; did you mean k?"),
         ("{index}", "{query}", "path cannot hold {query}; known: index"),
         ('"{query}"', '"fever"', "[query] has no {query}: every query would be asked for alike"),
-        ("batch = 1", "batch = 0", "batch must be 1 or more, not 0"),
-        ("batch = 1", "batch = true", "batch is True, not a whole number"),
+        ("batch = 1", "batch = 0", "batch must be a whole number of at least 1, not 0"),
+        ("batch = 1", "batch = true", "batch must be a whole number of at least 1, not True"),
         ("batch = 1", "batch = 4", "batch = 4 needs a table [query_item]"),
         ("batch = 1", 'query_item = {q = "{query}"}', "[query_item] needs {items} in [query], and reply.lists"),
-        ("batch = 1", "largest = -1", "largest must be 0 or more, not -1"),
-        ("batch = 1", 'method = "PUT"', "method must be POST or GET, not 'PUT'"),
-        ("reply = {", "reply = 5 # {", "reply is 5, not a table"),
-        ('"_id"', "5", "reply.id is 5, not a text"),
-        ('id = "_id"', 'errors = [5], id = "_id"', "reply.errors is [5], not a list of texts"),
-        ('score = "_score"', 'points = "_score"', "unknown key 'reply.points'"),
+        ("batch = 1", "largest = -1", "largest must be a whole number of at least 0, not -1"),
+        ("batch = 1", 'method = "PUT"', "method must be one of GET, POST, not 'PUT'"),
+        ("reply = {", "reply = 5 # {", "reply must be a table, not 5"),
+        ('"_id"', "5", "reply.id must be a text, not 5"),
+        ('id = "_id"', 'errors = [5], id = "_id"', "reply.errors must be a list of texts, not [5]"),
+        ('score = "_score"', 'points = "_score"', "reply.points is not a known key"),
         ("[query]", '[vector]\nv = "{vector}"', "no table [query]"),
     ],
 )
@@ -359,7 +359,7 @@ def test_every_wrong_line_of_a_file_is_named(tmp_path: Path, old: str, new: str,
     assert old in text
     with pytest.raises(SpecError) as caught:
         System.parse(f"http({_written(tmp_path, text.replace(old, new))}, index=docs)")
-    assert str(caught.value).startswith("engine.toml: ")
+    assert str(caught.value).startswith("engine.toml:")
     assert words in str(caught.value)
 
 

@@ -21,11 +21,12 @@ import r2med
 from r2med.cli.main import app
 from r2med.encode.encoder import Role
 from r2med.encode.resolve import encoder_for
-from r2med.engines.push import TARGETS, PushRequest, plan_push, push
+from r2med.engines.push import PushRequest, plan_push, push
+from r2med.engines.targets import TARGETS
 from r2med.errors import R2medError
 from r2med.pipeline.system import System
 
-pytest.importorskip("httpx")
+pytest.importorskip("httpx2")
 pytest.importorskip("wordllama")
 TASK = "sample/Biology"
 VARIABLES = (

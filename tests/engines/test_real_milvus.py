@@ -22,7 +22,7 @@ from r2med.runs.ledger import Ledger
 from r2med.store.cache import Cache
 
 VARIABLE = "R2MED_MILVUS_PYTHON"
-httpx = pytest.importorskip("httpx")
+httpx = pytest.importorskip("httpx2")
 pytest.importorskip("wordllama")
 pytestmark = pytest.mark.skipif(
     not os.environ.get(VARIABLE), reason=f"{VARIABLE} names an interpreter with milvus==2.3.5, a real vector database"

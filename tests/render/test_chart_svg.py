@@ -20,7 +20,7 @@ from r2med.render.charts.flows import FlowChart, FlowRow
 from r2med.render.charts.scale import CORNERS, Scale, number_corners
 from r2med.render.charts.scatter import Level, TrendChart, TrendPoint
 from r2med.render.palette import HATCHES, fills
-from r2med.render.scores.model import Board, BoardRow, Line
+from r2med.render.scores.model import Board, BoardRow
 from r2med.tuning.charts import frontier_chart
 from r2med.tuning.frontier import Bill, Priced, frontier
 
@@ -28,9 +28,9 @@ names = st.text(max_size=60)
 shares = st.floats(0, 1)
 
 
-def line(name: str, values: dict[str, float], **facts) -> Line:
+def line(name: str, values: dict[str, float], **facts) -> BoardRow:
     whole = len(values) == 2
-    return Line(BoardRow(name, ("own",), values, **facts), sum(values.values()) / 2 if whole else None)
+    return BoardRow(name, ("own",), values, average=sum(values.values()) / 2 if whole else None, **facts)
 
 
 def dots(*points: ChartPoint) -> str:

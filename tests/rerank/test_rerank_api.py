@@ -11,7 +11,7 @@ from r2med.pipeline.system import System
 from r2med.rerank.api import ApiRerank, api_model
 from rerank_server import RerankServer, Say, fit
 
-pytest.importorskip("httpx")
+pytest.importorskip("httpx2")
 KEY = "secret-0123456789"
 
 

@@ -616,7 +616,7 @@ def test_a_prompt_of_ones_own(tmp_path: Path) -> None:
 
 def test_a_real_server_with_log_probabilities() -> None:
     """The whole way over HTTP, with the shapes that servers send."""
-    pytest.importorskip("aiohttp")
+    pytest.importorskip("httpx2")
     from chat_server import ChatServer, Say
 
     def plan(prompt: str, nth: int) -> Say:

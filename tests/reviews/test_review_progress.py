@@ -68,7 +68,7 @@ def test_models_and_imports_never_count_as_people(kind: str):
         assert (after.judged, after.by_two, after.disagreements) == (2, 2, 1)
         assert (before.by_models, after.by_models) == (0, 8)
         assert desk.standing.contested() == [2]
-        assert len(desk.ruling_card(adjudicator, 2).said) == 2
+        assert len(desk.ruling_card(adjudicator, 2)["said"]) == 2
         with pytest.raises(R2medError, match="nobody disagrees"):
             desk.ruling_card(adjudicator, 1)
         rows = {each.name: each for each in after.people}

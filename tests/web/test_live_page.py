@@ -141,7 +141,7 @@ def test_jobs_are_stopped_one_by_one(place, monkeypatch):
 
 
 def test_only_what_is_there_is_cancelled_and_only_from_here(place):
-    import httpx
+    import httpx2 as httpx
 
     from r2med.store.jobs import reporter
 
@@ -244,7 +244,7 @@ def test_only_what_has_changed_is_announced(place):
 
 
 def test_a_search_with_an_encoder_is_not_work_of_the_server(place):
-    import httpx
+    import httpx2 as httpx
 
     r2med.evaluate("wordllama", "sample/Biology")
     with socket.socket() as tried:

@@ -275,7 +275,7 @@ def audit(
     compared, scale, whose = sets, None, OF_JUDGEMENTS
     if as_reviewed is not None and sets[0].given is not None:
         compared, scale, whose = as_reviewed, sets[0].given.scale, f"review {sets[0].given.review}"
-    ratings = share_pairs(compared, scale).ratings
+    _, ratings = share_pairs(compared, scale)
     entries, missing = _entries(ledger, dataset, options)
     runs = {name: ledger.run(entry) for name, entry in entries.items()}
     judged = plain[0] if options.holes else sets[0]
@@ -294,7 +294,7 @@ def audit(
         filled=options.filled,
         overlaid=options.overlaid or options.holes,
         holes=options.holes,
-        sets=[SetFacts(each.name, len(each.qrels), each.judged, each.relevant, each.left_out) for each in given],
+        sets=[SetFacts(s.name, len(s.qrels), s.judged, s.relevant, s.left_out) for s in given],
         pairs=len(ratings.grades),
         queries=int(ratings.questions.max()) + 1,
         scale=tuple(map(int, ratings.scale)),
@@ -309,15 +309,15 @@ def audit(
 def _notes(sets: Sequence[LabelSet], options: AuditOptions) -> list[str]:
     """Return notes on the label sets for the reader of the audit."""
     notes = [
-        f"{each.name}: {each.left_out:,} judgements of queries that the task does not have are left out"
-        for each in sets
-        if each.left_out
+        f"{labels.name}: {labels.left_out:,} judgements of queries that the task does not have are left out"
+        for labels in sets
+        if labels.left_out
     ]
-    only = [each.name for each in sets if each.relevant == each.judged]
+    only = [labels.name for labels in sets if labels.relevant == labels.judged]
     if only and not options.filled and not options.holes:
         notes.append(f"{' and '.join(only)}: relevant documents only; --fill counts what a set does not list as 0")
-    if len({each.highest for each in sets if each.highest > 0}) > 1:
-        highest = ", ".join(f"{each.name} {each.highest}" for each in sets)
+    if len({labels.highest for labels in sets if labels.highest > 0}) > 1:
+        highest = ", ".join(f"{labels.name} {labels.highest}" for labels in sets)
         notes.append(f"the highest grades differ ({highest}); --binary counts every grade from 1 on as 1")
     for other in sets[1:]:
         if other.judged < sets[0].judged / 2 and not options.overlaid and not options.holes:
@@ -338,20 +338,20 @@ def _overlapping(sets: Sequence[LabelSet]) -> list[tuple[LabelSet, LabelSet]]:
 
 def _set_pair(one: LabelSet, other: LabelSet, dataset: Dataset, scale: Sequence[float] | None) -> SetPair:
     """Compare two sets, also by the grade of the first, and by the lengths of questions and documents."""
-    shared = share_pairs([one, other], scale)
+    pairs, ratings = share_pairs([one, other], scale)
     queries, documents = dataset.collection.queries, dataset.collection.documents
-    asked = {query: len(queries.text(query).split()) for query, _ in shared.pairs}
-    texts = {document: len(documents.text(document).split()) for _, document in shared.pairs}
+    asked = {query: len(queries.text(query).split()) for query, _ in pairs}
+    texts = {document: len(documents.text(document).split()) for _, document in pairs}
     of_query = thirds(list(asked.values()), "{:.0f} words")
     of_document = thirds(list(texts.values()), "{:.0f} words")
-    grades = shared.ratings.grades[:, 0].astype(int).tolist()
+    grades = ratings.grades[:, 0].astype(int).tolist()
     ways = {
         f"grade of {one.name}": [(grade, str(grade)) for grade in grades],
-        "question": [of_query(asked[query]) for query, _ in shared.pairs],
-        "document": [of_document(texts[document]) for _, document in shared.pairs],
+        "question": [of_query(asked[query]) for query, _ in pairs],
+        "document": [of_document(texts[document]) for _, document in pairs],
     }
-    slices = {way: list(_sliced(places, shared.ratings)) for way, places in ways.items()}
-    return SetPair.of(one.name, other.name, shared.ratings, slices)
+    slices = {way: list(_sliced(places, ratings)) for way, places in ways.items()}
+    return SetPair.of(one.name, other.name, ratings, slices)
 
 
 def _sliced(places: Sequence[Place], ratings: Ratings) -> Iterator[AgreementSlice]:
@@ -370,14 +370,14 @@ def _entries(ledger: Ledger, dataset: Dataset, options: AuditOptions) -> tuple[d
             check_data(entry, dataset)
         return named, []
     current = {system: runs[task] for system, runs in current_runs(ledger.entries()).items() if task in runs}
-    known = {name: entry for name, entry in current.items() if entry.data == dataset.fingerprint and not entry.oracle}
-    if not known:
+    usable = {name: entry for name, entry in current.items() if entry.data == dataset.fingerprint and not entry.oracle}
+    if not usable:
         return {}, [f"no run on {task} in the ledger, so that no system is scored: r2med run bm25 --tasks {task}"]
     means = ledger.means()
-    best = sorted(known, key=lambda name: -means[known[name].id].get("nDCG@10", 0.0))
+    best = sorted(usable, key=lambda name: -means[usable[name].id].get("nDCG@10", 0.0))
     beyond = len(best) - MOST_SYSTEMS
     notes = [f"the {MOST_SYSTEMS} best systems of {len(best)}; --systems names others"] if beyond > 0 else []
-    return {name: known[name] for name in best[:MOST_SYSTEMS]}, notes
+    return {name: usable[name] for name in best[:MOST_SYSTEMS]}, notes
 
 
 def _change(
@@ -392,7 +392,7 @@ def _change(
         return LabelChange(base.name, other.name, *counts, [], None, None, [], Stability.unknown())
     ranked, (one, two) = _ranked(runs, (base, after), queries, options.measure)
     lists = JudgedLists.of({query: base.qrels[query] for query in queries}, ranked, options.measure)
-    stability = simulate(lists, ErrorModel.of(share_pairs([base, other]).ratings), options.measure)
+    stability = simulate(lists, ErrorModel.of(share_pairs([base, other])[1]), options.measure)
     systems = [
         SystemChange(name, float(a.mean()), float(b.mean()), difference_interval([b - a]), *holes)
         for (name, run), a, b in zip(ranked.items(), one, two, strict=True)
@@ -411,8 +411,8 @@ def _ranked(
         qrels = {query: labels.qrels[query] for query in queries}
         tables.append(np.stack([score(run, qrels, [measure]).values(measure) for run in runs.values()]))
     order = np.argsort(-tables[0].mean(axis=1), kind="stable").tolist()
-    names = list(runs)
-    return {names[place]: runs[names[place]] for place in order}, [table[order] for table in tables]
+    ranked = [list(runs.items())[place] for place in order]
+    return dict(ranked), [table[order] for table in tables]
 
 
 def _holes(run: Run, labels: LabelSet, queries: Sequence[str], depth: int = 10) -> float:
@@ -437,7 +437,7 @@ def _tau(one: Floats, two: Floats) -> tuple[float | None, tuple[float, float] | 
 def _conclusions(systems: Sequence[str], one: Floats, two: Floats, stability: Stability) -> list[Conclusion]:
     pairs = list(combinations(range(len(systems)), 2))
     under = [[difference([table[b] - table[a]]) for a, b in pairs] for table in (one, two)]
-    corrected = [holm([each.randomisation for each in side]) for side in under]
+    corrected = [holm([test.randomisation for test in side]) for side in under]
     return [
         Conclusion(systems[a], systems[b], in_a, in_b, (p_a, p_b), float(stability.kept[a, b]))
         for (a, b), in_a, in_b, p_a, p_b in zip(pairs, *under, *corrected, strict=True)

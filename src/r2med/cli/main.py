@@ -19,8 +19,8 @@ import click
 import r2med
 from r2med.errors import R2medError, StoreWarning, debug, set_debugging, suggest
 from r2med.formatting import one_line
-from r2med.store.foreign_output import foreign_output
 from r2med.store.plugins import load_plugin, plugins
+from r2med.store.processes import foreign_output
 
 SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "Run and measure": {
@@ -36,7 +36,7 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "inspect": ("workbench.cli", "Look at queries of a run one by one."),
         "diagnose": ("diagnosis.cli", "Why does a system fail, and what would help?"),
         "answers": ("answers.cli", "Are generated answers right, and does retrieval matter?"),
-        "rag": ("answers.rag", "Does retrieval change the answer, for better or for worse?"),
+        "rag": ("answers.cli", "Does retrieval change the answer, for better or for worse?"),
         "frontier": ("tuning.cli", "Which systems are worth their price? What would routing save?"),
         "sensitivity": ("diagnosis.cli", "How does a figure move with the number of tokens read?"),
         "label": ("diagnosis.label", "Sort queries into classes by a language model."),

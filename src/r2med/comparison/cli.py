@@ -14,8 +14,7 @@ from r2med.measure.metrics import Measure
 from r2med.render.sections import latex_sections, markdown_sections, show_sections
 from r2med.render.table import output
 from r2med.runs.ledger import Ledger
-from r2med.translation.drop import language_drops
-from r2med.translation.tables import show_drops
+from r2med.translation.drop import language_drops, show_drops
 
 
 @click.command("compare", cls=ManyValues)

@@ -21,7 +21,7 @@ from r2med.construction.selection import Selection, select, select_question, ver
 from r2med.construction.sources import fetch_sources, read_questions
 from r2med.errors import R2medError, suggest
 from r2med.formatting import counted
-from r2med.llm.items import KEPT, Count, ItemStore, Outcome, collector_paused, count_files, count_outcomes
+from r2med.llm.items import KEPT, Count, ItemStore, Outcome, count_files, count_outcomes
 from r2med.llm.steps import Step, StepEstimate, make_items, open_items, price_step, refuse_silence, run_step, step_key
 from r2med.pipeline.executor.local import Executor, quiet
 from r2med.store.files import write_file
@@ -221,8 +221,7 @@ class Builder:
         def add_verdict(name: str, outcome: Outcome) -> None:
             verdicts[name] = verdict(outcome, self.plan.select)
 
-        with collector_paused():
-            pairs = [Pair(question, corpus.passage(name)) for question in questions for name in mined[question.id]]
+        pairs = [Pair(question, corpus.passage(name)) for question in questions for name in mined[question.id]]
         self._large_step(Judging(self.plan).step, pairs, add_verdict)
         outcomes = {
             question.id: select_question(

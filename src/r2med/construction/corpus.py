@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +15,9 @@ from r2med.construction.sources import is_task_folder, read_table_documents
 from r2med.data.dataset import text_fingerprint
 from r2med.errors import DataError
 from r2med.lexical.near_duplicates import find_duplicates
-from r2med.llm.items import Count, ItemStore, Outcome, collector_paused, count_reasons
+from r2med.llm.items import Count, ItemStore, Outcome, count_reasons
 from r2med.llm.steps import Step, run_step, step_key
 from r2med.pipeline.executor.local import Executor
-
-
-def fold(documents: Sequence[Document], duplicates: Mapping[str, str]) -> list[Document]:
-    """Return the documents that stay, each with the ids of those that were folded into it."""
-    also: dict[str, list[str]] = {}
-    for identifier, first in duplicates.items():
-        also.setdefault(first, []).append(identifier)
-    return [
-        replace(document, also=tuple(also[document.id])) if document.id in also else document
-        for document in documents
-        if document.id not in duplicates
-    ]
 
 
 @dataclass(frozen=True)
@@ -48,15 +36,13 @@ class CorpusReader:
         """Read, fold and cut; results of earlier passes are reused."""
         documents = self._read_documents()
         folded = self._find_folded(documents)
-        with collector_paused():
-            stay = fold(documents, folded)
-            return PassageCorpus(self._chunk(stay), names_of(documents, folded))
+        stay = [document for document in documents if document.id not in folded]
+        return PassageCorpus(self._chunk(stay), names_of(documents, folded))
 
     def _read_documents(self) -> list[Document]:
         source = self.plan.documents
         if source.path.is_file() or is_task_folder(source.path):
-            with collector_paused():
-                documents = read_table_documents(source)
+            documents = read_table_documents(source)
             self.done(count_reasons("documents", ["" if document.text else "no text in it" for document in documents]))
             documents = [document for document in documents if document.text]
         else:

@@ -61,11 +61,19 @@ def file_hash(path: Path) -> str:
 
 def read_file(path: Path, folder: Path) -> Document:
     """Read a file as a document, identified by its path in the folder."""
-    name = path.relative_to(folder).as_posix()
+    name, kind = path.relative_to(folder).as_posix(), path.suffix.lower()
     try:
-        title, text, headings = READERS[path.suffix.lower()](path.read_bytes())
+        content = path.read_bytes()
     except OSError as error:
         raise UnreadableFile(f"cannot be read ({error.strerror})") from error
+    try:
+        title, text, headings = READERS[kind](content)
+    except UnreadableFile:
+        raise
+    except Exception as error:  # a broken file breaks a library in ways of its own
+        program = {".docx": "Word file", ".pdf": "PDF"}.get(kind, "file")
+        reason = " ".join(str(error).split())[:80] or type(error).__name__
+        raise UnreadableFile(f"not a readable {program} ({reason})") from error
     if not text.strip():
         raise UnreadableFile("no text in it")
     if not title.strip() or _NO_TITLE.fullmatch(title.strip()):
@@ -80,24 +88,6 @@ _NO_TITLE = re.compile(
     re.IGNORECASE,
 )
 """Titles that programs write into a file and that do not describe it: "untitled", or a file's name."""
-
-
-def _docx(content: bytes) -> Read:
-    try:
-        return read_docx(content)
-    except Exception as error:  # a broken file breaks the library in ways of its own
-        raise UnreadableFile(f"not a readable Word file ({_shortened(error)})") from error
-
-
-def _pdf(content: bytes) -> Read:
-    try:
-        return (*read_pdf(content), ())
-    except Exception as error:
-        raise UnreadableFile(f"not a readable PDF ({_shortened(error)})") from error
-
-
-def _shortened(error: Exception) -> str:
-    return " ".join(str(error).split())[:80] or type(error).__name__
 
 
 def _html(content: bytes) -> Read:
@@ -173,8 +163,8 @@ READERS: Mapping[str, Callable[[bytes], Read]] = {
     ".md": lambda content: read_markdown(decode(content)),
     ".html": _html,
     ".htm": _html,
-    ".pdf": _pdf,
-    ".docx": _docx,
+    ".pdf": lambda content: (*read_pdf(content), ()),
+    ".docx": read_docx,
 }
 _LIBRARIES = {
     ".md": "selectolax", ".html": "selectolax", ".htm": "selectolax", ".pdf": "pypdfium2", ".docx": "mammoth",

@@ -38,7 +38,10 @@ def check_health(built: BuiltTask, executor: Executor, again: Rejudging | None =
     except R2medError as error:
         gap = None
         notes.append(f"the reasoning gap is not known: {one_line(error)}")
-    report = _run(built, dataset, executor)
+    systems: list[System | str] = list(dict.fromkeys([BASE, *built.systems]))
+    if any(text.strip() for text in dataset.gold.answers.values()):
+        systems.append(with_answer(bare(System.parse(BASE))))
+    report = evaluate(systems, dataset, Options(executor=executor)).whole()
     notes += [f"{failure.system} could not be run: {failure.message}" for failure in report.failures]
     return replace(
         known,
@@ -50,14 +53,6 @@ def check_health(built: BuiltTask, executor: Executor, again: Rejudging | None =
         second=again.ask(executor) if again else None,
         notes=notes,
     )
-
-
-def _run(built: BuiltTask, dataset: Dataset, executor: Executor) -> Report:
-    """Run the committee, BM25, and BM25 with the gold answers."""
-    systems: list[System | str] = list(dict.fromkeys([BASE, *built.systems]))
-    if any(text.strip() for text in dataset.gold.answers.values()):
-        systems.append(with_answer(bare(System.parse(BASE))))
-    return evaluate(systems, dataset, Options(executor=executor)).whole()
 
 
 def _baselines(report: Report, committee: Sequence[str]) -> list[Baseline]:

@@ -20,7 +20,6 @@ from r2med.llm.steps import Step, step_key
 from r2med.pipeline.executor.local import Executor, every_share
 from r2med.pipeline.registry import build_system
 from r2med.pipeline.stage import Context
-from r2med.pipeline.system import System
 from r2med.store.cache import Cache
 
 SOURCE = "source"
@@ -75,7 +74,10 @@ def names_of(documents: Sequence[Document], folded: Mapping[str, str]) -> dict[s
 
 def mining_step(plan: BuildPlan, corpus: PassageCorpus, executor: Executor) -> Step[Question]:
     """Return the step that makes the pool of each question."""
-    systems = {name: _to_depth(build_system(name), plan.mine.depth) for name in plan.mine.systems}
+    systems = {name: build_system(name) for name in plan.mine.systems}
+    for name, system in systems.items():
+        if system.retriever.depth < plan.mine.depth:
+            systems[name] = system.with_option("depth", plan.mine.depth)
     committee = [system.key() for system in systems.values()]
     views, context = plan.views, Context(Cache.default(), executor)
     documents = Texts([passage.id for passage in corpus.passages], [passage.shown for passage in corpus.passages])
@@ -98,10 +100,6 @@ def mining_step(plan: BuildPlan, corpus: PassageCorpus, executor: Executor) -> S
         )
 
     return Step("mine", lambda question: question.id, key, make=make)
-
-
-def _to_depth(system: System, depth: int) -> System:
-    return system.with_option("depth", depth) if system.retriever.depth < depth else system
 
 
 def _pool(question: Question, runs: Mapping[str, Run], plan: BuildPlan, corpus: PassageCorpus) -> Outcome:

@@ -70,8 +70,11 @@ class Package:
                 for name, content in self.files():
                     (draft / name).parent.mkdir(exist_ok=True)
                     (draft / name).write_bytes(content)
-                if self.labels:
-                    write_labels(draft / "labels.tsv", self.labels)
+                scheme = next(iter(self.plan.label.by), "")
+                labels = {question.id: self._labels(question.id) for question in self.selection.questions}
+                rows = [("", name, classes[scheme]) for name, classes in labels.items() if scheme in classes]
+                if rows:
+                    write_labels(draft / "labels.tsv", rows)
                 shutil.rmtree(folder, ignore_errors=True)
                 draft.rename(folder)
         except OSError as error:
@@ -94,24 +97,13 @@ class Package:
         yield CARD, "\n".join([*_card_lines(self.plan, manifest, self.counts, health), ""]).encode("utf-8", "replace")
         if self.selection.splits:
             for split in (DEV, TEST):
-                rows = [row for row in self._qrel_rows() if self.selection.splits[row["q_id"]] == split]
-                lines = [
-                    "query-id\tcorpus-id\tscore\tverdict",
-                    *("\t".join(map(str, row.values())) for row in rows),
-                    "",
-                ]
-                yield f"qrels/{split}.tsv", "\n".join(lines).encode()
+                rows = [row.values() for row in self._qrel_rows() if splits[row["q_id"]] == split]
+                table = [("query-id", "corpus-id", "score", "verdict"), *rows]
+                yield f"qrels/{split}.tsv", "".join("\t".join(map(str, row)) + "\n" for row in table).encode()
         else:
             yield "qrels.jsonl", json_lines(self._qrel_rows())
 
-    @property
-    def labels(self) -> list[tuple[str, str, str]]:
-        """Return rows of labels, of the first scheme."""
-        scheme = next(iter(self.plan.label.by), "")
-        labels = {question.id: self._labels_of(question.id) for question in self.selection.questions}
-        return [("", name, classes[scheme]) for name, classes in labels.items() if scheme in classes]
-
-    def _labels_of(self, question: str) -> Mapping[str, str]:
+    def _labels(self, question: str) -> Mapping[str, str]:
         outcome = self.steps.get("label", {}).get(question)
         return outcome.value.get("labels", {}) if outcome else {}
 
@@ -122,7 +114,7 @@ class Package:
             row |= {"original": question.original, "options": question.options} if question.options else {}
             row |= {"sources": question.sources} if question.sources else {}
             row |= {"intent": question.intent} if question.intent else {}
-            yield row | dict(self._labels_of(question.id))
+            yield row | dict(self._labels(question.id))
 
     def _passage_rows(self) -> Iterator[dict[str, Any]]:
         for name in self.selection.passages:

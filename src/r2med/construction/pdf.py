@@ -141,7 +141,7 @@ def _find_pieces(page: Any) -> list[list[_Piece]]:
         piece.text += each.text
         piece.right, edge, raised = max(piece.right, each.right), each.right, lifted
     for piece in chain.from_iterable(turns):
-        piece.text = _write_powers(piece.text)
+        piece.text = re.sub(rf"(?<=\S){_RAISED}(?=[+\-−–]?\d)", "^", piece.text).replace(_RAISED, "")  # 10^9, not 109
     return turns
 
 
@@ -153,11 +153,6 @@ def _is_script(piece: _Piece, each: _Character) -> bool:
 def _continues(piece: _Piece, each: _Character, gap: float) -> bool:
     on_line = abs(each.base - piece.base) < 0.2 * piece.size or _is_script(piece, each)
     return on_line and -0.5 * piece.size < gap < _CELL_GAP * piece.size
-
-
-def _write_powers(text: str) -> str:
-    """Return the text with a caret before raised numbers: 10^9, never 109."""
-    return re.sub(rf"(?<=\S){_RAISED}(?=[+\-−–]?\d)", "^", text).replace(_RAISED, "")
 
 
 def _order(pieces: Sequence[_Piece]) -> list[_Line]:
@@ -230,20 +225,17 @@ def _is_prose(pieces: Sequence[_Piece]) -> bool:
 def _drop_running_heads(pages: Sequence[Sequence[_Line]], heights: Sequence[float]) -> list[list[_Line]]:
     """Return the pages without lines at the edge that stand at one place of half the pages, numbers of pages aside."""
     found = [
-        [(line, _head_keys(line, number) if _is_at_edge(line, heights[number]) else set()) for line in lines]
-        for number, lines in enumerate(pages)
+        [(line, _head_keys(line, number, heights[number])) for line in lines] for number, lines in enumerate(pages)
     ]
     counts = Counter(key for page in found for key in set().union(*(keys for _, keys in page)))
     enough = max(2, len(pages) // 2)
     return [[line for line, keys in page if not any(counts[key] >= enough for key in keys)] for page in found]
 
 
-def _is_at_edge(line: _Line, height: float) -> bool:
-    return not _MARGIN * height < line.base < (1 - _MARGIN) * height
-
-
-def _head_keys(line: _Line, page: int) -> set[tuple[str, int, int]]:
+def _head_keys(line: _Line, page: int, height: float) -> set[tuple[str, int, int]]:
     """Return what another page must have in common: the same words, or words around a number that counts pages."""
+    if _MARGIN * height < line.base < (1 - _MARGIN) * height:
+        return set()
     text, place = line.plain, round(line.base / 3)
     numbered = {
         (f"{text[: match.start()]}#{text[match.end() :]}", int(match[0]) - page, place)
@@ -256,7 +248,8 @@ def _paragraphs(pages: Sequence[Sequence[_Line]]) -> Iterator[list[str]]:
     """Yield the lines of each paragraph; a row of a table is one by itself."""
     paragraph: list[str] = []
     for lines in pages:
-        step = _line_step(lines)
+        steps = [first.base - second.base for first, second in pairwise(lines) if first.base > second.base]
+        step = median(steps) if steps else 0.0
         last: _Line | None = None
         for line, in_table in zip(lines, _in_tables(lines), strict=True):
             if paragraph and (in_table or _begins(line, last, step, paragraph[-1])):
@@ -269,12 +262,6 @@ def _paragraphs(pages: Sequence[Sequence[_Line]]) -> Iterator[list[str]]:
             last = line
     if paragraph:
         yield paragraph
-
-
-def _line_step(lines: Sequence[_Line]) -> float:
-    """Return the usual distance between lines."""
-    steps = [first.base - second.base for first, second in pairwise(lines) if first.base > second.base]
-    return median(steps) if steps else 0.0
 
 
 def _begins(line: _Line, last: _Line | None, step: float, before: str) -> bool:

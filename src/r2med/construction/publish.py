@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 import polars as pl
 
-from r2med.construction.coverage import question_leakage
+from r2med.construction.health import question_leakage
 from r2med.construction.health_report import CARD
 from r2med.construction.pool import CORPUS_FILE, JUDGEMENT_FILE, MANIFEST, QUERY_FILE, BuiltTask, read_built_task
 from r2med.construction.selection import DEV, TEST
@@ -60,7 +60,18 @@ def publish(folder: Path, repo: str, *, private: bool = False, dry_run: bool = F
         files = [HubFile(name, (draft / name).stat().st_size) for name in names]
         if dry_run:
             return Publication(repo, private, files)
-        url, commit = _push(draft, repo, private)
+        from huggingface_hub import HfApi
+
+        api = HfApi(library_name="r2med")
+        with _translated(repo):
+            api.create_repo(repo, repo_type="dataset", private=private, exist_ok=True)
+            done = api.upload_folder(
+                repo_id=repo,
+                repo_type="dataset",
+                folder_path=draft,
+                commit_message="Publish a task made by r2med build",
+            )
+        url, commit = f"{api.endpoint}/datasets/{repo}", str(done.oid)
     return Publication(repo, private, files, url, commit)
 
 
@@ -128,18 +139,6 @@ def _write_parquet(rows: Sequence[Mapping[str, Any]], file: Path) -> None:
     """Write rows as parquet; a field that a row lacks is null."""
     file.parent.mkdir(parents=True, exist_ok=True)
     pl.DataFrame(rows, infer_schema_length=None).write_parquet(file, compression="zstd", statistics=False)
-
-
-def _push(draft: Path, repo: str, private: bool) -> tuple[str, str]:
-    from huggingface_hub import HfApi
-
-    api = HfApi(library_name="r2med")
-    with _translated(repo):
-        api.create_repo(repo, repo_type="dataset", private=private, exist_ok=True)
-        done = api.upload_folder(
-            repo_id=repo, repo_type="dataset", folder_path=draft, commit_message="Publish a task made by r2med build"
-        )
-    return f"{api.endpoint}/datasets/{repo}", str(done.oid)
 
 
 @contextmanager

@@ -66,7 +66,16 @@ def read_dataset(task: Task, folder: Path, revision: str = "", *, strict: bool =
     found = Findings()
     contents = read_contents(folder, task.split, found, recall_corpus, task.files)
     found.raise_errors(task.name, strict=strict)
-    _compare_counts(task, contents, found)
+    # It is unknown if the published counts included repeated rows.
+    counts = (
+        ("queries", task.queries, contents.queries.rows, len(contents.queries.ids)),
+        ("documents", task.documents, contents.corpus.rows, len(contents.corpus.documents)),
+        ("judgements", task.qrels, contents.judgements.rows, sum(map(len, contents.judgements.grades.values()))),
+    )
+    for what, published, rows, distinct in counts:
+        if published is not None and published not in (rows, distinct):
+            message = f"{rows:,} {what}, where {published:,} are published"
+            found.add("unexpected-count", task.hub or task.name, 0, message)
     qrels, table = contents.judgements.positive(), contents.queries
     kept = [place for place, query in enumerate(table.ids) if query in qrels and table.texts[place].strip()]
     queries = Texts([table.ids[place] for place in kept], [table.texts[place] for place in kept])
@@ -83,16 +92,3 @@ def read_dataset(task: Task, folder: Path, revision: str = "", *, strict: bool =
         warnings=found.warnings(folder),
         revision=revision,
     )
-
-
-def _compare_counts(task: Task, contents: Contents, found: Findings) -> None:
-    """Warn of counts that differ from the published ones; it is unknown if those included repeated rows."""
-    counts = (
-        ("queries", task.queries, contents.queries.rows, len(contents.queries.ids)),
-        ("documents", task.documents, contents.corpus.rows, len(contents.corpus.documents)),
-        ("judgements", task.qrels, contents.judgements.rows, sum(map(len, contents.judgements.grades.values()))),
-    )
-    for what, published, rows, distinct in counts:
-        if published is not None and published not in (rows, distinct):
-            message = f"{rows:,} {what}, where {published:,} are published"
-            found.add("unexpected-count", task.hub or task.name, 0, message)

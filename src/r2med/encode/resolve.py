@@ -20,8 +20,8 @@ from r2med.encode.cards import (
     EncoderCard,
     card_of,
     cards,
+    read_modules,
     sparse_card_of,
-    stated_modules,
 )
 from r2med.encode.encoder import Encoder, Prompts, Role
 from r2med.encode.onnx import OnnxEncoder, export, exported_card
@@ -143,7 +143,7 @@ def sparse_encoder_for(name: str, options: Mapping[str, Any], task: Task) -> Spa
 def _as_stored(card: EncoderCard, options: Mapping[str, Any]) -> EncoderCard:
     """Return a sparse encoder's card with the modules that its repository states."""
     source = locate(card.id, options.get("revision", card.revision))
-    stated = stated_modules(source)
+    stated = read_modules(source)
     return replace(card, **{name: stated.get(name, "") for name in _STATED}) if stated else card
 
 
@@ -208,7 +208,7 @@ def _card(name: str, options: Mapping[str, Any]) -> EncoderCard:
 
 
 def _described(name: str, source: ModelSource, options: Mapping[str, Any]) -> EncoderCard:
-    return card_of(source, name, told="pooling" in options)
+    return card_of(source, name, pooling_given="pooling" in options)
 
 
 def _changed(card: EncoderCard, options: Mapping[str, Any]) -> EncoderCard:

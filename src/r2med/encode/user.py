@@ -19,7 +19,7 @@ from r2med.encode.cards import SIMILARITIES
 from r2med.encode.encoder import Encoder, Role, Vectors
 from r2med.errors import R2medError, SpecError, blame
 from r2med.pipeline.user_code import check_arguments, class_content, class_version, construct, import_class, parameters
-from r2med.store.foreign_output import foreign_output
+from r2med.store.processes import foreign_output
 
 if TYPE_CHECKING:
     from r2med.data.tasks import Task

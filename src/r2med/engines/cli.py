@@ -9,9 +9,10 @@ import click
 
 from r2med.cli.execution import asking_options, one_executor
 from r2med.cli.options import json_option, write_json
-from r2med.engines.push import POSTGRES, TARGETS, PushPlan, PushRequest, PushResult, as_dict, plan_push, push
+from r2med.engines.push import POSTGRES, PushPlan, PushRequest, PushResult, as_dict, plan_push, push
 from r2med.engines.request import preset_text, presets, read_request
 from r2med.engines.sql import DEFAULT_TABLE, EXAMPLES, example
+from r2med.engines.targets import TARGETS
 from r2med.errors import R2medError, suggest
 from r2med.formatting import counted
 from r2med.render.table import Column, Table, key, output

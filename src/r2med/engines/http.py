@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
@@ -38,7 +38,7 @@ from r2med.store.hashes import cache_key, file_digest
 from r2med.usage import Usage
 
 if TYPE_CHECKING:
-    import httpx
+    import httpx2
 
     from r2med.data.dataset import Collection
     from r2med.pipeline.spec import Call
@@ -87,7 +87,7 @@ class EngineServer(JsonServer[Found]):
         except UnusableHit as error:
             raise AttemptError(f"the reply of {self.url}/{self.path} {error}", retry=False) from error
 
-    def _refusal(self, response: httpx.Response, text: str) -> AttemptError:
+    def _refusal(self, response: httpx2.Response, text: str) -> AttemptError:
         text = self._without_keys(text)
         if response.status_code == 404:
             said = " ".join(text.split())[:200]
@@ -228,10 +228,9 @@ class HttpEngine(RemoteEngine):
         self, left: Sequence[str], rows: Mapping[str, Mapping[str, Any]], failed: FailedAttempts
     ) -> Iterator[Outcome]:
         request, plain = self.request, {"index": self.index, "id_field": self.id_field}
-        asked = EngineRequest(
-            request.name, self._path, request.reply, request.body, method=request.method, headers=request.headers
+        server = EngineServer(
+            replace(request, path=self._path), self._address, filled_reply(request.reply, plain), self._pattern
         )
-        server = EngineServer(asked, self._address, filled_reply(request.reply, plain), self._pattern)
         server.failed = failed
         size = self.batch or request.batch
         groups = [left[start : start + size] for start in range(0, len(left), size)]

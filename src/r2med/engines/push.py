@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -19,16 +19,7 @@ from r2med.engines.http import HttpEngine
 from r2med.engines.request import read_request
 from r2med.engines.sinks import EngineSink, EngineWriter, PostgresSink, Sink
 from r2med.engines.sql import DEFAULT_TABLE, Postgres
-from r2med.engines.targets import IndexTarget, PushedDocument
-from r2med.engines.text_targets import (
-    ElasticsearchIndex,
-    MeilisearchIndex,
-    OpenSearchIndex,
-    SolrIndex,
-    TypesenseIndex,
-    VespaIndex,
-)
-from r2med.engines.vector_targets import MilvusIndex, QdrantIndex, WeaviateIndex
+from r2med.engines.targets import TARGETS, IndexTarget, PushedDocument
 from r2med.errors import R2medError, SpecError, suggest
 from r2med.formatting import counted, shorten
 from r2med.models.http import RequestLimits, check_url, server_name
@@ -44,17 +35,6 @@ if TYPE_CHECKING:
     from r2med.data.dataset import Collection
     from r2med.encode.vectors import StoredVectors
 
-TARGETS: Mapping[str, type[IndexTarget]] = {
-    "elasticsearch": ElasticsearchIndex,
-    "opensearch": OpenSearchIndex,
-    "solr": SolrIndex,
-    "vespa": VespaIndex,
-    "qdrant": QdrantIndex,
-    "weaviate": WeaviateIndex,
-    "typesense": TypesenseIndex,
-    "meilisearch": MeilisearchIndex,
-    "milvus": MilvusIndex,
-}
 POSTGRES = "postgres"
 _AT_ONCE = 4
 """Batches under way at a time, unless the user says otherwise."""

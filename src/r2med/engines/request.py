@@ -7,17 +7,20 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Annotated, Any, Literal
 
+import msgspec
 import orjson
+from msgspec import Meta
 
 from r2med.errors import DataError, SpecError, suggest
 from r2med.formatting import shorten
 from r2med.models.http import check_key
 from r2med.store.files import expanded
+from r2med.store.typed import Typed, convert, read_toml
 
 _PLACES = (
     "query", "query_json", "k", "candidates", "vector", "vector_json", "items", "index", "field", "vector_field",
@@ -27,14 +30,9 @@ _PLACE = re.compile(rf"\{{({'|'.join(_PLACES)})\}}")
 _ENV = re.compile(r"\{env:([A-Za-z_]\w*)\}")
 _ANY_PLACE = re.compile(r"(?<!\{)\{([A-Za-z_]\w*)\}(?!\})")
 """What looks like a placeholder; doubled braces belong to templates of the engine itself."""
-_KEYS = (
-    "versions", "method", "url", "path", "headers", "reply", "vector_reply", "largest", "batch",
-    "query", "query_item", "vector", "vector_item",
-)  # fmt: skip
 
 
-@dataclass(frozen=True)
-class ReplyPaths:
+class ReplyPaths(Typed, frozen=True):
     """Paths in a reply: names and places joined by dots, such as `hits.hits` or `data.0.id`."""
 
     hits: str
@@ -49,6 +47,29 @@ class ReplyPaths:
     """Whether a lower score is better."""
     optional: bool = False
     """Whether a reply without hits says that nothing was found."""
+
+
+class _ReplyTable(Typed, frozen=True):
+    reply: ReplyPaths
+
+
+class _EngineTable(Typed, frozen=True, kw_only=True):
+    """What a preset or a file says of an engine."""
+
+    reply: dict[str, Any]
+    vector_reply: dict[str, Any] = msgspec.field(default_factory=dict)
+    """What differs in the reply to a search by vector."""
+    path: str = ""
+    query: dict[str, Any] | None = None
+    query_item: dict[str, Any] | None = None
+    vector: dict[str, Any] | None = None
+    vector_item: dict[str, Any] | None = None
+    method: Literal["POST", "GET"] = "POST"
+    url: str = ""
+    versions: str = ""
+    headers: dict[str, str] = msgspec.field(default_factory=dict)
+    largest: Annotated[int, Meta(ge=0)] = 0
+    batch: Annotated[int, Meta(ge=1)] = 1
 
 
 @dataclass(frozen=True)
@@ -81,17 +102,16 @@ class EngineRequest:
             for name, value in self.headers.items()
             if all(os.environ.get(variable, "").strip() for variable in _ENV.findall(value))
         }
-        return {name: _ENV.sub(lambda match: _key(match[1]), value) for name, value in ready.items()}
+        return {
+            name: _ENV.sub(lambda match: check_key(match[1], os.environ[match[1]].strip()), value)
+            for name, value in ready.items()
+        }
 
     def without_keys(self, text: str) -> str:
         """Mask the values of the headers in a text from outside: an engine may repeat them."""
         for value in self.sent_headers().values():
             text = text.replace(value, "***").replace(value.rpartition(" ")[2], "***")
         return text
-
-
-def _key(variable: str) -> str:
-    return check_key(variable, os.environ[variable].strip())
 
 
 @cache
@@ -123,87 +143,34 @@ def preset_text(name: str) -> str:
 
 def read_request(engine: str, *, vector: bool) -> EngineRequest:
     """Return the requests of a preset or of a TOML file, for searches by text or by vector."""
-    if not engine.endswith(".toml"):
-        if engine not in presets():
-            raise SpecError(f"http: unknown engine {engine!r}{suggest(engine, presets())} (or a file engine.toml)")
-        return _request(engine, presets()[engine], vector)
-    path = expanded(engine)
+    bundled = not engine.endswith(".toml")
+    if bundled and engine not in presets():
+        raise SpecError(f"http: unknown engine {engine!r}{suggest(engine, presets())} (or a file engine.toml)")
+    if bundled:
+        table = convert(presets()[engine], _EngineTable, engine, SpecError)
+    else:
+        advice = f"http takes one of {', '.join(presets())}, or a file"
+        table = read_toml(expanded(engine), _EngineTable, advice=advice, error=SpecError)
+    kind = "vector" if vector else "query"
+    body, item = getattr(table, kind), getattr(table, f"{kind}_item")
+    if body is None:
+        how = "searches by text; leave encoder out" if vector else "searches by vectors; give encoder=..."
+        raise SpecError(f"http: {engine} {how}" if bundled else f"{engine}: no table [{kind}]")
     try:
-        table = tomllib.loads(path.read_text("utf-8"))
-    except FileNotFoundError as error:
-        raise DataError(f"{engine}: no such file; http takes one of {', '.join(presets())}, or a file") from error
-    except (OSError, ValueError) as error:
-        raise DataError(f"{engine}: cannot be read as TOML ({error})") from error
-    except RecursionError as error:
-        raise DataError(f"{engine}: cannot be read as TOML (brackets are nested too deeply)") from error
-    try:
-        orjson.dumps(table)
+        orjson.dumps([body, item])
     except TypeError as error:
         raise DataError(f"{engine}: has a value that cannot be sent as JSON ({error})") from error
-    return _request(engine, table, vector)
-
-
-def _request(name: str, table: Mapping[str, Any], vector: bool) -> EngineRequest:
-    kind = "vector" if vector else "query"
-    _check_table(name, table, kind)
-    reply = {**table.get("reply", {}), **(table.get("vector_reply", {}) if vector else {})}
-    _check_reply(name, reply)
-    paths = ReplyPaths(**{**reply, "errors": tuple(reply.get("errors", ()))})
+    for header, value in table.headers.items():
+        if "{" in _ENV.sub("", value):
+            raise SpecError(f"{engine}: headers.{header} has a placeholder that is none; a key is {{env:NAME}}")
+    merged = {**table.reply, **(table.vector_reply if vector else {})}
+    reply = convert({"reply": merged}, _ReplyTable, engine, SpecError).reply
     request = EngineRequest(
-        name, table.get("path", ""), paths, table[kind], table.get(f"{kind}_item"), table.get("method", "POST"),
-        table.get("url", ""), str(table.get("versions", "")), table.get("headers", {}), table.get("largest", 0),
-        table.get("batch", 1),
+        engine, table.path, reply, body, item, table.method, table.url, table.versions, table.headers, table.largest,
+        table.batch,
     )  # fmt: skip
-    _check_headers(name, request.headers)
     _check_places(request, kind)
     return request
-
-
-def _check_table(name: str, table: Mapping[str, Any], kind: str) -> None:
-    """Refuse keys that are unknown or of another kind."""
-    for key in table:
-        if key not in _KEYS:
-            raise SpecError(f"{name}: unknown key {key!r}{suggest(key, _KEYS)}")
-    if kind not in table:
-        how = "searches by text; leave encoder out" if kind == "vector" else "searches by vectors; give encoder=..."
-        raise SpecError(f"http: {name} {how}" if name in presets() else f"{name}: no table [{kind}]")
-    for key, type_ in _KINDS.items():
-        if key in table and type(table[key]) is not type_:
-            raise SpecError(f"{name}: {key} is {table[key]!r}, not {_WORDS[type_]}")
-    for key, least in (("batch", 1), ("largest", 0)):
-        if table.get(key, least) < least:
-            raise SpecError(f"{name}: {key} must be {least} or more, not {table[key]}")
-    if table.get("method", "POST") not in ("POST", "GET"):
-        raise SpecError(f"{name}: method must be POST or GET, not {table['method']!r}")
-
-
-_KINDS = {
-    "largest": int, "batch": int, "url": str, "path": str, "headers": dict, "reply": dict, "vector_reply": dict,
-    "query": dict, "query_item": dict, "vector": dict, "vector_item": dict,
-}  # fmt: skip
-_WORDS = {int: "a whole number", str: "a text", dict: "a table", list: "a list of texts", bool: "true or false"}
-
-
-def _check_reply(name: str, reply: Mapping[str, Any]) -> None:
-    """Refuse invalid paths."""
-    wanted = {"hits": str, "id": str, "score": str, "lists": str, "errors": list, "lower": bool, "optional": bool}
-    for key, value in reply.items():
-        texts = not isinstance(value, list) or all(isinstance(each, str) for each in value)
-        if key not in wanted:
-            raise SpecError(f"{name}: unknown key 'reply.{key}'{suggest(key, wanted)}")
-        if not isinstance(value, wanted[key]) or not texts:
-            raise SpecError(f"{name}: reply.{key} is {value!r}, not {_WORDS[wanted[key]]}")
-    if not {"hits", "id"} <= reply.keys():
-        raise SpecError(f"{name}: [reply] must say where hits and id are")
-
-
-def _check_headers(name: str, headers: Mapping[str, Any]) -> None:
-    """Refuse headers that are not texts, or that name no variable."""
-    for header, value in headers.items():
-        if not isinstance(value, str):
-            raise SpecError(f"{name}: headers.{header} is {value!r}, not a text")
-        if "{" in _ENV.sub("", value):
-            raise SpecError(f"{name}: headers.{header} has a placeholder that is none; a key is {{env:NAME}}")
 
 
 def _check_places(request: EngineRequest, kind: str) -> None:
@@ -257,7 +224,9 @@ def fill(template: Any, values: Mapping[str, Any]) -> Any:
 
 def filled_reply(reply: ReplyPaths, values: Mapping[str, Any]) -> ReplyPaths:
     """Return the paths of a reply with placeholders such as `{id_field}` filled."""
-    return replace(reply, hits=fill(reply.hits, values), id=fill(reply.id, values), score=fill(reply.score, values))
+    return msgspec.structs.replace(
+        reply, hits=fill(reply.hits, values), id=fill(reply.id, values), score=fill(reply.score, values)
+    )
 
 
 def _text(value: Any) -> str:

@@ -3,48 +3,27 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from r2med.engines.request import EngineRequest
 from r2med.engines.sql import Postgres, vector_text
 from r2med.engines.targets import EngineAnswer, IndexTarget, Push, PushedDocument
-from r2med.engines.text_targets import VespaIndex
 from r2med.errors import R2medError
 from r2med.models.http import AttemptError, FatalServerError, RequestLimits, backoff
 from r2med.models.server import JsonServer
 
 if TYPE_CHECKING:
-    import httpx
+    import httpx2
+    import psycopg
     from psycopg import sql
 
 _WAIT = 0.05
 """Seconds until a task of the engine is asked about again, to begin with."""
-
-
-class Sink(Protocol):
-    """A store that documents can be put into."""
-
-    def begin(self) -> int:
-        """Create the index if needed, and return how many documents it holds."""
-
-    def add(self, documents: Sequence[PushedDocument]) -> None:
-        """Add documents, or replace those with the same ids."""
-
-    def finish(self) -> int:
-        """Make everything searchable, and return the number of documents."""
-
-    def mapping(self) -> str:
-        """Return the definition of the index, for display."""
-
-    def size(self, document: PushedDocument) -> int:
-        """Return the number of bytes sent for a document."""
-
-    def close(self) -> None:
-        """Close the connection."""
 
 
 class EngineWriter(JsonServer[EngineAnswer]):
@@ -86,7 +65,7 @@ class EngineWriter(JsonServer[EngineAnswer]):
         except orjson.JSONDecodeError as error:
             raise AttemptError(f"{self.url} sent an answer that cannot be read", retry=False) from error
 
-    def _refusal(self, response: httpx.Response, text: str) -> AttemptError:
+    def _refusal(self, response: httpx2.Response, text: str) -> AttemptError:
         text = self._without_keys(text)
         if response.status_code == 404:
             said = " ".join(text.split())[:200]
@@ -143,7 +122,7 @@ class EngineSink:
 
     def mapping(self) -> str:
         """Return the requests that create the index."""
-        return mapping_text(self.target)
+        return self.target.mapping()
 
     def size(self, document: PushedDocument) -> int:
         """Return the bytes of a request with only this document."""
@@ -151,17 +130,6 @@ class EngineSink:
 
     def close(self) -> None:
         """Do nothing: the client's connections end with it."""
-
-
-def mapping_text(target: IndexTarget) -> str:
-    """Return the definition of a target's index."""
-    if isinstance(target, VespaIndex):
-        return target.schema()
-    lines = []
-    for push in target.create():
-        body = orjson.dumps(orjson.loads(push.content), option=orjson.OPT_INDENT_2).decode()
-        lines.append(f"{push.method} /{push.path}\n{body}\n")
-    return "".join(lines)
 
 
 class PostgresSink:
@@ -184,18 +152,23 @@ class PostgresSink:
         return [*extension, made], [gin, sql.SQL("ANALYZE {}").format(table)]
 
     def _run(self, statements: Sequence[sql.Composed | sql.SQL]) -> None:
-        connection = self._database.connection()
-        with self._told(), connection.transaction():
+        with self._transaction() as connection:
             for statement in statements:
                 connection.execute(statement)
 
-    def _told(self) -> Any:
-        return _OneLine(self._database)
+    @contextmanager
+    def _transaction(self) -> Iterator[psycopg.Connection[Any]]:
+        """Open a transaction; errors of the driver become errors of one line."""
+        connection = self._database.connection()
+        try:
+            with self._database.errors(), connection.transaction():
+                yield connection
+        except AttemptError as error:
+            raise R2medError(error.reason) from error
 
     def _count(self) -> int:
         sql = _sql()
-        connection = self._database.connection()
-        with self._told(), connection.transaction():
+        with self._transaction() as connection:
             row = connection.execute(sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(self._table))).fetchone()
         return int(row[0]) if row else 0
 
@@ -215,8 +188,7 @@ class PostgresSink:
             sql.SQL(", ").join([sql.Placeholder()] * len(names)),
             sql.SQL(", ").join(sql.SQL("{0} = EXCLUDED.{0}").format(sql.Identifier(name)) for name in names[1:]),
         )
-        connection = self._database.connection()
-        with self._told(), connection.transaction(), connection.cursor() as cursor:
+        with self._transaction() as connection, connection.cursor() as cursor:
             cursor.executemany(statement, rows)
 
     def _row(self, document: PushedDocument) -> tuple[str, ...]:
@@ -242,24 +214,12 @@ class PostgresSink:
         self._database.close()
 
 
-class _OneLine:
-    """Context that turns errors of the driver into errors of one line."""
-
-    def __init__(self, database: Postgres) -> None:
-        self._errors = database.errors()
-
-    def __enter__(self) -> None:
-        self._errors.__enter__()
-
-    def __exit__(self, *details: Any) -> None:
-        try:
-            self._errors.__exit__(*details)
-        except AttemptError as error:
-            raise R2medError(error.reason) from error
-
-
 def _sql() -> ModuleType:
     """Return the module that composes statements, from an extra."""
     from psycopg import sql
 
     return sql
+
+
+Sink = EngineSink | PostgresSink
+"""A store that documents can be put into."""

@@ -8,9 +8,8 @@ import re
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import closing, contextmanager, suppress
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -22,12 +21,10 @@ from r2med.models.http import (
     AttemptError,
     FailedAttempts,
     FatalServerError,
-    Pace,
     RequestLimits,
     TimedOut,
-    backoff,
-    with_attempts,
 )
+from r2med.models.server import Requester, RequestFailed
 from r2med.pipeline.registry import spec_of
 from r2med.pipeline.stage import Requirements
 from r2med.store.files import expanded, spelled
@@ -108,20 +105,20 @@ class Postgres:
         try:
             yield
         except psycopg.Error as error:
-            self._drop()
+            kept = getattr(self._local, "connection", None)
+            if kept is not None and (kept.closed or kept.broken):
+                self._local.connection = None
             raise self._told(error) from error
-
-    def _drop(self) -> None:
-        """Drop the connection of this thread if it is closed or broken."""
-        kept = getattr(self._local, "connection", None)
-        if kept is not None and (kept.closed or kept.broken):
-            self._local.connection = None
 
     def _told(self, error: psycopg.Error) -> AttemptError:
         from psycopg import OperationalError
 
         state = error.sqlstate or ""
-        said = self._masked(error.diag.message_primary or str(error))
+        line = " ".join((error.diag.message_primary or str(error)).split())[:300]
+        for name in _SECRET:
+            if value := str(self.settings.get(name) or ""):
+                line = line.replace(value, "***")
+        said = line
         if state == CANCELED:
             return TimedOut(f"no answer from {self.name} within {self.limits.timeout:g} s", retry=False)
         if error.diag.statement_position:
@@ -132,13 +129,6 @@ class Postgres:
             return FatalServerError(f"{self.name}: {said}")
         again = state.startswith(_AGAIN) if state else isinstance(error, OperationalError)
         return AttemptError(f"{self.name}: {said}", retry=again)
-
-    def _masked(self, text: str) -> str:
-        line = " ".join(text.split())[:300]
-        for name in _SECRET:
-            if value := str(self.settings.get(name) or ""):
-                line = line.replace(value, "***")
-        return line
 
     def cancel(self) -> None:
         """Cancel running statements, from another thread."""
@@ -196,8 +186,6 @@ EXAMPLES = ("postgres-text", "postgres-vector", "postgres-hybrid")
 DEFAULT_TABLE = "documents"
 _PLACE = re.compile(r"%(?:\((?P<name>[^)]*)\)(?P<kind>.?)|(?P<other>.?))", re.DOTALL)
 _KNOWN = ("query", "k", "vector")
-_HOPELESS = 3
-"""Queries that come to nothing, with none answered, until the statement counts as no good."""
 
 
 def example(name: str, table: str = DEFAULT_TABLE) -> str:
@@ -306,90 +294,48 @@ class SqlEngine(RemoteEngine):
         self, left: Sequence[str], rows: Mapping[str, Mapping[str, Any]], failed: FailedAttempts
     ) -> Iterator[Outcome]:
         with closing(self._database()) as database:
-            asker = _Asker(self.statement, self.file, database, self._pattern)
-            asker.failed = failed
-            with ThreadPoolExecutor(min(database.limits.concurrency, len(left))) as pool:
-                jobs = {pool.submit(asker.ask, rows[query]): query for query in left}
-                try:
-                    yield from _outcomes(jobs)
-                finally:
-                    asker.stop.set()
-                    pool.shutdown(wait=False, cancel_futures=True)
-                    if any(job.running() for job in jobs):
-                        database.cancel()
+            sender = _Sender(self.statement, self.file, database, self._pattern)
+            sender.failed = failed
+            for place, answer in sender.ask_each([rows[query] for query in left]):
+                yield left[place], str(answer) if isinstance(answer, RequestFailed) else answer
 
 
-def _outcomes(jobs: Mapping[Any, str]) -> Iterator[Outcome]:
-    """Yield the outcome of each query as it completes; raise an error if no query can succeed."""
-    failed = answered = 0
-    for job in as_completed(jobs):
-        try:
-            outcome = job.result()
-            answered += 1
-        except FatalServerError as error:
-            raise R2medError(error.reason) from error
-        except AttemptError as error:
-            failed += 1
-            if failed >= _HOPELESS and not answered:
-                raise R2medError(error.reason) from error
-            outcome = error.reason
-        yield jobs[job], outcome
-
-
-class _Asker:
+class _Sender(Requester[KeptReply]):
     """Sender of one statement with the values of each query."""
 
     def __init__(self, statement: str, file: str, database: Postgres, chunk: re.Pattern[str] | None) -> None:
+        limits = database.limits
+        few = replace(limits, retries=min(2, limits.retries), backoff=min(0.5, limits.backoff))
+        super().__init__(f"{file}@{database.name}", few)
         self._statement, self._file, self._database, self._chunk = statement, file, database, chunk
-        self._pace = Pace(database.limits.requests_per_minute)
-        self.stop = threading.Event()
-        self.failed = FailedAttempts()
-        self._lock = threading.Lock()
 
-    def ask(self, row: Mapping[str, Any]) -> KeptReply:
-        """Return one query's documents, with retries for errors that may pass."""
-        values = {"query": row["query"], "k": row["k"]}
-        values |= {"vector": vector_text(row["vector"])} if "vector" in row else {}
-        attempt = 0
-        while True:
-            self._wait(self._pace.turn())
-            try:
-                return self._once(values)
-            except StatementError as error:
-                raise FatalServerError(f"{self._file}:{self._line(error)}: {error.reason}") from error
-            except AttemptError as error:
-                attempt += 1
-                with self._lock:
-                    self.failed.count(error)
-                if not error.retry or attempt > min(2, self._database.limits.retries):
-                    error.reason = with_attempts(error.reason, attempt)
-                    raise
-            self._wait(backoff(attempt, min(0.5, self._database.limits.backoff)))
+    def _cancel(self) -> None:
+        self._database.cancel()
 
-    def _wait(self, seconds: float) -> None:
-        if self.stop.wait(max(0.0, seconds)):
-            raise AttemptError("stopped", retry=False)
-
-    def _once(self, values: Mapping[str, Any]) -> KeptReply:
+    def _attempt(self, body: Mapping[str, Any]) -> KeptReply:
+        values = {"query": body["query"], "k": body["k"]}
+        values |= {"vector": vector_text(body["vector"])} if "vector" in body else {}
         self._database.connection()
         started = time.perf_counter()
-        columns, rows = self._database.read(self._statement.encode(), values)
+        try:
+            columns, rows = self._database.read(self._statement.encode(), values)
+        except StatementError as error:
+            # Parameters are replaced within their lines, so that these can be counted.
+            sent = re.sub(rf"%\((?:{'|'.join(_KNOWN)})\)[sbt]", "$1", self._statement)
+            line = sent.count("\n", 0, error.position - 1) + 1
+            raise FatalServerError(f"{self._file}:{line}: {error.reason}") from error
         seconds = time.perf_counter() - started
         if len(columns) > 2:
-            found = ", ".join(columns)
-            raise FatalServerError(f"{self._file}: the statement returns {found}; an id and a score are wanted")
+            names = ", ".join(columns)
+            raise FatalServerError(f"{self._file}: the statement returns {names}; an id and a score are wanted")
         paths = ReplyPaths(hits="", id="0", score="1" if len(columns) == 2 else "")
         try:
-            return KeptReply(hits_of(rows, paths, self._chunk), seconds)
+            hits = hits_of(rows, paths, self._chunk)
         except (TypeError, ValueError) as error:
             raise FatalServerError(f"{self._file}: {_odd(rows)}") from error
-
-    def _line(self, error: StatementError) -> int:
-        """Return the line of the file; parameters are replaced within their lines, so that these can be counted."""
-        sent = self._statement
-        for name in _KNOWN:
-            sent = re.sub(rf"%\({name}\)[sbt]", "$1", sent)
-        return sent.count("\n", 0, error.position - 1) + 1
+        self._health.answered = True
+        self.requests += 1
+        return KeptReply(hits, seconds)
 
 
 def _odd(rows: Sequence[Sequence[Any]]) -> str:

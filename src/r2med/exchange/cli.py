@@ -21,7 +21,7 @@ from r2med.render.scores.report import Shown
 from r2med.runs.ledger import Ledger
 
 if TYPE_CHECKING:
-    pass
+    from r2med.runs.ledger import Entry
 
 
 @click.command("eval", cls=ManyValues)
@@ -121,9 +121,9 @@ def export_command(
       r2med export "hyde(gpt-4o) >> bm25" --format hydoc --out generated
       r2med export bge --format mteb --name BAAI/bge-large-en-v1.5 --out results
     """
-    names = [task.name for task in resolve(tasks)]
+    wanted = [task.name for task in resolve(tasks)]
     with Ledger() as ledger:
-        for path in export(ledger, runs, form, Target(out, name, revision), names):
+        for path in export(ledger, runs, form, Target(out, name, revision), wanted):
             click.echo(path)
 
 
@@ -149,23 +149,24 @@ def submit_command(runs: tuple[str, ...], out: Path, tasks: tuple[str, ...], nam
     Examples:
       r2med submit bm25 "rrf(bm25, bge)" --tasks full --title "Our hybrid" --out ours.zip
     """
-    names = [task.name for task in resolve(tasks)]
+    wanted = [task.name for task in resolve(tasks)]
     with Ledger() as ledger:
-        entries, left_out = submit(ledger, runs, out, About(**about), names, name)
+        entries, left_out = submit(ledger, runs, out, About(**about), wanted, name)
     for entry in entries:
-        lost = f": {len(entry.incomplete)} of {len(entry.queries)} queries incomplete" if entry.incomplete else ""
-        click.echo(f"{entry.id} {entry.name} on {entry.task}{lost}")
+        click.echo(f"{entry.id} {entry.name} on {entry.task}{_incomplete(entry)}")
     for task, called in task_names(left_out).items():
         click.echo(f"left out: runs on {called} ({task}), which is on this machine only", err=True)
-    verified = verify(out)
-    for fault in verified.faults:
+    found = verify(out)
+    for fault in found.faults:
         click.secho(fault, fg="red", err=True)
-    if not verified.ok:
+    if not found.ok:
         raise click.exceptions.Exit(1)
-    sizes = (
-        f"{counted(len(entries), 'run')}, {counted(verified.figures, 'figure')} verified, {out.stat().st_size:,} bytes"
-    )
+    sizes = f"{counted(len(entries), 'run')}, {counted(found.figures, 'figure')} verified, {out.stat().st_size:,} bytes"
     click.echo(f"{out}: {sizes}")
+
+
+def _incomplete(entry: Entry) -> str:
+    return f": {len(entry.incomplete)} of {len(entry.queries)} queries incomplete" if entry.incomplete else ""
 
 
 @click.command("verify")
@@ -177,24 +178,24 @@ def verify_command(file: Path, as_json: bool) -> None:
     The figures are computed anew with the judgements of the tasks as they are here, which are fetched from the hub
     when they must be. Nothing of the submission is run or unpacked. The exit code is 1 when anything is not as stated.
     """
-    verified = verify(file)
+    result = verify(file)
     if as_json:
-        write_json(verified.as_dict())
+        write_json(result.as_dict())
     else:
         for name in ("title", "authors", "link", "notes", "created"):
-            if verified.description.get(name):
-                click.echo(_plain(f"{name}: {verified.description[name]}"))
-        for row in verified.results:
-            value = row["metrics"].get("nDCG@10")
+            if text := getattr(result.description, name):
+                click.echo(_plain(f"{name}: {text}"))
+        for row in result.results:
+            value = row.metrics.get("nDCG@10")
             headline = "no nDCG@10" if value is None else f"nDCG@10 {100 * value:.2f}"
-            lost = f", {row['incomplete']} of {row.get('queries')} queries incomplete" if row["incomplete"] else ""
-            click.echo(_plain(f"{row['system']} on {row['task']}: {headline}{lost}"))
-        for fault in verified.faults:
+            incomplete = f", {row.incomplete} of {row.queries} queries incomplete" if row.incomplete else ""
+            click.echo(_plain(f"{row}: {headline}{incomplete}"))
+        for fault in result.faults:
             click.secho(_plain(f"fault: {fault}"), fg="red")
-        verdict = "verified" if verified.ok else "NOT as stated"
-        sizes = f"{counted(len(verified.results), 'run')}, {counted(verified.figures, 'figure')}"
+        verdict = "verified" if result.ok else "NOT as stated"
+        sizes = f"{counted(len(result.results), 'run')}, {counted(result.figures, 'figure')}"
         click.echo(f"{file}: {verdict}; {sizes} computed anew")
-    if not verified.ok:
+    if not result.ok:
         raise click.exceptions.Exit(1)
 
 

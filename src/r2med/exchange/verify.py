@@ -6,16 +6,15 @@ name among the registered ones, so it cannot point at files of this machine; not
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from r2med.data.dataset import Dataset
 from r2med.data.loader import load
 from r2med.data.run import Run
-from r2med.data.run_files import FORMATS
-from r2med.data.run_formats.rows import assemble
+from r2med.data.run_formats import FORMATS, assemble
 from r2med.data.tasks import registry
 from r2med.errors import DataError, R2medError
 from r2med.exchange.submission import (
@@ -25,7 +24,8 @@ from r2med.exchange.submission import (
     RESULTS,
     VERSION,
     Description,
-    StatedResults,
+    Results,
+    SubmittedResult,
     averages,
     own_digest,
     read_archive,
@@ -37,22 +37,22 @@ from r2med.measure.score import QueryScores, score
 from r2med.pipeline.evaluate import identity_of
 from r2med.pipeline.spec import Call, Chain, Value, parse
 from r2med.runs.record import DataIdentity
-from r2med.store.typed import convert, parse_json
+from r2med.store.typed import Typed, parse_json, plain
 
 _EXACT = 1e-9
 """How far a recomputed figure may be from the stated one: the last digits depend on the machine."""
+Kind = TypeVar("Kind")
 
 
-@dataclass(frozen=True)
-class Verified:
+class Verified(Typed, frozen=True):
     """Checked content of a submission, and all faults found."""
 
     path: str
-    description: Mapping[str, Any] = field(default_factory=dict)
-    results: Sequence[Mapping[str, Any]] = ()
+    description: Description = Description()
+    results: tuple[SubmittedResult, ...] = ()
     figures: int = 0
     """How many figures were computed anew."""
-    faults: Sequence[str] = ()
+    faults: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -61,16 +61,15 @@ class Verified:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the findings for JSON."""
-        return {"ok": self.ok, **asdict(self)}
+        return {"ok": self.ok, **plain(self)}
 
 
-@dataclass(frozen=True)
-class CheckedRun:
+class CheckedRun(Typed, frozen=True):
     """A result of a submission whose figures are those of its lists, computed anew."""
 
     path: Path
     """The submission."""
-    result: Mapping[str, Any]
+    result: SubmittedResult
     run: Run
     scores: QueryScores
     data: DataIdentity
@@ -93,8 +92,8 @@ def verify_all(paths: Sequence[Path], also: Sequence[Measure] = (), keep: Keep |
     for name in sorted({name for check in checks for name in check.tasks}):
         dataset = load(registry()[name])
         for check in checks:
-            for row in check.tasks.get(name, ()):
-                check.check_result(row, dataset, also, keep)
+            for result in check.tasks.get(name, ()):
+                check.check_result(result, dataset, also, keep)
     return [check.verified() for check in checks]
 
 
@@ -105,10 +104,9 @@ class _Check:
         self.path, self.figures = path, 0
         self.faults: list[str] = []
         self.files: dict[str, bytes] = {}
-        self.stated: dict[str, Any] = {}
-        self.description: dict[str, Any] = {}
-        self.results: list[dict[str, Any]] = []
-        self.tasks: dict[str, list[dict[str, Any]]] = {}
+        self.description = Description()
+        self.results = Results((), {})
+        self.tasks: dict[str, list[SubmittedResult]] = {}
         """The results by task."""
         try:
             self._open()
@@ -117,49 +115,48 @@ class _Check:
 
     def _open(self) -> None:
         files = read_archive(self.path)
-        if MANIFEST not in files:
-            raise DataError(f"{MANIFEST} is missing, so this is not a submission")
         _check_manifest(files)
-        stated, description = (parse_json(files[name], dict[str, Any], name) for name in (RESULTS, DESCRIPTION))
-        rows = convert(stated, StatedResults, RESULTS).results
-        named = sorted(row.file for row in rows)
-        if named != sorted(files.keys() - {MANIFEST, DESCRIPTION, RESULTS}):
+        results, description = _parse(files, RESULTS, Results), _parse(files, DESCRIPTION, Description)
+        if not results.results:
+            raise DataError(f"{RESULTS}: has no results")
+        if sorted(result.file for result in results.results) != sorted(files.keys() - {MANIFEST, DESCRIPTION, RESULTS}):
             raise DataError(f"{RESULTS}: does not name every run file once")
-        pairs = [(row.system, row.task) for row in rows]
-        if len(set(pairs)) != len(pairs):
+        pairs = {(result.system, result.task) for result in results.results}
+        if len(pairs) < len(results.results):
             raise DataError(f"{RESULTS}: has several results of a system on one task")
-        described = {row.system for row in convert(description, Description, DESCRIPTION).systems}
-        if described != {system for system, _ in pairs}:
+        if {described.system for described in description.systems} != {system for system, _ in pairs}:
             raise DataError(f"{DESCRIPTION}: does not describe exactly the systems of {RESULTS}")
-        self.files, self.stated, self.description, self.results = files, stated, description, stated["results"]
-        for row in self.results:
-            name, group = row["task"], row["group"]
-            if name in registry() and registry()[name].group == group:
-                self.tasks.setdefault(name, []).append(row)
+        self.files, self.results, self.description = files, results, description
+        for result in results.results:
+            if result.task in registry() and registry()[result.task].group == result.group:
+                self.tasks.setdefault(result.task, []).append(result)
             else:
-                self.faults.append(f"{row['system']} on {name}: no task of that name in the group {group!r}")
+                self.faults.append(f"{result}: no task of that name in the group {result.group!r}")
 
     def check_result(
-        self, row: Mapping[str, Any], dataset: Dataset, also: Sequence[Measure], keep: Keep | None
+        self, result: SubmittedResult, dataset: Dataset, also: Sequence[Measure], keep: Keep | None
     ) -> None:
         """Compute a result's figures from its lists."""
         try:
-            run, scores, count = _check_result(row, self.files, dataset, also)
+            measures = _parse_measures(result)
+            run = _check_run(result, self.files, dataset)
+            scores = score(run, dataset.gold.qrels, list(dict.fromkeys((*measures, *also))))
+            _check_figures(result, measures, scores, len(dataset.collection.documents))
         except DataError as error:
             self.faults.append(str(error))
             return
-        self.figures += count
+        self.figures += len(measures)
         if keep is not None:
-            keep(CheckedRun(self.path, row, run, scores, identity_of(dataset)))
+            keep(CheckedRun(self.path, result, run, scores, identity_of(dataset)))
 
     def verified(self) -> Verified:
         """Return the findings, with those on the averages."""
-        faults = [*self.faults, *(_check_averages(self.stated, self.results) if self.results else ())]
-        return Verified(str(self.path), self.description, self.results, self.figures, faults)
+        faults = (*self.faults, *(_average_faults(self.results) if self.results.results else ()))
+        return Verified(str(self.path), self.description, self.results.results, self.figures, faults)
 
 
 def _check_manifest(files: Mapping[str, bytes]) -> None:
-    manifest = parse_json(files[MANIFEST], dict[str, Any], MANIFEST)
+    manifest = _parse(files, MANIFEST, dict[str, Any])
     if manifest.get("format") != FORMAT:
         raise DataError(f"{MANIFEST}: not that of a {FORMAT}")
     if manifest.get("version") != VERSION:
@@ -175,84 +172,85 @@ def _check_manifest(files: Mapping[str, bytes]) -> None:
             raise DataError(f"{name}: was changed (its digest is not the manifest's)")
 
 
-def _check_result(
-    row: Mapping[str, Any], files: Mapping[str, bytes], dataset: Dataset, also: Sequence[Measure]
-) -> tuple[Run, QueryScores, int]:
-    """Return a result's lists, the figures computed from them, and how many of these were stated."""
-    spec = row["system"]
-    where = f"{spec} on {row['task']}"
+def _parse(files: Mapping[str, bytes], name: str, kind: type[Kind]) -> Kind:
+    if name not in files:
+        raise DataError(f"{name} is missing, so this is not a submission")
+    return parse_json(files[name], kind, name)
+
+
+def _check_run(result: SubmittedResult, files: Mapping[str, bytes], dataset: Dataset) -> Run:
+    """Read the lists of a result; its system must be honest, and its data and ids those of the task."""
     try:
-        chain = parse(spec)
+        calls = list(_call_names(parse(result.system)))
     except R2medError as error:
         raise DataError(str(error)) from error
-    if any(name.startswith("oracle") for name in _names(chain)):
-        raise DataError(f"{spec}: is shown the answers (oracle) and is not a result")
-    if row["data"].get("fingerprint") != dataset.fingerprint:
-        raise DataError(f"{where}: was measured on other data than the task has here")
-    run = _run(row["file"], files)
-    collection = dataset.collection
-    strangers = [query for query in run.queries if query not in collection.queries.position]
-    strangers += [document for document in run.documents if document not in collection.documents.position]
-    if strangers:
-        raise DataError(f"{where}: its lists hold {strangers[0]!r}, which the task does not have")
-    measures = _measures(row, where)
-    scores = score(run, dataset.gold.qrels, list(dict.fromkeys((*measures, *also))))
-    counts = {"queries": len(scores.queries), "documents": len(dataset.collection.documents)}
-    for fact, count in counts.items():
-        if row.get(fact) != count:
-            raise DataError(f"{where}: {row.get(fact)} {fact} are stated, there are {count}")
-    if not 0 <= row["incomplete"] <= counts["queries"]:
-        raise DataError(f"{where}: {row['incomplete']} of {counts['queries']} queries cannot be incomplete")
-    for measure in measures:
-        claimed, computed = row["metrics"][str(measure)], scores.mean(measure)
-        if abs(claimed - computed) > _EXACT:
-            raise DataError(f"{where}: {measure} is stated as {claimed:.6f}, its lists give {computed:.6f}")
-    return run, scores, len(measures)
-
-
-def _names(value: Value) -> list[str]:
-    """Return the names of all calls in a spec, at any depth."""
-    if isinstance(value, Chain):
-        return [name for call in value.calls for name in _names(call)]
-    if isinstance(value, Call):
-        inner = [*value.args, *(option for _, option in value.options)]
-        return [value.name, *(name for part in inner for name in _names(part))]
-    if isinstance(value, tuple):
-        return [name for part in value for name in _names(part)]
-    return [value] if isinstance(value, str) else []
-
-
-def _run(name: str, files: Mapping[str, bytes]) -> Run:
-    rows = FORMATS["jsonl"].read(unzipped(files[name], name), name)
+    if any(name.startswith("oracle") for name in calls):
+        raise DataError(f"{result.system}: is shown the answers (oracle) and is not a result")
+    if result.data.get("fingerprint") != dataset.fingerprint:
+        raise DataError(f"{result}: was measured on other data than the task has here")
+    rows = FORMATS["jsonl"].read(unzipped(files[result.file], result.file), result.file)
     if not rows.lists:
-        raise DataError(f"{name}: holds no query")
+        raise DataError(f"{result.file}: holds no query")
     run, warnings = assemble(rows)
     if warnings:
-        raise DataError(f"{name}: {warnings[0]}")
+        raise DataError(f"{result.file}: {warnings[0]}")
+    queries, documents = dataset.collection.queries.position, dataset.collection.documents.position
+    strangers = [query for query in run.queries if query not in queries]
+    strangers += [document for document in run.documents if document not in documents]
+    if strangers:
+        raise DataError(f"{result}: its lists hold {strangers[0]!r}, which the task does not have")
     return run
 
 
-def _measures(row: Mapping[str, Any], where: str) -> list[Measure]:
+def _call_names(value: Value) -> Iterator[str]:
+    """Yield the names of all calls in a spec, at any depth, without building anything of it."""
+    if isinstance(value, Call):
+        yield value.name
+        value = (*value.args, *(option for _, option in value.options))
+    if isinstance(value, Chain | tuple):
+        for part in value.calls if isinstance(value, Chain) else value:
+            yield from _call_names(part)
+    elif isinstance(value, str):
+        yield value
+
+
+def _parse_measures(result: SubmittedResult) -> list[Measure]:
     try:
-        measures = [Measure.parse(name) for name in row["metrics"]]
+        measures = [Measure.parse(name) for name in result.metrics]
     except R2medError as error:
-        raise DataError(f"{where}: {error}") from error
-    if [str(measure) for measure in measures] != list(row["metrics"]):
-        raise DataError(f"{where}: measures are not named as r2med names them")
+        raise DataError(f"{result}: {error}") from error
+    if not measures:
+        raise DataError(f"{result}: no figures are stated")
+    if [str(measure) for measure in measures] != list(result.metrics):
+        raise DataError(f"{result}: measures are not named as r2med names them")
     return measures
 
 
-def _check_averages(stated: Mapping[str, Any], results: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return faults in the averages, which must be exactly those of the results."""
+def _check_figures(result: SubmittedResult, measures: Sequence[Measure], scores: QueryScores, documents: int) -> None:
+    counts = {"queries": (result.queries, len(scores.queries)), "documents": (result.documents, documents)}
+    for fact, (claimed, counted) in counts.items():
+        if claimed != counted:
+            raise DataError(f"{result}: {claimed} {fact} are stated, there are {counted}")
+    if result.incomplete > result.queries:
+        raise DataError(f"{result}: {result.incomplete} of {result.queries} queries cannot be incomplete")
+    for measure in measures:
+        stated, computed = result.metrics[str(measure)], scores.mean(measure)
+        if abs(stated - computed) > _EXACT:
+            raise DataError(f"{result}: {measure} is stated as {stated:.6f}, its lists give {computed:.6f}")
+
+
+def _average_faults(results: Results) -> Iterator[str]:
+    """Yield faults in the averages, which must be exactly those of the results."""
     try:
-        claimed = convert(stated.get("averages"), dict[str, dict[str, dict[str, float]]])
-    except DataError:
-        return [f"{RESULTS}: the averages cannot be made out"]
-    expected, stated_values = _flat(averages(results)), _flat(claimed)
-    if expected.keys() != stated_values.keys():
-        return [f"{RESULTS}: the averages are not those of its results"]
-    wrong = [key for key, value in expected.items() if abs(stated_values[key] - value) > _EXACT]
-    return [f"{RESULTS}: the average {' '.join(key)} is not that of its results" for key in wrong]
+        expected, stated = _flat(averages(results.results)), _flat(results.averages)
+    except KeyError:  # a group that does not exist
+        expected, stated = {}, {("", "", ""): math.nan}
+    if expected.keys() != stated.keys():
+        yield f"{RESULTS}: the averages are not those of its results"
+        return
+    for key, value in expected.items():
+        if abs(stated[key] - value) > _EXACT:
+            yield f"{RESULTS}: the average {' '.join(key)} is not that of its results"
 
 
 def _flat(table: Mapping[str, Mapping[str, Mapping[str, float]]]) -> dict[tuple[str, str, str], float]:

@@ -98,22 +98,19 @@ class Replay(Expander):
         if self._file is not None:
             return self._file
         if self.source == HUB or collection.task.hub:
-            return self._fetched(published_task(collection.task))
+            task = published_task(collection.task)
+            cached = TASK_HUB.cached(task.hub, task.revision)
+            name = f"{self._method}/{self.llm}/{HYDOC}"
+            if self.llm and cached is not None and (cached.folder / name).is_file():
+                return cached.folder / name
+            name = self._chosen(TASK_HUB.names(task.hub, task.revision), f"{task.hub} at {task.revision}")
+            return TASK_HUB.download(task.hub, task.revision, [name]).folder / name
         if collection.origin is None:
             raise DataError(f"{collection.task.name} was not read from a folder; name the file with the generations")
-        return self._in_folder(collection.origin)
-
-    def _in_folder(self, folder: Path) -> Path:
-        files = sorted(folder.glob(f"*/*/{HYDOC}"))
-        return folder / self._chosen([file.relative_to(folder).as_posix() for file in files], str(folder))
-
-    def _fetched(self, task: Task) -> Path:
-        cached = TASK_HUB.cached(task.hub, task.revision)
-        name = f"{self._method}/{self.llm}/{HYDOC}"
-        if self.llm and cached is not None and (cached.folder / name).is_file():
-            return cached.folder / name
-        name = self._chosen(TASK_HUB.names(task.hub, task.revision), f"{task.hub} at {task.revision}")
-        return TASK_HUB.download(task.hub, task.revision, [name]).folder / name
+        files = sorted(collection.origin.glob(f"*/*/{HYDOC}"))
+        return collection.origin / self._chosen(
+            [file.relative_to(collection.origin).as_posix() for file in files], str(collection.origin)
+        )
 
     def _chosen(self, names: Sequence[str], where: str) -> str:
         """Select the one file of the method and model among those that exist."""

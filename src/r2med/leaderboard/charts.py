@@ -25,7 +25,7 @@ from r2med.render.charts.drawing import ChartPoint, hint, system_point, tag, whi
 from r2med.render.charts.grids import SHADES, HeatCell, HeatMap, HeatRow
 from r2med.render.charts.scale import Scale, span, tick_text
 from r2med.render.palette import HATCHES, fills
-from r2med.render.scores.model import Board, Line
+from r2med.render.scores.model import Board, BoardRow
 from r2med.runs.ledger import Ledger, RecordedName
 from r2med.runs.selection import comparable_runs
 
@@ -123,14 +123,12 @@ def _mini(told: str, *parts: str) -> Markup:
     return Markup(tag("svg", *parts, **facts))
 
 
-def line_point(line: Line, column: str, name: str = "") -> ChartPoint | None:
+def line_point(line: BoardRow, column: str, name: str = "") -> ChartPoint | None:
     """Return the mark of a board's line in one column; None if it has no figure."""
     value = line.value(column)
     if value is None:
         return None
-    return system_point(
-        name or line.row.name, value, line.intervals.get(column), own=line.row.own, oracle=line.row.oracle
-    )
+    return system_point(name or line.name, value, line.intervals.get(column), own=line.own, oracle=line.oracle)
 
 
 def average_chart(series: ScoreSeries) -> DotChart:
@@ -160,18 +158,18 @@ def task_chart(series: ScoreSeries) -> BarChart:
     return BarChart("Systems by task", f"{series.measure} x 100", groups, bars, len(series.tasks))
 
 
-def heat_map(board: Board, lines: Sequence[Line]) -> HeatMap:
+def heat_map(board: Board, lines: Sequence[BoardRow]) -> HeatMap:
     """Map systems by tasks; shades go by place and not by figure, so that an outlier does not flatten the rest."""
     columns = [column for column in board.columns if any(line.value(column) is not None for line in lines)]
-    ranked = [line for line in lines if not line.row.oracle] or lines
+    ranked = [line for line in lines if not line.oracle] or lines
     orders = {c: sorted({v for line in ranked if (v := line.value(c)) is not None}) for c in columns}
     headings = task_headings(board.tasks) | {AVERAGE: "mean"}
 
-    def cell(line: Line, column: str) -> HeatCell | None:
+    def cell(line: BoardRow, column: str) -> HeatCell | None:
         value, order = line.value(column), orders[column]
         return None if value is None else HeatCell(100 * value, shade_of(bisect_left(order, value), 0, len(order) - 1))
 
-    rows = [HeatRow(line.row.name, [cell(line, column) for column in columns]) for line in lines]
+    rows = [HeatRow(line.name, [cell(line, column) for column in columns]) for line in lines]
     return HeatMap(f"{board.measure} x 100 of systems by tasks", [headings[column] for column in columns], rows)
 
 
@@ -186,7 +184,7 @@ def shade_of(value: float, low: float, high: float) -> int:
     return max(0, min(SHADES - 1, int(SHADES * (value - low) / (high - low))))
 
 
-def task_panels(board: Board, lines: Sequence[Line]) -> list[Panel]:
+def task_panels(board: Board, lines: Sequence[BoardRow]) -> list[Panel]:
     """Build a chart for each task."""
     panels = []
     for task in board.tasks:

@@ -17,8 +17,7 @@ from r2med.render.scores.model import DETAILS, Board, View
 from r2med.render.scores.text import FORMATS, show_board
 from r2med.render.table import output
 from r2med.runs.ledger import Ledger, RecordedName
-from r2med.translation.drop import LanguageDrop, language_drops, tasks_of, translated_tasks
-from r2med.translation.tables import show_drops
+from r2med.translation.drop import LanguageDrop, language_drops, show_drops, tasks_of, translated_tasks
 
 if TYPE_CHECKING:
     pass
@@ -130,7 +129,7 @@ def board_command(**given: Any) -> None:
 def _drops(ledger: Ledger, found: Board) -> list[LanguageDrop]:
     """Return what the systems of a board lose on those of its tasks that are translations."""
     translated = translated_tasks(tasks_of(found.tasks)) if found.group not in GROUPS else []
-    systems = [RecordedName(line.row.name) for line in found.lines if line.row.own and not line.row.oracle]
+    systems = [RecordedName(line.name) for line in found.lines if line.own and not line.oracle]
     return language_drops(ledger, systems, translated, found.measure)[0] if translated and systems else []
 
 

@@ -131,8 +131,8 @@ class Client:
         if isinstance(answer, str):
             return Failed(request, answer)
         reply = to_reply(request, answer)
-        claim = self._answers.claiming(key, reject)
-        _, stays = self._answers.write([claim, self._answers.keeping(key, request, answer, reply.incomplete)])
+        claim = partial(self._answers.claim, key, reject)
+        _, stays = self._answers.write([claim, partial(self._answers.keep, key, request, answer, reply.incomplete)])
         return self._noted(key, stays, reply if stays is answer else to_reply(request, stays))
 
     def _refuse_silence(self, replies: Sequence[Reply | Failed]) -> None:
@@ -186,7 +186,7 @@ class Client:
         unread = {reply.request.key(): reply for reply in replies if isinstance(reply, Reply) and not reply.incomplete}
         if not unread:
             return
-        marked = self._answers.write([self._answers.rejecting(key, reply.raw) for key, reply in unread.items()])
+        marked = self._answers.write([partial(self._answers.reject, key, reply.raw) for key, reply in unread.items()])
         self._unusable |= {key: answer for key, answer in zip(unread, marked, strict=True) if answer is not None}
 
     def estimate(self, requests: Sequence[Request]) -> Estimate:
@@ -252,7 +252,7 @@ class Client:
             try:
                 return await (await self._endpoint(request.model)).ask(request, partial(self._keep, request, key))
             except BaseException:
-                await asyncio.shield(self._file.write(self._answers.releasing(key)))
+                await asyncio.shield(self._file.write(partial(self._answers.release, key)))
                 raise
         except AttemptError as trouble:
             if self._why is not None:
@@ -267,7 +267,7 @@ class Client:
         """Store an answer and return its reply."""
         reply = to_reply(request, answer)
         try:
-            stays = await self._file.write(self._answers.keeping(key, request, answer, reply.incomplete))
+            stays = await self._file.write(partial(self._answers.keep, key, request, answer, reply.incomplete))
         except R2medError as error:
             # Before the slot is free: the next request must not be sent.
             self._halt(error)
@@ -280,7 +280,7 @@ class Client:
         while True:
             # While all slots are taken, a claim may wait for the next answer and be written with it.
             idle = self._under_way() < self.limits.concurrency
-            claim = await self._file.write(self._answers.claiming(key, reject), urgent=idle)
+            claim = await self._file.write(partial(self._answers.claim, key, reject), urgent=idle)
             if claim.mine or claim.answer is not None:
                 return claim.answer
             if self._halted.is_set():

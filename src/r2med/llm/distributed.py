@@ -59,11 +59,8 @@ def worth_sending(asked: Mapping[str, Request], limits: Limits) -> list[dict[str
     for key, request in asked.items():
         if can_be_sent(request, limits):
             by_weights.setdefault((request.model.id, request.model.gguf), {})[key] = request
-    return [group for group in by_weights.values() if _tokens(group) >= _LEAST * _BLOCK_TOKENS]
-
-
-def _tokens(asked: Mapping[str, Request]) -> int:
-    return sum(_KeyedRequest(*each).cost for each in asked.items())
+    least = _LEAST * _BLOCK_TOKENS
+    return [group for group in by_weights.values() if sum(_KeyedRequest(*pair).cost for pair in group.items()) >= least]
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,6 @@ from r2med.models.http import (
     FatalServerError,
     Health,
     Pace,
-    heed_wait,
     refused,
     say_waiting,
     with_attempts,
@@ -70,8 +69,7 @@ class Endpoint:
                 try:
                     answer = await self._attempt(request)
                 except AttemptError as trouble:
-                    self._judge(trouble, attempt, health)
-                    await self._wait(self._limits.wait(trouble, attempt, health))
+                    await self._wait(self._wait_or_raise(trouble, attempt, health))
                 else:
                     health.answered, health.failures = True, 0
                     return await keep(answer)
@@ -107,13 +105,13 @@ class Endpoint:
         self._budget.pay(hold, Usage(requests=1, prompt_tokens=read, completion_tokens=written, cost=cost))
         return answer
 
-    def _judge(self, trouble: AttemptError, attempt: int, health: Health) -> None:
-        """Return if another attempt may help; otherwise raise, for this request alone or for all of them."""
+    def _wait_or_raise(self, trouble: AttemptError, attempt: int, health: Health) -> float:
+        """Return the seconds until another attempt; if none may help, raise, for this request or for all of them."""
         if isinstance(trouble, FatalServerError):
             raise health.give_up(trouble.reason) from trouble
-        heed_wait(trouble, self._limits, self._pace)
-        if self._limits.may_retry(trouble, attempt, health) and not self._halt.is_set():
-            return
+        wait = self._limits.wait(trouble, attempt, health, self._pace)
+        if wait is not None and not self._halt.is_set():
+            return wait
         if trouble.retry or not health.answered:
             # A model that has answered others may well refuse this one for what it says; that does not count.
             health.failures += 1
@@ -173,7 +171,13 @@ class Loop:
         try:
             return future.result()
         except KeyboardInterrupt:
-            self._interrupt(loop, future)
+            loop.call_soon_threadsafe(self._halt, Interrupted("stopped by Ctrl-C; answers so far are kept"))
+            say_waiting(self._under_way(), self._grace)
+            try:
+                drained: Future[Any] = asyncio.run_coroutine_threadsafe(self._drain(), loop)
+                wait_for_futures((drained, future), timeout=self._grace)
+            finally:
+                loop.call_soon_threadsafe(_cancel_all, loop)
             raise
 
     def call(self, function: Callable[[], None]) -> None:
@@ -197,32 +201,18 @@ class Loop:
         if not thread.is_alive():
             loop.close()
 
-    def _interrupt(self, loop: asyncio.AbstractEventLoop, future: Future[Any]) -> None:
-        """Let the requests under way finish within the grace period; another Ctrl-C in this wait is raised at once."""
-        loop.call_soon_threadsafe(self._halt, Interrupted("stopped by Ctrl-C; answers so far are kept"))
-        say_waiting(self._under_way(), self._grace)
-        try:
-            drained = asyncio.run_coroutine_threadsafe(self._drain(), loop)
-            wait_for_futures([drained, future], timeout=self._grace)
-        finally:
-            loop.call_soon_threadsafe(_cancel_all, loop)
-
     def _started(self) -> asyncio.AbstractEventLoop:
         with self._lock:
             if self._loop is None:
-                _check_descriptors()
+                # OSError if no loop can be opened: a half-made one prints a traceback when it is collected.
+                one, other = socket.socketpair()
+                with one, other, one.dup():
+                    pass
                 self._loop = asyncio.new_event_loop()
                 # A daemon: a second Ctrl-C must not wait for a server that hangs.
                 self._thread = threading.Thread(target=self._loop.run_forever, name="r2med-llm", daemon=True)
                 self._thread.start()
             return self._loop
-
-
-def _check_descriptors() -> None:
-    """Raise OSError if no event loop can be opened: a half-made one prints a traceback when it is collected."""
-    one, other = socket.socketpair()
-    with one, other, one.dup():
-        pass
 
 
 def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:

@@ -6,10 +6,8 @@ counts as missing and is made again; no other row is.
 
 from __future__ import annotations
 
-import gc
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -87,21 +85,6 @@ class Count:
         return sum(self.failed.values()) + self.marks.get(ASKED_AGAIN, 0)
 
 
-@contextmanager
-def collector_paused() -> Iterator[None]:
-    """Pause the garbage collector while hundreds of thousands of objects are made that all stay.
-
-    Python would search them for garbage repeatedly, which takes longer than making them.
-    """
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
-
-
 class KeptRow(NamedTuple):
     """A stored item of a step."""
 
@@ -125,7 +108,6 @@ class ItemStore:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    @collector_paused()
     def kept(self, step: str) -> dict[str, KeptRow]:
         """Return every sound row of a step."""
         return {row[0]: KeptRow(row[1], _outcome(row)) for row in self._rows(step) if _whole(step, row)}

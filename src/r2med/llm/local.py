@@ -82,7 +82,7 @@ class LocalServer:
     """A child process that serves one GGUF file, and the connection to it."""
 
     def __init__(self, model: Model, timeout: float) -> None:
-        require_extra("local-llm", "xllamacpp", "aiohttp")
+        require_extra("local-llm", "xllamacpp", "httpx2")
         file = weights(model.gguf)
         self._process = subprocess.Popen(
             [sys.executable, "-m", "r2med.llm.local", str(file)],

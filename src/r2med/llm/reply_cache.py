@@ -162,55 +162,50 @@ class ReplyCache:
         """
         return self._write(lambda: [work() for work in works], wait)
 
-    def claiming(self, key: str, reject: RawAnswer | None = None) -> Callable[[], Claim]:
-        """Return the work of claiming a request, unless another process is asking it or has its answer.
+    def claim(self, key: str, reject: RawAnswer | None = None) -> Claim:
+        """Claim a request inside `write`, unless another process is asking it or has its answer.
 
         `reject` is an unusable answer: it is removed, and the request is asked again. A newer answer is used.
         """
+        answer = self._kept(key)
+        if answer is not None and answer != reject:
+            return Claim(False, answer)
+        now = time.time()
+        claimed = self._writer.execute(
+            "INSERT INTO claims VALUES (?, ?, ?) ON CONFLICT (key) DO UPDATE SET owner = excluded.owner,"
+            " expires = excluded.expires WHERE expires < ? OR expires > ? OR is_gone(owner)",
+            (key, self._owner, now + self._lease, now, now + 10 * _LEASE),
+        ).rowcount
+        if claimed:
+            self._writer.execute("DELETE FROM answers WHERE key = ?", (key,))
+            self._claims.add(key)
+            self._renew()
+        return Claim(bool(claimed))
 
-        def work() -> Claim:
-            answer = self._kept(key)
-            if answer is not None and answer != reject:
-                return Claim(False, answer)
-            now = time.time()
-            taken = self._writer.execute(
-                "INSERT INTO claims VALUES (?, ?, ?) ON CONFLICT (key) DO UPDATE SET owner = excluded.owner,"
-                " expires = excluded.expires WHERE expires < ? OR expires > ? OR is_gone(owner)",
-                (key, self._owner, now + self._lease, now, now + 10 * _LEASE),
-            ).rowcount
-            if taken:
-                self._writer.execute("DELETE FROM answers WHERE key = ?", (key,))
-                self._claims.add(key)
-                self._renew()
-            return Claim(bool(taken))
+    def release(self, key: str) -> None:
+        """Release a claim without an answer, inside `write`."""
+        self._writer.execute("DELETE FROM claims WHERE key = ? AND owner = ?", (key, self._owner))
+        self._claims.discard(key)
 
-        return work
-
-    def releasing(self, key: str) -> Callable[[], None]:
-        """Return the work of releasing a claim without an answer."""
-
-        def work() -> None:
-            self._writer.execute("DELETE FROM claims WHERE key = ? AND owner = ?", (key, self._owner))
-            self._claims.discard(key)
-
-        return work
-
-    def keeping(self, key: str, request: Request, answer: RawAnswer, problem: str = "") -> Callable[[], RawAnswer]:
-        """Return the work of storing an answer, which returns the one that stays: the first stored."""
+    def keep(self, key: str, request: Request, answer: RawAnswer, problem: str = "") -> RawAnswer:
+        """Store an answer inside `write`, and return the one that stays: the first stored."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        asked, said = orjson.dumps(body(request)).decode(), encode_answer(answer)
+        asked, text = orjson.dumps(body(request)).decode(), encode_answer(answer)
         model, tokens = request.model, (answer.usage.prompt_tokens, answer.usage.completion_tokens)
-        written = seal(key, model.id, model.server, *tokens, said, problem)
-        head = (key, model.id, now, *tokens, asked, said, model.server, problem, written)
-        row = (*head, request.kind)
+        checksum = seal(key, model.id, model.server, *tokens, text, problem)
+        row = (key, model.id, now, *tokens, asked, text, model.server, problem, checksum, request.kind)
+        fresh = self._writer.execute("INSERT OR IGNORE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+        self.release(key)
+        return answer if fresh.rowcount else self._kept(key) or answer
 
-        def work() -> RawAnswer:
-            fresh = self._writer.execute("INSERT OR IGNORE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
-            self._writer.execute("DELETE FROM claims WHERE key = ? AND owner = ?", (key, self._owner))
-            self._claims.discard(key)
-            return answer if fresh.rowcount else self._kept(key) or answer
-
-        return work
+    def reject(self, key: str, raw: str) -> RawAnswer | None:
+        """Mark an answer of this text as unreadable, inside `write`; return it, or None if it was replaced."""
+        answer = self._kept(key)
+        if answer is None or answer.text != raw:
+            return None
+        self._writer.execute("UPDATE answers SET problem = ? WHERE key = ? AND problem = ''", (_UNREAD, key))
+        self._writer.execute(f"UPDATE answers SET seal = seal({_USED}) WHERE key = ?", (key,))
+        return answer
 
     def typical(self, model: Model, kind: str) -> TypicalUsage:
         """Return what the kept answers to requests of a kind took on average."""
@@ -220,19 +215,6 @@ class ReplyCache:
         )
         count, read, written = self._read(query, (model.id, model.server, kind))[0]
         return TypicalUsage(count, float(read or 0.0), float(written or 0.0))
-
-    def rejecting(self, key: str, raw: str) -> Callable[[], RawAnswer | None]:
-        """Return the work of marking an answer of this text as unreadable; the work returns it, or None if replaced."""
-
-        def work() -> RawAnswer | None:
-            answer = self._kept(key)
-            if answer is None or answer.text != raw:
-                return None
-            self._writer.execute("UPDATE answers SET problem = ? WHERE key = ? AND problem = ''", (_UNREAD, key))
-            self._writer.execute(f"UPDATE answers SET seal = seal({_USED}) WHERE key = ?", (key,))
-            return answer
-
-        return work
 
     def holdings(self) -> list[Holding]:
         """List the stored answers, by model and server."""
@@ -302,7 +284,14 @@ class ReplyCache:
             except sqlite3.OperationalError as error:
                 if not _is_busy(error):
                     raise
-                self._wait_for_lock(error)
+                now = time.monotonic()
+                self._locked_since = self._locked_since or now
+                if now - self._locked_since > self._patience:
+                    raise R2medError(
+                        f"{self.path}: another process has held it for {self._patience:g} s, so no answer can be kept"
+                        " and nothing more is asked; end that process (is it suspended?) and run the same command again"
+                    ) from error
+                time.sleep(_LOOK_AGAIN)
             else:
                 self._locked_since = None
                 return value
@@ -317,17 +306,6 @@ class ReplyCache:
                 self._writer.execute("ROLLBACK")
             raise
         return value
-
-    def _wait_for_lock(self, error: sqlite3.OperationalError) -> None:
-        """Sleep before another try, or raise if the file has been held for too long since any thread first met that."""
-        now = time.monotonic()
-        self._locked_since = self._locked_since or now
-        if now - self._locked_since > self._patience:
-            raise R2medError(
-                f"{self.path}: another process has held it for {self._patience:g} s, so no answer can be kept and"
-                " nothing more is asked; end that process (is it suspended?) and run the same command again"
-            ) from error
-        time.sleep(_LOOK_AGAIN)
 
     def _renew(self) -> None:
         """Start a thread that renews the claims, which a busy event loop cannot hold up.
@@ -378,17 +356,12 @@ _DELAY = 0.02
 """Seconds for which a write that is not urgent is delayed."""
 
 
-class _Waiting(NamedTuple):
-    work: Callable[[], Any]
-    outcome: asyncio.Future[Any]
-
-
 class GroupedWrites:
     """Queue of writes that are committed together. Lives on one event loop; the file is opened with the first write."""
 
     def __init__(self, answers: Callable[[], ReplyCache]) -> None:
         self._answers = answers
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[tuple[Callable[[], Any], asyncio.Future[Any]]] = []
         self._due: asyncio.Handle | None = None
         self._urgent = self._writing = False
         self._thread = ThreadPoolExecutor(1, "r2med-answers")
@@ -397,7 +370,7 @@ class GroupedWrites:
         """Return the result of some work on the file once it is committed; an urgent one commits all that wait."""
         loop = asyncio.get_running_loop()
         outcome: asyncio.Future[Value] = loop.create_future()
-        self._waiting.append(_Waiting(work, outcome))
+        self._waiting.append((work, outcome))
         self._schedule(loop, urgent)
         return await outcome
 
@@ -417,37 +390,32 @@ class GroupedWrites:
         """Write at once, or in a thread while another process holds the file; the order of the writes stays."""
         self._due = None
         waiting, self._waiting = self._waiting, []
-        works = [each.work for each in waiting]
+        works, outcomes = [work for work, _ in waiting], [outcome for _, outcome in waiting]
         try:
-            found = self._answers().write(works, wait=False)
+            _settle(outcomes, lambda: self._answers().write(works, wait=False))
         except FileInUse:
             self._writing = True
             loop = asyncio.get_running_loop()
             later = loop.run_in_executor(self._thread, self._answers().write, works)
-            later.add_done_callback(lambda done: self._written(waiting, done))
-        except Exception as error:  # any error goes to all callers that wait for the write
-            _fail(waiting, error)
-        else:
-            _settle(waiting, found)
+            later.add_done_callback(lambda done: self._written(outcomes, done))
 
-    def _written(self, waiting: list[_Waiting], done: asyncio.Future[list[Any]]) -> None:
+    def _written(self, outcomes: list[asyncio.Future[Any]], done: asyncio.Future[list[Any]]) -> None:
         self._writing = False
-        error = done.exception()
-        if error is not None:
-            _fail(waiting, error)
-        else:
-            _settle(waiting, done.result())
+        _settle(outcomes, done.result)
         if self._waiting:
             self._schedule(asyncio.get_running_loop(), urgent=True)
 
 
-def _settle(waiting: list[_Waiting], values: list[Any]) -> None:
-    for each, value in zip(waiting, values, strict=True):
-        if not each.outcome.done():
-            each.outcome.set_result(value)
-
-
-def _fail(waiting: list[_Waiting], error: BaseException) -> None:
-    for each in waiting:
-        if not each.outcome.done():
-            each.outcome.set_exception(error)
+def _settle(outcomes: list[asyncio.Future[Any]], write: Callable[[], list[Any]]) -> None:
+    """Give each outcome its value, or all of them the error of the write."""
+    error: Exception | None = None
+    values: list[Any] = [None] * len(outcomes)
+    try:
+        values = write()
+    except FileInUse:
+        raise
+    except Exception as failure:  # any error goes to all callers that wait for the write
+        error = failure
+    for outcome, value in zip(outcomes, values, strict=True):
+        if not outcome.done():
+            outcome.set_result(value) if error is None else outcome.set_exception(error)

@@ -8,27 +8,20 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import ssl
 import time
 from dataclasses import replace
-from functools import cached_property
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
-from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 import orjson
 
 from r2med.errors import require_extra
 from r2med.llm.types import Message, Model, RawAnswer, Request, Token
-from r2med.models.http import Address, AttemptError, FatalServerError, Unreachable, error_text, is_count
+from r2med.models.http import Address, AttemptError, error_text, is_count, mask
 from r2med.usage import Usage
 
 if TYPE_CHECKING:
-    from aiohttp import ClientResponse, ClientSession
+    import httpx2
 
-_CONNECT = 10.0
-"""Seconds to reach a server; how long it may take to answer is the client's limit."""
 _LARGEST = 16 << 20
 """Bytes of a response: ten times what the longest answer with all its log probabilities takes."""
 _ACCOUNT_HEADERS = {"OPENAI_ORG_ID": "OpenAI-Organization", "OPENAI_PROJECT_ID": "OpenAI-Project"}
@@ -49,123 +42,57 @@ class HttpServer:
     """A server that speaks the chat protocol. The key is read from the environment and never leaves this object."""
 
     def __init__(self, model: Model, timeout: float) -> None:
-        require_extra("llm", "aiohttp", "truststore")
+        require_extra("llm", "httpx2")
         self._address = _address(model)
-        self._url, self._timeout = model.url, timeout
+        self._url, self._timeout = f"{model.url}/chat/completions", timeout
         self._key = self._address.key()
+        self._idle: list[httpx2.AsyncClient] = []
+        """One client per connection: a pool of connections looks at all of them for each request."""
 
-    @cached_property
-    def _session(self) -> ClientSession:
-        """Open the session, with as many connections as requests under way, on the loop that uses it."""
-        aiohttp = _aiohttp()
-        secure = urlsplit(self._url).scheme == "https"
-        session: ClientSession = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=_trusted() if secure else True),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT),
-            headers=self._headers(),
-            # Not `trust_env`, which would put a login of ~/.netrc in the place of the key.
-            proxy=_proxy(self._url) if self._address.trust_env else None,
-        )
-        return session
+    def _open(self) -> httpx2.AsyncClient:
+        import httpx2
 
-    def _headers(self) -> dict[str, str]:
         # An answer that is sent packed could be of any size.
         headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
         headers["Authorization"] = f"Bearer {self._key or 'none'}"
         if self._address.key_env == "OPENAI_API_KEY":
             headers |= {name: os.environ[env] for env, name in _ACCOUNT_HEADERS.items() if os.environ.get(env)}
-        return headers
+        return self._address.open(httpx2.AsyncClient, headers, self._timeout)
 
     async def answer(self, request: Request) -> RawAnswer:
         """Send a request once."""
         started = time.perf_counter()
         content = await self._post(request)
         try:
-            found = read_answer(content, request)
-        except AttemptError as trouble:
-            trouble.reason = self._safe(trouble.reason)
+            answer = read_answer(content, request)
+        except AttemptError as error:
+            error.reason = mask(error.reason, self._key)
             raise
-        return replace(found, seconds=time.perf_counter() - started)
+        return replace(answer, seconds=time.perf_counter() - started)
 
     async def close(self) -> None:
         """Close the connections."""
-        if "_session" in vars(self):
-            await self._session.close()
+        for client in self._idle:
+            await client.aclose()
 
     async def _post(self, request: Request) -> bytes:
-        aiohttp = _aiohttp()
         sent = json.dumps(body(request), ensure_ascii=False).encode()
-        url = f"{self._url}/chat/completions"
+        received = bytearray()
+        client = self._idle.pop() if self._idle else self._open()
         try:
-            # The library's own timeouts are for each read; a server that trickles would never meet them.
-            async with asyncio.timeout(self._timeout):
-                # A redirect could take the key elsewhere.
-                async with self._session.post(url, data=sent, allow_redirects=False) as response:
-                    content = await _bounded(response)
-        except aiohttp.ClientConnectorCertificateError as error:
-            raise FatalServerError(f"{self._url} shows a certificate that this machine does not trust") from error
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            raise Unreachable(self._url) from error
-        except TimeoutError as error:
-            raise AttemptError(f"no answer within {self._timeout:g} s", billed=True) from error
-        except (aiohttp.InvalidURL, UnicodeError) as error:  # UnicodeError: a part of the name is too long
-            raise FatalServerError(f"{self._url} is not the address of a server: {error}") from error
-        except (aiohttp.ClientError, OSError) as error:
-            raise AttemptError("the connection broke", billed=True) from error
-        if response.status != 200:
-            raise self._refusal(response, content, request.model)
-        return content
-
-    def _refusal(self, response: ClientResponse, content: bytes, model: Model) -> AttemptError:
-        """Return the error for a response that is not an answer."""
-        text = content.decode("utf-8", "replace")
-        try:
-            said = json.loads(text)
-        except (ValueError, RecursionError):
-            said = text
-        detail = said.get("error", said) if isinstance(said, dict) else {}
-        quota = isinstance(detail, dict) and "insufficient_quota" in (detail.get("code"), detail.get("type"))
-        safe = self._safe(error_text(said))
-        return _address(model).refusal(response.status, response.headers, safe, fatal=quota)
-
-    def _safe(self, text: str) -> str:
-        return text.replace(self._key, "***") if self._key else text
-
-
-def _aiohttp() -> ModuleType:
-    """Import the HTTP library, which is an extra."""
-    import aiohttp
-
-    return aiohttp
-
-
-def _trusted() -> ssl.SSLContext:
-    """Return the certificate authorities that this machine trusts, a hospital's own included."""
-    import truststore
-
-    return truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-
-
-def _proxy(url: str) -> str | None:
-    """Return the proxy of the environment for an address."""
-    parts, known = urlsplit(url), getproxies()
-    proxy = None if proxy_bypass(parts.hostname or "") else known.get(parts.scheme) or known.get("all")
-    if proxy and "://" not in proxy:
-        proxy = f"http://{proxy}"
-    if proxy and not proxy.startswith(("http://", "https://")):
-        raise FatalServerError(f"the proxy of the environment is a {urlsplit(proxy).scheme} one; an http one is needed")
-    return proxy
-
-
-async def _bounded(response: ClientResponse) -> bytes:
-    """Read the body of a response, up to a size that no answer has."""
-    received = bytearray()
-    async for piece in response.content.iter_any():
-        received += piece
-        if len(received) > _LARGEST:
-            raise AttemptError(f"the server sent more than {_LARGEST >> 20} MB", retry=False, billed=True)
-    return bytes(received)
+            # The library's own timeout is for each read; a server that trickles would never meet it.
+            with self._address.errors(self._timeout):
+                async with asyncio.timeout(self._timeout), client.stream("POST", self._url, content=sent) as response:
+                    async for piece in response.aiter_raw():
+                        received += piece
+                        if len(received) > _LARGEST:
+                            reason = f"the server sent more than {_LARGEST >> 20} MB"
+                            raise AttemptError(reason, retry=False, billed=True)
+        finally:
+            self._idle.append(client)
+        if response.status_code != 200:
+            raise _address(request.model).refusal(response, received.decode("utf-8", "replace"), self._key)
+        return bytes(received)
 
 
 def _address(model: Model) -> Address:

@@ -19,7 +19,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from r2med.errors import R2medError
 from r2med.llm.budget import Estimate
 from r2med.llm.client import current_client
-from r2med.llm.items import ASKED_AGAIN, Count, ItemStore, Outcome, collector_paused, count_outcomes
+from r2med.llm.items import ASKED_AGAIN, Count, ItemStore, Outcome, count_outcomes
 from r2med.llm.types import Failed, Model, Reply, Request, Sampling
 from r2med.pipeline.executor.local import Executor, Progress, every_share, postponed_as
 from r2med.store.hashes import cache_key
@@ -98,32 +98,22 @@ def _rounds(step: Step[Item], items: Iterable[Item], store: ItemStore) -> Iterat
     Rows of the step that belong to none of the items are removed. There may be hundreds of thousands of items: the
     first missing ones are made before the keys of the stored ones are computed, and seals are checked at the end.
     """
-    kept = store.keys(step.name)
-    absent, there, keys = _parted(step, items, kept)
-    store.forget(step.name, kept)
-    yield step.order(absent)
-    yield step.order([item for item, key in zip(there, keys, strict=True) if key != step.key(item)])
-    del there, keys
-    while damaged := _damaged(step, items, store):
-        yield damaged
-
-
-@collector_paused()
-def _parted(step: Step[Item], items: Iterable[Item], kept: dict[str, str]) -> tuple[list[Item], list[Item], list[str]]:
-    """Split the items into those not stored and those stored, with the keys of the latter; `kept` loses the stored."""
-    absent, there, keys = [], [], []
+    stored = store.keys(step.name)
+    absent, present, keys = [], [], []
     for item in items:
-        if key := kept.pop(step.identify(item), ""):
-            there.append(item)
+        if key := stored.pop(step.identify(item), ""):
+            present.append(item)
             keys.append(key)
         else:
             absent.append(item)
-    return absent, there, keys
-
-
-def _damaged(step: Step[Item], items: Iterable[Item], store: ItemStore) -> list[Item]:
-    broken = set(store.broken(step.name))
-    return step.order([item for item in items if step.identify(item) in broken]) if broken else []
+    store.forget(step.name, stored)
+    yield step.order(absent)
+    yield step.order([item for item, key in zip(present, keys, strict=True) if key != step.key(item)])
+    while broken := set(store.broken(step.name)):
+        damaged = [item for item in items if step.identify(item) in broken]
+        if not damaged:
+            return
+        yield step.order(damaged)
 
 
 def open_items(step: Step[Item], items: Sequence[Item], store: ItemStore) -> list[Item]:
@@ -200,16 +190,12 @@ class _Dialogue(Generic[Item]):
                 wanted = self._asking.send(())
             self.requests = wanted
         except StopIteration as ended:
-            self.outcome = self._ended(ended.value)
+            if not (ended.value.dropped or ended.value.marks):
+                self.unread = []  # a later sample was read in their place
+            marks = (*ended.value.marks, *([ASKED_AGAIN] if self.unread else []))
+            self.outcome = replace(ended.value, spent=self._spent, marks=marks)
         except NoReply as failure:
             self.outcome = Outcome(failed=str(failure), spent=self._spent)
-
-    def _ended(self, outcome: Outcome) -> Outcome:
-        """Return its outcome; one that lacks a reply is marked, so that the next command asks for it again."""
-        if not (outcome.dropped or outcome.marks):
-            self.unread = []  # a later sample was read in their place
-        marks = (*outcome.marks, *([ASKED_AGAIN] if self.unread else []))
-        return replace(outcome, spent=self._spent, marks=marks)
 
 
 class _Asker(Generic[Item]):

@@ -196,16 +196,12 @@ class Flips:
         whole = np.abs(self.balances) > 1 - 1e-9  # all signs alike: reached by every shift
         high = np.where(whole, np.inf, np.nanmax(np.where(np.isnan(ends), -np.inf, ends), axis=0))
         low = np.where(whole, -np.inf, np.nanmin(np.where(np.isnan(ends), np.inf, ends), axis=0))
-        needed = self._needed()
+        count = len(self.means)
+        needed = math.ceil(ALPHA * count - 1e-9) if self.exact else max(1, math.ceil(ALPHA * (count + 1) - 1 - 1e-9))
         most, slack = max(1.0, self.size), 1e-12 * self.size
         lowest = float(np.partition(low, needed - 1)[needed - 1]) - slack
         highest = float(-np.partition(-high, needed - 1)[needed - 1]) + slack
         return min(self.mean, max(-most, lowest)), max(self.mean, min(most, highest))
-
-    def _needed(self) -> int:
-        """Return how many flips must reach a mean for a p-value of at least 5%."""
-        count = len(self.means)
-        return math.ceil(ALPHA * count - 1e-9) if self.exact else max(1, math.ceil(ALPHA * (count + 1) - 1 - 1e-9))
 
 
 def _every_sign(queries: int) -> Iterator[Floats]:

@@ -1,4 +1,4 @@
-"""Shared behaviour of HTTP clients: limits, retries and waits, and error messages of one line.
+"""The one HTTP client and its one policy: limits, retries and waits, masked keys, and errors of one line.
 
 A temporary failure (429, 5xx, a lost or slow connection) is retried after a wait that grows, has some jitter, and is
 never shorter than the server asked for. A key is read from the environment and is not part of any message.
@@ -12,17 +12,26 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from fnmatch import fnmatchcase
-from typing import Any, Self, TypeGuard
+from typing import TYPE_CHECKING, Any, Self, TypeGuard, TypeVar
 from urllib.parse import urlsplit
+
+import orjson
 
 from r2med.errors import R2medError, SpecError
 from r2med.pipeline.executor.local import at_command_start
 from r2med.settings import RequestSettings, request_settings, server_sets
 
+if TYPE_CHECKING:
+    import httpx2
+
+Client = TypeVar("Client")
+_CONNECT = 10.0
+"""Seconds to reach a server, if its answer may take longer."""
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -91,6 +100,8 @@ PATIENCE = 600.0
 """The longest wait a server may ask for, in seconds."""
 _LONGEST = 60.0
 """The longest wait without a request of the server, in seconds."""
+_REPORTED = 5.0
+"""The shortest wait that is reported, in seconds."""
 _REFUSED, _REFUSED_WAIT = 2, 0.5
 """Retries if no server listens, and the first wait before one: minutes of retries would not help."""
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
@@ -121,7 +132,10 @@ class FatalServerError(AttemptError):
 
 
 class TimedOut(AttemptError):
-    """An attempt that was given up because it took too long."""
+    """An attempt that was given up because it took too long; the server may bill it nevertheless."""
+
+    def __init__(self, reason: str, *, retry: bool = True) -> None:
+        super().__init__(reason, retry=retry, billed=True)
 
 
 @dataclass
@@ -168,41 +182,26 @@ class RequestLimits:
         """Build the limits from the user's files and the command."""
         return cls(**more, **request_settings().given())
 
-    def may_retry(self, error: AttemptError, attempt: int, health: Health) -> bool:
-        """Return whether a request may be retried after attempt number `attempt` (the first is 0)."""
-        retries = min(_REFUSED, self.retries) if refused(error, health) else self.retries
-        return error.retry and attempt < retries and (error.wait or 0.0) <= self.patience
-
-    @property
-    def patience(self) -> float:
-        """Return the longest wait that a server may ask for, in seconds."""
-        return min(PATIENCE, self.timeout)
-
-    def wait(self, error: AttemptError, attempt: int, health: Health) -> float:
-        """Return the seconds to wait before a retry."""
-        base = min(_REFUSED_WAIT, self.backoff) if refused(error, health) else self.backoff
-        return backoff(attempt + 1, base, error.wait)
+    def wait(self, error: AttemptError, attempt: int, health: Health, pace: Pace) -> float | None:
+        """Return the seconds until a request may be retried after attempt number `attempt` (the first is 0); None if
+        it may not. A wait that the server asks for pauses all requests, and a long one is reported.
+        """
+        patience = min(PATIENCE, self.timeout)
+        if error.wait is not None and error.wait > patience:
+            error.reason += f"; it asks to wait {error.wait:.4g} s, more than the timeout of {patience:g} s"
+            return None
+        if error.wait is not None and pace.leave_alone(error.wait) and error.wait >= _REPORTED:
+            sys.stderr.write(f"waiting {error.wait:.0f} s, as the server asks for ({error.reason})\n")
+            sys.stderr.flush()
+        retries, first_wait = self.retries, self.backoff
+        if refused(error, health):
+            retries, first_wait = min(_REFUSED, retries), min(_REFUSED_WAIT, first_wait)
+        return backoff(attempt + 1, first_wait, error.wait) if error.retry and attempt < retries else None
 
 
 def refused(error: AttemptError, health: Health) -> bool:
     """Return whether no server listens and none ever did; one that has answered may be restarting."""
     return isinstance(error, Unreachable) and not health.answered
-
-
-_TOLD = 5.0
-"""Seconds from which on a wait is said."""
-
-
-def heed_wait(error: AttemptError, limits: RequestLimits, pace: Pace) -> None:
-    """Pause requests for as long as a server asks, and report a long wait; one beyond the timeout fails instead."""
-    if error.wait is None:
-        return
-    if error.wait > limits.patience:
-        error.reason += f"; it asks to wait {error.wait:.4g} s, more than the timeout of {limits.patience:g} s"
-        return
-    if pace.leave_alone(error.wait) and error.wait >= _TOLD:
-        sys.stderr.write(f"waiting {error.wait:.0f} s, as the server asks for ({error.reason})\n")
-        sys.stderr.flush()
 
 
 class Pace:
@@ -303,13 +302,54 @@ class Address:
             raise ServerError(f"{self.name} needs a key: set {self.key_env} in the environment")
         return check_key(self.key_env, key)
 
-    @property
-    def trust_env(self) -> bool:
-        """Return whether proxies of the environment are used: they cannot reach a server on this machine."""
-        return urlsplit(self.url).hostname not in _LOOPBACK
+    def open(self, kind: Callable[..., Client], headers: Mapping[str, str], timeout: float) -> Client:
+        """Open an `httpx2.Client` or `AsyncClient`, without a proxy before this machine."""
+        import httpx2
 
-    def refusal(self, code: int, headers: Mapping[str, str], said: str, *, fatal: bool = False) -> AttemptError:
-        """Return the error for a response that is not an answer; `fatal` if every request would fail."""
+        parts = urlsplit(self.url)
+        try:
+            (parts.hostname or "").encode("idna")
+        except UnicodeError as error:
+            raise FatalServerError(f"{self.url} is not the address of a server: {error}") from error
+        try:
+            return kind(
+                headers=headers,
+                timeout=httpx2.Timeout(timeout, connect=min(_CONNECT, timeout)),
+                limits=httpx2.Limits(max_connections=None, max_keepalive_connections=None),
+                trust_env=parts.hostname not in _LOOPBACK,
+                verify=httpx2.create_ssl_context() if parts.scheme == "https" else False,
+            )
+        except (ImportError, ValueError) as error:
+            raise FatalServerError(f"the proxy of the environment cannot be used: {error}") from error
+
+    @contextmanager
+    def errors(self, timeout: float) -> Iterator[None]:
+        """Turn errors of the HTTP library into failed attempts."""
+        import httpx2
+
+        try:
+            yield
+        except httpx2.ConnectError as error:
+            if "CERTIFICATE_VERIFY_FAILED" in str(error):
+                raise FatalServerError(f"{self.url} shows a certificate that this machine does not trust") from error
+            raise Unreachable(self.url) from error
+        except httpx2.ConnectTimeout as error:
+            raise Unreachable(self.url) from error
+        except (httpx2.TimeoutException, TimeoutError) as error:
+            raise TimedOut(f"no answer from {self.url} within {timeout:g} s") from error
+        except httpx2.InvalidURL as error:
+            raise FatalServerError(f"{self.url} is not the address of a server: {error}") from error
+        except (httpx2.HTTPError, OSError) as error:
+            raise AttemptError(f"the connection to {self.url} broke", billed=True) from error
+
+    def refusal(self, response: httpx2.Response, text: str, key: str) -> AttemptError:
+        """Return the error for a response that is not an answer; its text may repeat the key."""
+        code, headers = response.status_code, response.headers
+        try:
+            content = orjson.loads(mask(text, key))
+        except orjson.JSONDecodeError:
+            content = mask(text, key)
+        said = mask(error_text(content), key)
         if 300 <= code < 400:
             target = headers.get("location", "")[:200] or "another address"
             return FatalServerError(f"{self.url} redirects to {target}; name the address that answers itself")
@@ -321,10 +361,15 @@ class Address:
             return FatalServerError(f"{self.url} refused the key of {self.name} ({code}): {advice}")
         if code == 404:
             return FatalServerError(f"{self.url} does not know the model {self.id}, or has no /{self.path}: {said}")
-        if fatal or code in _SETUP:
+        if code in _SETUP or "insufficient_quota" in text:
             return FatalServerError(f"{self.url} takes no requests to {self.name} ({code}): {said}")
         again = code in _AGAIN or code >= 500
         return AttemptError(f"{code} from {self.url}: {said}", retry=again, wait=retry_after(headers))
+
+
+def mask(text: str, key: str) -> str:
+    """Replace a key in a text from outside."""
+    return text.replace(key, "***") if key else text
 
 
 def error_text(data: Any) -> str:

@@ -22,10 +22,7 @@ from r2med.models.http import (
     Health,
     Pace,
     RequestLimits,
-    TimedOut,
-    Unreachable,
-    error_text,
-    heed_wait,
+    ServerError,
     is_count,
     refused,
     say_waiting,
@@ -34,7 +31,7 @@ from r2med.models.http import (
 from r2med.usage import Usage
 
 if TYPE_CHECKING:
-    import httpx
+    import httpx2
 
 _HOPELESS = 3
 """Requests that come to nothing, with none answered, until the server counts as no good."""
@@ -63,47 +60,27 @@ def stated_tokens(answer: Any) -> int | None:
     return next((count for count in stated if is_count(count)), None)
 
 
-class JsonServer(ABC, Generic[Value]):
-    """The connection to one server, for several threads."""
+class Requester(ABC, Generic[Value]):
+    """Sender of requests from several threads: the limits, retries and failures of one server."""
 
-    path: str
-    """What is asked for, after the server's base URL."""
-    made: str
-    """The name of the results in messages."""
-    method = "POST"
-    largest = 128_000_000
-    """Bytes from which on a response is refused: more than a request's vectors take with any model."""
-    bearer = True
-    """Whether the key goes as the usual `Authorization` header."""
-    retry_unreadable = True
-    """Whether an answer that cannot be read is asked for again."""
+    made = ""
+    """The name of the results in messages; empty to not say that they are kept."""
 
-    def __init__(self, model: str, url: str, key_env: str, limits: RequestLimits, *, needs_key: bool) -> None:
-        require_extra("api", "httpx")
-        import httpx
-
-        self._address = Address(model, model, url, self.path, key_env, needs_key, key_codes=(401, 403))
-        self.url, self._limits, self._key = url, limits, self._address.key()
-        headers = {"Content-Type": "application/json"}
-        headers |= {"Authorization": f"Bearer {self._key}"} if self._key and self.bearer else {}
-        self._client = httpx.Client(headers=headers, timeout=limits.timeout, trust_env=self._address.trust_env)
+    def __init__(self, name: str, limits: RequestLimits) -> None:
+        self._name, self._limits = name, limits
         self._pace = Pace(limits.requests_per_minute)
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self.requests = 0
         """How many were answered."""
-        self.tokens = 0
-        """How many tokens the server counted in them."""
-        self.uncounted = 0
-        """In how many of them it counted none."""
         self.failed = FailedAttempts()
 
     @abstractmethod
-    def read(self, answer: Any, body: Mapping[str, Any]) -> Value:
-        """Parse the answer to a request; raises `AttemptError` for one that does not fit it.
+    def _attempt(self, body: Mapping[str, Any]) -> Value:
+        """Send a request once; raises `AttemptError` if it fails."""
 
-        A `KeyError`, `TypeError`, `ValueError` or `AttributeError` says that the answer cannot be read at all.
-        """
+    def _cancel(self) -> None:
+        """End requests under way, if the server can be told to."""
 
     def ask_all(self, bodies: Sequence[Mapping[str, Any]]) -> list[Value]:
         """Return the answer to every request, in order; the first final failure stops the others."""
@@ -136,10 +113,12 @@ class JsonServer(ABC, Generic[Value]):
             finally:
                 self._stop.set()
                 pool.shutdown(wait=False, cancel_futures=True)
+                if any(future.running() for future in places):
+                    self._cancel()
 
     @property
     def _health(self) -> Health:
-        return HEALTH[f"{self._address.id}@{self.url}/{self.path}"]
+        return HEALTH[self._name]
 
     def _ask(self, body: Mapping[str, Any]) -> Value:
         """Send one request and retry until it is answered or fails for good."""
@@ -151,20 +130,62 @@ class JsonServer(ABC, Generic[Value]):
             except AttemptError as error:
                 with self._lock:
                     self.failed.count(error)
-                heed_wait(error, self._limits, self._pace)
-                if not self._limits.may_retry(error, attempt, self._health):
+                wait = self._limits.wait(error, attempt, self._health, self._pace)
+                if wait is None:
                     raise self._given_up(error, attempt + 1) from error
-                wait = self._limits.wait(error, attempt, self._health)
             self._sleep(wait)
         raise AssertionError("the last attempt returns or raises")
 
     def _given_up(self, error: AttemptError, attempts: int) -> R2medError:
         """Return the error to raise after the last attempt; a server that never answered counts as dead."""
-        line = f"{with_attempts(error.reason, attempts)}; {self.made} so far are kept"
+        line = with_attempts(error.reason, attempts) + (f"; {self.made} so far are kept" if self.made else "")
         health, fatal = self._health, isinstance(error, FatalServerError)
         if fatal or (error.retry and not health.answered):
             health.dead = line
         return R2medError(line) if fatal or refused(error, health) else RequestFailed(line)
+
+    def _sleep(self, seconds: float) -> None:
+        if self._stop.wait(max(0.0, seconds)) or self._stop.is_set():
+            raise R2medError("stopped")
+
+
+class JsonServer(Requester[Value]):
+    """The connection to one server, for several threads."""
+
+    path: str
+    """What is asked for, after the server's base URL."""
+    method = "POST"
+    largest = 128_000_000
+    """Bytes from which on a response is refused: more than a request's vectors take with any model."""
+    bearer = True
+    """Whether the key goes as the usual `Authorization` header."""
+    retry_unreadable = True
+    """Whether an answer that cannot be read is asked for again."""
+
+    def __init__(self, model: str, url: str, key_env: str, limits: RequestLimits, *, needs_key: bool) -> None:
+        require_extra("api", "httpx2")
+        import httpx2
+
+        self._address = Address(model, model, url, self.path, key_env, needs_key, key_codes=(401, 403))
+        super().__init__(f"{model}@{url}/{self.path}", limits)
+        self.url, self._key = url, self._address.key()
+        headers = {"Content-Type": "application/json"}
+        headers |= {"Authorization": f"Bearer {self._key}"} if self._key and self.bearer else {}
+        try:
+            self._client = self._address.open(httpx2.Client, headers, limits.timeout)
+        except AttemptError as error:
+            raise ServerError(error.reason) from error
+        self.tokens = 0
+        """How many tokens the server counted in them."""
+        self.uncounted = 0
+        """In how many of them it counted none."""
+
+    @abstractmethod
+    def read(self, answer: Any, body: Mapping[str, Any]) -> Value:
+        """Parse the answer to a request; raises `AttemptError` for one that does not fit it.
+
+        A `KeyError`, `TypeError`, `ValueError` or `AttributeError` says that the answer cannot be read at all.
+        """
 
     def bill(self, per_token: float | None, per_request: float | None, before: tuple[int, int, int]) -> Usage:
         """Return the bill since a state of the counters, at US dollars per million tokens and thousand requests."""
@@ -183,10 +204,6 @@ class JsonServer(ABC, Generic[Value]):
         """Return the requests answered, the tokens that the server counted, and the requests without a count."""
         return self.requests, self.tokens, self.uncounted
 
-    def _sleep(self, seconds: float) -> None:
-        if self._stop.wait(max(0.0, seconds)) or self._stop.is_set():
-            raise R2medError("stopped")
-
     def _attempt(self, body: Mapping[str, Any]) -> Value:
         response, content = self._post(body)
         if response.status_code != 200:
@@ -203,48 +220,33 @@ class JsonServer(ABC, Generic[Value]):
         return value
 
     def sent(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments with which httpx sends a request's body."""
+        """Return the arguments with which the client sends a request's body."""
         return {"content": orjson.dumps(body)}
 
     def place(self, body: Mapping[str, Any]) -> tuple[str, str]:
         """Return the method and the path of a request."""
         return self.method, self.path
 
-    def _post(self, body: Mapping[str, Any]) -> tuple[httpx.Response, bytes]:
-        import httpx
-
-        slow = f"no answer from {self.url} within {self._limits.timeout:g} s"
+    def _post(self, body: Mapping[str, Any]) -> tuple[httpx2.Response, bytes]:
+        """Send a request; return the response, which is read to its end, and its content."""
         late = time.monotonic() + self._limits.timeout
         received = bytearray()
         method, path = self.place(body)
-        try:
-            with self._client.stream(method, f"{self.url}/{path}", **self.sent(body)) as response:
-                for piece in response.iter_bytes():
-                    received += piece
-                    # The library's own timeout is for each read; a server that trickles would never meet it.
-                    if time.monotonic() > late:
-                        raise TimedOut(slow)
-                    if len(received) >= self.largest:
-                        size = f"{self.largest // 1_000_000} MB"
-                        raise AttemptError(f"{self.url} sent {size} or more", retry=False)
-        except httpx.TimeoutException as error:
-            raise TimedOut(slow) from error
-        except httpx.ConnectError as error:
-            raise Unreachable(self.url) from error
-        except httpx.HTTPError as error:
-            raise AttemptError(f"the connection to {self.url} broke") from error
-        except (httpx.InvalidURL, UnicodeError) as error:  # UnicodeError: a part of the name is too long
-            raise FatalServerError(f"{self.url} is not the address of a server: {error}") from error
+        with (
+            self._address.errors(self._limits.timeout),
+            self._client.stream(method, f"{self.url}/{path}", **self.sent(body)) as response,
+        ):
+            for piece in response.iter_bytes():
+                received += piece
+                # The library's own timeout is for each read; a server that trickles would never meet it.
+                if time.monotonic() > late:
+                    raise TimeoutError
+                if len(received) >= self.largest:
+                    raise AttemptError(f"{self.url} sent {self.largest // 1_000_000} MB or more", retry=False)
         return response, bytes(received)
 
-    def _refusal(self, response: httpx.Response, text: str) -> AttemptError:
-        safe = text.replace(self._key, "***") if self._key else text
-        try:
-            said = error_text(orjson.loads(safe))
-        except orjson.JSONDecodeError:
-            said = error_text(safe)
-        quota = "insufficient_quota" in text
-        return self._address.refusal(response.status_code, response.headers, said, fatal=quota)
+    def _refusal(self, response: httpx2.Response, text: str) -> AttemptError:
+        return self._address.refusal(response, text, self._key)
 
     def _count(self, tokens: int | None) -> None:
         """Count a request that was answered, and the tokens that the server counted in it."""

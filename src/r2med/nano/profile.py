@@ -68,14 +68,9 @@ class TaskProfile:
     safeguards: int
     """How many hybrid lists end in a safeguard."""
 
-    @property
-    def best(self) -> str:
-        """Return the profile with the highest nDCG@10."""
-        return best(self.profiles)
-
     def as_dict(self) -> dict[str, Any]:
         """Return the task's profile in the shape of `--json`."""
-        return {**asdict(self), "best": self.best, "best_published": best(self.published) or None}
+        return {**asdict(self), "best": best(self.profiles), "best_published": best(self.published) or None}
 
 
 @dataclass(frozen=True)
@@ -136,13 +131,12 @@ def published() -> Mapping[str, Profiles]:
     0.4953
     """
     rows = {kind: find_published(f"nano/{kind}")[0].figures for kind in KINDS}
-    tasks = sorted(groups()["nano"], key=lambda task: task.split)
     return {
         task.split: {
             kind: ProfileFigures(*(row[measure].tasks[task.name] for measure in _PUBLISHED_MEASURES))
             for kind, row in rows.items()
         }
-        for task in tasks
+        for task in sorted(groups()["nano"], key=lambda task: task.split)
     }
 
 

@@ -14,8 +14,8 @@ from r2med.errors import R2medError, SpecError
 from r2med.pipeline.spec import Chain
 from r2med.pipeline.stage import Context, Expander, Oracle, Reranker, Retriever, Stage, Timing, settings_of, with_fields
 from r2med.runs.record import PHASES, StepRecord
-from r2med.store.foreign_output import foreign_output
 from r2med.store.hashes import cache_key
+from r2med.store.processes import foreign_output
 from r2med.usage import Usage
 
 if TYPE_CHECKING:

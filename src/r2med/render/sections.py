@@ -206,26 +206,26 @@ def write_sections(form: str | None, title: str, sections: Sequence[Section], no
 
 def markdown_sections(title: str, sections: Sequence[Section], notes: Sequence[str] = ()) -> str:
     """Write sections for a page or an issue."""
-    return "\n\n".join([f"# {plain(title)}", *markdown_blocks(sections, notes)]) + "\n"
+    return "\n\n".join([f"# {escape_markdown(title)}", *markdown_blocks(sections, notes)]) + "\n"
 
 
 def markdown_blocks(sections: Sequence[Section], notes: Sequence[str] = (), level: int = 2) -> list[str]:
     """Write sections below headings of a level, as headings, tables and paragraphs of their own."""
     blocks = []
     for section in sections:
-        blocks.append(f"{'#' * level} {plain(section.title)}")
+        blocks.append(f"{'#' * level} {escape_markdown(section.title)}")
         if section.rows:
             rules = ["---:" if column.right else "---" for column in section.columns]
             rows = [section.headings, rules, *section.rows]
-            blocks.append("\n".join(f"| {' | '.join(map(plain, map(wide, row)))} |" for row in rows))
-        blocks += map(plain, section.sentences)
-    return [*blocks, *(f"Note: {plain(note)}" for note in notes)]
+            blocks.append("\n".join(f"| {' | '.join(map(escape_markdown, map(wide, row)))} |" for row in rows))
+        blocks += map(escape_markdown, section.sentences)
+    return [*blocks, *(f"Note: {escape_markdown(note)}" for note in notes)]
 
 
-def plain(text: str) -> str:
+def escape_markdown(text: str) -> str:
     r"""Escape a text so that Markdown shows it as it is.
 
-    >>> plain("a_b | c")
+    >>> escape_markdown("a_b | c")
     'a\\_b \\| c'
     """
     for sign in "\\|*_<`":

@@ -172,7 +172,7 @@ class ApiRerank(Reranker):
                             problems[asked[place][0].query] = str(scores)
                             continue
                         scored = {w.digest: Scored(s) for w, s in zip(asked[place], scores.tolist(), strict=True)}
-                        store.keep(list(scored), list(scored.values()))
+                        store.keep(scored)
                         known |= scored
                 context.book(replace(server.bill(*self._prices, (0, 0, 0)), whole=not known_before))
         context.notes.facts |= {"pairs": sum(map(len, pairs)), "scored": sum(map(len, asked))}

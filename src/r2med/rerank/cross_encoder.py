@@ -21,10 +21,18 @@ from r2med.pipeline.spec import Call, parse
 from r2med.pipeline.stage import Context, Requirements, Reranker
 from r2med.rerank.candidates import candidates, check_depth, reranked
 from r2med.rerank.cards import DTYPES, HEADS, PREFIX, RerankerCard, card, card_of, cards
-from r2med.rerank.distributed import PairWorker, SpreadScoring
 from r2med.rerank.pair_inputs import TRUNCATIONS, Inputs, PairFormat, PairInput
 from r2med.rerank.pair_models import Columns, OnnxPairModel, PairModel, TorchPairModel, scores_of
-from r2med.rerank.pair_scores import PairScores, ScoreStore, Scoring, WantedPair, cut_facts, wanted_pairs
+from r2med.rerank.pair_scores import (
+    PairScores,
+    PairWorker,
+    ScoreStore,
+    Scoring,
+    SpreadScoring,
+    WantedPair,
+    cut_facts,
+    wanted_pairs,
+)
 
 if TYPE_CHECKING:
     from r2med.data.dataset import Collection

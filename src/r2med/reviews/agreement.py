@@ -22,8 +22,8 @@ from r2med.measure.agreement import Ratings, coefficients
 from r2med.measure.figure import Figure
 from r2med.measure.score import Place, thirds
 from r2med.reviews.estimates import LabelEstimates, estimate_labels
-from r2med.reviews.pool import DEPTH
 from r2med.reviews.rows import ANSWER, GRADED, PERSON, RANDOM, UNSURE, Decision, Reviewer, ReviewItem
+from r2med.reviews.sampling import DEPTH
 from r2med.reviews.store import ReviewStore
 
 Mask = NDArray[np.bool_]

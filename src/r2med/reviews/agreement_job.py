@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import msgspec
 
@@ -29,22 +30,12 @@ _NICENESS = 10
 
 
 @dataclass(frozen=True)
-class PlainSection:
-    """A section whose cells are texts."""
-
-    title: str
-    headings: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    sentences: Sequence[str]
-
-
-@dataclass(frozen=True)
 class ComputedAgreement:
     """Sections of the page, or the reason why they cannot be computed."""
 
     state: int
     """`ReviewStore.state` when it was begun."""
-    sections: Sequence[PlainSection] = ()
+    sections: Sequence[Mapping[str, Any]] = ()
     notes: Sequence[str] = ()
     error: str = ""
 
@@ -117,7 +108,7 @@ def _compute(name: str) -> ComputedAgreement:
     except (R2medError, MemoryError, OSError) as error:
         return ComputedAgreement(0, error=one_line(error))
     sections = [
-        PlainSection(section.title, section.headings, [list(map(wide, row)) for row in section.rows], section.sentences)
+        {**vars(section), "rows": [list(map(wide, row)) for row in section.rows]}
         for section in agreement_sections(agreement, BREAKDOWNS)
     ]
     return ComputedAgreement(state, sections, agreement.notes)

@@ -45,7 +45,9 @@ def plan_stops(questions: Sequence[int], repeat: float, chance: random.Random) -
     chance.shuffle(order)
     share = min(1.0, repeat / _REPEATED)
     twice = {question for question in order if chance.random() < share}
-    keys = [(float(place), Stop(each, FIRST if each in twice else WHOLE)) for place, each in enumerate(order)]
+    keys = [
+        (float(place), Stop(question, FIRST if question in twice else WHOLE)) for place, question in enumerate(order)
+    ]
     # A second stop lies anywhere after a tenth of the way, and then in the order of its draw.
     gap = max(1.0, len(order) / 10)
     keys += [
@@ -97,8 +99,8 @@ class Dealer:
         query = """SELECT (SELECT count(*) FROM deal WHERE reviewer = ?1 AND state <> ?2)
                         + (SELECT count(*) FROM hold WHERE reviewer IS NULL OR reviewer = ?1)
                         - (SELECT count(*) FROM deal WHERE reviewer = ?1 AND again = 0)"""
-        known = int(self.store.rows(query, (reviewer.id, DECIDED))[0][0]) + self.store.shared_count
-        return known + self._repeats_to_come(reviewer)
+        dealt = int(self.store.rows(query, (reviewer.id, DECIDED))[0][0]) + self.store.shared_count
+        return dealt + self._repeats_to_come(reviewer)
 
     def _repeats_to_come(self, reviewer: Reviewer) -> int:
         """Count the repeats at the second stops that are left for a reviewer, as far as they are known."""

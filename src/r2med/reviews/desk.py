@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import random
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -26,7 +25,6 @@ from r2med.reviews.rows import (
     Revealed,
     Reviewer,
     ReviewItem,
-    ReviewQuestion,
     Ruling,
 )
 from r2med.reviews.scale import sentences
@@ -81,68 +79,8 @@ def lay_out(text: str, kinds: Kinds) -> list[Sentence]:
     return sentences
 
 
-@dataclass(frozen=True, kw_only=True)
-class Card:
-    """A passage with its question, and the places beside it."""
-
-    question: ReviewQuestion
-    passage: Sequence[Sentence]
-    revealed: Mapping[str, str]
-    """What was revealed to this reviewer, and its text."""
-    hidden: Sequence[str]
-    """What could be revealed now."""
-    before: int | None
-    after: int | None
-    following: int | None
-    """The place that comes when this one is decided."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class DeskCard(Card):
-    """One item as a reviewer sees it, without its origin or the opinions of others."""
-
-    position: int
-    letters: int
-    held: Decision | None
-    """The decision that stands."""
-    draft: Decision | None
-    """What the form holds already: the last decision, even if it was taken back."""
-    done: int
-    left: int
-
-    @property
-    def cut(self) -> int:
-        """Return the number of characters of the passage that are not shown."""
-        return max(0, self.letters - LONGEST)
-
-
-class UnsignedOpinion(NamedTuple):
-    """An opinion on a contested item, without its author."""
-
-    grade: int | None
-    """None for an unsure reviewer who named none."""
-    unsure: bool
-    note: str
-    stretch: str
-    """The marked part of the passage."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RulingCard(Card):
-    """A contested item as an adjudicator sees it."""
-
-    item: ReviewItem
-    said: Sequence[UnsignedOpinion]
-    ruling: Ruling | None
-    draft: Ruling | None
-    """What the form holds already: the ruling, or this adjudicator's last one if it was taken back."""
-    number: int
-    """Its place among the contested ones, from 1."""
-    total: int
-    open: int
-    """How many have no ruling yet."""
-
-
+Card = dict[str, Any]
+"""A passage as a page shows it, with its question and the places before and after it."""
 _AGREED = "nobody disagrees about this item (any more)"
 
 
@@ -155,8 +93,8 @@ class Desk:
         self.guideline = sentences(store.project.guideline)
         self.standing = StandingDecisions(store)
 
-    def card(self, person: Reviewer, position: int) -> DeskCard:
-        """Return the card at a place of a reviewer's order."""
+    def card(self, person: Reviewer, position: int) -> Card:
+        """Return one item as a reviewer sees it, without its origin or the opinions of others."""
         place = self.store.dealt(person.id, position)
         if place is None:
             raise R2medError(f"there is no item {position} on this desk")
@@ -164,29 +102,32 @@ class Desk:
         held = self.store.standing_at(person.id, position)
         following = self.dealer.next_open(person, position)
         revealed = self.store.revealed(person.id, position)
-        return DeskCard(
+        return {
             **self._texts(item, revealed, decided=held is not None),
-            position=position,
-            letters=len(item.text),
-            held=held,
-            draft=held or self.store.last_at(person.id, position),
-            before=self.dealer.neighbour(person, position, -1),
-            after=self.dealer.neighbour(person, position, 1),
-            following=following.position if following and following.position != position else None,
-            done=self.dealer.done(person),
-            left=self.dealer.waiting(person),
-        )
+            "position": position,
+            "letters": len(item.text),
+            "cut": max(0, len(item.text) - LONGEST),
+            "held": held,
+            # What the form holds already: the last decision, even if it was taken back.
+            "draft": held or self.store.last_at(person.id, position),
+            "before": self.dealer.neighbour(person, position, -1),
+            "after": self.dealer.neighbour(person, position, 1),
+            "following": following.position if following and following.position != position else None,
+            "done": self.dealer.done(person),
+            "left": self.dealer.waiting(person),
+        }
 
-    def _texts(self, item: ReviewItem, revealed: Sequence[Revealed], *, decided: bool) -> dict[str, Any]:
-        """Return the texts of a card; the origin of an item is revealed only after the decision."""
+    def _texts(self, item: ReviewItem, revealed: Sequence[Revealed], *, decided: bool) -> Card:
+        """Return the texts of a card; the origin of an item can be revealed only after the decision."""
         question = self.store.question(item.question)
         texts = {ANSWER: question.answer, REASONING: question.reasoning, SOURCES: _origin(item) if decided else ""}
         seen = {fact.what for fact in revealed}
-        shown = {what: text for what, text in texts.items() if text and what in seen}
+        revealed_texts = {what: text for what, text in texts.items() if text and what in seen}
         hidden = [what for what, text in texts.items() if text and what not in seen]
         # The words of the gold answer are marked only if it is in view.
-        kinds = kinds_of(query=[question.text], answer=[shown.get(ANSWER, "")])
-        return {"question": question, "passage": lay_out(item.text, kinds), "revealed": shown, "hidden": hidden}
+        kinds = kinds_of(query=[question.text], answer=[revealed_texts.get(ANSWER, "")])
+        passage = lay_out(item.text, kinds)
+        return {"question": question, "passage": passage, "revealed": revealed_texts, "hidden": hidden}
 
     def decide(
         self, person: Reviewer, position: int, draft: DraftDecision, token: str, seen: int | None
@@ -201,9 +142,9 @@ class Desk:
         self._reveal(person, position, self.card(person, position), what, " before you have decided")
 
     def _reveal(self, person: Reviewer, place: int, card: Card, what: str, limit: str = "") -> None:
-        if what in card.revealed:
+        if what in card["revealed"]:
             return
-        if what not in card.hidden:
+        if what not in card["hidden"]:
             raise R2medError(f"{what!r} cannot be shown here{limit}")
         self.store.reveal(person.id, place, what)
 
@@ -219,7 +160,7 @@ class Desk:
         missing = self.open_rulings()
         return next((item for item in missing if item > after), missing[0] if missing else None)
 
-    def ruling_card(self, person: Reviewer, number: int) -> RulingCard:
+    def ruling_card(self, person: Reviewer, number: int) -> Card:
         """Return a contested item with the opinions on it, in a random order that identifies no reviewer."""
         contested, rulings = self.standing.contested(), self.store.rulings()
         if number not in contested:
@@ -227,26 +168,27 @@ class Desk:
         place = contested.index(number)
         item = self.store.item(number)
         opinions = [
-            UnsignedOpinion(row.grade, row.verdict == UNSURE, row.note, item.text[slice(*row.span)] if row.span else "")
+            {"unsure": row.verdict == UNSURE, "stretch": item.text[slice(*row.span)] if row.span else ""}
+            | {"grade": row.grade, "note": row.note}
             for row in self.standing.of_item(number)
             if row.verdict in (GRADED, UNSURE)
         ]
         random.Random(f"{self.store.project.seed}\t{number}").shuffle(opinions)
         earlier = [row for row in self.store.all_rulings() if (row.reviewer, row.item) == (person.id, number)]
         last = next((row for row in reversed(earlier) if row.grade is not None), None)
-        return RulingCard(
+        return {
             **self._texts(item, self.store.revealed_ruling(person.id, number), decided=False),
-            item=item,
-            said=opinions,
-            ruling=rulings.get(number),
-            draft=rulings.get(number) or last,
-            number=place + 1,
-            total=len(contested),
-            open=sum(other not in rulings for other in contested),
-            before=contested[place - 1] if place else None,
-            after=contested[place + 1] if place + 1 < len(contested) else None,
-            following=next((n for n in (*contested[place + 1 :], *contested[:place]) if n not in rulings), None),
-        )
+            "item": item,
+            "said": opinions,
+            "ruling": rulings.get(number),
+            "draft": rulings.get(number) or last,
+            "number": place + 1,
+            "total": len(contested),
+            "open": sum(other not in rulings for other in contested),
+            "before": contested[place - 1] if place else None,
+            "after": contested[place + 1] if place + 1 < len(contested) else None,
+            "following": next((n for n in (*contested[place + 1 :], *contested[:place]) if n not in rulings), None),
+        }
 
     def reveal_ruling(self, person: Reviewer, item: int, what: str) -> None:
         """Record that something is revealed to an adjudicator."""

@@ -83,8 +83,8 @@ class Votes:
     @property
     def powered(self) -> bool:
         """Return whether models have judged some of the items that people have, and some that they have not."""
-        known = ~np.isnan(self.predicted)
-        return bool((known & self.judged).any() and (known & ~self.judged).any())
+        by_models = ~np.isnan(self.predicted)
+        return bool((by_models & self.judged).any() and (by_models & ~self.judged).any())
 
     def interval(self, score: Callable[[Floats, Floats], Floats]) -> Figure:
         """Return the mean of a score of relevance and label over all pairs, with its interval."""

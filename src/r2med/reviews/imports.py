@@ -181,9 +181,9 @@ def _grade(path: Path, label: ForeignLabel, scale: GradeScale, grades: Mapping[s
     number = int(float(text)) if re.fullmatch(r"-?\d+(\.0*)?", text) else None
     grade = grades.get(text, grades.get(str(number), names.get(text.casefold()) if number is None else number))
     if grade is None or grade not in scale.values:
-        known = ", ".join(map(str, scale.values))
+        grades_text = ", ".join(map(str, scale.values))
         raise DataError(
-            f"{path}: {label.place}: {shorten(text)!r} is not a grade of the scale ({known});"
+            f"{path}: {label.place}: {shorten(text)!r} is not a grade of the scale ({grades_text});"
             f" say what it means: --grades {text.split()[0] if text else 'X'}={scale.values[-1]}"
         )
     return grade

@@ -32,8 +32,8 @@ from r2med.reviews.rows import (
     GRADED,
     SKIPPED,
     UNSURE,
-    ChangedElsewhere,
     Decision,
+    DecisionConflict,
     DraftDecision,
     ProofSpan,
     Reviewer,
@@ -58,7 +58,7 @@ _OWNER_THREADS = 2
 """Pages of owners that are made at a time, in threads that no desk waits for."""
 _TOKEN = 200
 """Characters of a form's token, at most."""
-_STATUS = {ChangedElsewhere: 409, StoreError: 507, TooLong: 413}
+_STATUS = {DecisionConflict: 409, StoreError: 507, TooLong: 413}
 Page = tuple[str, dict[str, Any]]
 Form = Mapping[str, str]
 Sitting = tuple[Desk, Reviewer]

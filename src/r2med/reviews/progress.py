@@ -7,6 +7,7 @@ import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from r2med.errors import R2medError, suggest
 from r2med.reviews.rows import (
@@ -16,10 +17,7 @@ from r2med.reviews.rows import (
     UNSURE,
     Decision,
     Reviewer,
-    ReviewItem,
     ReviewProject,
-    ReviewQuestion,
-    Ruling,
     review_names,
 )
 from r2med.reviews.scale import sentences
@@ -154,18 +152,17 @@ class StandingDecisions:
             if row.reviewer not in self._people:
                 self._people = {reviewer.id: reviewer.kind == PERSON for reviewer in self._store.reviewers()}
             if not row.again and self._people.get(row.reviewer, False):
-                self._update_item(row, stack)
-
-    def _update_item(self, row: Decision, stack: Sequence[int]) -> None:
-        by_person = self._by_item[row.item]
-        by_person.pop(row.reviewer, None)
-        if stack:
-            by_person[row.reviewer] = self._rows[stack[-1]]
-        verdicts = {d.grade if d.verdict == GRADED else UNSURE for d in by_person.values() if d.verdict != SKIPPED}
-        if len(verdicts) > 1 or UNSURE in verdicts:
-            self._contested.add(row.item)
-        else:
-            self._contested.discard(row.item)
+                by_person = self._by_item[row.item]
+                by_person.pop(row.reviewer, None)
+                if stack:
+                    by_person[row.reviewer] = self._rows[stack[-1]]
+                verdicts = {
+                    d.grade if d.verdict == GRADED else UNSURE for d in by_person.values() if d.verdict != SKIPPED
+                }
+                if len(verdicts) > 1 or UNSURE in verdicts:
+                    self._contested.add(row.item)
+                else:
+                    self._contested.discard(row.item)
 
 
 def grades_by_item(decisions: Sequence[Decision]) -> dict[int, dict[int, int]]:
@@ -270,26 +267,6 @@ def every_progress() -> tuple[list[ReviewProgress], list[str]]:
 # ---------------------------------------------------------------------------------------------- the owner's table
 
 
-@dataclass(frozen=True)
-class ItemOpinion:
-    """Opinion of a reviewer on an item."""
-
-    reviewer: Reviewer
-    decision: Decision
-    quote: str
-    """The marked part of the passage."""
-
-
-@dataclass(frozen=True)
-class ItemRow:
-    """An item with all opinions on it."""
-
-    item: ReviewItem
-    question: ReviewQuestion
-    opinions: Sequence[ItemOpinion]
-    ruling: Ruling | None
-
-
 def _grades_of_people(rows: Sequence[Decision], people: frozenset[int]) -> list[int | None]:
     return [row.grade for row in rows if row.verdict == GRADED and row.reviewer in people]
 
@@ -314,7 +291,7 @@ def filter_items(store: ReviewStore, standing: Sequence[Decision], name: str = "
     if name not in FILTERS:
         raise R2medError(f"there is no filter {name!r}{suggest(name, FILTERS)}")
     keeps = FILTERS[name][1]
-    people = frozenset(known.id for known in store.reviewers() if known.kind == PERSON)
+    people = frozenset(person.id for person in store.reviewers() if person.kind == PERSON)
     rows: dict[int, list[Decision]] = defaultdict(list)
     for row in standing:
         if not row.again:
@@ -323,23 +300,24 @@ def filter_items(store: ReviewStore, standing: Sequence[Decision], name: str = "
     if not reviewer:
         return [number for number in numbers if keeps(rows[number], people)]
     asked = store.reviewer(reviewer).id
-    own = {number: [row for row in rows[number] if row.reviewer == asked] for number in numbers}
+    by_reviewer = {number: [row for row in rows[number] if row.reviewer == asked] for number in numbers}
     # Disagreement takes two; everything else is asked of this reviewer's own decisions.
-    tested = rows if name == "disagree" else own
-    return [number for number in numbers if own[number] and keeps(tested[number], people)]
+    tested = rows if name == "disagree" else by_reviewer
+    return [number for number in numbers if by_reviewer[number] and keeps(tested[number], people)]
 
 
-def item_rows(store: ReviewStore, standing: Sequence[Decision], numbers: Sequence[int]) -> list[ItemRow]:
-    """Return items with the opinions on them, second looks after first ones."""
+def item_rows(store: ReviewStore, standing: Sequence[Decision], numbers: Sequence[int]) -> list[dict[str, Any]]:
+    """Return items with the opinions on them and their rulings, second looks after first ones."""
     reviewers = {reviewer.id: reviewer for reviewer in store.reviewers()}
     rulings = store.rulings()
     items = {number: store.item(number) for number in numbers}
-    opinions: dict[int, list[ItemOpinion]] = defaultdict(list)
+    opinions: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for row in sorted(standing, key=lambda row: (row.again, row.reviewer)):
         if row.item in items:
             quote = items[row.item].text[slice(*row.span)] if row.span else ""
-            opinions[row.item].append(ItemOpinion(reviewers[row.reviewer], row, quote))
+            opinions[row.item].append({"reviewer": reviewers[row.reviewer], "decision": row, "quote": quote})
     return [
-        ItemRow(item, store.question(item.question), opinions[number], rulings.get(number))
+        {"item": item, "question": store.question(item.question)}
+        | {"opinions": opinions[number], "ruling": rulings.get(number)}
         for number, item in items.items()
     ]

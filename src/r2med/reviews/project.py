@@ -9,9 +9,8 @@ from pathlib import Path
 
 from r2med.data.qrels import read_label_sets
 from r2med.errors import DataError
-from r2med.reviews.pool import Candidate, TaskPool, read_pools
 from r2med.reviews.rows import GOLD, RANDOM, ReviewItem, ReviewProject, ReviewQuestion, now
-from r2med.reviews.sampling import PooledPair, draw
+from r2med.reviews.sampling import Candidate, PooledPair, TaskPool, draw, read_pools
 from r2med.reviews.scale import DEFAULT_GUIDELINE, DEFAULT_SCALE, GradeScale
 from r2med.reviews.store import ReviewStore, create_review
 from r2med.runs.ledger import Ledger
@@ -114,7 +113,7 @@ def _questions(pairs: Sequence[PooledPair]) -> dict[tuple[str, str], ReviewQuest
     questions: dict[tuple[str, str], ReviewQuestion] = {}
     for task, query, dataset in ((*_key(pair)[:2], pair.pool.dataset) for pair in pairs):
         if (task, query) not in questions:
-            known = (dataset.gold.answers.get(query, ""), dataset.gold.reasoning.get(query, ""))
+            answer_facts = (dataset.gold.answers.get(query, ""), dataset.gold.reasoning.get(query, ""))
             text = dataset.collection.queries.text(query)
-            questions[task, query] = ReviewQuestion(len(questions) + 1, task, query, text, *known)
+            questions[task, query] = ReviewQuestion(len(questions) + 1, task, query, text, *answer_facts)
     return questions

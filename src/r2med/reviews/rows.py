@@ -39,7 +39,7 @@ ANSWER, REASONING, SOURCES = REVEALS = "answer", "reasoning", "sources"
 """What can be revealed: the gold answer, the way to it, and (after deciding) the origin of the item."""
 
 
-class ChangedElsewhere(R2medError):
+class DecisionConflict(R2medError):
     """Conflict with a decision made meanwhile in another tab or on another device."""
 
 

@@ -56,8 +56,8 @@ class _ScaleFile(Typed, frozen=True):
     def __post_init__(self) -> None:
         values = sorted({grade.value for grade in self.grade})
         require(len(values) == len(self.grade), "grade", "has two grades of the same value")
-        known = self.relevant_from in (None, *values[1:])
-        require(known, "relevant_from", f"must be one of the grades {', '.join(map(str, values[1:]))}")
+        is_grade = self.relevant_from in (None, *values[1:])
+        require(is_grade, "relevant_from", f"must be one of the grades {', '.join(map(str, values[1:]))}")
         texts = [text for grade in self.grade for text in (grade.name, grade.meaning)]
         require(all(map(str.strip, texts)), "grade", "has a name or a meaning without text")
 

@@ -44,9 +44,9 @@ from r2med.reviews.rows import (
     SKIPPED,
     SOURCES,
     UNDONE,
-    ChangedElsewhere,
     DealtItem,
     Decision,
+    DecisionConflict,
     DraftDecision,
     Invitation,
     Revealed,
@@ -268,12 +268,12 @@ class ReviewStore:
 
         A token that was used before is the same form sent twice: nothing is written, and the first row comes back.
         `seen` is the decision that stood there when the page was made (0 for none). If another one stands now, or
-        the form says something else the second time, `ChangedElsewhere` is raised.
+        the form says something else the second time, `DecisionConflict` is raised.
         """
         with self.transaction() as connection:
             for sent in self._with_token(Decision, reviewer, token):
                 if any(getattr(sent, name) != getattr(draft, name) for name in ("verdict", "grade", "span", "note")):
-                    raise ChangedElsewhere(_MEANWHILE)
+                    raise DecisionConflict(_MEANWHILE)
                 return sent
             place = self.dealt(reviewer, position)
             if place is None:
@@ -281,7 +281,7 @@ class ReviewStore:
             draft.check(self.project.scale, len(self.item(place.item).text), len(sentences(self.project.guideline)))
             standing = self.standing_at(reviewer, position)
             if seen is not None and seen != (standing.id if standing else 0):
-                raise ChangedElsewhere(_MEANWHILE)
+                raise DecisionConflict(_MEANWHILE)
             draft = replace(draft, revealed=self.revealed(reviewer, position))
             row = _append(connection, reviewer, place.item, draft, token, position, place.again)
             _mark(connection, reviewer, position, row)

@@ -59,12 +59,12 @@ def agreement_sections(agreement: ReviewAgreement, by: Collection[str] = ()) -> 
     if SLICE in by:
         slices = [(f"{way}: {row.name}", row) for way, rows in agreement.slices.items() for row in rows]
         parts.append(_breakdown("Agreement by slice", slices, "slice"))
-    for title, rows, heading, wanted in (
+    for title, rows, heading, is_shown in (
         ("Agreement over time", agreement.periods, "items as they were decided", TIME in by),
         ("Each with themselves, on items that came twice", agreement.repeats, "reviewer", bool(agreement.repeats)),
         ("Each against what is known to be right", agreement.gold, "reviewer", bool(agreement.gold)),
     ):
-        if wanted:
+        if is_shown:
             parts.append(_breakdown(title, [(row.name, row) for row in rows], heading))
     return [*parts, _estimates(agreement)]
 

@@ -312,7 +312,7 @@ def _under(name: str, notes: Any) -> Iterator[Any]:
 
 _WATCHED = (
     "numpy", "polars", "wordllama", "torch", "transformers", "sentence-transformers",
-    "tokenizers", "onnxruntime", "aiohttp", "peft",
+    "tokenizers", "onnxruntime", "httpx2", "peft",
 )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,7 +16,6 @@ from r2med.measure.bootstrap import board_intervals
 from r2med.measure.figure import Figure
 from r2med.runs.cost import Cost
 from r2med.runs.ledger import Entry
-from r2med.runs.viewable import Viewable
 
 if TYPE_CHECKING:
     import polars as pl
@@ -53,7 +52,7 @@ def failure_lines(failures: Sequence[Failure], names: Mapping[str, str] | None =
 
 
 @dataclass(frozen=True, repr=False)
-class Report(Viewable):
+class Report:
     """Results of one evaluation.
 
     Prints as a table; `per_query()` is a data frame; `average(system, group, measure)` is the headline number.
@@ -63,9 +62,6 @@ class Report(Viewable):
     >>> report, report.systems, round(100 * report.average("bm25", "sample", "nDCG@10"), 2)
     (Report(1 system on 1 task), ['bm25'], 37.16)
     """
-
-    shown_by: ClassVar = "r2med.render.scores.report:show_headline"
-    drawn_by: ClassVar = "r2med.render.scores.notebook:report_html"
 
     results: list[Entry]
     failures: list[Failure] = field(default_factory=list)
@@ -209,3 +205,15 @@ class Report(Viewable):
         tasks = len({result.task for result in self.results})
         failed = f", {counted(len(self.failures), 'failure')}" if self.failures else ""
         return f"Report({counted(len(self.systems), 'system')} on {counted(tasks, 'task')}{failed})"
+
+    def __str__(self) -> str:
+        from r2med.render.scores.report import show_report
+        from r2med.render.table import print_plainly
+
+        return print_plainly(lambda report, console: show_report(report, console, report.headline), self)
+
+    def _repr_html_(self) -> str:
+        from r2med.render.scores.report import boards_from_report
+        from r2med.render.scores.text import tables_html
+
+        return tables_html(boards_from_report(self, self.headline), failure_lines(self.failures))

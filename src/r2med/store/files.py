@@ -17,6 +17,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -95,7 +96,7 @@ def parquet_bytes(frame: pl.DataFrame) -> bytes:
 @contextmanager
 def draft_file(path: Path, *, parents: bool = False) -> Iterator[Path]:
     """Yield a draft beside `path` that takes its name if the block succeeds, and is removed if it fails."""
-    with _explained(path):
+    try:
         if path.is_dir():
             raise R2medError(f"{path}: is a folder; name a file")
         if path.exists() and not stat.S_ISREG(path.stat().st_mode):
@@ -105,14 +106,21 @@ def draft_file(path: Path, *, parents: bool = False) -> Iterator[Path]:
         target = path.resolve()
         if parents:
             target.parent.mkdir(parents=True, exist_ok=True)
-        draft, lock = _claim(target.parent, _prefix(target), _make_file)
+        draft, lock = _claim(target.parent, _prefix(target), partial(Path.touch, exist_ok=False))
         try:
             yield draft
-            _sync(draft)
+            # Flushed before the rename: a power cut must not leave a name without content.
+            handle = os.open(draft, os.O_RDWR)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
             draft.replace(target)
         finally:
             draft.unlink(missing_ok=True)
             _release(lock)
+    except OSError as error:
+        raise unwritable(path, error) from error
 
 
 @contextmanager
@@ -168,14 +176,6 @@ def unwritable(path: Path, error: OSError) -> Exception:
     return R2medError(f"{path if ours else culprit}: cannot be written ({reason(error)})")
 
 
-@contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise unwritable(path, error) from error
-
-
 def _prefix(target: Path) -> str:
     """Return the common prefix of the names of all drafts of a target."""
     name = target.name
@@ -198,19 +198,6 @@ def _claim(parent: Path, prefix: str, make: Callable[[Path], object]) -> tuple[P
             if os.path.samestat(os.fstat(lock), draft.stat()):
                 return draft, lock
         os.close(lock)
-
-
-def _make_file(draft: Path) -> None:
-    os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
-
-
-def _sync(draft: Path) -> None:
-    """Flush the content to disk before the rename: a power cut must not leave a name without content."""
-    handle = os.open(draft, os.O_RDWR)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _open(path: Path) -> int | None:

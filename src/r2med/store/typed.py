@@ -152,7 +152,10 @@ def json_lines(rows: Iterable[object]) -> bytes:
 
 def read_json_lines(file: Path) -> list[Any]:
     """Read a file of JSON lines that r2med wrote."""
-    return msgspec.json.Decoder().decode_lines(file.read_bytes())
+    try:
+        return msgspec.json.Decoder().decode_lines(file.read_bytes())
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as invalid:
+        raise DataError(f"{file}: not readable as JSON lines: {invalid}") from invalid
 
 
 def write_json(file: Path, value: object) -> None:
@@ -331,8 +334,8 @@ def _bounds(known: Any) -> str:
         return f" from {low:g} to {high:g}"
     words = {" of at least {:g}": low, " above {:g}": above, " of at most {:g}": high}
     bounds = "".join(text.format(bound) for text, bound in words.items() if bound is not None)
-    if (longest := getattr(known, "max_length", None)) is not None:
-        bounds += f" of at most {longest:,} characters"
+    if most := getattr(known, "max_length", None):
+        bounds += f" of at most {most:,} characters"
     return bounds + (" that is not empty" if getattr(known, "min_length", None) else "")
 
 

@@ -104,13 +104,8 @@ class DataSettings(DataTables, frozen=True, kw_only=True):
             guideline=self.guideline,
             task=TaskFacts("training-data", licence=self.licence),
             questions=QuestionSource(work / QUESTIONS, source="document", reasoning="bridge"),
-            documents=self.documents,
-            chunk=self.chunk,
             rules=RuleSettings(on=False),
-            mine=self.mine,
-            judge=self.judge,
-            select=self.select,
-            ask=self.ask,
+            **{name: getattr(self, name) for name in ("documents", "chunk", "mine", "judge", "select", "ask")},
         )
 
     def asked(self) -> AskedModel:
@@ -155,7 +150,6 @@ QUERIES = (QUESTION, BRIDGE, BOTH)
 DENSE, SPARSE, LATE, RERANKER = "dense", "sparse", "late", "reranker"
 KINDS = (DENSE, SPARSE, LATE, RERANKER)
 INFONCE, DISTILL = "infonce", "distill"
-LOSSES = (INFONCE, DISTILL)
 
 
 class OptimizerSettings(Typed, frozen=True):
@@ -185,7 +179,7 @@ class OptimizerSettings(Typed, frozen=True):
 class LossSettings(Typed, frozen=True):
     """Settings of the loss."""
 
-    name: Literal["", "infonce", "distill"] = ""
+    name: str = ""
     """infonce (in-batch negatives, cached) or distill (the judges' scores); a reranker distils unless told."""
     mini_batch: Positive = 16
     """Texts in memory at a time, whatever the batch."""
@@ -197,6 +191,9 @@ class LossSettings(Typed, frozen=True):
     query_flops: float = 5e-5
     """How strongly a sparse retriever is held to few terms of a query, and of a document."""
     document_flops: float = 3e-5
+
+    def __post_init__(self) -> None:
+        require(self.name in ("", INFONCE, DISTILL), "name", f"must be {INFONCE} or {DISTILL}")
 
 
 class LoraSettings(Typed, frozen=True):

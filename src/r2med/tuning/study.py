@@ -11,8 +11,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from html import escape
 from itertools import product
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +30,6 @@ from r2med.pipeline.spec import parse
 from r2med.pipeline.stage import Context
 from r2med.pipeline.system import System
 from r2med.retrieve.routing import Route, signal_values
-from r2med.runs.viewable import Viewable
 from r2med.store.cache import Cache
 from r2med.tuning.splits import (
     FixedCandidate,
@@ -102,10 +102,8 @@ class Fold:
 
 
 @dataclass(frozen=True, repr=False)
-class Tuned(Viewable):
+class Tuned:
     """Result of tuning a system."""
-
-    shown_by: ClassVar = "r2med.tuning.tables:show_tuned"
 
     system: str
     measure: str
@@ -133,6 +131,15 @@ class Tuned(Viewable):
 
     def __repr__(self) -> str:
         return f"Tuned({self.system!r}, {self.candidates} candidates: {self.best!r})"
+
+    def __str__(self) -> str:
+        from r2med.render.table import print_plainly
+        from r2med.tuning.tables import show_tuned
+
+        return print_plainly(show_tuned, self)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
 
     @cached_property
     def gains(self) -> Floats:

@@ -21,7 +21,7 @@ from r2med.render.charts.drawing import system_point
 from r2med.runs.cost import Cost
 from r2med.runs.ledger import Entry
 from r2med.runs.selection import with_words
-from r2med.web.addresses import NotThere, PageContent, Pages, page_number, several_like, sort_links, system_address
+from r2med.web.addresses import NotFound, PageContent, Pages, page_number, several_like, sort_links, system_address
 from r2med.web.citation import citation, colophon, options
 from r2med.web.jobs import Job
 from r2med.web.library import Library
@@ -52,7 +52,7 @@ def run_page(library: Library, request: Request) -> PageContent:
     """Show a run with everything that was recorded, and its queries."""
     entry = _entry(library, request.path_params["id"])
     asked = request.query_params
-    values, found = library.headline(entry), run_causes(library, entry)
+    values, found = library.query_scores(entry), run_causes(library, entry)
     causes = {each.query: each for each in found.queries} if found else {}
     rows = [(query, values.get(query, 0.0), library.query_text(entry.task, query)) for query in entry.queries]
     wanted, cause = asked.get("q", "").casefold().strip(), asked.get("cause", "")
@@ -66,7 +66,8 @@ def run_page(library: Library, request: Request) -> PageContent:
         content["local"] = {PurePath(place).name: digest for place, digest in content["local"].items()}
     record = orjson.dumps(content, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS)
     return "workbench/run.html", {
-        "entry": entry, "means": _headline_first(library.means().get(entry.id, {})),
+        "entry": entry,
+        "means": dict(sorted(library.means().get(entry.id, {}).items(), key=lambda mean: mean[0] != str(HEADLINE))),
         "rows": rows[pages.cut()], "pages": pages,
         "links": links, "record": record.decode("utf-8", "replace"), "cost": Cost.of_runs([entry]),
         "cite": citation(f"{entry.system} on {entry.task}, run {entry.id}", "runs", "show", entry.id),
@@ -81,12 +82,8 @@ def _entry(library: Library, name: str) -> Entry:
     if name not in known:
         alike = [each for each in known if name and each.startswith(name[:4])] or several_like(name, known)
         near = [(f"{each} {known[each].system} on {known[each].task}", f"/run/{each}") for each in alike[:5]]
-        raise NotThere(f"no run {name!r} in the ledger", near)
+        raise NotFound(f"no run {name!r} in the ledger", near)
     return known[name]
-
-
-def _headline_first(means: Mapping[str, float]) -> dict[str, float]:
-    return dict(sorted(means.items(), key=lambda pair: pair[0] != str(HEADLINE)))
 
 
 def _has_cause(found: QueryCause | None, cause: str) -> bool:
@@ -130,7 +127,7 @@ def system_page(library: Library, request: Request) -> PageContent:
     return "workbench/system.html", values
 
 
-def _not_there(library: Library, system: str, group: str) -> NotThere:
+def _not_there(library: Library, system: str, group: str) -> NotFound:
     """Return the error for a system without a run in a group, with its groups or the nearest systems."""
     elsewhere = [each for each in library.groups() if library.newest(system, each)]
     if elsewhere:
@@ -139,7 +136,7 @@ def _not_there(library: Library, system: str, group: str) -> NotThere:
         groups = [group] if group in library.groups() else library.groups()
         names = {name: each for each in reversed(groups) for name in library.systems(each)}
         found = [(name, system_address(name, names[name])) for name in several_like(system, names)]
-    return NotThere(f"no run of {system!r} in the group {group!r}", found)
+    return NotFound(f"no run of {system!r} in the group {group!r}", found)
 
 
 def find_causes(library: Library, form: Mapping[str, str]) -> str:

@@ -22,7 +22,7 @@ from r2med.store.cache import Cache
 from r2med.store.jobs import DONE, reporter
 from r2med.web.addresses import (
     Correction,
-    NotThere,
+    NotFound,
     PageContent,
     UnknownName,
     one_of,
@@ -31,7 +31,7 @@ from r2med.web.addresses import (
     several_like,
 )
 from r2med.web.citation import Citation
-from r2med.web.library import Library, at_hand
+from r2med.web.library import Library, load_if_local
 from r2med.workbench.sides import FoundDocument, run_kinds
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def document_page(library: Library, request: Request) -> PageContent:
     task, name = asked.get("task", ""), asked.get("document", "")
     dataset = library.dataset(task) if task in library.tasks() else None
     if dataset is None or name not in dataset.collection.documents.position:
-        raise NotThere(f"no document {name!r} of {task!r} is on this machine", _nearest(library, task, name))
+        raise NotFound(f"no document {name!r} of {task!r} is on this machine", _nearest(library, task, name))
     text = dataset.collection.documents.text(name)
     question = asked.get("q", "")
     kinds = question_kinds(question) if question else {}
@@ -163,15 +163,19 @@ def _answers(library: Library, question: str, task: str, systems: list[str]) -> 
     answers = search(library, question, dataset, systems[:_LISTS])
     first = {each.document: each.rank for each in answers[0].documents} if answers else {}
     moved = [
-        replace(each, documents=[_moved(found, first) for found in each.documents]) if place else each
+        replace(
+            each,
+            documents=[
+                replace(found, moved=first[found.document] - found.rank if found.document in first else None)
+                for found in each.documents
+            ],
+        )
+        if place
+        else each
         for place, each in enumerate(answers)
     ]
     kinds = question_kinds(question)
     return {"question": question, "answers": moved, "kinds": kinds, "words": WORDS, "task": task, "chosen": systems}
-
-
-def _moved(found: Any, first: dict[str, int]) -> Any:
-    return replace(found, moved=first[found.document] - found.rank if found.document in first else None)
 
 
 def build_index(library: Library, form: Mapping[str, str]) -> str:
@@ -267,7 +271,7 @@ def main(task: str, system: str, page: str) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with reporter.command(f"Index of {system} for {task}", page), reporter.plan([system], [task]):
-            dataset = at_hand(task)
+            dataset = load_if_local(task)
             if dataset is None:
                 raise R2medError(f"the data of {task} is not on this machine")
             with reporter.cell(system, task):

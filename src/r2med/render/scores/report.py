@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, reduce
 from operator import add
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ from r2med.data.task_names import GROUP_NOTES
 from r2med.errors import R2medError, SpecError
 from r2med.formatting import counted, dollars_text
 from r2med.pipeline.spec import Call, Chain, Value, parse
-from r2med.render.scores.model import OWN, RECALL_LOST, Board, BoardRow, Line, SystemParts
+from r2med.render.scores.model import OWN, RECALL_LOST, Board, BoardRow, SystemParts
 from r2med.render.scores.significance import Sample, about_marks, intervals, significance
 from r2med.render.scores.table import board_table
 from r2med.render.scores.text import FORMATS, show_table
@@ -132,41 +132,35 @@ def _board(report: Report, group: str, measure: str, shown: Shown) -> Board:
     }
     ranges = intervals(samples) if shown.intervals else {}
     marks = significance(samples, shown.baseline) if shown.baseline else {}
-    lines = [
-        Line(
-            replace(_report_row(system, results, measure), system=report.specs.get(system, system)),
-            averages[system],
+    rows = [
+        BoardRow(
+            name=system,
+            sources=(OWN,),
+            values={result.task: result.metrics[measure] for result in results if measure in result.metrics},
+            system=report.specs.get(system, system),
+            parts=parts_of(results[0].record.stages or (), oracle=any(result.oracle for result in results)),
+            oracle=any(result.oracle for result in results),
+            incomplete=sum(len(result.incomplete) for result in results),
+            runs={result.task: result.id for result in results if result.id},
+            cost=reduce(add, [result.cost for result in results]),
+            recall_lost=mean_recall_lost([result.record for result in results]),
+            average=averages[system],
             intervals=ranges.get(system, {}),
             marks=marks.get(system, {}),
         )
         for system, results in found.items()
         if results
     ]
-    return Board(group, measure, tasks, lines, _notes(report, group, shown, lines), 0, shown.cost, shown.baseline)
+    return Board(group, measure, tasks, rows, _notes(report, group, shown, rows), 0, shown.cost, shown.baseline)
 
 
 def _sample(result: Entry, measure: str) -> Sample:
     return Sample(result.queries, result.scores[measure], result.record.data.fingerprint or "")
 
 
-def _report_row(system: str, results: Sequence[Entry], measure: str) -> BoardRow:
-    oracle = any(result.oracle for result in results)
-    return BoardRow(
-        name=system,
-        sources=(OWN,),
-        values={result.task: result.metrics[measure] for result in results if measure in result.metrics},
-        parts=parts_of(results[0].record.stages or (), oracle=oracle),
-        oracle=oracle,
-        incomplete=sum(len(result.incomplete) for result in results),
-        runs={result.task: result.id for result in results if result.id},
-        cost=reduce(add, [result.cost for result in results]),
-        recall_lost=mean_recall_lost([result.record for result in results]),
-    )
-
-
-def _notes(report: Report, group: str, shown: Shown, lines: Sequence[Line]) -> list[str]:
-    notes = [f"{line.row.name}: {line.row.incomplete} queries incomplete" for line in lines if line.row.incomplete]
-    if any(line.row.recall_lost is not None for line in lines):
+def _notes(report: Report, group: str, shown: Shown, rows: Sequence[BoardRow]) -> list[str]:
+    notes = [f"{row.name}: {row.incomplete} queries incomplete" for row in rows if row.incomplete]
+    if any(row.recall_lost is not None for row in rows):
         notes.append(RECALL_LOST)
     notes += failure_lines(report.failures, report.names)
     notes += [about_marks(shown.baseline)] if shown.baseline else []
@@ -182,11 +176,6 @@ def show_report(report: Report, console: Console, measures: Sequence[str] = (), 
         if boards and group in GROUP_NOTES:
             console.print(GROUP_NOTES[group], style="dim")
     _footnotes(report, console)
-
-
-def show_headline(report: Report, console: Console) -> None:
-    """Print an evaluation by the measures that were asked for."""
-    show_report(report, console, report.headline)
 
 
 def _footnotes(report: Report, console: Console) -> None:
