@@ -182,7 +182,7 @@ def show_complement(found: Sequence[Complementarity], console: Console) -> None:
     _say(console, "documents at `deep` or above count as found; union: the most that a fusion can reach", "dim")
 
 
-def show_coverage(found: Sequence[Coverage], console: Console, limit: int) -> None:
+def show_coverage(found: Sequence[Coverage], console: Console, limit: int | None) -> None:
     """Print how much is judged, what many systems return unjudged, and what looks wrongly unjudged."""
     names = task_names(each.task for each in found)
     table = _grid("judged@10 in %", *found[0].judged, "holes", "near-duplicates")
