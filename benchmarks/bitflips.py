@@ -69,7 +69,7 @@ def results(world: World, *names: str, fresh: bool = True) -> Any:
     if report.failures:
         raise R2medError(report.failures[0].message)
     with Ledger() as ledger:
-        lists = [ledger.run(ledger.get(result.run_id)) for result in report.results]
+        lists = [ledger.run(ledger.get(result.id)) for result in report.results]
     scores = [{name: values.tobytes() for name, values in result.scores.items()} for result in report.results]
     return scores, [(list(run.queries), list(run.documents), run.scores.tobytes()) for run in lists]
 

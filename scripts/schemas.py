@@ -12,7 +12,7 @@ from typing import Any
 
 from type_schemas import shape, type_schema
 
-from r2med.answers.effects import Counts, Grounding, InView, Paired, Quadrants
+from r2med.answers.effects import Counts, Grounding, InView, Paired, Quadrants, WayToGold
 from r2med.audit.study import Audit, Conclusion, LabelChange, SetPair, SystemChange
 from r2med.construction.health import Baseline, HealthRule, PoolBias, PoolCoverage, TaskHealth
 from r2med.construction.publish import Publication

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 
 _DEBUG = "R2MED_DEBUG"
@@ -116,19 +116,13 @@ def blame(error: BaseException) -> str:
     ...     blame(error).endswith("ValueError: invalid literal for int() with base 10: 'x'")
     True
     """
-    places = list(_places(error))
+    from traceback import walk_tb  # only for errors
+
+    places = [(frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__)]
     own = [place for place in places if not place[0].startswith(code_of_others())] or places[-1:]
     where = f"{own[-1][0].rpartition(os.sep)[2]}:{own[-1][1]}: " if own else ""
     said = (str(error).strip().splitlines() or [""])[0][:200]
     return f"{where}{type(error).__name__}{f': {said}' if said else ''}"
-
-
-def _places(error: BaseException) -> Iterator[tuple[str, int]]:
-    """Yield the files and lines that an error passed through, the outermost first."""
-    step = error.__traceback__
-    while step is not None:
-        yield step.tb_frame.f_code.co_filename, step.tb_lineno
-        step = step.tb_next
 
 
 @cache

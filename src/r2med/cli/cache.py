@@ -32,10 +32,25 @@ def cache_command(ctx: click.Context, as_json: bool) -> None:
         return
     rows = [(kind, "", f"{count} entries", size) for kind, (count, size) in Cache.default().sizes().items()]
     rows += [
-        ("vectors", f"{each.model} ({each.role}, {each.precision})", f"{each.texts:,} texts", each.bytes)
-        for each in list_settings()
+        ("vectors", f"{kept.model} ({kept.role}, {kept.precision})", f"{kept.texts:,} texts", kept.bytes)
+        for kept in list_settings()
     ]
-    rows += [*_score_rows(), *_answer_rows(), *_reply_rows()]
+    rows += [
+        (
+            "scores",
+            f"{kept.model} at {kept.server}" if kept.server else kept.model,
+            f"{kept.texts:,} pairs",
+            kept.bytes,
+        )
+        for kept in list_settings("scores")
+    ]
+    with _answers() as answers:
+        for kept in answers.holdings() if answers is not None else []:
+            holds = f"{kept.answers:,} answers{f', {kept.unusable:,} unusable' if kept.unusable else ''}"
+            what = f"{kept.model} at {kept.server}" if kept.server else kept.model
+            rows.append(("answers", what, holds, kept.bytes))
+    replies = [kept for kept in list_settings("replies") if kept.texts]
+    rows += [("replies", "search engines", f"{kept.texts:,} queries", kept.bytes) for kept in replies]
     if as_json:
         write_json([{"kind": kind, "what": what, "holds": holds, "bytes": size} for kind, what, holds, size in rows])
         return
@@ -43,34 +58,6 @@ def cache_command(ctx: click.Context, as_json: bool) -> None:
     for kind, what, holds, size in rows:
         table.add(kind, what, holds, human_size(size))
     table.show(output())
-
-
-def _score_rows() -> list[tuple[str, str, str, int]]:
-    return [
-        (
-            "scores",
-            f"{each.model} at {each.server}" if each.server else each.model,
-            f"{each.texts:,} pairs",
-            each.bytes,
-        )
-        for each in list_settings("scores")
-    ]
-
-
-def _answer_rows() -> list[tuple[str, str, str, int]]:
-    with _answers() as answers:
-        holdings = answers.holdings() if answers is not None else []
-    rows = []
-    for each in holdings:
-        useless = f", {each.unusable:,} unusable" if each.unusable else ""
-        what = f"{each.model} at {each.server}" if each.server else each.model
-        rows.append(("answers", what, f"{each.answers:,} answers{useless}", each.bytes))
-    return rows
-
-
-def _reply_rows() -> list[tuple[str, str, str, int]]:
-    stored = list_settings("replies")
-    return [("replies", "search engines", f"{each.texts:,} queries", each.bytes) for each in stored if each.texts]
 
 
 @contextmanager
@@ -118,7 +105,7 @@ def clear(what: str | None, model: str | None, unusable: bool, yes: bool, everyt
     elif what == "scores":
         _clear_scores(model or "")
     elif what == "replies":
-        gone = sum(each.texts for each in clear_settings(kind="replies"))
+        gone = sum(kept.texts for kept in clear_settings(kind="replies"))
         click.echo(f"removed {gone:,} {'reply' if gone == 1 else 'replies'} of search engines")
     else:
         _clear_settings(what or "")
@@ -128,19 +115,19 @@ def clear(what: str | None, model: str | None, unusable: bool, yes: bool, everyt
 
 
 def _clear_settings(model: str) -> None:
-    known = {name.lower(): card.id for name, card in encoder_cards().items()}
-    for each in clear_settings(known.get(model.lower(), model)):
-        click.echo(f"removed {each.texts:,} vectors of {each.model} ({each.role}), {human_size(each.bytes)}")
+    ids = {name.lower(): card.id for name, card in encoder_cards().items()}
+    for kept in clear_settings(ids.get(model.lower(), model)):
+        click.echo(f"removed {kept.texts:,} vectors of {kept.model} ({kept.role}), {human_size(kept.bytes)}")
 
 
 def _clear_answers(model: str, unusable: bool, *, ask: bool) -> None:
     with _answers() as answers:
         holdings = answers.holdings() if answers is not None else []
-        models = {each.model for each in holdings}
+        models = {holding.model for holding in holdings}
         name = _model_id(model, models)
         if name and name not in models:
             raise R2medError(f"no answers of {model!r} are kept{suggest(model, models)}")
-        paid = sum(each.answers for each in holdings if name in ("", each.model))
+        paid = sum(holding.answers for holding in holdings if name in ("", holding.model))
         if paid and ask and not unusable:
             whose = f" of {name}" if name else " of all models"
             click.confirm(f"remove {counted(paid, 'answer')}{whose}, to be paid for again?", abort=True, err=True)
@@ -160,13 +147,13 @@ def _model_id(name: str, kept: set[str]) -> str:
 
 
 def _clear_scores(model: str) -> None:
-    models = {each.model for each in list_settings("scores")}
-    known = {
+    models = {kept.model for kept in list_settings("scores")}
+    ids = {
         **{name: card.id for name, card in api_cards().items()},
         **{name: card.id for name, card in reranker_cards().items()},
     }
-    name = known.get(model, model)
-    if name and name.lower() not in {each.lower() for each in models}:
+    name = ids.get(model, model)
+    if name and name.lower() not in {kept.lower() for kept in models}:
         raise R2medError(f"no scores of {model!r} are kept{suggest(model, models)}")
-    gone = sum(each.texts for each in clear_settings(name, "scores"))
+    gone = sum(kept.texts for kept in clear_settings(name, "scores"))
     click.echo(f"removed {gone:,} {'score' if gone == 1 else 'scores'}{f' of {name}' if name else ''}")

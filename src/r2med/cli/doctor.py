@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import platform
 import sys
+from importlib.util import find_spec
 
 import click
 
@@ -29,22 +29,16 @@ def examine() -> dict[str, dict[str, str]]:
     """Return all findings, by heading."""
     versions = {"r2med": r2med.__version__, "python": f"{platform.python_version()} ({sys.executable})"}
     versions |= {name: version_of(name) or "missing: pip install r2med" for name in _CORE}
+    absent = {extra: [name for name in modules if find_spec(name) is None] for extra, modules in EXTRAS.items()}
+    extras = {e: f"not installed: pip install 'r2med[{e}]'" if names else "installed" for e, names in absent.items()}
     keys = {key: "set" if os.environ.get(key) else "not set" for key in KEYS}
-    found = {"versions": versions, "extras": _extras(), "devices": _devices(), "keys": keys, "storage": _storage()}
-    return {heading: facts for heading, facts in found.items() if facts}
-
-
-def _extras() -> dict[str, str]:
-    def state(extra: str, modules: tuple[str, ...]) -> str:
-        missing = [module for module in modules if importlib.util.find_spec(module) is None]
-        return f"not installed: pip install 'r2med[{extra}]'" if missing else "installed"
-
-    return {extra: state(extra, modules) for extra, modules in EXTRAS.items()}
+    findings = {"versions": versions, "extras": extras, "devices": _devices(), "keys": keys, "storage": _storage()}
+    return {heading: facts for heading, facts in findings.items() if facts}
 
 
 def _devices() -> dict[str, str]:
     devices = {"cpu": f"{os.cpu_count()} cores, {platform.machine()}"}
-    if importlib.util.find_spec("torch") is not None:
+    if find_spec("torch") is not None:
         import torch
 
         for place in range(torch.cuda.device_count()):
@@ -71,11 +65,11 @@ def _storage() -> dict[str, str]:
 @json_option()
 def doctor_command(as_json: bool) -> None:
     """Versions, extras, devices, caches, and what is missing with the command that brings it."""
-    found = examine()
+    findings = examine()
     if as_json:
-        write_json(found)
+        write_json(findings)
         return
-    for heading, facts in found.items():
+    for heading, facts in findings.items():
         click.secho(heading, bold=True)
         width = max(map(len, facts), default=0)
         for name, fact in facts.items():

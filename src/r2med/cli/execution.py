@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -35,23 +35,20 @@ def choose_executor(text: str = "", console: Console | None = None, memory: int 
     ('Executor', 2)
     """
     settings = executor_settings()
-    chosen = text or settings.use
-    if chosen == "local":
+    name = text or settings.use
+    if name == "local":
         return Executor(console, memory)
-    kind, _, rest = chosen.partition(":")
+    kind, _, rest = name.partition(":")
     if kind == "shard":
         return Executor(console, memory, spread=Shards.parse(rest))
-    if kind == "ray" and (not rest) == (chosen == "ray"):
+    if kind == "ray" and (not rest) == (name == "ray"):
         from r2med.pipeline.executor.ray import RayCluster  # an extra
 
-        return Executor(console, memory, spread=RayCluster(chosen if rest.startswith("//") else rest, settings))
-    raise R2medError(f"unknown executor {chosen!r}{suggest(chosen, _KINDS)}")
+        return Executor(console, memory, spread=RayCluster(name if rest.startswith("//") else rest, settings))
+    raise R2medError(f"unknown executor {name!r}{suggest(name, _KINDS)}")
 
 
-_Command = TypeVar("_Command", bound=Callable[..., object])
-
-
-def executor_option() -> Callable[[_Command], _Command]:
+def executor_option() -> Callable[[Function], Function]:
     """Build the option, the same in every command."""
     return click.option(
         "--executor", default="", metavar="EXECUTOR", help="local, ray, ray://host:10001, shard:3/16, shard:merge/16."
@@ -77,7 +74,9 @@ def one_executor(text: str, *, no_shards: str = "") -> Iterator[Executor]:
     Shards must have the same settings but for their number. They exit with 0 if the rest is left to others, and close
     their batch if they merged.
     """
-    executor = open_executor(text, _same_for_all(click.get_current_context().params), no_shards=no_shards)
+    given = click.get_current_context().params
+    settings = {name: _plain(value) for name, value in given.items() if name not in _OWN}
+    executor = open_executor(text, settings, no_shards=no_shards)
     try:
         with spreading(executor):
             yield executor
@@ -91,13 +90,9 @@ _OWN = ("executor", "concurrency", "timeout", "retries", "rpm", "as_json", "form
 """Options in which the shards of a batch may differ: no answer depends on them."""
 
 
-def _same_for_all(given: Mapping[str, object]) -> dict[str, object]:
-    return {name: _plain(value) for name, value in given.items() if name not in _OWN}
-
-
 def _plain(value: object) -> object:
     if isinstance(value, tuple | list):
-        return [_plain(each) for each in value]
+        return [_plain(item) for item in value]
     return str(value) if isinstance(value, Path) else value
 
 
@@ -107,42 +102,43 @@ def close_batch(executor: Executor) -> None:
         executor.spread.merged()
 
 
-_POSITIVE = click.FloatRange(0, min_open=True)
-
-
 def asking_options(function: Function) -> Function:
     """Add the options on executors and requests, the same in every command that asks a model."""
+    positive = click.FloatRange(0, min_open=True)
     options = (
         executor_option(),
         click.option("--concurrency", type=click.IntRange(1), help="Requests to a server at a time (usually 16)."),
-        click.option("--timeout", type=_POSITIVE, metavar="SECONDS", help="Request timeout in seconds [600]."),
+        click.option("--timeout", type=positive, metavar="SECONDS", help="Request timeout in seconds [600]."),
         click.option("--retries", type=click.IntRange(0), help="Retries of a failed request [6]."),
-        click.option("--rpm", type=_POSITIVE, metavar="NUMBER", help="Maximum requests per minute [no limit]."),
+        click.option("--rpm", type=positive, metavar="NUMBER", help="Maximum requests per minute [no limit]."),
     )
     for option in reversed(options):
         function = option(function)
     return function
 
 
+def request_options(
+    concurrency: int | None, timeout: float | None, retries: int | None, rpm: float | None
+) -> RequestSettings:
+    """Return what the options of `asking_options` say of requests."""
+    return RequestSettings(timeout, retries, rpm, concurrency)
+
+
 @contextmanager
 def asking(
     *,
     executor: str,
-    concurrency: int | None,
-    timeout: float | None,
-    retries: int | None,
-    rpm: float | None,
     max_cost: float | None = None,
     max_tokens: int | None = None,
     dry_run: bool = False,
+    **requests: Any,
 ) -> Iterator[Executor]:
     """Open one client and one executor for the whole command, as the command line and the user's files say.
 
     A shard that has done its share reports what is left to others, and exits with 0. A dry run is always local.
     """
-    settings = RequestSettings(timeout, retries, rpm, concurrency)
     with (
-        overriding(settings),
+        overriding(request_options(**requests)),
         one_client(max_cost, max_tokens),
         one_executor("local" if dry_run else executor) as chosen,
     ):

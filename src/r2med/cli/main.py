@@ -92,9 +92,9 @@ class Verbs(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Resolve a command by name, with the nearest one suggested for a wrong name."""
         if args and args[0] not in VERBS and not args[0].startswith("-"):
-            known = self.list_commands(ctx)
-            if args[0] not in known:
-                ctx.fail(f"no verb {args[0]!r}{suggest(args[0], known)}")
+            verbs = self.list_commands(ctx)
+            if args[0] not in verbs:
+                ctx.fail(f"no verb {args[0]!r}{suggest(args[0], verbs)}")
         return super().resolve_command(ctx, args)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -131,8 +131,8 @@ def main() -> None:
     # What batch systems send before they kill is met like Ctrl-C: what is under way may finish and is kept.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     arguments = sys.argv[1:]
-    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    if "--debug" in own:
+    before_dashes = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    if "--debug" in before_dashes:
         set_debugging(True)
         arguments.remove("--debug")
     try:

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from r2med.encode.cards import EncoderCard
 
 
+_LAST = ("licence", "needs")
+
+
 @click.group("models", invoke_without_command=True)
 @click.option("--llm", "kind", flag_value="llm", help="Language models, with their prices.")
 @click.option("--reranker", "kind", flag_value="reranker", help="Rerankers, those behind an API too.")
@@ -37,12 +40,12 @@ def models_command(ctx: click.Context, kind: str | None, as_json: bool) -> None:
     """
     if ctx.invoked_subcommand is not None:
         return
-    wanted = list(_KINDS) if kind == "all" else [kind or "encoder"]
-    found = {name: _KINDS[name]() for name in wanted}
+    kinds = list(_KINDS) if kind == "all" else [kind or "encoder"]
+    facts_of_kind = {name: _KINDS[name]() for name in kinds}
     if as_json:
-        write_json(found if kind == "all" else found[wanted[0]])
+        write_json(facts_of_kind if kind == "all" else facts_of_kind[kinds[0]])
         return
-    for name, facts in found.items():
+    for name, facts in facts_of_kind.items():
         _table(name, facts).show(output())
 
 
@@ -51,31 +54,31 @@ def _encoders() -> list[dict[str, Any]]:
 
 
 def _rerankers() -> list[dict[str, Any]]:
+    nothing: dict[str, Any] = {"parameters": None, "context": None, "licence": "", "needs": ""}
     local = [
         {"name": card.name, "id": card.id, "parameters": card.parameters or None, "context": card.max_length}
         | {"licence": card.licence, "needs": "a GPU" if card.needs_gpu else ""}
         for card in cards().values()
     ]
-    servers = [
-        {"name": f"api-rerank({card.name})", "id": card.id, "parameters": None, "context": None, "licence": ""}
-        | {"needs": card.key_env}
-        for card in api_cards().values()
-    ]
     trained = [
-        {"name": f"{card.stage}({card.name})", "id": find_model(card.name).id, "parameters": card.parameters or None}
-        | {"context": None, "licence": card.licence, "needs": "a server"}
+        {"name": f"{card.stage}({card.name})", "id": find_model(card.name).id}
+        | nothing
+        | {"parameters": card.parameters or None, "licence": card.licence, "needs": "a server"}
         for card in served_cards().values()
+    ]
+    servers = [
+        {"name": f"api-rerank({card.name})", "id": card.id} | nothing | {"needs": card.key_env}
+        for card in api_cards().values()
     ]
     return local + trained + servers
 
 
 def _late_models() -> list[dict[str, Any]]:
     """Return what is published of each; an unpublished value is None."""
+    lengths = ("dimension", "query_prefix", "document_prefix", "query_length", "document_length", "expansion")
     return [
         {"name": f"colbert({card.name})", "id": card.id, "parameters": card.parameters or None}
-        | {"dimension": card.dimension or None, "query_prefix": card.query_prefix or None}
-        | {"document_prefix": card.document_prefix or None, "query_length": card.query_length or None}
-        | {"document_length": card.document_length or None, "expansion": card.expansion or None}
+        | {name: getattr(card, name) or None for name in lengths}
         | {"licence": card.licence, "needs": "remote_code=true" if card.remote_code else ""}
         for card in late_cards().values()
     ]
@@ -100,52 +103,35 @@ _KINDS: dict[str, Callable[[], list[dict[str, Any]]]] = {
 
 
 def _table(kind: str, facts: Sequence[Mapping[str, Any]]) -> Table:
-    model = (key("name"), Column("model", folds=True))
-    if kind == "llm":
-        table = Table(
-            *model, Column("reasoning"), *numbers("$/M prompt", "$/M completion"), Column("needs", folds=True)
-        )
-        for fact in facts:
-            prices = ["?" if fact[name] is None else f"{fact[name]:g}" for name in ("prompt_price", "completion_price")]
-            table.add(fact["name"], fact["id"], "yes" if fact["reasoning"] else "no", *prices, fact["needs"] or "-")
-        return table
-    if kind == "reranker":
-        table = Table(*model, *numbers("size", "tokens"), Column("licence", folds=True), Column("needs", folds=True))
-        for fact in facts:
-            tokens = str(fact["context"] or "-")
-            table.add(
-                fact["name"],
-                fact["id"],
-                _size(fact["parameters"]),
-                tokens,
-                fact["licence"] or "-",
-                fact["needs"] or "-",
-            )
-        return table
-    if kind == "late":
-        table = Table(*model, *numbers("size", "dim"), Column("tokens q/d"), Column("licence", folds=True))
-        for fact in facts:
-            lengths = "/".join(str(fact[name] or "-") for name in ("query_length", "document_length"))
-            size, dimension = _size(fact["parameters"]), str(fact["dimension"] or "-")
-            table.add(fact["name"], fact["id"], size, dimension, lengths, fact["licence"])
-        return table
-    texts = [Column(heading) for heading in ("backend", "pooling", "tokens q/d")]
-    table = Table(*model, *numbers("size"), *texts, Column("licence", folds=True))
+    model, licence, needs = (key("name"), Column("model", folds=True)), *(Column(n, folds=True) for n in _LAST)
+    tables = {
+        "llm": Table(*model, Column("reasoning"), *numbers("$/M prompt", "$/M completion"), needs),
+        "reranker": Table(*model, *numbers("size", "tokens"), licence, needs),
+        "late": Table(*model, *numbers("size", "dim"), Column("tokens q/d"), licence),
+        "encoder": Table(*model, *numbers("size"), *map(Column, ("backend", "pooling", "tokens q/d")), licence),
+    }
+    table = tables[kind]
     for fact in facts:
-        limits = f"{fact['max_query']}/{fact['max_document']}" if fact["max_document"] else "-"
-        size = _size(fact["parameters"])
-        table.add(fact["name"], fact["id"], size, fact["backend"], fact["pooling"], limits, fact["licence"])
+        size = f"{fact['parameters']:,.0f}M" if fact.get("parameters") else "-"
+        if kind == "llm":
+            prices = ["?" if fact[name] is None else f"{fact[name]:g}" for name in ("prompt_price", "completion_price")]
+            cells = ["yes" if fact["reasoning"] else "no", *prices, fact["needs"] or "-"]
+        elif kind == "reranker":
+            cells = [size, str(fact["context"] or "-"), fact["licence"] or "-", fact["needs"] or "-"]
+        elif kind == "late":
+            lengths = "/".join(str(fact[name] or "-") for name in ("query_length", "document_length"))
+            cells = [size, str(fact["dimension"] or "-"), lengths, fact["licence"]]
+        else:
+            lengths = f"{fact['max_query']}/{fact['max_document']}" if fact["max_document"] else "-"
+            cells = [size, fact["backend"], fact["pooling"], lengths, fact["licence"]]
+        table.add(fact["name"], fact["id"], *cells)
     return table
-
-
-def _size(millions: float | None) -> str:
-    return f"{millions:,.0f}M" if millions else "-"
 
 
 def _plain(card: EncoderCard) -> dict[str, Any]:
     """Return the card for JSON: a prompt as its text, or as texts by family."""
-    found = {field.name: getattr(card, field.name) for field in fields(card)}
-    return {name: value.plain() if isinstance(value, Template) else value for name, value in found.items()}
+    values = {field.name: getattr(card, field.name) for field in fields(card)}
+    return {name: value.plain() if isinstance(value, Template) else value for name, value in values.items()}
 
 
 @models_command.command("show", short_help="Show one model and the exact strings it reads.")
@@ -160,27 +146,29 @@ def show(model: str, task: str, as_json: bool) -> None:
       r2med models show bge --task PMC-Treatment
       r2med models show reasonrank-7b
     """
-    known = _known_otherwise()
-    if model in known:
-        _show_facts(known[model], as_json)
+    others = _known_otherwise()
+    if model in others:
+        _show_facts(others[model], as_json)
         return
     asked = find_task(task)
     try:
-        found = describe_model(model, asked)
+        description = describe_model(model, asked)
     except SpecError as error:
-        near = nearest(model, [*known, *(card.name for card in list_models())])
-        if near in known and set(model).isdisjoint(":/@"):
+        near = nearest(model, [*others, *(card.name for card in list_models())])
+        if near in others and set(model).isdisjoint(":/@"):
             raise SpecError(f"unknown model {model!r}; did you mean {near}?") from error
         raise
-    facts = _plain(found.card)
-    strings = {"query": found.query, "document": found.document, "passage": found.passage}
+    facts = _plain(description.card)
+    strings = {"query": description.query, "document": description.document, "passage": description.passage}
     if as_json:
-        write_json({**facts, "task": found.task, "strings": strings})
+        write_json({**facts, "task": description.task, "strings": strings})
         return
     for name, value in facts.items():
         if value not in ("", None, False, (), "main"):
             click.echo(f"{name:16} {value}")
-    click.echo(f"what is encoded for {found.task} (a passage is what a language model wrote to answer the query):")
+    click.echo(
+        f"what is encoded for {description.task} (a passage is what a language model wrote to answer the query):"
+    )
     for name, text in strings.items():
         click.echo(f"{name:16} {text!r}")
 

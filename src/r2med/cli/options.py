@@ -59,11 +59,13 @@ class ManyValues(click.Command):
         try:
             return super().parse_args(ctx, spread)
         except click.MissingParameter as error:
-            taken = next((argument for argument in args if argument in greedy), "")
-            if not taken or not isinstance(error.param, click.Argument):
+            greedy_name = next((argument for argument in args if argument in greedy), "")
+            if not greedy_name or not isinstance(error.param, click.Argument):
                 raise
             message = error.format_message().rstrip(".")
-            raise click.UsageError(f"{message}: write it before {taken}, which takes all that follows", ctx) from error
+            raise click.UsageError(
+                f"{message}: write it before {greedy_name}, which takes all that follows", ctx
+            ) from error
 
 
 class FailedWith2(click.ClickException):

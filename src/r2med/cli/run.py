@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 import orjson
 
-from r2med.cli.execution import asking_options, close_batch, one_client, open_executor, print_report
+from r2med.cli.execution import asking_options, close_batch, one_client, open_executor, print_report, request_options
 from r2med.cli.options import DROP_SELF, ManyValues, Size, format_option, json_option, write_json
 from r2med.data.loader import load
-from r2med.data.run import Run
 from r2med.data.run_files import write_run
 from r2med.errors import DataError
 from r2med.expand.files import HYDOC, hydoc_rows
 from r2med.measure.metrics import DEFAULT, parse_all
 from r2med.pipeline.evaluate import Options, evaluate
-from r2med.pipeline.executor.local import Executor
 from r2med.pipeline.named_runs import read_experiment
 from r2med.pipeline.plan import plan
 from r2med.pipeline.system import System
 from r2med.render.scores.report import Shown
-from r2med.runs.ledger import Entry, Ledger
+from r2med.runs.ledger import Ledger
 from r2med.runs.report import Report
-from r2med.settings import RequestSettings, memory_limit, overriding
+from r2med.settings import memory_limit, overriding
 from r2med.store.files import file_name, write_file
 
 if TYPE_CHECKING:
@@ -45,27 +42,17 @@ def write_results(report: Report, folder: Path) -> None:
     write_file(folder / "per_query.csv", report.per_query().write_csv())
     with Ledger() as ledger:
         for result in report.results:
-            if result.id:
-                entry = ledger.get(result.id)
-                _write_run_lists(ledger.run(entry), result, folder / "runs")
-                if generations := ledger.generations(entry):
-                    place = folder / "generations" / _name(result) / HYDOC
-                    queries = load(entry.task).collection.queries
-                    write_file(place, hydoc_rows(queries, generations), parents=True)
-
-
-def _name(result: Entry) -> str:
-    """Return the name of a result's files."""
-    return f"{file_name(result.task)}.{file_name(result.system)}.{result.id}"
-
-
-def _write_run_lists(run: Run, result: Entry, folder: Path) -> None:
-    """Write a TREC file, or jsonl if an id cannot be written in one."""
-    name = _name(result)
-    try:
-        write_run(run, folder / f"{name}.trec", tag=file_name(result.system))
-    except DataError:
-        write_run(run, folder / f"{name}.jsonl")
+            if not result.id:
+                continue
+            entry, name = ledger.get(result.id), f"{file_name(result.task)}.{file_name(result.system)}.{result.id}"
+            run = ledger.run(entry)
+            try:
+                write_run(run, folder / "runs" / f"{name}.trec", tag=file_name(result.system))
+            except DataError:  # an id that cannot be written in a TREC file
+                write_run(run, folder / "runs" / f"{name}.jsonl")
+            if generations := ledger.generations(entry):
+                queries = load(entry.task).collection.queries
+                write_file(folder / "generations" / name / HYDOC, hydoc_rows(queries, generations), parents=True)
 
 
 _PROMPT = "first prompt"
@@ -74,57 +61,49 @@ _WIDTH = 100
 
 def show_plan(plan: Plan, *, prompts: bool = False) -> None:
     """Print the plan of one system, with the first prompt of each of its stages, or with that of every task."""
-    shown: set[str] = set()
+    prompted: set[str] = set()
     click.secho(plan.system, bold=True)
     for number, stage in enumerate(plan.stages, 1):
         click.echo(f"  {number}. {stage.spec} ({stage.kind})")
-        _list({name.replace("_", " "): value for name, value in stage.settings.items()} | _needs(stage))
-    for state, tasks in _by_state(plan.tasks).items():
+        facts = {name.replace("_", " "): value for name, value in stage.settings.items()} | _needs(stage)
+        texts = {name: text for name, value in facts.items() if (text := _text(value))}
+        width = max(map(len, texts), default=0)
+        for name, text in texts.items():
+            lead = f"     {name:<{width}}  "
+            click.echo(textwrap.fill(text, _WIDTH, initial_indent=lead, subsequent_indent=" " * len(lead)))
+    for state in dict.fromkeys(task.state for task in plan.tasks):
+        tasks = [task for task in plan.tasks if task.state == state]
         names = ", ".join(task.task for task in tasks)
         click.echo(textwrap.fill(f"{names}: {state}", _WIDTH, initial_indent="  ", subsequent_indent="    "))
         for task in tasks:
-            _forecast(task, len(tasks) > 1, set() if prompts else shown)
-    for spec, facts in _totals(plan.tasks).items():
-        click.echo(f"  in all, {spec}: {_facts(facts)}")
+            if prompts:
+                prompted.clear()
+            for spec, forecast in task.forecast.items():
+                click.echo(f"    {f'{task.task}, ' if len(tasks) > 1 else ''}{spec}: {_facts(forecast)}")
+                if _PROMPT in forecast and spec not in prompted:
+                    prompted.add(spec)
+                    click.echo(textwrap.indent(str(forecast[_PROMPT]), "      | ", lambda line: True))
+    for spec, totals in _totals(plan.tasks).items():
+        click.echo(f"  in all, {spec}: {_facts(totals)}")
     click.echo()
-
-
-def _by_state(tasks: Sequence[PlannedTask]) -> dict[str, list[PlannedTask]]:
-    """Group tasks by their state, in the order of the first of each."""
-    found: dict[str, list[PlannedTask]] = {}
-    for task in tasks:
-        found.setdefault(task.state, []).append(task)
-    return found
-
-
-def _forecast(task: PlannedTask, several: bool, shown: set[str]) -> None:
-    """Print what is left to do on a task; the prompts of stages that were shown before are left out."""
-    for spec, facts in task.forecast.items():
-        click.echo(f"    {f'{task.task}, ' if several else ''}{spec}: {_facts(facts)}")
-        if _PROMPT in facts and spec not in shown:
-            shown.add(spec)
-            click.echo(textwrap.indent(str(facts[_PROMPT]), "      | ", lambda line: True))
 
 
 def _totals(tasks: Sequence[PlannedTask]) -> dict[str, dict[str, float]]:
     """Add up what a stage takes on all tasks together, for stages that have work on several."""
-    found: dict[str, list[Mapping[str, Any]]] = {}
+    forecasts: dict[str, list[Mapping[str, Any]]] = {}
     for task in tasks:
         for spec, facts in task.forecast.items():
-            found.setdefault(spec, []).append(facts)
-    return {
-        spec: {name: sum(facts[name] for facts in several) for name in several[0] if _countable(name, several)}
-        for spec, several in found.items()
-        if len(several) > 1 and any(_countable(name, several) for name in several[0])
-    }
-
-
-def _countable(name: str, several: Sequence[Mapping[str, Any]]) -> bool:
-    return all(type(facts.get(name)) in (int, float) for facts in several)
+            forecasts.setdefault(spec, []).append(facts)
+    totals = {}
+    for spec, several in forecasts.items():
+        counts = [name for name in several[0] if all(type(facts.get(name)) in (int, float) for facts in several)]
+        if len(several) > 1 and counts:
+            totals[spec] = {name: sum(facts[name] for facts in several) for name in counts}
+    return totals
 
 
 def _facts(facts: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {_said(fact) or '?'}" for name, fact in facts.items() if name != _PROMPT)
+    return ", ".join(f"{name} {_text(fact) or '?'}" for name, fact in facts.items() if name != _PROMPT)
 
 
 def _needs(stage: PlannedStage) -> dict[str, str]:
@@ -137,60 +116,19 @@ def _needs(stage: PlannedStage) -> dict[str, str]:
     return {"needs": ", ".join(words)} if words else {}
 
 
-def _list(facts: Mapping[str, Any]) -> None:
-    shown = {name: text for name, value in facts.items() if (text := _said(value))}
-    wide = max(map(len, shown), default=0)
-    for name, text in shown.items():
-        lead = f"     {name:<{wide}}  "
-        click.echo(textwrap.fill(text, _WIDTH, initial_indent=lead, subsequent_indent=" " * len(lead)))
-
-
-def _said(value: Any) -> str:
+def _text(value: Any) -> str:
     """Format a value in words; empty for what is not set."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:.4g}"
     if isinstance(value, Mapping):
-        return ", ".join(f"{name.replace('_', ' ')} {_said(each)}" for name, each in value.items())
+        return ", ".join(f"{name.replace('_', ' ')} {_text(part)}" for name, part in value.items())
     if isinstance(value, str):
         return "\\n".join(value.splitlines()) if value.strip() else ""
-    return ", ".join(_items(value)) if isinstance(value, Sequence) else f"{value:,}" if value is not None else ""
-
-
-def _items(values: Sequence[Any]) -> Iterator[str]:
-    return (text for value in values if (text := _said(value)))
-
-
-@dataclass(frozen=True)
-class RunRequest:
-    """Arguments and options of the command."""
-
-    systems: tuple[str, ...]
-    tasks: tuple[str, ...]
-    measures: tuple[str, ...]
-    split: str | None
-    drop_self: bool | None
-    ci: bool
-    columns: str | None
-    strict: bool
-    samples: int | None
-    max_cost: float | None
-    max_tokens: int | None
-    concurrency: int | None
-    timeout: float | None
-    retries: int | None
-    rpm: float | None
-    memory: int | None
-    executor: str
-    form: str
-    out: Path | None
-    fresh: bool
-    dry_run: bool
-    prompts: bool
-    as_json: bool
-    names: tuple[str, ...] = ()
-    """What an experiment calls each of the systems."""
+    if isinstance(value, Sequence):
+        return ", ".join(filter(None, map(_text, value)))
+    return f"{value:,}" if value is not None else ""
 
 
 @click.command("run", cls=ManyValues)
@@ -215,7 +153,28 @@ class RunRequest:
 @click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
 @click.option("--prompts", is_flag=True, help="With --dry-run: the first prompt of every task, not of one.")
 @json_option()
-def run_command(**given: Any) -> None:
+def run_command(
+    systems: tuple[str, ...],
+    tasks: tuple[str, ...],
+    measures: tuple[str, ...],
+    split: str | None,
+    drop_self: bool | None,
+    ci: bool,
+    columns: str | None,
+    form: str,
+    strict: bool,
+    samples: int | None,
+    max_cost: float | None,
+    max_tokens: int | None,
+    memory: int | None,
+    executor: str,
+    out: Path | None,
+    fresh: bool,
+    dry_run: bool,
+    prompts: bool,
+    as_json: bool,
+    **requests: Any,
+) -> None:
     """Run retrieval systems over tasks and print one table.
 
     A SYSTEM is a short description such as bm25, "bm25(k1=1.2, b=0.75)" or "rrf(bm25, bm25-classic)"; an
@@ -227,60 +186,44 @@ def run_command(**given: Any) -> None:
       r2med run "bm25(k1=1.2)" --tasks sample/MedQA-Diag path/to/folder
       r2med run bm25 --tasks full --measures nDCG@10 Recall@100 --json
     """
-    asked = _with_experiments(RunRequest(**given))
-    built = [System.parse(text) for text in asked.systems]
-    if asked.drop_self is not None:
-        built = [system.with_option("drop_self", asked.drop_self) for system in built]
-    if asked.samples is not None:
-        built = [system.with_option("samples", asked.samples) for system in built]
-    systems = built
-    if asked.dry_run:
-        _show_plan(asked, _distinct(systems))
-    else:
-        _run(asked, systems)
-
-
-def _with_experiments(asked: RunRequest) -> RunRequest:
-    """Replace experiment files by their systems, tasks and measures; what was typed takes precedence."""
-    systems: list[str] = []
+    texts: list[str] = []
     names: list[str] = []
-    for text in asked.systems:
-        if not text.endswith(".toml"):
-            systems.append(text)
+    for text in systems:
+        if text.endswith(".toml"):
+            experiment = read_experiment(Path(text))
+            texts += experiment.systems.values()
+            names += experiment.systems
+            tasks, measures = tasks or experiment.tasks, measures or experiment.measures
+        else:
+            texts.append(text)
             names.append(text)
-            continue
-        experiment = read_experiment(Path(text))
-        systems += experiment.systems.values()
-        names += experiment.systems
-        tasks, measures = asked.tasks or experiment.tasks, asked.measures or experiment.measures
-        asked = replace(asked, tasks=tasks, measures=measures)
-    return replace(asked, systems=tuple(systems), names=tuple(names), tasks=asked.tasks or ("sample",))
-
-
-def _distinct(systems: list[System]) -> list[System]:
-    """Return each system once."""
-    return list({system.spec: system for system in systems}.values())
-
-
-def _names(asked: RunRequest, systems: list[System]) -> dict[str, str]:
-    """Return the names that an experiment gives to specs."""
-    given = zip(asked.systems, asked.names, systems, strict=True)
-    return {system.spec: name for text, name, system in given if name != text}
-
-
-def _run(asked: RunRequest, systems: list[System]) -> None:
-    measures = parse_all(asked.measures)
+    tasks, asked = tasks or ("sample",), parse_all(measures)
+    named = [_parse(text, drop_self=drop_self, samples=samples) for text in texts]
+    built = list({system.spec: system for system in named}.values())
+    if dry_run:
+        with overriding(memory=memory or memory_limit()):
+            plans = plan(built, tasks, split=split, fresh=fresh, strict=strict)
+        if as_json:
+            write_json([system_plan.as_dict() for system_plan in plans])
+        for system_plan in () if as_json else plans:
+            show_plan(system_plan, prompts=prompts)
+        return
+    specs = [system.spec for system in named]
     options = Options(
-        measures=tuple(dict.fromkeys([*measures, *DEFAULT])),
+        measures=tuple(dict.fromkeys([*asked, *DEFAULT])),
         # A table shows what was asked for or the headline; JSON and files have all measures.
-        shown=None if asked.as_json or asked.out is not None else measures or DEFAULT[:1],
-        fresh=asked.fresh,
-        split=asked.split,
-        strict=asked.strict,
-        executor=_executor(asked, systems),
+        shown=None if as_json or out is not None else asked or DEFAULT[:1],
+        fresh=fresh,
+        split=split,
+        strict=strict,
+        # A shard whose siblings have other systems, tasks or splits is refused.
+        executor=open_executor(executor, {"systems": specs, "tasks": list(tasks), "split": split}),
     )
-    with _limits(asked, systems):
-        report = evaluate(_distinct(systems), list(asked.tasks), options)
+    limited = max_cost is not None or max_tokens is not None
+    asks = limited or any(hasattr(stage, "llm") for system in built for stage in system.walk())
+    client = one_client(max_cost, max_tokens) if asks else nullcontext()
+    with overriding(request_options(**requests), memory or memory_limit()), client:
+        report = evaluate(built, list(tasks), options)
     for part in report.postponed:
         for line in part.message.splitlines():
             click.echo(f"{part.task}: {line}", err=True)
@@ -288,42 +231,24 @@ def _run(asked: RunRequest, systems: list[System]) -> None:
         close_batch(options.executor)
     if report.postponed and not report.results and not report.failures:
         return
-    names = _names(asked, systems)
-    shown = Shown(intervals=asked.ci, cost=asked.columns == "cost")
-    if asked.out is not None:
-        write_results(report, asked.out)
-        click.echo(f"results and run files are in {asked.out}", err=True)
-    form = "json" if asked.as_json else asked.form
-    print_report(report if asked.as_json else report.named(names), form, [str(measure) for measure in measures], shown)
-    if form == "terminal":
-        for spec, name in names.items():
+    if out is not None:
+        write_results(report, out)
+        click.echo(f"results and run files are in {out}", err=True)
+    renamed = {system.spec: name for text, name, system in zip(texts, names, named, strict=True) if name != text}
+    shown = Shown(intervals=ci, cost=columns == "cost")
+    whole = report if as_json else report.named(renamed)
+    print_report(whole, "json" if as_json else form, [str(measure) for measure in asked], shown)
+    if not as_json and form == "terminal":
+        for spec, name in renamed.items():
             click.echo(f"{name}: {spec}")
     if report.failures or any(not result.id for result in report.results):
         raise click.exceptions.Exit(1)
 
 
-def _executor(asked: RunRequest, systems: Sequence[System]) -> Executor:
-    """Open the executor; a shard whose siblings have other systems, tasks or splits is refused."""
-    specs = [system.spec for system in systems]
-    return open_executor(asked.executor, {"systems": specs, "tasks": list(asked.tasks), "split": asked.split})
-
-
-@contextmanager
-def _limits(asked: RunRequest, systems: Sequence[System]) -> Iterator[None]:
-    """Open one client for the whole command, with its spending limits; none if no model can be asked."""
-    limited = asked.max_cost is not None or asked.max_tokens is not None
-    asks = limited or any(hasattr(stage, "llm") for system in systems for stage in system.walk())
-    settings = RequestSettings(asked.timeout, asked.retries, asked.rpm, asked.concurrency)
-    client = one_client(asked.max_cost, asked.max_tokens) if asks else nullcontext()
-    with overriding(settings, asked.memory or memory_limit()), client:
-        yield
-
-
-def _show_plan(asked: RunRequest, systems: list[System]) -> None:
-    with overriding(memory=asked.memory or memory_limit()):
-        plans = plan(systems, asked.tasks, split=asked.split, fresh=asked.fresh, strict=asked.strict)
-    if asked.as_json:
-        write_json([each.as_dict() for each in plans])
-        return
-    for each in plans:
-        show_plan(each, prompts=asked.prompts)
+def _parse(text: str, *, drop_self: bool | None, samples: int | None) -> System:
+    """Parse a system, with the options that apply to all of them."""
+    system = System.parse(text)
+    for name, value in (("drop_self", drop_self), ("samples", samples)):
+        if value is not None:
+            system = system.with_option(name, value)
+    return system

@@ -62,7 +62,15 @@ def runs_command(ctx: click.Context, /, limit: int, find: str, as_json: bool, **
     elif not entries:
         click.echo("the ledger is empty; try: r2med run bm25")
     else:
-        _list(entries, means)
+        columns = (Column("system", folds=True, key=True), Column("task", folds=True), Column("when (UTC)"))
+        table = Table(Column("run", key=True), *columns, *numbers("nDCG@10", "seconds"))
+        tasks = task_names(entry.task for entry in entries)
+        for entry in entries:
+            when = entry.created[:16].replace("T", " ")
+            value = percent(means.get(entry.id, {}).get("nDCG@10"))
+            seconds = "imported" if entry.record.imported else f"{entry.seconds:.2f}"
+            table.add(entry.id, entry.name, tasks[entry.task], when, value, seconds)
+        table.show(output())
 
 
 def _summary(entry: Entry, means: dict[str, float]) -> dict[str, object]:
@@ -79,18 +87,6 @@ def _summary(entry: Entry, means: dict[str, float]) -> dict[str, object]:
         "metrics": means,
         "warnings": list(entry.record.warnings),
     }
-
-
-def _list(entries: list[Entry], means: dict[str, dict[str, float]]) -> None:
-    names = (Column("system", folds=True, key=True), Column("task", folds=True))
-    table = Table(Column("run", key=True), *names, Column("when (UTC)"), *numbers("nDCG@10", "seconds"))
-    tasks = task_names(entry.task for entry in entries)
-    for entry in entries:
-        when = entry.created[:16].replace("T", " ")
-        value = percent(means.get(entry.id, {}).get("nDCG@10"))
-        seconds = "imported" if entry.record.imported else f"{entry.seconds:.2f}"
-        table.add(entry.id, entry.name, tasks[entry.task], when, value, seconds)
-    table.show(output())
 
 
 @runs_command.command("show", short_help="Show everything recorded of a run.")

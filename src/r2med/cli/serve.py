@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import click
 from click.core import ParameterSource
 
 from r2med.errors import R2medError, require_extra
-
-if TYPE_CHECKING:
-    from r2med.web.access import Access
 
 _EVERY = ("0.0.0.0", "::")
 """Addresses that stand for all of this machine's."""
@@ -67,48 +63,36 @@ def serve_command(
       r2med serve --allow-host hub.example.org
     """
     require_extra("web", "starlette", "uvicorn")
+    from r2med.web.access import Access, is_host_name, is_loopback
     from r2med.web.app import serve
+    from r2med.web.server import kept_token
 
     named = click.get_current_context().get_parameter_source("token") is ParameterSource.COMMANDLINE
     if no_token and named:
         raise R2medError("--token and --no-token contradict each other; leave one of them out")
-    from r2med.web.access import Access, is_host_name, is_loopback
-
     if no_token and not is_loopback(host):
         raise R2medError(f"--no-token would show everything to everybody who reaches {host}; leave it or --host out")
     for name in hosts:
         if not is_host_name(name):
             raise R2medError(f"--allow-host {name!r} is not a host name; give it as in hub.example.org or localhost:80")
-    own = (socket.gethostname(),) if host in _EVERY else ()
-    access = Access(None if no_token else _token(token), (*hosts, *own), host)
-    serve(port, access, lambda: _tell(access, port), _proxy(trust_proxy))
-
-
-def _proxy(address: str) -> str:
-    """Return the address of a trusted proxy; a name is refused, since its lookup could be answered by anyone."""
-    if address:
-        try:
-            ipaddress.ip_address(address)
+    if trust_proxy:
+        try:  # a name is refused, since its lookup could be answered by anyone
+            ipaddress.ip_address(trust_proxy)
         except ValueError:
-            raise R2medError(f"--trust-proxy {address!r} is not an address such as 127.0.0.1") from None
-    return address
-
-
-def _token(wanted: str | None) -> str:
-    """Return the token of the option, or the one of this home."""
-    from r2med.web.server import kept_token
-
-    if wanted is not None and len(wanted) < _SHORTEST:
+            raise R2medError(f"--trust-proxy {trust_proxy!r} is not an address such as 127.0.0.1") from None
+    if not no_token and token is not None and len(token) < _SHORTEST:
         raise R2medError(
             f"a token needs at least {_SHORTEST} characters; without --token and R2MED_TOKEN a good one is made"
         )
-    return wanted or kept_token()
+    machine = (socket.gethostname(),) if host in _EVERY else ()
+    access = Access(None if no_token else token or kept_token(), (*hosts, *machine), host)
 
+    def tell() -> None:
+        name = machine[0] if machine else host
+        place = f"[{name}]" if ":" in name else name
+        secret = f"/?token={quote(access.token, safe='')}" if access.token else ""
+        click.echo(f"http://{place}:{port}{secret}  (Ctrl-C stops it)", err=True)
+        if not access.token:
+            click.echo("warning: without a token everybody on this machine can read what the pages show", err=True)
 
-def _tell(access: Access, port: int) -> None:
-    host = socket.gethostname() if access.bound in _EVERY else access.bound
-    place = f"[{host}]" if ":" in host else host
-    secret = f"/?token={quote(access.token, safe='')}" if access.token else ""
-    click.echo(f"http://{place}:{port}{secret}  (Ctrl-C stops it)", err=True)
-    if not access.token:
-        click.echo("warning: without a token everybody on this machine can read what the pages show", err=True)
+    serve(port, access, tell, trust_proxy)

@@ -89,10 +89,10 @@ def _licences(tasks: Sequence[Task]) -> list[str]:
     lines = []
     for group in dict.fromkeys(task.group for task in tasks):
         some = [task for task in tasks if task.group == group]
-        known = dict.fromkeys(task.licence for task in some if task.licence)
+        licences = dict.fromkeys(task.licence for task in some if task.licence)
         card = " by the hub cards" if any(task.hub for task in some) else ""
-        if known or card:
-            lines.append(f"licence of {group}: {', '.join(known) or 'not known'}{card if known else ''}")
+        if licences or card:
+            lines.append(f"licence of {group}: {', '.join(licences) or 'not known'}{card if licences else ''}")
         lines += [
             f"licence of the source of {task.name}: {task.source_licence}" for task in some if task.source_licence
         ]
@@ -110,21 +110,21 @@ def show_stats(tasks: tuple[str, ...], as_json: bool) -> None:
       r2med tasks stats
       r2med tasks stats MedQA-Diag path/to/folder --json
     """
-    found = [stats(load(task)) for task in resolve(tasks or ("sample",))]
+    rows = [stats(load(task)) for task in resolve(tasks or ("sample",))]
     if as_json:
-        write_json([each.as_dict() for each in found])
+        write_json([row.as_dict() for row in rows])
         return
     table = Table(key("task"), *numbers("#Q", "#D", "pos/Q", "Q-len (5-95%)", "D-len (5-95%)", "same text", "own id"))
-    for each in found:
+    for row in rows:
         table.add(
-            each.task,
-            f"{each.queries:,}",
-            f"{each.documents:,}",
-            f"{each.positives:.1f}",
-            _length(each.query_words),
-            _length(each.document_words),
-            f"{each.documents - each.distinct_texts:,}",
-            f"{each.shared_ids:,}",
+            row.task,
+            f"{row.queries:,}",
+            f"{row.documents:,}",
+            f"{row.positives:.1f}",
+            _length(row.query_words),
+            _length(row.document_words),
+            f"{row.documents - row.distinct_texts:,}",
+            f"{row.shared_ids:,}",
         )
     console = output()
     table.show(console)
@@ -144,8 +144,8 @@ def _summary(report: ValidationReport) -> str:
     )
     read = ", ".join(counted(*part) for part in parts)
     verdict = "fine" if report.ok else "unusable"
-    found = f"{counted(report.errors, 'error')}, {counted(report.warnings, 'warning')}"
-    return f"{report.source}: {verdict}; {found} ({read})"
+    counts = f"{counted(report.errors, 'error')}, {counted(report.warnings, 'warning')}"
+    return f"{report.source}: {verdict}; {counts} ({read})"
 
 
 @tasks_command.command("validate", short_help="Find every problem in data folders, with file and line.")

@@ -94,7 +94,7 @@ class DiagnosisPart(NamedTuple):
 @click.option("--labels", type=click.Path(path_type=Path), metavar="FILE.tsv", help="Labels of queries, for --slices.")
 @click.option("--base", default="bm25", show_default=True, metavar="SYSTEM", help="Floor and ceiling of --gap.")
 @click.option("--encoder", default="wordllama", show_default=True, metavar="MODEL", help="Embeddings of --gap.")
-@click.option("--limit", default=10, show_default=True, type=click.IntRange(1), help="Rows that --coverage lists.")
+@click.option("--limit", default=10, show_default=True, type=click.IntRange(0), help="Rows of --coverage; 0 for all.")
 @json_option()
 def diagnose_command(against: str | None, runs: tuple[str, ...], as_json: bool, **given: Any) -> None:
     """Why does a system fail, and what would help? From the runs of the ledger; RUN is a spec or the id of a run.
@@ -224,7 +224,7 @@ def _complement(asked: DiagnoseRequest, ledger: Ledger, executor: Executor) -> D
 
 def _coverage(asked: DiagnoseRequest, ledger: Ledger, executor: Executor) -> DiagnosisPart:
     tasks = [coverage(opened) for opened in _opened(asked, ledger, asked.names(1, "--coverage"))]
-    return DiagnosisPart(lambda: tasks, lambda console: show_coverage(tasks, console, asked.limit))
+    return DiagnosisPart(lambda: tasks, lambda console: show_coverage(tasks, console, asked.limit or None))
 
 
 def _slices(asked: DiagnoseRequest, ledger: Ledger, executor: Executor) -> DiagnosisPart:

@@ -160,7 +160,7 @@ def show_complement(tasks: Sequence[Complementarity], console: Console) -> None:
     console.print("documents at `deep` or above count as found; union: the most that a fusion can reach", style="dim")
 
 
-def show_coverage(tasks: Sequence[Coverage], console: Console, limit: int) -> None:
+def show_coverage(tasks: Sequence[Coverage], console: Console, limit: int | None) -> None:
     """Print how much is judged, what many systems return unjudged, and what looks wrongly unjudged."""
     names = task_names(each.task for each in tasks)
     table = _grid("judged@10 in %", *tasks[0].judged, "holes", "near-duplicates")

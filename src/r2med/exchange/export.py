@@ -44,21 +44,21 @@ class Target:
 
 def export(ledger: Ledger, names: Sequence[str], form: str, target: Target, tasks: Sequence[str] = ()) -> list[Path]:
     """Write the runs that are named by spec or id, and return the files; all of them or none."""
-    group, known = GROUPS[form], registry()
-    strange = [task for task in tasks if group and (task not in known or known[task].group != group)]
+    group, tasks_by_name = GROUPS[form], registry()
+    strange = [task for task in tasks if group and (task not in tasks_by_name or tasks_by_name[task].group != group)]
     if strange:
         raise R2medError(
             f"the format {form} is for {group} tasks only, not for {', '.join(strange)}; --format trec takes any"
         )
-    chosen = select(ledger, names, tasks)
-    require_all(chosen)
+    selected = select(ledger, names, tasks)
+    require_all(selected)
     files: dict[Path, bytes] = {}
-    for entry in _fitting(each_once(chosen), form):
-        found = Exported(entry, ledger.run(entry))
+    for entry in _fitting(each_once(selected), form):
+        exported = Exported(entry, ledger.run(entry))
         if form == "hydoc":
-            files |= _generations(found, ledger, files)
+            files |= _generations(exported, ledger, files)
         else:
-            files |= _lists(found, form, target) if form in _LISTS else _results(found, form, target)
+            files |= _lists(exported, form, target) if form in _LISTS else _results(exported, form, target)
     for path, content in files.items():
         write_file(target.folder / path, content, parents=True)
     return [target.folder / path for path in files]

@@ -160,7 +160,9 @@ def hakari(found: Measured, named: Named, run: Run, qrels: Qrels) -> Files:
             "generated_at_utc": found.entry.created,
             "top_k": _HAKARI_DEPTH,
             "target": payload["target"],
-            "qrels": [{"query_id": query, "relevant_corpus_ids": sorted(each)} for query, each in judged.items()],
+            "qrels": [
+                {"query_id": query, "relevant_corpus_ids": sorted(relevant)} for query, relevant in judged.items()
+            ],
             "rankings": [_hakari_list(query, run) for query in judged],
         }
     }
@@ -184,20 +186,20 @@ def _hakari_list(query: str, run: Run) -> dict[str, Any]:
 
 def _hakari_payload(found: Measured, named: Named) -> dict[str, Any]:
     entry, task = found.entry, found.task
-    made = entry.record.provenance
-    machine = made.machine or Machine()
+    versions = entry.record.provenance
+    machine = versions.machine or Machine()
     return {
         "generated_at_utc": entry.created,
         "model": {
             "method": _hakari_method(entry),
             "id": named.name,
             "source": {"type": "r2med", "name": entry.system, "revision": named.revision or None},
-            "backend_library": f"r2med {made.r2med or ''}".strip(),
+            "backend_library": f"r2med {versions.r2med or ''}".strip(),
         },
         "environment": {
-            "python": made.python,
+            "python": versions.python,
             "platform": " ".join(filter(None, (machine.platform, machine.architecture))) or None,
-            "package_versions": dict(made.packages or {}),
+            "package_versions": dict(versions.packages or {}),
         },
         "target": {
             "dataset_name": _HAKARI_SET,

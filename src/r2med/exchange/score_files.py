@@ -50,9 +50,9 @@ class JudgedFile:
 def judgements(source: str | Path | Task, split: str | None = None, *, strict: bool = False) -> JudgedFile:
     """Read the judgements of a task, or of a file by path; `strict` is as in `load`."""
     if isinstance(source, Path):
-        found = read_qrels(source, split=split) if split else read_qrels(source)
-        documents = len({document for judged in found.qrels.values() for document in judged})
-        return JudgedFile(str(source), "custom", found.qrels, documents, tuple(found.warnings))
+        read = read_qrels(source, split=split) if split else read_qrels(source)
+        documents = len({document for judged in read.qrels.values() for document in judged})
+        return JudgedFile(str(source), "custom", read.qrels, documents, tuple(read.warnings))
     (task, *others) = resolve([source], split=split)
     if not others and task.folder is not None and not choose(listing(task.folder), task.split).documents:
         # Scores need judgements only.
@@ -82,8 +82,8 @@ def score_patterns(
     """Measure a file for each task; a pattern with `{task}` for the task's name is a system in the report."""
     for pattern in patterns:
         if PLACE not in str(pattern):
-            shown = f"with {PLACE} for the task's name, as in runs/{PLACE}.trec"
-            raise DataError(f"{pattern}: several tasks need a file each; write it {shown}")
+            advice = f"with {PLACE} for the task's name, as in runs/{PLACE}.trec"
+            raise DataError(f"{pattern}: several tasks need a file each; write it {advice}")
     results: list[Entry] = []
     failures: list[Failure] = []
     unread = 0
@@ -110,11 +110,11 @@ def file_of_task(pattern: Path, task: Task) -> Path:
     names = dict.fromkeys((file_name(task.name), task.name.rpartition("/")[2]))
     places = [expanded(str(pattern.parent).replace(PLACE, name)) for name in names]
     for name, place in zip(names, places, strict=True):
-        found = sorted(place.glob(pattern.name.replace(PLACE, escape(name))))
-        if len(found) > 1:
-            raise DataError(f"{pattern}: is {len(found)} files, {found[0]} and {found[1]} among them; say which")
-        if found:
-            return found[0]
+        files = sorted(place.glob(pattern.name.replace(PLACE, escape(name))))
+        if len(files) > 1:
+            raise DataError(f"{pattern}: is {len(files)} files, {files[0]} and {files[1]} among them; say which")
+        if files:
+            return files[0]
     tried = " nor ".join(
         str(place / pattern.name.replace(PLACE, name)) for name, place in zip(names, places, strict=True)
     )
@@ -150,24 +150,24 @@ def _mismatch(file: Path, run: Run, judged: JudgedFile) -> list[str]:
     unknown = [query for query in run.queries if query not in judged.qrels]
     missing = [query for query in judged.qrels if query not in run]
     if len(unknown) == len(run.queries):
-        shown = f"{run.queries[0]!r} in the run, {next(iter(judged.qrels))!r} in the judgements"
-        raise DataError(f"{file}: shares no query with the judgements of {judged.name} ({shown})")
-    found = []
+        examples = f"{run.queries[0]!r} in the run, {next(iter(judged.qrels))!r} in the judgements"
+        raise DataError(f"{file}: shares no query with the judgements of {judged.name} ({examples})")
+    notes = []
     if unknown:
         queries = counted(len(unknown), "query", "queries")
-        found.append(f"{file.name}: {queries} without judgements ignored, the first {unknown[0]!r}")
+        notes.append(f"{file.name}: {queries} without judgements ignored, the first {unknown[0]!r}")
     if missing:
         queries = counted(len(missing), "judged query", "judged queries")
-        found.append(f"{file.name}: {queries} missing, counted as 0, the first {missing[0]!r}")
-    return found + _strangers(file, run, judged)
+        notes.append(f"{file.name}: {queries} missing, counted as 0, the first {missing[0]!r}")
+    return notes + _strangers(file, run, judged)
 
 
 def _strangers(file: Path, run: Run, judged: JudgedFile) -> list[str]:
     """Return a note on a run without any judged document: nothing found, or the documents of another collection."""
-    known = {document for row in judged.qrels.values() for document in row}
-    if known.isdisjoint(run.documents) and run.documents:
-        shown = f"{run.documents[0]!r} in the run, {next(iter(known))!r} in the judgements"
-        return [f"{file.name}: none of its documents is judged; are the ids those of {judged.name}? ({shown})"]
+    judged_documents = {document for row in judged.qrels.values() for document in row}
+    if judged_documents.isdisjoint(run.documents) and run.documents:
+        examples = f"{run.documents[0]!r} in the run, {next(iter(judged_documents))!r} in the judgements"
+        return [f"{file.name}: none of its documents is judged; are the ids those of {judged.name}? ({examples})"]
     return []
 
 
@@ -185,8 +185,8 @@ def import_run(
     A name that stands for a stage, a model or an alias is refused. The same file again is the same run.
     """
     check_free(name)
-    wanted = tuple(dict.fromkeys([*measures, *DEFAULT]))
-    options = Options(measures=wanted, shown=measures or DEFAULT[:1], split=split, strict=strict)
+    every = tuple(dict.fromkeys([*measures, *DEFAULT]))
+    options = Options(measures=every, shown=measures or DEFAULT[:1], split=split, strict=strict)
     dataset = load(task, split=split, strict=strict)
     report = evaluate(System((ImportedLists(name, source=Path(file)),)), dataset, options)
     if report.failures:

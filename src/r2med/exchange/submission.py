@@ -75,7 +75,7 @@ class DescribedSystem(Typed, frozen=True, omit_defaults=True):
     """Its name on a board; empty if it is called by its spec."""
 
 
-class Description(About, frozen=True):
+class SubmissionText(About, frozen=True):
     """Content of `submission.json`."""
 
     created: Annotated[str, msgspec.Meta(max_length=40)] = ""

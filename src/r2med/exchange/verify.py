@@ -23,8 +23,8 @@ from r2med.exchange.submission import (
     MANIFEST,
     RESULTS,
     VERSION,
-    Description,
     Results,
+    SubmissionText,
     SubmittedResult,
     averages,
     own_digest,
@@ -48,7 +48,7 @@ class Verified(Typed, frozen=True):
     """Checked content of a submission, and all faults found."""
 
     path: str
-    description: Description = Description()
+    description: SubmissionText = SubmissionText()
     results: tuple[SubmittedResult, ...] = ()
     figures: int = 0
     """How many figures were computed anew."""
@@ -104,7 +104,7 @@ class _Check:
         self.path, self.figures = path, 0
         self.faults: list[str] = []
         self.files: dict[str, bytes] = {}
-        self.description = Description()
+        self.description = SubmissionText()
         self.results = Results((), {})
         self.tasks: dict[str, list[SubmittedResult]] = {}
         """The results by task."""
@@ -116,7 +116,7 @@ class _Check:
     def _open(self) -> None:
         files = read_archive(self.path)
         _check_manifest(files)
-        results, description = _parse(files, RESULTS, Results), _parse(files, DESCRIPTION, Description)
+        results, description = _parse(files, RESULTS, Results), _parse(files, DESCRIPTION, SubmissionText)
         if not results.results:
             raise DataError(f"{RESULTS}: has no results")
         if sorted(result.file for result in results.results) != sorted(files.keys() - {MANIFEST, DESCRIPTION, RESULTS}):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from r2med.render.table import messages, output
 @click.option("--overlap", default=0.0, show_default=True, type=float, help="Least share of a text's 13-grams found.")
 @click.option("--min-words", default=5, show_default=True, type=int, help="Shorter texts are not compared.")
 @click.option("--out", metavar="REPORT.jsonl", type=click.Path(path_type=Path), help="Write every pair here.")
-@click.option("--limit", default=20, show_default=True, type=click.IntRange(0), help="How many pairs to show.")
+@click.option("--limit", default=20, show_default=True, type=click.IntRange(0), help="Pairs to show; 0 for all.")
 @json_option()
 def leakage_command(files: tuple[Path, ...], clean: Path | None, documents: bool, as_json: bool, **given: Any) -> None:
     """Which queries, positives and documents of tasks occur in training data?
@@ -50,7 +51,9 @@ def leakage_command(files: tuple[Path, ...], clean: Path | None, documents: bool
         places = targets(files, clean) if clean is not None else {}
         names = ("threshold", "overlap", "min_words", "fields")
         settings = Settings(given["methods"] or METHODS, **{name: given[name] for name in names})
-        report = check(files, given["tasks"], settings, Executor(messages()), given["out"], given["limit"])
+        report = check(
+            files, given["tasks"], settings, Executor(messages()), given["out"], given["limit"] or sys.maxsize
+        )
         cleaned = exclude(report, places, documents)
     except R2medError as error:
         debug(error)

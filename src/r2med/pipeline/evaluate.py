@@ -48,16 +48,10 @@ def shallow_lists(measures: Iterable[Measure], depth: int, documents: int) -> li
 
 def shallow_run(measure: Measure, entry: Entry) -> list[str]:
     """Return the same sentence for a run of the ledger; empty if it does not state its depth or number of documents."""
-    depth, documents = _depth(entry), entry.record.documents
-    return [] if depth is None or documents is None else shallow_lists([measure], depth, documents)
-
-
-def _depth(entry: Entry) -> int | None:
-    """Return the depth of the one retriever that is not inside another stage."""
     outer = {str(call) for call in parse(entry.system).calls}
     stages = [stage for stage in entry.record.stages or () if stage.kind == "retriever" and stage.spec in outer]
-    depth = stages[-1].settings.get("depth") if stages else None
-    return depth if isinstance(depth, int) else None
+    depth, documents = stages[-1].settings.get("depth") if stages else None, entry.record.documents
+    return shallow_lists([measure], depth, documents) if isinstance(depth, int) and documents is not None else []
 
 
 @dataclass(frozen=True)
@@ -95,80 +89,63 @@ def evaluate(
     >>> report.results[0].metrics["nDCG@10"] > 0
     True
     """
-    chosen = _with_measures(options or Options(), measures)
+    options = options or Options()
+    asked = [Measure.parse(measure) if isinstance(measure, str) else measure for measure in _listed(measures)]
+    options = replace(options, measures=tuple(dict.fromkeys([*asked, *options.measures])))
     begin_command()
-    built = [_system(system) for system in _listed(systems)]
-    results: list[Entry] = []
-    failures: list[Failure] = []
-    postponed: list[Failure] = []
-    columns: list[tuple[str, str]] = []
-    named, unread = _named(_listed(tasks), chosen), 0
-    with Ledger() as ledger, reporter.plan([system.spec for system in built], [task.name for task in named]):
+    built = [build_system(system) for system in _listed(systems)]
+    for system in built:
+        system.check()
+    report = Report([], [], [], postponed=[])
+    named = [data for task in _listed(tasks) for data in _resolve(task, options.split)]
+    specs, unread = [system.spec for system in built], 0
+    with Ledger() as ledger, reporter.plan(specs, [task.name for task in named]):
         for task in named:
             try:
-                dataset = task if isinstance(task, Dataset) else load(task, strict=chosen.strict)
+                dataset = task if isinstance(task, Dataset) else load(task, strict=options.strict)
             except (R2medError, MemoryError, OSError) as error:
                 unread += 1
                 if unread == len(named):
                     raise
                 debug(error)
                 assert isinstance(task, Task)
-                columns.append((task.name, task.group))
-                failures.append(Failure("", task.name, one_line(error), task.group))
-                for system in built:
-                    reporter.finish_cell(system.spec, task.name, FAILED, note=one_line(error))
+                report.asked.append((task.name, task.group))
+                report.failures.append(Failure("", task.name, one_line(error), task.group))
+                for spec in specs:
+                    reporter.finish_cell(spec, task.name, FAILED, note=one_line(error))
                 continue
+            report.asked.append((dataset.name, dataset.task.group))
             memo: dict[Any, Any] = {}
-            columns.append((dataset.name, dataset.task.group))
             for system in built:
                 try:
                     with steady_digests():
-                        results.append(_measure(system, dataset, chosen, ledger, memo))
-                        _tell(results[-1])
-                except Postponed as error:
-                    postponed.append(Failure(system.spec, dataset.name, str(error), dataset.task.group))
-                    reporter.finish_cell(system.spec, dataset.name, POSTPONED, note=str(error))
+                        result = _measure(system, dataset, options, ledger, memo)
+                    report.results.append(result)
+                    figure = result.metrics.get("nDCG@10", next(iter(result.metrics.values()), None))
+                    state, seconds = (KEPT, 0.0) if result.cached else (DONE, result.seconds)
+                    reporter.finish_cell(system.spec, dataset.name, state, score=figure, run=result.id, seconds=seconds)
                 except (R2medError, MemoryError, OSError) as error:
-                    debug(error)
-                    failures.append(Failure(system.spec, dataset.name, one_line(error), dataset.task.group))
-                    reporter.finish_cell(system.spec, dataset.name, FAILED, note=one_line(error))
-    return Report(results, failures, columns, postponed=postponed)
-
-
-def _tell(result: Entry) -> None:
-    """Publish that a system is done with a task."""
-    score = result.metrics.get("nDCG@10", next(iter(result.metrics.values()), None))
-    state, seconds = (KEPT, 0.0) if result.cached else (DONE, result.seconds)
-    reporter.finish_cell(result.system, result.task, state, score=score, run=result.id, seconds=seconds)
-
-
-def _with_measures(options: Options, measures: Sequence[str | Measure]) -> Options:
-    asked = [Measure.parse(measure) if isinstance(measure, str) else measure for measure in _listed(measures)]
-    return replace(options, measures=tuple(dict.fromkeys([*asked, *options.measures]))) if asked else options
+                    waits = isinstance(error, Postponed)
+                    why = str(error) if waits else one_line(error)
+                    failed = Failure(system.spec, dataset.name, why, dataset.task.group)
+                    (report.postponed if waits else report.failures).append(failed)
+                    reporter.finish_cell(system.spec, dataset.name, POSTPONED if waits else FAILED, note=why)
+                    if not waits:
+                        debug(error)
+    return report
 
 
 def _listed(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
-def _system(value: System | Stage | str | Callable[..., Any]) -> System:
-    system = build_system(value)
-    system.check()
-    return system
-
-
-def _named(tasks: Iterable[Dataset | Task | Path | str], options: Options) -> list[Dataset | Task]:
-    """Resolve every name to tasks; nothing is loaded yet."""
-    named: list[Dataset | Task] = []
-    for task in tasks:
-        named += [_of_split(task, options.split)] if isinstance(task, Dataset) else resolve([task], split=options.split)
-    return named
-
-
-def _of_split(dataset: Dataset, split: str | None) -> Dataset:
-    if split not in (None, dataset.task.split):
-        raise R2medError(f"{dataset.name} was loaded with the split {dataset.task.split!r}; load it with {split!r}")
-    return dataset
+def _resolve(task: Dataset | Task | Path | str, split: str | None) -> Sequence[Dataset | Task]:
+    """Return the tasks of a name, not loaded yet; refuse data that was loaded with another split."""
+    if not isinstance(task, Dataset):
+        return resolve([task], split=split)
+    if split not in (None, task.task.split):
+        raise R2medError(f"{task.name} was loaded with the split {task.task.split!r}; load it with {split!r}")
+    return [task]
 
 
 def run_key(system: System, dataset: Dataset) -> str:

@@ -81,11 +81,11 @@ def joined_text(query: str, generations: Iterable[Generation], override: str = "
     >>> joined_text("why pale?", [Generation("anaemia", "query2doc"), Generation("cut", "hyde", incomplete="cut off")])
     'why pale? why pale? anaemia'
     """
-    found = usable(generations)
-    if not found:
+    texts = usable(generations)
+    if not texts:
         return query
-    copies = max(query_copies(join_of(generation, override, TEXT_JOINS)) for generation in found)
-    return " ".join([query] * copies + [generation.text for generation in found])
+    copies = max(query_copies(join_of(generation, override, TEXT_JOINS)) for generation in texts)
+    return " ".join([query] * copies + [generation.text for generation in texts])
 
 
 def search_texts(collection: Collection, override: str = "") -> list[str]:
@@ -93,7 +93,10 @@ def search_texts(collection: Collection, override: str = "") -> list[str]:
     queries = collection.queries.texts
     if not collection.generations:
         return list(queries)
-    return [joined_text(query, made, override) for query, made in zip(queries, collection.generations, strict=True)]
+    return [
+        joined_text(query, generations, override)
+        for query, generations in zip(queries, collection.generations, strict=True)
+    ]
 
 
 class TextParts(NamedTuple):
@@ -116,12 +119,14 @@ def parts(query: str, generations: Iterable[Generation], override: str = "") -> 
     >>> parts("why pale?", [Generation("anaemia", "query2doc")])
     TextParts(query='why pale?[SEP]anaemia', passages=())
     """
-    found = [(made, join_of(made, override, DENSE_JOINS, "mean")) for made in usable(generations)]
-    if found and all(join == "replace" for _, join in found):
-        rewritten = [made.text for made, _ in found if made.method == _REWRITTEN]
-        return TextParts(" ".join(rewritten), tuple(made.text for made, _ in found if made.method != _REWRITTEN))
-    apart = tuple(made.text for made, join in found if join in ("mean", "replace"))
-    beside = [(made.text, query_copies(join)) for made, join in found if join not in ("mean", "replace")]
+    joined = [(generation, join_of(generation, override, DENSE_JOINS, "mean")) for generation in usable(generations)]
+    if joined and all(join == "replace" for _, join in joined):
+        rewritten = [generation.text for generation, _ in joined if generation.method == _REWRITTEN]
+        return TextParts(
+            " ".join(rewritten), tuple(generation.text for generation, _ in joined if generation.method != _REWRITTEN)
+        )
+    apart = tuple(generation.text for generation, join in joined if join in ("mean", "replace"))
+    beside = [(generation.text, query_copies(join)) for generation, join in joined if join not in ("mean", "replace")]
     if not beside:
         return TextParts(query, apart)
     copies = max(count for _, count in beside)

@@ -18,12 +18,12 @@ from r2med.runs.selection import Shared, check_data
 
 def query_values(ledger: Ledger, entry: Entry, measure: str, dataset: Dataset | None = None) -> dict[str, float]:
     """Return a run's values of a measure by query, computed from its ranked lists if they are not stored."""
-    known = ledger.scores(entry).get(measure)
-    if known is None:
+    values = ledger.scores(entry).get(measure)
+    if values is None:
         judged = load(entry.task) if dataset is None else dataset
         check_data(entry, judged)
-        known = score(ledger.run(entry), judged.gold.qrels, [Measure.parse(measure)]).values(Measure.parse(measure))
-    return dict(zip(entry.queries, known.tolist(), strict=True))
+        values = score(ledger.run(entry), judged.gold.qrels, [Measure.parse(measure)]).values(Measure.parse(measure))
+    return dict(zip(entry.queries, values.tolist(), strict=True))
 
 
 TOP = 10
@@ -91,11 +91,9 @@ def load_runs(
 def open_shared(ledger: Ledger, shared: Shared, measure: Measure = HEADLINE) -> Iterator[tuple[LoadedRun, ...]]:
     """Yield the same for systems that were already selected."""
     for task in shared.tasks:
-        dataset = load(task)
-        yield tuple(_open(ledger, entry, dataset, measure) for entry in shared.on(task))
-
-
-def _open(ledger: Ledger, entry: Entry, dataset: Dataset, measure: Measure) -> LoadedRun:
-    check_data(entry, dataset)
-    values = query_values(ledger, entry, str(measure), dataset)
-    return LoadedRun(entry, dataset, ledger.run(entry), values, ledger.generations(entry))
+        dataset, loaded = load(task), []
+        for entry in shared.on(task):
+            check_data(entry, dataset)
+            values = query_values(ledger, entry, str(measure), dataset)
+            loaded.append(LoadedRun(entry, dataset, ledger.run(entry), values, ledger.generations(entry)))
+        yield tuple(loaded)

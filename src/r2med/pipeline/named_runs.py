@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -79,8 +80,8 @@ def select(ledger: Ledger, names: Sequence[str], tasks: Sequence[str] = ()) -> l
     (all its systems) or one system of it, `FILE.toml:NAME`.
     """
     entries = ledger.entries()
-    chosen = [each for name in names for each in _named(name, entries, tasks)]
-    return _told_apart([_narrowed(each, tasks) for each in chosen])
+    selected = [selection for name in names for selection in _named(name, entries, tasks)]
+    return _told_apart([_narrowed(selection, tasks) for selection in selected])
 
 
 def _named(name: str, entries: Sequence[Entry], tasks: Sequence[str] = ()) -> list[Chosen]:
@@ -93,16 +94,22 @@ def _named(name: str, entries: Sequence[Entry], tasks: Sequence[str] = ()) -> li
         return [_with_content(name, entries)]
     file, _, inner = name.partition(".toml:")
     if name.endswith(".toml") or inner:
-        found = _of_experiment(Path(name if not inner else f"{file}.toml"), inner, entries)
-        return found if tasks else _on_own_tasks(Path(name if not inner else f"{file}.toml"), found)
-    if len(name) >= _LONG_ENOUGH and (entry := _by_id(name, entries)):
+        return _of_experiment(Path(f"{file}.toml" if inner else name), inner, entries, own_tasks=not tasks)
+    system = ""
+    if len(name) < _LONG_ENOUGH or not (entry := _by_id(name, entries)):
+        system = canonical_spec(name)
+        if system in systems:
+            return [_with_content(system, entries)]
+        entry = _by_id(name, entries)
+    if entry:
         return [Chosen(entry.name, entry.system, {entry.task: entry})]
-    system = canonical_spec(name)
-    if system in systems:
-        return [_with_content(system, entries)]
-    if entry := _by_id(name, entries):
-        return [Chosen(entry.name, entry.system, {entry.task: entry})]
-    raise R2medError(_unknown(name, system, systems))
+    if Path(name).is_file():
+        raise R2medError(
+            f"{name} is a run file, which is not in the ledger: `r2med eval {name} --tasks TASK` measures it"
+        )
+    near = suggest(name, systems) if systems else ""
+    advice = f"; run it first: r2med run {system!r}" if system else ""
+    raise R2medError(f"no run of {name!r} in the ledger{near}{advice}")
 
 
 def _with_content(system: str, entries: Sequence[Entry], label: str = "") -> Chosen:
@@ -111,46 +118,36 @@ def _with_content(system: str, entries: Sequence[Entry], label: str = "") -> Cho
     A spec whose files are missing here stands for its runs if they were all made with the same files.
     """
     runs = [entry for entry in entries if entry.system == system]
-    here = _read_here(system) if any(entry.record.local for entry in runs) else None
-    if here is None:
+    here: set[str] | None = None
+    if any(entry.record.local for entry in runs):
+        with suppress(R2medError):
+            here = set(System.parse(system).local_content().values())
+    if not here:
         variants = [[entry for entry in runs if entry.name == name] for name in dict.fromkeys(e.name for e in runs)]
         if len(variants) > 1:
             raise refuse_choice(system, variants)
         same = runs
     else:
-        same = [entry for entry in runs if (set(entry.record.local.values()) == set(here.local_content().values()))]
+        same = [entry for entry in runs if set(entry.record.local.values()) == here]
         if not same:
             raise refuse_content(system, runs, label or system)
     return Chosen(label or same[0].name, system, current_of(same, current_data(entries)))
 
 
-def _read_here(system: str) -> System | None:
-    """Return the system of a spec that names files, folders or code that can be read here, otherwise None."""
-    try:
-        built = System.parse(system)
-        return built if built.local_content() else None
-    except R2medError:
-        return None
-
-
-def _of_experiment(path: Path, inner: str, entries: Sequence[Entry]) -> list[Chosen]:
-    """Return the systems of an experiment file, or one of them."""
-    specs = read_experiment(path).systems
-    if inner and inner not in specs:
-        raise R2medError(f"{path}: no system {inner!r}{suggest(inner, specs)}")
-    wanted = {name: canonical_spec(text) for name, text in specs.items() if inner in ("", name)}
-    known = {entry.system for entry in entries}
-    for name, system in wanted.items():
-        if system not in known:
+def _of_experiment(path: Path, inner: str, entries: Sequence[Entry], *, own_tasks: bool) -> list[Chosen]:
+    """Return the systems of an experiment file, or one of them, on the file's own tasks if they have runs there."""
+    experiment = read_experiment(path)
+    if inner and inner not in experiment.systems:
+        raise R2medError(f"{path}: no system {inner!r}{suggest(inner, experiment.systems)}")
+    specs = {name: canonical_spec(text) for name, text in experiment.systems.items() if inner in ("", name)}
+    recorded = {entry.system for entry in entries}
+    for name, system in specs.items():
+        if system not in recorded:
             raise R2medError(f"{name} of {path} has no run in the ledger; run it first: r2med run {path}")
-    return [_with_content(system, entries, name) for name, system in wanted.items()]
-
-
-def _on_own_tasks(path: Path, chosen: Sequence[Chosen]) -> list[Chosen]:
-    """Return the systems of an experiment on the tasks that its file names, if there is a run on one of these."""
-    tasks = [task.name for task in resolve(read_experiment(path).tasks)]
-    known = {task for each in chosen for task in each.runs}
-    return [_narrowed(each, tasks) for each in chosen] if known & set(tasks) else list(chosen)
+    selected = [_with_content(system, entries, name) for name, system in specs.items()]
+    tasks = [task.name for task in resolve(experiment.tasks)] if own_tasks else []
+    shared = any(task in selection.runs for selection in selected for task in tasks)
+    return [_narrowed(selection, tasks) for selection in selected] if shared else selected
 
 
 def _by_id(name: str, entries: Sequence[Entry]) -> Entry | None:
@@ -159,15 +156,6 @@ def _by_id(name: str, entries: Sequence[Entry]) -> Entry | None:
     if len(matches) > 1:
         raise R2medError(f"several runs start with {name!r}; give more of the id")
     return matches[0] if matches else None
-
-
-def _unknown(name: str, system: str, known: Collection[str]) -> str:
-    """Return why a name stands for no run, and advice that can work."""
-    if Path(name).is_file():
-        return f"{name} is a run file, which is not in the ledger: `r2med eval {name} --tasks TASK` measures it"
-    near = suggest(name, known) if known else ""
-    advice = f"; run it first: r2med run {system!r}" if system else ""
-    return f"no run of {name!r} in the ledger{near}{advice}"
 
 
 def _narrowed(chosen: Chosen, tasks: Sequence[str]) -> Chosen:
@@ -183,12 +171,12 @@ def _narrowed(chosen: Chosen, tasks: Sequence[str]) -> Chosen:
 
 def _told_apart(chosen: Sequence[Chosen]) -> list[Chosen]:
     """Make labels distinct: two runs of one system that were named by their ids are shown with these."""
-    labels = [each.label for each in chosen]
+    labels = [selection.label for selection in chosen]
     return [
-        replace(each, label=f"{each.label} [{next(iter(each.runs.values())).id}]")
-        if labels.count(each.label) > 1 and len(each.runs) == 1
-        else each
-        for each in chosen
+        replace(selection, label=f"{selection.label} [{next(iter(selection.runs.values())).id}]")
+        if labels.count(selection.label) > 1 and len(selection.runs) == 1
+        else selection
+        for selection in chosen
     ]
 
 
@@ -207,8 +195,15 @@ def filtered(ledger: Ledger, wanted: Filter) -> list[Entry]:
     """Return the runs that match a filter, the last one used first."""
     entries = ledger.entries(group=wanted.group or "")
     names = {name for entry in entries for name in (entry.system, entry.name)}
-    systems = {_known(name, canonical_spec(name), names, "system") for name in wanted.systems}
-    tasks = {task for name in wanted.tasks for task in _known_tasks(name, {entry.task for entry in entries})}
+    systems = {name if name in names else canonical_spec(name) for name in wanted.systems}
+    for name in wanted.systems:
+        if name not in names and canonical_spec(name) not in names:
+            raise R2medError(f"no run of the system {name!r} in the ledger{suggest(name, names) if names else ''}")
+    recorded = {entry.task for entry in entries}
+    tasks: set[str] = set()
+    for name in wanted.tasks:
+        place = str(place_of_folder(Path(name)))  # of a folder that may no longer exist
+        tasks.update([name, place] if {name, place} & recorded else [task.name for task in resolve([name])])
     return [
         entry
         for entry in entries
@@ -216,36 +211,20 @@ def filtered(ledger: Ledger, wanted: Filter) -> list[Entry]:
     ]
 
 
-def _known(name: str, spec: str, known: Iterable[str], what: str) -> str:
-    """Return a name or its spec, whichever is in the ledger."""
-    there = set(known)
-    if name not in there and spec not in there:
-        raise R2medError(f"no run of the {what} {name!r} in the ledger{suggest(name, there) if there else ''}")
-    return name if name in there else spec
-
-
-def _known_tasks(name: str, known: set[str]) -> list[str]:
-    """Return the tasks of a name, a group or a folder, which may no longer exist."""
-    place = str(place_of_folder(Path(name)))
-    if name in known or place in known:
-        return [name, place]
-    return [task.name for task in resolve([name])]
-
-
 def name_here(ledger: Ledger, name: str) -> str:
     """Return the name under which the ledger has a system with its files as they are here; unknown names stay."""
     try:
-        chosen = select(ledger, [name])
+        selected = select(ledger, [name])
     except OtherContentError:
         raise
     except R2medError:
         return name
-    return chosen[0].label if len(chosen) == 1 else name
+    return selected[0].label if len(selected) == 1 else name
 
 
 def lacks(ledger: Ledger, names: Sequence[str], tasks: Sequence[str]) -> list[str]:
     """Return a sentence per system that was asked for by name and has no run."""
-    return [each.lack for each in select(ledger, names, tasks) if each.lack] if names else []
+    return [selection.lack for selection in select(ledger, names, tasks) if selection.lack] if names else []
 
 
 def share(ledger: Ledger, names: Sequence[str], tasks: Sequence[str] = ()) -> Shared:

@@ -66,29 +66,27 @@ def plan(
 
     With `fresh`, runs of the ledger are to be computed again; `strict` is as in `load`.
     """
-    found = [(task, _at_hand(task, strict=strict)) for task in resolve(tasks, split=split)]
-    errors = [data for _, data in found if isinstance(data, Exception)]
-    if errors and len(errors) == len(found):
+    tasks_data: list[tuple[Task, Dataset | Exception | None]] = []
+    for task in resolve(tasks, split=split):
+        data: Dataset | Exception | None = None
+        if task.folder is not None or cached_task(task) is not None:  # it needs no download
+            try:
+                data = load(task, strict=strict)
+            except (R2medError, OSError) as error:
+                data = error
+        tasks_data.append((task, data))
+    errors = [data for _, data in tasks_data if isinstance(data, Exception)]
+    if errors and len(errors) == len(tasks_data):
         raise errors[0]
     with Ledger() as ledger:
         return [
             Plan(
                 system.spec,
                 [_stage(stage) for stage in system.walk()],
-                [_task(system, task, dataset, None if fresh else ledger) for task, dataset in found],
+                [_task(system, task, dataset, None if fresh else ledger) for task, dataset in tasks_data],
             )
             for system in systems
         ]
-
-
-def _at_hand(task: Task, *, strict: bool) -> Dataset | Exception | None:
-    """Return the data of a task if it needs no download, or why it cannot be read."""
-    if task.folder is None and cached_task(task) is None:
-        return None
-    try:
-        return load(task, strict=strict)
-    except (R2medError, OSError) as error:
-        return error
 
 
 def _stage(stage: Stage) -> PlannedStage:

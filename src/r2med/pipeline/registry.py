@@ -82,9 +82,9 @@ def build_stage(call: Call) -> Stage:
         kind: type[Stage] = named(STAGES[call.name])
         return bind(kind, call)
     for family in FAMILIES:
-        found: Stage | None = named(family)(call)
-        if found is not None:
-            return found
+        stage: Stage | None = named(family)(call)
+        if stage is not None:
+            return stage
     if plugin := load_plugin("r2med.stages", call.name, type):
         return bind(plugin, call)
     if encoder := plugins("r2med.encoders").get(call.name):
@@ -125,19 +125,19 @@ def build_system(value: Any) -> System:
     if callable(value) or hasattr(value, "search"):
         return System((named(_FROM_OBJECT)(value),))
     if not isinstance(value, Chain):
-        shown = " ".join(repr(value).split())[:80]
-        raise SpecError(f"a system is a spec such as 'bm25', or made of stages with >>, not {shown}")
+        written = " ".join(repr(value).split())[:80]
+        raise SpecError(f"a system is a spec such as 'bm25', or made of stages with >>, not {written}")
     return System(tuple(build_stage(call) for call in expand_aliases(value, _aliases()).calls))
 
 
 def _aliases() -> Mapping[str, str]:
     """Return the user's aliases; raise an error if one has the name of a stage or a model."""
-    known = aliases()
-    hidden = known.keys() & {*STAGES, *model_names()} if known else set()
+    definitions = aliases()
+    hidden = definitions.keys() & {*STAGES, *model_names()} if definitions else set()
     if hidden:
         name = min(hidden)
         raise SpecError(f"the alias {name} has the name of a built-in stage or model; give it another name")
-    return known
+    return definitions
 
 
 def check_free(name: str) -> None:

@@ -28,8 +28,8 @@ class Hit:
 
     def __str__(self) -> str:
         text = " ".join(self.text.split())
-        shown = text if len(text) <= _BEGINNING else text[: _BEGINNING - 1] + "…"
-        return f"{self.rank:3}  {self.score:8.3f}  {self.document}  {shown}"
+        beginning = text if len(text) <= _BEGINNING else text[: _BEGINNING - 1] + "…"
+        return f"{self.rank:3}  {self.score:8.3f}  {self.document}  {beginning}"
 
 
 @dataclass(frozen=True, repr=False)

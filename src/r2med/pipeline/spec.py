@@ -137,8 +137,8 @@ class _Reader:
 
     def error(self, what: str, column: int | None = None) -> SpecError:
         at = self.tokens[self.place][2] if column is None else column
-        shown = self.source if len(self.source) <= 200 else self.source[:200] + "..."
-        return SpecError(f"cannot read the system {shown!r}: {what} at column {at + 1}")
+        source = self.source if len(self.source) <= 200 else self.source[:200] + "..."
+        return SpecError(f"cannot read the system {source!r}: {what} at column {at + 1}")
 
     def peek(self, *marks: str) -> bool:
         kind, text, _ = self.tokens[self.place]
@@ -146,8 +146,8 @@ class _Reader:
 
     def take(self, mark: str) -> None:
         if not self.peek(mark):
-            found = self.tokens[self.place][1]
-            raise self.error(f"expected {mark!r}" + (f", found {found!r}" if found else ", found the end"))
+            text = self.tokens[self.place][1]
+            raise self.error(f"expected {mark!r}" + (f", found {text!r}" if text else ", found the end"))
         self.place += 1
 
     def end(self) -> None:
@@ -277,5 +277,5 @@ class _Reader:
 
 
 def _requote(match: re.Match[str]) -> str:
-    found: str = match[0]
-    return {"\\'": "'", '"': '\\"'}.get(found, found)
+    escape: str = match[0]
+    return {"\\'": "'", '"': '\\"'}.get(escape, escape)

@@ -87,7 +87,7 @@ def _signature(cls: type) -> Signature:
 def _kinds(cls: type) -> dict[str, Kind]:
     """Return the arguments that are plain values or None: those of the constructor, or fields that it passes on."""
     fields = {name: hint for base in reversed(cls.__mro__) for name, hint in get_annotations(base).items()}
-    hints = fields | {name: each.annotation for name, each in _signature(cls).parameters.items()}
+    hints = fields | {name: parameter.annotation for name, parameter in _signature(cls).parameters.items()}
     plain = {name: _NAMES.get(str(hint).removesuffix(" | None")) for name, hint in hints.items()}
     return {name: kind for name, kind in plain.items() if kind is not None}
 
@@ -190,8 +190,8 @@ class Notes:
         if other.facts:
             self.facts[label] = other.facts
         for query, generations in other.written.items():
-            known = self.written.get(query, ())
-            self.written[query] = (*known, *(each for each in generations if each not in known))
+            before = self.written.get(query, ())
+            self.written[query] = (*before, *(generation for generation in generations if generation not in before))
 
 
 @dataclass

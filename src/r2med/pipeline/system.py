@@ -19,7 +19,7 @@ from r2med.store.processes import foreign_output
 from r2med.usage import Usage
 
 if TYPE_CHECKING:
-    from r2med.data.dataset import Collection, Generation, Gold
+    from r2med.data.dataset import Collection, Gold
     from r2med.data.run import Ranking, Run
 
 Value = TypeVar("Value")
@@ -40,7 +40,14 @@ class System:
     stages: tuple[Stage, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "stages", tuple(_placed(self.stages)))
+        placed: list[Stage] = []
+        for stage in self.stages:
+            if isinstance(stage, Retriever) and any(isinstance(other, Retriever) for other in placed):
+                # A retriever that can also rerank does so after another retriever.
+                placed.append(stage.as_reranker() or stage)
+            else:
+                placed.append(stage)
+        object.__setattr__(self, "stages", tuple(placed))
 
     @classmethod
     def parse(cls, text: str) -> System:
@@ -77,25 +84,20 @@ class System:
         if kinds.count("retriever") != 1:
             for stage in self.stages:
                 stage.check_files()
-            self._refuse_unscored()
-            found = f"{kinds.count('retriever')} retrievers" if "retriever" in kinds else "no retriever"
-            raise SpecError(f"{self} has {found}; a system is expanders >> one retriever >> rerankers")
+            for stage in [stage for stage in self.stages if isinstance(stage, Retriever)][1:]:
+                if _ADDRESS.fullmatch(stage.spec.name):
+                    raise SpecError(
+                        f"{self}: {stage.spec.name} has no method score; after a retriever a class is a reranker, with"
+                        " score(query, documents)"
+                    )
+            count = f"{kinds.count('retriever')} retrievers" if "retriever" in kinds else "no retriever"
+            raise SpecError(f"{self} has {count}; a system is expanders >> one retriever >> rerankers")
         middle = kinds.index("retriever")
         for place, stage in enumerate(self.stages):
             if place < middle and stage.kind != "expander":
                 raise SpecError(f"{self}: {stage} ({stage.kind}) cannot come before the retriever")
             if place > middle and stage.kind != "reranker":
                 raise SpecError(f"{self}: {stage} ({stage.kind}) cannot come after the retriever")
-
-    def _refuse_unscored(self) -> None:
-        """Refuse a class in a reranker's place that cannot score, and name it."""
-        searching = [stage for stage in self.stages if isinstance(stage, Retriever)]
-        for stage in searching[1:]:
-            if _ADDRESS.fullmatch(stage.spec.name):
-                raise SpecError(
-                    f"{self}: {stage.spec.name} has no method score; after a retriever a class is a reranker, with"
-                    " score(query, documents)"
-                )
 
     @property
     def retriever(self) -> Retriever:
@@ -112,7 +114,7 @@ class System:
         return frozenset(
             name
             for stage in self.walk()
-            for name in ({each.name for each in settings_of(stage)} - _NOT_OPTIONS - _systems_of(stage))
+            for name in ({declared.name for declared in settings_of(stage)} - _NOT_OPTIONS - _systems_of(stage))
             | stage.user_options
         )
 
@@ -165,15 +167,6 @@ class System:
         return state
 
 
-def _placed(stages: tuple[Stage, ...]) -> Iterator[Stage]:
-    """Yield the stages; a retriever that can also rerank does so after another retriever."""
-    found = False
-    for stage in stages:
-        placed = stage.as_reranker() if found and isinstance(stage, Retriever) else None
-        found = found or isinstance(stage, Retriever)
-        yield placed or stage
-
-
 def _built(value: Any) -> System:
     """Build a system from its spec, with the registry."""
     from r2med.pipeline.registry import build_system
@@ -187,18 +180,18 @@ def as_step(stage: Stage, done: tuple[str, ...], context: Context, do: Callable[
     `done` names all that the outcome depends on.
     """
     if done not in context.memo:
-        own = replace(context.for_stage(), timing=Timing())
-        with context.timed("inside"), own.timed("search"):
-            outcome = do(own)
-        seconds = {phase: max(0.0, own.timing.seconds.get(phase, 0.0)) for phase in PHASES}
-        account = own.notes.facts.get("account")
+        inner = replace(context.for_stage(), timing=Timing())
+        with context.timed("inside"), inner.timed("search"):
+            outcome = do(inner)
+        seconds = {phase: max(0.0, inner.timing.seconds.get(phase, 0.0)) for phase in PHASES}
+        account = inner.notes.facts.get("account")
         asked = None if account is None else Usage.from_json(account)
-        before = own.notes.facts.get("foreseen")
+        before = inner.notes.facts.get("foreseen")
         foreseen = None if before is None else Usage.from_json(before)
-        own.notes.work[cache_key(done=done)[:16]] = StepRecord(
-            str(stage), account=asked, reused=tuple(own.notes.reused), foreseen=foreseen, **seconds
+        inner.notes.work[cache_key(done=done)[:16]] = StepRecord(
+            str(stage), account=asked, reused=tuple(inner.notes.reused), foreseen=foreseen, **seconds
         )
-        context.memo[done] = (outcome, own.notes)
+        context.memo[done] = (outcome, inner.notes)
     outcome, notes = context.memo[done]
     context.notes.absorb(str(stage), notes)
     return outcome
@@ -245,29 +238,20 @@ def _inside(stage: Stage) -> Iterator[System]:
 
 def _inner(stage: Stage, option: str, value: object) -> dict[str, Any]:
     """Return the fields of a stage that change if an option is set everywhere."""
-    found: dict[str, Any] = {}
-    made = {each.name for each in fields(cast("Any", stage)) if not each.init}
+    changes: dict[str, Any] = {}
+    computed = {declared.name for declared in fields(cast("Any", stage)) if not declared.init}
     for name, current in vars(stage).items():
-        if name in made:
+        if name in computed:
             continue
         if name == option:
-            found[name] = value
+            changes[name] = value
         elif isinstance(current, System):
-            found[name] = current.with_option(option, value)
+            changes[name] = current.with_option(option, value)
         elif isinstance(current, tuple) and current and isinstance(current[0], System):
-            found[name] = tuple(system.with_option(option, value) for system in current)
+            changes[name] = tuple(system.with_option(option, value) for system in current)
     if option in stage.user_options:
-        found["options"] = tuple({**dict(vars(stage)["options"]), option: value}.items())
-    return found
-
-
-def _added(before: Collection, after: Collection) -> dict[str, tuple[Generation, ...]]:
-    """Return the generations that an expander added for each query."""
-    if after.generations is before.generations:
-        return {}
-    known = map(len, before.generations) if before.generations else repeat(0)
-    rows = zip(after.queries.ids, after.generations, known, strict=False)
-    return {query: generations[count:] for query, generations, count in rows}
+        changes["options"] = tuple({**dict(vars(stage)["options"]), option: value}.items())
+    return changes
 
 
 class State(NamedTuple):
@@ -288,7 +272,10 @@ class State(NamedTuple):
 def _stepped(stage: Stage, state: State, gold: Gold | None, context: Context) -> State:
     """Run a stage on the state that the one before left, and note its generations."""
     after = foreseeing(stage, state.collection, context, lambda: _step(stage, state, context, gold))
-    context.notes.written |= _added(state.collection, after.collection)
+    if after.collection.generations is not state.collection.generations:
+        counts = map(len, state.collection.generations) if state.collection.generations else repeat(0)
+        rows = zip(after.collection.queries.ids, after.collection.generations, counts, strict=False)
+        context.notes.written |= {query: generations[count:] for query, generations, count in rows}
     return after
 
 

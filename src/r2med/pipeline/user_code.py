@@ -39,16 +39,16 @@ def whole_hash(kind: Any) -> str:
 
 def files_hash(file: Path) -> str:
     """Hash a file with the user's files that it imports; if it imports none, the file alone."""
-    found: dict[Path, str] = {}
+    digests: dict[Path, str] = {}
     waiting = [file]
     while waiting:
         path = waiting.pop()
-        if path not in found:
-            found[path] = hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
-            waiting += _imported_files(path, found[path])
-    if len(found) == 1:
-        return found[file]
-    return hashlib.blake2b("\n".join(sorted(found.values())).encode(), digest_size=16).hexdigest()
+        if path not in digests:
+            digests[path] = hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
+            waiting += _imported_files(path, digests[path])
+    if len(digests) == 1:
+        return digests[file]
+    return hashlib.blake2b("\n".join(sorted(digests.values())).encode(), digest_size=16).hexdigest()
 
 
 @lru_cache(maxsize=4096)
@@ -82,9 +82,9 @@ def _module_file(name: str, folder: Path, *, relative: bool) -> Path | None:
     """Return the file of a module if it is the user's: as it was loaded, or else where it would be found."""
     loaded = None if relative else sys.modules.get(name)
     if loaded is not None:
-        known = getattr(loaded, "__file__", None) or ""
-        own = known.endswith(".py") and not known.startswith(code_of_others())
-        return Path(known) if own and Path(known).is_file() else None
+        file = getattr(loaded, "__file__", None) or ""
+        is_users = file.endswith(".py") and not file.startswith(code_of_others())
+        return Path(file) if is_users and Path(file).is_file() else None
     stem = folder.joinpath(*name.split(".")) if name else folder
     places = [stem / "__init__.py", *([stem.with_suffix(".py")] if name else [])]
     return next((place for place in places if (name or relative) and place.is_file()), None)
@@ -121,11 +121,11 @@ def _constant(value: Any) -> str:
 
 def user_code(kind: type) -> str:
     """Hash all code of a class from outside this package: the version it states, or its files."""
-    outside = [each for each in kind.__mro__ if each.__module__.partition(".")[0] not in _PACKAGED]
+    outside = [base for base in kind.__mro__ if base.__module__.partition(".")[0] not in _PACKAGED]
     if not outside:
         return ""
     stated = getattr(kind, "version", "")
-    hashes = [stated] if isinstance(stated, str) and stated else [whole_hash(each) for each in outside]
+    hashes = [stated] if isinstance(stated, str) and stated else [whole_hash(base) for base in outside]
     return hashlib.blake2b("\n".join(hashes).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
@@ -158,11 +158,11 @@ def import_class(address: str) -> Any:
     finally:
         if added:
             sys.path.remove(here)
-    found = getattr(module, attribute, None)
-    if not callable(found) and not callable(getattr(found, "search", None)):
+    target = getattr(module, attribute, None)
+    if not callable(target) and not callable(getattr(target, "search", None)):
         near = suggest(attribute, [name for name, value in vars(module).items() if callable(value)])
         raise SpecError(f"{address}: {module_name} has no class or function {attribute}{near}")
-    return found
+    return target
 
 
 def parameters(kind: Any) -> Mapping[str, inspect.Parameter]:
@@ -176,7 +176,9 @@ def parameters(kind: Any) -> Mapping[str, inspect.Parameter]:
 def option_names(kind: Any, given: Mapping[str, Any]) -> frozenset[str]:
     """Return the options that the constructor of a user's class takes, those given to `**options` too."""
     starred = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return frozenset(name for name, each in parameters(kind).items() if each.kind not in starred) | given.keys()
+    return (
+        frozenset(name for name, parameter in parameters(kind).items() if parameter.kind not in starred) | given.keys()
+    )
 
 
 def check_arguments(address: str, kind: Any, options: Mapping[str, Any]) -> None:
@@ -266,13 +268,13 @@ class _Reader:
         if id(value) in self.seen:
             return "again"
         self.seen.add(id(value))
-        shown = partial(self.text, lenient=lenient)
+        as_text = partial(self.text, lenient=lenient)
         if isinstance(value, list | tuple):
-            return f"[{', '.join(map(shown, value))}]"
+            return f"[{', '.join(map(as_text, value))}]"
         if isinstance(value, set | frozenset):
-            return f"{{{', '.join(sorted(map(shown, value)))}}}"
+            return f"{{{', '.join(sorted(map(as_text, value)))}}}"
         if isinstance(value, dict):
-            return f"{{{', '.join(shown(each) for pair in value.items() for each in pair)}}}"
+            return f"{{{', '.join(as_text(part) for pair in value.items() for part in pair)}}}"
         if isinstance(value, np.ndarray) and value.dtype != object:
             digest = hashlib.blake2b(np.ascontiguousarray(value).tobytes(), digest_size=16).hexdigest()
             return f"{value.dtype} {value.shape} {digest}"
@@ -284,8 +286,8 @@ class _Reader:
         if isinstance(value, BuiltinFunctionType):
             return value.__name__
         if isinstance(value, FunctionType | MethodType):
-            own = self.function(value) if source_file(value) is None or value.__closure__ else ()
-            return "\n".join([whole_hash(value), *own])
+            parts = self.function(value) if source_file(value) is None or value.__closure__ else ()
+            return "\n".join([whole_hash(value), *parts])
         return whole_hash(value) if inspect.isclass(value) else self.untold(value, lenient)
 
     @staticmethod

@@ -91,12 +91,12 @@ class AnswerSets:
             db.executemany("DELETE FROM answer_sets WHERE key = ?", [(key,) for key in keys])
 
     def _read(self, condition: str, values: tuple[str, ...]) -> list[AnswerSet]:
-        found = []
+        sets = []
         for *row, written in self._db.rows(f"SELECT {_COLUMNS}, seal FROM answer_sets {condition}", values):
             if seal(*row) != written:
                 warn(f"the answers of {row[2]!r} on {row[3]} are damaged in the ledger and left out; ask again")
                 continue
             key, study, arm, task, created, settings, data = row
             content = orjson.loads(zlib.decompress(data))
-            found.append(AnswerSet(key, study, arm, task, orjson.loads(settings), content, created))
-        return found
+            sets.append(AnswerSet(key, study, arm, task, orjson.loads(settings), content, created))
+        return sets

@@ -138,7 +138,7 @@ def _with_hardware(dollars: float | None, seconds: Sequence[float | None]) -> fl
     hour = prices().hour
     if hour is None or dollars is None:
         return dollars
-    return None if None in seconds else dollars + hour * sum(each for each in seconds if each is not None) / 3600
+    return None if None in seconds else dollars + hour * sum(part for part in seconds if part is not None) / 3600
 
 
 def _unpriced(record: RunRecord) -> bool:

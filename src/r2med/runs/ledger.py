@@ -61,25 +61,20 @@ def unpack(data: bytes) -> Run:
         body = zlib.decompress(data[len(_MAGIC) :])
         start = _COUNT.itemsize + int(np.frombuffer(body, _COUNT, 1)[0])
         head = orjson.loads(body[_COUNT.itemsize : start])
-        return _rebuilt(head, body[start:])
+        body = body[start:]
+        dtype = np.dtype(head["scores"])
+        if dtype.kind != "f":
+            raise ValueError(f"scores of type {dtype}")
+        middle = len(head["queries"]) * _COUNT.itemsize
+        offsets = np.zeros(len(head["queries"]) + 1, dtype=np.int64)
+        np.cumsum(_values(body[:middle], _COUNT), out=offsets[1:])
+        end = middle + int(offsets[-1]) * _COUNT.itemsize
+        if len(body) != end + int(offsets[-1]) * dtype.itemsize:
+            raise ValueError(f"{len(body)} bytes for {offsets[-1]} rows")
+        documents = [head["documents"][code] for code in _values(body[middle:end], _COUNT).tolist()]
+        return Run(head["queries"], offsets, documents, _values(body[end:], dtype).astype(dtype.newbyteorder("=")))
     except (zlib.error, ValueError, KeyError, TypeError, IndexError) as error:
         raise DataError("the stored run is damaged") from error
-
-
-def _rebuilt(head: dict[str, Any], body: bytes) -> Run:
-    dtype = np.dtype(head["scores"])
-    if dtype.kind != "f":
-        raise ValueError(f"scores of type {dtype}")
-    middle = len(head["queries"]) * _COUNT.itemsize
-    offsets = np.zeros(len(head["queries"]) + 1, dtype=np.int64)
-    np.cumsum(_values(body[:middle], _COUNT), out=offsets[1:])
-    rows = int(offsets[-1])
-    if len(body) != middle + rows * (_COUNT.itemsize + dtype.itemsize):
-        raise ValueError(f"{len(body)} bytes for {rows} rows")
-    end = middle + rows * _COUNT.itemsize
-    names = head["documents"]
-    documents = [names[code] for code in _values(body[middle:end], _COUNT).tolist()]
-    return Run(head["queries"], offsets, documents, _values(body[end:], dtype).astype(dtype.newbyteorder("=")))
 
 
 def _planes(column: NDArray[Any]) -> bytes:
@@ -219,7 +214,7 @@ class Entry:
     def as_dict(self) -> dict[str, Any]:
         """Return a result for `--json`."""
         record = self.record
-        found: dict[str, Any] = {
+        content: dict[str, Any] = {
             "system": self.system,
             "task": self.task,
             "queries": len(self.queries),
@@ -230,15 +225,15 @@ class Entry:
             "group": self.group,
         }
         if self.cost.requests != 0:
-            found["cost"] = self.cost.as_dict()
+            content["cost"] = self.cost.as_dict()
         if (pair := record.foreseen_and_used) is not None:
-            found |= {"foreseen": pair[0].spending(), "used": pair[1].spending()}
+            content |= {"foreseen": pair[0].spending(), "used": pair[1].spending()}
         if self.id:
-            found |= {"run": self.id, "cached": self.cached}
+            content |= {"run": self.id, "cached": self.cached}
         optional = {"oracle": record.oracle or None, "recall_lost": record.recall_lost, "latency": record.latency}
-        found |= {name: value for name, value in optional.items() if value is not None}
-        found |= record.failed_attempts or {}
-        return found | ({"incomplete": dict(self.incomplete)} if self.incomplete else {})
+        content |= {name: value for name, value in optional.items() if value is not None}
+        content |= record.failed_attempts or {}
+        return content | ({"incomplete": dict(self.incomplete)} if self.incomplete else {})
 
 
 Written = Mapping[str, Sequence[Generation]]
@@ -301,7 +296,9 @@ class Ledger:
             orjson.dumps(entry.record.as_json(), option=orjson.OPT_NON_STR_KEYS).decode(),
         )
         data = pack(run)
-        texts = {query: [asdict(each) for each in found] for query, found in (generations or {}).items()}
+        texts = {
+            query: [asdict(generation) for generation in generated] for query, generated in (generations or {}).items()
+        }
         with self._db.transaction() as db:
             # A damaged row may have kept only one of the two.
             db.execute("DELETE FROM runs WHERE key = ? OR id = ?", (entry.key, entry.id))
@@ -362,7 +359,7 @@ class Ledger:
             query = "SELECT DISTINCT record ->> '$.local' FROM runs WHERE system = ?"
             records = [RunRecord(local=orjson.loads(row[0] or "{}")) for row in self._db.rows(query, (system,))]
             contents[system] = {record.content for record in records}
-        several = {system for system, found in contents.items() if len(found) > 1}
+        several = {system for system, hashes in contents.items() if len(hashes) > 1}
         return [replace(e, variant=e.record.content) if e.system in several else e for e in entries]
 
     def run(self, entry: Entry) -> Run:
@@ -376,7 +373,7 @@ class Ledger:
         """Return the texts generated for each query of a run; empty for a run without expanders."""
         data = self._data("generations", entry)
         texts = orjson.loads(zlib.decompress(data)) if data is not None else {}
-        return {query: [Generation(**each) for each in found] for query, found in texts.items()}
+        return {query: [Generation(**fields) for fields in rows] for query, rows in texts.items()}
 
     def _data(self, table: str, entry: Entry) -> bytes | None:
         rows = self._db.rows(f"SELECT data, seal FROM {table} WHERE run = ?", (entry.id,))
@@ -408,11 +405,11 @@ class Ledger:
 
     def means(self, measure: str = "") -> dict[str, dict[str, float]]:
         """Return every run's means, by run id and measure; of one measure alone if given."""
-        found: dict[str, dict[str, float]] = {}
+        by_run: dict[str, dict[str, float]] = {}
         query = "SELECT run, measure, mean, per_query, seal FROM scores WHERE ?1 IN ('', measure)"
         for run, name, mean, _ in self._scores(query, (measure,)):
-            found.setdefault(run, {})[name] = mean
-        return found
+            by_run.setdefault(run, {})[name] = mean
+        return by_run
 
     def _scores(self, query: str, values: tuple[str, ...] = ()) -> Iterator[tuple[str, str, float, bytes]]:
         for run, measure, mean, data, written in self._db.rows(query, values):

@@ -11,7 +11,7 @@ import os
 import platform
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, astuple, dataclass, field, fields
+from dataclasses import asdict, astuple, dataclass, field
 from functools import cache, lru_cache
 from importlib import metadata
 from typing import Any, Self
@@ -229,8 +229,8 @@ class RunRecord:
         >>> RunRecord(notes={"rrf": {"mine": {"errors": 2, "timeouts": 1}, "bm25": {}}}).failed_attempts
         {'errors': 2, 'timeouts': 1}
         """
-        found = {name: list(_under(name, self.notes)) for name in ("errors", "timeouts")}
-        return {name: sum(map(int, counts)) for name, counts in found.items()} if found["timeouts"] else None
+        noted = {name: list(_under(name, self.notes)) for name in ("errors", "timeouts")}
+        return {name: sum(map(int, counts)) for name, counts in noted.items()} if noted["timeouts"] else None
 
     @property
     def unsearched(self) -> set[str]:
@@ -288,12 +288,7 @@ _data = lru_cache(maxsize=256)(DataIdentity)
 
 def known_fields(kind: Any, content: Json) -> dict[str, Any]:
     """Return the values that JSON has for the fields of a dataclass."""
-    return {name: content[name] for name in _names(kind) if name in content}
-
-
-@cache
-def _names(kind: Any) -> tuple[str, ...]:
-    return tuple(each.name for each in fields(kind))
+    return {name: content[name] for name in kind.__dataclass_fields__ if name in content}
 
 
 def _stated(content: Json) -> dict[str, Any]:
@@ -308,8 +303,8 @@ def _stated(content: Json) -> dict[str, Any]:
 def _under(name: str, notes: Any) -> Iterator[Any]:
     """Yield the facts that stages noted under a name, at any depth."""
     if isinstance(notes, dict):
-        for each, value in notes.items():
-            if each == name and value is not None:
+        for key, value in notes.items():
+            if key == name and value is not None:
                 yield value
             else:
                 yield from _under(name, value)
@@ -332,10 +327,10 @@ def version_of(package: str) -> str | None:
 @cache
 def provenance() -> Provenance:
     """Return the versions of r2med, Python and the packages that compute the scores, and the machine."""
-    found = {package: version_of(package) for package in _WATCHED}
+    versions = {package: version_of(package) for package in _WATCHED}
     return Provenance(
         r2med.__version__,
         platform.python_version(),
-        {package: version for package, version in found.items() if version},
+        {package: version for package, version in versions.items() if version},
         Machine(sys.platform, platform.machine(), os.cpu_count()),
     )

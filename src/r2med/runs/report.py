@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from r2med.data.task_names import task_names
 from r2med.errors import Postponed
@@ -44,8 +43,8 @@ def failure_lines(failures: Sequence[Failure], names: Mapping[str, str] | None =
     ['failed: hyde(x) >> bm25 on Biology, MedQA-Diag: no such model']
     """
     tasks: dict[tuple[str, str], list[str]] = {}
-    for each in failures:
-        tasks.setdefault((each.system, each.message), []).append((names or {}).get(each.task, each.task))
+    for failure in failures:
+        tasks.setdefault((failure.system, failure.message), []).append((names or {}).get(failure.task, failure.task))
     return [
         f"failed: {system and f'{system} on '}{', '.join(several)}: {message}"
         for (system, message), several in tasks.items()
@@ -64,13 +63,13 @@ class Report:
     (Report(1 system on 1 task), ['bm25'], 37.16)
     """
 
-    results: Sequence[Entry]
-    failures: Sequence[Failure] = ()
-    asked: Sequence[tuple[str, str]] = ()
+    results: list[Entry]
+    failures: list[Failure] = field(default_factory=list)
+    asked: list[tuple[str, str]] = field(default_factory=list)
     """Every task that was asked for and its group, in that order, even if no system could be measured on it."""
     headline: Sequence[str] = ()
     """The measures that were asked for: those that it prints, and that `per_query` has; empty for the defaults."""
-    postponed: Sequence[Failure] = ()
+    postponed: list[Failure] = field(default_factory=list)
     """Systems on tasks of which this command did only its share; other commands of the batch do the rest."""
     specs: Mapping[str, str] = field(default_factory=dict)
     """The spec of each system that is shown under another name."""
@@ -84,13 +83,11 @@ class Report:
 
     def named(self, names: Mapping[str, str]) -> Report:
         """Return the same with names in place of some specs, for tables."""
-        return Report(
-            [replace(result, system=names.get(result.system, result.system)) for result in self.results],
-            [replace(failure, system=names.get(failure.system, failure.system)) for failure in self.failures],
-            self.asked,
-            self.headline,
-            self.postponed,
-            {name: spec for spec, name in names.items()},
+        return replace(
+            self,
+            results=[replace(result, system=names.get(result.system, result.system)) for result in self.results],
+            failures=[replace(failure, system=names.get(failure.system, failure.system)) for failure in self.failures],
+            specs={name: spec for spec, name in names.items()},
         )
 
     def with_task_names(self) -> Report:
@@ -140,14 +137,14 @@ class Report:
 
     def average(self, system: str, group: str, measure: str) -> float | None:
         """Return the mean over the group's tasks; None if the system lacks one of them."""
-        found = [self.result(system, task) for task in self.tasks(group)]
-        values = [result.metrics[measure] for result in found if result is not None and measure in result.metrics]
-        return float(np.mean(values)) if values and len(values) == len(found) else None
+        results = [self.result(system, task) for task in self.tasks(group)]
+        values = [result.metrics[measure] for result in results if result is not None and measure in result.metrics]
+        return float(np.mean(values)) if values and len(values) == len(results) else None
 
     def cost(self, system: str, group: str) -> Cost:
         """Return the costs of a system on a group's tasks, together."""
-        own = [result.cost for result in self.results if result.system == system and result.group == group]
-        return sum(own, Cost())
+        costs = [result.cost for result in self.results if result.system == system and result.group == group]
+        return sum(costs, Cost())
 
     def averages(self, group: str) -> dict[str, dict[str, float]]:
         """Return every complete system's averages over a group."""
@@ -164,53 +161,45 @@ class Report:
         complete = [system for system in self.systems if self.average(system, group, measure) is not None]
         if not complete:
             return {}
-        board = {task: np.array([self._column(system, task, measure) for system in complete]) for task in tasks}
+        scores = {(result.system, result.task): result.scores for result in self.results}
+        board = {task: np.array([scores[system, task][measure] for system in complete]) for task in tasks}
         by_task, average = board_intervals(board)
         return {
             system: {**{task: by_task[task][place] for task in tasks}, "": average[place]}
             for place, system in enumerate(complete)
         }
 
-    def _column(self, system: str, task: str, measure: str) -> NDArray[np.float64]:
-        result = self.result(system, task)
-        if result is None:
-            raise KeyError(f"{system} has no result on {task}")
-        return result.scores[measure]
-
     def as_dict(self) -> dict[str, Any]:
         """Return the report for `--json`. Tasks of several groups have no common average: `averages` is then empty."""
         groups = {group: self.averages(group) for group in self.groups}
-        found: dict[str, Any] = {
+        content: dict[str, Any] = {
             "results": [result.as_dict() for result in self.results],
             "averages": next(iter(groups.values())) if len(groups) == 1 else {},
             "groups": groups,
         }
-        found["intervals"] = {
+        content["intervals"] = {
             group: {
-                system: {task or "average": [each.low, each.high] for task, each in row.items()}
+                system: {task or "average": [interval.low, interval.high] for task, interval in row.items()}
                 for measure in self.measures[:1]
                 for system, row in self.intervals(group, measure).items()
             }
             for group in self.groups
         }
         if self.failures:
-            found["failures"] = [failure.as_dict() for failure in self.failures]
-        return found
+            content["failures"] = [failure.as_dict() for failure in self.failures]
+        return content
 
     def per_query(self) -> pl.DataFrame:
         """Return a table of one row per system, task and query, and one column per measure."""
         import polars as pl
 
-        frames = [
-            pl.DataFrame({"query": result.queries, **self._asked_scores(result)}).select(
-                pl.lit(result.system).alias("system"), pl.lit(result.task).alias("task"), pl.all()
-            )
-            for result in self.results
-        ]
+        frames = []
+        for result in self.results:
+            names = [name for name in result.scores if not self.headline or name in self.headline]
+            frame = pl.DataFrame({"query": result.queries, **{name: result.scores[name] for name in names}})
+            place = (pl.lit(result.system).alias("system"), pl.lit(result.task).alias("task"))
+            frames.append(frame.select(*place, pl.all()))
         return pl.concat(frames, how="diagonal") if frames else pl.DataFrame()
-
-    def _asked_scores(self, result: Entry) -> Mapping[str, NDArray[np.float64]]:
-        return {name: values for name, values in result.scores.items() if not self.headline or name in self.headline}
 
     def __repr__(self) -> str:
         tasks = len({result.task for result in self.results})

@@ -70,10 +70,10 @@ class Shared:
 
 def current_data(entries: Iterable[Entry]) -> dict[str, str]:
     """Return the fingerprint of each task's current data, from runs with the last one used first."""
-    found: dict[str, str] = {}
+    fingerprints: dict[str, str] = {}
     for entry in entries:
-        found.setdefault(entry.task, entry.data)
-    return found
+        fingerprints.setdefault(entry.task, entry.data)
+    return fingerprints
 
 
 def current_runs(entries: Sequence[Entry], present: Mapping[str, str] | None = None) -> dict[str, dict[str, Entry]]:
@@ -83,19 +83,19 @@ def current_runs(entries: Sequence[Entry], present: Mapping[str, str] | None = N
     fingerprints of the data that tasks have now, if they were looked up.
     """
     data = current_data(entries) | dict(present or {})
-    found: dict[str, list[Entry]] = {}
+    by_name: dict[str, list[Entry]] = {}
     for entry in entries:
-        found.setdefault(entry.name, []).append(entry)
-    return {system: current_of(runs, data) for system, runs in found.items()}
+        by_name.setdefault(entry.name, []).append(entry)
+    return {system: current_of(runs, data) for system, runs in by_name.items()}
 
 
 def current_of(runs: Sequence[Entry], data: Mapping[str, str]) -> dict[str, Entry]:
     """Return the current run of one system on each task, given the current data of the tasks."""
-    found: dict[str, Entry] = {}
+    current: dict[str, Entry] = {}
     for entry in sorted(runs, key=lambda entry: entry.data != data[entry.task]):
-        found.setdefault(entry.task, entry)
+        current.setdefault(entry.task, entry)
     places = {name: place for place, name in enumerate(registry())}
-    return {task: found[task] for task in sorted(found, key=lambda task: (places.get(task, len(places)), task))}
+    return {task: current[task] for task in sorted(current, key=lambda task: (places.get(task, len(places)), task))}
 
 
 class OtherContentError(R2medError):
@@ -141,20 +141,24 @@ def with_words(entries: Sequence[Entry], text: str) -> list[Entry]:
 
 def with_query(chosen: Sequence[Chosen], query: str) -> list[Chosen]:
     """Return the runs on the tasks that have a query; all of them if it is empty or no task has it."""
-    runs = [{task: entry for task, entry in each.runs.items() if query in entry.queries} for each in chosen]
-    return [replace(each, runs=some) for each, some in zip(chosen, runs, strict=True)] if all(runs) else list(chosen)
+    runs = [{task: entry for task, entry in selection.runs.items() if query in entry.queries} for selection in chosen]
+    return (
+        [replace(selection, runs=some) for selection, some in zip(chosen, runs, strict=True)]
+        if all(runs)
+        else list(chosen)
+    )
 
 
 def each_once(chosen: Sequence[Chosen]) -> list[Entry]:
     """Return the runs behind names, each once, in the order given."""
-    return list({entry.id: entry for each in chosen for entry in each.runs.values()}.values())
+    return list({entry.id: entry for selection in chosen for entry in selection.runs.values()}.values())
 
 
 def require_all(chosen: Sequence[Chosen]) -> None:
     """Raise an error if a run that was asked for by name is missing: a package must be complete."""
-    for each in chosen:
-        if each.missing:
-            raise R2medError(each.advice)
+    for selection in chosen:
+        if selection.missing:
+            raise R2medError(selection.advice)
 
 
 def on_shared_tasks(chosen: Sequence[Chosen]) -> Shared:
@@ -162,7 +166,8 @@ def on_shared_tasks(chosen: Sequence[Chosen]) -> Shared:
     shared = _common(chosen)
     if len(groups := _task_groups(shared)) > 1:
         raise R2medError(several_groups(groups))
-    _check_data_of(shared)
+    for task in shared.tasks:
+        check_same_data(shared.on(task))
     return shared
 
 
@@ -177,7 +182,8 @@ def by_group(chosen: Sequence[Chosen]) -> list[Shared]:
     for tasks in _task_groups(shared).values():
         group = replace(shared, tasks=tasks)
         try:
-            _check_data_of(group)
+            for task in tasks:
+                check_same_data(group.on(task))
             groups.append(group)
         except R2medError as error:
             errors.append(error)
@@ -189,15 +195,16 @@ def by_group(chosen: Sequence[Chosen]) -> list[Shared]:
 def in_any_group(chosen: Sequence[Chosen]) -> Shared:
     """Return the systems on all tasks that they share, of any group: nothing is averaged over these."""
     shared = _common(chosen)
-    _check_data_of(shared)
+    for task in shared.tasks:
+        check_same_data(shared.on(task))
     return shared
 
 
 def _common(chosen: Sequence[Chosen]) -> Shared:
     systems = tuple(chosen)
-    common = [task for task in systems[0].runs if all(task in each.runs for each in systems)]
+    common = [task for task in systems[0].runs if all(task in selection.runs for selection in systems)]
     if not common:
-        labels = " and ".join(dict.fromkeys(each.label for each in systems))
+        labels = " and ".join(dict.fromkeys(selection.label for selection in systems))
         raise R2medError("; ".join([f"{labels} have no task in common in the ledger", *Shared(systems, ()).notes]))
     return Shared(systems, tuple(common))
 
@@ -217,18 +224,13 @@ def several_groups(groups: Mapping[str, Sequence[str]]) -> str:
     >>> several_groups({"sample": ["sample/Biology"], "custom": ["/data/my ward"]})
     "these runs are of several groups; choose with --tasks sample/Biology or --tasks '/data/my ward'"
     """
-    known: dict[str, set[str]] = {}
+    members: dict[str, set[str]] = {}
     for task in registry().values():
-        known.setdefault(task.group, set()).add(task.name)
+        members.setdefault(task.group, set()).add(task.name)
     choices = [
-        f"--tasks {group if set(tasks) == known.get(group) else shlex.join(tasks)}" for group, tasks in groups.items()
+        f"--tasks {group if set(tasks) == members.get(group) else shlex.join(tasks)}" for group, tasks in groups.items()
     ]
     return f"these runs are of several groups; choose with {' or '.join(choices)}"
-
-
-def _check_data_of(shared: Shared) -> None:
-    for task in shared.tasks:
-        check_same_data(shared.on(task))
 
 
 class Seen(Protocol):

@@ -21,15 +21,15 @@ _NAMED = 10
 
 def frontier_chart(systems: Sequence[Priced], by: str, measure: str) -> ScatterChart | None:
     """Chart score against cost per query; None if no cost is known. Oracles and unknown costs are left out."""
-    known = sorted(comparable(systems, by), key=lambda pair: -pair[1].score)
-    if not known:
+    priced = sorted(comparable(systems, by), key=lambda pair: -pair[1].score)
+    if not priced:
         return None
-    best = frontier([each for _, each in known], by)
+    best = frontier([system for _, system in priced], by)
     points: list[ScatterPoint] = []
-    for cost, each in known:
-        named = len(known) <= _NAMED or each in best
+    for cost, system in priced:
+        named = len(priced) <= _NAMED or system in best
         number = 1 + sum(point.number is not None for point in points) if named else None
-        points.append(ScatterPoint(each.system, cost, 100 * each.score, each in best, number))
+        points.append(ScatterPoint(system.system, cost, 100 * system.score, system in best, number))
     return ScatterChart(f"{measure} against {COSTS[by]}", COSTS[by], f"{measure} x 100", points)
 
 

@@ -56,13 +56,13 @@ def frontier_command(
         check_chart_file("--plot", plot)
     names = [task.name for task in resolve(tasks)]
     with Ledger() as ledger:
-        found = savings(ledger, systems, names, Measure.parse(measure), by, within / 100)
+        saving = savings(ledger, systems, names, Measure.parse(measure), by, within / 100)
     if as_json:
-        write_json(found.as_dict())
+        write_json(saving.as_dict())
     else:
-        show_saving(found, output())
+        show_saving(saving, output())
     if plot is not None:
-        save(route_chart(found), plot)
+        save(route_chart(saving), plot)
         click.echo(f"the figure is in {plot}", err=True)
 
 
@@ -122,9 +122,9 @@ def tune_command(
         Measure.parse(measure), folds=folds, halves=halves or 0, split_queries=split_queries, budget=budget,
         trials=trials or 0,
     )  # fmt: skip
-    with one_executor(executor, no_shards="one candidate is tried after another") as chosen:
-        found = tune(system, tasks, read_over(over), replace(options, executor=chosen))
+    with one_executor(executor, no_shards="one candidate is tried after another") as where:
+        tuned = tune(system, tasks, read_over(over), replace(options, executor=where))
     if as_json:
-        write_json(found.as_dict())
+        write_json(tuned.as_dict())
     else:
-        show_tuned(found, output())
+        show_tuned(tuned, output())

@@ -62,20 +62,20 @@ def comparable(systems: Sequence[Priced], by: str) -> list[tuple[float, Priced]]
 
     Seconds compare on one machine only: the one that has the most of the systems.
     """
-    known = [(cost, each) for each in systems if not each.oracle and (cost := each.cost(by)) is not None]
-    if by != "seconds" or not known:
-        return known
-    machines = Counter(each.bill.machine for _, each in known)
-    return [(cost, each) for cost, each in known if each.bill.machine == machines.most_common(1)[0][0]]
+    priced = [(cost, system) for system in systems if not system.oracle and (cost := system.cost(by)) is not None]
+    if by != "seconds" or not priced:
+        return priced
+    machines = Counter(system.bill.machine for _, system in priced)
+    return [(cost, system) for cost, system in priced if system.bill.machine == machines.most_common(1)[0][0]]
 
 
 def left_out(systems: Sequence[Priced], by: str) -> str:
     """Explain in a sentence why some systems are not on a frontier; empty if all are."""
-    shown = {each.system for _, each in comparable(systems, by)}
-    missing = [each for each in systems if not each.oracle and each.system not in shown]
+    compared = {system.system for _, system in comparable(systems, by)}
+    missing = [system for system in systems if not system.oracle and system.system not in compared]
     if not missing:
         return ""
-    names = ", ".join(each.system for each in missing[:3]) + (", ..." if len(missing) > 3 else "")
+    names = ", ".join(system.system for system in missing[:3]) + (", ..." if len(missing) > 3 else "")
     if by != "seconds":
         return f"Left out, cost not recorded: {names}."
     reason = "its search was not timed apart, was partly taken from the cache, or ran on another machine"
@@ -91,12 +91,12 @@ def frontier(systems: Sequence[Priced], by: str) -> list[Priced]:
     >>> [each.system for each in frontier([expensive, cheap], "money")]
     ['a']
     """
-    best, found = -np.inf, []
-    for _, each in sorted(comparable(systems, by), key=lambda pair: (pair[0], -pair[1].score)):
-        if each.score > best:
-            best = each.score
-            found.append(each)
-    return found
+    best, best_systems = -np.inf, []
+    for _, system in sorted(comparable(systems, by), key=lambda pair: (pair[0], -pair[1].score)):
+        if system.score > best:
+            best = system.score
+            best_systems.append(system)
+    return best_systems
 
 
 def price(
@@ -104,14 +104,14 @@ def price(
 ) -> list[Priced]:
     """Price every system of the ledger, or those named, that was run on all of the tasks; the best first."""
     runs = _chosen(ledger, names, tasks)
-    wanted = set(tasks) or {task for found in runs.values() for task in found}
+    needed = set(tasks) or {task for by_task in runs.values() for task in by_task}
     groups: dict[str, dict[str, None]] = {}
-    for entry in (entry for found in runs.values() for entry in found.values()):
+    for entry in (entry for by_task in runs.values() for entry in by_task.values()):
         groups.setdefault(entry.group, {})[entry.task] = None
     if len(groups) > 1:
         raise R2medError(several_groups({group: list(names) for group, names in groups.items()}))
     means = ledger.means()
-    complete = [list(found.values()) for found in runs.values() if set(found) == wanted]
+    complete = [list(by_task.values()) for by_task in runs.values() if set(by_task) == needed]
     priced = [_priced(entries, means, measure) for entries in complete]
     if not priced:
         raise R2medError("no system of the ledger was run on all of these tasks; r2med run makes runs")
@@ -121,15 +121,15 @@ def price(
 def _chosen(ledger: Ledger, names: Sequence[str], tasks: Sequence[str]) -> Current:
     """Return the runs of named systems, which must share their data; or those of every system on the current data."""
     if names:
-        runs = {chosen.label: chosen.runs for chosen in select(ledger, names, tasks)}
-        for task in {task for found in runs.values() for task in found}:
-            check_same_data([found[task] for found in runs.values() if task in found])
+        runs = {selection.label: selection.runs for selection in select(ledger, names, tasks)}
+        for task in {task for by_task in runs.values() for task in by_task}:
+            check_same_data([by_task[task] for by_task in runs.values() if task in by_task])
         return runs
     every = {
-        system: {task: run for task, run in found.items() if not tasks or task in tasks}
-        for system, found in comparable_runs(ledger.entries()).items()
+        system: {task: run for task, run in by_task.items() if not tasks or task in tasks}
+        for system, by_task in comparable_runs(ledger.entries()).items()
     }
-    return {system: found for system, found in every.items() if found}
+    return {system: by_task for system, by_task in every.items() if by_task}
 
 
 def _priced(entries: Sequence[Entry], means: Mapping[str, Mapping[str, float]], measure: str) -> Priced:

@@ -157,12 +157,12 @@ class RoutePair:
         """Return one curve for every signal, the best first."""
         signals = list(self.tasks[0].signals)
         advantages = [difference([task.advantage(signal) for task in self.tasks]) for signal in signals]
-        corrected = holm([each.randomisation for each in advantages])
-        found = [
+        corrected = holm([advantage_of_signal.randomisation for advantage_of_signal in advantages])
+        curves = [
             Curve(self.cheap, self.strong, signal, self._points(signal), advantage, p, self.bills)
             for signal, advantage, p in zip(signals, advantages, corrected, strict=True)
         ]
-        return sorted(found, key=lambda curve: -curve.advantage.mean)
+        return sorted(curves, key=lambda curve: -curve.advantage.mean)
 
     def _points(self, signal: str) -> tuple[CurvePoint, ...]:
         points = []
@@ -244,32 +244,32 @@ class Saving:
     @property
     def cheapest(self) -> Priced | None:
         """Return the cheapest system of a known cost whose score is within reach of the best."""
-        best = max(each.score for each in self.systems if not each.oracle)
-        near = [each for each in self.worth if each.score >= best - self.within]
+        best = max(system.score for system in self.systems if not system.oracle)
+        near = [system for system in self.worth if system.score >= best - self.within]
         return near[0] if near else None
 
     @property
     def sentences(self) -> list[str]:
         """Return the conclusions in words."""
-        said = []
+        lines = []
         if (near := self.cheapest) is not None:
-            best = max((each for each in self.systems if not each.oracle), key=lambda each: each.score)
+            best = max((system for system in self.systems if not system.oracle), key=lambda system: system.score)
             if near.system == best.system:
-                said.append(
+                lines.append(
                     f"{near.system} is the best, and nothing cheaper is within {100 * self.within:g} points of it."
                 )
             else:
                 gap = 100 * (best.score - near.score)
-                said.append(
+                lines.append(
                     f"{near.system} is the cheapest within {100 * self.within:g} points of the best: {gap:.2f} below"
                     f" {best.system}."
                 )
-        said += [sentence for pair in self.pairs for sentence in self.pair_sentences(pair)]
+        lines += [sentence for pair in self.pairs for sentence in self.pair_sentences(pair)]
         if self.pairs:
-            said.append("Shares and signals were chosen on these very queries: `r2med tune` measures them on others.")
+            lines.append("Shares and signals were chosen on these very queries: `r2med tune` measures them on others.")
         if missing := left_out(self.systems, self.by):
-            said.append(missing)
-        return said
+            lines.append(missing)
+        return lines
 
     def pair_sentences(self, pair: RoutePair) -> list[str]:
         """Describe what routing between two systems would give."""
@@ -299,12 +299,12 @@ class Saving:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the shape of `--json`."""
-        worth = {each.system for each in self.worth}
+        worth = {system.system for system in self.worth}
         return {
             "measure": self.measure,
             "by": self.by,
             "within": self.within,
-            "systems": [{**each.as_dict(), "frontier": each.system in worth} for each in self.systems],
+            "systems": [{**system.as_dict(), "frontier": system.system in worth} for system in self.systems],
             "routes": [curve.as_dict() for pair in self.pairs for curve in pair.curves],
             "sentences": self.sentences,
         }
@@ -324,44 +324,27 @@ def savings(
     if by not in COSTS:
         raise R2medError(f"costs are counted by {', '.join(COSTS)}, not {by!r}")
     systems = price(ledger, names, tasks, str(measure))
-    real = [each for each in systems if not each.oracle]
+    real = [system for system in systems if not system.oracle]
     if not real:
         raise R2medError("all of these are oracles, which are not systems")
-    chosen = real if names else _shown(real, by)
-    pairs = [_pair(ledger, one, other, chosen, tasks, measure) for one, other in combinations(_by_cost(chosen, by), 2)]
-    return Saving(str(measure), by, within, tuple(systems), tuple(pair for pair in pairs if pair is not None))
+    if names:
+        compared_systems = real
+    else:  # the frontier and the best
+        plain = [system for system in real if not system.routes]
+        best = sorted(frontier(plain, by), key=lambda system: -system.score)
+        compared_systems = list({system.system: system for system in (*best, *plain)}.values())[:PAIRED]
 
+    def order(system: Priced) -> tuple[bool, float, float]:
+        """Put the cheapest first; those of unknown cost last, and of equals the worse first."""
+        cost = system.cost(by)
+        return cost is None, cost or 0.0, system.score
 
-def _shown(systems: Sequence[Priced], by: str) -> list[Priced]:
-    """Return the systems to look for routes between if none is named: the frontier and the best."""
-    plain = [each for each in systems if not each.routes]
-    known = sorted(frontier(plain, by), key=lambda each: -each.score)
-    return list({each.system: each for each in (*known, *plain)}.values())[:PAIRED]
-
-
-def _by_cost(systems: Sequence[Priced], by: str) -> list[Priced]:
-    """Sort systems, cheapest first; those of unknown cost last, and of equals the worse first."""
-
-    def order(each: Priced) -> tuple[bool, float, float]:
-        cost = each.cost(by)
-        return cost is None, cost or 0.0, each.score
-
-    return sorted(systems, key=order)
-
-
-def _pair(
-    ledger: Ledger, cheap: Priced, strong: Priced, chosen: Sequence[Priced], tasks: Sequence[str], measure: Measure
-) -> RoutePair | None:
-    """Build the routes from a cheap to an strong system; None if the strong one is not better."""
-    if strong.score <= cheap.score:
-        return None
-    others = [each.system for each in chosen if each.system not in (cheap.system, strong.system)]
-    no_more_expensive = [name for name in others if _costs_no_more(name, cheap, chosen)]
-    names = [RecordedName(name) for name in (cheap.system, strong.system, *no_more_expensive)]
-    return read_pair(ledger, names, tasks, measure, (cheap.bill, strong.bill))
-
-
-def _costs_no_more(name: str, cheap: Priced, chosen: Sequence[Priced]) -> bool:
-    """Return whether asking another system for its opinion is free of requests."""
-    other = next(each for each in chosen if each.system == name)
-    return other.bill.tokens == 0 and cheap.bill.tokens is not None
+    pairs = []
+    for cheap, strong in combinations(sorted(compared_systems, key=order), 2):
+        if strong.score > cheap.score:
+            others = [system for system in compared_systems if system.system not in (cheap.system, strong.system)]
+            # Their opinion is free of requests.
+            free = [system.system for system in others if system.bill.tokens == 0 and cheap.bill.tokens is not None]
+            compared = [RecordedName(name) for name in (cheap.system, strong.system, *free)]
+            pairs.append(read_pair(ledger, compared, tasks, measure, (cheap.bill, strong.bill)))
+    return Saving(str(measure), by, within, tuple(systems), tuple(pairs))

@@ -127,16 +127,16 @@ def split_words(how: str, count: int, tasks: Sequence[Sequence[Sequence[int]]], 
 
 def split_warnings(tasks: Mapping[str, Sequence[Sequence[int]]]) -> list[str]:
     """Warn of tasks on which linked queries leave little to split: one large group, or few groups."""
-    said = []
+    warnings = []
     for task, groups in tasks.items():
         queries, largest = sum(map(len, groups)), max(map(len, groups))
         if largest == 1 or (largest <= LARGE_GROUP * queries and len(groups) >= FEW_GROUPS):
             continue
-        said.append(
+        warnings.append(
             f"{task}: {queries} queries are {len(groups)} groups that share no relevant document, the largest of"
             f" {largest} ({largest / queries:.0%}), so that splits are uneven or alike; {_WAY_OUT}."
         )
-    return said
+    return warnings
 
 
 def each_alone(groups: Sequence[Sequence[int]]) -> list[list[int]]:
@@ -190,8 +190,8 @@ class RouteParts:
         """Return how hard a query must be to be sent on, so that this share of the queries to choose by is."""
         values = self.hardness[chosen]
         sent = hardest(values, [self.names[place] for place in chosen], share, "high")
-        known = values[sent][~np.isnan(values[sent])]
-        return float(known.min()) if len(known) else np.inf
+        hardness = values[sent][~np.isnan(values[sent])]
+        return float(hardness.min()) if len(hardness) else np.inf
 
     def sent(self, share: float, chosen: Places) -> NDArray[np.bool_]:
         """Return which of all queries are sent on; those without a signal are hard."""
@@ -213,7 +213,7 @@ class RouteCandidate:
 
     def label(self, places: Sequence[Places]) -> str:
         """Return the spec with the threshold; tasks have one each if there are several."""
-        edges = [part.threshold(self.share, chosen) for part, chosen in zip(self.parts, places, strict=True)]
+        edges = [part.threshold(self.share, queries) for part, queries in zip(self.parts, places, strict=True)]
         if len(edges) > 1 or not np.isfinite(edges[0]):
             return f"{self._shown}, share={self.share:g})"
         number = edges[0] if self.route.hard_end == "high" else -edges[0]
@@ -226,6 +226,6 @@ class RouteCandidate:
     def scores(self, places: Sequence[Places]) -> list[Floats]:
         """Return each query's score by the system that the threshold gives it to."""
         return [
-            np.where(part.sent(self.share, chosen), part.strong, part.cheap)
-            for part, chosen in zip(self.parts, places, strict=True)
+            np.where(part.sent(self.share, queries), part.strong, part.cheap)
+            for part, queries in zip(self.parts, places, strict=True)
         ]

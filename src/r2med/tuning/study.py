@@ -8,7 +8,7 @@ queries to choose by, so that what is sent on of the others is decided query by 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from html import escape
@@ -100,10 +100,6 @@ class Fold:
     random: float | None = None
     """What a random choice of as many would have given there."""
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the shape of `--json`."""
-        return dict(vars(self))
-
 
 @dataclass(frozen=True, repr=False)
 class Tuned:
@@ -148,13 +144,13 @@ class Tuned:
     @cached_property
     def gains(self) -> Floats:
         """Return tuned minus as written, a number per split."""
-        return np.array([each.on - each.untuned for each in self.folds])
+        return np.array([fold.on - fold.untuned for fold in self.folds])
 
     @cached_property
     def over_chance(self) -> Floats | None:
         """Return a route's score minus that of a random choice of as many queries, per split; None for others."""
-        known = [each.on - each.random for each in self.folds if each.random is not None]
-        return np.array(known) if len(known) == len(self.folds) else None
+        gaps = [fold.on - fold.random for fold in self.folds if fold.random is not None]
+        return np.array(gaps) if len(gaps) == len(self.folds) else None
 
     @property
     def optimism(self) -> float:
@@ -164,7 +160,7 @@ class Tuned:
     @property
     def choices(self) -> Counter[str]:
         """Count how often each candidate was chosen."""
-        return Counter(each.chosen for each in self.folds)
+        return Counter(fold.chosen for fold in self.folds)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the shape of `--json`."""
@@ -174,7 +170,7 @@ class Tuned:
             "measure": self.measure,
             "split": self.split,
             "candidates": self.candidates,
-            "folds": [each.as_dict() for each in self.folds],
+            "folds": list(self.folds),
             "gain": None if self.gain is None else self.gain.as_dict(),
             "gain_mean": self.mean("on") - self.mean("untuned"),
             "gain_spread": float(self.gains.std(ddof=1)) if len(self.gains) > 1 else None,
@@ -200,17 +196,24 @@ def tune(
         raise R2medError(f"{system} is shown the gold answers: it is not a system to tune")
     bench = Bench([load(task) for task in resolve(tasks or ("sample",))], chosen)
     if over:
-        _check_options(system, over)
+        for name in over.keys() - system.option_names:
+            names = ", ".join(sorted(system.option_names))
+            raise R2medError(f"no stage of {system} has an option {name!r}; they have {names}")
         if bench.options.trials:
             choose, count = _suggested(system, over, bench), bench.options.trials
             idle: tuple[str, ...] = ()
         else:
-            candidates = [FixedCandidate(each, bench.scores(each)) for each in combinations_of(system, over)]
+            candidates = [
+                FixedCandidate(combination, bench.scores(combination)) for combination in combinations_of(system, over)
+            ]
             choose, count = best_of(candidates, bench), len(candidates)
             idle = tuple(name for name in over if _is_idle(name, system, over, bench))
         return _measured(system, bench, choose, count, idle)
     if len(system.stages) == 1 and isinstance(system.retriever, Route):
-        return _tune_route(system, system.retriever, bench)
+        parts = bench.route_parts(system.retriever)
+        shares = [share for share in SHARES if share <= bench.options.budget]
+        routes = [RouteCandidate(system.retriever, share, parts) for share in shares]
+        return _measured(system, bench, best_of(routes, bench), len(shares), (), parts)
     raise R2medError(f"say which options of {system} to tune, as in --over k1=0.6,0.9,1.2")
 
 
@@ -235,15 +238,15 @@ class Bench:
 
     def route_parts(self, route: Route) -> list[RouteParts]:
         """Return a route's systems and its signal on every task."""
-        found = []
+        parts = []
         sides = zip(self.scores(route.cheap), self.scores(route.strong), self.datasets, self._contexts, strict=True)
         for cheap, strong, dataset, context in sides:
             names = self.queries(dataset)
             collection = dataset.collection.select(names)
             run = route.cheap.run(collection, context)
             values = signal_values(route.by, collection, (route.cheap, run), context)
-            found.append(RouteParts(names, cheap, strong, values if route.hard_end == "high" else -values))
-        return found
+            parts.append(RouteParts(names, cheap, strong, values if route.hard_end == "high" else -values))
+        return parts
 
     def queries(self, dataset: Dataset) -> list[str]:
         """Return the queries that are measured, in the order of their scores."""
@@ -262,7 +265,7 @@ class Bench:
         if options.halves:
             return distinct_halves(groups, options.halves, options.seed)
         return [
-            list(split) for split in zip(*(folds(each, options.folds, options.seed) for each in groups), strict=True)
+            list(split) for split in zip(*(folds(parts, options.folds, options.seed) for parts in groups), strict=True)
         ]
 
     @property
@@ -275,15 +278,16 @@ class Bench:
     def warnings(self) -> list[str]:
         """Return what makes the splits less informative than they seem."""
         tasks = dict(zip((dataset.name for dataset in self.datasets), self._groups, strict=True))
-        said = [] if self.options.split_queries else split_warnings(tasks)
-        if (found := len(self.splits)) < self.options.halves:
-            said.append(f"Of {self.options.halves} halves that were asked for only {found} are different.")
-        return said
+        warnings = [] if self.options.split_queries else split_warnings(tasks)
+        if (count := len(self.splits)) < self.options.halves:
+            warnings.append(f"Of {self.options.halves} halves that were asked for only {count} are different.")
+        return warnings
 
     def mean(self, values: Sequence[Floats], places: Sequence[Places]) -> float:
         """Return the mean over some queries, each with its weight in the mean over tasks of all queries."""
         parts = [
-            (row[chosen].sum() / len(row), len(chosen) / len(row)) for row, chosen in zip(values, places, strict=True)
+            (row[queries].sum() / len(row), len(queries) / len(row))
+            for row, queries in zip(values, places, strict=True)
         ]
         return float(sum(value for value, _ in parts) / sum(weight for _, weight in parts))
 
@@ -291,26 +295,11 @@ class Bench:
         """Return how much a split counts: of folds the share of the queries measured on it, of halves all the same."""
         if self.options.halves:
             return 1 / len(self.splits)
-        return float(np.mean([len(each.measured_on) / sum(map(len, each)) for each in split]))
+        return float(np.mean([len(task_split.measured_on) / sum(map(len, task_split)) for task_split in split]))
 
 
 Chooser = Callable[[Sequence[Places]], TuneCandidate]
 """From the queries to choose by, the best candidate."""
-
-
-def _tune_route(system: System, route: Route, bench: Bench) -> Tuned:
-    parts = bench.route_parts(route)
-    shares = [share for share in SHARES if share <= bench.options.budget]
-    candidates = [RouteCandidate(route, share, parts) for share in shares]
-    return _measured(system, bench, best_of(candidates, bench), len(shares), (), parts)
-
-
-def _check_options(system: System, over: Mapping[str, Values]) -> None:
-    """Refuse an option that no stage has."""
-    for name in over:
-        if name not in system.option_names:
-            known = ", ".join(sorted(system.option_names))
-            raise R2medError(f"no stage of {system} has an option {name!r}; they have {known}")
 
 
 def combinations_of(system: System, over: Mapping[str, Values]) -> list[System]:
@@ -330,8 +319,8 @@ def _is_idle(name: str, system: System, over: Mapping[str, Values], bench: Bench
     """Return whether no query's measure ever depends on an option."""
     rest = {other: values for other, values in over.items() if other != name}
     for fixed in combinations_of(system, rest):
-        found = [bench.scores(each) for each in combinations_of(fixed, {name: over[name]})]
-        if any(not np.array_equal(a, b) for scores in found for a, b in zip(found[0], scores, strict=True)):
+        by_value = [bench.scores(combination) for combination in combinations_of(fixed, {name: over[name]})]
+        if any(not np.array_equal(a, b) for scores in by_value for a, b in zip(by_value[0], scores, strict=True)):
             return False
     return True
 
@@ -366,8 +355,8 @@ def _suggested(system: System, over: Mapping[str, Values], bench: Bench) -> Choo
             direction="maximize", sampler=optuna.samplers.TPESampler(seed=bench.options.seed % 2**32)
         )
         study.optimize(lambda trial: bench.mean(bench.scores(one(trial)), places), n_trials=bench.options.trials)
-        chosen = one(optuna.trial.FixedTrial(study.best_params))
-        return FixedCandidate(chosen, bench.scores(chosen))
+        best = one(optuna.trial.FixedTrial(study.best_params))
+        return FixedCandidate(best, bench.scores(best))
 
     return choose
 
@@ -382,11 +371,11 @@ def _measured(
 ) -> Tuned:
     """Choose and measure on every split, and choose once more by everything."""
     untuned = bench.scores(system)
-    found: list[Fold] = []
+    results: list[Fold] = []
     gains: list[list[Floats]] = [[] for _ in bench.datasets]
     over_random: list[list[Floats]] = [[] for _ in bench.datasets]
     for split in bench.splits:
-        by, on = [each.chosen_by for each in split], [each.measured_on for each in split]
+        by, on = [task_split.chosen_by for task_split in split], [task_split.measured_on for task_split in split]
         candidate = choose(by)
         values = candidate.scores(by)
         fold = Fold(
@@ -395,20 +384,20 @@ def _measured(
         )  # fmt: skip
         _append_gaps(gains, values, untuned, on)
         if isinstance(candidate, RouteCandidate):
-            sent = [part.sent(candidate.share, chosen) for part, chosen in zip(parts, by, strict=True)]
+            sent = [part.sent(candidate.share, queries) for part, queries in zip(parts, by, strict=True)]
             chance = [part.random(row[places].mean()) for part, row, places in zip(parts, sent, on, strict=True)]
             fold = replace(
                 fold, sent=bench.mean([row.astype(float) for row in sent], on), random=bench.mean(chance, on)
             )
             _append_gaps(over_random, values, chance, on)
-        found.append(fold)
+        results.append(fold)
     everything = [np.arange(len(values)) for values in untuned]
     return Tuned(
         system.spec,
         str(bench.options.measure),
         bench.words,
         candidates,
-        tuple(found),
+        tuple(results),
         None if bench.options.halves else difference([np.concatenate(row) for row in gains]),
         bench.mean(untuned, everything),
         choose(everything).label(everything),
@@ -432,13 +421,13 @@ def read_over(texts: Sequence[str]) -> dict[str, Values]:
     >>> read_over(["k1=0.6,0.9", "b=0..1", "weights=[1, 2],[2, 1]"])
     {'k1': (0.6, 0.9), 'b': (0.0, 1.0), 'weights': ((1, 2), (2, 1))}
     """
-    found: dict[str, Values] = {}
+    values_of: dict[str, Values] = {}
     for text in texts:
         name, sign, values = text.partition("=")
         if not sign or not name.strip() or not values.strip():
             raise R2medError(f"--over takes NAME=VALUES, as in k1=0.6,0.9,1.2 or b=0..1, not {text!r}")
-        found[name.strip()] = _read_range(values) or tuple(_read_values(values, text))
-    return found
+        values_of[name.strip()] = _read_range(values) or _read_values(values, text)
+    return values_of
 
 
 def _read_range(text: str) -> OptionRange | None:
@@ -452,8 +441,8 @@ def _read_range(text: str) -> OptionRange | None:
     return OptionRange(ends) if ends is not None else None
 
 
-def _read_values(values: str, text: str) -> Iterator[Any]:
+def _read_values(values: str, text: str) -> tuple[Any, ...]:
     try:
-        yield from parse(f"x({values})").calls[0].args
+        return parse(f"x({values})").calls[0].args
     except SpecError as error:
         raise R2medError(f"--over {text}: {error}") from error

@@ -24,14 +24,14 @@ _SHOWN = (0.1, 0.3, 0.5, 0.7)
 
 def show_saving(found: Saving, console: Console) -> None:
     """Print the systems with their prices, the routes between them, and what they say."""
-    worth = {each.system for each in found.worth}
+    worth = {system.system for system in found.worth}
     heading = "$/query" if found.by == "money" else f"{found.by}/query"
     table = Table(key("system"), *numbers(f"{found.measure} x 100", heading, "frontier"))
-    for each in found.systems:
-        cost = each.cost(found.by)
-        name = f"{each.system} (oracle)" if each.oracle else each.system
+    for system in found.systems:
+        cost = system.cost(found.by)
+        name = f"{system.system} (oracle)" if system.oracle else system.system
         price = "?" if cost is None else f"{cost:,.4g}"
-        table.add(name, percent(each.score), price, "yes" if each.system in worth else "")
+        table.add(name, percent(system.score), price, "yes" if system.system in worth else "")
     table.show(console)
     for pair in found.pairs:
         _show_pair(pair, console)
@@ -44,7 +44,9 @@ def _show_pair(pair: RoutePair, console: Console) -> None:
     headings = [f"at {share:.0%}" for share in _SHOWN]
     table = Table(key("signal"), *numbers(*headings, "over chance", "95% interval", "p (Holm)"))
     for curve in pair.curves:
-        table.add(curve.signal, *(percent(point.score) for point in _points(curve)), *_advantage(curve))
+        gain, scores = curve.advantage, [percent(point.score) for point in _points(curve)]
+        advantage = (percent(gain.mean, sign="+"), ends_text(gain.low, gain.high), p_text(curve.corrected))
+        table.add(curve.signal, *scores, *advantage)
     points = _points(pair.curves[0])
     table.rule()
     table.add("random choice", *(percent(point.random) for point in points), "", "", "")
@@ -55,11 +57,6 @@ def _show_pair(pair: RoutePair, console: Console) -> None:
 def _points(curve: Curve) -> list[CurvePoint]:
     """Return the points of the shares that the table has columns for."""
     return [point for share in _SHOWN for point in curve.points if abs(point.share - share) < 1e-9]
-
-
-def _advantage(curve: Curve) -> list[str | Number]:
-    found = curve.advantage
-    return [percent(found.mean, sign="+"), ends_text(found.low, found.high), p_text(curve.corrected)]
 
 
 def ends_text(low: float, high: float) -> Number:
@@ -85,33 +82,37 @@ def show_tuned(found: Tuned, console: Console) -> None:
 
 def _fold_cells(found: Tuned, rows: Sequence[Fold]) -> list[str | Number]:
     """Return the means over some splits, each with its weight."""
-    shown: list[str | Number] = [percent(found.mean(name, rows)) for name in ("by", "on", "untuned")]
+    cells: list[str | Number] = [percent(found.mean(name, rows)) for name in ("by", "on", "untuned")]
     if found.over_chance is None:
-        return shown
-    return [*shown, f"{found.mean('sent', rows):.0%}", percent(found.mean("random", rows))]
+        return cells
+    return [*cells, f"{found.mean('sent', rows):.0%}", percent(found.mean("random", rows))]
 
 
 def tuned_sentences(found: Tuned) -> list[str]:
     """Return the conclusions of a tuning in words."""
-    said = [f"{found.measure} x 100. Split: {found.split}; {found.candidates} candidates.", *found.warnings]
-    said.append(
+    sentences = [f"{found.measure} x 100. Split: {found.split}; {found.candidates} candidates.", *found.warnings]
+    sentences.append(
         "A row is the mean over its splits."
         if found.gain is None
         else "A row is the mean over the queries measured on its splits, each query of a task with the same weight."
     )
-    said += [f"The option {name} does nothing here: no query's {found.measure} depends on it." for name in found.idle]
-    said.append(
+    sentences += [
+        f"The option {name} does nothing here: no query's {found.measure} depends on it." for name in found.idle
+    ]
+    sentences.append(
         _spread("Tuned minus as written, on the other half", found.gains)
         if found.gain is None
         else _paired("Tuned minus as written, on queries that were not chosen by", found.gain)
     )
     if found.over_chance is not None:
         what = "Minus a random choice of as many queries"
-        said.append(_spread(what, found.over_chance) if found.over_random is None else _paired(what, found.over_random))
+        sentences.append(
+            _spread(what, found.over_chance) if found.over_random is None else _paired(what, found.over_random)
+        )
     looks = f"{100 * abs(found.optimism):.2f} points {'worse' if found.optimism < 0 else 'better'}"
-    said.append(f"On the queries it was chosen by, the chosen one looks {looks}.")
-    said.append(f"Chosen by all queries: {found.best}")
-    return said
+    sentences.append(f"On the queries it was chosen by, the chosen one looks {looks}.")
+    sentences.append(f"Chosen by all queries: {found.best}")
+    return sentences
 
 
 def _paired(what: str, gain: Difference) -> str:

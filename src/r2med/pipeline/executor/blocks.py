@@ -95,7 +95,7 @@ def grouped(batches: Iterable[Batch], limit: int) -> Iterator[list[Batch]]:
     """Group consecutive batches into blocks of at most this many tokens."""
     group: list[Batch] = []
     for batch in batches:
-        if group and sum(each.cost for each in group) + batch.cost > limit:
+        if group and sum(member.cost for member in group) + batch.cost > limit:
             yield group
             group = []
         group.append(batch)

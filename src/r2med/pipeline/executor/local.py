@@ -46,16 +46,11 @@ class Progress(Protocol):
         """Advance by an amount."""
 
 
-class _Silent:
-    def advance(self, amount: float = 1) -> None:
-        """Show nothing."""
+class _Steps:
+    """Steps of some work: shown in a bar if there is one, and published to other processes."""
 
-
-class _Told:
-    """Progress bar whose state is published to other processes."""
-
-    def __init__(self, bar: Progress, label: str, total: int) -> None:
-        self._bar, self._label, self._total, self._done = bar, label, total, 0.0
+    def __init__(self, label: str, total: int, show: Callable[[float], None] | None) -> None:
+        self._label, self._total, self._done, self._show = label, total, 0.0, show
         reporter.step(label, 0, total)
 
     def __str__(self) -> str:
@@ -64,7 +59,8 @@ class _Told:
     def advance(self, amount: float = 1) -> None:
         """Advance by an amount."""
         self._done += amount
-        self._bar.advance(amount)
+        if self._show is not None:
+            self._show(amount)
         reporter.step(self._label, self._done, self._total)
 
 
@@ -117,34 +113,20 @@ class Executor:
     @contextmanager
     def progress(self, label: str, total: int, unit: str = "") -> Iterator[Progress]:
         """Show a bar for `total` steps while the block runs; with a unit, its speed too."""
-        with self._bar(label, total, unit) as bar:
-            told = _Told(bar, label, total)
-            with self._lines(told.__str__):
-                yield told
-
-    @contextmanager
-    def _bar(self, label: str, total: int, unit: str) -> Iterator[Progress]:
         if self.console is None or not self.console.is_terminal:
-            yield _Silent()
+            steps = _Steps(label, total, None)
+            with self._lines(steps.__str__):
+                yield steps
             return
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
         from rich.progress import Progress as Bars
 
-        columns: list[ProgressColumn] = [
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            MofNCompleteColumn(),
-        ]
-        columns += [_speed_column(unit), TimeRemainingColumn()] if unit else [TimeRemainingColumn()]
-        with Bars(*columns, console=self.console, transient=True) as bars:
+        columns = [TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn()]
+        speed = [_speed_column(unit)] if unit else []
+        with Bars(*columns, *speed, TimeRemainingColumn(), console=self.console, transient=True) as bars:
             work = reporter.current
             task = bars.add_task(f"{work.task}: {label}" if work else label, total=total)
-
-            class _Bar:
-                def advance(self, amount: float = 1) -> None:
-                    bars.advance(task, amount)
-
-            yield _Bar()
+            yield _Steps(label, total, lambda amount: bars.advance(task, amount))
 
     def map(self, label: str, function: Callable[[Item], Value], items: Sequence[Item]) -> list[Value]:
         """Apply `function` to every item, in order, with a bar."""

@@ -133,7 +133,7 @@ class RayCluster:
     def _alive(self, deal: Deal, actor: DealtWorker, block: WorkBlock | None, call: Any) -> bool:
         """Return whether a worker answered its call; raise an error if it could not do what it was asked."""
         try:
-            said = self._ray.get(call)
+            problem = self._ray.get(call)
         except self._ray.exceptions.RayTaskError as error:
             raise R2medError(f"a worker failed: {_last_line(error)}") from error
         except self._ray.exceptions.RayError as error:
@@ -142,8 +142,8 @@ class RayCluster:
             self._ray.kill(actor.handle)
             deal.bury(actor, block, _last_line(error))
             return False
-        if said:
-            raise R2medError(said)
+        if problem:
+            raise R2medError(problem)
         return True
 
     def _read(self, block: WorkBlock) -> bytes:
@@ -162,22 +162,22 @@ class RayCluster:
             return
         deal.looked = now
         gpus = self._ray.cluster_resources().get("GPU", 0)
-        kind, each = ("GPU", 1) if gpus else ("CPU", self._settings.threads)
+        kind, amount = ("GPU", 1) if gpus else ("CPU", self._settings.threads)
         nodes = [node for node in self._ray.nodes() if node["Alive"]]
-        room = sum(int(node["Resources"].get(kind, 0) // each) for node in nodes)
-        wanted = min(room, self._settings.workers) if self._settings.workers else room
-        for actor in deal.dismiss_beyond(wanted):
+        room = sum(int(node["Resources"].get(kind, 0) // amount) for node in nodes)
+        target = min(room, self._settings.workers) if self._settings.workers else room
+        for actor in deal.dismiss_beyond(target):
             self._ray.kill(actor.handle)
-        while len(deal.workers) < wanted:
+        while len(deal.workers) < target:
             yield from self._known(deal, len(deal.free()) + 1)
             if len(deal.waiting) <= len(deal.free()):
                 break
-            handle = self._resting.pop() if self._resting else self._start(kind, each)
+            handle = self._resting.pop() if self._resting else self._start(kind, amount)
             actor = DealtWorker(handle)
             deal.workers.append(actor)
             deal.calls[handle.load.remote(worker)] = actor
         if not deal.workers and now - born > _STARTING:
-            raise R2medError(f"the Ray cluster has no room for a worker ({each} {kind} each); see `ray status`")
+            raise R2medError(f"the Ray cluster has no room for a worker ({amount} {kind} each); see `ray status`")
 
     def _dismiss(self, deal: Deal) -> None:
         """Release the actors after a job: idle ones stay for the next, slow duplicates are killed."""
@@ -221,10 +221,10 @@ def _connected(address: str) -> Any:
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "error")
     import ray
 
-    found = tuple(int(part) for part in ray.__version__.split(".")[:2])
-    if found < OLDEST:
-        wanted = ".".join(map(str, OLDEST))
-        raise R2medError(f"Ray {ray.__version__} is too old, {wanted} is needed: pip install 'r2med[ray]'")
+    version = tuple(int(part) for part in ray.__version__.split(".")[:2])
+    if version < OLDEST:
+        oldest = ".".join(map(str, OLDEST))
+        raise R2medError(f"Ray {ray.__version__} is too old, {oldest} is needed: pip install 'r2med[ray]'")
     module: Any = getattr(ray._private, "worker", None)
     if hasattr(module, "print_to_stdstream"):
         module.print_to_stdstream = _told_to_debug

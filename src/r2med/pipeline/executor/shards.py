@@ -68,8 +68,8 @@ class Shards:
         """Compute the blocks of this shard; read kept results of the others."""
         ready, store = False, self.store
         for block in blocks:
-            if job.keeps and (found := store.get(block.key)) is not None:
-                yield block, found
+            if job.keeps and (content := store.get(block.key)) is not None:
+                yield block, content
                 continue
             if self.owner(block) != self.number:
                 self._lacking.add(self.owner(block))
@@ -130,12 +130,12 @@ class Shards:
 
 
 def _differs(shard: Shards, name: str, mine: object, theirs: object) -> str:
-    shown = [", ".join(map(str, each)) if isinstance(each, list) else str(each) for each in (mine, theirs)]
+    texts = [", ".join(map(str, value)) if isinstance(value, list) else str(value) for value in (mine, theirs)]
     if name == "shards":
-        shown = [f"{total} shards in all" for total in shown]
+        texts = [f"{total} shards in all" for total in texts]
     else:
-        shown[0] = f"{name} {shown[0]}"
-    return f"{shard} has {shown[0]}, its siblings have {shown[1]}; give it theirs, or remove {_manifest()}"
+        texts[0] = f"{name} {texts[0]}"
+    return f"{shard} has {texts[0]}, its siblings have {texts[1]}; give it theirs, or remove {_manifest()}"
 
 
 def _noted() -> Path:
