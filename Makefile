@@ -1,6 +1,7 @@
 # Two commands do all set-up on a machine with Python 3.11 to 3.13 and make:
 #   make demo   the core in .venv, and a table on the bundled sample
 #   make test   everything the tests need in .venv, then the linter, the type checker and the tests
+# For every commit: make check (linter, types and the tests of the core, under two minutes on two cores).
 # For maintainers: make docs (the pages as a site), make reference (renew what is made from the program), make package.
 PYTHON ?= python3
 VENV := .venv
@@ -10,7 +11,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constr
 # The tests start hundreds of processes: modules are compiled for the first of them, not for each.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test lint types browser docs reference package clean
+CORE := tests/data tests/measure tests/pipeline tests/render tests/runs tests/store tests/project/test_habits.py
+
+.PHONY: demo test check lint types browser docs reference package clean
 
 demo: $(VENV)/.core
 	$(BIN)/r2med run bm25 bm25-classic wordllama "rrf(bm25, wordllama)" "replay >> bm25" "oracle-answer >> bm25"
@@ -19,6 +22,10 @@ test:
 	@$(MAKE) --no-print-directory --jobs 2 $(VENV)/.test browser # two downloads at a time
 	@$(MAKE) --no-print-directory lint types
 	$(BIN)/python -m pytest
+
+# Without torch, a browser or Ray.
+check: lint types
+	$(BIN)/python -m pytest --numprocesses=2 $(CORE)
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .

@@ -2,7 +2,7 @@
 
     python benchmarks/bitflips.py [--flips 100] [--seed 0]
 
-Every kind of kept file: the ledger, answers, scores of a reranker, the BM25 index, the description of a large corpus,
+Every kind of kept file: the ledger, answers, scores of a reranker, the BM25 index, the copy of a large corpus,
 vectors, the leakage index. A home is filled once by real systems (models answer on loopback), copied for each flip, and
 asked again for everything that rests on the damaged file. What comes back must be what was measured, bit for bit, or
 the damage must be named: a number that differs without a word is believed damage, and so is any traceback.
@@ -42,7 +42,7 @@ from r2med.runs.ledger import Ledger
 from rerank_server import RerankServer
 
 LARGE = 4_200_000
-"""Bytes of a corpus that is described in the cache."""
+"""Bytes of a corpus that is copied to the cache."""
 TASK = "sample/Biology"
 
 
@@ -95,7 +95,7 @@ KINDS = {
     "answers": Kind("llm.sqlite", lambda world: results(world, "answers"), "SELECT answer FROM answers"),
     "scores": Kind("scores/*/*", lambda world: results(world, "scores")),
     "BM25 index": Kind("cache/bm25/*/*", lambda world: (results(world, "bm25"), results(world, "large"))),
-    "corpus description": Kind("cache/documents/*/*", lambda world: results(world, "large")),
+    "copy of a corpus": Kind("cache/corpus/*/*", lambda world: results(world, "large")),
     "vectors": Kind("vectors/*/*", lambda world: results(world, "vectors")),
     "leakage index": Kind("cache/leakage*/*/*", leaks),
 }

@@ -30,7 +30,6 @@ from r2med.data.dataset import Texts
 from r2med.encode.batching import encode_all
 from r2med.encode.encoder import Role
 from r2med.encode.resolve import encoder_for
-from r2med.pipeline.executor.distributed import DistributedExecutor
 from r2med.pipeline.executor.local import Executor, quiet
 from r2med.pipeline.stage import Context
 from r2med.settings import ExecutorSettings
@@ -68,7 +67,7 @@ def _engine(workers: int) -> Executor:
         return quiet()
     from r2med.pipeline.executor.ray import RayCluster
 
-    return DistributedExecutor(RayCluster("", ExecutorSettings(workers=workers)))
+    return Executor(spread=RayCluster("", ExecutorSettings(workers=workers)))
 
 
 def _one(model: str, documents: int, workers: int, sentences: int) -> dict[str, float]:

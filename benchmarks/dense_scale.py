@@ -69,8 +69,8 @@ class Mapped:
 
 def step(kind: str, folder: Path) -> None:
     """What a process does: make ready, search, say how it went."""
-    from r2med.encode.approximate import ApproximateSettings, recall_lost
-    from r2med.encode.quantize import QUANTIZED, FloatIndex
+    from r2med.encode.indexes import EngineSettings, recall_lost
+    from r2med.encode.indexes import QUANTIZED, FloatIndex
     from r2med.encode.vector_search import Similarity
 
     queries, how = np.load(folder / "queries.npy"), Similarity()
@@ -85,7 +85,7 @@ def step(kind: str, folder: Path) -> None:
         QUANTIZED[kind].build(rows, how, folder=codes)
         index = QUANTIZED[kind].open(rows, how, 4, codes)
     elif kind in ENGINES:
-        settings = ApproximateSettings.read(ENGINES[kind])
+        settings = EngineSettings.read(ENGINES[kind])
         settings.write(rows, how, codes)
         index = settings.open(rows, how, codes, 4)
     built, spent = time.perf_counter() - started, time.process_time() - used

@@ -393,7 +393,7 @@ def spec_case(random: Random, folder: Path) -> None:
 
 
 EXPERIMENT = b"""tasks = ["sample/Biology"]
-metrics = ["nDCG@10", "Recall@100"]
+measures = ["nDCG@10", "Recall@100"]
 
 [[system]]
 name = "baseline"

@@ -42,7 +42,7 @@ from r2med.diagnosis.attribution import save_diagnosis
 from r2med.diagnosis.causes import Cause, Diagnosis, Placed, QueryCause
 from r2med.leaderboard import page as board_page
 from r2med.pipeline.named_runs import share
-from r2med.runs.ledger import Entry, Finished, Ledger
+from r2med.runs.ledger import Entry, Ledger
 from r2med.runs.record import DataIdentity, RunRecord, StageRecord
 from r2med.web import app
 from r2med.web.library import Library
@@ -84,7 +84,7 @@ def fill(ledger: Ledger, datasets: Sequence[Dataset], systems: int, generator: n
             record = RunRecord(DataIdentity(fingerprint), stages=(StageRecord("bm25", "retriever"),))
             key = hashlib.sha256(f"{number} {dataset.name}".encode()).hexdigest()[:32]
             facts = (f"bm25(k1={number / 100})", dataset.name, "full", tuple(lists), 1.0 + number, record)
-            ledger.add(Entry(key, *facts), Finished(Run.from_lists(lists), scores))
+            ledger.add(Entry(key, *facts, scores=scores), Run.from_lists(lists))
 
 
 def diagnosed(ledger: Ledger, datasets: Sequence[Dataset], generator: np.random.Generator) -> None:
@@ -183,7 +183,7 @@ def endpoint(library: Library, path: str) -> int:
     scope = {"type": "http", "method": "GET", "path": place, "query_string": query.encode(), "headers": []}
     if place.startswith("/run/"):
         views[place], scope["path_params"] = run_page.run_page, {"id": place.removeprefix("/run/")}
-    page, status = app._made(library, views[place], "", Request(scope))
+    page, status = app.render_page(library, views[place], "", Request(scope))
     assert status == 200, path
     return len(page.encode())
 

@@ -153,7 +153,7 @@ def draw_build(scratch: Path) -> None:
     rules = [{"match": pattern, "reply": reply} for (pattern, _, _), reply in zip(GRADES, replies, strict=True)]
     (folder / "judge.jsonl").write_text("".join(json.dumps(rule) + "\n" for rule in rules), "utf-8")
     subprocess.run(r2med("build", "run", "cases"), check=True, cwd=scratch)
-    subprocess.run(r2med("build", "check", "cases", "--plots", "drawn"), check=True, cwd=scratch)
+    subprocess.run(r2med("build", "check", "cases", "--plot", "drawn"), check=True, cwd=scratch)
     for name in ("members", "scores"):
         shutil.copy(scratch / "drawn" / f"{name}.svg", IMAGES / f"build-{name}.svg")
 

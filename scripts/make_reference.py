@@ -26,7 +26,7 @@ from page_blocks import blocks
 from schemas import SHAPES, schema_file
 
 import r2med
-from r2med.cli.main import VERBS, app
+from r2med.cli.main import SECTIONS, VERBS, app
 from r2med.data.loader import load
 from r2med.encode.cards import cards as encoders
 from r2med.encode.late_cards import late_cards
@@ -44,8 +44,10 @@ MADE = "<!-- Written by scripts/make_reference.py from the program itself; renew
 def reference_page() -> str:
     """Every verb with its help, examples, options and defaults."""
     top = click.Context(app, info_name="r2med", **app.context_settings)
-    listed = [f"- [`{verb}`](#r2med-{verb}): {line}" for verb, line in VERBS.items()]
-    parts = [f"# Reference\n\n{MADE}", *_paragraphs(app), "\n".join(listed)]
+    parts = [f"# Reference\n\n{MADE}", *_paragraphs(app)]
+    for heading, verbs in SECTIONS.items():
+        listed = [f"- [`{verb}`](#r2med-{verb}): {line}" for verb, (_, line) in verbs.items()]
+        parts += [f"**{heading}**", "\n".join(listed)]
     for verb in VERBS:
         command = app.get_command(top, verb)
         assert command is not None

@@ -12,6 +12,8 @@ from typing import Any
 
 from type_schemas import type_schema
 
+from r2med.answers.effects import Counts, Grounding, InView, Paired, Quadrants
+
 Schema = dict[str, Any]
 
 
@@ -683,6 +685,7 @@ RAG_SLOPE = record(
     {"points": count(), "slope": unknown(number("The rise of accuracy for a rise of the measure by 1.")), **LOW_HIGH},
     "A slope; null where it takes more systems, or they do not differ in retrieval.",
 )
+PAIRED = type_schema(Paired)
 RAG_ARM = record(
     {
         "arm": string("Its name in reports."),
@@ -690,56 +693,14 @@ RAG_ARM = record(
         "oracle": flag("Whether its passages were chosen by judgements or gold answers: a limit, not a system."),
         "accuracy": ACCURACY,
         "tasks": table(ACCURACY, "Task to its accuracy."),
-        "answers": record(
-            {
-                "right": count(),
-                "wrong": count(),
-                "abstained": count("Not right, and not wrong either."),
-                "unparsable": count("Replies that hold no answer, or several; they count in no accuracy."),
-                "unjudged": count("Answers whose verdict could not be read; they count in no accuracy."),
-                "failed": count("Requests without a reply; they count in no accuracy."),
-                "exact": count("Answers with the words of the gold answer and no others."),
-                "contained": count("Answers with the words of the gold answer in them."),
-            },
-            "What became of every sample.",
-        ),
-        "passages": number("In view, the mean over questions."),
-        "passage_tokens": number("About how many tokens these take."),
-        "passages_cut": count("By the budget."),
+        "answers": type_schema(Counts),
+        **type_schema(InView)["properties"],
         "retrieval": unknown(number("The measure of its lists, the mean over tasks; null for what is not a list.")),
-        "quadrants": unknown(
-            record(
-                {
-                    "evidence_right": count(),
-                    "evidence_wrong": count(),
-                    "no_evidence_right": count(),
-                    "no_evidence_wrong": count(),
-                },
-                "Questions by whether a relevant passage was in view and the answer was right; null without passages.",
-            )
-        ),
-        "grounding": record(
-            {
-                "answers": count("Samples that are right or wrong."),
-                "cited": count("Those that name a source which was shown."),
-                "cited_relevant": count("Those that name a relevant one."),
-                "right_cited_relevant": count("Right ones that do."),
-                "no_evidence": count("Answers with no relevant passage in view."),
-                "citations": count("Sources named in all."),
-                "relevant_citations": count(),
-                "not_shown": count("Sources named that were not shown."),
-            }
-        ),
+        "quadrants": unknown(type_schema(Quadrants)),
+        "grounding": type_schema(Grounding),
         "paired": unknown(
             record(
-                {
-                    "fixed": count("Wrong without passages, right with them."),
-                    "broken": count("Right without passages, wrong with them."),
-                    "both_right": count(),
-                    "both_wrong": count(),
-                    "difference": difference("The arm minus closed, paired by question."),
-                    "switch": number("What a perfect choice between the two would add to the better one."),
-                },
+                PAIRED["properties"] | {"difference": difference("The arm minus closed, paired by question.")},
                 "The arm against closed; null for closed itself, and where closed was not asked.",
             )
         ),
@@ -1740,7 +1701,7 @@ BUILD_TRANSLATE = record(
 )
 SHAPES: Mapping[str, tuple[str, str, Any]] = {
     "run": (
-        "r2med run --json, r2med eval --json, r2med import --json",
+        "r2med run --json, r2med eval --json",
         "Scores of systems on tasks; what failed is in no average.",
         RUN,
     ),
@@ -1781,11 +1742,11 @@ SHAPES: Mapping[str, tuple[str, str, Any]] = {
     "answers": ("r2med answers --json", "Whether generated answers are right, and whether that helps.", ANSWERS),
     "rag": ("r2med rag --json", "Answers with and without passages, and what that changed.", RAG),
     "rag-plan": ("r2med rag --dry-run --json", "What a study would ask, and what it would cost.", RAG_PLAN),
-    "validate": ("r2med validate --json", "Problems of data folders.", VALIDATE),
+    "validate": ("r2med tasks validate --json", "Problems of data folders.", VALIDATE),
     "leakage": ("r2med leakage --json", "Whether training data holds what is evaluated on.", LEAKAGE),
     "verify": ("r2med verify --json", "Whether a submission is what it says.", VERIFY),
-    "stats": ("r2med stats --json", "Sizes and lengths of tasks.", STATS),
-    "tasks": ("r2med tasks --json", "The registered tasks.", TASKS),
+    "stats": ("r2med tasks stats --json", "Sizes and lengths of tasks.", STATS),
+    "tasks": ("r2med tasks --json, r2med tasks show --json", "The registered tasks.", TASKS),
     "inspect": ("r2med inspect --json", "Queries with what was asked, generated and found.", INSPECT),
     "search": ("r2med search --json", "What a system finds for a question.", SEARCH),
     "label": ("r2med label --json", "How many queries a language model put into each class.", LABEL),
@@ -1811,7 +1772,11 @@ SHAPES: Mapping[str, tuple[str, str, Any]] = {
     "nano-build": ("r2med nano build --json", "What a nano set was made from, and how.", NANO_BUILD),
     "nano-profile": ("r2med nano profile --json", "How the candidate lists of nano sets do.", PROFILE),
     "nano-agree": ("r2med nano agree --json", "How well a nano set stands for its source.", NANO_AGREE),
-    "index": ("r2med index --json, with or without --dry-run", "What was or would be pushed to an engine.", INDEX),
+    "index": (
+        "r2med engines push --json, also with --dry-run",
+        "What was or would be pushed to an engine.",
+        INDEX,
+    ),
     "engines": ("r2med engines --json", "Search engines that can be asked.", ENGINES),
     "models": ("r2med models --json", "The cards of models.", MODELS),
     "model": (

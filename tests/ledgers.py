@@ -9,7 +9,7 @@ import numpy as np
 
 from r2med.data.run import Run
 from r2med.data.tasks import registry
-from r2med.runs.ledger import Entry, Finished, Ledger
+from r2med.runs.ledger import Entry, Ledger
 from r2med.runs.record import RunRecord
 from r2med.store.hashes import cache_key
 
@@ -40,10 +40,10 @@ def add_run(
     seconds = content.pop("seconds", 1.0)
     key = cache_key(system=system, task=task, values=repr(values), record=repr(record))
     group, created = registry()[task].group, record.get("created", "")
-    entry = Entry(key, system, task, group, queries, seconds, RunRecord.from_json(content), created)
-    lists = {query: (["d1", "d2"], [2.0, 1.0]) for query in queries}
     arrays = {measure: np.array(column, dtype=np.float64) for measure, column in scores.items()}
-    return ledger.add(entry, Finished(Run.from_lists(lists), arrays))
+    entry = Entry(key, system, task, group, queries, seconds, RunRecord.from_json(content), created, scores=arrays)
+    lists = {query: (["d1", "d2"], [2.0, 1.0]) for query in queries}
+    return ledger.add(entry, Run.from_lists(lists))
 
 
 def add_everywhere(ledger: Ledger, system: str, group: str, value: float | Sequence[float], **more: Any) -> list[Entry]:

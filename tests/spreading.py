@@ -15,7 +15,7 @@ from r2med.data.run import Run
 from r2med.encode import distributed as spread_encoding
 from r2med.errors import Postponed
 from r2med.pipeline.executor.blocks import SpreadJob, WorkBlock
-from r2med.pipeline.executor.distributed import DistributedExecutor
+from r2med.pipeline.executor.local import Executor
 from r2med.pipeline.executor.shards import Shards
 from r2med.pipeline.stage import Context
 from r2med.pipeline.system import System
@@ -51,10 +51,10 @@ def run_in_shards(
     for number in range(1, total + 1):
         shard = SentShards(number, total)
         with suppress(Postponed):
-            System.parse(system).run(collection, Context(Cache.default(), DistributedExecutor(shard)))
+            System.parse(system).run(collection, Context(Cache.default(), Executor(spread=shard)))
         done += shard.done
     merge = SentShards(0, total)
-    run = System.parse(system).run(collection, Context(Cache.default(), DistributedExecutor(merge)))
+    run = System.parse(system).run(collection, Context(Cache.default(), Executor(spread=merge)))
     assert not merge.done, "a merge computes nothing"
     return run, done
 

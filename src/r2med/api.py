@@ -46,7 +46,7 @@ from r2med.render.scores.model import Board, View
 from r2med.runs.ledger import Ledger
 from r2med.runs.report import Report
 from r2med.runs.selection import in_any_group
-from r2med.settings import RequestSettings, requesting
+from r2med.settings import RequestSettings, overriding
 from r2med.store.files import expanded
 from r2med.tuning.study import Tuned, TuneOptions
 from r2med.tuning.study import tune as tune_system
@@ -143,7 +143,7 @@ def build(
     check_type(until, (str,), "until is the name of a step, such as 'read'")
     builder = Builder(expanded(folder))
     settings = RequestSettings(timeout, retries, rpm, concurrency)
-    with requesting(settings), session(Limits.configured(max_cost=max_cost)):
+    with overriding(settings), session(Limits.configured(max_cost=max_cost)):
         return builder.run(until)
 
 
@@ -181,13 +181,11 @@ def evaluate(
     options: Options | None = None,
     *,
     measures: str | Measure | Sequence[str | Measure] = (),
-    metrics: str | Measure | Sequence[str | Measure] = (),
     fresh: bool = False,
 ) -> Report:
     """Measure systems on tasks; what the ledger already has is taken from there unless `fresh` is asked for.
 
-    `measures` (or `metrics`, which is the same) are printed in place of the usual one, a table each. Rarer
-    settings are in `Options`.
+    `measures` are printed in place of the usual one, a table each. Rarer settings are in `Options`.
 
     >>> import r2med
     >>> report = r2med.evaluate(["bm25", "bm25-classic"], "sample/Biology", measures="Recall@10")
@@ -206,7 +204,7 @@ def evaluate(
     for task in listed(tasks):
         check_type(task, (Dataset, Task, Path, str), "a task is its name, a folder or a Dataset")
     chosen = replace(options or Options(), fresh=True) if fresh else options
-    asked = [Measure(each) if isinstance(each, str) else each for each in (*listed(measures), *listed(metrics))]
+    asked = [Measure(each) if isinstance(each, str) else each for each in listed(measures)]
     for measure in asked:
         check_type(measure, (Measure,), "a measure is a text such as 'nDCG@10'")
     report = run_and_measure(chosen_systems, tasks, chosen, measures=asked)
@@ -248,7 +246,7 @@ def board(group: str = "full", **view: Any) -> Board:
     >>> best = r2med.board("full", kind="base", sources=["paper"], limit=3)
     >>> best
     Board('full' by nDCG@10, 3 systems on 8 tasks)
-    >>> best.lines[0].row.name
+    >>> best.lines[0].name
     'base/nv'
     """
     known = [entry.name for entry in fields(View) if entry.name != "group"]

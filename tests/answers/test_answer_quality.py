@@ -232,13 +232,13 @@ def test_runs_of_the_ledger_are_judged_by_id_or_by_system():
     judge(lambda r: "yes" if r.messages[-1].content.count(_gold(r)) > 1 else "no")
     report = evaluate(["answer(writer) >> bm25", "bm25"], TASK)
     run = report.results[0]
-    by_id, by_system = judge_runs([run.run_id[:6]], "judge"), judge_runs(["answer(writer) >> bm25"], "judge")
+    by_id, by_system = judge_runs([run.id[:6]], "judge"), judge_runs(["answer(writer) >> bm25"], "judge")
     assert by_id.as_dict()["results"][0]["accuracy"] == by_system.results[0].accuracy == pytest.approx(5 / 9)
-    assert by_id.results[0].retrieval == dict(zip(run.query_ids, run.scores["nDCG@10"].tolist(), strict=True))
+    assert by_id.results[0].retrieval == dict(zip(run.queries, run.scores["nDCG@10"].tolist(), strict=True))
     assert by_id.over_queries.pearson.value > 0.8
     assert by_id.over_queries.pearson.low > 0.5
-    assert judge_runs([run.run_id], "judge", "Recall@100").measure == "Recall@100"
-    assert set(judge_runs([run.run_id], "judge", "P@7").results[0].retrieval) == set(run.query_ids)
+    assert judge_runs([run.id], "judge", "Recall@100").measure == "Recall@100"
+    assert set(judge_runs([run.id], "judge", "P@7").results[0].retrieval) == set(run.queries)
     with pytest.raises(R2medError, match="bm25 generates no text, so there is no answer to judge"):
         judge_runs(["bm25"], "judge")
     with pytest.raises(R2medError, match="no run of 'zzz'"):
@@ -254,11 +254,11 @@ def test_data_that_changed_since_the_run_is_not_judged(tmp_path):
     shutil.copytree(SAMPLE / "MedQA-Diag", folder)
     add_model(scripted(lambda request: "Scurvy.", "writer"))
     run = evaluate("answer(writer) >> bm25", folder).results[0]
-    assert judge_runs([run.run_id]).results[0].share("exact") == 0.0
+    assert judge_runs([run.id]).results[0].share("exact") == 0.0
     with (folder / "corpus.jsonl").open("a", encoding="utf-8") as file:
         file.write('{"id": "another", "text": "One more document."}\n')
-    with pytest.raises(R2medError, match=f"MedQA-Diag has changed since run {run.run_id} of .*; run it again"):
-        judge_runs([run.run_id])
+    with pytest.raises(R2medError, match=f"MedQA-Diag has changed since run {run.id} of .*; run it again"):
+        judge_runs([run.id])
 
 
 def test_tasks_without_gold_answers_are_left_out_with_a_note(tmp_path):

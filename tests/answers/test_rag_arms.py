@@ -31,7 +31,7 @@ def chosen(name: str, dataset: Dataset, k: int = 5, systems=("bm25",)):
     if arm.system:
         result = evaluate(arm.system, dataset).results[0]
         with Ledger() as ledger:
-            run = ledger.run(ledger.get(result.run_id))
+            run = ledger.run(ledger.get(result.id))
     return arm, choose(arm, dataset, run, k), run
 
 
@@ -123,14 +123,14 @@ def test_every_arm_has_the_same_budget_and_the_same_order_rule():
         _, passages, _ = chosen(name, dataset, 4)
         for query, found in passages.items():
             sources = show(query, found, dataset, rule)
-            assert all(source.tokens <= 20 for source in sources)
-            assert [source.document for source in sources] == [passage.document for passage in found]
+            assert all(source.shown.tokens <= 20 for source in sources)
+            assert [source.shown.document for source in sources] == [passage.document for passage in found]
             assert all(
-                source.cut == (len(source.text) < len(dataset.collection.documents.text(source.document)))
+                source.shown.cut == (len(source.text) < len(dataset.collection.documents.text(source.shown.document)))
                 for source in sources
             )
     shuffled = PromptRule(k=4, budget=80, order="shuffled")
-    orders = [[s.document for s in show(query, found, dataset, shuffled)] for query, found in passages.items()]
+    orders = [[s.shown.document for s in show(query, found, dataset, shuffled)] for query, found in passages.items()]
     assert orders != [[p.document for p in found] for found in passages.values()]
     assert [set(order) for order in orders] == [{p.document for p in found} for found in passages.values()]
 

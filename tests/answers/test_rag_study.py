@@ -22,11 +22,11 @@ from click.testing import CliRunner
 
 import r2med
 from r2med.answers.arms import make_arms
-from r2med.answers.charts import rag_charts
 from r2med.answers.report import kept_reports, make_report
 from r2med.answers.samples import AnswerKind
 from r2med.answers.sources import PromptRule
 from r2med.answers.study import StudyOptions, run_study
+from r2med.answers.tables import rag_charts
 from r2med.cli.main import app
 from r2med.errors import R2medError, StoreWarning
 from r2med.llm.budget import Limits
@@ -34,7 +34,7 @@ from r2med.llm.cards import add_model
 from r2med.llm.client import session
 from r2med.llm.scripted import scripted
 from r2med.llm.types import LimitReached
-from r2med.render.charts.plots import save_charts
+from r2med.render.charts.files import save_charts
 from r2med.runs.ledger import Ledger
 from ragging import asked, expected, rates_model, share, sources, write_run, write_task
 
@@ -87,7 +87,7 @@ def test_every_figure_of_the_report_comes_out_as_planted(planted):
         evidence = np.array([view == "relevant" for view in seen])
         assert arm.quadrants.evidence_right == (evidence & right).sum()
         assert arm.quadrants.no_evidence_wrong == (~evidence & ~right).sum()
-        assert arm.way is None or arm.way.share == pytest.approx(
+        assert arm.way is None or arm.way.share.value == pytest.approx(
             (right.mean() - closed.mean()) / (fates(["relevant"] * COUNT).mean() - closed.mean())
         )
         # ... and within sampling error of the rates that were stated.
@@ -95,8 +95,8 @@ def test_every_figure_of_the_report_comes_out_as_planted(planted):
         assert arm.accuracy.low - 0.02 <= stated <= arm.accuracy.high + 0.02
     assert report.arm("closed").accuracy.low <= RATES["closed"] <= report.arm("closed").accuracy.high
     wanted = (0.7 * 0.8 + 0.3 * 0.3 - 0.5) / (0.8 - 0.5)
-    assert report.arm("good").way.low < wanted < report.arm("good").way.high
-    assert report.arm("random").way.share < 0
+    assert report.arm("good").way.share.low < wanted < report.arm("good").way.share.high
+    assert report.arm("random").way.share.value < 0
 
 
 def test_grounding_counts_what_was_cited_and_what_was_not_shown(planted):
@@ -300,8 +300,8 @@ from r2med.llm.scripted import scripted
 from r2med.llm.client import session
 from r2med.answers.arms import make_arms
 from r2med.answers.study import StudyOptions, run_study
-from r2med.render.charts.plots import save_charts
-from r2med.answers.charts import rag_charts
+from r2med.render.charts.files import save_charts
+from r2med.answers.tables import rag_charts
 
 log = Path({log!r})
 answer = rates_model({rates!r})

@@ -96,19 +96,19 @@ NOT_RUN: dict[str, str] = {
     'r2med run "rrf(bm25, bge) >> bge-reranker(depth=100)" --tasks nano': HUB,
     'r2med run splade-v3 "splade-v3(document_terms=64)" "splade(hf:naver/splade-v3-distilbert)" --tasks nano': HUB,
     'r2med run opensearch-doc-v3-distill "rrf(bm25, opensearch-doc-v3-distill)" --tasks nano': HUB,
-    "r2med run bm25 --tasks full --metrics nDCG@10 Recall@100 --json": HUB,
+    "r2med run bm25 --tasks full --measures nDCG@10 Recall@100 --json": HUB,
     "r2med run bm25 --tasks full": HUB,
     "r2med run bm25 --tasks nano": HUB,
     "r2med run bm25 bm25-classic --tasks full": HUB,
-    "r2med stats MedQA-Diag path/to/folder --json": HUB,
+    "r2med tasks stats MedQA-Diag path/to/folder --json": HUB,
     'r2med submit "rrf(bm25, bge)" --tasks full --title "Our hybrid" --authors "..." --out ours.zip': HUB,
     'r2med submit bm25 "rrf(bm25, bge)" --tasks full --title "Our hybrid" --out ours.zip': HUB,
     'r2med run "bm25 >> api-rerank(BAAI/bge-reranker-v2-m3@http://localhost:8000/v1)"': SERVER,
     'r2med run "bm25 >> api-rerank(cohere)"': SERVER,
-    "r2med index MedQA-Diag --to elasticsearch --url http://localhost:9200": SERVER,
-    "r2med index MedQA-Diag --to postgres --dsn-env MEDLINE_DSN --encoder bge": SERVER,
-    "r2med index MedQA-Diag --to qdrant --url http://localhost:6333 --encoder bge": SERVER,
-    "r2med index path/to/folder --to postgres --dsn-env MEDLINE_DSN": SERVER,
+    "r2med engines push MedQA-Diag --to elasticsearch --url http://localhost:9200": SERVER,
+    "r2med engines push MedQA-Diag --to postgres --dsn-env MEDLINE_DSN --encoder bge": SERVER,
+    "r2med engines push MedQA-Diag --to qdrant --url http://localhost:6333 --encoder bge": SERVER,
+    "r2med engines push path/to/folder --to postgres --dsn-env MEDLINE_DSN": SERVER,
     "r2med run minilm --tasks sample --executor ray:127.0.0.1:6379": "needs a Ray cluster, which tests/executor starts",
     "r2med run minilm --tasks sample --executor shard:1/16": BATCH,
     "r2med run minilm --tasks sample --executor shard:2/16": BATCH,
@@ -275,7 +275,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         lists = next((folder / "out" / "runs").glob("sample-Biology.bm25.*"))
         for name in ("theirs.trec", "bm25.trec"):
             shutil.copy(lists, name)
-        call("import", "theirs.trec", "--task", "sample/Biology", "--as", "theirs")
+        call("eval", "theirs.trec", "--tasks", "sample/Biology", "--keep", "theirs")
         with gzip.open("a.trec.gz", "wb") as file:
             file.write(lists.read_bytes())
         write_run(read_run(lists)[0], "b.jsonl")
@@ -478,6 +478,13 @@ def _read_build_plan(file: Path) -> object:
     return read_plan(file.parent).judge.models
 
 
+def _entry_points(file: Path) -> set[str]:
+    """The groups of a project's entry points, if every address is in a module of some page."""
+    groups = tomllib.loads(file.read_text("utf-8"))["project"]["entry-points"]
+    modules = {value.partition(":")[0] for points in groups.values() for value in points.values()}
+    return set(groups) if modules <= set(MODULES) else set()
+
+
 LOADERS: dict[str, Callable[[Path], object]] = {
     "r2med.toml": _read_settings,
     "study.toml": lambda file: read_experiment(file).systems,
@@ -493,6 +500,7 @@ LOADERS: dict[str, Callable[[Path], object]] = {
     "writer.toml": lambda file: scripted_file(file).answer,
     "training.toml": lambda file: read_run_settings(file).train.steps == 200,
     "my-data.toml": lambda file: read_data_settings(file, {}).negatives.count == 10,
+    "pyproject.toml": lambda file: _entry_points(file) == {"r2med.stages", "r2med.encoders", "r2med.verbs"},
     "scale.toml": lambda file: read_scale(file).values,
     "llms.toml": lambda file: [llm_cards.find_model(name).id for name in read_toml(file)["model"]],
 }

@@ -123,7 +123,7 @@ def test_emoji_codes_and_markup_of_a_user_stay_text(module: Path) -> None:
         ("run", "bm25", "--tasks", str(folder)),
         ("runs",),
         ("board", "--tasks", str(folder)),
-        ("stats", str(folder)),
+        ("tasks", "stats", str(folder)),
     ):
         done = run(module, *args)
         assert folder.name in done.stdout, done.stdout + done.stderr

@@ -60,7 +60,7 @@ COMMANDS = {
     "board": ("board", "--limit", "5"),
     "board --ci": ("board", "--group", "sample", "--ci", "--columns", "cost"),
     "compare": ("compare", *SYSTEMS, "--tasks", "sample"),
-    "stats": ("stats", "sample"),
+    "stats": ("tasks", "stats", "sample"),
     "answers": ("answers", "replay >> bm25"),
     "models": ("models",),
     "models --all": ("models", "--all"),
@@ -155,8 +155,8 @@ def test_the_board_fits_a_few_screens_and_says_what_is_left_out() -> None:
 
 
 def test_names_of_tasks_stay_whole_on_a_narrow_terminal() -> None:
-    for verb in ("tasks", "stats"):
-        shown = CliRunner(env={"COLUMNS": "80"}).invoke(app, [verb, "sample"], catch_exceptions=False).output
+    for verb in ("show", "stats"):
+        shown = CliRunner(env={"COLUMNS": "80"}).invoke(app, ["tasks", verb, "sample"], catch_exceptions=False).output
         assert "Bioinformatics" in shown
         assert "qa-reference" in shown or verb == "stats"
 

@@ -109,8 +109,8 @@ def test_all_pairs_are_compared_and_corrected() -> None:
 def test_a_run_is_found_by_spec_in_any_spelling_or_by_id() -> None:
     result = r2med.evaluate("bm25(k1=2)", "sample/Biology").results[0]
     with Ledger() as ledger:
-        for name in ("bm25(k1=2)", "bm25( k1 = 2.0 )", result.run_id, result.run_id[:5]):
-            assert select(ledger, [name])[0].runs["sample/Biology"].id == result.run_id
+        for name in ("bm25(k1=2)", "bm25( k1 = 2.0 )", result.id, result.id[:5]):
+            assert select(ledger, [name])[0].runs["sample/Biology"].id == result.id
 
 
 def test_a_measure_deeper_than_the_lists_is_said_as_run_says_it() -> None:
@@ -133,10 +133,10 @@ def test_data_that_was_changed_and_changed_back_has_its_own_runs_again(tmp_path:
     again = r2med.evaluate("bm25", task_folder(folder, documents=first, **parts)).results[0]
     assert again.cached
     with Ledger() as ledger:
-        assert select(ledger, ["bm25"])[0].runs[str(folder)].id == before.results[0].run_id
+        assert select(ledger, ["bm25"])[0].runs[str(folder)].id == before.results[0].id
         assert compare(ledger, ["bm25", "bm25-classic"])[0].overall.queries == 1
         line = board(ledger, View(group="custom")).lines[0]
-    assert (line.average, line.row.runs[str(folder)]) == (1.0, before.results[0].run_id)
+    assert (line.average, line.runs[str(folder)]) == (1.0, before.results[0].id)
 
 
 def test_changed_data_is_refused(tmp_path: Path) -> None:

@@ -15,8 +15,17 @@ from click.testing import CliRunner
 from building import brain, judgement, part, sample, write_plan, write_rows
 from r2med.cli.main import app
 from r2med.construction.builder import Builder
-from r2med.construction.coverage import PoolCoverage, QuestionLeakage
-from r2med.construction.health import BASE, DOUBTFUL, GOOD, MEASURE, POOR, TaskHealth, health_rules
+from r2med.construction.health import (
+    BASE,
+    DOUBTFUL,
+    GOOD,
+    MEASURE,
+    POOR,
+    PoolCoverage,
+    QuestionLeakage,
+    TaskHealth,
+    health_rules,
+)
 from r2med.construction.health_report import health_sections
 from r2med.construction.pool import read_built_task
 from r2med.data.loader import load
@@ -256,8 +265,8 @@ def test_every_rule_can_be_met_and_missed():
 def test_figures_are_drawn_as_svg_without_matplotlib_and_by_it(tmp_path):
     Judge()
     folder = build(tmp_path / "b")
-    call(folder, "--plots", tmp_path / "drawn")
-    call(folder, "--plots", tmp_path / "paper.png")
+    call(folder, "--plot", tmp_path / "drawn")
+    call(folder, "--plot", tmp_path / "paper.png")
     health = checked(folder)
     for name in ("funnel", "members", "scores"):
         assert (tmp_path / f"paper-{name}.png").read_bytes().startswith(b"\x89PNG")
@@ -290,12 +299,12 @@ def test_what_cannot_be_checked_is_one_line(tmp_path):
     shutil.copytree(folder / "task", tmp_path / "alone")
     for arguments, words in (
         ((tmp_path / "nothing",), "no finished task"),
-        ((folder, "--plots", tmp_path / "x.jpg"), "figures end in"),
+        ((folder, "--plot", tmp_path / "x.jpg"), "figures end in"),
         ((tmp_path / "alone", "--reask", "5%"), "only in the folder of their build"),
     ):
         assert words in refused(*arguments)
     for share in ("5 of them", "120%", "-1%", "nan"):
-        assert "--reask must be a share" in call(folder, "--reask", share, code=2).stderr
+        assert "is not a share such as" in call(folder, "--reask", share, code=2).stderr
     assert "--dry-run goes with --reask" in call(folder, "--dry-run", code=2).stderr
     (folder / "guideline.md").write_text("Something else.", "utf-8")
     assert "guideline changed since the task was made" in refused(folder, "--reask", "5%")

@@ -50,16 +50,16 @@ def folder(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[judge]\nmodels = ['yes']\nsamples = 0", "plan.toml:3: [judge] samples must be 1 or more"),
+        ("[judge]\nmodels = ['yes']\nsamples = 0", "plan.toml:3: [judge] samples must be a whole number of at least 1"),
         (
             "[judge]\nmodels = ['yes']\n\n[mine]\ndepht = 3",
-            "plan.toml:5: [mine] depht is not a setting; did you mean depth?",
+            "plan.toml:5: [mine] depht is not a known key; did you mean depth?",
         ),
         ("[judge]\nmodels = 'yes'", "plan.toml:2: [judge] models must be a list of texts, not 'yes'"),
         ("[judge]\nmodels = ['yse']", "plan.toml:2: [judge] models unknown model 'yse'"),
         ("[judge]\nmodels = []", "plan.toml:2: [judge] models must name a model"),
-        ("[juge]", "plan.toml:1: unknown table [juge]; did you mean judge?"),
-        ("judge = 3", "plan.toml:1: judge must be a table: write [judge]"),
+        ("[juge]", "plan.toml:1: juge is not a known key; did you mean judge?"),
+        ("judge = 3", "plan.toml:1: judge must be a table"),
         ("[judge]\nmodels = ['yes'", "not readable as TOML"),
         ("[judge]\nmodels=['yes']\n[mine]\nsystems=['bm26']", "plan.toml:4: [mine] systems"),
         ("[judge]\nmodels=['yes']\n[mine]\nsystems=['oracle-answer >> bm25']", "is shown the gold answers"),
@@ -74,8 +74,11 @@ def folder(tmp_path):
         ("[judge]\nmodels=['yes']\n[select]\nband_answers = 2.5", "[select] band_answers must not be above answers"),
         ("[judge]\nmodels=['yes']\n[mine]\nviews=['reasoning']", "has reasoning alone"),
         ("[judge]\nmodels=['yes']\n[intent]\nkeep=['cure']", "plan.toml:4: [intent] keep has 'cure'"),
-        ("[judge]\nmodels=['yes']\n[prompts]\njudge = 'none.txt'", "none.txt: the prompt cannot be read"),
-        ("[judge]\nmodels=['yes']\n[prompts]\njugde = 'plan.toml'", "[prompts] has no 'jugde'; did you mean judge?"),
+        ("[judge]\nmodels=['yes']\n[prompts]\njudge = 'none.txt'", "judge: cannot read the prompt"),
+        (
+            "[judge]\nmodels=['yes']\n[prompts]\njugde = 'plan.toml'",
+            "[prompts] jugde is not a prompt; did you mean judge",
+        ),
         ("[judge]\nmodels=['yes']\n[prompts]\njudge = 'plan.toml'", "a prompt for judge must have {guideline}"),
     ],
 )
@@ -109,7 +112,7 @@ def test_the_plan_that_init_writes_states_every_setting_with_its_default(folder,
     ):
         assert getattr(plan, name) == getattr(plain, name), name
         table = written.partition(f"[{name}]")[2].partition("\n[")[0]
-        for setting in vars(getattr(plan, name)):
+        for setting in getattr(plan, name).__struct_fields__:
             assert re.search(rf"(?m)^{setting} = ", table), f"[{name}] {setting}"
 
 

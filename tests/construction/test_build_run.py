@@ -75,10 +75,10 @@ def verbs_take(task: Path, place: Path) -> None:
 
     result = json.loads(call("run", "bm25", "--tasks", task, "--json"))["results"][0]
     assert result["metrics"]["nDCG@10"] > 0
-    for form in ("markdown", "latex"):
+    for form in ("md", "latex"):
         assert "guide-bench" in call("run", "bm25", "--tasks", task, "--format", form)
-    assert "fine; 0 errors, 0 warnings" in call("validate", task)
-    assert json.loads(call("stats", task, "--json"))
+    assert "fine; 0 errors, 0 warnings" in call("tasks", "validate", task)
+    assert json.loads(call("tasks", "stats", task, "--json"))
     assert len(json.loads(call("diagnose", "bm25", "--gap", "--tasks", task, "--json")))
     leaked = json.loads(call("leakage", place / "training.jsonl", "--tasks", task, "--json", status=1))
     assert query in json.dumps(leaked)

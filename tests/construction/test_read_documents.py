@@ -19,8 +19,8 @@ from nasty_documents import (
     write_docx,
 )
 
-from r2med.construction.broken_lines import join_lines
 from r2med.construction.files import UnreadableFile, read_file
+from r2med.construction.pdf import join_lines
 
 
 @pytest.fixture

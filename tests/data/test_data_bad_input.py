@@ -203,7 +203,7 @@ def test_every_problem_is_found_grouped_and_counted(tmp_path):
     assert (report.queries, report.documents, report.judgements) == (2, 4, 2)
     assert str(report.groups()[0]) == "error: lines that are not JSON objects: 2"
     assert report.as_dict()["problems"][0] == {"severity": "warning", **report.problems[0]._asdict()}
-    with pytest.raises(DataError, match=r"corpus.jsonl:5: .* \(and 3 more, see: r2med validate .*\)$"):
+    with pytest.raises(DataError, match=r"corpus.jsonl:5: .* \(and 3 more, see: r2med tasks validate .*\)$"):
         load(tmp_path)
 
 

@@ -161,7 +161,7 @@ def test_every_way_to_evaluate_takes_the_split_that_was_asked_for(tmp_path):
     (whole,) = resolve([tmp_path])
     for source in (tmp_path, str(tmp_path), whole, f"{tmp_path}/dev", load(tmp_path, split="dev")):
         report = r2med.evaluate("bm25", source, Options(split="dev"))
-        assert [(result.task, result.query_ids) for result in report.results] == [(f"{tmp_path}/dev", ("q1",))]
+        assert [(result.task, result.queries) for result in report.results] == [(f"{tmp_path}/dev", ("q1",))]
     assert [each.tasks[0].task for each in plan([System.parse("bm25")], [str(tmp_path)], split="dev")] == [
         f"{tmp_path}/dev"
     ]

@@ -38,9 +38,9 @@ def test_full_tasks_are_pinned():
 def test_the_licence_of_the_card_and_that_of_the_source_are_told_alike_everywhere():
     names = ["Biology", "PMC-Clinical", "nano/PMC-Clinical", "sample/PMC-Clinical"]
     expected = [("CC BY 4.0", None), ("CC BY 4.0", "CC BY-NC-SA 4.0"), (None, "CC BY-NC-SA 4.0"), ("MIT", None)]
-    printed = CliRunner().invoke(app, ["tasks", *names, "--json"])
+    printed = CliRunner().invoke(app, ["tasks", "show", *names, "--json"])
     assert [(each["licence"], each["source_licence"]) for each in json.loads(printed.output)] == expected
-    shown = CliRunner().invoke(app, ["tasks", *names], env={"COLUMNS": "80"}).output.splitlines()
+    shown = CliRunner().invoke(app, ["tasks", "show", *names], env={"COLUMNS": "80"}).output.splitlines()
     lines = [line for line in shown if line.startswith("licence")]
     assert lines == [
         "licence of full: CC BY 4.0 by the hub cards",
@@ -54,7 +54,7 @@ def test_the_licence_of_the_card_and_that_of_the_source_are_told_alike_everywher
 
 def test_no_licence_is_told_of_a_folder(tmp_path):
     write_r2med(tmp_path / "mine", SMALL)
-    printed = CliRunner().invoke(app, ["tasks", str(tmp_path / "mine")])
+    printed = CliRunner().invoke(app, ["tasks", "show", str(tmp_path / "mine")])
     assert printed.exit_code == 0, printed.output
     assert "licence of" not in printed.output
 

@@ -49,16 +49,16 @@ def test_strictness_makes_it_an_error(folder):
     assert str(validate(folder).groups()[0]) == "warning: queries without text, which were left out: 1"
 
 
-@pytest.mark.parametrize("verb", ["validate", "run", "plan", "eval", "eval-several", "import"])
+@pytest.mark.parametrize("verb", ["validate", "run", "plan", "eval", "eval-several", "keep"])
 def test_every_verb_that_reads_data_is_strict_on_request(folder, verb):
     own, file = str(folder), lists(folder, f"{folder.name}.trec")
     words = {
-        "validate": ["validate", own],
+        "validate": ["tasks", "validate", own],
         "run": ["run", "bm25", "--tasks", own],
         "plan": ["run", "bm25", "--tasks", own, "--dry-run"],
-        "eval": ["eval", file, "--task", own],
+        "eval": ["eval", file, "--tasks", own],
         "eval-several": ["eval", str(folder / "{task}.trec"), "--tasks", own],
-        "import": ["import", file, "--task", own, "--as", "theirs"],
+        "keep": ["eval", file, "--tasks", own, "--keep", "theirs"],
     }[verb]
     assert CliRunner().invoke(app, words).exit_code == 0
     done = CliRunner().invoke(app, [*words, "--strict"])
@@ -84,7 +84,7 @@ def test_scores_of_a_folder_need_judgements_only(folder):
         '{"q_id": "q1", "p_id": "d1", "score": 1}\n{"q_id": "q2", "p_id": "d2", "score": 1}\n'
     )
     done = CliRunner().invoke(
-        app, ["eval", lists(folder, "mine.trec"), "--task", str(folder), "--metrics", "MRR@10", "--json"]
+        app, ["eval", lists(folder, "mine.trec"), "--tasks", str(folder), "--measures", "MRR@10", "--json"]
     )
     assert done.exit_code == 0, done.output
     (result,) = json.loads(done.stdout)["results"]
@@ -96,13 +96,13 @@ def test_run_files_of_several_tasks_are_imported_in_one_command(tmp_path):
     out = tmp_path / "out"
     assert CliRunner().invoke(app, ["run", "bm25", "--tasks", "sample", "--out", str(out)]).exit_code == 0
     place = out / "runs" / "{task}.*.trec"
-    done = CliRunner().invoke(app, ["import", str(place), "--tasks", "sample", "--as", "theirs", "--json"])
+    done = CliRunner().invoke(app, ["eval", str(place), "--tasks", "sample", "--keep", "theirs", "--json"])
     assert done.exit_code == 0, done.output
     found = {result["task"]: result["metrics"]["nDCG@10"] for result in json.loads(done.stdout)["results"]}
     wanted = {result.task: result.metrics["nDCG@10"] for result in r2med.evaluate("bm25", "sample").results}
     assert found == pytest.approx(wanted)
     assert len(found) == 8
-    assert CliRunner().invoke(app, ["import", str(place), "--as", "theirs"]).exit_code == 2
+    assert CliRunner().invoke(app, ["eval", str(place), "--keep", "theirs"]).exit_code == 2
 
 
 def test_a_broken_run_file_costs_its_own_task_only(tmp_path):
@@ -111,7 +111,7 @@ def test_a_broken_run_file_costs_its_own_task_only(tmp_path):
     assert CliRunner().invoke(app, ["run", "bm25", "--tasks", *pair, "--out", str(out)]).exit_code == 0
     (file,) = (out / "runs").glob("sample-Biology.*.trec")
     file.write_text(file.read_text().replace(" Q0 ", " Q0 unknown-"))  # ids that the task does not have
-    words = ["import", str(out / "runs" / "{task}.*.trec"), "--tasks", *pair, "--as", "theirs", "--json"]
+    words = ["eval", str(out / "runs" / "{task}.*.trec"), "--tasks", *pair, "--keep", "theirs", "--json"]
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 1
     found = json.loads(done.stdout)

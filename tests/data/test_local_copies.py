@@ -61,7 +61,7 @@ def test_a_run_on_a_copy_says_where_it_differs_from_what_was_published(copies):
     [
         ('Biology = "nowhere"', r"nowhere: no such folder; \[data\] of the settings names it for Biology"),
         ('Biolog = "dataset/Biology"', r"no task or group 'Biolog'; did you mean Biology\?"),
-        ("Biology = 3", r'r2med.toml: \[data\] must hold lines such as Biology = "FOLDER"'),
+        ("Biology = 3", "r2med.toml: data.Biology must be a text, not 3"),
     ],
 )
 def test_a_wrong_line_is_named(copies, line, message):

@@ -29,7 +29,7 @@ from r2med.llm.types import Request
 from r2med.models.http import AttemptError
 from r2med.pipeline.loaded_runs import TOP, LoadedRun, deep_cutoff, load_runs
 from r2med.pipeline.system import System
-from r2med.runs.ledger import Finished, Ledger
+from r2med.runs.ledger import Ledger
 from r2med.store.cache import Cache
 
 
@@ -326,9 +326,9 @@ def test_a_run_that_was_made_again_is_diagnosed_again(task: Path) -> None:
     with Ledger() as ledger:
         entry = next(each for each in ledger.entries(system="bm25"))
         nothing = Run.from_lists({query: ([], []) for query in entry.queries})
-        ledger.add(replace(entry, created=""), Finished(nothing, ledger.scores(entry)))
+        ledger.add(replace(entry, created="", scores=ledger.scores(entry)), nothing)
         entry = ledger.get(entry.id)
-        ledger.add(replace(entry, seconds=entry.seconds + 1), Finished(nothing, ledger.scores(entry)))
+        ledger.add(replace(entry, seconds=entry.seconds + 1, scores=ledger.scores(entry)), nothing)
     assert Cause.FOUND not in causes(of("bm25", task)).values()
 
 

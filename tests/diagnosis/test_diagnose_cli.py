@@ -108,7 +108,7 @@ def test_what_lacks_a_run_or_has_too_many_is_said() -> None:
 
 
 def test_inspect_as_text_json_and_page(tmp_path: Path) -> None:
-    text = output("inspect", "bm25", "--task", "sample/MedQA-Diag", "--worst", "2", "--words", "20")
+    text = output("inspect", "bm25", "--tasks", "sample/MedQA-Diag", "--worst", "2", "--words", "20")
     assert text.count("nDCG@10") == 2
     assert "=porphyria=" in output("inspect", "bm25", "--query", "mqd-q01")
     rows = found("inspect", "bm25", "--against", "replay >> bm25", "--sample", "3")

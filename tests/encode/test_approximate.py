@@ -10,8 +10,7 @@ from click.testing import CliRunner
 
 import r2med
 from r2med.cli.run import run_command
-from r2med.encode.approximate import ApproximateSettings
-from r2med.encode.quantize import QUANTIZED, build_index
+from r2med.encode.indexes import QUANTIZED, EngineSettings, build_index
 from r2med.encode.vector_search import Similarity, search
 from r2med.errors import R2medError, SpecError
 from r2med.leaderboard.cli import board_command
@@ -42,7 +41,7 @@ def vectors():
 def test_scores_and_order_are_those_of_exact_search(vectors, spec, similarity, tmp_path):
     queries, documents, order = vectors
     how = Similarity(similarity)
-    settings = ApproximateSettings.read(spec)
+    settings = EngineSettings.read(spec)
     settings.write(documents, how, tmp_path)
     hits = settings.open(documents, how, tmp_path, 5).search(queries, 10, order)
     exact = search(queries, documents, 10, order, how)
@@ -59,7 +58,7 @@ def test_scores_and_order_are_those_of_exact_search(vectors, spec, similarity, t
 
 def test_too_few_candidates_are_made_up_for_exactly(vectors, tmp_path):
     queries, documents, order = vectors
-    settings = ApproximateSettings.read('faiss(factory="IVF256,Flat", nprobe=1)')
+    settings = EngineSettings.read('faiss(factory="IVF256,Flat", nprobe=1)')
     settings.write(documents, Similarity(), tmp_path)
     hits = settings.open(documents, Similarity(), tmp_path, 1).search(queries, 100, order)
     assert hits.places.tolist() == search(queries, documents, 100, order).places.tolist()
@@ -146,5 +145,5 @@ def test_what_cannot_be_is_refused_at_once(spec, said):
 @pytest.mark.parametrize("spec", ["faiss(factory=Nonsense)", "usearch(dtype=f99)"])
 def test_what_the_engine_refuses_is_one_line(spec, vectors, tmp_path):
     with pytest.raises(R2medError) as refused:
-        ApproximateSettings.read(spec).write(vectors[1], Similarity(), tmp_path)
+        EngineSettings.read(spec).write(vectors[1], Similarity(), tmp_path)
     assert "\n" not in str(refused.value)

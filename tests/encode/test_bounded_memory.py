@@ -16,7 +16,6 @@ from r2med.encode import batching
 from r2med.encode.batching import encode_all
 from r2med.encode.encoder import Role
 from r2med.encode.vectors import VectorStore
-from r2med.pipeline.executor.distributed import DistributedExecutor
 from r2med.pipeline.executor.local import Executor
 from r2med.pipeline.executor.shards import Shards
 from r2med.pipeline.stage import Context
@@ -62,7 +61,7 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("executor", "precision"),
-    [(Executor(), "float16"), (DistributedExecutor(Shards(1, 1)), "float32")],
+    [(Executor(), "float16"), (Executor(spread=Shards(1, 1)), "float32")],
     ids=["local", "shard"],
 )
 def test_memory_does_not_grow_with_the_texts(small_parts, executor, precision):
@@ -119,7 +118,7 @@ def test_a_column_is_in_memory_where_the_disk_refuses(small_parts, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(scratch, "_reserve", full)
+    monkeypatch.setattr(scratch.os, "posix_fallocate", full)
     column = scratch.scratch_column(5000, np.int64)
     column[:] = 1
     assert column.sum() == 5000

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from r2med.encode.quantize import BinaryIndex, FloatIndex, Int8Index, build_index, first_dimensions
+from r2med.encode.indexes import BinaryIndex, FloatIndex, Int8Index, build_index, first_dimensions
 from r2med.encode.vector_search import Similarity, search
 from r2med.errors import R2medError
 

@@ -300,7 +300,7 @@ def test_a_file_of_ones_own_with_chunks(backend: Backend, tmp_path: Path, monkey
         assert result.metrics == pytest.approx(only_result("bm25").metrics, abs=1e-12)
         (tmp_path / "engine.toml").write_text(ENGINE.format(url=server.address).replace('"{k}"', "3"))
         edited = only_result('http(engine.toml, index=docs, chunk="(.*)#[0-9]+", fetch=200)')
-        assert edited.run_id != result.run_id
+        assert edited.id != result.id
         assert edited.metrics["Recall@100"] < result.metrics["Recall@100"]
 
 

@@ -108,7 +108,7 @@ def test_a_push_that_failed_or_was_killed_goes_on(tmp_path: Path) -> None:
         assert 0 < result.sent < 64
         assert result.count == 64
 
-        command = [sys.executable, "-m", "r2med", "index", TASK, "--to", "elasticsearch", "--url", server.url]
+        command = [sys.executable, "-m", "r2med", "engines", "push", TASK, "--to", "elasticsearch", "--url", server.url]
         server.fail = lambda nth: time.sleep(0.05) or 0
         killed = subprocess.Popen([*command, "--index", "other", "--batch", "1"], stdout=subprocess.PIPE)
         while len(server.stored.get("other", ())) < 10 and killed.poll() is None:
@@ -173,7 +173,9 @@ def test_a_real_database_is_filled_and_searched(tmp_path: Path, monkeypatch: pyt
     theirs, ours = (each.metrics for each in report.results)
     assert theirs == pytest.approx(ours, abs=1e-9)
     pushed = runner.invoke(
-        app, ["index", TASK, "--to", "postgres", "--dsn-env", "PUSH_DSN", "--index", "My table"], catch_exceptions=False
+        app,
+        ["engines", "push", TASK, "--to", "postgres", "--dsn-env", "PUSH_DSN", "--index", "My table"],
+        catch_exceptions=False,
     )
     show, run = pushed.stdout.splitlines()[-2:]
     assert show == "r2med engines show postgres-text --table 'My table' > postgres-text.sql"
@@ -210,7 +212,7 @@ def test_a_dry_run_shows_mapping_and_size_and_sends_nothing(monkeypatch: pytest.
     runner = CliRunner()
     for engine in (*TARGETS, "postgres"):
         url = [] if engine == "postgres" else ["--url", "http://127.0.0.1:9"]
-        command = ["index", TASK, "--to", engine, *url, "--encoder", "wordllama", "--dry-run"]
+        command = ["engines", "push", TASK, "--to", engine, *url, "--encoder", "wordllama", "--dry-run"]
         shown = runner.invoke(app, command, catch_exceptions=False)
         assert shown.exit_code == 0, shown.output
         assert shown.stdout.startswith("64 documents to ")

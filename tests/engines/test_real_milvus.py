@@ -87,7 +87,7 @@ def test_a_real_database_finds_what_exact_search_finds(address: str) -> None:
         assert said["code"] == 200, said
     exact, found = r2med.evaluate(["wordllama", spec(address, "docs")], TASK).results
     with Ledger() as ledger:
-        ours, theirs = (ledger.run(ledger.get(result.run_id)) for result in (exact, found))
+        ours, theirs = (ledger.run(ledger.get(result.id)) for result in (exact, found))
     assert len(ours.queries) == len(collection.queries)
     for query in ours.queries:
         # Both add up in single precision, so that what is nearly equal may change places.

@@ -89,7 +89,7 @@ def kept_replies() -> int:
 
 def lists(result) -> Run:
     with Ledger() as ledger:
-        return ledger.run(ledger.get(result.run_id))
+        return ledger.run(ledger.get(result.id))
 
 
 def _id(line: str) -> str:
@@ -157,7 +157,7 @@ def test_replies_are_kept_by_statement_database_and_query(
     assert System.parse(fusion.system) == System.parse(f"rrf({system}, bm25)")
     assert kept_replies() == 9, "the same database, whatever the address says besides"
     (tmp_path / "plain.sql").write_text(PLAIN.replace("ts_rank", "ts_rank_cd"))
-    assert only_result(system).run_id != first.run_id
+    assert only_result(system).id != first.id
     assert kept_replies() == 18
 
 

@@ -20,7 +20,7 @@ from r2med.exchange.formats import R2MED_MEASURES, Measured, Named, mteb, mteb_m
 from r2med.exchange.formats import r2med as authors
 from r2med.measure.metrics import Measure
 from r2med.measure.score import score
-from r2med.runs.ledger import Entry, Finished, Ledger
+from r2med.runs.ledger import Entry, Ledger
 from r2med.runs.record import RunRecord
 
 QRELS = {"q1": {"d1": 1, "d3": 1}, "q2": {"d2": 1}}
@@ -131,7 +131,7 @@ def test_a_run_file_reads_back(tmp_path: Path) -> None:
     result = r2med.evaluate("bm25", "sample/Biology").results[0]
     with Ledger() as ledger:
         [path] = export(ledger, ["bm25"], "trec", Target(tmp_path))
-        stored = ledger.run(ledger.get(result.run_id))
+        stored = ledger.run(ledger.get(result.id))
     run, warnings = read_run(path)
     assert warnings == []
     assert [list(ranking.documents) for _, ranking in run] == [list(ranking.documents) for _, ranking in stored]
@@ -142,14 +142,23 @@ def test_what_a_format_has_no_place_for_is_refused(tmp_path: Path) -> None:
     r2med.evaluate("oracle-answer >> bm25", "sample/Biology")
     with Ledger() as ledger:
         with pytest.raises(R2medError, match="the format mteb is for full tasks only"):
-            export(ledger, [result.run_id], "mteb", Target(tmp_path))
+            export(ledger, [result.id], "mteb", Target(tmp_path))
         with pytest.raises(R2medError, match="the format r2med is for full tasks only, on which bm25 has no run"):
             export(ledger, ["bm25"], "r2med", Target(tmp_path))
         with pytest.raises(R2medError, match="no run of 'bge' in the ledger"):
             export(ledger, ["bge"], "trec", Target(tmp_path))
         assert export(ledger, ["oracle-answer >> bm25"], "trec", Target(tmp_path))
-        add = Entry("o" * 32, "oracle-answer >> bm25", "Biology", "full", ("q1",), 1.0, RunRecord(oracle=True))
-        ledger.add(add, Finished(RUN, {"nDCG@10": np.array([1.0])}))
+        add = Entry(
+            "o" * 32,
+            "oracle-answer >> bm25",
+            "Biology",
+            "full",
+            ("q1",),
+            1.0,
+            RunRecord(oracle=True),
+            scores={"nDCG@10": np.array([1.0])},
+        )
+        ledger.add(add, RUN)
         with pytest.raises(R2medError, match="was shown the answers"):
             export(ledger, ["oracle-answer >> bm25"], "mteb", Target(tmp_path))
     assert not list(tmp_path.rglob("*.json"))

@@ -25,7 +25,7 @@ def bm25() -> Run:
     """The lists of BM25, whose own run is in the ledger too."""
     report = r2med.evaluate("bm25", TASK)
     with Ledger() as ledger:
-        return ledger.run(ledger.get(report.results[0].run_id))
+        return ledger.run(ledger.get(report.results[0].id))
 
 
 @pytest.fixture
@@ -49,8 +49,8 @@ def scores(*systems: str, task: str = TASK) -> dict[str, dict[str, float]]:
 @pytest.mark.parametrize("name", ["theirs.trec", "theirs.trec.gz", "theirs.jsonl", "theirs.json", "theirs.parquet"])
 def test_every_format_gives_the_figures_of_eval(tmp_path: Path, bm25: Run, name: str) -> None:
     write_run(bm25, tmp_path / name)
-    printed = orjson.loads(verb("import", str(tmp_path / name), "--task", TASK, "--as", "theirs", "--json"))
-    measured = orjson.loads(verb("eval", str(tmp_path / name), "--task", TASK, "--json"))
+    printed = orjson.loads(verb("eval", str(tmp_path / name), "--tasks", TASK, "--keep", "theirs", "--json"))
+    measured = orjson.loads(verb("eval", str(tmp_path / name), "--tasks", TASK, "--json"))
     assert printed["results"][0]["metrics"] == measured["results"][0]["metrics"]
     assert printed["results"][0]["system"] == "theirs"
 
@@ -72,7 +72,7 @@ def test_the_name_stands_where_a_retriever_stands(file: Path, tmp_path: Path, mo
 
 
 def test_every_verb_takes_it_and_says_what_it_is(file: Path, tmp_path: Path) -> None:
-    assert "theirs" in verb("import", str(file), "--task", TASK, "--as", "theirs")
+    assert "theirs" in verb("eval", str(file), "--tasks", TASK, "--keep", "theirs")
     (row,) = [row for row in orjson.loads(verb("runs", "--json")) if row["system"] == "theirs"]
     assert (row["imported"], row["seconds"]) == (True, None)
     assert "imported" in verb("runs", "--system", "theirs")
@@ -113,11 +113,11 @@ def _cases(value: object):
 
 def test_the_same_file_is_the_same_run_and_another_file_is_not(file: Path, bm25: Run, tmp_path: Path) -> None:
     first = import_run(file, TASK, "theirs").results[0]
-    assert import_run(file, TASK, "theirs").results[0].run_id == first.run_id
+    assert import_run(file, TASK, "theirs").results[0].id == first.id
     before = scores("rrf(theirs, bm25)")
     write_run(bm25.cut(1), file)
     second = import_run(file, TASK, "theirs").results[0]
-    assert second.run_id != first.run_id
+    assert second.id != first.id
     assert scores("theirs")["theirs"] == second.metrics
     assert scores("rrf(theirs, bm25(depth=1))") != before
     again = r2med.evaluate("theirs", TASK, r2med.Options(fresh=True)).results[0]
@@ -163,7 +163,7 @@ def test_a_name_that_stands_for_something_else_is_refused(
 ) -> None:
     monkeypatch.chdir(file.parent)
     (file.parent / "r2med.toml").write_text('[aliases]\nshort = "bm25"\n')
-    done = CliRunner().invoke(app, ["import", str(file), "--task", TASK, "--as", name])
+    done = CliRunner().invoke(app, ["eval", str(file), "--tasks", TASK, "--keep", name])
     assert words in str(done.exception)
 
 
@@ -206,7 +206,7 @@ def test_a_file_that_is_replaced_while_it_is_read_is_not_imported(file: Path, mo
         return read_run(path)
 
     monkeypatch.setattr("r2med.retrieve.given_lists.read_run", swapped)
-    done = CliRunner().invoke(app, ["import", str(file), "--task", TASK, "--as", "theirs"])
+    done = CliRunner().invoke(app, ["eval", str(file), "--tasks", TASK, "--keep", "theirs"])
     assert done.exit_code != 0
     assert "was replaced while it was imported" in done.output + str(done.exception)
     with Ledger() as ledger:

@@ -85,9 +85,9 @@ def test_what_was_packed_verifies(tmp_path: Path) -> None:
     assert found.ok, found.faults
     assert len(entries) == len(found.results) == 16
     assert found.figures == 16 * 6
-    assert found.description["title"] == "A title"
-    assert [system["system"] for system in found.description["systems"]] == ["bm25", "bm25-classic"]
-    assert found.description["systems"][0]["versions"]["r2med"] == r2med.__version__
+    assert found.description.title == "A title"
+    assert [system.system for system in found.description.systems] == ["bm25", "bm25-classic"]
+    assert found.description.systems[0].versions.r2med == r2med.__version__
     results = json.loads(read_archive(out)["results.json"])
     for system in ("bm25", "bm25-classic"):
         mean = report.average(system, "sample", "nDCG@10")
@@ -210,15 +210,15 @@ def odd_system(content: dict[str, Any]) -> None:
         (other_task, "no task of that name"),
         (other_group, "no task of that name in the group 'full'"),
         (no_figures, "no figures are stated"),
-        (text_for_a_figure, "no figures are stated"),
+        (text_for_a_figure, "results[0].metrics.nDCG@10 must be a number, not '0.9'"),
         (unknown_measure, "unknown measure 'Glory@10'"),
         (other_spelling, "measures are not named as r2med names them"),
-        (no_results, "no list of results"),
-        (not_objects, "no list of results"),
+        (no_results, "has no results"),
+        (not_objects, "results[0] must be a table, not 'bm25'"),
         (twice, "has several results of a system on one task"),
         (another_file, "does not name every run file once"),
         (swapped_files, "its lists"),
-        (odd_system, "does not describe exactly the systems"),
+        (odd_system, "results[0].system must be a text, not []"),
     ],
 )
 def test_a_forged_result_is_found_though_the_manifest_fits(
@@ -248,7 +248,7 @@ def test_a_false_average_of_a_whole_group_is_found(tmp_path: Path) -> None:
         "results.json: the average sample bm25 nDCG@10 is not that of its results"
     ]
     assert "are not those of its results" in faults(changed(files, "results.json", gone), tmp_path)[0]
-    assert "cannot be made out" in faults(changed(files, "results.json", odd), tmp_path)[0]
+    assert "averages must be a table, not [1]" in faults(changed(files, "results.json", odd), tmp_path)[0]
 
 
 def run_name(files: dict[str, bytes]) -> str:
@@ -291,8 +291,8 @@ def another_version(files: dict[str, bytes]) -> None:
         (lambda files: files.pop("results.json"), "does not list exactly the files"),
         (lambda files: files.update(extra=b"1"), "does not list exactly the files"),
         (lambda files: files.update({"results.json": b"{}"}), "results.json: was changed"),
-        (lambda files: files.update({"manifest.json": b"[]"}), "not an object"),
-        (lambda files: files.update({"manifest.json": b"{"}), "not JSON"),
+        (lambda files: files.update({"manifest.json": b"[]"}), "manifest.json: must be a table"),
+        (lambda files: files.update({"manifest.json": b"{"}), "not readable as JSON"),
         (lambda files: files.update({"manifest.json": b"{}"}), "not that of a r2med submission"),
         (another_version, "manifest.json: made by another version of r2med (format 99, this version has 1); pack it"),
     ],
@@ -362,7 +362,7 @@ def test_own_data_cannot_be_submitted(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["submit", "bm25", "--out", str(tmp_path / "s.zip")])
     assert done.exit_code == 0
     assert "left out: runs on mine" in done.stderr
-    assert [row["task"] for row in verify(tmp_path / "s.zip").results] == ["sample/Biology"]
+    assert [row.task for row in verify(tmp_path / "s.zip").results] == ["sample/Biology"]
 
 
 def test_a_submitted_system_has_the_name_that_it_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -490,20 +490,28 @@ def test_the_commands_and_their_exit_codes(files: dict[str, bytes], tmp_path: Pa
         (
             "results.json",
             lambda c: c["results"][0].update(cost="free"),
-            "cost of bm25.* is the text .free., not",
+            "cost must be a table, not .free.",
         ),
-        ("results.json", lambda c: c["results"][0]["cost"].update(dollars="0"), "dollars of the cost of bm25"),
-        ("results.json", lambda c: c["results"][0]["cost"].update(seconds=-1), "seconds of the cost of bm25"),
-        ("results.json", lambda c: c["results"][0].update(incomplete=True), "incomplete of bm25"),
-        ("submission.json", lambda c: c["systems"][0].update(versions=[1]), "versions of bm25.* not an object"),
-        ("submission.json", lambda c: c["systems"][0].update(stages={"a": 1}), "stages of bm25.* not a list"),
-        ("submission.json", lambda c: c["systems"][0].update(stages=[7]), "a stage of bm25.* is not described"),
-        ("submission.json", lambda c: c.update(title=["a"]), "title is .*, not a text"),
-        ("submission.json", lambda c: c.update(authors=None), "authors is .*, not a text"),
+        (
+            "results.json",
+            lambda c: c["results"][0]["cost"].update(dollars="0"),
+            "dollars must be a number of at least 0",
+        ),
+        (
+            "results.json",
+            lambda c: c["results"][0]["cost"].update(seconds=-1),
+            "seconds must be a number of at least 0",
+        ),
+        ("results.json", lambda c: c["results"][0].update(incomplete=True), "incomplete must be a whole number"),
+        ("submission.json", lambda c: c["systems"][0].update(versions=[1]), "versions must be a table"),
+        ("submission.json", lambda c: c["systems"][0].update(stages={"a": 1}), "stages must be a list of tables"),
+        ("submission.json", lambda c: c["systems"][0].update(stages=[7]), r"stages\[0\] must be a table, not 7"),
+        ("submission.json", lambda c: c.update(title=["a"]), "title must be a text"),
+        ("submission.json", lambda c: c.update(authors=None), "authors must be a text"),
         (
             "submission.json",
             lambda c: c.update(notes="x" * 3 * 10**6),
-            "notes has 3,000,000 characters, more",
+            "notes must be a text of at most 10,000 characters",
         ),
     ],
 )

@@ -15,7 +15,6 @@ from r2med.encode import distributed as spread_encoding
 from r2med.encode.batching import encode_all
 from r2med.encode.encoder import Role
 from r2med.encode.vectors import StoredVectors
-from r2med.pipeline.executor.distributed import DistributedExecutor
 from r2med.pipeline.executor.local import Executor, quiet
 from r2med.pipeline.executor.ray import RayCluster
 from r2med.pipeline.stage import Context
@@ -88,7 +87,7 @@ def wait_until(true: Callable[[], object]) -> None:
 
 
 def on_ray(workers: int) -> Executor:
-    return DistributedExecutor(RayCluster("", ExecutorSettings(workers=workers)))
+    return Executor(spread=RayCluster("", ExecutorSettings(workers=workers)))
 
 
 def encode(log: Path, executor: Executor | None = None, gate: Path | None = None) -> StoredVectors:

@@ -37,11 +37,10 @@ from r2med.errors import MissingExtra, R2medError
 from r2med.pipeline.executor import ray as ray_cluster
 from r2med.pipeline.executor import scheduler as block_deal
 from r2med.pipeline.executor.blocks import WorkBlock
-from r2med.pipeline.executor.distributed import DistributedExecutor
 from r2med.pipeline.executor.local import Executor, quiet
 from r2med.pipeline.executor.ray import RayCluster
 from r2med.pipeline.stage import Context
-from r2med.rerank import distributed as spread_scoring
+from r2med.rerank import pair_scores as spread_scoring
 from r2med.runs.ledger import Ledger
 from r2med.settings import ExecutorSettings
 from r2med.store.cache import Cache
@@ -125,7 +124,7 @@ def run_files(systems: list[str], executor: Executor, folder: Path) -> dict[str,
     found = {}
     with Ledger() as ledger:
         for result in report.results:
-            run = ledger.run(ledger.get(result.run_id))
+            run = ledger.run(ledger.get(result.id))
             write_run(run, folder / "run.trec")
             scores = b"".join(run[query].scores.tobytes() for query in run.queries)
             found[str(result.system)] = (folder / "run.trec").read_bytes() + scores
@@ -251,7 +250,7 @@ class HangingEncoder(encoders.HashEncoder):
 def test_what_hangs_is_dealt_again(cluster: Cluster, tmp_path: Path) -> None:
     texts = encoders.numbered(200)
     settings = ExecutorSettings(workers=2, blocks=f"file://{tmp_path}/anywhere")
-    context = Context(Cache.default(), DistributedExecutor(RayCluster("", settings)))
+    context = Context(Cache.default(), Executor(spread=RayCluster("", settings)))
     vectors = encode_all(HangingEncoder(tmp_path / "hung"), texts, Role.DOCUMENT, context)
     assert (tmp_path / "hung").exists()
     assert vectors[:].tobytes() == encoders.HashEncoder().encode(list(texts.texts), Role.DOCUMENT).tobytes()

@@ -12,12 +12,12 @@ from click.testing import CliRunner, Result
 import needs
 from r2med.cli.main import app
 from r2med.encode import distributed as spread_encoding
-from r2med.encode.distributed import TextWorker
+from r2med.encode.distributed import EncodingWorker
 from r2med.encode.static import WordLlamaEncoder
 from r2med.errors import R2medError
 from r2med.pipeline.executor.blocks import BlockStore
 from r2med.pipeline.executor.shards import Shards
-from r2med.rerank import distributed as spread_scoring
+from r2med.rerank import pair_scores as spread_scoring
 
 TASK = "sample/Biology"
 
@@ -74,13 +74,13 @@ def test_every_shard_searches_bm25_by_itself(tmp_path: Path, monkeypatch: pytest
 
 def test_each_text_is_encoded_once_and_only_by_its_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     blocks: list[bytes] = []
-    plain = TextWorker.run
+    plain = EncodingWorker.run
 
-    def counting(self: TextWorker, payload: bytes) -> bytes:
+    def counting(self: EncodingWorker, payload: bytes) -> bytes:
         blocks.append(payload)
         return plain(self, payload)
 
-    monkeypatch.setattr(TextWorker, "run", counting)
+    monkeypatch.setattr(EncodingWorker, "run", counting)
     counts = []
     for number in (1, 2, 1, 2, 3):
         before = len(blocks)
@@ -131,11 +131,11 @@ def test_unknown_executors_and_settings_are_one_line(tmp_path: Path) -> None:
     (tmp_path / "r2med.toml").write_text("[executor]\nuse = 'shard:1/2'\n")
     assert "shard 1/2" in command("wordllama").stderr
     for table, words in (
-        ("[executor]\nuze = 'ray'", "[executor] has an unknown key 'uze'; did you mean use?"),
-        ("[executor]\nworkers = -2", "[executor] workers must be a whole number of 0 or more, not -2"),
-        ("[executor]\nthreads = 0", "[executor] threads must be a whole number of 1 or more, not 0"),
-        ("[executor]\nworkers = 'many'", "[executor] workers must be a whole number"),
-        ("executor = 'ray'", "[executor] must be a table with use, workers, threads, blocks"),
+        ("[executor]\nuze = 'ray'", "executor.uze is not a known key; did you mean use?"),
+        ("[executor]\nworkers = -2", "executor.workers must be a whole number of at least 0, not -2"),
+        ("[executor]\nthreads = 0", "executor.threads must be a whole number of at least 1, not 0"),
+        ("[executor]\nworkers = 'many'", "executor.workers must be a whole number"),
+        ("executor = 'ray'", "executor must be a table, not 'ray'"),
     ):
         (tmp_path / "r2med.toml").write_text(table)
         with pytest.raises(R2medError) as caught:

@@ -25,7 +25,7 @@ from r2med.training import gate as leakage_gate
 
 NOBODY = "shard:1/900000000"
 """A shard of so many that no block is its own: it asks no model."""
-OTHER = {"build": ("--until", "mine"), "nano": ("--metric", "MAP@10")}
+OTHER = {"build": ("--until", "mine"), "nano": ("--measure", "MAP@10")}
 """What a sibling may not say, of verbs that are not told the model."""
 
 

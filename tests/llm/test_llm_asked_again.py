@@ -243,7 +243,8 @@ def test_paid_answers_go_only_after_a_question_and_models_are_named_by_their_car
 
 
 def test_a_figure_that_lacks_answers_has_a_star_and_the_share_that_was_decided(tmp_path):
-    from r2med.answers.tables import RAG_FORMATS, rag_sections
+    from r2med.answers.tables import rag_sections
+    from r2med.render.sections import latex_sections, markdown_sections
 
     task = write_task(tmp_path / "task", 12)
     lost = [f"q{number} is" for number in (2, 5, 7)]
@@ -255,13 +256,13 @@ def test_a_figure_that_lacks_answers_has_a_star_and_the_share_that_was_decided(t
     add_model(scripted(model.answer, "faulty"))
     with session():
         report = make_report(*run_study(make_arms([], ["closed", "gold"]), [str(task)], StudyOptions("faulty")))
-    first, _, paired, *_ = rag_sections(report)
-    assert first.headings[:3] == ("arm", "right", "decided")
+    first, _, paired, *_ = sections = rag_sections(report)
+    assert first.headings[:3] == ["arm", "right", "decided"]
     assert [(row[1].wide, row[2].wide) for row in first.rows] == [("100.00*", "75.00")] * 2
     assert any(sentence.startswith("*: not all answers could be decided") for sentence in first.sentences)
     assert paired.rows[0][5].wide == "+0.00*"
-    for form, write in RAG_FORMATS.items():
-        assert any("100.00" in line and "*" in line for line in write(report).splitlines()), form
+    for text in (markdown_sections("Study", sections), latex_sections(sections)):
+        assert any("100.00" in line and "*" in line for line in text.splitlines())
 
 
 def test_a_build_that_lost_every_question_to_a_faulty_model_says_that_it_asks_again(tmp_path):

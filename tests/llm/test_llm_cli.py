@@ -16,7 +16,7 @@ from chat_server import Say
 from r2med.errors import R2medError
 from r2med.llm.budget import Limits
 from r2med.llm.cards import find_model
-from r2med.settings import RequestSettings, request_settings, requesting
+from r2med.settings import RequestSettings, overriding, request_settings
 
 SOURCE = Path(__file__).parents[2] / "src"
 
@@ -85,7 +85,7 @@ def test_settings_of_a_file_hold_and_the_command_wins(tmp_path, monkeypatch):
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "config.toml").write_text("[requests]\ntimeout = 30\nretries = 1\n")
     (tmp_path / "r2med.toml").write_text("[requests]\nretries = 2\nrequests_per_minute = 90.5\n")
-    with requesting(RequestSettings(concurrency=3)):
+    with overriding(RequestSettings(concurrency=3)):
         limits = Limits.configured(max_cost=1.0)
     assert (limits.timeout, limits.retries, limits.requests_per_minute, limits.concurrency) == (30, 2, 90.5, 3)
     assert Limits.configured().concurrency == Limits().concurrency
@@ -94,11 +94,11 @@ def test_settings_of_a_file_hold_and_the_command_wins(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("retries = 1.5", "retries must be a whole number, not 1.5"),
+        ("retries = 1.5", "retries must be a whole number of at least 0, not 1.5"),
         ("retries = true", "retries must be a whole number"),
-        ("timeout = 0", "timeout must be more than 0 seconds"),
-        ("concurrency = 0", "concurrency must be 1 or more"),
-        ("retrys = 1", "unknown key 'retrys'; did you mean retries?"),
+        ("timeout = 0", "timeout must be a number above 0, not 0"),
+        ("concurrency = 0", "concurrency must be a whole number of at least 1"),
+        ("retrys = 1", "requests.retrys is not a known key; did you mean retries?"),
     ],
 )
 def test_a_wrong_setting_is_one_line_with_the_file(tmp_path, monkeypatch, line, message):

@@ -23,7 +23,7 @@ from r2med.llm.client import Client
 from r2med.llm.distributed import worth_sending
 from r2med.llm.types import Message, Reply, Request, Sampling
 from r2med.models.http import ServerError
-from r2med.pipeline.executor.distributed import DistributedExecutor
+from r2med.pipeline.executor.local import Executor
 from spreading import SentShards
 
 SOURCE = Path(__file__).parents[2] / "src"
@@ -113,7 +113,7 @@ def test_shards_give_the_answers_of_one_command(client, tmp_path, monkeypatch):
     done = []
     for number in (1, 2, 0):
         shard = SentShards(number, 2)
-        with Client(Limits(timeout=120)) as other, DistributedExecutor(shard).working("a system", "a task"):
+        with Client(Limits(timeout=120)) as other, Executor(spread=shard).working("a system", "a task"):
             try:
                 found = other.ask_all([*requests, requests[0]])
             except Postponed as share:
@@ -130,7 +130,7 @@ def test_shards_give_the_answers_of_one_command(client, tmp_path, monkeypatch):
             assert "context" in another.reason
     assert not [file for file in (tmp_path / "blocks").rglob("*") if file.is_file()]
     monkeypatch.setenv("R2MED_HOME", str(tmp_path / "other"))
-    with Client(Limits(timeout=120)) as other, DistributedExecutor(SentShards(1, 1)).working("a system", "a task"):
+    with Client(Limits(timeout=120)) as other, Executor(spread=SentShards(1, 1)).working("a system", "a task"):
         assert account(other.ask_all([requests[0], requests[0]])).cached == 1, "as if asked one after the other"
 
 

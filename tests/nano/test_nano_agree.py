@@ -150,7 +150,7 @@ def test_agreement_of_a_set_with_its_source(tmp_path):
         assert full.cached
         assert (each.nano, each.full) == (nano.metrics["nDCG@10"], full.metrics["nDCG@10"])
     again = agree(tmp_path / "out", source, SYSTEMS)
-    assert again.as_dict() == found.as_dict()
+    assert again == found
 
 
 def test_several_tasks_are_paired_by_the_name_of_their_source(tmp_path):

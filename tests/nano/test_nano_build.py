@@ -256,7 +256,7 @@ def test_whatever_stops_it_nothing_is_left(tmp_path, monkeypatch, error):
     def stop(*_):
         raise error
 
-    monkeypatch.setattr(nano_set_builder, "write_manifest", stop)
+    monkeypatch.setattr(nano_set_builder, "write_json", stop)
     with pytest.raises((KeyboardInterrupt, R2medError)) as caught:
         build(source, tmp_path / "out", SMALL)
     assert "out: cannot be written: No space left" in str(caught.value) or caught.type is KeyboardInterrupt

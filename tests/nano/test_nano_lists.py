@@ -111,7 +111,7 @@ def test_other_lists_beside_the_same_data_are_another_result(tmp_path):
     assert StoredLists("bm25").inputs(one.collection) == StoredLists("bm25").inputs(two.collection)
     first, second = (evaluate("candidates(dense)", tmp_path / out).results[0] for out in ("one", "two"))
     assert not second.cached
-    assert first.run_id != second.run_id
+    assert first.id != second.id
 
 
 def test_generated_texts_play_no_part_and_that_is_said(tmp_path):

@@ -13,9 +13,9 @@ from data.folders import Content, put_parquet, write_nano, write_r2med
 from r2med.data.run import Run
 from r2med.errors import DataError
 from r2med.nano.builder import build
-from r2med.nano.profile import SetProfile, TaskProfile, figures, profile, published
+from r2med.nano.cli import show_profile
+from r2med.nano.profile import SetProfile, TaskProfile, best, figures, profile, published
 from r2med.nano.recipe import Recipe
-from r2med.nano.tables import show_profile
 from r2med.pipeline.evaluate import evaluate
 
 SPLIT = "NanoR2MEDBiology"
@@ -91,9 +91,9 @@ def test_the_averages_of_the_published_figures_are_the_published_averages():
 
 
 def test_the_best_profiles_are_the_published_ones():
-    best = {task.split.removeprefix("NanoR2MED"): task.best for task in published_set().tasks}
-    assert {name for name, kind in best.items() if kind == "hybrid"} == {"IIYiClinical", "MedQADiag", "PMCClinical"}
-    assert {kind for name, kind in best.items() if name not in ("IIYiClinical", "MedQADiag", "PMCClinical")} == {
+    names = {task.split.removeprefix("NanoR2MED"): best(task.profiles) for task in published_set().tasks}
+    assert {name for name, kind in names.items() if kind == "hybrid"} == {"IIYiClinical", "MedQADiag", "PMCClinical"}
+    assert {kind for name, kind in names.items() if name not in ("IIYiClinical", "MedQADiag", "PMCClinical")} == {
         "dense"
     }
 

@@ -18,8 +18,7 @@ from r2med.data.run import Run
 from r2med.data.tasks import Task, resolve
 from r2med.errors import R2medError
 from r2med.measure.metrics import parse_all
-from r2med.pipeline.evaluate import Options
-from r2med.pipeline.plan import run_key
+from r2med.pipeline.evaluate import Options, run_key
 from r2med.pipeline.registry import spec_of
 from r2med.pipeline.spec import Call
 from r2med.pipeline.stage import Context, Expander, Reranker, Retriever
@@ -106,7 +105,7 @@ def test_a_task_on_which_every_system_failed_stays_and_leaves_no_average() -> No
     assert found["intervals"] == {"sample": {}}
     row = next(line for line in str(report).splitlines() if line.strip().startswith("broken"))
     assert [cell == "-" for cell in row.split()[1:]] == [False, True, False, True]
-    for form, cells in (("markdown", ["-", "-"]), ("latex", ["--", "--"]), ("csv", ["", ""])):
+    for form, cells in (("md", ["-", "-"]), ("latex", ["--", "--"]), ("csv", ["", ""])):
         text = format_report(report, form, shown=Shown(intervals=True))
         line = next(line for line in text.splitlines() if "broken" in line and "failed" not in line)
         figures = re.split(r" *[|&,] *", line.removesuffix(r" \\").strip("| "))

@@ -54,7 +54,7 @@ def test_the_task_says_which_systems_drop_and_every_system_is_told_alike(tmp_pat
     report = r2med.evaluate(SYSTEMS, folder)
     for result, count in zip(report.results, kept, strict=True):
         with Ledger() as ledger:
-            found = ledger.run(next(entry for entry in ledger.entries() if entry.id == result.run_id))
+            found = ledger.run(next(entry for entry in ledger.entries() if entry.id == result.id))
         assert sum(query in ranking.documents for query, ranking in found) == count
         assert any("4 documents with the query's own id left out" in line for line in result.warnings) == (
             count == 0 or (rule == "dense" and "wordllama" in result.system)
@@ -64,7 +64,7 @@ def test_the_task_says_which_systems_drop_and_every_system_is_told_alike(tmp_pat
 def test_validate_run_and_diagnose_say_how_many_were_dropped(tmp_path):
     folder = write_folder(tmp_path / "cases", {"1": "2", "2": "2", "3": "4", "4": "3"}, "all")
     assert "4 queries have a document of the same id, 1 of them relevant; the others are left out" in said(
-        "validate", folder
+        "tasks", "validate", folder
     )
     assert "3 documents with the query's own id left out of its list, as the task says" in said(
         "run", "bm25", "--tasks", folder
@@ -77,7 +77,7 @@ def test_eval_drops_the_same_documents_as_run(tmp_path):
     file = tmp_path / "mine.trec"
     file.write_text("".join(f"{query} Q0 {name} 1 {5 - int(name)} x\n" for query in TEXTS for name in TEXTS))
     kept, dropped = (
-        json.loads(said("eval", str(file), "--task", folder, "--json", "--metrics", "MRR@10", *asked))["results"][0]
+        json.loads(said("eval", str(file), "--tasks", folder, "--json", "--measures", "MRR@10", *asked))["results"][0]
         for asked in ([], ["--drop-self"])
     )
     # Relevant at ranks 2, 2, 4, 3; without the query's own (but for 2, which is relevant to itself) at 1, 2, 3, 3.

@@ -10,7 +10,7 @@ from importlib import import_module
 import pytest
 from page_blocks import PAGES, ROOT
 
-from r2med.cli.main import _HOMES
+from r2med.cli.main import HOMES
 
 SOURCE = ROOT / "src" / "r2med"
 PARTS = {path.stem for path in SOURCE.iterdir() if (path / "__init__.py").is_file() or path.suffix == ".py"} - {
@@ -64,7 +64,7 @@ def test_the_page_has_the_floors_and_studies_of_the_contract() -> None:
 
 def test_every_study_has_the_verbs_of_the_page() -> None:
     rows = re.findall(r"(?m)^\| `(\w+)` \| [^|]+ \| (.+) \|$", text_of("docs/project/architecture.md"))
-    homes = {verb: home.partition(".")[0] for verb, home in _HOMES.items()}
+    homes = {verb: home.partition(".")[0] for verb, home in HOMES.items()}
     listed = {verb: study for study, verbs in rows for verb in re.findall(r"`(\w+)`", verbs)}
     assert {verb: home for verb, home in homes.items() if home != "cli"} == listed
 

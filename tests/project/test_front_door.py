@@ -127,9 +127,9 @@ def test_strings_and_stages_are_the_same_systems_and_measures():
     assert "hyde(gpt-4o)" >> r2med.BM25() == r2med.HyDE("gpt-4o") >> "bm25"
     assert r2med.Measure("nDCG@10") == r2med.Measure("ndcg_cut_10") == r2med.Measure("nDCG", 10)
     by_measures = r2med.evaluate("bm25", TASK, measures=["Recall@5"])
-    by_metrics = r2med.evaluate(r2med.BM25(), r2med.load(TASK), metrics="Recall@5")
-    assert by_measures.measures[0] == by_metrics.measures[0] == "Recall@5"
-    assert by_measures.results[0].metrics == by_metrics.results[0].metrics
+    by_text = r2med.evaluate(r2med.BM25(), r2med.load(TASK), measures="Recall@5")
+    assert by_measures.measures[0] == by_text.measures[0] == "Recall@5"
+    assert by_measures.results[0].metrics == by_text.results[0].metrics
 
 
 def test_verbs_agree_with_what_lies_below_them():
@@ -147,13 +147,13 @@ def test_an_object_that_encodes_is_a_system_and_its_state_is_in_its_key():
     report = r2med.evaluate([Letters(8), Letters(26)], TASK)
     assert report.systems == [f"{__name__}:Letters(columns=8)", f"{__name__}:Letters(columns=26)"]
     first, second = (report.result(system, TASK) for system in report.systems)
-    assert first.run_id != second.run_id
+    assert first.id != second.id
     assert first.metrics != second.metrics
     assert r2med.evaluate(Letters(8), TASK).results[0].cached
     named = r2med.System((r2med.Dense(f"{__name__}:Letters", columns=8),))
     assert named.spec == report.systems[0]
     one, two = Versioned(version="1"), Versioned(version="2")
-    ids = {r2med.evaluate(each, TASK).results[0].run_id for each in (one, two)}
+    ids = {r2med.evaluate(each, TASK).results[0].id for each in (one, two)}
     assert len(ids) == 2
 
 
@@ -161,7 +161,7 @@ def test_every_repr_is_one_line():
     report = r2med.evaluate(["bm25", "bm25-classic"], TASK)
     dataset = r2med.load(TASK)
     with Ledger() as ledger:
-        run = ledger.run(ledger.get(report.results[0].run_id))
+        run = ledger.run(ledger.get(report.results[0].id))
     shown = [
         report, dataset, run, r2med.BM25(), r2med.BM25() >> "listwise(gpt-4o)", r2med.Measure("MAP"), r2med.Options(),
         r2med.Dense("wordllama"), r2med.Replay(), r2med.RRF("bm25", "bm25-classic"), r2med.board(limit=2),

@@ -32,9 +32,9 @@ def board() -> Board:
         BoardRow("part", ("mteb",), {"Biology": 0.4455}),
         BoardRow("average only", ("page",), {}, stated=0.5119),
     ]
-    lines = [replace(line, disputed=line.row.name == "base/bge") for line in ranked(rows, TASKS)]
+    lines = [replace(line, disputed=line.name == "base/bge") for line in ranked(rows, TASKS)]
     marked = {"marks": {"Biology": "†"}, "intervals": {AVERAGE: Figure(0.38, 0.3111, 0.4522)}}
-    lines = [replace(line, **marked) if line.row.name == "mine" else line for line in lines]
+    lines = [replace(line, **marked) if line.name == "mine" else line for line in lines]
     return Board("full", "nDCG@10", TASKS, lines, ("a note",), left_out=2, baseline="half")
 
 
@@ -50,7 +50,8 @@ def test_every_figure_and_sign_is_in_every_format(board: Board) -> None:
     stream = StringIO()
     show_board(board, written_to(stream))
     written = {"terminal": stream.getvalue(), "markdown": markdown(board), "latex": latex(board), "page": page(board)}
-    cells = [cell for row in board_table(board).rows for cell in row.cells.values() if cell.value is not None]
+    table = board_table(board)
+    cells = [cell for row in table.rows for cell in table.cells(row).values() if cell.value is not None]
     assert len(cells) == 16
     for name, text in written.items():
         lacking = [cell.digits for cell in cells if cell.digits not in text]
@@ -76,24 +77,25 @@ def test_the_same_figures_lead_in_every_format(board: Board) -> None:
         BEST: (r"\*\*([\d.]+)\*\*", r"\\textbf\{([\d.]+)\}", r'class="n[^"]* best"[^>]*>([\d.]+)'),
         SECOND: (r"<u>([\d.]+)</u>", r"\\underline\{([\d.]+)\}", r'class="n[^"]* second"[^>]*>([\d.]+)'),
     }.items():
-        leads = sorted(cell.digits for row in table.rows for cell in row.cells.values() if cell.place == place)
+        leads = sorted(cell.digits for row in table.rows for cell in table.cells(row).values() if cell.place == place)
         assert len(leads) == 3
         for text, pattern in zip((markdown(board), latex(board), page(board)), written, strict=True):
             assert sorted(re.findall(pattern, text)) == leads
 
 
 def test_an_oracle_and_figures_of_other_data_never_lead(board: Board) -> None:
-    rows = {row.name: row for row in board_table(board).rows}
-    assert not any(cell.place for cell in rows["shown answers"].cells.values())
-    assert not any(rows["moved"].cells[column].place for column in ("Biology", AVERAGE))
-    assert (rows["shown answers"].rank, rows["moved"].rank) == ("", "")
+    table = board_table(board)
+    rows = {row.name: row for row in table.rows}
+    assert not any(cell.place for cell in table.cells(rows["shown answers"]).values())
+    assert not any(table.cells(rows["moved"])[column].place for column in ("Biology", AVERAGE))
+    assert (rows["shown answers"].rank, rows["moved"].rank) == (None, None)
 
 
 def test_the_legend_explains_what_is_there_and_no_more(board: Board) -> None:
     whole = " ".join(board_table(board).legend)
     for sign in ("oracle", "≠:", "*:", "°:", "brackets", "dash", "7 of 9"):
         assert sign in whole
-    plain = replace(board, lines=[line for line in board.lines if line.row.name == "mine"], left_out=0)
+    plain = replace(board, lines=[line for line in board.lines if line.name == "mine"], left_out=0)
     assert board_table(plain).legend == []
 
 

@@ -87,7 +87,7 @@ def test_the_whole_published_board_goes_through_every_format(name: str) -> None:
         found = board(ledger, View())
     text = FORMATS[name]([found])
     assert all(
-        word in text for word in ("InsertRank", "reasonrank-32b", "31.43" if name in ("markdown", "latex") else "0.314")
+        word in text for word in ("InsertRank", "reasonrank-32b", "31.43" if name in ("md", "latex") else "0.314")
     )
 
 
@@ -97,9 +97,9 @@ def test_a_report_has_a_table_for_each_group_and_measure() -> None:
     assert [(each.group, each.measure) for each in found] == [("sample", "nDCG@10"), ("sample", "MAP@100")]
     for each in found:
         for line in each.lines:
-            assert line.average == report.average(line.row.name, "sample", each.measure)
-            assert line.intervals == report.intervals("sample", each.measure)[line.row.name]
-    rows = table_rows(format_report(report, "markdown"))
+            assert line.average == report.average(line.name, "sample", each.measure)
+            assert line.intervals == report.intervals("sample", each.measure)[line.name]
+    rows = table_rows(format_report(report, "md"))
     assert rows[0] == ["system", "Bio", "MedQA", "avg"], "no ranks and no sources in one's own table"
     assert [row[0] for row in rows[2:]] == ["bm25", "bm25-classic"], "in the order they were asked for"
     assert json.loads(format_report(report, "json"))["averages"]["bm25"]
@@ -119,6 +119,6 @@ def test_marks_of_a_report_are_against_the_baseline_in_any_spelling() -> None:
 def test_a_report_with_failures_says_so_and_shows_the_rest() -> None:
     report = r2med.evaluate("bm25", "sample/Biology")
     whole = Report(report.results, [Failure("bge", "sample/Biology", "no torch")])
-    for name in ("markdown", "latex"):
+    for name in ("md", "latex"):
         assert "failed: bge on sample/Biology: no torch" in format_report(whole, name)
     assert len(boards_from_report(whole)[0].lines) == 1

@@ -13,12 +13,14 @@ from hypothesis import strategies as st
 from r2med.diagnosis.causes import Cause
 from r2med.diagnosis.charts import cause_chart
 from r2med.leaderboard.charts import heat_map, line_point, shade_of
-from r2med.render.charts.kinds import ChartPoint, DotChart, FlowChart, FlowRow, Level, TrendChart, TrendPoint
-from r2med.render.charts.layout import NARROW, WIDE, shortened
+from r2med.render.charts.chart import draw
+from r2med.render.charts.dots import DotChart
+from r2med.render.charts.drawing import NARROW, WIDE, ChartPoint, shortened
+from r2med.render.charts.flows import FlowChart, FlowRow
 from r2med.render.charts.scale import CORNERS, Scale, number_corners
-from r2med.render.charts.svg import chart_figures, draw
+from r2med.render.charts.scatter import Level, TrendChart, TrendPoint
 from r2med.render.palette import HATCHES, fills
-from r2med.render.scores.model import Board, BoardRow, Line
+from r2med.render.scores.model import Board, BoardRow
 from r2med.tuning.charts import frontier_chart
 from r2med.tuning.frontier import Bill, Priced, frontier
 
@@ -26,9 +28,9 @@ names = st.text(max_size=60)
 shares = st.floats(0, 1)
 
 
-def line(name: str, values: dict[str, float], **facts) -> Line:
+def line(name: str, values: dict[str, float], **facts) -> BoardRow:
     whole = len(values) == 2
-    return Line(BoardRow(name, ("own",), values, **facts), sum(values.values()) / 2 if whole else None)
+    return BoardRow(name, ("own",), values, average=sum(values.values()) / 2 if whole else None, **facts)
 
 
 def dots(*points: ChartPoint) -> str:
@@ -96,15 +98,16 @@ def test_a_cause_looks_the_same_on_a_page_as_in_a_figure():
     pytest.importorskip("matplotlib")
     from matplotlib.colors import to_hex
 
-    from r2med.render.charts import plots
+    from r2med.render.charts.files import paint, paper_svg
 
     chart = cause_chart({"a": {cause: 1 / len(Cause) for cause in Cause}}, "%")
     drawing = ElementTree.fromstring(draw(chart))
     bars = [each for each in drawing.iter() if each.get("height") == "20"]
     colors = [each.get("fill") for each in bars if each.get("class") == "filled"]
-    patches = [bar for bars in plots.draw(chart).axes[0].containers for bar in bars]
-    assert colors == [to_hex(bar.get_facecolor()) for bar in patches] == [fill.color for fill in fills(len(Cause))]
-    assert [bar.get_hatch() or "" for bar in patches] == list(HATCHES[: len(Cause)])
+    patches = [each for each in paint(paper_svg(chart)).axes[0].patches if getattr(each, "get_height", int)() == 20]
+    painted = [to_hex(bar.get_facecolor()) for bar in patches if not bar.get_hatch()]
+    assert colors == painted == [fill.color for fill in fills(len(Cause))]
+    assert [bar.get_hatch() for bar in patches if bar.get_hatch()] == list(filter(None, HATCHES[: len(Cause)]))
     hatched = [each.get("fill") for each in bars if (each.get("fill") or "").startswith("url(")]
     assert len(hatched) == sum(map(bool, HATCHES[: len(Cause)]))
     patterns = {each.get("id") for each in drawing.iter() if each.tag == "pattern"}
@@ -166,9 +169,9 @@ def test_a_number_stands_aside_only_where_something_is_in_the_way(marks):
 
 def test_flows_and_trends_have_tables_too():
     flows = FlowChart("f", "x", [FlowRow("bm25", (4, 1, 2, 3))])
-    assert chart_figures(flows) == [("", "both right", "broken", "fixed", "both wrong"), ("bm25", "4", "1", "2", "3")]
+    assert flows.figures() == [("", "both right", "broken", "fixed", "both wrong"), ("bm25", "4", "1", "2", "3")]
     trend = TrendChart("t", "nDCG", "right", [TrendPoint("bm25", 1, 30, 50, 40, 60)], [Level("closed", 20)], None)
-    assert chart_figures(trend)[1:] == [
+    assert trend.figures()[1:] == [
         ("bm25", "30.00", "50.00", "40.00", "60.00"),
         ("closed", "\N{EN DASH}", "20.00", "\N{EN DASH}", "\N{EN DASH}"),
     ]

@@ -19,7 +19,7 @@ from r2med.data.tasks import AVERAGE
 from r2med.leaderboard.board import board, ranked
 from r2med.measure.figure import Figure
 from r2med.render.scores.latex import latex
-from r2med.render.scores.model import Board, BoardRow, Line, View
+from r2med.render.scores.model import Board, BoardRow, View
 from r2med.render.scores.report import Shown, format_report
 from r2med.render.scores.significance import about_marks
 from r2med.render.scores.text import FORMATS
@@ -47,8 +47,8 @@ NAMES = (
 )
 
 
-def line(name: str, *values: float, **more: object) -> Line:
-    return Line(BoardRow(name, ("own",), dict(zip(TASKS, values, strict=False))), None, **more)  # type: ignore[arg-type]
+def line(name: str, *values: float, **more: object) -> BoardRow:
+    return BoardRow(name, ("own",), dict(zip(TASKS, values, strict=False)), **more)  # type: ignore[arg-type]
 
 
 def hard(*, sources: bool, intervals: bool, cost: bool, more: int = 0, tasks: Sequence[str] = TASKS) -> Board:
@@ -71,7 +71,7 @@ def hard(*, sources: bool, intervals: bool, cost: bool, more: int = 0, tasks: Se
             each,
             disputed=place == 1,
             marks=dict.fromkeys((*tasks, AVERAGE), "†" if place % 2 else "‡"),
-            intervals=dict.fromkeys((*tasks, AVERAGE), Figure(0.5, 0.41, 1.0)) if intervals and each.row.own else {},
+            intervals=dict.fromkeys((*tasks, AVERAGE), Figure(0.5, 0.41, 1.0)) if intervals and each.own else {},
         )
         for place, each in enumerate(ranked(rows, tasks))
     ]
@@ -192,7 +192,7 @@ def test_notes_and_signs_without_a_font_are_in_comments() -> None:
 
 @given(st.lists(st.text(), min_size=1, max_size=3), st.text(), st.text(min_size=1))
 def test_no_name_breaks_a_table(names: list[str], note: str, task: str) -> None:
-    lines = [Line(BoardRow(name, ("own",), {task: 0.5}), 0.5) for name in names]
+    lines = [BoardRow(name, ("own",), {task: 0.5}, average=0.5) for name in names]
     cells = checked(latex(Board("custom", "nDCG@10", (task,), lines, [note], baseline=note)))
     assert len(cells) == 1 + len(names)
 

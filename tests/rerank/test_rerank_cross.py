@@ -23,13 +23,12 @@ from needs import TRAINED
 from r2med.data.run import Run
 from r2med.errors import R2medError, SpecError, StoreWarning
 from r2med.models.memory import MODEL_CACHE
-from r2med.pipeline.executor.distributed import DistributedExecutor
 from r2med.pipeline.executor.local import Executor, quiet
 from r2med.pipeline.executor.shards import Shards
 from r2med.pipeline.stage import Requirements
 from r2med.pipeline.system import System
-from r2med.rerank import distributed as spread_scoring
 from r2med.rerank import pair_models
+from r2med.rerank import pair_scores as spread_scoring
 from r2med.rerank.cross_encoder import CrossEncoder
 from r2med.rerank.pair_inputs import Inputs, PairFormat, TextPair
 from r2med.rerank.pair_scores import Scored, ScoreStore
@@ -394,7 +393,7 @@ def test_batches_change_the_last_digits_of_a_score_and_never_the_order(
 
 def test_a_file_of_scores_that_is_none_is_named_and_passed_over(own_home: Path) -> None:
     with ScoreStore({"model": "m"}) as store:
-        store.keep([b"a" * 16], [Scored(0.1)])
+        store.keep({b"a" * 16: Scored(0.1)})
     (log,) = own_home.glob("scores/*/*.log")
     log.with_name(f"other-{log.name}").write_bytes(b"not a log at all, but long enough to be read as one" * 20)
     with ScoreStore({"model": "m"}) as store, pytest.warns(StoreWarning, match=r"other-.*log have a damaged header"):
@@ -404,12 +403,12 @@ def test_a_file_of_scores_that_is_none_is_named_and_passed_over(own_home: Path) 
 def test_scores_that_cannot_be_kept_are_a_warning(own_home: Path) -> None:
     (own_home / "scores").write_text("a file where a folder should be")
     with ScoreStore({"model": "m"}) as store, pytest.warns(StoreWarning, match="cannot keep scores in .*: Not a dir"):
-        store.keep([b"a" * 16], [Scored(0.1)])
+        store.keep({b"a" * 16: Scored(0.1)})
 
 
 def test_the_store_tells_settings_apart() -> None:
     with ScoreStore({"model": "m", "max_length": 1}) as one, ScoreStore({"model": "m", "max_length": 2}) as two:
-        one.keep([b"a" * 16], [Scored(0.1, 5, 2)])
+        one.keep({b"a" * 16: Scored(0.1, 5, 2)})
         assert one.find([b"a" * 16, b"b" * 16]) == {b"a" * 16: Scored(0.1, 5, 2)}
         assert two.find([b"a" * 16]) == {}
         assert (len(one), len(two)) == (1, 0)
@@ -425,15 +424,15 @@ def test_shards_score_the_same_pairs_to_the_bit(trained: Path, tmp_path: Path, m
         if report.postponed:
             return None, [part.message for part in report.postponed]
         with Ledger() as ledger:
-            return ledger.run(ledger.get(report.results[0].run_id)), []
+            return ledger.run(ledger.get(report.results[0].id)), []
 
     alone, _ = lists(quiet())
     monkeypatch.setenv("R2MED_HOME", str(tmp_path / "shared"))
     for number in (1, 2):
-        run, left = lists(DistributedExecutor(Shards(number, 3)))
+        run, left = lists(Executor(spread=Shards(number, 3)))
         assert run is None
         assert f"shard {number}/3: its share of pairs of" in left[0]
-    run, _ = lists(DistributedExecutor(Shards(3, 3)))
+    run, _ = lists(Executor(spread=Shards(3, 3)))
     assert alone is not None
     assert run is not None
     for query in alone.queries:

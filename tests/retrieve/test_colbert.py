@@ -317,7 +317,7 @@ def test_inspect_says_which_token_of_a_document_each_token_of_the_query_matched(
     systems = [f"colbert({trained}, store=float32)", f"bm25 >> colbert({trained}, store=float32)"]
     r2med.evaluate(systems, TASK)
     for system in systems:
-        asked = ["inspect", system, "--task", TASK, "--docs", "3", "--worst", "2"]
+        asked = ["inspect", system, "--tasks", TASK, "--docs", "3", "--worst", "2"]
         done = CliRunner().invoke(app, [*asked, "--json", "--html", str(tmp_path / "cases.html")])
         assert done.exit_code == 0, done.output
         jsonschema.validate(json.loads(done.stdout), json.loads((SCHEMAS / "inspect.json").read_text()))

@@ -156,11 +156,11 @@ def test_a_model_that_names_no_number_makes_its_query_hard_and_is_counted() -> N
     assert more == []
     assert "number" in reason
     lists = {spec: r2med.evaluate(spec, TASK).results[0] for spec in ("bm25", "wordllama")}
-    place = result.query_ids.index(query)
-    for other, name in enumerate(result.query_ids):
+    place = result.queries.index(query)
+    for other, name in enumerate(result.queries):
         source = lists["wordllama" if name == query else "bm25"].scores["nDCG@10"]
         assert result.scores["nDCG@10"][other] == source[other]
-    assert result.query_ids[place] == query
+    assert result.queries[place] == query
 
 
 def test_clarity_is_the_relative_entropy_of_its_definition(biology) -> None:

@@ -300,7 +300,7 @@ def test_a_folder_is_a_system_and_its_terms_are_seen_everywhere(models, tmp_path
     runner = CliRunner()
     told = runner.invoke(app, ["run", spec, "--tasks", "sample/MedQA-Diag"], catch_exceptions=False)
     assert "of the exact lists" in told.output, told.output
-    shown = ["inspect", str(build_system(spec)), "--task", "sample/MedQA-Diag", "--sample", "1"]
+    shown = ["inspect", str(build_system(spec)), "--tasks", "sample/MedQA-Diag", "--sample", "1"]
     cases = json.loads(runner.invoke(app, [*shown, "--json"], catch_exceptions=False).output)
     top = cases[0]["side"]["top"][0]
     assert sum(term["share"] for term in top["terms"]) == pytest.approx(top["score"], rel=1e-5)

@@ -14,6 +14,7 @@ from ppi_py import ppi_mean_ci
 from sklearn.metrics import cohen_kappa_score
 
 from r2med.cli.main import app
+from r2med.render.sections import latex_sections, markdown_sections
 from r2med.reviews.agreement import review_agreement
 from r2med.reviews.batches import Dealer
 from r2med.reviews.estimates import Votes, estimate_labels, missed_share
@@ -21,7 +22,7 @@ from r2med.reviews.project import ReviewSettings, new_review
 from r2med.reviews.rows import DraftDecision, ReviewItem, ReviewProject, ReviewQuestion, Ruling
 from r2med.reviews.scale import DEFAULT_GUIDELINE, DEFAULT_SCALE
 from r2med.reviews.store import ReviewStore, create_review
-from r2med.reviews.tables import AGREEMENT_FORMATS, BREAKDOWNS
+from r2med.reviews.tables import BREAKDOWNS, agreement_sections
 from r2med.runs.ledger import Ledger
 from reviewing import make_project
 
@@ -77,7 +78,8 @@ def test_figures_are_those_of_other_programs_over_the_random_part_and_the_same_e
     slices = call("review", "agreement", "pilot", "--by", "slice", "--labels", str(tmp_path / "systems.tsv"))
     with ReviewStore.open("pilot") as store:
         again = review_agreement(store)
-    for text in (slices, *(write(again, BREAKDOWNS) for write in AGREEMENT_FORMATS.values())):
+    sections = agreement_sections(again, BREAKDOWNS)
+    for text in (slices, markdown_sections("Agreement", sections, again.notes), latex_sections(sections)):
         assert kappa in text
     # On what was chosen because it is odd they never agree, and the headline does not hide or hold that.
     assert re.search(r"drawn: holes +40 +0\.000", slices)
@@ -121,9 +123,9 @@ def test_the_rates_are_those_of_ppi_python_and_a_ruling_goes_first():
         says = {n: float(labels["m"][n] >= 2) for n in mine}
         columns = (np.array([human(n) for n in seen]), *(np.array([says[n] for n in part]) for part in (seen, rest)))
         (low,), (high,) = ppi_mean_ci(*columns, alpha=0.05)
-        assert (rate.low, rate.high) == pytest.approx((max(0, low), min(1, high)), abs=1e-9)
-        assert (rate.human, rate.predicted, rate.method) == (len(seen), len(rest), "prediction-powered")
-    assert 0 < found.missed.low < found.missed.value < found.missed.high < 1
+        assert rate.figure.ends == pytest.approx((max(0, low), min(1, high)), abs=1e-9)
+        assert (rate.human, rate.predicted, rate.as_dict()["method"]) == (len(seen), len(rest), "prediction-powered")
+    assert 0 < found.missed.figure.low < found.missed.figure.value < found.missed.figure.high < 1
 
 
 def test_the_interval_of_the_missed_share_covers_it():
@@ -136,7 +138,7 @@ def test_the_interval_of_the_missed_share_covers_it():
         model = relevant ^ (chance.random(300) < 0.2)
         human = np.where(np.arange(300) < 120, relevant.astype(float), np.nan)
         found = missed_share(Votes(human, model.astype(float), (~label).astype(float)))
-        inside += found.low <= true <= found.high
+        inside += found.figure.low <= true <= found.figure.high
     assert inside >= 0.85 * rounds
 
 
@@ -185,9 +187,9 @@ def test_what_cannot_be_shown_is_one_line(words: tuple[str, ...], message: str):
 
 def test_audit_and_agreement_give_the_same_figures_for_the_same_two_people():
     with Ledger() as ledger:
-        made = new_review(ledger, "twice", ["sample/Biology"], ReviewSettings(items=40, overlap=1.0))
+        review, _ = new_review(ledger, "twice", ["sample/Biology"], ReviewSettings(items=40, overlap=1.0))
     chance = np.random.default_rng(4)
-    with made.store as store:
+    with review as store:
         numbers = [item.number for item in store.items()]
         first = chance.integers(0, 4, len(numbers))
         second = np.where(chance.random(len(numbers)) < 0.3, chance.integers(0, 4, len(numbers)), first)

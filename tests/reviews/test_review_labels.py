@@ -96,7 +96,7 @@ def test_from_an_invitation_to_judgements_that_every_verb_reads(tmp_path: Path):
         assert after.gold.qrels[query][document] == int(now)
     record = json.loads((out / "review.json").read_text())
     assert (record["rule"], record["reviewers"]) == ("ruling, then max", ["Ada", "Ben", "Eve"])
-    call("validate", str(out))
+    call("tasks", "validate", str(out))
     call("run", "bm25", "--tasks", str(out))
     files = {form: str(tmp_path / f"pilot.{form}") for form in ("trec", "r2med", "beir", "csv")}
     for form, path in files.items():

@@ -12,8 +12,7 @@ from r2med.errors import R2medError
 from r2med.reviews.agreement import review_agreement
 from r2med.reviews.batches import Dealer
 from r2med.reviews.desk import Desk
-from r2med.reviews.item_table import chosen_items
-from r2med.reviews.progress import HitCount, StandingDecisions
+from r2med.reviews.progress import HitCount, StandingDecisions, filter_items, review_progress
 from r2med.reviews.rows import DraftDecision
 from reviewing import make_project
 
@@ -62,14 +61,14 @@ def test_models_and_imports_never_count_as_people(kind: str):
         for person, grade in (("Ada", 2), ("Ben", 3)):
             reviewer = store.add_reviewer(person)
             store.record_all(reviewer.id, [(1, DraftDecision("graded", 2)), (2, DraftDecision("graded", grade))])
-        before, contested = desk.progress(), desk.contested()
+        before, contested = review_progress(store), desk.standing.contested()
         assert (before.judged, before.by_two, before.disagreements, contested) == (2, 2, 1, [2])
         judge_all(store, "other", kind, lambda number: 0 if number != 2 else 3)
-        after = desk.progress()
+        after = review_progress(store)
         assert (after.judged, after.by_two, after.disagreements) == (2, 2, 1)
         assert (before.by_models, after.by_models) == (0, 8)
-        assert desk.contested() == [2]
-        assert len(desk.ruling_card(adjudicator, 2).said) == 2
+        assert desk.standing.contested() == [2]
+        assert len(desk.ruling_card(adjudicator, 2)["said"]) == 2
         with pytest.raises(R2medError, match="nobody disagrees"):
             desk.ruling_card(adjudicator, 1)
         rows = {each.name: each for each in after.people}
@@ -81,8 +80,8 @@ def test_models_and_imports_never_count_as_people(kind: str):
         agreement = review_agreement(store)
         assert agreement.reviewers == ["Ada", "Ben"]
         assert agreement.items == 2
-        assert chosen_items(store, store.standing(), "open") == [3, 4, 5, 6, 7, 8]
-        assert chosen_items(store, store.standing(), "disagree") == [2]
+        assert filter_items(store, store.standing(), "open") == [3, 4, 5, 6, 7, 8]
+        assert filter_items(store, store.standing(), "disagree") == [2]
     shown = CliRunner().invoke(app, ["review", "show", "pilot"]).stdout
     assert "judged: 2 items, 2 by two or more, 1 of them differently; 0 ruled on; models and imports: 8 items" in shown
 

@@ -19,7 +19,7 @@ from r2med.reviews.rows import (
     GRADED,
     SKIPPED,
     UNSURE,
-    ChangedElsewhere,
+    DecisionConflict,
     DraftDecision,
     ProofSpan,
     Ruling,
@@ -63,7 +63,7 @@ def test_a_decision_is_a_row_with_everything_about_it_and_another_process_reads_
 def test_the_same_form_sent_twice_is_one_row(store, ada):
     first = store.record(ada.id, 1, graded(2), "t1", 0)
     assert store.record(ada.id, 1, graded(2), "t1", 0) == first
-    with pytest.raises(ChangedElsewhere):
+    with pytest.raises(DecisionConflict):
         store.record(ada.id, 1, graded(3), "t1", 0)
     assert store.undo(ada.id, "z1") == store.undo(ada.id, "z1")
     assert len(store.decisions()) == 2
@@ -71,7 +71,7 @@ def test_the_same_form_sent_twice_is_one_row(store, ada):
 
 def test_a_second_tab_is_told_that_the_item_was_decided_meanwhile(store, ada):
     store.record(ada.id, 1, graded(2), "t1", 0)
-    with pytest.raises(ChangedElsewhere):
+    with pytest.raises(DecisionConflict):
         store.record(ada.id, 1, graded(0), "t2", 0)
     held = store.standing_at(ada.id, 1)
     assert held.grade == 2

@@ -19,7 +19,7 @@ from r2med.data.run import Run
 from r2med.errors import R2medError
 from r2med.pipeline.named_runs import select
 from r2med.pipeline.system import System
-from r2med.runs.ledger import Entry, Finished, Ledger
+from r2med.runs.ledger import Entry, Ledger
 from r2med.runs.record import DataIdentity, RunRecord
 
 A = "sample/Biology"
@@ -53,7 +53,7 @@ def remember(spec: str, task: str = A) -> Entry:
         record = RunRecord(data=DataIdentity("same"), local=system.local_content())
         key = f"{len(ledger.entries()):03d}{'f' * 29}"
         entry = Entry(key, system.spec, task, "sample", ("q",), 0.0, record)
-        return ledger.add(entry, Finished(Run.from_lists({"q": (["d"], [1.0])}), {}, {}))
+        return ledger.add(entry, Run.from_lists({"q": (["d"], [1.0])}))
 
 
 def chosen_id(spec: str) -> str:

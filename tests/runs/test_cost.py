@@ -24,10 +24,8 @@ from r2med.llm.scripted import scripted
 from r2med.llm.types import RawAnswer
 from r2med.pipeline.evaluate import Options
 from r2med.runs.cost import Cost
-from r2med.runs.ledger import Ledger
-from r2med.runs.record import RunRecord, StageRecord
-from r2med.runs.report import Result
-from r2med.runs.usage import StepRecord
+from r2med.runs.ledger import Entry, Ledger
+from r2med.runs.record import RunRecord, StageRecord, StepRecord
 from r2med.usage import Usage
 from r2med.web.access import Access
 from r2med.web.app import create_app
@@ -47,7 +45,7 @@ def add_models() -> None:
     add_model(replace(scripted(answer, "unpriced"), price=None))
 
 
-def run(*systems: str) -> list[Result]:
+def run(*systems: str) -> list[Entry]:
     add_models()
     with session(Limits(retries=0)):
         return list(r2med.evaluate(list(systems), TASK).results)

@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ import pytest
 from r2med.data.dataset import Generation
 from r2med.data.run import Run
 from r2med.errors import R2medError
-from r2med.runs.ledger import Entry, Finished, Ledger
+from r2med.runs.ledger import Entry, Ledger
 from r2med.runs.record import DataIdentity, RunRecord
 from r2med.store.hashes import cache_key
 
@@ -25,16 +26,17 @@ RUN = Run.from_lists({"q1": (["d1", "d2"], [1.5, 2.5]), "q2": ([], [])})
 SCORES = {"nDCG@10": np.array([0.25, 0.75]), "Recall@100": np.array([1.0, 0.0])}
 
 WRITTEN = {"q1": [Generation("lupus", "hyde", "m", reasoning="fever, rash: ...")], "q2": []}
-DONE = Finished(RUN, SCORES, WRITTEN)
 
 
 def entry(name: str = "bm25", task: str = "sample/Biology", group: str = "sample") -> Entry:
-    return Entry(cache_key(name=name, task=task), name, task, group, ("q1", "q2"), 0.5, RunRecord(documents=64))
+    return Entry(
+        cache_key(name=name, task=task), name, task, group, ("q1", "q2"), 0.5, RunRecord(documents=64), scores=SCORES
+    )
 
 
 def test_what_is_written_is_read_back_exactly() -> None:
     with Ledger() as ledger:
-        written = ledger.add(entry(), DONE)
+        written = ledger.add(entry(), RUN, WRITTEN)
         found = ledger.find(written.key)
         assert found == written
         assert found is not None
@@ -53,16 +55,16 @@ def test_what_is_written_is_read_back_exactly() -> None:
 
 def test_the_same_key_replaces_and_another_adds() -> None:
     with Ledger() as ledger:
-        ledger.add(entry(), DONE)
-        ledger.add(entry(), Finished(RUN, {"nDCG@10": np.array([1.0, 1.0])}))
-        ledger.add(entry("bm25-classic"), DONE)
+        ledger.add(entry(), RUN, WRITTEN)
+        ledger.add(replace(entry(), scores={"nDCG@10": np.array([1.0, 1.0])}), RUN)
+        ledger.add(entry("bm25-classic"), RUN, WRITTEN)
         assert [found.system for found in ledger.entries()] == ["bm25-classic", "bm25"]
         assert ledger.means()[entry().id] == {"nDCG@10": 1.0}
 
 
 def test_removing_takes_scores_and_lists_along(own_home: Path) -> None:
     with Ledger() as ledger:
-        written = ledger.add(entry(), DONE)
+        written = ledger.add(entry(), RUN, WRITTEN)
         ledger.remove([written])
         assert ledger.entries() == []
     database = sqlite3.connect(own_home / "ledger.sqlite")
@@ -72,9 +74,9 @@ def test_removing_takes_scores_and_lists_along(own_home: Path) -> None:
 
 def test_entries_filter_by_system_and_group() -> None:
     with Ledger() as ledger:
-        ledger.add(entry("a", "sample/Biology", "sample"), DONE)
-        ledger.add(entry("a", "Biology", "full"), DONE)
-        ledger.add(entry("b", "Biology", "full"), DONE)
+        ledger.add(entry("a", "sample/Biology", "sample"), RUN, WRITTEN)
+        ledger.add(entry("a", "Biology", "full"), RUN, WRITTEN)
+        ledger.add(entry("b", "Biology", "full"), RUN, WRITTEN)
         assert {found.task for found in ledger.entries(system="a")} == {"sample/Biology", "Biology"}
         assert {found.system for found in ledger.entries(group="full")} == {"a", "b"}
         assert len(ledger.entries(limit=1)) == 1
@@ -83,7 +85,7 @@ def test_entries_filter_by_system_and_group() -> None:
 @pytest.mark.parametrize("name", ["zzz", "", "%", "_"])
 def test_an_unknown_run_is_one_line(name: str) -> None:
     with Ledger() as ledger:
-        ledger.add(entry(), DONE)
+        ledger.add(entry(), RUN, WRITTEN)
         with pytest.raises(R2medError, match="no run"):
             ledger.get(name)
 
@@ -91,7 +93,7 @@ def test_an_unknown_run_is_one_line(name: str) -> None:
 def test_scores_must_fit_the_queries() -> None:
     with Ledger() as ledger:
         with pytest.raises(ValueError, match="1 values for 2 queries"):
-            ledger.add(entry(), Finished(RUN, {"nDCG@10": np.array([1.0])}))
+            ledger.add(replace(entry(), scores={"nDCG@10": np.array([1.0])}), RUN)
         assert ledger.entries() == [], "a refused run leaves nothing behind"
 
 
@@ -104,11 +106,11 @@ def test_a_file_that_is_no_ledger_is_one_line(own_home: Path) -> None:
 WRITER = """
 import sys, numpy as np
 sys.path.insert(0, {tests!r})
-from test_ledger import DONE, entry
+from test_ledger import RUN, WRITTEN, entry
 from r2med.runs.ledger import Ledger
 with Ledger() as ledger:
     for place in range({count}):
-        ledger.add(entry("{name}", f"task{{place}}"), DONE)
+        ledger.add(entry("{name}", f"task{{place}}"), RUN, WRITTEN)
         print(place, flush=True)
 """
 
@@ -148,25 +150,25 @@ def test_a_killed_writer_loses_only_what_it_had_not_finished() -> None:
 def made_on(data: str, name: str = "bm25", created: str = "") -> Entry:
     record = RunRecord(DataIdentity(data), documents=64)
     key = cache_key(name=name, data=data)
-    return Entry(key, name, "notes", "custom", ("q1", "q2"), 0.5, record, created)
+    return Entry(key, name, "notes", "custom", ("q1", "q2"), 0.5, record, created, scores=SCORES)
 
 
 def test_a_run_that_is_used_again_is_the_current_one_whatever_the_clock_says() -> None:
     with Ledger() as ledger:
-        old = ledger.add(made_on("A", created="2190-01-01T00:00:00+00:00"), DONE)
-        ledger.add(made_on("B", created="1970-01-01T00:00:00+00:00"), DONE)
+        old = ledger.add(made_on("A", created="2190-01-01T00:00:00+00:00"), RUN, WRITTEN)
+        ledger.add(made_on("B", created="1970-01-01T00:00:00+00:00"), RUN, WRITTEN)
         assert [found.data for found in ledger.entries()] == ["B", "A"]
         ledger.use(old)
         assert [found.data for found in ledger.entries()] == ["A", "B"]
-        ledger.add(made_on("B", "wordllama"), DONE)
+        ledger.add(made_on("B", "wordllama"), RUN, WRITTEN)
         ledger.use(ledger.entries(system="bm25")[0])
         assert [found.data for found in ledger.entries()] == ["A", "B", "B"]
 
 
 def test_using_the_current_run_writes_nothing() -> None:
     with Ledger() as ledger:
-        first = ledger.add(made_on("A"), DONE)
-        ledger.add(made_on("A", "wordllama"), DONE)
+        first = ledger.add(made_on("A"), RUN, WRITTEN)
+        ledger.add(made_on("A", "wordllama"), RUN, WRITTEN)
     with Ledger() as ledger:
         before = [(found.system, found.used) for found in ledger.entries()]
         ledger.use(first)

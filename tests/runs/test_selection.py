@@ -55,11 +55,11 @@ def test_every_way_to_name_a_system_finds_the_same_runs(tmp_path: Path, monkeypa
     Path("r2med.toml").write_text('[aliases]\nmine = "bm25(k1=2)"\n')
     Path("study.toml").write_text('[[system]]\nname = "tuned"\nspec = "bm25( k1=2.0 )"\n[[system]]\nspec = "bm25"\n')
     run = r2med.evaluate(["bm25(k1=2)", "bm25"], A).results[0]
-    names = ["bm25(k1=2)", "bm25( k1 = 2.0 )", "mine", run.run_id, run.run_id[:4], "study.toml:tuned"]
+    names = ["bm25(k1=2)", "bm25( k1 = 2.0 )", "mine", run.id, run.id[:4], "study.toml:tuned"]
     with Ledger() as ledger:
         for name in names:
             [chosen] = select(ledger, [name])
-            assert {task: entry.id for task, entry in chosen.runs.items()} == {A: run.run_id}
+            assert {task: entry.id for task, entry in chosen.runs.items()} == {A: run.id}
             assert chosen.system == "bm25(k1=2)"
             assert chosen.label == ("tuned" if ":" in name else "bm25(k1=2)")
         assert [(each.label, each.system) for each in select(ledger, ["study.toml"])] == [
@@ -75,8 +75,8 @@ def test_every_way_to_name_a_system_finds_the_same_runs(tmp_path: Path, monkeypa
 
 def test_two_runs_of_one_system_are_told_apart_by_their_ids(tmp_path: Path) -> None:
     folder = own_task(tmp_path / "own", "cat")
-    first = r2med.evaluate("bm25", folder).results[0].run_id
-    second = r2med.evaluate("bm25", own_task(folder, "dog")).results[0].run_id
+    first = r2med.evaluate("bm25", folder).results[0].id
+    second = r2med.evaluate("bm25", own_task(folder, "dog")).results[0].id
     with Ledger() as ledger:
         assert [each.label for each in select(ledger, [first, second])] == [f"bm25 [{first}]", f"bm25 [{second}]"]
         with pytest.raises(R2medError, match="did not see the same documents"):
@@ -87,7 +87,7 @@ def test_a_run_file_is_told_from_a_system(tmp_path: Path) -> None:
     r2med.evaluate("bm25", A)
     file = tmp_path / "a.trec"
     file.write_text("q Q0 d 1 1 x\n")
-    with Ledger() as ledger, pytest.raises(R2medError, match=f"{file} is a run file.*r2med eval {file} --task TASK"):
+    with Ledger() as ledger, pytest.raises(R2medError, match=f"{file} is a run file.*r2med eval {file} --tasks TASK"):
         compare(ledger, [str(file), "bm25"])
 
 
@@ -121,7 +121,7 @@ def test_a_prompt_file_changed_and_changed_back_shows_its_own_run(tmp_path: Path
         ids = []
         for text in ("cell {query}", "iron {query}", "cell {query}"):
             prompt.write_text(text)
-            ids.append(r2med.evaluate(spec, A).results[0].run_id)
+            ids.append(r2med.evaluate(spec, A).results[0].id)
     assert ids[0] == ids[2] != ids[1]
     with Ledger() as ledger:
         assert [entry.id for entry in select(ledger, [spec])[0].runs.values()] == [ids[0]]
@@ -177,7 +177,7 @@ def test_what_is_packed_is_whole_or_refused(tmp_path: Path) -> None:
 
 def test_a_measure_nobody_asked_for_is_computed_from_the_lists() -> None:
     report = r2med.evaluate(["bm25", "bm25-classic"], A)
-    shown = json.loads(command("compare", "bm25", "bm25-classic", "--metric", "Recall@7", "--json").stdout)
+    shown = json.loads(command("compare", "bm25", "bm25-classic", "--measure", "Recall@7", "--json").stdout)
     wanted = r2med.evaluate(["bm25", "bm25-classic"], A, Options(measures=[Measure("Recall", 7)]))
     means = [result.metrics["Recall@7"] for result in wanted.results]
     assert shown[0]["overall"]["mean"] == pytest.approx(means[1] - means[0])
@@ -219,7 +219,7 @@ def test_two_folders_of_one_name_share_neither_a_column_nor_a_rank(
         "bm25-classic": (None, places[1:]),
     }
     for form, wanted in (
-        ("markdown", "| one/notes | two/notes |"),
+        ("md", "| one/notes | two/notes |"),
         ("csv", "one/notes,two/notes"),
         ("latex", "one/notes"),
     ):
@@ -227,7 +227,7 @@ def test_two_folders_of_one_name_share_neither_a_column_nor_a_rank(
     # The data is found again from anywhere.
     monkeypatch.chdir(tmp_path)
     assert command("diagnose", "bm25", "--coverage").exit_code == 0
-    assert f"{places[0]}" in command("runs", "--task", "one/notes", "--json").stdout
+    assert f"{places[0]}" in command("runs", "--tasks", "one/notes", "--json").stdout
     assert "have no task in common" in complaint("compare", "bm25", "bm25-classic")
 
 
@@ -239,8 +239,8 @@ def test_runs_are_listed_and_removed_by_system_task_and_group(tmp_path: Path) ->
         return {(row["system"], row["task"]) for row in json.loads(command("runs", *options, "--json").stdout)}
 
     assert listed("--system", "bm25( k1=2.0 )", "--group", "sample") == {("bm25(k1=2)", A), ("bm25(k1=2)", B)}
-    assert listed("--task", B, "--task", str(folder), "--system", "bm25") == {("bm25", B), ("bm25", str(folder))}
-    assert len(listed("--task", "sample")) == 4
+    assert listed("--tasks", B, "--tasks", str(folder), "--system", "bm25") == {("bm25", B), ("bm25", str(folder))}
+    assert len(listed("--tasks", "sample")) == 4
     assert "did you mean bm25?" in complaint("runs", "--system", "bm26")
     assert command("runs", "rm").exit_code == 2
     assert command("runs", "rm", "--system", "bm25", "--group", "sample").exit_code != 0
@@ -251,7 +251,7 @@ def test_runs_are_listed_and_removed_by_system_task_and_group(tmp_path: Path) ->
     for path in folder.iterdir():
         path.unlink()
     folder.rmdir()
-    asked = CliRunner().invoke(app, ["runs", "rm", "--task", str(folder)], input="y\n")
+    asked = CliRunner().invoke(app, ["runs", "rm", "--tasks", str(folder)], input="y\n")
     assert "remove 2 runs?" in asked.stderr
     assert listed() == {("bm25(k1=2)", A), ("bm25(k1=2)", B)}
 
@@ -339,14 +339,14 @@ def test_a_folder_is_headed_by_the_name_that_it_states_and_never_by_one_of_the_b
     run = ("run", "bm25", "--tasks", str(named), str(plain))
     assert command(*run).exit_code == 0
     board = ("board", "--tasks", str(named), str(plain))
-    for form, wanted in (("markdown", "| guide-bench | Biology |"), ("latex", "guide-bench & Biology")):
+    for form, wanted in (("md", "| guide-bench | Biology |"), ("latex", "guide-bench & Biology")):
         for verb in (run, board):
             assert wanted in command(*verb, "--format", form).stdout.replace("{", "").replace("}", "")
     assert "guide-bench" in command(*run).stdout
     assert "guide-bench,b/Biology" in command(*run, "--format", "csv").stdout
     other = own_task(tmp_path / "c" / "task", "cat")
     (other / "task.toml").write_text('name = "guide-bench"\n')
-    assert "| a/task | c/task |" in command(*run[:3], str(named), str(other), "--format", "markdown").stdout
+    assert "| a/task | c/task |" in command(*run[:3], str(named), str(other), "--format", "md").stdout
     (other / "task.toml").write_text("name = 3\n")
     assert "name must be a non-empty string" in complaint(*run[:3], str(other))
 

@@ -22,8 +22,8 @@ from r2med.llm.client import session
 from r2med.llm.scripted import scripted
 from r2med.llm.types import RawAnswer
 from r2med.pipeline.evaluate import Options
-from r2med.runs.prices import prices
-from r2med.runs.report import Result
+from r2med.runs.ledger import Entry
+from r2med.settings import prices
 from r2med.usage import Usage
 from rerank_server import RerankServer
 
@@ -57,7 +57,7 @@ def write_prices(text: str) -> None:
     Path("r2med.toml").write_text(text)
 
 
-def cost_of(system: str, **options: Any) -> Result:
+def cost_of(system: str, **options: Any) -> Entry:
     (result,) = r2med.evaluate(system, TASK, Options(**options)).results
     return result
 
@@ -145,9 +145,9 @@ def test_an_hour_of_one_s_own_hardware_has_a_price() -> None:
     ("text", "words"),
     [
         ("prices = 3", "must be a table"),
-        ("[prices]\nday = 3", "unknown key 'day'"),
-        ("[prices]\nhour = -1", "0 or more"),
-        ('[prices.tokens]\nm = "much"', "must be US dollars"),
+        ("[prices]\nday = 3", "prices.day is not a known key"),
+        ("[prices]\nhour = -1", "prices.hour must be a number of at least 0, not -1"),
+        ('[prices.tokens]\nm = "much"', "prices.tokens.m must be a number of at least 0, not 'much'"),
     ],
 )
 def test_wrong_prices_are_one_line(text: str, words: str) -> None:

@@ -146,7 +146,7 @@ def test_every_system_on_every_task_is_a_cell_that_fills(monkeypatch):
     cells = seen[-1].cells
     assert [cell.task for cell in cells] == ["sample/Biology"] * 2 + ["sample/MedQA-Diag"] * 2
     assert cells[0].score == report.results[0].metrics["nDCG@10"]
-    assert cells[0].run == report.results[0].run_id
+    assert cells[0].run == report.results[0].id
     assert "the index is gone" in cells[1].note
     assert seen[-1].left(0.0) is not None
     with reporter.command("r2med run bm25"):

@@ -232,9 +232,9 @@ def test_other_trainers_read_the_files(place: Path, tmp_path: Path) -> None:
     ("table", "said"),
     [
         ("[train]\nsteps = 1.5", "settings.toml:2: [train] steps must be a whole number"),
-        ("[train]\nbatch = 1", "settings.toml:2: [train] batch must be 2 or more"),
+        ("[train]\nbatch = 1", "settings.toml:2: [train] batch must be a whole number of at least 2"),
         ('[loss]\nname = "mse"', "settings.toml:2: [loss] name must be infonce or distill"),
-        ("[trian]\nsteps = 1", "unknown table [trian]; did you mean train"),
+        ("[trian]\nsteps = 1", "trian is not a known key; did you mean train"),
         ('[dev]\nmeasures = ["nDGC@10"]', "nDGC@10"),
     ],
 )

@@ -371,8 +371,8 @@ def until_closed(connection: socket.socket) -> bytes:
 
 
 def test_whoever_asks_for_nothing_is_let_go(filled, monkeypatch):
-    monkeypatch.setattr(page_server, "_PATIENCE", 0.3)
-    monkeypatch.setattr(forms, "PATIENCE", 0.3)
+    monkeypatch.setattr(page_server, "_REQUEST_TIMEOUT", 0.3)
+    monkeypatch.setattr(forms, "FORM_TIMEOUT", 0.3)
     head = f"Host: {{}}\r\nAuthorization: Bearer {TOKEN}\r\nOrigin: http://{{}}\r\n"
     with served(filled[0] / "ledger.sqlite") as own:
         host = own.removeprefix("http://")

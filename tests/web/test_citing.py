@@ -237,7 +237,7 @@ def test_a_published_line_has_its_sources_its_disputes_and_the_verdict_on_own_ru
     assert "data of Biology" in system, "the fingerprint of the data"
     disputed = [each for each in board_of_the_paper().lines if each.disputed]
     assert disputed
-    two = entered(Library()).get("/published", params={"name": disputed[0].row.name, "group": "full"}).text
+    two = entered(Library()).get("/published", params={"name": disputed[0].name, "group": "full"}).text
     assert two.count(" ≠</td>") >= 2
     assert "Sources disagree by more than rounding" in two
 

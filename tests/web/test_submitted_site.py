@@ -76,15 +76,15 @@ def test_a_site_of_submissions_has_recomputed_figures_and_names_what_is_left_out
         rows = {row["system"]: row for row in csv.DictReader(file)}
     assert set(rows) == {"bm25 [ours]", "bm25 [theirs/second]", "replay >> bm25", "bm25-classic"}
     with Ledger() as ledger:
-        known = {line.row.name: line for line in board(ledger, View(group="sample", intervals=True)).lines}
+        known = {line.name: line for line in board(ledger, View(group="sample", intervals=True)).lines}
     for name, row in rows.items():
         line = known[name.partition(" [")[0]]
         assert row["sources"] == "submitted"
-        assert row["spec"] == line.row.name
-        assert row["kind"] == line.row.parts.kind
+        assert row["spec"] == line.name
+        assert row["kind"] == line.parts.kind
         assert float(row["average"]) == pytest.approx(line.average, abs=1e-12)
         assert float(row["low"]) == pytest.approx(line.intervals[""].low)
-        assert {task: float(row[task]) for task in line.row.values} == pytest.approx(dict(line.row.values), abs=1e-12)
+        assert {task: float(row[task]) for task in line.values} == pytest.approx(dict(line.values), abs=1e-12)
     page = (public / "sample.html").read_text("utf-8")
     assert 'class="tag own">submitted<' in page
     assert "TITLE" not in page
@@ -105,7 +105,7 @@ def test_every_submission_has_a_page_an_archive_and_a_place_among_the_submitted(
     assert 'href="https://example.org/ours"' in system
     assert "<script>alert" not in system
     with Ledger() as ledger:
-        cost = next(line.row.cost for line in board(ledger, View(group="sample")).lines if line.row.name == "bm25")
+        cost = next(line.cost for line in board(ledger, View(group="sample")).lines if line.name == "bm25")
     shown = (public / "systems" / "sample-bm25-ours.html").read_text("utf-8")
     assert f"<dt>Seconds a query</dt><dd>{cost.cells()[-1]}</dd>" in shown
 
@@ -239,7 +239,7 @@ def test_a_static_board_marks_against_a_baseline_as_the_server_does(visit, fille
     assert done.exit_code == 0, done.output
     with Ledger() as ledger:
         view = View(group="sample", baseline="bm25")
-        lines = {line.row.name: line for line in board(ledger, view).lines}
+        lines = {line.name: line for line in board(ledger, view).lines}
     page = visit((tmp_path / "public" / "sample.html").as_uri())
     ceiling = page.locator("tbody.ceiling")
     assert "oracle-answer >> bm25" in ceiling.inner_text()
@@ -254,7 +254,7 @@ def test_a_static_board_marks_against_a_baseline_as_the_server_does(visit, fille
         assert row.locator("td.difference").inner_text() == f"{gain:+.2f}"
         cells = row.locator("td[data-plain]").all_inner_texts()
         wanted = lines["replay >> bm25"]
-        marks = [wanted.marks.get(column, "") for column in ("", *wanted.row.values)]
+        marks = [wanted.marks.get(column, "") for column in ("", *wanted.values)]
         assert sorted(re.sub(r"[\d.]", "", text) for text in cells) == sorted(marks)
         assert "†" in cells[0]
         assert page.locator("[data-baseline-note] code").inner_text() == "bm25"

@@ -119,13 +119,13 @@ def test_marks_of_significance_are_the_same_in_every_output(home):
         "CSV": from_csv(command(*asked, "csv")),
         "JSON": from_json(command(*asked, "json")),
         "LaTeX": from_lines(command(*asked, "latex"), shifts, "&"),
-        "Markdown": from_lines(command(*asked, "markdown"), shifts, "|"),
+        "Markdown": from_lines(command(*asked, "md"), shifts, "|"),
         "terminal": from_lines(command(*asked, "terminal"), shifts, ""),
     }
     for place, found in outputs.items():
         marks = {name: re.sub(r"[^†‡]", "", text) for name, text in found.items()}
         assert marks == expected, place
-    for text in (page, files["tex"], command(*asked, "markdown"), command(*asked, "terminal")):
+    for text in (page, files["tex"], command(*asked, "md"), command(*asked, "terminal")):
         assert re.search(r"(†|dagger\$) better, (‡|.*ddagger\$) worse than (<code>)?bm25", text)
 
 

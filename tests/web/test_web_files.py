@@ -23,7 +23,7 @@ from ledgers import add_everywhere
 from r2med.cli.main import app
 from r2med.leaderboard.report_file import ReportChoice, TaskBlock, pack_all, report
 from r2med.pipeline.named_runs import share
-from r2med.runs.ledger import Finished, Ledger
+from r2med.runs.ledger import Ledger
 
 
 class Links(HTMLParser):
@@ -174,7 +174,7 @@ def test_a_published_system_on_a_site_leads_to_its_own_run_and_no_name_is_taken_
     assert "25.00" in (site / "systems" / "full-base-bge.html").read_text("utf-8")
     assert "25.00" not in (site / "published" / "full-base-bge.html").read_text("utf-8")
     monkeypatch.setenv("R2MED_HOME", str(tmp_path / "empty"))
-    assert CliRunner().invoke(app, ["site", "--metric", "nDCG@100", "--out", str(site)]).exit_code == 0
+    assert CliRunner().invoke(app, ["site", "--measure", "nDCG@100", "--out", str(site)]).exit_code == 0
     assert not (site / "systems" / "full-bm25.html").exists()
     assert "nDCG@100 × 100" in (site / "published" / "full-base-bge.html").read_text("utf-8")
 
@@ -205,10 +205,10 @@ def test_two_runs_of_one_system_stand_side_by_side_in_a_report(tmp_path, monkeyp
     monkeypatch.setenv("R2MED_HOME", str(tmp_path / "home"))
     first = r2med.evaluate("bm25", "sample/Biology").results[0]
     with Ledger() as ledger:
-        entry = ledger.get(first.run_id)
+        entry = ledger.get(first.id)
         values = {"nDCG@10": np.full(len(entry.queries), 0.5)}
-        other = ledger.add(replace(entry, key="f" * 32, created=""), Finished(ledger.run(entry), values))
-    names, path = [first.run_id, other.id], tmp_path / "r.html"
+        other = ledger.add(replace(entry, key="f" * 32, created="", scores=values), ledger.run(entry))
+    names, path = [first.id, other.id], tmp_path / "r.html"
     done = CliRunner().invoke(app, ["report", *names, "--no-causes", "--out", str(path)])
     assert done.exit_code == 0, done.output
     page = path.read_text("utf-8")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from r2med.leaderboard.order import ordered
-from r2med.render.scores.model import BoardRow, Line
+from r2med.leaderboard.board import ordered
+from r2med.render.scores.model import BoardRow
 from r2med.web.addresses import Pages
 
 
-def line(name: str, values: dict[str, float]) -> Line:
-    return Line(BoardRow(name, ("own",), values), None)
+def line(name: str, values: dict[str, float]) -> BoardRow:
+    return BoardRow(name, ("own",), values)
 
 
 def test_pages_hold_everything_once():
@@ -19,5 +19,5 @@ def test_pages_hold_everything_once():
 
 def test_lines_without_a_figure_come_last_both_ways():
     lines = [line("a", {"A": 0.1}), line("b", {"A": 0.3, "B": 0.1}), line("c", {"A": 0.2, "B": 0.2})]
-    assert [each.row.name for each in ordered(lines, "B")] == ["c", "b", "a"]
-    assert [each.row.name for each in ordered(lines, "B", descending=False)] == ["b", "c", "a"]
+    assert [each.name for each in ordered(lines, "B")] == ["c", "b", "a"]
+    assert [each.name for each in ordered(lines, "B", descending=False)] == ["b", "c", "a"]

@@ -42,10 +42,10 @@ def test_a_page_shows_one_moment_of_the_ledger_though_it_changes_meanwhile(tmp_p
         lines = library.board(view).lines
         with Ledger() as other:
             other.remove(other.entries(system="bm25"))
-        assert {line.row.name for line in lines} == set(library.intervals(lines, "nDCG@10"))
+        assert {line.name for line in lines} == set(library.intervals(lines, "nDCG@10"))
         assert library.systems("sample") == ["bm25", "bm25-classic"]
     with library.snapshot():
-        assert [line.row.name for line in library.board(view).lines] == ["bm25-classic"]
+        assert [line.name for line in library.board(view).lines] == ["bm25-classic"]
         assert library.systems("sample") == ["bm25-classic"]
 
 
@@ -143,7 +143,7 @@ def test_causes_are_found_by_a_post_from_here_and_shown_from_then_on(tmp_path, m
     assert "Find causes of failure" not in after
     assert "bridge missing" in after
     assert 'id="causes"' in client.get("/?group=sample&task=sample/Biology").text
-    run = client.get(f"/run/{result.run_id}?cause=ranked+low").text
+    run = client.get(f"/run/{result.id}?cause=ranked+low").text
     told = re.findall(r"</td><td>([^<]+)</td>", run)
     assert told
     assert all("ranked low" in words for words in told)
@@ -640,11 +640,11 @@ def test_a_run_and_a_published_line_are_compared_by_task(tmp_path, monkeypatch):
     with Ledger() as ledger:
         add_everywhere(ledger, "mine", "full", 0.25)
     with entered(Library()) as client:
-        for a, b in ((best.row.name, second.row.name), ("mine", best.row.name)):
+        for a, b in ((best.name, second.name), ("mine", best.name)):
             answer = client.get("/compare", params={"group": "full", "system": [a, b]})
             assert answer.status_code == 200, answer.text
             shown = re.findall(r'<th scope="row">(.*?)</th>' + 3 * r'<td class="n">(.*?)</td>', answer.text)
-            assert {task for task, *_ in shown} == {*best.row.values, "average"}
+            assert {task for task, *_ in shown} == {*best.values, "average"}
             for task, left, right, gain in shown:
                 one, other = (
                     25.0 if name == "mine" else 100 * line.value("" if task == "average" else task)
@@ -653,10 +653,10 @@ def test_a_run_and_a_published_line_are_compared_by_task(tmp_path, monkeypatch):
                 assert (float(left), float(right)) == pytest.approx((one, other), abs=0.006)
                 assert float(gain.replace("−", "-")) == pytest.approx(other - one, abs=0.006)
             assert "cannot be tested" in answer.text
-        twice = next(line for line in lines if sum(each.row.name == line.row.name for each in lines) > 1)
-        answer = client.get("/compare", params={"group": "full", "system": [twice.row.name] * 2}).text
+        twice = next(line for line in lines if sum(each.name == line.name for each in lines) > 1)
+        answer = client.get("/compare", params={"group": "full", "system": [twice.name] * 2}).text
         chosen = re.findall(r"<option[^>]* selected>(.*?)</option>", answer)
-        assert len({name for name in chosen if name.startswith(escape(twice.row.name))}) == 2, "two sources of a system"
+        assert len({name for name in chosen if name.startswith(escape(twice.name))}) == 2, "two sources of a system"
         assert client.get("/compare", params={"group": "full", "a": "mine", "b": "nobody"}).status_code == 404
 
 

@@ -1,12 +1,12 @@
 """Answer accuracy: does what a model wrote for a query hold the right answer, and does that go with retrieval?
 
-A judge model compares each generated text with the gold answer; beside it stands a comparison of the words, which is
+A judge model compares each generated text with the gold answer; a comparison of the words is made as well, which is
 free. A verdict that cannot be read and a text that was never finished are neither right nor wrong: they are counted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -19,20 +19,19 @@ from r2med.llm.budget import account
 from r2med.llm.cards import find_model
 from r2med.llm.client import current_client
 from r2med.llm.judge import judge_text, unwavering, verdict_of
-from r2med.llm.types import Failed, Model, Reply, Request
+from r2med.llm.types import Model
 from r2med.measure.answers import matches
 from r2med.measure.correlation import Correlation, correlate
-from r2med.pipeline.executor.distributed import every_share, postponed_as
-from r2med.pipeline.executor.local import Executor, quiet
+from r2med.pipeline.executor.local import Executor, every_share, postponed_as, quiet
 from r2med.pipeline.joins import usable
 from r2med.pipeline.loaded_runs import query_values
 from r2med.pipeline.named_runs import select
 from r2med.runs.ledger import Entry, Ledger
-from r2med.runs.selection import Chosen, check_data, each_once
+from r2med.runs.selection import check_data, each_once
 from r2med.usage import Usage
 
 if TYPE_CHECKING:
-    from r2med.data.dataset import Dataset, Generation, Gold
+    from r2med.data.dataset import Dataset, Generation
     from r2med.models.templates import Template
 
 Generations = Mapping[str, Sequence["Generation"]]
@@ -41,7 +40,7 @@ Generations = Mapping[str, Sequence["Generation"]]
 
 @dataclass(frozen=True)
 class JudgedAnswer:
-    """One generated text beside the gold answer."""
+    """One generated text with the gold answer."""
 
     query: str
     answer: str
@@ -51,9 +50,9 @@ class JudgedAnswer:
     contained: bool
     """Whether the gold answer's words stand in the text."""
     verdict: bool | None = None
-    """What the judge says; None when it was not asked or could not be understood."""
+    """The judge's verdict; None if it was not asked or could not be understood."""
     problem: str = ""
-    """Why there is no verdict: the text is incomplete, or what the judge said instead."""
+    """Why there is no verdict: the text is incomplete, or the judge's reply has none."""
 
 
 @dataclass(frozen=True)
@@ -66,23 +65,19 @@ class Accuracy:
     missing: Mapping[str, str] = field(default_factory=dict)
     """Queries with a gold answer for which nothing usable was written, and why."""
     account: Usage = field(default_factory=Usage)
-    """What the judge took."""
+    """Usage of the judge."""
     retrieval: Mapping[str, float] = field(default_factory=dict)
     """The measure by which answers are compared with retrieval, by query."""
 
     @cached_property
     def right(self) -> dict[str, float]:
         """Return the share of right answers of each query that has a verdict; with one sample per query, 0 or 1."""
-        verdicts: dict[str, list[bool]] = {}
-        for each in self.judged:
-            if each.verdict is not None:
-                verdicts.setdefault(each.query, []).append(each.verdict)
-        return {query: sum(found) / len(found) for query, found in verdicts.items()}
+        return _shares((answer.query, answer.verdict) for answer in self.judged if answer.verdict is not None)
 
     @property
     def queries(self) -> int:
         """Count the queries with a gold answer."""
-        return len({each.query for each in self.judged}) + len(self.missing)
+        return len({answer.query for answer in self.judged}) + len(self.missing)
 
     @property
     def accuracy(self) -> float | None:
@@ -92,14 +87,12 @@ class Accuracy:
     @property
     def unparsable(self) -> int:
         """Count the answers whose verdict could not be read."""
-        return sum(bool(each.problem) for each in self.judged)
+        return sum(bool(answer.problem) for answer in self.judged)
 
     def share(self, name: str) -> float:
         """Return the share of texts that are `exact` or `contained`, over all queries with a gold answer."""
-        hits: dict[str, list[bool]] = {}
-        for each in self.judged:
-            hits.setdefault(each.query, []).append(getattr(each, name))
-        return sum(sum(found) / len(found) for found in hits.values()) / max(1, self.queries)
+        shares = _shares((answer.query, getattr(answer, name)) for answer in self.judged)
+        return sum(shares.values()) / max(1, self.queries)
 
     @cached_property
     def correlation(self) -> Correlation:
@@ -124,6 +117,14 @@ class Accuracy:
         }
 
 
+def _shares(outcomes: Iterable[tuple[str, bool]]) -> dict[str, float]:
+    """Return the share of positive outcomes of each query."""
+    by_query: dict[str, list[bool]] = {}
+    for query, outcome in outcomes:
+        by_query.setdefault(query, []).append(outcome)
+    return {query: sum(hits) / len(hits) for query, hits in by_query.items()}
+
+
 def judge_answers(
     dataset: Dataset,
     generations: Generations,
@@ -140,49 +141,34 @@ def judge_answers(
         raise R2medError(
             f"nothing was generated in {system or 'this run'} for {dataset.name}, so there is no answer to judge"
         )
-    texts = [(query, each.text) for query in gold for each in usable(generations.get(query, ()))]
-    answered = {query for query, _ in texts}
-    missing = {query: _why(generations.get(query, ())) for query in gold if query not in answered}
-    judged = [_compared(query, text, dataset.gold) for query, text in texts]
+    synonyms = dataset.gold.synonyms
+    answers = [
+        JudgedAnswer(query, text.text, answer, *matches(text.text, answer, synonyms.get(query, ())))
+        for query, answer in gold.items()
+        for text in usable(generations.get(query, ()))
+    ]
+    answered = {answer.query for answer in answers}
+    reasons = {query: [text.incomplete for text in generations.get(query, ()) if text.incomplete] for query in gold}
+    missing = {query: (reasons[query] or ["nothing was generated"])[0] for query in gold if query not in answered}
     if not judge:
-        return Accuracy(system, dataset.name, judged, missing)
-    model = find_model(judge) if isinstance(judge, str) else judge
-    asked = _requests(model, judged, dict(dataset.collection.queries), prompt)
+        return Accuracy(system, dataset.name, answers, missing)
+    model = unwavering(find_model(judge) if isinstance(judge, str) else judge)
+    queries = dataset.collection.queries
+    texts = (judge_text(queries.text(answer.query), answer.gold, answer.answer, prompt) for answer in answers)
+    requests = [model.request(text) for text in texts]
     with (
-        (executor or quiet()).progress(f"verdicts on {dataset.name}", len(asked), "requests") as bar,
+        (executor or quiet()).progress(f"verdicts on {dataset.name}", len(requests), "requests") as bar,
         postponed_as(dataset.name),
     ):
-        replies = current_client().ask_all(asked, bar)
-    decided = [_decided(each, reply) for each, reply in zip(judged, replies, strict=True)]
-    current_client().reject(r for r, each in zip(replies, decided, strict=True) if each.verdict is None)
-    return Accuracy(system, dataset.name, decided, missing, account(replies))
-
-
-def _compared(query: str, text: str, gold: Gold) -> JudgedAnswer:
-    answer = gold.answers[query]
-    return JudgedAnswer(query, text, answer, *matches(text, answer, gold.synonyms.get(query, ())))
+        replies = current_client().ask_all(requests, bar)
+    verdicts = list(map(verdict_of, replies))
+    current_client().reject(r for r, (verdict, _) in zip(replies, verdicts, strict=True) if verdict is None)
+    judged = [replace(a, verdict=v, problem=problem) for a, (v, problem) in zip(answers, verdicts, strict=True)]
+    return Accuracy(system, dataset.name, judged, missing, account(replies))
 
 
 def _gold_answers(dataset: Dataset) -> dict[str, str]:
     return {query: answer for query, answer in dataset.gold.answers.items() if answer.strip()}
-
-
-def _why(generations: Sequence[Generation]) -> str:
-    return next((each.incomplete for each in generations if each.incomplete), "nothing was generated")
-
-
-def _requests(
-    model: Model, judged: Sequence[JudgedAnswer], queries: Mapping[str, str], prompt: Template | None
-) -> list[Request]:
-    """Build the judge's requests, an answer at a time, without randomness if the model can be set so."""
-    judge = unwavering(model)
-    texts = (judge_text(queries[each.query], each.gold, each.answer, prompt) for each in judged)
-    return [judge.request(text) for text in texts]
-
-
-def _decided(judged: JudgedAnswer, reply: Reply | Failed) -> JudgedAnswer:
-    verdict, problem = verdict_of(reply)
-    return replace(judged, verdict=verdict, problem=problem)
 
 
 @dataclass(frozen=True)
@@ -209,13 +195,14 @@ class AnswerReport:
     def systems(self) -> dict[str, tuple[float, float]]:
         """Return the accuracy and retrieval of each system that has every task, both averaged over tasks."""
         tasks = {result.task for result in self.results}
-        found: dict[str, tuple[float, float]] = {}
+        points: dict[str, tuple[float, float]] = {}
         for system in dict.fromkeys(result.system for result in self.results):
-            own = [result for result in self.results if result.system == system and result.accuracy is not None]
-            if {result.task for result in own} == tasks:
-                accuracy = float(np.mean([result.accuracy for result in own if result.accuracy is not None]))
-                found[system] = accuracy, float(np.mean([np.mean(list(result.retrieval.values())) for result in own]))
-        return found
+            decided = [result for result in self.results if result.system == system and result.accuracy is not None]
+            if {result.task for result in decided} == tasks:
+                accuracy = float(np.mean([result.accuracy for result in decided if result.accuracy is not None]))
+                retrieval = [np.mean(list(result.retrieval.values())) for result in decided]
+                points[system] = accuracy, float(np.mean(retrieval))
+        return points
 
     @property
     def too_few(self) -> str:
@@ -259,41 +246,34 @@ def judge_runs(
     """
     notes = [f"The judge was asked with {prompt.source} ({prompt.hash})."] if prompt is not None else []
     with Ledger() as ledger:
-        chosen = select(ledger, names, tasks)
-        notes += [each.lack for each in chosen if each.lack]
-        for each in chosen:
-            _check_writes(ledger, each)
-        load_once = cache(partial(_with_answers, notes=notes))
+        systems = select(ledger, names, tasks)
+        notes += [system.lack for system in systems if system.lack]
+        for system in systems:
+            if not any(ledger.generations(entry) for entry in system.runs.values()):
+                raise R2medError(f"{system.label} generates no text, so there is no answer to judge")
 
-        def judged(entry: Entry) -> Accuracy | None:
+        @cache
+        def load_once(task: str) -> Dataset | None:
+            """Return the data of a task if it has gold answers; otherwise None, and add a note."""
+            try:
+                dataset = load(task)
+                if _gold_answers(dataset):
+                    return dataset
+                notes.append(f"{task} is left out: it has no gold answers to compare with")
+            except R2medError as error:
+                notes.append(f"{task} is left out: {error}")
+            return None
+
+        def judge_entry(entry: Entry) -> Accuracy | None:
             dataset = load_once(entry.task)
             if dataset is None:
                 return None
             check_data(entry, dataset)
-            found = judge_answers(dataset, ledger.generations(entry), judge, entry.system, prompt, executor)
-            return replace(found, retrieval=query_values(ledger, entry, measure, dataset))
+            accuracy = judge_answers(dataset, ledger.generations(entry), judge, entry.system, prompt, executor)
+            return replace(accuracy, retrieval=query_values(ledger, entry, measure, dataset))
 
-        found = every_share(partial(judged, entry) for entry in each_once(chosen))
-    results = [each for each in found if each is not None]
+        accuracies = every_share(partial(judge_entry, entry) for entry in each_once(systems))
+    results = [accuracy for accuracy in accuracies if accuracy is not None]
     if not results:
         raise R2medError(f"no answer can be judged: {'; '.join(notes)}")
     return AnswerReport(results, measure, tuple(notes))
-
-
-def _check_writes(ledger: Ledger, chosen: Chosen) -> None:
-    """Refuse a system that writes nothing."""
-    if not any(ledger.generations(entry) for entry in chosen.runs.values()):
-        raise R2medError(f"{chosen.label} generates no text, so there is no answer to judge")
-
-
-def _with_answers(task: str, notes: list[str]) -> Dataset | None:
-    """Return the data of a task if it has gold answers; otherwise None, and add a note."""
-    try:
-        dataset = load(task)
-    except R2medError as error:
-        notes.append(f"{task} is left out: {error}")
-        return None
-    if _gold_answers(dataset):
-        return dataset
-    notes.append(f"{task} is left out: it has no gold answers to compare with")
-    return None

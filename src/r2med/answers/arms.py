@@ -1,4 +1,4 @@
-"""The arms of a study: which passages stand beside a question, and what chose them.
+"""The arms of a study: the passages that a question is asked with, and what chose them.
 
 `closed` shows none, `system` and a run file the first k of a ranked list. Three are chosen by the judgements, which no
 system sees, and are oracles: `gold` shows relevant passages, `random` relevant passages of other questions, and `hard`
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from heapq import nsmallest
 from itertools import islice
@@ -22,15 +21,15 @@ from r2med.data.run_files import read_run
 from r2med.errors import R2medError, SpecError, suggest
 from r2med.measure.score import positive
 from r2med.pipeline.system import System
+from r2med.store.typed import Typed
 
 KINDS = ("closed", "system", "gold", "random", "hard")
-"""The arms that have a name of their own, in the order of reports."""
+"""The arms with a name, in the order of reports."""
 _BY_SYSTEM = ("system", "hard")
 _JUDGED = ("gold", "random", "hard")
 
 
-@dataclass(frozen=True)
-class Arm:
+class Arm(Typed, frozen=True):
     """One condition under which every question is answered."""
 
     kind: str
@@ -55,13 +54,18 @@ class Arm:
         return self.kind in ("system", "run")
 
     @property
+    def is_system(self) -> bool:
+        """Return whether its passages are those of a system that saw no judgements."""
+        return self.retrieves and not self.oracle
+
+    @property
     def title(self) -> str:
         """Return the label, marked if it is an oracle."""
         return f"{self.label} (oracle)" if self.oracle else self.label
 
 
 class ArmPassage(NamedTuple):
-    """A document beside a question."""
+    """A document that a question is asked with."""
 
     document: str
     score: float | None = None
@@ -79,9 +83,9 @@ def make_arms(systems: Sequence[str], names: Sequence[str] = ()) -> list[Arm]:
     ['closed', 'bm25', 'gold (oracle)', 'bm25-classic']
     """
     specs = list(dict.fromkeys(System.parse(text).spec for text in systems))
-    wanted = list(dict.fromkeys(names)) or [kind for kind in KINDS if specs or kind not in _BY_SYSTEM]
+    labels = list(dict.fromkeys(names)) or [kind for kind in KINDS if specs or kind not in _BY_SYSTEM]
     arms: dict[str, Arm] = {}
-    for name in wanted:
+    for name in labels:
         for arm in _named(name, specs):
             if arm.label in arms and arms[arm.label] != arm:
                 raise R2medError(f"two arms are called {arm.label!r}; give one another name, as in NAME=FILE")
@@ -120,13 +124,13 @@ def file_lists(arm: Arm, dataset: Dataset) -> Run:
     if arm.file is None:
         raise TypeError(f"{arm.label} has no file")
     run, _ = read_run(arm.file)
-    known = dataset.collection.documents.position
+    documents = dataset.collection.documents.position
     queries = [query for query in dataset.collection.queries.ids if query in run]
     if not queries:
         raise R2medError(f"{arm.file}: none of its {len(run):,} queries is a question of {dataset.name}")
-    strange = next((name for query in queries for name in run[query].documents if name not in known), None)
-    if strange is not None:
-        raise R2medError(f"{arm.file}: document {strange!r} is not in {dataset.name}")
+    unknown = next((name for query in queries for name in run[query].documents if name not in documents), None)
+    if unknown is not None:
+        raise R2medError(f"{arm.file}: document {unknown!r} is not in {dataset.name}")
     return run.select(dataset.collection.queries.ids)
 
 
@@ -142,8 +146,12 @@ def choose(arm: Arm, dataset: Dataset, run: Run | None, k: int) -> Chosen:
         return {query: _of_others(query, relevant, k) for query in queries}
     if run is None:
         raise TypeError(f"{arm.label} needs ranked lists")
-    without = relevant if arm.kind == "hard" else {}
-    return {query: _first(run, query, without.get(query, {}), k) for query in queries}
+    passages = {}
+    for query in queries:
+        without = relevant.get(query, {}) if arm.kind == "hard" else {}
+        pairs = zip(run[query].documents, run[query].scores.tolist(), strict=True)
+        passages[query] = list(islice((ArmPassage(name, score) for name, score in pairs if name not in without), k))
+    return passages
 
 
 def _best_first(grades: Mapping[str, int]) -> list[ArmPassage]:
@@ -152,17 +160,10 @@ def _best_first(grades: Mapping[str, int]) -> list[ArmPassage]:
 
 def _of_others(query: str, relevant: Mapping[str, Mapping[str, int]], k: int) -> list[ArmPassage]:
     """Sample relevant passages of other questions, the same ones every time."""
-    own = relevant.get(query, {})
-    pool = {name for other, grades in relevant.items() if other != query for name in grades} - set(own)
-    return [ArmPassage(name) for name in nsmallest(k, pool, key=partial(draw, query))]
+    pool = {name for other, grades in relevant.items() if other != query for name in grades}
+    return [ArmPassage(name) for name in nsmallest(k, pool - set(relevant.get(query, {})), key=partial(draw, query))]
 
 
 def draw(query: str, document: str) -> bytes:
     """Return a place in a random order that depends on the two names alone."""
     return hashlib.blake2b(f"{query}\0{document}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
-
-
-def _first(run: Run, query: str, without: Mapping[str, int], k: int) -> list[ArmPassage]:
-    ranking = run[query]
-    pairs = zip(ranking.documents, ranking.scores.tolist(), strict=True)
-    return list(islice((ArmPassage(name, score) for name, score in pairs if name not in without), k))

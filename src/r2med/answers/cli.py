@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import add
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from r2med.answers.accuracy import judge_runs
+from r2med.answers.arms import KINDS, make_arms
+from r2med.answers.plan import plan_study
+from r2med.answers.report import make_report
+from r2med.answers.sources import ORDERS, PromptRule
+from r2med.answers.study import StudyOptions, run_study
+from r2med.answers.tables import rag_charts, rag_sections, rag_title
 from r2med.cli.execution import asking, asking_options
 from r2med.cli.options import ManyValues, json_option, remark, write_json
 from r2med.data.task_names import task_names
 from r2med.data.tasks import resolve
 from r2med.llm.judge import judge_prompt
 from r2med.measure.metrics import Measure
-from r2med.render.table import Column, Table, key, numbers, output
+from r2med.render.charts.files import check_chart_files, save_charts
+from r2med.render.sections import write_sections
+from r2med.render.table import Column, Table, column, key, numbers, output
 
 if TYPE_CHECKING:
     from r2med.answers.accuracy import AnswerReport
+    from r2med.answers.plan import StudyPlan
+    from r2med.llm.budget import Estimate
     from r2med.measure.correlation import Correlation
 
 
@@ -25,11 +38,11 @@ if TYPE_CHECKING:
 @click.option("--tasks", multiple=True, metavar="NAME|GROUP|PATH...", help="Which tasks (default: all with answers).")
 @click.option("--judge", default="", metavar="LLM", help="The model that compares an answer with the gold answer.")
 @click.option("--judge-prompt", "prompt", default="", metavar="FILE", help="What to ask the judge, in your own words.")
-@click.option("--metric", default="nDCG@10", show_default=True, help="The measure of retrieval to correlate with.")
+@click.option("--measure", default="nDCG@10", show_default=True, help="The measure of retrieval to correlate with.")
 @asking_options
 @json_option()
 def answers_command(
-    runs: tuple[str, ...], tasks: tuple[str, ...], judge: str, prompt: str, metric: str, as_json: bool, **settings: Any
+    runs: tuple[str, ...], tasks: tuple[str, ...], judge: str, prompt: str, measure: str, as_json: bool, **settings: Any
 ) -> None:
     """Are the generated answers of runs right, and does that go with retrieval?
 
@@ -48,7 +61,7 @@ def answers_command(
         raise click.UsageError("--judge-prompt is for a judge; name one with --judge")
     asked = judge_prompt(prompt) if prompt else None
     with asking(**settings) as executor:
-        report = judge_runs(runs, judge, str(Measure.parse(metric)), names, asked, executor)
+        report = judge_runs(runs, judge, str(Measure.parse(measure)), names, asked, executor)
     remark(report.notes)
     if as_json:
         write_json(report.as_dict())
@@ -57,18 +70,25 @@ def answers_command(
 
 
 def _show(report: AnswerReport) -> None:
-    names = task_names(each.task for each in report.results)
-    figures = numbers("accuracy", "exact", "contained", "judged", "unparsable", "missing")
-    table = Table(key("system"), Column("task", folds=True, key=True), *figures)
-    for each in report.results:
-        shares = (each.accuracy, each.share("exact"), each.share("contained"))
-        cells = ["-" if share is None else f"{100 * share:.1f}" for share in shares]
-        counts = [str(count) for count in (len(each.right), each.unparsable, len(each.missing))]
-        table.add(each.system, names[each.task], *cells, *counts)
+    names = task_names(result.task for result in report.results)
+    columns = [
+        key("system"),
+        Column("task", folds=True, key=True, get=lambda result: names[result.task]),
+        column("accuracy", form=_percent),
+        column("exact", form=_percent, get=lambda result: result.share("exact")),
+        column("contained", form=_percent, get=lambda result: result.share("contained")),
+        column("judged", get=lambda result: len(result.right)),
+        column("unparsable"),
+        column("missing", get=lambda result: len(result.missing)),
+    ]
     console = output()
-    table.show(console)
+    Table.of(columns, report.results).show(console)
     console.print(f"with {report.measure} over queries: {_line(report.over_queries, report)}")
     console.print(f"with {report.measure} over systems: {_line(report.over_systems, report)}")
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.1f}"
 
 
 def _line(found: Correlation, report: AnswerReport) -> str:
@@ -80,3 +100,111 @@ def _line(found: Correlation, report: AnswerReport) -> str:
         spread = "" if figure.low is None else f" [{', '.join(f'{end:+.2f}' for end in figure.ends)}]"
         parts.append(f"{name} {figure.value:+.2f}{spread}")
     return f"{', '.join(parts)} ({found.points} points)"
+
+
+_RULE = ("k", "budget", "order", "prompt")
+_ASKED = ("executor", "concurrency", "timeout", "retries", "rpm", "max_cost", "max_tokens")
+
+
+@click.command("rag", cls=ManyValues)
+@click.argument("systems", nargs=-1, metavar="[SYSTEM]...")
+@click.option("--llm", required=True, metavar="LLM", help="The model that answers.")
+@click.option("--tasks", multiple=True, metavar="NAME|GROUP|PATH...", help="Which tasks (default: sample).")
+@click.option(
+    "--arms", multiple=True, metavar="ARM...", help=f"Some of {', '.join(KINDS)}; run files (NAME=FILE); systems."
+)
+@click.option("--judge", default="", metavar="LLM", help="The model that compares an answer with the gold answer.")
+@click.option("--judge-prompt", default="", metavar="FILE", help="What to ask the judge, in your own words.")
+@click.option("--k", default=5, show_default=True, type=click.IntRange(1), help="Passages in view at the most.")
+@click.option("--budget", default=2000, show_default=True, type=click.IntRange(1), help="Tokens of all passages.")
+@click.option("--order", default="ranked", show_default=True, type=click.Choice(ORDERS), help="Of the sources.")
+@click.option("--prompt", default="", metavar="FILE", help="A prompt of your own, with {question} and {sources}.")
+@click.option("--samples", default=1, show_default=True, type=click.IntRange(1), help="Answers to each question.")
+@click.option("--temperature", type=click.FloatRange(0), help="In place of the model's own.")
+@click.option("--answer-tokens", type=click.IntRange(1), help="The longest reply, in place of the model's own.")
+@click.option("--measure", default="nDCG@10", show_default=True, metavar="MEASURE", help="What lists are measured by.")
+@click.option("--max-cost", type=float, metavar="DOLLARS", help="Stop asking models before this is spent.")
+@click.option("--max-tokens", type=int, help="Stop asking models before so many tokens are used.")
+@asking_options
+@click.option("--fresh", is_flag=True, help="Read and judge kept replies again.")
+@click.option("--dry-run", is_flag=True, help="Show what would be asked and what it would cost, and ask nothing.")
+@click.option("--plot", type=click.Path(path_type=Path), metavar="DIR|FILE", help="Draw arms, flows and retrieval.")
+@click.option("--format", "form", type=click.Choice(["md", "latex"]), help="Write Markdown or LaTeX.")
+@json_option()
+def rag_command(systems: tuple[str, ...], tasks: tuple[str, ...], arms: tuple[str, ...], **given: Any) -> None:
+    """Does retrieval change the answer? The same questions, model and prompt, with and without passages.
+
+    closed shows no passage, system the first k of each SYSTEM, gold the relevant passages, random relevant passages of
+    other questions, hard the highest ranked passages of each SYSTEM that are not relevant. The last three are chosen by
+    the judgements and marked as oracles. Further arms are run files and systems.
+
+    Every arm has the same token budget. Answers name their sources and may abstain. An answer is right when it has the
+    words of the gold answer, or when the --judge says that it means the same. Replies, answers and verdicts are kept:
+    the same command goes on where it was stopped, and shows what is there without asking again.
+
+    \b
+    Examples:
+      r2med rag bm25 --llm gpt-4o --judge gpt-4o --tasks MedQA-Diag --dry-run
+      r2med rag bm25 "rrf(bm25, bge)" --llm gpt-4o --samples 3 --tasks full --max-cost 20
+      r2med rag --llm qwen@http://localhost:8000/v1 --arms closed gold ours=run.trec --tasks path/to/folder
+    """
+    as_json, form, dry_run = given.pop("as_json"), given.pop("form"), given.pop("dry_run")
+    if as_json and form:
+        raise click.UsageError("--json and --format exclude each other")
+    if given["judge_prompt"] and not given["judge"]:
+        raise click.UsageError("--judge-prompt is for a judge; name one with --judge")
+    plot = given.pop("plot")
+    if plot is not None:
+        check_chart_files(plot)
+    fresh = given.pop("fresh")
+    names = list(tasks or ("sample",))
+    asked = {name: given.pop(name) for name in _ASKED}
+    measure = str(Measure.parse(given.pop("measure")))
+    options = StudyOptions(rule=PromptRule(**{name: given.pop(name) for name in _RULE}), measure=measure, **given)
+    study_arms = make_arms(systems, arms)
+    with asking(dry_run=dry_run, **asked) as executor:
+        if dry_run:
+            _show_plan(plan_study(study_arms, names, options), as_json=as_json)
+            return
+        report = make_report(*run_study(study_arms, names, options, executor, fresh=fresh))
+    remark(report.notes)
+    if as_json:
+        write_json(report.as_dict())
+    else:
+        write_sections(form, rag_title(report), rag_sections(report), report.notes)
+    if plot is not None:
+        charts = rag_charts(report)
+        lacks = {"flows": "closed was not asked", "retrieval": "it takes two systems"}
+        remark(f"{name} is not drawn: {why}" for name, why in lacks.items() if name not in charts)
+        files = save_charts(charts, plot)
+        click.echo(f"the figures are in {', '.join(map(str, files))}", err=True)
+
+
+def _show_plan(plan: StudyPlan, *, as_json: bool) -> None:
+    if as_json:
+        write_json(plan.as_dict())
+        return
+    remark(plan.notes)
+    console = output()
+    table = Table(key("arm"), *numbers("questions", "answers", "kept", "tokens", "dollars", "at most"))
+    for label in dict.fromkeys(arm.arm for arm in plan.arms):
+        parts = [arm for arm in plan.arms if arm.arm == label]
+        answers = reduce(add, (arm.answers for arm in parts))
+        table.add(label, f"{sum(arm.questions for arm in parts):,}", *_cells(answers))
+    table.rule()
+    table.add("all answers", "", *_cells(plan.answers))
+    if plan.verdicts is not None:
+        table.add("all verdicts, at most", "", *_cells(plan.verdicts))
+    table.show(console)
+    console.print(f"left to pay for: {_money(plan.total.cost)}, at most {_money(plan.total.cost_limit)}")
+    console.print("the first prompt with passages:\n", style="bold")
+    console.print(plan.first_prompt, markup=False, highlight=False)
+
+
+def _cells(guess: Estimate) -> list[str]:
+    tokens = guess.prompt_tokens + guess.completion_tokens
+    return [f"{guess.requests:,}", f"{guess.cached:,}", f"{tokens:,}", _money(guess.cost), _money(guess.cost_limit)]
+
+
+def _money(dollars: float | None) -> str:
+    return "?" if dollars is None else f"${dollars:,.4f}"

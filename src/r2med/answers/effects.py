@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from r2med.answers.samples import AnswerKind, QuestionAnswers
 from r2med.measure.bootstrap import average_intervals, percentile_ends, resampled_means
 from r2med.measure.correlation import Discrimination, discrimination
-from r2med.measure.figure import Figure
+from r2med.measure.figure import Figure, figure_dict
 from r2med.measure.significance import Difference, difference
 
 Floats = NDArray[np.float64]
@@ -20,7 +20,7 @@ Answers = Mapping[str, QuestionAnswers]
 """An arm's answers on one task, by question."""
 ByTask = Mapping[str, Answers]
 SIGNALS = ("score", "gap", "agreement")
-"""What is known before a question is answered with passages."""
+"""Signals that are known before a question is answered with passages."""
 
 
 def decided(*arms: Answers) -> list[str]:
@@ -39,23 +39,36 @@ def accuracy(tasks: ByTask) -> Figure | None:
     return average_intervals(tables)[0] if tables else None
 
 
-@dataclass(frozen=True)
-class Counts:
-    """Numbers of samples by kind, and of those that words alone decide."""
+def shown(heading: str, form: str = "{:,}") -> Any:
+    """Declare a field that tables show under a heading; the text below the field describes it in the schema."""
+    return field(metadata={"heading": heading, "form": form.format})
 
-    right: int
-    wrong: int
-    abstained: int
-    unparsable: int
-    unjudged: int
-    failed: int
-    exact: int
-    contained: int
+
+@dataclass(frozen=True, kw_only=True)
+class Counts:
+    """Samples by what became of them."""
+
+    right: int = shown("right")
+    """Those that are right."""
+    wrong: int = shown("wrong")
+    """Those that are wrong."""
+    abstained: int = shown("abstained")
+    """Not right, and not wrong either."""
+    unparsable: int = shown("unparsable")
+    """Replies that hold no answer, or several; they count in no accuracy."""
+    unjudged: int = shown("unjudged")
+    """Answers whose verdict could not be read; they count in no accuracy."""
+    failed: int = shown("failed")
+    """Requests without a reply; they count in no accuracy."""
+    exact: int = shown("exact")
+    """Answers with the words of the gold answer and no others."""
+    contained: int = shown("contained")
+    """Answers with the words of the gold answer in them."""
 
     @property
     def asked(self) -> int:
         """Count all samples."""
-        return self.right + self.wrong + self.abstained + self.unparsable + self.unjudged + self.failed
+        return self.right + self.wrong + self.abstained + self.undecided
 
     @property
     def undecided(self) -> int:
@@ -70,22 +83,53 @@ class Counts:
     @classmethod
     def of(cls, tasks: ByTask) -> Counts:
         """Count the samples of an arm."""
-        samples = [sample for arm in tasks.values() for each in arm.values() for sample in each.samples]
-        kinds = {kind.value: sum(each.kind is kind for each in samples) for kind in AnswerKind}
-        words = {name: sum(getattr(each, name) for each in samples) for name in ("exact", "contained")}
+        samples = [sample for question in questions_of(tasks) for sample in question.samples]
+        kinds = {kind.value: sum(sample.kind is kind for sample in samples) for kind in AnswerKind}
+        words = {name: sum(getattr(sample, name) for sample in samples) for name in ("exact", "contained")}
         return cls(**kinds, **words)
 
 
-@dataclass(frozen=True)
-class Paired:
-    """An arm against the same questions without passages."""
+def questions_of(tasks: ByTask) -> list[QuestionAnswers]:
+    """Return the answers of an arm to the questions of all tasks."""
+    return [question for arm in tasks.values() for question in arm.values()]
 
-    fixed: int
+
+@dataclass(frozen=True, kw_only=True)
+class InView:
+    """Passages that were shown."""
+
+    passages: float = shown("passages", "{:.1f}")
+    """In view, the mean over questions."""
+    passage_tokens: float = shown("tokens", "{:,.0f}")
+    """About how many tokens these take."""
+    passages_cut: int = shown("cut by the budget")
+    """By the budget."""
+
+    @classmethod
+    def of(cls, tasks: ByTask) -> InView:
+        """Count the passages of an arm."""
+        views = [question.shown for question in questions_of(tasks)]
+        questions = max(1, len(views))
+        passages = [passage for view in views for passage in view]
+        return cls(
+            passages=len(passages) / questions,
+            passage_tokens=sum(passage.tokens for passage in passages) / questions,
+            passages_cut=sum(passage.cut for passage in passages),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Paired:
+    """The arm against the same questions without passages."""
+
+    fixed: int = shown("fixed")
     """Wrong without passages, right with them."""
-    broken: int
+    broken: int = shown("broken")
     """Right without passages, wrong with them."""
-    both_right: int
-    both_wrong: int
+    both_right: int = shown("both right")
+    """Right in both ways."""
+    both_wrong: int = shown("both wrong")
+    """Wrong in both ways."""
     difference: Difference
     """The arm minus closed, paired by question within tasks."""
     switch: float
@@ -93,7 +137,7 @@ class Paired:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the shape of `--json`."""
-        return {**asdict(self), "difference": self.difference.as_dict()}
+        return vars(self) | {"difference": self.difference.as_dict()}
 
 
 def paired(closed: ByTask, arm: ByTask) -> Paired | None:
@@ -101,9 +145,7 @@ def paired(closed: ByTask, arm: ByTask) -> Paired | None:
     shared = {task: queries for task in arm if task in closed and (queries := decided(closed[task], arm[task]))}
     if not shared:
         return None
-    before = [closed[task][query].right for task, queries in shared.items() for query in queries]
-    after = [arm[task][query].right for task, queries in shared.items() for query in queries]
-    pairs = list(zip(before, after, strict=True))
+    pairs = [(closed[task][q].right, arm[task][q].right) for task, queries in shared.items() for q in queries]
     tables = [(values(closed[task], queries), values(arm[task], queries)) for task, queries in shared.items()]
     best = float(np.mean([np.maximum(one, other).mean() for one, other in tables]))
     better = max(float(np.mean([side.mean() for side in sides])) for sides in zip(*tables, strict=True))
@@ -117,83 +159,98 @@ def paired(closed: ByTask, arm: ByTask) -> Paired | None:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Quadrants:
-    """Questions by whether a relevant passage was in view, and whether the answer was right."""
+    """Questions by whether a relevant passage was in view and the answer was right."""
 
-    evidence_right: int = 0
-    evidence_wrong: int = 0
-    no_evidence_right: int = 0
-    no_evidence_wrong: int = 0
+    evidence_right: int = shown("evidence, right")
+    """Right, with a relevant passage in view."""
+    evidence_wrong: int = shown("evidence, wrong")
+    """Wrong, with a relevant passage in view."""
+    no_evidence_right: int = shown("none, right")
+    """Right, without a relevant passage in view."""
+    no_evidence_wrong: int = shown("none, wrong")
+    """Wrong, without a relevant passage in view."""
 
     @classmethod
     def of(cls, tasks: ByTask) -> Quadrants:
         """Count the questions of an arm that were decided."""
         pairs = [(arm[q].evidence, arm[q].right) for arm in tasks.values() for q in decided(arm)]
-        order = ((True, True), (True, False), (False, True), (False, False))
-        return cls(*(pairs.count(pair) for pair in order))
+        return cls(
+            evidence_right=pairs.count((True, True)),
+            evidence_wrong=pairs.count((True, False)),
+            no_evidence_right=pairs.count((False, True)),
+            no_evidence_wrong=pairs.count((False, False)),
+        )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Grounding:
-    """Counts of what the answers rest on, over samples that give an answer."""
+    """Sources that the answers name, over samples that give an answer."""
 
-    answers: int = 0
+    answers: int = shown("answers")
     """Samples that are right or wrong."""
-    cited: int = 0
-    """Of these, how many name a source that was shown."""
-    cited_relevant: int = 0
-    """Of these, how many name a relevant source."""
-    right_cited_relevant: int = 0
-    """Right answers that name a relevant source."""
-    no_evidence: int = 0
+    cited: int = shown("cite")
+    """Those that name a source which was shown."""
+    cited_relevant: int = shown("cite relevant")
+    """Those that name a relevant one."""
+    right_cited_relevant: int = shown("right and cite relevant")
+    """Right ones that do."""
+    no_evidence: int = shown("no evidence in view")
     """Answers with no relevant passage in view."""
-    citations: int = 0
-    """Sources named, in all."""
-    relevant_citations: int = 0
-    not_shown: int = 0
+    citations: int
+    """Sources named in all."""
+    relevant_citations: int
+    """Sources named that are relevant."""
+    not_shown: int = shown("cite unseen")
     """Sources named that were not shown."""
 
     @classmethod
     def of(cls, tasks: ByTask) -> Grounding:
         """Count the answers of an arm."""
-        counts = dict.fromkeys(cls.__dataclass_fields__, 0)
-        for arm in tasks.values():
-            for each in arm.values():
-                for sample in each.samples:
-                    if sample.kind in (AnswerKind.RIGHT, AnswerKind.WRONG):
-                        shown = [each.shown[number - 1] for number in sample.cited if 1 <= number <= len(each.shown)]
-                        relevant = sum(passage.relevant for passage in shown)
-                        counts["answers"] += 1
-                        counts["cited"] += bool(shown)
-                        counts["cited_relevant"] += bool(relevant)
-                        counts["right_cited_relevant"] += bool(relevant) and sample.kind is AnswerKind.RIGHT
-                        counts["no_evidence"] += not each.evidence
-                        counts["citations"] += len(sample.cited)
-                        counts["relevant_citations"] += relevant
-                        counts["not_shown"] += len(sample.cited) - len(shown)
-        return cls(**counts)
+        answers = [
+            (question, sample, [question.shown[n - 1] for n in sample.cited if 1 <= n <= len(question.shown)])
+            for question in questions_of(tasks)
+            for sample in question.samples
+            if sample.kind in (AnswerKind.RIGHT, AnswerKind.WRONG)
+        ]
+        relevant = [sum(passage.relevant for passage in cited) for _, _, cited in answers]
+        right = [sample.kind is AnswerKind.RIGHT for _, sample, _ in answers]
+        citations = sum(len(sample.cited) for _, sample, _ in answers)
+        return cls(
+            answers=len(answers),
+            cited=sum(bool(cited) for _, _, cited in answers),
+            cited_relevant=sum(map(bool, relevant)),
+            right_cited_relevant=sum(bool(count) and ok for count, ok in zip(relevant, right, strict=True)),
+            no_evidence=sum(not question.evidence for question, _, _ in answers),
+            not_shown=citations - sum(len(cited) for _, _, cited in answers),
+            citations=citations,
+            relevant_citations=sum(relevant),
+        )
 
 
 @dataclass(frozen=True)
 class WayToGold:
     """Part of the way from closed to gold that an arm goes; below 0 it goes backwards."""
 
-    share: float | None = None
-    low: float | None = None
-    high: float | None = None
+    share: Figure | None = None
     undefined: str = ""
     """Why there is none."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the shape of `--json`."""
-        return asdict(self)
+        return {**figure_dict(self.share, "share"), "undefined": self.undefined}
 
 
-def way_to_gold(closed: ByTask, gold: ByTask, arm: ByTask) -> WayToGold:
+def way_to_gold(closed: ByTask | None, gold: ByTask | None, arm: ByTask) -> WayToGold:
     """Return the share of the gain of gold passages that an arm reaches, on the questions decided in all three."""
-    shared = {task: found for task in arm if task in closed and task in gold
-              and (found := decided(closed[task], gold[task], arm[task]))}  # fmt: skip
+    if closed is None or gold is None:
+        return WayToGold(undefined=f"the arm {'closed' if closed is None else 'gold'} was not asked")
+    shared = {
+        task: queries
+        for task in arm
+        if task in closed and task in gold and (queries := decided(closed[task], gold[task], arm[task]))
+    }
     if not shared:
         return WayToGold(undefined="no question was decided in all three")
     tables = [np.stack([values(side[t], queries) for side in (closed, gold, arm)]) for t, queries in shared.items()]
@@ -203,7 +260,7 @@ def way_to_gold(closed: ByTask, gold: ByTask, arm: ByTask) -> WayToGold:
     drawn = np.mean([resampled_means(table, place) for place, table in enumerate(tables)], axis=0)
     gain = np.where(drawn[1] > drawn[0], drawn[1] - drawn[0], np.nan)
     ends = percentile_ends((drawn[2] - drawn[0]) / gain, [table.shape[1] for table in tables])
-    return WayToGold(float((means[2] - means[0]) / (means[1] - means[0])), *(ends or (None, None)))
+    return WayToGold(Figure(float((means[2] - means[0]) / (means[1] - means[0])), *(ends or (None, None))))
 
 
 def foresee_harm(closed: ByTask, arm: ByTask) -> dict[str, Discrimination]:
@@ -212,25 +269,25 @@ def foresee_harm(closed: ByTask, arm: ByTask) -> dict[str, Discrimination]:
     Counted over the questions that were right without passages, the only ones that can be broken. `score` and `gap` are
     of the first passages of the list, `agreement` is that of the samples without passages.
     """
-    found: dict[str, Discrimination] = {}
+    harm: dict[str, Discrimination] = {}
     for signal in SIGNALS:
         tasks = []
         for task in arm:
             at_risk = [q for q in decided(closed.get(task, {}), arm[task]) if closed[task][q].right]
-            signals = [_signal(signal, closed[task][q], arm[task][q]) for q in at_risk]
-            known = [(value, q) for value, q in zip(signals, at_risk, strict=True) if value is not None]
-            if known:
-                harmed = np.array([not arm[task][q].right for _, q in known])
-                tasks.append((np.array([value for value, _ in known]), harmed))
+            signals = [(q, _signal(signal, closed[task][q], arm[task][q])) for q in at_risk]
+            values_at_risk = [(q, value) for q, value in signals if value is not None]
+            if values_at_risk:
+                harmed = np.array([not arm[task][q].right for q, _ in values_at_risk])
+                tasks.append((np.array([value for _, value in values_at_risk]), harmed))
         if tasks:
-            found[signal] = discrimination(tasks)
-    return found
+            harm[signal] = discrimination(tasks)
+    return harm
 
 
 def _signal(name: str, closed: QuestionAnswers, arm: QuestionAnswers) -> float | None:
     if name == "agreement":
         return closed.agreement
-    scores = sorted((each.score for each in arm.shown if each.score is not None), reverse=True)
+    scores = sorted((passage.score for passage in arm.shown if passage.score is not None), reverse=True)
     if name == "score":
         return scores[0] if scores else None
     return scores[0] - scores[1] if len(scores) > 1 else None

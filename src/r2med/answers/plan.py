@@ -18,7 +18,7 @@ from r2med.llm.cards import find_model
 from r2med.llm.client import current_client
 from r2med.llm.judge import judge_prompt, judge_text
 from r2med.llm.types import Request
-from r2med.pipeline.plan import run_key
+from r2med.pipeline.evaluate import run_key
 from r2med.pipeline.system import System
 from r2med.runs.ledger import Ledger
 
@@ -34,12 +34,6 @@ class PlannedArm:
     verdicts: Estimate | None
     """If every answer had to be judged, which is the most; None without a judge."""
 
-    def plus(self, other: PlannedArm) -> PlannedArm:
-        """Add the same arm on another task."""
-        verdicts = None if self.verdicts is None or other.verdicts is None else self.verdicts + other.verdicts
-        questions = self.questions + other.questions
-        return PlannedArm(self.arm, "", questions, self.answers + other.answers, verdicts)
-
 
 @dataclass(frozen=True)
 class StudyPlan:
@@ -53,36 +47,13 @@ class StudyPlan:
     notes: Sequence[str]
 
     @property
-    def cost(self) -> float | None:
-        """Return the remaining cost, in US dollars; None if a price is unknown."""
-        return _sum(self.answers.cost, None if self.verdicts is None else self.verdicts.cost, self.verdicts is None)
-
-    @property
-    def cost_limit(self) -> float | None:
-        """Return the same if every reply were as long as it may be."""
-        most = None if self.verdicts is None else self.verdicts.cost_limit
-        return _sum(self.answers.cost_limit, most, self.verdicts is None)
-
-    def by_arm(self) -> dict[str, PlannedArm]:
-        """Return each arm over all tasks."""
-        found: dict[str, PlannedArm] = {}
-        for each in self.arms:
-            before = found.get(each.arm)
-            found[each.arm] = each if before is None else before.plus(each)
-        return found
+    def total(self) -> Estimate:
+        """Return the answers and verdicts together."""
+        return self.answers if self.verdicts is None else self.answers + self.verdicts
 
     def as_dict(self) -> dict[str, Any]:
         """Return the shape of `--dry-run --json`."""
-        return {
-            **asdict(self),
-            "arms": [asdict(each) for each in self.arms],
-            "cost": self.cost,
-            "cost_limit": self.cost_limit,
-        }
-
-
-def _sum(one: float | None, other: float | None, alone: bool) -> float | None:
-    return one if alone else None if one is None or other is None else one + other
+        return {**asdict(self), "cost": self.total.cost, "cost_limit": self.total.cost_limit}
 
 
 def plan_study(arms: Sequence[Arm], tasks: Sequence[str], options: StudyOptions) -> StudyPlan:
@@ -94,20 +65,22 @@ def plan_study(arms: Sequence[Arm], tasks: Sequence[str], options: StudyOptions)
     judged: list[Request] = []
     first = ""
     client = current_client()
+
+    def price_verdicts(verdicts: Sequence[Request]) -> Estimate | None:
+        return client.estimate(verdicts) if options.judge else None
+
     with Ledger() as ledger:
         for dataset in with_answers(tasks, notes):
             for arm in arms:
-                lists = _known_lists(arm, dataset, ledger, notes)
-                prepared = prepare(arm, dataset, lists, options)
-                own, verdicts = prepared.requests, _verdicts(prepared)
-                first = first or (own[-1].messages[-1].content if arm.kind != "closed" and own else "")
-                guesses = client.estimate(own), client.estimate(verdicts) if options.judge else None
-                planned.append(PlannedArm(arm.label, dataset.name, len(prepared.questions), *guesses))
-                asked += own
+                prepared = prepare(arm, dataset, _known_lists(arm, dataset, ledger, notes), options)
+                answers, verdicts = prepared.requests, _verdicts(prepared)
+                first = first or (answers[-1].messages[-1].content if arm.kind != "closed" and answers else "")
+                prices = client.estimate(answers), price_verdicts(verdicts)
+                planned.append(PlannedArm(arm.label, dataset.name, len(prepared.questions), *prices))
+                asked += answers
                 judged += verdicts
-    total = client.estimate(asked), client.estimate(judged) if options.judge else None
     first = first or (asked[0].messages[-1].content if asked else "")
-    return StudyPlan(options.key, planned, *total, first, notes)
+    return StudyPlan(options.key, planned, client.estimate(asked), price_verdicts(judged), first, notes)
 
 
 def _known_lists(arm: Arm, dataset: Dataset, ledger: Ledger, notes: list[str]) -> Run | None:
@@ -134,12 +107,14 @@ def _verdicts(prepared: Prepared) -> list[Request]:
     if judge is None:
         return []
     texts, gold = prepared.dataset.collection.queries, prepared.dataset.gold.answers
-    asking = judge_prompt(prepared.options.judge_prompt)
+    template = judge_prompt(prepared.options.judge_prompt)
     # Answers differ between arms and samples, and each that differs is judged.
-    pairs = [(each.query, sample) for each in prepared.questions for sample in range(prepared.options.samples)]
-    answers = [f"{prepared.arm.label} {sample} {gold[query]}" for query, sample in pairs]
-    asked = zip(pairs, answers, strict=True)
-    return [judge.request(judge_text(texts.text(query), gold[query], answer, asking)) for (query, _), answer in asked]
+    answers = [
+        (question.query, f"{prepared.arm.label} {sample} {gold[question.query]}")
+        for question in prepared.questions
+        for sample in range(prepared.options.samples)
+    ]
+    return [judge.request(judge_text(texts.text(query), gold[query], text, template)) for query, text in answers]
 
 
 @dataclass(frozen=True)
@@ -147,9 +122,9 @@ class StudyCommand:
     """Command line of `r2med rag` for a study."""
 
     systems: Sequence[str]
-    """Those whose highest ranked distractors are an arm."""
+    """Systems whose highest ranked distractors are an arm."""
     names: Sequence[str]
-    """What `--arms` lists."""
+    """Values of `--arms`."""
     tasks: Sequence[str]
     options: StudyOptions
 
@@ -162,7 +137,7 @@ class StudyCommand:
     def words(self) -> list[str]:
         """Return the words behind `r2med`, default settings left out."""
         options, rule, usual = self.options, self.options.rule, StudyOptions("")
-        pairs = [
+        settings = [
             ("--llm", options.llm, ""),
             ("--judge", options.judge, ""),
             ("--k", rule.k, usual.rule.k),
@@ -172,10 +147,10 @@ class StudyCommand:
             ("--samples", options.samples, usual.samples),
             ("--temperature", options.temperature, None),
             ("--answer-tokens", options.answer_tokens, None),
-            ("--metric", options.measure, usual.measure),
+            ("--measure", options.measure, usual.measure),
         ]
-        told = [f"{name}={value}" for name, value, unsaid in pairs if value != unsaid]
-        return ["rag", *self.systems, *told, "--arms", *self.names, "--tasks", *self.tasks]
+        given = [f"{name}={value}" for name, value, default in settings if value != default]
+        return ["rag", *self.systems, *given, "--arms", *self.names, "--tasks", *self.tasks]
 
     def judged_by(self, judge: str) -> StudyCommand:
         """Return the same study, with a judge for what words do not decide."""
@@ -184,13 +159,13 @@ class StudyCommand:
 
 def study_command(report: RagReport) -> StudyCommand:
     """Return the command of a kept study; an error if a model or a prompt has changed."""
-    arms = {each.arm.label: each.arm for each in report.answers}
+    arms = {part.arm.label: part.arm for part in report.answers}
     hard = [arm.system for arm in arms.values() if arm.kind == "hard"]
-    names = list(dict.fromkeys(_name(arm) for arm in arms.values()))
-    found = StudyCommand(hard, names, report.tasks, _options(report.settings))
-    if found.options.key != report.study or {arm.label for arm in found.arms} != set(arms):
+    names = [_name(arm) for arm in arms.values()]
+    command = StudyCommand(hard, list(dict.fromkeys(names)), report.tasks, _options(report.settings))
+    if command.options.key != report.study or {arm.label for arm in command.arms} != set(arms):
         raise R2medError(f"study {report.study} cannot be repeated: its model, a prompt or a file has changed since")
-    return found
+    return command
 
 
 def _name(arm: Arm) -> str:
@@ -207,17 +182,13 @@ def _options(facts: Mapping[str, Any]) -> StudyOptions:
     if rule.template().hash != prompt["hash"]:
         rule = replace(rule, prompt=prompt["source"])
     usual = find_model(llm["name"]).sampling
-    sampling = llm["sampling"]
+    temperature, tokens = (llm["sampling"].get(name) for name in ("temperature", "max_tokens"))
     return StudyOptions(
         llm["name"],
         "" if judge is None else judge["name"],
         facts["samples"],
         rule,
-        _unless(sampling.get("temperature"), usual.temperature),
-        _unless(sampling.get("max_tokens"), usual.max_tokens),
+        None if temperature == usual.temperature else temperature,
+        None if tokens == usual.max_tokens else tokens,
         measure=facts["measure"],
     )
-
-
-def _unless(value: Any, usual: Any) -> Any:
-    return None if value == usual else value

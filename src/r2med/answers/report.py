@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from html import escape
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,7 @@ from r2med.answers.effects import (
     ByTask,
     Counts,
     Grounding,
+    InView,
     Paired,
     Quadrants,
     WayToGold,
@@ -26,38 +28,32 @@ from r2med.answers.effects import (
     way_to_gold,
 )
 from r2med.answers.samples import QuestionAnswers
-from r2med.answers.study import ArmAnswers, from_set
+from r2med.answers.study import ArmAnswers, read_answers
 from r2med.errors import R2medError
 from r2med.measure.correlation import Discrimination, Slope, slope_over_systems, slope_within_queries
 from r2med.measure.figure import Figure, figure_dict
 from r2med.runs.ledger import Ledger
-from r2med.runs.viewable import Viewable
 from r2med.usage import Usage
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ArmReport:
     """One arm over all tasks."""
 
     arm: Arm
     accuracy: Figure | None
-    """The mean over tasks; None where nothing was decided."""
+    """The mean over tasks; None if nothing was decided."""
     tasks: Mapping[str, Figure | None]
     counts: Counts
     task_counts: Mapping[str, Counts]
-    passages: float
-    """The mean number in view."""
-    tokens: float
-    """About how many tokens they take, the mean over questions."""
-    cut: int
-    """Passages that the budget cut."""
+    in_view: InView
     retrieval: float | None
     """The measure of its lists, the mean over tasks; None for what is not a list."""
     quadrants: Quadrants | None
     """None for an arm without passages."""
     grounding: Grounding
     paired: Paired | None
-    """None for closed itself, and where closed was not asked."""
+    """None for closed itself, and if closed was not asked."""
     way: WayToGold | None
     """None for closed and gold."""
     harm: Mapping[str, Discrimination]
@@ -70,42 +66,43 @@ class ArmReport:
             "arm": self.arm.label,
             "kind": self.arm.kind,
             "oracle": self.arm.oracle,
-            "accuracy": _plain(self.accuracy),
-            "tasks": {task: _plain(found) for task, found in self.tasks.items()},
+            "accuracy": self.accuracy and figure_dict(self.accuracy, "mean"),
+            "tasks": {task: figure and figure_dict(figure, "mean") for task, figure in self.tasks.items()},
             "answers": asdict(self.counts),
-            "passages": self.passages,
-            "passage_tokens": self.tokens,
-            "passages_cut": self.cut,
+            **asdict(self.in_view),
             "retrieval": self.retrieval,
-            "quadrants": None if self.quadrants is None else asdict(self.quadrants),
+            "quadrants": self.quadrants and asdict(self.quadrants),
             "grounding": asdict(self.grounding),
-            "paired": None if self.paired is None else self.paired.as_dict(),
-            "way_to_gold": None if self.way is None else self.way.as_dict(),
-            "harm": {name: found.as_dict() for name, found in self.harm.items()},
+            "paired": self.paired and self.paired.as_dict(),
+            "way_to_gold": self.way and self.way.as_dict(),
+            "harm": {signal: discrimination.as_dict() for signal, discrimination in self.harm.items()},
             "account": self.account.as_json(),
             "judge_account": self.judge_account.as_json(),
         }
 
 
-def _plain(found: Figure | None) -> dict[str, float | None] | None:
-    return None if found is None else figure_dict(found, "mean")
-
-
 @dataclass(frozen=True, repr=False)
-class RagReport(Viewable):
+class RagReport:
     """A study: the same questions, model and prompt, with and without passages."""
-
-    shown_by: ClassVar = "r2med.answers.tables:show_rag"
 
     study: str
     settings: Mapping[str, Any]
     """What all arms share: models, prompt, numbers."""
     answers: Sequence[ArmAnswers]
-    notes: Sequence[str] = field(default_factory=tuple)
+    notes: Sequence[str] = ()
 
     def __repr__(self) -> str:
         size = f"{len(self.by_arm)} arms on {len(self.tasks)} tasks"
         return f"RagReport({self.settings['llm']['name']!r}, {size})"
+
+    def __str__(self) -> str:
+        from r2med.answers.tables import show_rag
+        from r2med.render.table import print_plainly
+
+        return print_plainly(show_rag, self)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
 
     @property
     def measure(self) -> str:
@@ -120,49 +117,47 @@ class RagReport(Viewable):
     @cached_property
     def tasks(self) -> list[str]:
         """Return the tasks, in the order of asking."""
-        return list(dict.fromkeys(each.task for each in self.answers))
+        return list(dict.fromkeys(part.task for part in self.answers))
 
     @cached_property
     def by_arm(self) -> dict[str, dict[str, dict[str, QuestionAnswers]]]:
         """Return the answers by arm, task and question."""
-        found: dict[str, dict[str, dict[str, QuestionAnswers]]] = {}
-        for each in self.answers:
-            found.setdefault(each.arm.label, {})[each.task] = each.by_query
-        return found
+        answers: dict[str, dict[str, dict[str, QuestionAnswers]]] = {}
+        for part in self.answers:
+            answers.setdefault(part.arm.label, {})[part.task] = part.by_query
+        return answers
 
     @cached_property
     def arms(self) -> list[ArmReport]:
         """Return every arm, in the order of asking."""
-        return [self._arm(arm) for arm in {each.arm.label: each.arm for each in self.answers}.values()]
+        return [self._report(arm) for arm in {part.arm.label: part.arm for part in self.answers}.values()]
 
     def arm(self, label: str) -> ArmReport:
         """Return an arm by its label."""
-        for each in self.arms:
-            if each.arm.label == label:
-                return each
-        raise R2medError(f"no arm {label!r} in this study; it has {', '.join(each.arm.label for each in self.arms)}")
+        arms = {report.arm.label: report for report in self.arms}
+        if label not in arms:
+            raise R2medError(f"no arm {label!r} in this study; it has {', '.join(arms)}")
+        return arms[label]
 
-    def _arm(self, arm: Arm) -> ArmReport:
-        tasks, own = self.by_arm[arm.label], [each for each in self.answers if each.arm.label == arm.label]
+    def _report(self, arm: Arm) -> ArmReport:
+        tasks, parts = self.by_arm[arm.label], [part for part in self.answers if part.arm.label == arm.label]
         closed, gold = self.by_arm.get("closed"), self.by_arm.get("gold")
-        compared = closed is not None and arm.kind != "closed"
+        compared = closed if arm.kind != "closed" else None
         return ArmReport(
             arm=arm,
             accuracy=accuracy(tasks),
-            tasks={task: accuracy({task: found}) for task, found in tasks.items()},
+            tasks={task: accuracy({task: answers}) for task, answers in tasks.items()},
             counts=Counts.of(tasks),
-            task_counts={task: Counts.of({task: found}) for task, found in tasks.items()},
-            passages=_mean([len(each.shown) for each in _questions(tasks)]),
-            tokens=_mean([sum(passage.tokens for passage in each.shown) for each in _questions(tasks)]),
-            cut=sum(passage.cut for each in _questions(tasks) for passage in each.shown),
-            retrieval=_retrieval(tasks),
+            task_counts={task: Counts.of({task: answers}) for task, answers in tasks.items()},
+            in_view=InView.of(tasks),
+            retrieval=_mean_retrieval(tasks),
             quadrants=None if arm.kind == "closed" else Quadrants.of(tasks),
             grounding=Grounding.of(tasks),
-            paired=paired(closed, tasks) if closed is not None and compared else None,
-            way=_way(closed, gold, tasks) if arm.kind not in ("closed", "gold") else None,
-            harm=foresee_harm(closed, tasks) if closed is not None and compared else {},
-            account=sum((each.account for each in own), Usage()),
-            judge_account=sum((each.judge_account for each in own), Usage()),
+            paired=None if compared is None else paired(compared, tasks),
+            way=None if arm.kind in ("closed", "gold") else way_to_gold(closed, gold, tasks),
+            harm={} if compared is None else foresee_harm(compared, tasks),
+            account=sum((part.account for part in parts), Usage()),
+            judge_account=sum((part.judge_account for part in parts), Usage()),
         )
 
     @cached_property
@@ -177,47 +172,33 @@ class RagReport(Viewable):
 
     def _tables(self) -> tuple[list[NDArray[np.float64]], list[NDArray[np.float64]]]:
         """Return for each task the retrieval and the accuracy of all systems on the questions that all decided."""
-        arms = [self.by_arm[each.arm.label] for each in self.arms if each.arm.retrieves and not each.arm.oracle]
+        arms = [self.by_arm[report.arm.label] for report in self.arms if report.arm.is_system]
         x, y = [], []
         for task in self.tasks if arms else ():
-            there = [arm[task] for arm in arms if task in arm]
-            queries = decided(*there) if len(there) == len(arms) else []
+            present = [arm[task] for arm in arms if task in arm]
+            queries = decided(*present) if len(present) == len(arms) else []
             if queries:
-                x.append(np.array([[arm[query].retrieval or 0.0 for query in queries] for arm in there]))
-                y.append(np.stack([values(arm, queries) for arm in there]))
+                x.append(np.array([[arm[query].retrieval or 0.0 for query in queries] for arm in present]))
+                y.append(np.stack([values(arm, queries) for arm in present]))
         return x, y
 
     def as_dict(self) -> dict[str, Any]:
         """Return the shape of `--json`."""
         return {
             "study": self.study,
-            "settings": dict(self.settings),
+            "settings": self.settings,
             "tasks": self.tasks,
-            "arms": [arm.as_dict() for arm in self.arms],
+            "arms": [report.as_dict() for report in self.arms],
             "over_systems": self.over_systems.as_dict(),
             "within_queries": self.within_queries.as_dict(),
-            "notes": list(self.notes),
+            "notes": self.notes,
         }
 
 
-def _questions(tasks: ByTask) -> list[QuestionAnswers]:
-    return [each for arm in tasks.values() for each in arm.values()]
-
-
-def _mean(numbers: Sequence[float]) -> float:
-    return float(np.mean(numbers)) if numbers else 0.0
-
-
-def _retrieval(tasks: ByTask) -> float | None:
-    columns = [[each.retrieval for each in arm.values() if each.retrieval is not None] for arm in tasks.values()]
-    known = [column for column in columns if column]
-    return float(np.mean([np.mean(column) for column in known])) if known else None
-
-
-def _way(closed: ByTask | None, gold: ByTask | None, arm: ByTask) -> WayToGold:
-    if closed is None or gold is None:
-        return WayToGold(undefined=f"the arm {'closed' if closed is None else 'gold'} was not asked")
-    return way_to_gold(closed, gold, arm)
+def _mean_retrieval(tasks: ByTask) -> float | None:
+    columns = [[answers.retrieval for answers in arm.values()] for arm in tasks.values()]
+    means = [np.mean(known) for column in columns if (known := [value for value in column if value is not None])]
+    return float(np.mean(means)) if means else None
 
 
 def make_report(answers: Sequence[ArmAnswers], notes: Sequence[str] = ()) -> RagReport:
@@ -232,7 +213,6 @@ def make_report(answers: Sequence[ArmAnswers], notes: Sequence[str] = ()) -> Rag
 def kept_reports(ledger: Ledger) -> list[RagReport]:
     """Return every study of the ledger, a group of tasks at a time, the newest first."""
     studies: dict[tuple[str, str], list[ArmAnswers]] = {}
-    for found in ledger.answers.of_study():
-        made = from_set(found)
-        studies.setdefault((made.study, made.group), []).append(made)
+    for part in map(read_answers, ledger.answers.of_study()):
+        studies.setdefault((part.study, part.group), []).append(part)
     return [make_report(answers) for answers in reversed(studies.values())]

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 from enum import StrEnum
 from functools import cached_property
 from itertools import combinations
-from typing import Any, NamedTuple
 
-from r2med.answers.sources import Source
+from msgspec.structs import replace
+
+from r2med.answers.sources import ShownPassage
 from r2med.llm.parsing import read_cited_answer
 from r2med.llm.types import Failed, Reply
 from r2med.measure.answers import matches, normalised, plainly_contains
+from r2med.store.typed import Typed
 
 _LONGEST = 2000
 """Letters of a reply that are kept to be looked at; the whole is among the kept replies."""
@@ -37,8 +38,7 @@ DECIDED = (AnswerKind.RIGHT, AnswerKind.WRONG, AnswerKind.ABSTAINED)
 """Those that count in an accuracy: an abstention is not right."""
 
 
-@dataclass(frozen=True)
-class SampledAnswer:
+class SampledAnswer(Typed, frozen=True):
     """One answer to one question."""
 
     kind: AnswerKind
@@ -54,36 +54,20 @@ class SampledAnswer:
     problem: str = ""
     """Why it could not be decided."""
 
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> SampledAnswer:
-        """Read a sample from the ledger."""
-        return cls(**{**content, "kind": AnswerKind(content["kind"]), "cited": tuple(content["cited"])})
 
-
-class ShownPassage(NamedTuple):
-    """A passage that was in view, under its place from 1."""
-
-    document: str
-    relevant: bool
-    cut: bool
-    tokens: int
-    score: float | None
-
-
-@dataclass(frozen=True)
-class QuestionAnswers:
+class QuestionAnswers(Typed, frozen=True, dict=True):
     """Samples of answers to one question under one arm."""
 
     query: str
     shown: tuple[ShownPassage, ...]
     samples: tuple[SampledAnswer, ...]
     retrieval: float | None = None
-    """The measure of the list that the passages came from; None where they came from none."""
+    """The measure of the list that the passages came from; None without a list."""
 
     @cached_property
     def value(self) -> float | None:
         """Return the share of right ones among the samples that were decided; None if none was."""
-        decided = [each.kind is AnswerKind.RIGHT for each in self.samples if each.kind in DECIDED]
+        decided = [sample.kind is AnswerKind.RIGHT for sample in self.samples if sample.kind in DECIDED]
         return sum(decided) / len(decided) if decided else None
 
     @property
@@ -94,64 +78,35 @@ class QuestionAnswers:
     @property
     def evidence(self) -> bool:
         """Return whether a relevant passage was in view."""
-        return any(each.relevant for each in self.shown)
+        return any(passage.relevant for passage in self.shown)
 
     @property
     def agreement(self) -> float | None:
         """Return the share of pairs of samples with the same words; None for fewer than two answers."""
-        words = [
-            normalised(each.answer)
-            for each in self.samples
-            if each.kind not in (AnswerKind.FAILED, AnswerKind.UNPARSABLE)
-        ]
+        unread = (AnswerKind.FAILED, AnswerKind.UNPARSABLE)
+        words = [normalised(sample.answer) for sample in self.samples if sample.kind not in unread]
         pairs = list(combinations(words, 2))
         return sum(one == other for one, other in pairs) / len(pairs) if pairs else None
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the answers for the ledger."""
-        return {
-            "query": self.query,
-            "shown": [list(each) for each in self.shown],
-            "samples": [vars(each) | {"kind": each.kind.value} for each in self.samples],
-            "retrieval": self.retrieval,
-        }
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> QuestionAnswers:
-        """Read the answers from the ledger."""
-        return cls(
-            content["query"],
-            tuple(ShownPassage(*each) for each in content["shown"]),
-            tuple(map(SampledAnswer.from_json, content["samples"])),
-            content["retrieval"],
-        )
-
-
-def in_view(sources: Sequence[Source]) -> tuple[ShownPassage, ...]:
-    """Return the facts to store of the sources of a prompt."""
-    return tuple(ShownPassage(each.document, each.relevant, each.cut, each.tokens, each.score) for each in sources)
 
 
 def read_reply(reply: Reply | Failed, gold: str, synonyms: Sequence[str], *, judged: bool) -> SampledAnswer:
     """Read a reply as far as words decide it; with `judged`, the rest is left UNJUDGED for a judge."""
     if isinstance(reply, Failed):
         return SampledAnswer(AnswerKind.FAILED, problem=reply.reason)
-    found = None if reply.incomplete else read_cited_answer(reply.text)
+    cited = None if reply.incomplete else read_cited_answer(reply.text)
     text = reply.text[:_LONGEST]
-    if found is None:
+    if cited is None:
         return SampledAnswer(AnswerKind.UNPARSABLE, text=text, problem=reply.incomplete or "no answer, or several")
-    sample = SampledAnswer(AnswerKind.ABSTAINED, found.answer, found.cited, text=text)
-    if found.abstained:
+    sample = SampledAnswer(AnswerKind.ABSTAINED, cited.answer, cited.cited, text=text)
+    if cited.abstained:
         return sample
-    exact, contained = matches(found.answer, gold, synonyms)
+    exact, contained = matches(cited.answer, gold, synonyms)
     sample = replace(sample, exact=exact, contained=contained)
-    if exact or plainly_contains(found.answer, gold, synonyms):
+    if exact or plainly_contains(cited.answer, gold, synonyms):
         return replace(sample, kind=AnswerKind.RIGHT, decided_by="exact" if exact else "contained")
-    return (
-        replace(sample, kind=AnswerKind.UNJUDGED)
-        if judged
-        else replace(sample, kind=AnswerKind.WRONG, decided_by="words")
-    )
+    if judged:
+        return replace(sample, kind=AnswerKind.UNJUDGED)
+    return replace(sample, kind=AnswerKind.WRONG, decided_by="words")
 
 
 def with_verdict(sample: SampledAnswer, verdict: bool | None, problem: str) -> SampledAnswer:

@@ -10,6 +10,7 @@ from r2med.answers.arms import ArmPassage, draw
 from r2med.data.dataset import Dataset
 from r2med.errors import R2medError
 from r2med.models.templates import Template, bundled, delimited, own_template
+from r2med.store.typed import Typed
 
 ORDERS = ("ranked", "shuffled")
 """How sources are numbered: as the list has them, or by a draw that is the same for every arm."""
@@ -47,32 +48,38 @@ class PromptRule:
         return own_template("answers", self.prompt, _NEEDED) if self.prompt else bundled("answer", "r2med.answers")
 
 
-class Source(NamedTuple):
-    """A passage as a prompt shows it; its number is its place from 1."""
+class ShownPassage(Typed, frozen=True):
+    """A passage that was in view, under its place from 1."""
 
     document: str
-    text: str
+    relevant: bool
     cut: bool
     """Whether the budget left some of it out."""
+    tokens: int
+    """An estimate of how many it takes."""
     score: float | None
-    relevant: bool
+    """Of the list that it came from."""
 
-    @property
-    def tokens(self) -> int:
-        """Estimate how many tokens it takes."""
-        return -(-len(self.text) // _LETTERS)
+
+class Source(NamedTuple):
+    """A passage as a prompt shows it."""
+
+    shown: ShownPassage
+    text: str
 
 
 def show(query: str, passages: Sequence[ArmPassage], dataset: Dataset, rule: PromptRule) -> list[Source]:
     """Return the sources of a question, in their order and cut."""
-    ordered = passages if rule.order == "ranked" else sorted(passages, key=lambda each: draw(query, each.document))
-    relevant, documents = dataset.gold.qrels.get(query, {}), dataset.collection.documents
-    return [_source(each, documents.text(each.document), relevant.get(each.document, 0) > 0, rule) for each in ordered]
-
-
-def _source(passage: ArmPassage, text: str, relevant: bool, rule: PromptRule) -> Source:
-    kept = cut_letters(text, rule.letters)
-    return Source(passage.document, kept, len(kept) < len(text.strip()), passage.score, relevant)
+    if rule.order == "shuffled":
+        passages = sorted(passages, key=lambda passage: draw(query, passage.document))
+    grades = dataset.gold.qrels.get(query, {})
+    sources = []
+    for document, score in passages:
+        text = dataset.collection.documents.text(document)
+        part = cut_letters(text, rule.letters)
+        relevant, is_cut = grades.get(document, 0) > 0, len(part) < len(text.strip())
+        sources.append(Source(ShownPassage(document, relevant, is_cut, -(-len(part) // _LETTERS), score), part))
+    return sources
 
 
 def cut_letters(text: str, most: int) -> str:
@@ -91,5 +98,5 @@ def cut_letters(text: str, most: int) -> str:
 
 def prompt(template: Template, question: str, sources: Sequence[Source], words: Mapping[str, str]) -> str:
     """Write the prompt: every text between tags that it cannot close."""
-    shown = "\n\n".join(delimited("source", each.text, id=number) for number, each in enumerate(sources, 1))
-    return template.fill({**words, "question": delimited("question", question), "sources": shown or NO_SOURCES})
+    texts = "\n\n".join(delimited("source", source.text, id=number) for number, source in enumerate(sources, 1))
+    return template.fill({**words, "question": delimited("question", question), "sources": texts or NO_SOURCES})

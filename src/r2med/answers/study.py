@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from pathlib import Path
+from itertools import islice
 from typing import Any
 
-import r2med
+import msgspec
+
 from r2med.answers.arms import Arm, choose, file_lists
-from r2med.answers.samples import DECIDED, AnswerKind, QuestionAnswers, SampledAnswer, in_view, read_reply, with_verdict
+from r2med.answers.samples import DECIDED, AnswerKind, QuestionAnswers, SampledAnswer, read_reply, with_verdict
 from r2med.answers.sources import PromptRule, Source, prompt, show
 from r2med.data.dataset import Dataset
 from r2med.data.loader import load
@@ -29,12 +30,12 @@ from r2med.llm.stage import settings as sampling_settings
 from r2med.llm.types import Failed, Model, Reply, Request
 from r2med.measure.metrics import Measure
 from r2med.measure.score import score
-from r2med.pipeline.evaluate import Options, evaluate
-from r2med.pipeline.executor.distributed import every_share, postponed_as
-from r2med.pipeline.executor.local import Executor, quiet
+from r2med.pipeline.evaluate import ALGORITHM, Options, evaluate
+from r2med.pipeline.executor.local import Executor, every_share, postponed_as, quiet
 from r2med.runs.answer_sets import AnswerSet
 from r2med.runs.ledger import Ledger
 from r2med.store.hashes import cache_key
+from r2med.store.typed import convert, plain
 from r2med.usage import Usage
 
 Replies = Sequence[Reply | Failed]
@@ -65,13 +66,13 @@ class StudyOptions:
     @property
     def model(self) -> Model:
         """Return the model that answers, with this study's sampling."""
-        found = find_model(self.llm)
-        sampling = found.sampling
+        model = find_model(self.llm)
+        sampling = model.sampling
         if self.temperature is not None:
             sampling = replace(sampling, temperature=self.temperature)
         if self.answer_tokens is not None:
             sampling = replace(sampling, max_tokens=self.answer_tokens)
-        return replace(found, sampling=sampling)
+        return replace(model, sampling=sampling)
 
     @property
     def judging(self) -> Model | None:
@@ -79,13 +80,11 @@ class StudyOptions:
         return unwavering(find_model(self.judge)) if self.judge else None
 
     def facts(self) -> dict[str, Any]:
-        """Return everything that the answers depend on beside the arm and the data; results record it."""
+        """Return everything that the answers depend on except the arm and the data; results record it."""
         rule, judging = self.rule, self.judging
         return {
             "llm": _model_facts(self.model),
-            "judge": None
-            if judging is None
-            else {**_model_facts(judging), "prompt": judge_prompt(self.judge_prompt).hash},
+            "judge": judging and {**_model_facts(judging), "prompt": judge_prompt(self.judge_prompt).hash},
             "prompt": {"source": rule.template().source, "hash": rule.template().hash},
             "k": rule.k,
             "budget": rule.budget,
@@ -119,7 +118,7 @@ class ArmAnswers:
     group: str
     answers: Sequence[QuestionAnswers]
     account: Usage
-    """What answering took."""
+    """Usage of the model that answers."""
     judge_account: Usage
     study: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -127,7 +126,7 @@ class ArmAnswers:
     @property
     def by_query(self) -> dict[str, QuestionAnswers]:
         """Return the answers by question."""
-        return {each.query: each for each in self.answers}
+        return {answers.query: answers for answers in self.answers}
 
 
 @dataclass(frozen=True)
@@ -152,29 +151,28 @@ class Prepared:
     @cached_property
     def key(self) -> str:
         """Hash everything that the answers depend on."""
-        shown = [(each.query, [(s.document, s.score) for s in each.sources], each.retrieval) for each in self.questions]
-        asked = [request.key() for each in self.questions for request in each.requests]
+        passages = [(q.query, [(s.document, s.score) for s, _ in q.sources], q.retrieval) for q in self.questions]
+        asked = [request.key() for request in self.requests]
         facts = (self.dataset.fingerprint, self.dataset.name, self.arm.label, self.arm.kind)
-        version = r2med.__version__  # of what reads replies
-        return cache_key(study=self.options.key, facts=facts, shown=repr(shown), asked=asked, version=version)
+        return cache_key(study=self.options.key, facts=facts, shown=repr(passages), asked=asked, algorithm=ALGORITHM)
 
     @property
     def requests(self) -> list[Request]:
         """Return all requests."""
-        return [request for each in self.questions for request in each.requests]
+        return [request for question in self.questions for request in question.requests]
 
 
 def with_answers(tasks: Sequence[str], notes: list[str]) -> Iterator[Dataset]:
     """Yield the data of tasks that have gold answers, one in memory at a time; the others are noted."""
-    found = 0
+    count = 0
     for task in resolve(tasks):
         dataset = load(task)
         if any(answer.strip() for answer in dataset.gold.answers.values()):
-            found += 1
+            count += 1
             yield dataset
         else:
             notes.append(f"{dataset.name} is left out: it has no gold answers to compare with")
-    if not found:
+    if not count:
         raise R2medError(f"no question can be judged: {'; '.join(notes)}")
 
 
@@ -193,7 +191,7 @@ def run_study(
     *,
     fresh: bool = False,
 ) -> tuple[list[ArmAnswers], list[str]]:
-    """Answer every arm on every task, from the ledger or asked now; return notes for the reader beside."""
+    """Answer every arm on every task, from the ledger or asked now; return them with notes for the reader."""
     check_groups(tasks)
     executor = executor or quiet()
     notes: list[str] = []
@@ -203,12 +201,17 @@ def run_study(
         def answer(dataset: Dataset) -> list[ArmAnswers]:
             lists = _ranked_lists(arms, dataset, options, ledger, executor)
             prepared = [prepare(arm, dataset, lists.get(arm.label), options) for arm in arms]
-            notes.extend(note for each in prepared for note in _lacking(each))
+            expected = sum(bool(answer.strip()) for answer in dataset.gold.answers.values())
+            for part in prepared:
+                if missing := expected - len(part.questions):
+                    notes.append(
+                        f"{part.arm.label} has no list for {missing} of {expected} questions of {dataset.name}"
+                    )
             with postponed_as(dataset.name):
                 return _answered(prepared, ledger, executor, fresh=fresh)
 
         answered = every_share(partial(answer, dataset) for dataset in with_answers(tasks, notes))
-    return [each for task in answered for each in task], notes
+    return [answers for task in answered for answers in task], notes
 
 
 def _ranked_lists(
@@ -222,21 +225,21 @@ def _ranked_lists(
         report = evaluate(specs, dataset, Options(executor=executor), measures=measures).whole()
         if report.failures:
             raise R2medError(f"{report.failures[0].system} on {dataset.name}: {report.failures[0].message}")
-        runs = {result.system: ledger.run(ledger.get(result.run_id)) for result in report.results}
+        runs = {result.system: ledger.run(ledger.get(result.id)) for result in report.results}
     by_arm = {arm.label: runs[arm.system] for arm in arms if arm.system}
     return by_arm | {arm.label: file_lists(arm, dataset) for arm in arms if arm.file is not None}
 
 
 def prepare(arm: Arm, dataset: Dataset, run: Run | None, options: StudyOptions) -> Prepared:
     """Build the prompts of an arm on a task: every question with a gold answer, and for a run file with a list."""
-    chosen = choose(arm, dataset, run, options.rule.k)
+    passages = choose(arm, dataset, run, options.rule.k)
     values = _retrieval(arm, dataset, run, options.measure)
     template, model, words = options.rule.template(), options.model, dataset.task.words
     questions = []
     for query, text in dataset.collection.queries:
-        if not dataset.gold.answers.get(query, "").strip() or (arm.file is not None and not chosen[query]):
+        if not dataset.gold.answers.get(query, "").strip() or (arm.file is not None and not passages[query]):
             continue
-        sources = show(query, chosen[query], dataset, options.rule)
+        sources = show(query, passages[query], dataset, options.rule)
         request = model.request(prompt(template, text, sources, words))
         questions.append(StudyQuestion(query, sources, request.samples(options.samples), values.get(query)))
     return Prepared(arm, dataset, questions, options)
@@ -245,32 +248,30 @@ def prepare(arm: Arm, dataset: Dataset, run: Run | None, options: StudyOptions) 
 def _retrieval(arm: Arm, dataset: Dataset, run: Run | None, measure: str) -> dict[str, float]:
     if run is None or not arm.retrieves:
         return {}
-    found = score(run, dataset.gold.qrels, [Measure.parse(measure)])
-    return dict(zip(found.queries, found.values(found.measures[0]).tolist(), strict=True))
-
-
-def _lacking(prepared: Prepared) -> list[str]:
-    """Return what a reader must know of questions that an arm could not be asked."""
-    wanted = sum(bool(answer.strip()) for answer in prepared.dataset.gold.answers.values())
-    missing = wanted - len(prepared.questions)
-    name = prepared.arm.label
-    return [f"{name} has no list for {missing} of {wanted} questions of {prepared.dataset.name}"] if missing else []
+    scores = score(run, dataset.gold.qrels, [Measure.parse(measure)])
+    return dict(zip(scores.queries, scores.values(scores.measures[0]).tolist(), strict=True))
 
 
 def _answered(prepared: Sequence[Prepared], ledger: Ledger, executor: Executor, *, fresh: bool) -> list[ArmAnswers]:
     """Return the arms of one task; those that the ledger does not have in full are asked all at once."""
-    kept = {each.arm.label: None if fresh else _recalled(each, ledger) for each in prepared}
-    missing = [each for each in prepared if kept[each.arm.label] is None]
-    replies = _ask([request for each in missing for request in each.requests], "answers", executor)
-    read, start = [], 0
-    for each in missing:
-        own = replies[start : start + len(each.requests)]
-        start += len(own)
-        read.append((each, own, _read(each, own)))
-    for made in _judged(read, executor):
-        ledger.answers.add(_answer_set(made))
-        kept[made.arm.label] = made
-    return [found for each in prepared if (found := kept[each.arm.label]) is not None]
+    answered = {part.arm.label: None if fresh else _recalled(part, ledger) for part in prepared}
+    missing = [part for part in prepared if answered[part.arm.label] is None]
+    replies = iter(_ask([request for part in missing for request in part.requests], "answers", executor))
+    read = []
+    for part in missing:
+        part_replies = list(islice(replies, len(part.requests)))
+        read.append((part, part_replies, _read(part, part_replies)))
+    for answers in _judged(read, executor):
+        settings = {
+            **answers.settings,
+            "arm": plain(answers.arm),
+            "account": answers.account.as_json(),
+            "judge_account": answers.judge_account.as_json(),
+        }
+        key, rows = answers.settings["key"], plain(answers.answers)
+        ledger.answers.add(AnswerSet(key, answers.study, answers.arm.label, answers.task, settings, rows))
+        answered[answers.arm.label] = answers
+    return [found for part in prepared if (found := answered[part.arm.label]) is not None]
 
 
 def _ask(requests: Sequence[Request], label: str, executor: Executor) -> list[Reply | Failed]:
@@ -282,17 +283,18 @@ def _ask(requests: Sequence[Request], label: str, executor: Executor) -> list[Re
 
 def _read(prepared: Prepared, replies: Replies) -> list[QuestionAnswers]:
     """Read the replies of an arm, as far as words decide them."""
-    gold, count, judged = prepared.dataset.gold, prepared.options.samples, bool(prepared.options.judge)
-    found = []
-    for place, each in enumerate(prepared.questions):
-        own = replies[place * count : (place + 1) * count]
-        wanted = gold.answers[each.query], gold.synonyms.get(each.query, ())
-        samples = tuple(read_reply(reply, *wanted, judged=judged) for reply in own)
-        found.append(QuestionAnswers(each.query, in_view(each.sources), samples, each.retrieval))
-    kinds = [sample.kind for each in found for sample in each.samples]
+    gold, judged = prepared.dataset.gold, bool(prepared.options.judge)
+    answers, rest = [], iter(replies)
+    for question in prepared.questions:
+        answer, synonyms = gold.answers[question.query], gold.synonyms.get(question.query, ())
+        own_replies = islice(rest, prepared.options.samples)
+        samples = tuple(read_reply(reply, answer, synonyms, judged=judged) for reply in own_replies)
+        passages = tuple(source.shown for source in question.sources)
+        answers.append(QuestionAnswers(question.query, passages, samples, question.retrieval))
+    kinds = [sample.kind for question in answers for sample in question.samples]
     unread = [reply for reply, kind in zip(replies, kinds, strict=True) if kind is AnswerKind.UNPARSABLE]
     current_client().reject(unread)
-    return found
+    return answers
 
 
 def _judged(
@@ -300,66 +302,58 @@ def _judged(
 ) -> Iterator[ArmAnswers]:
     """Judge what words do not decide; the same answer to the same question is judged once."""
     judge = read[0][0].options.judging if read else None
-    asking = judge_prompt(read[0][0].options.judge_prompt) if read else None
+    template = judge_prompt(read[0][0].options.judge_prompt) if read else None
     requests: dict[tuple[str, str], Request] = {}
     if judge is not None:
         for prepared, _, answers in read:
             texts, gold = prepared.dataset.collection.queries, prepared.dataset.gold.answers
-            for query, sample in _undecided(answers):
-                text = judge_text(texts.text(query), gold[query], sample.answer, asking)
-                requests.setdefault((query, sample.answer), judge.request(text))
+            for query, answer in _undecided(answers):
+                text = judge_text(texts.text(query), gold[query], answer, template)
+                requests.setdefault((query, answer), judge.request(text))
     verdicts = dict(zip(requests, _ask(list(requests.values()), "verdicts", executor), strict=True))
     current_client().reject(reply for reply in verdicts.values() if verdict_of(reply)[0] is None)
+
+    def decide(query: str, sample: SampledAnswer) -> SampledAnswer:
+        reply = verdicts.get((query, sample.answer)) if sample.kind is AnswerKind.UNJUDGED else None
+        return sample if reply is None else with_verdict(sample, *verdict_of(reply))
+
     for prepared, replies, answers in read:
-        asked = [verdicts[query, sample.answer] for query, sample in _undecided(answers)] if verdicts else []
-        decided = [
-            replace(each, samples=tuple(_decided(each.query, s, verdicts) for s in each.samples)) for each in answers
+        asked = [verdicts[pair] for pair in _undecided(answers)] if verdicts else []
+        judged = [
+            msgspec.structs.replace(
+                question, samples=tuple(decide(question.query, sample) for sample in question.samples)
+            )
+            for question in answers
         ]
         dataset, options = prepared.dataset, prepared.options
         facts = {**options.facts(), "data": dataset.fingerprint, "group": dataset.task.group, "key": prepared.key}
-        accounts = account(replies), account(asked)
-        yield ArmAnswers(prepared.arm, dataset.name, dataset.task.group, decided, *accounts, options.key, facts)
+        usages = account(replies), account(asked)
+        yield ArmAnswers(prepared.arm, dataset.name, dataset.task.group, judged, *usages, options.key, facts)
 
 
-def _undecided(answers: Sequence[QuestionAnswers]) -> list[tuple[str, SampledAnswer]]:
-    return [(each.query, sample) for each in answers for sample in each.samples if sample.kind is AnswerKind.UNJUDGED]
+def _undecided(answers: Sequence[QuestionAnswers]) -> list[tuple[str, str]]:
+    """Return the questions and answers that a judge decides."""
+    return [
+        (question.query, s.answer) for question in answers for s in question.samples if s.kind is AnswerKind.UNJUDGED
+    ]
 
 
-def _decided(query: str, sample: SampledAnswer, verdicts: Mapping[tuple[str, str], Reply | Failed]) -> SampledAnswer:
-    reply = verdicts.get((query, sample.answer)) if sample.kind is AnswerKind.UNJUDGED else None
-    return sample if reply is None else with_verdict(sample, *verdict_of(reply))
-
-
-def _answer_set(made: ArmAnswers) -> AnswerSet:
-    arm = made.arm
-    facts = {
-        **made.settings,
-        "arm": {"kind": arm.kind, "system": arm.system, "file": str(arm.file or ""), "oracle": arm.oracle_system},
-        "account": made.account.as_json(),
-        "judge_account": made.judge_account.as_json(),
-    }
-    rows = [each.as_json() for each in made.answers]
-    return AnswerSet(made.settings["key"], made.study, arm.label, made.task, facts, rows)
-
-
-def from_set(found: AnswerSet) -> ArmAnswers:
+def read_answers(stored: AnswerSet) -> ArmAnswers:
     """Read an arm on a task from the ledger."""
-    facts = dict(found.settings)
-    told = facts["arm"]
-    file = Path(told["file"]) if told["file"] else None
-    arm = Arm(told["kind"], found.arm, told["system"], file, told["oracle"])
-    answers = [QuestionAnswers.from_json(row) for row in found.rows]
-    accounts = Usage.from_json(facts["account"]), Usage.from_json(facts["judge_account"])
-    return ArmAnswers(arm, found.task, facts["group"], answers, *accounts, found.study, facts)
+    facts = dict(stored.settings)
+    arm = convert(facts["arm"], Arm)
+    answers = convert(stored.rows, list[QuestionAnswers])
+    usages = Usage.from_json(facts["account"]), Usage.from_json(facts["judge_account"])
+    return ArmAnswers(arm, stored.task, facts["group"], answers, *usages, stored.study, facts)
 
 
 def _recalled(prepared: Prepared, ledger: Ledger) -> ArmAnswers | None:
     """Return the answers of the ledger; None if it has none, or some that are not decided and are asked again."""
-    kept = ledger.answers.find(prepared.key)
-    found = None if kept is None else from_set(kept)
-    if kept is None or found is None or any(s.kind not in DECIDED for each in found.answers for s in each.samples):
+    stored = ledger.answers.find(prepared.key)
+    answers = None if stored is None else read_answers(stored)
+    if stored is None or answers is None or any(s.kind not in DECIDED for a in answers.answers for s in a.samples):
         return None
-    if ledger.answers.newest(kept.study, kept.arm, kept.task) != kept.key:
+    if ledger.answers.newest(stored.study, stored.arm, stored.task) != stored.key:
         # Data or a system that was changed and changed back has its own answers shown again.
-        ledger.answers.add(kept)
-    return found
+        ledger.answers.add(stored)
+    return answers

@@ -1,68 +1,90 @@
-"""Reports of studies as tables and sentences, the same on a terminal, in Markdown, LaTeX and pages."""
+"""Reports of studies as tables, sentences and charts, the same on a terminal, in Markdown, LaTeX and pages.
+
+A figure that `effects` declares with `shown` is a column here, a value of `--json` and a line of its schema.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from r2med import formatting
+from r2med.answers.effects import Counts, Grounding, InView, Paired, Quadrants
 from r2med.data.task_names import task_headings
-from r2med.formatting import p_text, p_words, percent_range
+from r2med.formatting import p_text, p_words
 from r2med.measure.significance import ALPHA
-from r2med.render.sections import Section, latex_sections, markdown_sections, show_sections
-from r2med.render.table import Cell, Number, interval, percent
+from r2med.render.charts.chart import Chart
+from r2med.render.charts.dots import DotChart
+from r2med.render.charts.drawing import ChartPoint
+from r2med.render.charts.flows import FlowChart, FlowRow
+from r2med.render.charts.scatter import Level, TrendChart, TrendPoint
+from r2med.render.sections import Section, show_sections
+from r2med.render.table import Cell, Column, Number, column, interval, key, percent
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from r2med.answers.effects import Counts
     from r2med.answers.report import ArmReport, RagReport
     from r2med.measure.correlation import Slope
     from r2med.measure.figure import Figure
+    from r2med.measure.significance import Difference
 
 _SIGNALS: Mapping[str, str] = {
     "score": "score of the first passage",
     "gap": "gap between the first two scores",
     "agreement": "agreement of samples without passages",
 }
+_ARM = key("arm", get=attrgetter("arm.title"))
+_STAR = "*: not all answers could be decided, as a share in %; the figure is of those that were."
+
+
+def _declared(kind: type, part: str) -> list[Column]:
+    """Return the columns that a class of figures declares, read from a part of an arm's report."""
+    return [
+        column(field.name, field.metadata["heading"], field.metadata["form"], attrgetter(f"{part}.{field.name}"))
+        for field in fields(kind)
+        if field.metadata
+    ]
 
 
 def rag_sections(report: RagReport) -> list[Section]:
     """Build all sections of a study, in order."""
-    found = [_accuracy(report), *([_by_task(report)] if len(report.tasks) > 1 else []), _kinds(report)]
-    compared = [arm for arm in report.arms if arm.paired is not None]
-    if compared:
-        found.append(_paired(compared))
-    with_passages = [arm for arm in report.arms if arm.quadrants is not None]
-    if with_passages:
-        found += [_in_view(with_passages), _quadrants(with_passages), _grounding(with_passages)]
+    sections = [_accuracy(report), *([_by_task(report)] if len(report.tasks) > 1 else []), _kinds(report)]
+    if compared := [arm for arm in report.arms if arm.paired is not None]:
+        sections.append(_paired(compared))
+    if with_passages := [arm for arm in report.arms if arm.quadrants is not None]:
+        meaning = "Means over questions; tokens are counted as four letters each."
+        sections.append(Section.of("What was in view", [_ARM, *_declared(InView, "in_view")], with_passages, [meaning]))
+        sections += [_quadrants(with_passages), _grounding(with_passages)]
     if any(arm.way is not None for arm in report.arms):
-        found.append(_way(report))
-    found.append(_slopes(report))
+        sections.append(_way(report))
+    sections.append(_slopes(report))
     if any(arm.harm for arm in report.arms):
-        found.append(_harm(report))
-    return found
+        sections.append(_harm(report))
+    return sections
 
 
 def _accuracy(report: RagReport) -> Section:
     lacking = any(arm.counts.undecided for arm in report.arms)
-    rows: list[list[Cell]] = [
-        [
-            arm.arm.title,
-            _starred(_mean(arm.accuracy), arm.counts),
-            *([percent(arm.counts.decided_share)] if lacking else []),
-            interval(arm.accuracy),
-            percent(arm.retrieval),
-        ]
-        for arm in report.arms
+    decided = column("decided", form=percent, get=attrgetter("counts.decided_share"))
+    columns = [
+        _ARM,
+        column("right", get=lambda arm: _starred(percent(arm.accuracy and arm.accuracy.value), arm.counts), form=_same),
+        *([decided] if lacking else []),
+        column("accuracy", "95% interval", interval),
+        column("retrieval", report.measure, percent),
     ]
-    over = f"mean over {len(report.tasks)} tasks" if len(report.tasks) > 1 else report.tasks[0]
-    title = f"Right answers in %, {over}, with 95% intervals"
-    headings = ("arm", "right", *(["decided"] if lacking else []), "95% interval", report.measure)
-    return Section(title, headings, rows, [*_how(report), *([_STAR] if lacking else [])])
+    title = f"Right answers in %, {_over(report)}, with 95% intervals"
+    return Section.of(title, columns, report.arms, [*_how(report), *([_STAR] if lacking else [])])
 
 
-_STAR = "*: not all answers could be decided, as a share in %; the figure is of those that were."
+def _over(report: RagReport) -> str:
+    return f"mean over {len(report.tasks)} tasks" if len(report.tasks) > 1 else report.tasks[0]
+
+
+def _same(cell: Number) -> Number:
+    return cell
 
 
 def _starred(figure: Number, counts: Counts | None) -> Number:
@@ -80,201 +102,171 @@ def _by_task(report: RagReport) -> Section:
     return Section(title, ("arm", *(headings[task] for task in report.tasks)), rows)
 
 
-def _with_ends(found: Figure | None) -> Number:
-    if found is None:
+def _with_ends(figure: Figure | None) -> Number:
+    if figure is None:
         return Number("-", "-")
-    mean, low, high = found.percents
+    mean, low, high = figure.percents
     return Number(f"{mean:.1f} ({low:.1f} to {high:.1f})", f"{mean:.0f} ({low:.0f}-{high:.0f})")
 
 
 def _how(report: RagReport) -> list[str]:
     """Describe how the figures came about, in sentences."""
-    facts = report.settings
-    judge = facts["judge"]
-    decided = (
-        f"Right: the answer has the words of the gold answer, or {judge['name']} says that it means the same."
-        if judge
-        else "Right: the answer has the words of the gold answer. Without --judge this is a lower bound."
-    )
-    oracles = any(arm.arm.oracle for arm in report.arms)
+    facts, judge = report.settings, report.settings["judge"]
+    decided = "Right: the answer has the words of the gold answer. Without --judge this is a lower bound."
+    if judge:
+        decided = f"Right: the answer has the words of the gold answer, or {judge['name']} says that it means the same."
     flat = any(arm.accuracy and arm.accuracy.ends[1] - arm.accuracy.ends[0] < 1e-9 for arm in report.arms)
     further = {
-        "Oracle arms are chosen by the judgements, which no system sees: they are limits, not systems.": oracles,
+        "Oracle arms are chosen by the judgements, which no system sees: they are limits, not systems.": any(
+            arm.arm.oracle for arm in report.arms
+        ),
         "An interval without width means that all answers fared alike, not that there is no doubt.": flat,
         "A judge errs: its errors make differences between arms look smaller than they are.": bool(judge),
     }
+    samples = "1 sample" if facts["samples"] == 1 else f"{facts['samples']} samples"
     asked = (
-        f"{facts['llm']['name']}, {_times(facts['samples'])} a question, up to {facts['k']} passages cut to"
+        f"{facts['llm']['name']}, {samples} a question, up to {facts['k']} passages cut to"
         f" {facts['budget']:,} tokens together, {facts['order']}."
     )
     return [asked, decided, *(sentence for sentence, needed in further.items() if needed)]
 
 
-def _times(samples: int) -> str:
-    return "1 sample" if samples == 1 else f"{samples} samples"
-
-
 def _kinds(report: RagReport) -> Section:
-    headings = ("arm", "asked", "right", "wrong", "abstained", "unparsable", "unjudged", "failed", "exact", "contained")
-    names = headings[1:]
-    rows = [[arm.arm.title, *(f"{getattr(arm.counts, name):,}" for name in names)] for arm in report.arms]
-    lost = sum(arm.counts.undecided for arm in report.arms)
-    asked = sum(arm.counts.asked for arm in report.arms)
-    said = [
+    lost, asked = (sum(getattr(arm.counts, name) for arm in report.arms) for name in ("undecided", "asked"))
+    usages = [usage for arm in report.arms for usage in (arm.account, arm.judge_account)]
+    tokens, requests = sum(usage.tokens for usage in usages), sum(usage.requests for usage in usages)
+    costs = [usage.cost for usage in usages if usage.cost is not None]
+    dollars = "?" if len(costs) < len(usages) else f"${sum(costs):,.4f}"
+    sentences = [
         *([f"{lost:,} of {asked:,} answers could not be decided: the figures are of the rest."] if lost else []),
         "Unparsable replies, unread verdicts and failed requests count in no accuracy; whoever abstains is not right.",
-        *_bill(report),
+        f"It took {requests:,} requests, {tokens:,} tokens and {dollars} to make them, kept replies included.",
     ]
-    return Section("What became of every answer", headings, rows, said)
+    total = column("asked", form="{:,}".format, get=attrgetter("counts.asked"))
+    columns = [_ARM, total, *_declared(Counts, "counts")]
+    return Section.of("What became of every answer", columns, report.arms, sentences)
 
 
-def _in_view(arms: list[ArmReport]) -> Section:
-    rows: list[list[Cell]] = [
-        [arm.arm.title, f"{arm.passages:.1f}", f"{arm.tokens:,.0f}", f"{arm.cut:,}"] for arm in arms
+def _paired(arms: Sequence[ArmReport]) -> Section:
+    def change(arm: ArmReport) -> Number:
+        return _starred(percent(arm.paired.difference.mean if arm.paired else None, sign="+"), arm.counts)
+
+    columns = [
+        _ARM,
+        *_declared(Paired, "paired"),
+        column("change", form=_same, get=change),
+        column("interval", "95% interval", _signed_ends, attrgetter("paired.difference")),
+        column("p", form=p_text, get=attrgetter("paired.difference.randomisation")),
     ]
-    said = "Means over questions; tokens are counted as four letters each."
-    return Section("What was in view", ("arm", "passages", "tokens", "cut by the budget"), rows, [said])
+    sentences = [_describe_change(arm.arm.title, arm.paired) for arm in arms if arm.arm.retrieves and arm.paired]
+    return Section.of("Against the same questions without passages", columns, arms, sentences)
 
 
-def _bill(report: RagReport) -> list[str]:
-    accounts = [account for arm in report.arms for account in (arm.account, arm.judge_account)]
-    tokens = sum(account.prompt_tokens + account.completion_tokens for account in accounts)
-    costs = [account.cost for account in accounts]
-    dollars = "?" if None in costs else f"${sum(cost for cost in costs if cost is not None):,.4f}"
-    requests = sum(account.requests for account in accounts)
-    return [f"It took {requests:,} requests, {tokens:,} tokens and {dollars} to make them, kept replies included."]
-
-
-def _paired(arms: list[ArmReport]) -> Section:
-    headings = ("arm", "fixed", "broken", "both right", "both wrong", "change", "95% interval", "p")
-    rows: list[list[Cell]] = []
-    for arm in arms:
-        if arm.paired is not None:
-            found, change = arm.paired, arm.paired.difference
-            counts = [found.fixed, found.broken, found.both_right, found.both_wrong]
-            ends = interval(change, "+")
-            mean = _starred(percent(change.mean, sign="+"), arm.counts)
-            rows.append([arm.arm.title, *(f"{n:,}" for n in counts), mean, ends, p_text(change.randomisation)])
-    said = [_changed(arm) for arm in arms if arm.arm.retrieves]
-    return Section("Against the same questions without passages", headings, rows, said)
-
-
-def _changed(arm: ArmReport) -> str:
+def _describe_change(title: str, paired: Paired) -> str:
     """Describe what a system's passages did, in a sentence that says so if they did nothing."""
-    if arm.paired is None:
-        raise TypeError(f"{arm.arm.label} was compared with nothing")
-    found, change = arm.paired, arm.paired.difference
-    asked = found.fixed + found.broken + found.both_right + found.both_wrong
-    fixed, broken = (f"{100 * count / asked:.1f}%" for count in (found.fixed, found.broken))
-    sure = change.randomisation < ALPHA
-    verdict = ("it helps" if change.mean > 0 else "it harms") if sure else "no difference is shown"
+    change = paired.difference
+    asked = paired.fixed + paired.broken + paired.both_right + paired.both_wrong
+    fixed, broken = (f"{100 * count / asked:.1f}%" for count in (paired.fixed, paired.broken))
+    verdict = "it helps" if change.mean > 0 else "it harms"
+    if change.randomisation >= ALPHA:
+        verdict = "no difference is shown"
     return (
-        f"{arm.arm.title} fixes {fixed} of answers and breaks {broken}: {verdict} ({p_words(change.randomisation)},"
-        f" randomisation test); a perfect choice between with and without would add {100 * found.switch:.1f} points."
+        f"{title} fixes {fixed} of answers and breaks {broken}: {verdict} ({p_words(change.randomisation)},"
+        f" randomisation test); a perfect choice between with and without would add {100 * paired.switch:.1f} points."
     )
 
 
-def _quadrants(arms: list[ArmReport]) -> Section:
-    headings = (
-        "arm",
-        "evidence, right",
-        "evidence, wrong",
-        "none, right",
-        "none, wrong",
-        "right with %",
-        "right without %",
-    )
-    rows: list[list[Cell]] = []
-    for arm in arms:
-        if arm.quadrants is not None:
-            q = arm.quadrants
-            shares = (_share(q.evidence_right, q.evidence_wrong), _share(q.no_evidence_right, q.no_evidence_wrong))
-            counts = (q.evidence_right, q.evidence_wrong, q.no_evidence_right, q.no_evidence_wrong)
-            rows.append([arm.arm.title, *(f"{n:,}" for n in counts), *shares])
-    said = ["Evidence: a passage in view is relevant by the judgements."]
-    return Section("Was the evidence in view, and was the answer right?", headings, rows, said)
+def _quadrants(arms: Sequence[ArmReport]) -> Section:
+    def share_right(arm: ArmReport, side: str) -> float | None:
+        right, wrong = (getattr(arm.quadrants, f"{side}_{outcome}") for outcome in ("right", "wrong"))
+        return right / (right + wrong) if right + wrong else None
+
+    columns = [
+        _ARM,
+        *_declared(Quadrants, "quadrants"),
+        column("with", "right with %", percent, lambda arm: share_right(arm, "evidence")),
+        column("without", "right without %", percent, lambda arm: share_right(arm, "no_evidence")),
+    ]
+    sentence = "Evidence: a passage in view is relevant by the judgements."
+    return Section.of("Was the evidence in view, and was the answer right?", columns, arms, [sentence])
 
 
-def _share(part: int, rest: int) -> Number:
-    return percent(part / (part + rest) if part + rest else None)
-
-
-def _grounding(arms: list[ArmReport]) -> Section:
-    headings = (
-        "arm",
-        "answers",
-        "cite",
-        "cite relevant",
-        "right and cite relevant",
-        "no evidence in view",
-        "cite unseen",
-    )
-    rows: list[list[Cell]] = []
-    for arm in arms:
-        g = arm.grounding
-        counts = (g.answers, g.cited, g.cited_relevant, g.right_cited_relevant, g.no_evidence, g.not_shown)
-        rows.append([arm.arm.title, *(f"{n:,}" for n in counts)])
+def _grounding(arms: Sequence[ArmReport]) -> Section:
     cited, relevant, unseen = (
         sum(getattr(arm.grounding, name) for arm in arms) for name in ("citations", "relevant_citations", "not_shown")
     )
-    said = [
+    sentence = (
         f"Of {cited:,} citations, {relevant:,} are of relevant passages and {unseen:,} of passages that were not shown."
-    ]
-    return Section("What the answers rest on", headings, rows, said)
+    )
+    return Section.of("What the answers rest on", [_ARM, *_declared(Grounding, "grounding")], arms, [sentence])
 
 
 def _way(report: RagReport) -> Section:
-    rows: list[list[Cell]] = []
-    reasons: dict[str, None] = {}
-    for arm in report.arms:
-        if arm.way is not None:
-            way = arm.way
-            rows.append([arm.arm.title, formatting.percent(way.share, 0), percent_range(way, 0)])
-            if way.undefined:
-                reasons[f"Not defined: {way.undefined}."] = None
+    arms = [arm for arm in report.arms if arm.way is not None]
+    columns = [
+        _ARM,
+        column("share", form=_value("{:.0f}", 100), get=attrgetter("way.share")),
+        column("interval", "95% interval", _ends("{:.0f}", 100), attrgetter("way.share")),
+    ]
+    reasons = dict.fromkeys(f"Not defined: {arm.way.undefined}." for arm in arms if arm.way and arm.way.undefined)
     meaning = "0 is closed, 100 is gold; below 0, passages make it worse than none."
-    return Section(
-        "Share of the way from closed to gold, in %", ("arm", "share", "95% interval"), rows, [meaning, *reasons]
-    )
+    return Section.of("Share of the way from closed to gold, in %", columns, arms, [meaning, *reasons])
 
 
 def _slopes(report: RagReport) -> Section:
-    systems = sum(arm.arm.retrieves and not arm.arm.oracle for arm in report.arms)
-    rows: list[list[Cell]] = [
-        ["over systems", f"{report.over_systems.points}", *_slope_cells(report.over_systems)],
-        ["within questions", f"{report.within_queries.points}", *_slope_cells(report.within_queries)],
+    slopes: dict[str, Slope] = {"over systems": report.over_systems, "within questions": report.within_queries}
+    rows = [
+        [name, f"{slope.points}", _value("{:+.2f}", 10)(slope.rise), _ends("{:+.2f}", 10)(slope.rise)]
+        for name, slope in slopes.items()
     ]
     title = f"Points of right answers for 10 points of {report.measure}"
-    said = "The slope of accuracy on retrieval: over the means of systems, and over systems within each question."
-    few = [] if systems > 1 else ["It takes two systems at least; name more of them."]
-    return Section(title, ("slope", "points", "rise", "95% interval"), rows, [said, *few])
-
-
-def _slope_cells(slope: Slope) -> list[Cell]:
-    if slope.rise is None:
-        return ["-", "-"]
-    ends = "-" if slope.rise.low is None else " to ".join(f"{10 * end:+.2f}" for end in slope.rise.ends)
-    return [f"{10 * slope.rise.value:+.2f}", ends]
+    meaning = "The slope of accuracy on retrieval: over the means of systems, and over systems within each question."
+    few = "It takes two systems at least; name more of them."
+    sentences = [meaning] if sum(arm.arm.is_system for arm in report.arms) > 1 else [meaning, few]
+    return Section(title, ("slope", "points", "rise", "95% interval"), rows, sentences)
 
 
 def _harm(report: RagReport) -> Section:
-    rows: list[list[Cell]] = []
-    for arm in report.arms:
-        for signal, found in arm.harm.items():
-            auc = "-" if found.auc is None else f"{found.auc.value:.2f}"
-            known = found.auc and found.auc.low is not None
-            ends = " to ".join(f"{end:.2f}" for end in found.auc.ends) if found.auc and known else "-"
-            rows.append([f"{arm.arm.title}: {_SIGNALS[signal]}", f"{found.events:,}", f"{found.others:,}", auc, ends])
-    said = [
+    rows = [
+        [
+            f"{arm.arm.title}: {_SIGNALS[signal]}",
+            f"{harm.events:,}",
+            f"{harm.others:,}",
+            _value("{:.2f}")(harm.auc),
+            _ends("{:.2f}")(harm.auc),
+        ]
+        for arm in report.arms
+        for signal, harm in arm.harm.items()
+    ]
+    sentences = [
         "AUC: how often the value is lower for a broken answer than for one that stays right; 0.50 tells nothing.",
         "Counted over questions that are right without passages; pairs are formed within tasks.",
     ]
     title = "Can one know beforehand that passages will break an answer?"
-    return Section(title, ("arm and signal", "broken", "kept", "AUC", "95% interval"), rows, said)
+    return Section(title, ("arm and signal", "broken", "kept", "AUC", "95% interval"), rows, sentences)
 
 
-def _mean(found: Figure | None) -> Number:
-    return percent(None if found is None else found.value)
+def _value(form: str, times: int = 1) -> Callable[[Figure | None], str]:
+    return lambda figure: "-" if figure is None else form.format(times * figure.value)
+
+
+def _ends(form: str, times: int = 1) -> Callable[[Figure | None], str]:
+    def write(figure: Figure | None) -> str:
+        if figure is None or figure.low is None:
+            return "-"
+        return " to ".join(form.format(times * end) for end in figure.ends)
+
+    return write
+
+
+def _signed_ends(change: Difference) -> Number:
+    low, high = (round(100 * end, 6) + 0.0 for end in (change.low, change.high))
+    return Number(f"{low:+.2f} to {high:+.2f}", f"{low:+.1f} to {high:+.1f}")
+
+
+def rag_title(report: RagReport) -> str:
+    """Return the heading of a study."""
+    return f"Answers of {report.settings['llm']['name']} with and without passages"
 
 
 def show_rag(report: RagReport, console: Console) -> None:
@@ -282,13 +274,49 @@ def show_rag(report: RagReport, console: Console) -> None:
     show_sections(rag_sections(report), console)
 
 
-def _markdown(report: RagReport) -> str:
-    title = f"Answers of {report.settings['llm']['name']} with and without passages"
-    return markdown_sections(title, rag_sections(report), report.notes)
+# ---------------------------------------------------------------------------------------------- charts
 
 
-RAG_FORMATS: Mapping[str, Callable[[RagReport], str]] = {
-    "md": _markdown,
-    "latex": lambda report: latex_sections(rag_sections(report)),
-}
-"""How a study is written but on a terminal."""
+def rag_charts(report: RagReport) -> dict[str, Chart]:
+    """Return the charts of a study by name, those that can be drawn."""
+    charts = {"arms": _arms_chart(report), "flows": _flow_chart(report), "retrieval": _trend_chart(report)}
+    return {name: chart for name, chart in charts.items() if chart is not None}
+
+
+def _arms_chart(report: RagReport) -> DotChart:
+    """Chart every arm's accuracy with its 95% interval; oracles are hollow."""
+    points = []
+    for arm in report.arms:
+        if arm.accuracy is not None:
+            form = ("square" if arm.arm.kind == "closed" else "disc",)
+            oracle = ("diamond", False, "soft")
+            points.append(ChartPoint(arm.arm.title, *arm.accuracy.percents, *(oracle if arm.arm.oracle else form)))
+    axis = f"right answers in %, {_over(report)}, 95% interval; hollow: oracle"
+    return DotChart("Right answers by arm", axis, points)
+
+
+def _flow_chart(report: RagReport) -> FlowChart | None:
+    """Chart what passages fix and break, for every arm that was compared with closed; None if none was."""
+    rows = [
+        FlowRow(arm.arm.title, (arm.paired.both_right, arm.paired.broken, arm.paired.fixed, arm.paired.both_wrong))
+        for arm in report.arms
+        if arm.paired is not None
+    ]
+    axis = "left: answers without passages, right: with them"
+    return FlowChart("What passages fix and break", axis, rows) if rows else None
+
+
+def _trend_chart(report: RagReport) -> TrendChart | None:
+    """Chart accuracy against retrieval over systems; None if fewer than two can be placed."""
+    placed = [(arm, arm.accuracy.percents) for arm in report.arms if arm.arm.is_system and arm.accuracy]
+    if len(placed) < 2:
+        return None
+    points = [
+        TrendPoint(arm.arm.title, number, 100 * (arm.retrieval or 0.0), *accuracy)
+        for number, (arm, accuracy) in enumerate(placed, 1)
+    ]
+    limits = [arm for arm in report.arms if arm.arm.kind in ("closed", "gold")]
+    levels = [Level(arm.arm.title, 100 * arm.accuracy.value) for arm in limits if arm.accuracy]
+    title, rise = f"Right answers against {report.measure}", report.over_systems.rise
+    axes = (f"{report.measure} x 100", "right answers in %")
+    return TrendChart(title, *axes, points, levels, rise.value if rise else None)

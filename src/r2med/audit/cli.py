@@ -9,14 +9,13 @@ import click
 
 from r2med.audit.label_sets import LookedUpLabels
 from r2med.audit.study import AuditOptions, audit
-from r2med.audit.tables import FORMATS, show_audit, stability_chart
+from r2med.audit.tables import sections, stability_chart
 from r2med.cli.options import ManyValues, json_option, remark, write_json
 from r2med.data.loader import load
-from r2med.errors import require_extra
 from r2med.measure.metrics import Measure
 from r2med.pipeline.registry import named
-from r2med.render.charts.plots import ENDINGS, save
-from r2med.render.table import output
+from r2med.render.charts.files import check_chart_file, save
+from r2med.render.sections import write_sections
 from r2med.runs.ledger import Ledger
 
 
@@ -31,7 +30,7 @@ from r2med.runs.ledger import Ledger
     " (review:NAME:REVIEWER) or each of them (review:NAME:*).",
 )
 @click.option("--systems", multiple=True, metavar="RUN...", help="Systems or runs (default: the ten best here).")
-@click.option("--metric", default="nDCG@10", show_default=True, metavar="MEASURE", help="What systems are scored by.")
+@click.option("--measure", default="nDCG@10", show_default=True, metavar="MEASURE", help="What systems are scored by.")
 @click.option("--binary", is_flag=True, help="Count every grade from 1 on as 1.")
 @click.option("--fill", "filled", is_flag=True, help="Count pairs that only one set judges as 0 in the other.")
 @click.option("--overlay", "overlaid", is_flag=True, help="Score by the first set as corrected by the other.")
@@ -70,44 +69,28 @@ def audit_command(
     if given["filled"] and given["overlaid"]:
         # What only the first set judges would become 0 in the other, and that 0 would correct the first.
         raise click.UsageError("--fill and --overlay exclude each other: a filled 0 would correct the first set")
-    measure = Measure.parse(given.pop("metric"))
-    _check_plot(plot)
+    measure = Measure.parse(given.pop("measure"))
+    if plot is not None:
+        check_chart_file("--plot", plot)
     dataset = load(task)
-    reviewed = _looked_up(labels, dataset.name)
-    sources = [name for source in labels for name in reviewed.get(source, (source,))]
-    looked_up = {name: found for names in reviewed.values() for name, found in names.items()}
-    with Ledger() as ledger:
-        found = audit(ledger, dataset, sources, AuditOptions(measure, **given), looked_up)
-    remark(found.notes)
-    if as_json:
-        write_json(found.as_dict())
-    elif form:
-        click.echo(FORMATS[form](found), nl=False)
-    else:
-        show_audit(found, output())
-    if plot:
-        save(stability_chart(found), plot)
-        click.echo(f"the figure is in {plot}", err=True)
-
-
-def _looked_up(labels: tuple[str, ...], task: str) -> dict[str, dict[str, LookedUpLabels]]:
-    """Return the labels of sources that are not files, by name."""
-    found: dict[str, dict[str, LookedUpLabels]] = {}
+    sources: list[str] = []
+    looked_up: dict[str, LookedUpLabels] = {}
     for source in labels:
-        for prefix, function in _SOURCES.items():
-            if source.startswith(prefix):
-                found[source] = named(function)(source, task)
-    return found
+        read = next((named(function) for prefix, function in _SOURCES.items() if source.startswith(prefix)), None)
+        reviewed: dict[str, LookedUpLabels] = read(source, dataset.name) if read else {}
+        sources += reviewed or [source]
+        looked_up |= reviewed
+    with Ledger() as ledger:
+        result = audit(ledger, dataset, sources, AuditOptions(measure, **given), looked_up)
+    remark(result.notes)
+    if as_json:
+        write_json(result.as_dict())
+    else:
+        write_sections(form, f"Audit of the labels of {dataset.name}", sections(result), result.notes)
+    if plot:
+        save(stability_chart(result), plot)
+        click.echo(f"the figure is in {plot}", err=True)
 
 
 _SOURCES = {"review:": "r2med.reviews.labels:labels_by_source"}
 """Sources of labels by how their names begin, and the function that reads them."""
-
-
-def _check_plot(path: Path | None) -> None:
-    """Refuse a figure that could not be drawn before anything is computed."""
-    if path is None:
-        return
-    require_extra("plots", "matplotlib")
-    if path.suffix.lower() not in ENDINGS:
-        raise click.UsageError(f"--plot must end in {', '.join(ENDINGS)}")

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from r2med.data.dataset import Dataset, Qrels
+from r2med.data.formats import REVIEWER_FIELDS
 from r2med.data.labels import judged_qrels
-from r2med.data.qrels import REVIEWER_FIELDS, read_label_sets
+from r2med.data.qrels import read_label_sets
 from r2med.errors import DataError, R2medError
 from r2med.formatting import shorten
 from r2med.measure.agreement import Ratings
@@ -47,7 +48,7 @@ class LabelSet:
     left_out: int = 0
     """Judgements of queries that the task does not have, or has no relevant document for."""
     given: GivenGrades | None = None
-    """The grades behind the judgements, where they were given on another scale."""
+    """The grades behind the judgements, if they were given on another scale."""
 
     @property
     def judged(self) -> int:
@@ -64,6 +65,10 @@ class LabelSet:
         """Return the highest grade in the set."""
         return max(grade for judged in self.qrels.values() for grade in judged.values())
 
+    def with_qrels(self, qrels: Qrels) -> LabelSet:
+        """Return the set with other judgements, which are not those that were given."""
+        return LabelSet(self.name, qrels, self.left_out)
+
     def grade(self, query: str, document: str) -> int | None:
         """Return the grade of a pair; None if it is not judged."""
         return self.qrels.get(query, {}).get(document)
@@ -74,47 +79,39 @@ def read_sets(
 ) -> tuple[LabelSet, ...]:
     """Read label sets by name: the word `task`, files of judgements, files with a column of reviewers.
 
-    `known` has the judgements of names that somebody else has looked up.
+    `known` has the judgements of names that the caller has looked up.
     """
-    raw = [each for source in sources for each in _raw_sets(source, dataset, known or {})]
+    known = known or {}
+    raw = [(source, *named) for source in sources for named in _raw_sets(source, dataset, known).items()]
     if len(raw) < 2:
         fields = ", ".join(REVIEWER_FIELDS[:3])
         raise R2medError(
             f"an audit compares two label sets at least: give --labels once more (the word {OF_TASK} means the task's"
             f" own labels), or a file with a column of reviewers ({fields})"
         )
-    names = _told_apart([(source, reviewer) for source, reviewer, _ in raw])
-    found = (_known(name, source, qrels, dataset) for name, (source, _, qrels) in zip(names, raw, strict=True))
-    looked_up = ((known or {}).get(source) for source, _, _ in raw)
+    names = _distinct_names([(source, reviewer) for source, reviewer, _ in raw])
     return tuple(
-        replace(each, given=labels.given) if labels else each for each, labels in zip(found, looked_up, strict=True)
+        _check_set(name, source, qrels, dataset, known[source].given if source in known else None)
+        for name, (source, _, qrels) in zip(names, raw, strict=True)
     )
 
 
-def _raw_sets(source: str, dataset: Dataset, known: Mapping[str, LookedUpLabels]) -> Iterator[tuple[str, str, Qrels]]:
-    """Yield source, reviewer and judgements of each set behind a name."""
+def _raw_sets(source: str, dataset: Dataset, known: Mapping[str, LookedUpLabels]) -> Mapping[str, Qrels]:
+    """Return the judgements behind a name, by reviewer."""
     if source in known:
-        yield source, "", known[source].qrels
-        return
+        return {"": known[source].qrels}
     if source == OF_TASK:
-        yield source, "", dataset.gold.qrels
-        return
+        return {"": dataset.gold.qrels}
     built = judged_qrels(expanded(source))
-    if built is not None:
-        yield source, "", _inside(built, dataset)
-        return
-    for reviewer, qrels in read_label_sets(source).items():
-        yield source, reviewer, qrels
+    if built is None:
+        return read_label_sets(source)
+    # Without the passages that a build judged and left out of its corpus.
+    corpus = dataset.collection.documents.position
+    kept = {query: {d: grade for d, grade in judged.items() if d in corpus} for query, judged in built.items()}
+    return {"": {query: judged for query, judged in kept.items() if judged}}
 
 
-def _inside(qrels: Qrels, dataset: Dataset) -> Qrels:
-    """Return judgements without the passages that a build judged and left out of its corpus."""
-    known = dataset.collection.documents.position
-    found = {query: {d: grade for d, grade in judged.items() if d in known} for query, judged in qrels.items()}
-    return {query: judged for query, judged in found.items() if judged}
-
-
-def _told_apart(sets: Sequence[tuple[str, str]]) -> list[str]:
+def _distinct_names(sets: Sequence[tuple[str, str]]) -> list[str]:
     """Return short names that differ: the reviewer or the file, with the whole path if that is needed."""
     short = [reviewer or (source if source == OF_TASK else Path(source).name) for source, reviewer in sets]
     counts = Counter(short)
@@ -126,111 +123,94 @@ def _told_apart(sets: Sequence[tuple[str, str]]) -> list[str]:
     return names
 
 
-def _known(name: str, source: str, qrels: Qrels, dataset: Dataset) -> LabelSet:
+def _check_set(name: str, source: str, qrels: Qrels, dataset: Dataset, given: GivenGrades | None) -> LabelSet:
     """Return the part of a set that is about this task; a document that the task does not have is an error."""
     queries, documents = dataset.gold.qrels, dataset.collection.documents.position
-    mine = {query: judged for query, judged in qrels.items() if query in queries}
-    if not mine:
+    about_task = {query: judged for query, judged in qrels.items() if query in queries}
+    if not about_task:
         first = shorten(next(iter(qrels)))
         raise DataError(f"{source}: judges no query of {dataset.name}; its first is {first!r}")
-    strange = [(query, document) for query, judged in mine.items() for document in judged if document not in documents]
-    if strange:
-        query, document = map(shorten, strange[0])
-        more = f" (and {len(strange) - 1:,} more)" if len(strange) > 1 else ""
+    unknown = [(query, d) for query, judged in about_task.items() for d in judged if d not in documents]
+    if unknown:
+        query, document = map(shorten, unknown[0])
+        more = f" (and {len(unknown) - 1:,} more)" if len(unknown) > 1 else ""
         raise DataError(
             f"{source}: judges the document {document!r} for query {query!r}, which {dataset.name} does not have{more}"
         )
-    left_out = sum(len(judged) for query, judged in qrels.items() if query not in mine)
-    return LabelSet(name, mine, left_out)
+    left_out = sum(len(judged) for query, judged in qrels.items() if query not in about_task)
+    return LabelSet(name, about_task, left_out, given)
 
 
 def fill(sets: Sequence[LabelSet]) -> tuple[LabelSet, ...]:
     """Fill the pairs that a set does not judge and another does with grade 0."""
-    pairs: dict[str, dict[str, int]] = {}
-    for each in sets:
-        for query, judged in each.qrels.items():
-            pairs.setdefault(query, {}).update(dict.fromkeys(judged, 0))
-    return tuple(
-        LabelSet(each.name, {q: {**zeros, **each.qrels.get(q, {})} for q, zeros in pairs.items()}, each.left_out)
-        for each in sets
-    )
+    zeros: dict[str, dict[str, int]] = {}
+    for labels in sets:
+        for query, judged in labels.qrels.items():
+            zeros.setdefault(query, {}).update(dict.fromkeys(judged, 0))
+    return tuple(labels.with_qrels({q: {**zeros[q], **labels.qrels.get(q, {})} for q in zeros}) for labels in sets)
 
 
 def binary(sets: Sequence[LabelSet]) -> tuple[LabelSet, ...]:
     """Map grades of 1 and more to 1, all others to 0."""
     return tuple(
-        LabelSet(
-            each.name,
-            {
-                query: {document: int(grade > 0) for document, grade in judged.items()}
-                for query, judged in each.qrels.items()
-            },
-            each.left_out,
-        )
-        for each in sets
+        labels.with_qrels({q: {d: int(grade > 0) for d, grade in judged.items()} for q, judged in labels.qrels.items()})
+        for labels in sets
     )
 
 
 def overlay(base: LabelSet, other: LabelSet) -> LabelSet:
     """Return a base set corrected by another: the other's judgements if it has any, else those of the base."""
-    queries = [*base.qrels, *(query for query in other.qrels if query not in base.qrels)]
-    merged = {query: {**base.qrels.get(query, {}), **other.qrels.get(query, {})} for query in queries}
-    return LabelSet(other.name, merged, other.left_out)
+    queries = dict.fromkeys([*base.qrels, *other.qrels])
+    return other.with_qrels({query: {**base.qrels.get(query, {}), **other.qrels.get(query, {})} for query in queries})
 
 
 def beyond(sets: Sequence[LabelSet]) -> tuple[LabelSet, ...]:
     """Return the first set with 0 for pairs that only others judge, and of each other set only those pairs."""
-    first = sets[0]
-    others = [LabelSet(each.name, _unjudged(first, each), each.left_out) for each in sets[1:]]
-    for each in others:
-        if not each.qrels:
-            raise R2medError(f"{each.name} judges no pair that {first.name} does not, so that there is no hole to fill")
-    holes = [(query, document) for each in others for query, judged in each.qrels.items() for document in judged]
+    first, *others = sets
+    holes = []
+    for other in others:
+        left = {
+            query: {document: grade for document, grade in judged.items() if first.grade(query, document) is None}
+            for query, judged in other.qrels.items()
+        }
+        holes.append(other.with_qrels({query: judged for query, judged in left.items() if judged}))
+        if not holes[-1].qrels:
+            raise R2medError(
+                f"{other.name} judges no pair that {first.name} does not, so that there is no hole to fill"
+            )
     zeros: dict[str, dict[str, int]] = {}
-    for query, document in holes:
-        zeros.setdefault(query, {})[document] = 0
-    return (overlay(LabelSet(first.name, zeros), first), *others)
-
-
-def _unjudged(first: LabelSet, other: LabelSet) -> dict[str, dict[str, int]]:
-    left = {
-        query: {document: grade for document, grade in judged.items() if first.grade(query, document) is None}
-        for query, judged in other.qrels.items()
-    }
-    return {query: judged for query, judged in left.items() if judged}
+    for hole in holes:
+        for query, judged in hole.qrels.items():
+            zeros.setdefault(query, {}).update(dict.fromkeys(judged, 0))
+    return (overlay(LabelSet(first.name, zeros), first), *holes)
 
 
 def as_given(sets: Sequence[LabelSet]) -> tuple[LabelSet, ...] | None:
     """Return the sets with the grades as given if all are of one review; None if not."""
-    grades = [each.given for each in sets if each.given]
-    if len(grades) < len(sets) or len({each.review for each in grades}) > 1:
+    grades = [labels.given for labels in sets if labels.given]
+    if len(grades) < len(sets) or len({given.review for given in grades}) > 1:
         return None
     return tuple(
-        replace(each, qrels={query: given.grades[query] for query in each.qrels})
-        for each, given in zip(sets, grades, strict=True)
+        replace(labels, qrels={query: given.grades[query] for query in labels.qrels})
+        for labels, given in zip(sets, grades, strict=True)
     )
 
 
-@dataclass(frozen=True)
-class SharedPairs:
-    """Pairs of a query and a document that at least two sets have judged, with all their grades."""
+def share_pairs(
+    sets: Sequence[LabelSet], scale: Sequence[float] | None = None
+) -> tuple[list[tuple[str, str]], Ratings]:
+    """Return the pairs that at least two sets have judged, with their grades: an item a pair, a rater a set.
 
-    pairs: Sequence[tuple[str, str]]
-    ratings: Ratings
-    """An item a pair, a rater a set; questions are queries."""
-
-
-def share_pairs(sets: Sequence[LabelSet], scale: Sequence[float] | None = None) -> SharedPairs:
-    """Return the pairs that can be compared; without any, raise an error. The scale is the grades given if unknown."""
-    seen = Counter((query, document) for each in sets for query, judged in each.qrels.items() for document in judged)
-    pairs = [pair for pair, count in seen.items() if count > 1]
+    Without any, raise an error. The scale is the grades given if unknown.
+    """
+    counts = Counter((q, document) for labels in sets for q, judged in labels.qrels.items() for document in judged)
+    pairs = [pair for pair, count in counts.items() if count > 1]
     if not pairs:
-        names = " and ".join(each.name for each in sets)
+        names = " and ".join(labels.name for labels in sets)
         raise R2medError(
             f"{names} have no judged pair in common; where a set lists relevant documents only,"
             " --fill counts what it does not list as 0"
         )
-    grades = [[each.grade(*pair) for each in sets] for pair in pairs]
+    table = np.array([[labels.grade(*pair) for labels in sets] for pair in pairs], dtype=np.float64)
     places = {query: place for place, query in enumerate(dict.fromkeys(query for query, _ in pairs))}
-    table = np.array(grades, dtype=np.float64)
-    return SharedPairs(pairs, Ratings.of(table, [places[query] for query, _ in pairs], scale))
+    return pairs, Ratings.of(table, [places[query] for query, _ in pairs], scale)

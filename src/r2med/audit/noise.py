@@ -82,12 +82,12 @@ class JudgedLists:
     @classmethod
     def of(cls, qrels: Qrels, runs: Mapping[str, Run], measure: Measure) -> JudgedLists:
         """Build the lists of some runs, for the queries of the judgements."""
-        pairs = {(query, document): place for place, (query, document) in enumerate(_pairs(qrels))}
+        pairs = {(q, d): place for place, (q, d) in enumerate((q, d) for q, judged in qrels.items() for d in judged)}
         rows = [[pairs[query, document] for document in judged] for query, judged in qrels.items()]
         lists = {}
         for system, run in runs.items():
-            found = ((query, run[query].documents[: measure.cutoff] if query in run else ()) for query in qrels)
-            lists[system] = _padded([[pairs.get((q, d), len(pairs)) for d in several] for q, several in found], pairs)
+            top = ((query, run[query].documents[: measure.cutoff] if query in run else ()) for query in qrels)
+            lists[system] = _padded([[pairs.get((q, d), len(pairs)) for d in names] for q, names in top], pairs)
         grades = np.array([*(g for judged in qrels.values() for g in judged.values()), 0], dtype=np.float64)
         return cls(grades, _padded(rows, pairs), lists)
 
@@ -111,15 +111,11 @@ class JudgedLists:
         return self.grades[:-1]
 
 
-def _pairs(qrels: Qrels) -> list[tuple[str, str]]:
-    return [(query, document) for query, judged in qrels.items() for document in judged]
-
-
 def _padded(rows: Sequence[Sequence[int]], pairs: Mapping[tuple[str, str], int]) -> Places:
-    found = np.full((len(rows), max(map(len, rows), default=0)), len(pairs), dtype=np.intp)
+    table = np.full((len(rows), max(map(len, rows), default=0)), len(pairs), dtype=np.intp)
     for place, row in enumerate(rows):
-        found[place, : len(row)] = row
-    return found
+        table[place, : len(row)] = row
+    return table
 
 
 def simulate(lists: JudgedLists, errors: ErrorModel, measure: Measure, simulations: int = SIMULATIONS) -> Stability:
@@ -129,7 +125,7 @@ def simulate(lists: JudgedLists, errors: ErrorModel, measure: Measure, simulatio
     drawn = np.stack([lists.means(errors.draw(lists.judged, chance), measure) for _ in range(simulations)], axis=1)
     same = (above(drawn) == above(base)[:, :, None]) & (above(base) != 0)[:, :, None]
     taus = kendall(np.repeat(base[:, None], simulations, axis=1), drawn) if len(base) > 1 else np.array([])
-    known = taus[np.isfinite(taus)]
-    mean = float(known.mean()) if len(known) else None
+    finite = taus[np.isfinite(taus)]
+    mean = float(finite.mean()) if len(finite) else None
     # No queries are drawn, so there is nothing by which to take the ends further out.
     return Stability(simulations, same.mean(axis=2), mean, percentile_ends(taus, []))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from r2med.audit.label_sets import (
     LabelSet,
     LookedUpLabels,
-    SharedPairs,
     as_given,
     beyond,
     binary,
@@ -30,7 +29,7 @@ from r2med.measure.bootstrap import percentile_ends, resampled_means
 from r2med.measure.correlation import kendall, kendalls
 from r2med.measure.figure import Figure, figure_dict
 from r2med.measure.metrics import DEFAULT, Measure
-from r2med.measure.score import positive, score, thirds
+from r2med.measure.score import Place, positive, score, thirds
 from r2med.measure.significance import ALPHA, Difference, difference, difference_interval, holm
 from r2med.pipeline.named_runs import select
 from r2med.runs.ledger import Entry, Ledger
@@ -41,6 +40,11 @@ MOST_SYSTEMS = 10
 """So many systems, the best, are looked at unless they are named: every pair of them is tested twice."""
 OF_JUDGEMENTS = "judgements"
 _OF_PAIR = ("raw", "kappa", "weighted-kappa", "alpha-ordinal", "ac1", "ac2")
+
+
+def figure_dicts(figures: Mapping[str, Figure | None]) -> dict[str, dict[str, float | None]]:
+    """Return coefficients in the shape of `--json`."""
+    return {name: figure_dict(figure) for name, figure in figures.items()}
 
 
 @dataclass(frozen=True)
@@ -94,6 +98,32 @@ class SetPair:
     """How often A gave the grade of the row and B that of the column."""
     coefficients: Mapping[str, Figure | None]
     slices: Mapping[str, Sequence[AgreementSlice]]
+
+    @classmethod
+    def of(
+        cls, a: str, b: str, ratings: Ratings, slices: Mapping[str, Sequence[AgreementSlice]] | None = None
+    ) -> SetPair:
+        """Compare the first two raters of a table."""
+        return cls(
+            a,
+            b,
+            pairs=len(ratings.grades),
+            queries=int(ratings.questions.max()) + 1,
+            scale=tuple(map(int, ratings.scale)),
+            confusion=tuple(map(tuple, ratings.confusion().tolist())),
+            coefficients=coefficients(ratings, _OF_PAIR),
+            slices=slices or {},
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the pair in the shape of `--json`."""
+        slices = {
+            way: [{"slice": part.name, "pairs": part.pairs, **figure_dict(part.raw)} for part in parts]
+            for way, parts in self.slices.items()
+        }
+        facts = {name: value for name, value in vars(self).items() if name != "coefficients"}
+        agreement = figure_dicts(self.coefficients)
+        return facts | {"chance": self.chance, "agreement": agreement, "slices": slices}
 
     @property
     def chance(self) -> float:
@@ -157,6 +187,12 @@ class Conclusion:
         """Return whether the conclusion changes."""
         return self.verdict in ("reversed", "lost", "gained")
 
+    def as_dict(self) -> dict[str, Any]:
+        """Return the conclusion in the shape of `--json`."""
+        facts = {name: getattr(self, name) for name in ("first", "second", "verdict", "stability")}
+        sides = zip("ab", (self.a, self.b), self.corrected, strict=True)
+        return facts | {side: found.as_dict() | {"holm": p} for side, found, p in sides}
+
 
 @dataclass(frozen=True)
 class LabelChange:
@@ -175,6 +211,15 @@ class LabelChange:
     kendall_interval: tuple[float, float] | None
     conclusions: Sequence[Conclusion]
     stability: Stability
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the change in the shape of `--json`."""
+        stability = vars(self.stability)
+        return vars(self) | {
+            "systems": [vars(system) | {"change": figure_dict(system.change, "mean")} for system in self.systems],
+            "conclusions": [conclusion.as_dict() for conclusion in self.conclusions],
+            "stability": {name: stability[name] for name in ("simulations", "kendall", "kendall_interval")},
+        }
 
 
 @dataclass(frozen=True)
@@ -205,15 +250,11 @@ class Audit:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the audit in the shape of `--json`."""
-        names = ("task", "measure", "binary", "filled", "overlaid", "holes", "pairs", "queries", "scale_of")
-        facts = {name: getattr(self, name) for name in names}
+        facts = {name: value for name, value in vars(self).items() if name != "coefficients"}
         return facts | {
-            "scale": list(self.scale),
-            "sets": [asdict(each) for each in self.sets],
-            "agreement": by_name(self.coefficients),
-            "set_pairs": [pair_dict(each) for each in self.set_pairs],
-            "changes": [_change_dict(each) for each in self.changes],
-            "notes": list(self.notes),
+            "agreement": figure_dicts(self.coefficients),
+            "set_pairs": [pair.as_dict() for pair in self.set_pairs],
+            "changes": [change.as_dict() for change in self.changes],
         }
 
 
@@ -228,14 +269,24 @@ def audit(
     given = read_sets(sources, dataset, known)
     plain = binary(given) if options.binary else given
     sets = beyond(plain) if options.holes else fill(plain) if options.filled else plain
-    compared, scale, whose = _on_one_scale(sets, options)
-    shared = share_pairs(compared, scale)
-    notes = _notes(plain, options)
+    # Reviewers of one review are compared by the grades that they gave, as `r2med review agreement` does; what changes
+    # judgements makes a scale of its own.
+    as_reviewed = None if options.binary or options.filled or options.holes else as_given(sets)
+    compared, scale, whose = sets, None, OF_JUDGEMENTS
+    if as_reviewed is not None and sets[0].given is not None:
+        compared, scale, whose = as_reviewed, sets[0].given.scale, f"review {sets[0].given.review}"
+    _, ratings = share_pairs(compared, scale)
     entries, missing = _entries(ledger, dataset, options)
     runs = {name: ledger.run(entry) for name, entry in entries.items()}
-    overlapping = _overlapping(sets)
     judged = plain[0] if options.holes else sets[0]
-    changes = [_change(one, other, runs, options, judged) for one, other in overlapping if one is sets[0] and runs]
+    changes = [
+        _change(one, other, runs, options, judged) for one, other in _overlapping(sets) if one is sets[0] and runs
+    ]
+    unscored = [
+        f"no query has a relevant document under both {change.a} and {change.b}, so that no system is scored"
+        for change in changes
+        if not change.queries
+    ]
     return Audit(
         task=dataset.name,
         measure=str(options.measure),
@@ -243,44 +294,30 @@ def audit(
         filled=options.filled,
         overlaid=options.overlaid or options.holes,
         holes=options.holes,
-        sets=[SetFacts(each.name, len(each.qrels), each.judged, each.relevant, each.left_out) for each in given],
-        pairs=len(shared.pairs),
-        queries=int(shared.ratings.questions.max()) + 1,
-        scale=tuple(map(int, shared.ratings.scale)),
+        sets=[SetFacts(s.name, len(s.qrels), s.judged, s.relevant, s.left_out) for s in given],
+        pairs=len(ratings.grades),
+        queries=int(ratings.questions.max()) + 1,
+        scale=tuple(map(int, ratings.scale)),
         scale_of=whose,
-        coefficients=coefficients(shared.ratings),
+        coefficients=coefficients(ratings),
         set_pairs=[_set_pair(one, other, dataset, scale) for one, other in _overlapping(compared)],
-        changes=[each for each in changes if each.queries],
-        notes=[*notes, *missing, *(_nothing_scored(each) for each in changes if not each.queries)],
+        changes=[change for change in changes if change.queries],
+        notes=[*_notes(plain, options), *missing, *unscored],
     )
-
-
-def _on_one_scale(
-    sets: Sequence[LabelSet], options: AuditOptions
-) -> tuple[Sequence[LabelSet], tuple[int, ...] | None, str]:
-    """Return the grades to measure agreement on, their scale if that is known, and whose scale it is.
-
-    Reviewers of one review are compared by the grades that they gave, as `r2med review agreement` does; what changes
-    judgements (binary, filled, holes) makes a scale of its own.
-    """
-    given = None if options.binary or options.filled or options.holes else as_given(sets)
-    if given is None or sets[0].given is None:
-        return sets, None, OF_JUDGEMENTS
-    return given, sets[0].given.scale, f"review {sets[0].given.review}"
 
 
 def _notes(sets: Sequence[LabelSet], options: AuditOptions) -> list[str]:
     """Return notes on the label sets for the reader of the audit."""
     notes = [
-        f"{each.name}: {each.left_out:,} judgements of queries that the task does not have are left out"
-        for each in sets
-        if each.left_out
+        f"{labels.name}: {labels.left_out:,} judgements of queries that the task does not have are left out"
+        for labels in sets
+        if labels.left_out
     ]
-    only = [each.name for each in sets if each.relevant == each.judged]
+    only = [labels.name for labels in sets if labels.relevant == labels.judged]
     if only and not options.filled and not options.holes:
         notes.append(f"{' and '.join(only)}: relevant documents only; --fill counts what a set does not list as 0")
-    if len({each.highest for each in sets if each.highest > 0}) > 1:
-        highest = ", ".join(f"{each.name} {each.highest}" for each in sets)
+    if len({labels.highest for labels in sets if labels.highest > 0}) > 1:
+        highest = ", ".join(f"{labels.name} {labels.highest}" for labels in sets)
         notes.append(f"the highest grades differ ({highest}); --binary counts every grade from 1 on as 1")
     for other in sets[1:]:
         if other.judged < sets[0].judged / 2 and not options.overlaid and not options.holes:
@@ -289,10 +326,6 @@ def _notes(sets: Sequence[LabelSet], options: AuditOptions) -> list[str]:
                 f" --overlay scores systems by {sets[0].name} as corrected by {other.name}"
             )
     return notes
-
-
-def _nothing_scored(change: LabelChange) -> str:
-    return f"no query has a relevant document under both {change.a} and {change.b}, so that no system is scored"
 
 
 def _overlapping(sets: Sequence[LabelSet]) -> list[tuple[LabelSet, LabelSet]]:
@@ -304,62 +337,47 @@ def _overlapping(sets: Sequence[LabelSet]) -> list[tuple[LabelSet, LabelSet]]:
 
 
 def _set_pair(one: LabelSet, other: LabelSet, dataset: Dataset, scale: Sequence[float] | None) -> SetPair:
-    shared = share_pairs([one, other], scale)
-    ratings = shared.ratings
-    return SetPair(
-        one.name,
-        other.name,
-        len(shared.pairs),
-        int(ratings.questions.max()) + 1,
-        tuple(map(int, ratings.scale)),
-        tuple(map(tuple, ratings.confusion().tolist())),
-        coefficients(ratings, _OF_PAIR),
-        _slices(one.name, shared, dataset),
-    )
-
-
-def _slices(name: str, shared: SharedPairs, dataset: Dataset) -> dict[str, list[AgreementSlice]]:
-    """Return agreement by the grade of the first set, and by the lengths of questions and documents."""
+    """Compare two sets, also by the grade of the first, and by the lengths of questions and documents."""
+    pairs, ratings = share_pairs([one, other], scale)
     queries, documents = dataset.collection.queries, dataset.collection.documents
-    asked = {query: len(queries.text(query).split()) for query in {query for query, _ in shared.pairs}}
-    texts = {document: len(documents.text(document).split()) for document in {document for _, document in shared.pairs}}
+    asked = {query: len(queries.text(query).split()) for query, _ in pairs}
+    texts = {document: len(documents.text(document).split()) for _, document in pairs}
     of_query = thirds(list(asked.values()), "{:.0f} words")
     of_document = thirds(list(texts.values()), "{:.0f} words")
-    grades = shared.ratings.grades[:, 0].astype(int).tolist()
+    grades = ratings.grades[:, 0].astype(int).tolist()
     ways = {
-        f"grade of {name}": [(grade, str(grade)) for grade in grades],
-        "question": [of_query(asked[query]) for query, _ in shared.pairs],
-        "document": [of_document(texts[document]) for _, document in shared.pairs],
+        f"grade of {one.name}": [(grade, str(grade)) for grade in grades],
+        "question": [of_query(asked[query]) for query, _ in pairs],
+        "document": [of_document(texts[document]) for _, document in pairs],
     }
-    return {way: _sliced(places, shared.ratings) for way, places in ways.items()}
+    slices = {way: list(_sliced(places, ratings)) for way, places in ways.items()}
+    return SetPair.of(one.name, other.name, ratings, slices)
 
 
-def _sliced(places: Sequence[tuple[int, str]], ratings: Ratings) -> list[AgreementSlice]:
-    found = []
+def _sliced(places: Sequence[Place], ratings: Ratings) -> Iterator[AgreementSlice]:
     for place in sorted(set(places)):
-        members = np.array([each == place for each in places])
+        members = np.array([other == place for other in places])
         raw = coefficients(ratings.select(members), ["raw"])["raw"]
-        found.append(AgreementSlice(place[1], int(members.sum()), raw))
-    return found
+        yield AgreementSlice(place[1], int(members.sum()), raw)
 
 
 def _entries(ledger: Ledger, dataset: Dataset, options: AuditOptions) -> tuple[dict[str, Entry], list[str]]:
     """Return the runs to score, and a note if there are none or too many."""
     task = dataset.name
     if options.systems:
-        chosen = {each.label: each.runs[task] for each in select(ledger, options.systems, [task])}
-        for entry in chosen.values():
+        named = {system.label: system.runs[task] for system in select(ledger, options.systems, [task])}
+        for entry in named.values():
             check_data(entry, dataset)
-        return chosen, []
+        return named, []
     current = {system: runs[task] for system, runs in current_runs(ledger.entries()).items() if task in runs}
-    known = {name: entry for name, entry in current.items() if entry.data == dataset.fingerprint and not entry.oracle}
-    if not known:
+    usable = {name: entry for name, entry in current.items() if entry.data == dataset.fingerprint and not entry.oracle}
+    if not usable:
         return {}, [f"no run on {task} in the ledger, so that no system is scored: r2med run bm25 --tasks {task}"]
     means = ledger.means()
-    best = sorted(known, key=lambda name: -means[known[name].id].get("nDCG@10", 0.0))
+    best = sorted(usable, key=lambda name: -means[usable[name].id].get("nDCG@10", 0.0))
     beyond = len(best) - MOST_SYSTEMS
     notes = [f"the {MOST_SYSTEMS} best systems of {len(best)}; --systems names others"] if beyond > 0 else []
-    return {name: known[name] for name in best[:MOST_SYSTEMS]}, notes
+    return {name: usable[name] for name in best[:MOST_SYSTEMS]}, notes
 
 
 def _change(
@@ -374,7 +392,7 @@ def _change(
         return LabelChange(base.name, other.name, *counts, [], None, None, [], Stability.unknown())
     ranked, (one, two) = _ranked(runs, (base, after), queries, options.measure)
     lists = JudgedLists.of({query: base.qrels[query] for query in queries}, ranked, options.measure)
-    stability = simulate(lists, ErrorModel.of(share_pairs([base, other]).ratings), options.measure)
+    stability = simulate(lists, ErrorModel.of(share_pairs([base, other])[1]), options.measure)
     systems = [
         SystemChange(name, float(a.mean()), float(b.mean()), difference_interval([b - a]), *holes)
         for (name, run), a, b in zip(ranked.items(), one, two, strict=True)
@@ -393,8 +411,8 @@ def _ranked(
         qrels = {query: labels.qrels[query] for query in queries}
         tables.append(np.stack([score(run, qrels, [measure]).values(measure) for run in runs.values()]))
     order = np.argsort(-tables[0].mean(axis=1), kind="stable").tolist()
-    names = list(runs)
-    return {names[place]: runs[names[place]] for place in order}, [table[order] for table in tables]
+    ranked = [list(runs.items())[place] for place in order]
+    return dict(ranked), [table[order] for table in tables]
 
 
 def _holes(run: Run, labels: LabelSet, queries: Sequence[str], depth: int = 10) -> float:
@@ -419,62 +437,8 @@ def _tau(one: Floats, two: Floats) -> tuple[float | None, tuple[float, float] | 
 def _conclusions(systems: Sequence[str], one: Floats, two: Floats, stability: Stability) -> list[Conclusion]:
     pairs = list(combinations(range(len(systems)), 2))
     under = [[difference([table[b] - table[a]]) for a, b in pairs] for table in (one, two)]
-    corrected = [holm([each.randomisation for each in side]) for side in under]
+    corrected = [holm([test.randomisation for test in side]) for side in under]
     return [
         Conclusion(systems[a], systems[b], in_a, in_b, (p_a, p_b), float(stability.kept[a, b]))
         for (a, b), in_a, in_b, p_a, p_b in zip(pairs, *under, *corrected, strict=True)
     ]
-
-
-def by_name(found: Mapping[str, Figure | None]) -> dict[str, dict[str, float | None]]:
-    """Return coefficients in the shape of `--json`."""
-    return {name: figure_dict(figure) for name, figure in found.items()}
-
-
-def pair_dict(pair: SetPair) -> dict[str, Any]:
-    """Return two label sets in the shape of `--json`."""
-    slices = {
-        way: [{"slice": each.name, "pairs": each.pairs, **by_name({"raw": each.raw})["raw"]} for each in members]
-        for way, members in pair.slices.items()
-    }
-    return {
-        "a": pair.a,
-        "b": pair.b,
-        "pairs": pair.pairs,
-        "queries": pair.queries,
-        "scale": list(pair.scale),
-        "confusion": [list(row) for row in pair.confusion],
-        "chance": pair.chance,
-        "agreement": by_name(pair.coefficients),
-        "slices": slices,
-    }
-
-
-def _change_dict(change: LabelChange) -> dict[str, Any]:
-    return {
-        "a": change.a,
-        "b": change.b,
-        "queries": change.queries,
-        "only_a": change.only_a,
-        "only_b": change.only_b,
-        "systems": [asdict(each) | {"change": figure_dict(each.change, "mean")} for each in change.systems],
-        "kendall": change.kendall,
-        "kendall_interval": change.kendall_interval,
-        "conclusions": [_conclusion_dict(each) for each in change.conclusions],
-        "stability": {
-            "simulations": change.stability.simulations,
-            "kendall": change.stability.kendall,
-            "kendall_interval": change.stability.kendall_interval,
-        },
-    }
-
-
-def _conclusion_dict(found: Conclusion) -> dict[str, Any]:
-    return {
-        "first": found.first,
-        "second": found.second,
-        "verdict": found.verdict,
-        "a": found.a.as_dict() | {"holm": found.corrected[0]},
-        "b": found.b.as_dict() | {"holm": found.corrected[1]},
-        "stability": found.stability,
-    }

@@ -12,12 +12,13 @@ import click
 import r2med
 from r2med.cli.options import Function, write_json
 from r2med.errors import Postponed, R2medError, suggest
-from r2med.pipeline.executor.distributed import DistributedExecutor, spread_of, spreading
-from r2med.pipeline.executor.local import Executor
+from r2med.pipeline.executor.local import Executor, spreading
 from r2med.pipeline.executor.shards import Shards
+from r2med.render.scores.report import Shown, format_report, show_report
 from r2med.render.sections import PRICED, show_estimate
 from r2med.render.table import messages, output
-from r2med.settings import RequestSettings, executor_settings, requesting
+from r2med.runs.report import Report, failure_lines
+from r2med.settings import RequestSettings, executor_settings, overriding
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,11 +40,11 @@ def choose_executor(text: str = "", console: Console | None = None, memory: int 
         return Executor(console, memory)
     kind, _, rest = chosen.partition(":")
     if kind == "shard":
-        return DistributedExecutor(Shards.parse(rest), console, memory)
+        return Executor(console, memory, spread=Shards.parse(rest))
     if kind == "ray" and (not rest) == (chosen == "ray"):
         from r2med.pipeline.executor.ray import RayCluster  # an extra
 
-        return DistributedExecutor(RayCluster(chosen if rest.startswith("//") else rest, settings), console, memory)
+        return Executor(console, memory, spread=RayCluster(chosen if rest.startswith("//") else rest, settings))
     raise R2medError(f"unknown executor {chosen!r}{suggest(chosen, _KINDS)}")
 
 
@@ -60,7 +61,7 @@ def executor_option() -> Callable[[_Command], _Command]:
 def open_executor(text: str, settings: Mapping[str, object], *, no_shards: str = "") -> Executor:
     """Open the executor of a text; refuse a shard whose siblings have other settings, or any shard for a reason."""
     executor = choose_executor(text, messages())
-    spread = spread_of(executor)
+    spread = executor.spread
     if isinstance(spread, Shards):
         if no_shards:
             raise R2medError(f"this cannot be shared by shards, for {no_shards}; use --executor ray or local")
@@ -86,7 +87,7 @@ def one_executor(text: str, *, no_shards: str = "") -> Iterator[Executor]:
     close_batch(executor)
 
 
-_OWN = ("executor", "concurrency", "timeout", "retries", "rpm", "as_json", "form", "plots", "plot", "dry_run")
+_OWN = ("executor", "concurrency", "timeout", "retries", "rpm", "as_json", "form", "plot", "dry_run")
 """Options in which the shards of a batch may differ: no answer depends on them."""
 
 
@@ -102,9 +103,8 @@ def _plain(value: object) -> object:
 
 def close_batch(executor: Executor) -> None:
     """Begin a new batch of shards after the command that merged."""
-    spread = spread_of(executor)
-    if isinstance(spread, Shards):
-        spread.merged()
+    if isinstance(executor.spread, Shards):
+        executor.spread.merged()
 
 
 _POSITIVE = click.FloatRange(0, min_open=True)
@@ -142,7 +142,7 @@ def asking(
     """
     settings = RequestSettings(timeout, retries, rpm, concurrency)
     with (
-        requesting(settings),
+        overriding(settings),
         one_client(max_cost, max_tokens),
         one_executor("local" if dry_run else executor) as chosen,
     ):
@@ -165,3 +165,16 @@ def show_foreseen(foreseen: Sequence[StepEstimate], as_json: bool, note: str = P
         write_json([step.as_dict() for step in foreseen])
         return
     show_estimate(foreseen, output(), note)
+
+
+def print_report(report: Report, form: str, measures: Sequence[str], shown: Shown) -> None:
+    """Print results as `json`, as a table for the terminal, or in another format with what failed on stderr."""
+    if form == "json":
+        write_json(report.as_dict())
+    elif form == "terminal":
+        show_report(report, output(), measures, shown)
+    else:
+        click.echo(format_report(report, form, measures, shown))
+        if form == "csv" or not report.results:
+            for line in failure_lines(report.failures, report.names):
+                click.echo(line, err=True)

@@ -7,6 +7,7 @@ import shlex
 import signal
 import sys
 import warnings
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from io import TextIOWrapper
@@ -18,105 +19,72 @@ import click
 import r2med
 from r2med.errors import R2medError, StoreWarning, debug, set_debugging, suggest
 from r2med.formatting import one_line
-from r2med.store.foreign_output import foreign_output
+from r2med.store.plugins import load_plugin, plugins
+from r2med.store.processes import foreign_output
 
-VERBS = {
-    "run": "Run retrieval systems over tasks and print one table.",
-    "eval": "Score run files made by any tool.",
-    "import": "Put a run file of any tool into the ledger, under a name.",
-    "compare": "Is one system better than another, and how sure is that?",
-    "board": "Every published result with your own runs beside it.",
-    "reproduce": "Run a published row again and compare the figures.",
-    "export": "Write runs in the formats of other tools.",
-    "submit": "Pack runs, results and a description for a leaderboard.",
-    "verify": "Check a submission: every byte and every figure.",
-    "answers": "Are the generated answers right, and does that go with retrieval?",
-    "rag": "Does retrieval change the answer, for better or for worse?",
-    "search": "Search a task's documents with a question of your own.",
-    "inspect": "Look at queries of a run one by one.",
-    "diagnose": "Why does a system fail, and what would help?",
-    "audit": "Can the labels of a task be trusted, and what changes if not?",
-    "review": "Have people and models judge passages, blind, and keep every decision.",
-    "frontier": "Which systems are worth their price, and what would routing save?",
-    "sensitivity": "How does a figure move with the number of tokens that are read?",
-    "tune": "Choose a system's options on some queries, and measure it on the others.",
-    "label": "Sort queries into classes by a language model.",
-    "report": "Runs as one HTML file that needs nothing else.",
-    "serve": "Look at the ledger in a browser: board, comparisons, live search.",
-    "site": "A static leaderboard site of chosen runs and published figures.",
-    "plot": "Draw boards, differences, costs and causes as figures.",
-    "tasks": "List the tasks and groups.",
-    "stats": "Sizes, lengths and duplicates of tasks or folders.",
-    "validate": "Find every problem in data folders, with file and line.",
-    "analyze": "Show the tokens that BM25 sees.",
-    "build": "Make a judged task from your own questions and documents.",
-    "train": "Make training data that keeps the reasoning, and train retrievers on it.",
-    "nano": "Build small tasks from large ones, and see how well they stand for them.",
-    "leakage": "Does training data hold what is evaluated on?",
-    "runs": "List, show or remove the runs of the ledger.",
-    "models": "List embedding models, rerankers and language models; export to ONNX.",
-    "index": "Push a task's documents into a search engine.",
-    "engines": "List the search engines that can be asked, and how each is asked.",
-    "cache": "Sizes of indexes and vectors, and how to remove them.",
-    "doctor": "Versions, extras, devices, caches, and what is missing.",
+SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
+    "Run and measure": {
+        "run": ("cli.run", "Run retrieval systems over tasks and print one table."),
+        "eval": ("exchange.cli", "Score run files of any tool, and keep them if asked."),
+        "search": ("workbench.cli", "Search a task's documents with a question of your own."),
+        "compare": ("comparison.cli", "Is one system better than another, and how sure is that?"),
+        "board": ("leaderboard.cli", "Every published result with your own runs beside it."),
+        "reproduce": ("leaderboard.publishing", "Run a published row again and compare the figures."),
+        "tune": ("tuning.cli", "Choose options on some queries, measure on the others."),
+    },
+    "Understand": {
+        "inspect": ("workbench.cli", "Look at queries of a run one by one."),
+        "diagnose": ("diagnosis.cli", "Why does a system fail, and what would help?"),
+        "answers": ("answers.cli", "Are generated answers right, and does retrieval matter?"),
+        "rag": ("answers.cli", "Does retrieval change the answer, for better or for worse?"),
+        "frontier": ("tuning.cli", "Which systems are worth their price? What would routing save?"),
+        "sensitivity": ("diagnosis.cli", "How does a figure move with the number of tokens read?"),
+        "label": ("diagnosis.label", "Sort queries into classes by a language model."),
+        "analyze": ("cli.tasks", "Show the tokens that BM25 sees."),
+        "plot": ("leaderboard.plot", "Draw boards, differences, costs and causes as figures."),
+        "serve": ("cli.serve", "Look at the ledger in a browser: board, live search."),
+    },
+    "Make and check a benchmark": {
+        "tasks": ("cli.tasks", "List tasks; sizes and problems of tasks or folders."),
+        "build": ("construction.cli", "Make a judged task from your questions and documents."),
+        "nano": ("nano.cli", "Build small tasks from large ones, and check them."),
+        "review": ("reviews.cli", "Have people and models judge passages, blind."),
+        "audit": ("audit.cli", "Can the labels of a task be trusted?"),
+        "leakage": ("leakage.cli", "Does training data hold what is evaluated on?"),
+        "train": ("training.cli", "Make training data, and train retrievers on it."),
+    },
+    "Publish": {
+        "report": ("leaderboard.publishing", "Runs as one HTML file that needs nothing else."),
+        "site": ("leaderboard.publishing", "A static leaderboard site of runs and published figures."),
+        "export": ("exchange.cli", "Write runs in the formats of other tools."),
+        "submit": ("exchange.cli", "Pack runs, results and a description for a leaderboard."),
+        "verify": ("exchange.cli", "Check a submission: every byte and every figure."),
+    },
+    "Set up": {
+        "runs": ("cli.runs", "List, show or remove the runs of the ledger."),
+        "models": ("cli.models", "List models and all about one; export to ONNX."),
+        "engines": ("engines.cli", "List search engines; push a task's documents into one."),
+        "cache": ("cli.cache", "Sizes of indexes and vectors, and how to remove them."),
+        "doctor": ("cli.doctor", "Versions, extras, devices, caches, and what is missing."),
+    },
 }
-"""Every verb with the line that `--help` shows."""
-
-
-_HOMES = {
-    "analyze": "cli.tasks",
-    "tasks": "cli.tasks",
-    "run": "cli.run",
-    "eval": "exchange.cli",
-    "import": "exchange.cli",
-    "compare": "comparison.cli",
-    "board": "leaderboard.cli",
-    "reproduce": "leaderboard.publishing",
-    "export": "exchange.cli",
-    "submit": "exchange.cli",
-    "verify": "exchange.cli",
-    "answers": "answers.cli",
-    "rag": "answers.rag",
-    "search": "workbench.cli",
-    "inspect": "workbench.cli",
-    "diagnose": "diagnosis.cli",
-    "audit": "audit.cli",
-    "review": "reviews.cli",
-    "frontier": "tuning.cli",
-    "sensitivity": "diagnosis.cli",
-    "tune": "tuning.tune",
-    "label": "diagnosis.label",
-    "report": "leaderboard.publishing",
-    "serve": "cli.serve",
-    "site": "leaderboard.publishing",
-    "plot": "leaderboard.plot",
-    "build": "construction.cli",
-    "train": "training.cli",
-    "nano": "nano.cli",
-    "leakage": "leakage.cli",
-    "runs": "cli.runs",
-    "models": "cli.models",
-    "index": "engines.index",
-    "engines": "engines.cli",
-    "cache": "cli.cache",
-    "doctor": "cli.doctor",
-}
-"""Modules of the verbs; those of others are in `cli.data`."""
+"""Every verb as a newcomer meets it: its module, and the line that `--help` shows."""
+VERBS = {verb: line for verbs in SECTIONS.values() for verb, (_, line) in verbs.items()}
+HOMES = {verb: home for verbs in SECTIONS.values() for verb, (home, _) in verbs.items()}
 
 
 class Verbs(click.Group):
     """A group that imports a verb's module only when that verb is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """List the commands in the order in which a new user needs them."""
-        return list(VERBS)
+        """List the verbs as a new user meets them, then those of other distributions."""
+        return [*VERBS, *(name for name in plugins("r2med.verbs") if name not in VERBS)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return a command."""
         if cmd_name not in VERBS:
-            return None
-        module = _HOMES.get(cmd_name, "cli.data")
-        command: click.Command = getattr(import_module(f"r2med.{module}"), f"{cmd_name}_command")
+            return load_plugin("r2med.verbs", cmd_name, click.Command)
+        command: click.Command = getattr(import_module(f"r2med.{HOMES[cmd_name]}"), f"{cmd_name}_command")
         return command
 
     def resolve_command(
@@ -124,24 +92,33 @@ class Verbs(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Resolve a command by name, with the nearest one suggested for a wrong name."""
         if args and args[0] not in VERBS and not args[0].startswith("-"):
-            ctx.fail(f"no verb {args[0]!r}{suggest(args[0], VERBS)}")
+            known = self.list_commands(ctx)
+            if args[0] not in known:
+                ctx.fail(f"no verb {args[0]!r}{suggest(args[0], known)}")
         return super().resolve_command(ctx, args)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands, without importing any."""
-        with formatter.section("Verbs"):
-            formatter.write_dl(list(VERBS.items()))
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the verbs in their sections, without importing any; the options stand in the usage."""
+        for heading, verbs in SECTIONS.items():
+            with formatter.section(heading):
+                formatter.write_dl([(f"{verb:11}", line) for verb, (_, line) in verbs.items()])
+        others = {name: point for name, point in plugins("r2med.verbs").items() if name not in VERBS}
+        if others:
+            with formatter.section("Of other packages"):
+                formatter.write_dl([(f"{name:11}", f"from {point.value}") for name, point in others.items()])
 
 
-@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Verbs,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    options_metavar="[--version] [--debug]",
+    subcommand_metavar="VERB ... (VERB --help says more)",
+)
 @click.version_option(r2med.__version__, prog_name="r2med")
 @click.option("--debug", is_flag=True, help="Show where errors came from, with every line; after any verb, too.")
 def app(debug: bool) -> None:
-    """Measure how well a search system finds the medical evidence that a question only implies.
-
-    Start with:  r2med run bm25 bm25-classic
-
-    A research instrument, not a clinical decision system.
+    """Measure how well a search system finds the medical evidence that a question only implies. A research instrument,
+    not a clinical decision system. Start with: r2med run bm25 bm25-classic
     """
 
 

@@ -25,6 +25,7 @@ __all__ = [
     "ManyValues",
     "Percent",
     "Size",
+    "format_option",
     "json_option",
     "remark",
     "typed_command",
@@ -115,6 +116,14 @@ class Percent(Decimal):
 def json_option() -> Callable[[Function], Function]:
     """Build the option `--json`."""
     return click.option("--json", "as_json", is_flag=True, help="Print only JSON.")
+
+
+def format_option() -> Callable[[Function], Function]:
+    """Build the option `--format` of a table of results."""
+    forms = click.Choice(["terminal", "md", "latex", "csv"])
+    return click.option(
+        "--format", "form", type=forms, default="terminal", show_default=True, help="How the table is written."
+    )
 
 
 def write_json(value: object) -> None:

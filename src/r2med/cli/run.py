@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import orjson
 
-from r2med.cli.execution import asking_options, close_batch, one_client, open_executor
-from r2med.cli.options import DROP_SELF, ManyValues, Size, json_option, write_json
+from r2med.cli.execution import asking_options, close_batch, one_client, open_executor, print_report
+from r2med.cli.options import DROP_SELF, ManyValues, Size, format_option, json_option, write_json
 from r2med.data.loader import load
 from r2med.data.run import Run
 from r2med.data.run_files import write_run
@@ -25,11 +25,10 @@ from r2med.pipeline.executor.local import Executor
 from r2med.pipeline.named_runs import read_experiment
 from r2med.pipeline.plan import plan
 from r2med.pipeline.system import System
-from r2med.render.scores.report import Shown, format_report, show_report
-from r2med.render.table import output
-from r2med.runs.ledger import Ledger
-from r2med.runs.report import Report, Result, failure_lines
-from r2med.settings import RequestSettings, memory_limit, memory_limited, requesting
+from r2med.render.scores.report import Shown
+from r2med.runs.ledger import Entry, Ledger
+from r2med.runs.report import Report
+from r2med.settings import RequestSettings, memory_limit, overriding
 from r2med.store.files import file_name, write_file
 
 if TYPE_CHECKING:
@@ -46,8 +45,8 @@ def write_results(report: Report, folder: Path) -> None:
     write_file(folder / "per_query.csv", report.per_query().write_csv())
     with Ledger() as ledger:
         for result in report.results:
-            if result.run_id:
-                entry = ledger.get(result.run_id)
+            if result.id:
+                entry = ledger.get(result.id)
                 _write_run_lists(ledger.run(entry), result, folder / "runs")
                 if generations := ledger.generations(entry):
                     place = folder / "generations" / _name(result) / HYDOC
@@ -55,12 +54,12 @@ def write_results(report: Report, folder: Path) -> None:
                     write_file(place, hydoc_rows(queries, generations), parents=True)
 
 
-def _name(result: Result) -> str:
+def _name(result: Entry) -> str:
     """Return the name of a result's files."""
-    return f"{file_name(result.task)}.{file_name(result.system)}.{result.run_id}"
+    return f"{file_name(result.task)}.{file_name(result.system)}.{result.id}"
 
 
-def _write_run_lists(run: Run, result: Result, folder: Path) -> None:
+def _write_run_lists(run: Run, result: Entry, folder: Path) -> None:
     """Write a TREC file, or jsonl if an id cannot be written in one."""
     name = _name(result)
     try:
@@ -169,7 +168,7 @@ class RunRequest:
 
     systems: tuple[str, ...]
     tasks: tuple[str, ...]
-    metrics: tuple[str, ...]
+    measures: tuple[str, ...]
     split: str | None
     drop_self: bool | None
     ci: bool
@@ -184,7 +183,7 @@ class RunRequest:
     rpm: float | None
     memory: int | None
     executor: str
-    format: str
+    form: str
     out: Path | None
     fresh: bool
     dry_run: bool
@@ -197,18 +196,12 @@ class RunRequest:
 @click.command("run", cls=ManyValues)
 @click.argument("systems", nargs=-1, required=True, metavar="SYSTEM|EXPERIMENT.toml...")
 @click.option("--tasks", multiple=True, metavar="NAME|GROUP|PATH...", help="What to run on (default: sample).")
-@click.option("--metrics", multiple=True, metavar="MEASURE...", help="Such as nDCG@10 Recall@100; a table for each.")
+@click.option("--measures", multiple=True, metavar="MEASURE...", help="Such as nDCG@10 Recall@100; a table for each.")
 @click.option("--split", default=None, help="Which judgements, where a folder has several sets.")
 @click.option("--drop-self/--keep-self", default=None, help=DROP_SELF)
 @click.option("--ci", is_flag=True, help="Show 95% intervals (bootstrap over queries) below the means.")
 @click.option("--columns", type=click.Choice(["cost"]), help="Also show requests, tokens, dollars and seconds.")
-@click.option(
-    "--format",
-    type=click.Choice(["terminal", "markdown", "latex", "csv"]),
-    default="terminal",
-    show_default=True,
-    help="How the table is written.",
-)
+@format_option()
 @click.option(
     "--strict", is_flag=True, help="Make a query that a stage could not serve, and data that is left out, an error."
 )
@@ -232,10 +225,15 @@ def run_command(**given: Any) -> None:
     Examples:
       r2med run bm25 bm25-classic
       r2med run "bm25(k1=1.2)" --tasks sample/MedQA-Diag path/to/folder
-      r2med run bm25 --tasks full --metrics nDCG@10 Recall@100 --json
+      r2med run bm25 --tasks full --measures nDCG@10 Recall@100 --json
     """
     asked = _with_experiments(RunRequest(**given))
-    systems = _systems(asked)
+    built = [System.parse(text) for text in asked.systems]
+    if asked.drop_self is not None:
+        built = [system.with_option("drop_self", asked.drop_self) for system in built]
+    if asked.samples is not None:
+        built = [system.with_option("samples", asked.samples) for system in built]
+    systems = built
     if asked.dry_run:
         _show_plan(asked, _distinct(systems))
     else:
@@ -243,7 +241,7 @@ def run_command(**given: Any) -> None:
 
 
 def _with_experiments(asked: RunRequest) -> RunRequest:
-    """Replace experiment files by their systems, tasks and metrics; what was typed takes precedence."""
+    """Replace experiment files by their systems, tasks and measures; what was typed takes precedence."""
     systems: list[str] = []
     names: list[str] = []
     for text in asked.systems:
@@ -254,19 +252,9 @@ def _with_experiments(asked: RunRequest) -> RunRequest:
         experiment = read_experiment(Path(text))
         systems += experiment.systems.values()
         names += experiment.systems
-        tasks, metrics = asked.tasks or experiment.tasks, asked.metrics or experiment.metrics
-        asked = replace(asked, tasks=tasks, metrics=metrics)
+        tasks, measures = asked.tasks or experiment.tasks, asked.measures or experiment.measures
+        asked = replace(asked, tasks=tasks, measures=measures)
     return replace(asked, systems=tuple(systems), names=tuple(names), tasks=asked.tasks or ("sample",))
-
-
-def _systems(asked: RunRequest) -> list[System]:
-    """Parse the systems, with the options that apply to all of them."""
-    built = [System.parse(text) for text in asked.systems]
-    if asked.drop_self is not None:
-        built = [system.with_option("drop_self", asked.drop_self) for system in built]
-    if asked.samples is not None:
-        built = [system.with_option("samples", asked.samples) for system in built]
-    return built
 
 
 def _distinct(systems: list[System]) -> list[System]:
@@ -281,7 +269,7 @@ def _names(asked: RunRequest, systems: list[System]) -> dict[str, str]:
 
 
 def _run(asked: RunRequest, systems: list[System]) -> None:
-    measures = parse_all(asked.metrics)
+    measures = parse_all(asked.measures)
     options = Options(
         measures=tuple(dict.fromkeys([*measures, *DEFAULT])),
         # A table shows what was asked for or the headline; JSON and files have all measures.
@@ -291,9 +279,13 @@ def _run(asked: RunRequest, systems: list[System]) -> None:
         strict=asked.strict,
         executor=_executor(asked, systems),
     )
-    with _limits(asked, systems), memory_limited(asked.memory or memory_limit()):
+    with _limits(asked, systems):
         report = evaluate(_distinct(systems), list(asked.tasks), options)
-    _finish_shards(options.executor, report)
+    for part in report.postponed:
+        for line in part.message.splitlines():
+            click.echo(f"{part.task}: {line}", err=True)
+    if not report.failures:
+        close_batch(options.executor)
     if report.postponed and not report.results and not report.failures:
         return
     names = _names(asked, systems)
@@ -301,17 +293,12 @@ def _run(asked: RunRequest, systems: list[System]) -> None:
     if asked.out is not None:
         write_results(report, asked.out)
         click.echo(f"results and run files are in {asked.out}", err=True)
-    if asked.as_json:
-        write_json(report.as_dict())
-    elif asked.format != "terminal":
-        click.echo(format_report(report.named(names), asked.format, [str(measure) for measure in measures], shown))
-        if asked.format == "csv" or not report.results:
-            _explain(report.named(names))
-    else:
-        show_report(report.named(names), output(), [str(measure) for measure in measures], shown)
+    form = "json" if asked.as_json else asked.form
+    print_report(report if asked.as_json else report.named(names), form, [str(measure) for measure in measures], shown)
+    if form == "terminal":
         for spec, name in names.items():
             click.echo(f"{name}: {spec}")
-    if report.failures or any(not result.run_id for result in report.results):
+    if report.failures or any(not result.id for result in report.results):
         raise click.exceptions.Exit(1)
 
 
@@ -321,33 +308,19 @@ def _executor(asked: RunRequest, systems: Sequence[System]) -> Executor:
     return open_executor(asked.executor, {"systems": specs, "tasks": list(asked.tasks), "split": asked.split})
 
 
-def _finish_shards(executor: Executor, report: Report) -> None:
-    """Report what was left to other shards; one that merged closes the batch."""
-    for part in report.postponed:
-        for line in part.message.splitlines():
-            click.echo(f"{part.task}: {line}", err=True)
-    if not report.failures:
-        close_batch(executor)
-
-
-def _explain(report: Report) -> None:
-    """Print what failed, for a table that has no room for it."""
-    for line in failure_lines(report.failures, report.names):
-        click.echo(line, err=True)
-
-
 @contextmanager
 def _limits(asked: RunRequest, systems: Sequence[System]) -> Iterator[None]:
     """Open one client for the whole command, with its spending limits; none if no model can be asked."""
     limited = asked.max_cost is not None or asked.max_tokens is not None
     asks = limited or any(hasattr(stage, "llm") for system in systems for stage in system.walk())
     settings = RequestSettings(asked.timeout, asked.retries, asked.rpm, asked.concurrency)
-    with requesting(settings), one_client(asked.max_cost, asked.max_tokens) if asks else nullcontext():
+    client = one_client(asked.max_cost, asked.max_tokens) if asks else nullcontext()
+    with overriding(settings, asked.memory or memory_limit()), client:
         yield
 
 
 def _show_plan(asked: RunRequest, systems: list[System]) -> None:
-    with memory_limited(asked.memory or memory_limit()):
+    with overriding(memory=asked.memory or memory_limit()):
         plans = plan(systems, asked.tasks, split=asked.split, fresh=asked.fresh, strict=asked.strict)
     if asked.as_json:
         write_json([each.as_dict() for each in plans])

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 def filters(function: Function) -> Function:
     """Add the options that select runs by group, task and system."""
-    groups = ["full", "nano", "sample", "custom", "custom-nano"]
+    groups = click.Choice(["full", "nano", "sample", "custom", "custom-nano"])
     for option in (
-        click.option("--group", type=click.Choice(groups), help="Only runs on this group of tasks."),
-        click.option("--task", "tasks", multiple=True, metavar="NAME|GROUP|PATH", help="Only runs on it; repeatable."),
+        click.option("--group", type=groups, help="Only runs on this group of tasks."),
+        click.option("--tasks", multiple=True, metavar="NAME|GROUP|PATH", help="Only runs on it; repeatable."),
         click.option("--system", "systems", multiple=True, metavar="SPEC", help="Only runs of it; repeatable."),
     ):
         function = option(function)
@@ -33,7 +33,9 @@ def filters(function: Function) -> Function:
 
 
 @click.group("runs", invoke_without_command=True)
-@click.option("--limit", default=50, show_default=True, help="How many of the last to list; -1 for all.")
+@click.option(
+    "--limit", default=50, show_default=True, type=click.IntRange(0), help="How many of the last to list; 0 for all."
+)
 @click.option("--find", default="", metavar="WORDS", help="Only runs in whose id, system or task all words occur.")
 @filters
 @json_option()
@@ -43,7 +45,7 @@ def runs_command(ctx: click.Context, /, limit: int, find: str, as_json: bool, **
 
     \b
     Examples:
-      r2med runs --system bm25 --task sample/Biology
+      r2med runs --system bm25 --tasks sample/Biology
       r2med runs rm --system bm25 --group sample
     """
     if ctx.invoked_subcommand is not None:
@@ -52,7 +54,7 @@ def runs_command(ctx: click.Context, /, limit: int, find: str, as_json: bool, **
         entries = filtered(ledger, Filter(**wanted))
         means = ledger.means()
     entries = with_words(entries, find)
-    entries = entries[:limit] if limit >= 0 else entries
+    entries = entries[: limit or None]
     if as_json:
         write_json([_summary(entry, means.get(entry.id, {})) for entry in entries])
     elif not entries and (find or any(wanted.values())):
@@ -101,7 +103,7 @@ def show(run: str, out: Path | None, as_json: bool) -> None:
         entry = ledger.get(run)
         details = _summary(entry, ledger.means().get(entry.id, {})) | {"record": entry.record.as_json()}
         if out is not None:
-            _write(ledger, entry, out)
+            write_run(ledger.run(entry), out, tag=file_name(entry.system))
     if as_json:
         write_json(details)
         return
@@ -110,10 +112,6 @@ def show(run: str, out: Path | None, as_json: bool) -> None:
             click.echo(f"{name:10} {value}")
     click.echo("record")
     write_json(details["record"])
-
-
-def _write(ledger: Ledger, entry: Entry, path: Path) -> None:
-    write_run(ledger.run(entry), path, tag=file_name(entry.system))
 
 
 @runs_command.command("rm", short_help="Remove runs.")
@@ -125,10 +123,10 @@ def remove(runs: tuple[str, ...], yes: bool, **wanted: Any) -> None:
 
     \b
     Examples:
-      r2med runs rm --system bm25 --task sample/Biology
+      r2med runs rm --system bm25 --tasks sample/Biology
     """
     if bool(runs) == any(wanted.values()):
-        raise click.UsageError("name runs by their ids, or choose them by --system, --task and --group")
+        raise click.UsageError("name runs by their ids, or choose them by --system, --tasks and --group")
     with Ledger() as ledger:
         entries = [ledger.get(name) for name in runs] or filtered(ledger, Filter(**wanted))
         count = "1 run" if len(entries) == 1 else f"{len(entries)} runs"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -73,7 +72,15 @@ def serve_command(
     named = click.get_current_context().get_parameter_source("token") is ParameterSource.COMMANDLINE
     if no_token and named:
         raise R2medError("--token and --no-token contradict each other; leave one of them out")
-    access = _access(host, token, no_token, hosts)
+    from r2med.web.access import Access, is_host_name, is_loopback
+
+    if no_token and not is_loopback(host):
+        raise R2medError(f"--no-token would show everything to everybody who reaches {host}; leave it or --host out")
+    for name in hosts:
+        if not is_host_name(name):
+            raise R2medError(f"--allow-host {name!r} is not a host name; give it as in hub.example.org or localhost:80")
+    own = (socket.gethostname(),) if host in _EVERY else ()
+    access = Access(None if no_token else _token(token), (*hosts, *own), host)
     serve(port, access, lambda: _tell(access, port), _proxy(trust_proxy))
 
 
@@ -85,19 +92,6 @@ def _proxy(address: str) -> str:
         except ValueError:
             raise R2medError(f"--trust-proxy {address!r} is not an address such as 127.0.0.1") from None
     return address
-
-
-def _access(host: str, token: str | None, no_token: bool, hosts: Sequence[str]) -> Access:
-    """Build the rules of access from the options."""
-    from r2med.web.access import Access, is_host_name, is_loopback
-
-    if no_token and not is_loopback(host):
-        raise R2medError(f"--no-token would show everything to everybody who reaches {host}; leave it or --host out")
-    for name in hosts:
-        if not is_host_name(name):
-            raise R2medError(f"--allow-host {name!r} is not a host name; give it as in hub.example.org or localhost:80")
-    own = (socket.gethostname(),) if host in _EVERY else ()
-    return Access(None if no_token else _token(token), (*hosts, *own), host)
 
 
 def _token(wanted: str | None) -> str:

@@ -1,4 +1,4 @@
-"""`r2med tasks` and `r2med analyze`: what there is, and the tokens that BM25 sees."""
+"""`r2med tasks`: what there is, sizes and problems of tasks and folders; `r2med analyze`: the tokens of BM25."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 from r2med.cli.options import json_option, write_json
+from r2med.data.loader import load
 from r2med.data.tasks import groups, registry, resolve
+from r2med.data.validate import Lengths, ValidationReport, stats, validate
+from r2med.formatting import counted
 from r2med.lexical.analyzer import analyze
 from r2med.render.table import Column, Table, key, numbers, output
 
@@ -36,26 +39,42 @@ def analyze_command(text: str | None) -> None:
         click.echo(" ".join(analyze(line.removesuffix("\r"))))
 
 
-@click.command("tasks")
-@click.argument("names", nargs=-1, metavar="[NAME|GROUP]...")
+@click.group("tasks", invoke_without_command=True)
 @json_option()
-def tasks_command(names: tuple[str, ...], as_json: bool) -> None:
-    """List the tasks and groups, all or those named. `--json` also has repositories, commits and prompts' words.
+@click.pass_context
+def tasks_command(ctx: click.Context, as_json: bool) -> None:
+    """List the tasks and groups; `show` those named, `stats` for sizes, `validate` for problems of tasks or folders.
 
     \b
     Examples:
       r2med tasks
-      r2med tasks nano clinical-case
+      r2med tasks show nano clinical-case
+      r2med tasks validate path/to/folder
     """
-    chosen = resolve(names) if names else list(registry().values())
+    if ctx.invoked_subcommand is None:
+        _show(list(registry().values()), as_json)
+
+
+@tasks_command.command("show", short_help="List the tasks that are named.")
+@click.argument("names", nargs=-1, required=True, metavar="NAME|GROUP...")
+@json_option()
+def show_tasks(names: tuple[str, ...], as_json: bool) -> None:
+    """List the tasks that are named. `--json` also has repositories, commits and prompts' words."""
+    _show(resolve(names), as_json)
+
+
+def _show(tasks: Sequence[Task], as_json: bool) -> None:
     if as_json:
-        write_json([_facts(task) for task in chosen])
+        write_json([_facts(task) for task in tasks])
         return
-    _show_tasks(chosen)
-    for line in _licences(chosen):
+    table = Table(key("task"), Column("family"), Column("scenario"), *numbers("#Q", "#D", "qrels"))
+    for task in tasks:
+        counts = ["-" if count is None else f"{count:,}" for count in (task.queries, task.documents, task.qrels)]
+        table.add(task.name, task.family, task.scenario, *counts)
+    table.show(output())
+    for line in _licences(tasks):
         click.echo(line)
-    words = f"groups: {', '.join(groups())}"
-    output().print(words)
+    output().print(f"groups: {', '.join(groups())}")
 
 
 def _facts(task: Task) -> dict[str, object]:
@@ -80,9 +99,80 @@ def _licences(tasks: Sequence[Task]) -> list[str]:
     return lines
 
 
-def _show_tasks(tasks: Sequence[Task]) -> None:
-    table = Table(key("task"), Column("family"), Column("scenario"), *numbers("#Q", "#D", "qrels"))
-    for task in tasks:
-        counts = ["-" if count is None else f"{count:,}" for count in (task.queries, task.documents, task.qrels)]
-        table.add(task.name, task.family, task.scenario, *counts)
-    table.show(output())
+@tasks_command.command("stats", short_help="Sizes, lengths and duplicates.")
+@click.argument("tasks", nargs=-1, metavar="[NAME|GROUP|PATH]...")
+@json_option()
+def show_stats(tasks: tuple[str, ...], as_json: bool) -> None:
+    """Sizes, lengths in words and duplicates of tasks or folders (default: the sample).
+
+    \b
+    Examples:
+      r2med tasks stats
+      r2med tasks stats MedQA-Diag path/to/folder --json
+    """
+    found = [stats(load(task)) for task in resolve(tasks or ("sample",))]
+    if as_json:
+        write_json([each.as_dict() for each in found])
+        return
+    table = Table(key("task"), *numbers("#Q", "#D", "pos/Q", "Q-len (5-95%)", "D-len (5-95%)", "same text", "own id"))
+    for each in found:
+        table.add(
+            each.task,
+            f"{each.queries:,}",
+            f"{each.documents:,}",
+            f"{each.positives:.1f}",
+            _length(each.query_words),
+            _length(each.document_words),
+            f"{each.documents - each.distinct_texts:,}",
+            f"{each.shared_ids:,}",
+        )
+    console = output()
+    table.show(console)
+    console.print("lengths in words: the mean, and the range from the 5th to the 95th percentile", style="dim")
+    console.print("same text: documents that repeat another; own id: documents with the id of a query", style="dim")
+
+
+def _length(lengths: Lengths) -> str:
+    return f"{lengths.mean:.1f} ({lengths.p5}-{lengths.p95})"
+
+
+def _summary(report: ValidationReport) -> str:
+    parts = (
+        (report.queries, "query", "queries"),
+        (report.documents, "document", ""),
+        (report.judgements, "judgement", ""),
+    )
+    read = ", ".join(counted(*part) for part in parts)
+    verdict = "fine" if report.ok else "unusable"
+    found = f"{counted(report.errors, 'error')}, {counted(report.warnings, 'warning')}"
+    return f"{report.source}: {verdict}; {found} ({read})"
+
+
+@tasks_command.command("validate", short_help="Find every problem in data folders, with file and line.")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.option("--split", default=None, help="Which judgements, where a folder has several sets.")
+@click.option("--most", default=20, show_default=True, help="How many of each kind to list; 0 for counts only.")
+@click.option("--strict", is_flag=True, help="Make what would be left out, with a warning, an error.")
+@json_option()
+def validate_data(paths: tuple[str, ...], split: str | None, most: int, strict: bool, as_json: bool) -> None:
+    """Find every problem in data folders, with file and line. The exit code is 1 when there are errors.
+
+    \b
+    Examples:
+      r2med tasks validate path/to/folder
+      r2med tasks validate sample/Biology other/folder --json
+    """
+    reports = [validate(path, split=split, strict=strict) for path in paths]
+    if as_json:
+        write_json([report.as_dict() for report in reports])
+    else:
+        for report in reports:
+            for group in report.groups():
+                click.secho(str(group), fg="red" if group.severity == "error" else "yellow", bold=True)
+                for problem in group.problems[:most]:
+                    click.echo(f"  {problem}")
+                if len(group.problems) > most > 0:
+                    click.echo(f"  ... and {len(group.problems) - most:,} more (--most {len(group.problems)})")
+            click.echo(_summary(report))
+    if not all(report.ok for report in reports):
+        raise click.exceptions.Exit(1)

@@ -13,7 +13,9 @@ from r2med.diagnosis.attribution import run_causes
 from r2med.diagnosis.causes import Cause, moves
 from r2med.formatting import percent
 from r2med.measure.significance import Difference
-from r2med.render.charts.kinds import ChartPoint, DotChart, PairDot, PairScatter
+from r2med.render.charts.bubbles import PairDot, PairScatter
+from r2med.render.charts.dots import DotChart
+from r2med.render.charts.drawing import ChartPoint
 from r2med.runs.ledger import Entry
 from r2med.web.library import Library
 from r2med.workbench.rows import BenchRow, place_scores

@@ -14,14 +14,13 @@ from r2med.measure.metrics import Measure
 from r2med.render.sections import latex_sections, markdown_sections, show_sections
 from r2med.render.table import output
 from r2med.runs.ledger import Ledger
-from r2med.translation.drop import language_drops
-from r2med.translation.tables import show_drops
+from r2med.translation.drop import language_drops, show_drops
 
 
 @click.command("compare", cls=ManyValues)
 @click.argument("systems", nargs=-1, required=True, metavar="A B [C ...]")
 @click.option("--tasks", multiple=True, metavar="NAME|GROUP|PATH...", help="Which tasks (default: all they share).")
-@click.option("--metric", default="nDCG@10", show_default=True, metavar="MEASURE", help="What to compare by.")
+@click.option("--measure", default="nDCG@10", show_default=True, metavar="MEASURE", help="What to compare by.")
 @click.option("--languages", is_flag=True, help="Each system by itself: what asking in other languages costs it.")
 @click.option("--by-task", is_flag=True, help="Of several pairs, show each by task, too.")
 @click.option("--format", "form", type=click.Choice(["md", "latex", "csv"]), help="Write Markdown, LaTeX or CSV.")
@@ -29,7 +28,7 @@ from r2med.translation.tables import show_drops
 def compare_command(
     systems: tuple[str, ...],
     tasks: tuple[str, ...],
-    metric: str,
+    measure: str,
     languages: bool,
     by_task: bool,
     form: str | None,
@@ -51,20 +50,20 @@ def compare_command(
     \b
     Examples:
       r2med compare bm25 bm25-classic
-      r2med compare bm25 bm25-classic "rrf(bm25, bm25-classic)" --tasks sample --metric Recall@100
+      r2med compare bm25 bm25-classic "rrf(bm25, bm25-classic)" --tasks sample --measure Recall@100
     """
     if as_json and form:
         raise click.UsageError("--json and --format exclude each other")
     if languages:
         if form or by_task:
             raise click.UsageError("--languages goes with neither --format nor --by-task")
-        _compare_languages(systems, tasks, str(Measure.parse(metric)), as_json)
+        _compare_languages(systems, tasks, str(Measure.parse(measure)), as_json)
         return
     if len(systems) < 2 and not systems[0].endswith(".toml"):
         raise click.UsageError("name at least two systems")
     with Ledger() as ledger:
         names = [task.name for task in resolve(tasks)]
-        found = compare(ledger, systems, str(Measure.parse(metric)), names)
+        found = compare(ledger, systems, str(Measure.parse(measure)), names)
     remark(dict.fromkeys(note for each in found for note in each.notes))
     if as_json:
         write_json([each.as_dict() for each in found])
@@ -72,7 +71,7 @@ def compare_command(
     if form == "csv":
         click.echo(comparison_csv(found), nl=False)
         return
-    sections = comparison_sections(found, metric, by_task=by_task)
+    sections = comparison_sections(found, measure, by_task=by_task)
     if form == "md":
         click.echo(markdown_sections("Comparison", sections), nl=False)
     elif form == "latex":

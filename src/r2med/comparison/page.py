@@ -18,8 +18,8 @@ from r2med.formatting import p_words
 from r2med.measure.metrics import Measure
 from r2med.measure.significance import PERMUTATIONS, Difference
 from r2med.pipeline.loaded_runs import HEADLINE, TOP
-from r2med.render.charts.svg import responsive, single
-from r2med.render.scores.model import Line, View
+from r2med.render.charts.chart import responsive, single
+from r2med.render.scores.model import BoardRow, View
 from r2med.runs.ledger import Entry
 from r2med.runs.selection import check_same_data
 from r2med.web.addresses import Correction, PageContent, Pages, UnknownName, one_of, page_number, sort_links
@@ -147,7 +147,7 @@ def _compared_groups(library: Library) -> list[str]:
     return list(dict.fromkeys((*library.groups(), *(source.group for source in sources().values()))))
 
 
-def _published_labels(library: Library, group: str, measure: str) -> dict[str, Line]:
+def _published_labels(library: Library, group: str, measure: str) -> dict[str, BoardRow]:
     """Return the published lines by one measure, or by the headline where that is not a measure."""
     with suppress(R2medError):
         measure = str(Measure.parse(measure))
@@ -197,7 +197,7 @@ def _contest_values(library: Library, request: Request, a: str, b: str, group: s
 def _citation(found: Contest, task: str) -> Citation:
     """Return the command that compares the same two systems on the same tasks."""
     tasks = [task] if task else list(found.found.tasks)
-    metric = options(("--metric", "" if found.measure == str(HEADLINE) else found.measure))
+    metric = options(("--measure", "" if found.measure == str(HEADLINE) else found.measure))
     return citation(f"{found.b} against {found.a}", "compare", found.a, found.b, "--tasks", *tasks, *metric)
 
 

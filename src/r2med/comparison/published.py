@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from r2med.errors import R2medError
-from r2med.render.scores.model import Board, Line, View, line_labels
+from r2med.render.scores.model import Board, BoardRow, View, line_labels
 from r2med.web.citation import Citation, citation, options
 from r2med.web.library import Library
 
@@ -33,8 +33,8 @@ class FigureRow:
 class FigurePair:
     """Two lines of a board with all their figures."""
 
-    a: Line
-    b: Line
+    a: BoardRow
+    b: BoardRow
     group: str
     measure: str
     rows: Sequence[FigureRow]
@@ -47,25 +47,25 @@ class FigurePair:
         return self.rows[-1]
 
 
-def published_lines(board: Board) -> dict[str, Line]:
+def published_lines(board: Board) -> dict[str, BoardRow]:
     """Return the published lines of a board by names of which no two are alike."""
     labels = zip(line_labels(board), board.lines, strict=True)
-    return {label: line for label, line in labels if not line.row.own}
+    return {label: line for label, line in labels if not line.own}
 
 
-def find_published(lines: Mapping[str, Line], name: str, *, other: str = "") -> str:
+def find_published(lines: Mapping[str, BoardRow], name: str, *, other: str = "") -> str:
     """Return the label of a published line that is meant by a name; empty for none.
 
     A system that several sources list has one name and several lines: the second of a pair is not the first again.
     """
     if name in lines and name != other:
         return name
-    alike = (label for label, line in lines.items() if name in (line.row.name, _sourced(line)) and label != other)
+    alike = (label for label, line in lines.items() if name in (line.name, _sourced(line)) and label != other)
     return next(alike, "")
 
 
-def _sourced(line: Line) -> str:
-    return f"{line.row.name} ({', '.join(line.row.sources)})"
+def _sourced(line: BoardRow) -> str:
+    return f"{line.name} ({', '.join(line.sources)})"
 
 
 def compare_figures(library: Library, group: str, measure: str, a: str, b: str) -> FigurePair:
@@ -76,12 +76,12 @@ def compare_figures(library: Library, group: str, measure: str, a: str, b: str) 
         raise R2medError(f"{a if one is None else b} has no figure by {measure} here")
     rows = [FigureRow(task, one.value(task), other.value(task)) for task in board.tasks]
     rows += [FigureRow("average", one.average, other.average)] * (len(rows) > 1)
-    words = options(("--group", group), ("--metric", measure))
+    words = options(("--group", group), ("--measure", measure))
     cite = citation(f"{b} against {a}, {measure}", "board", *words)
     return FigurePair(one, other, group, measure, rows, cite)
 
 
-def _line(board: Board, name: str) -> Line | None:
-    own = next((line for line in board.lines if line.row.own and line.row.name == name), None)
+def _line(board: Board, name: str) -> BoardRow | None:
+    own = next((line for line in board.lines if line.own and line.name == name), None)
     lines = published_lines(board)
     return own or lines.get(find_published(lines, name))

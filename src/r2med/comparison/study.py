@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from html import escape
 from itertools import combinations
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,6 @@ from r2med.pipeline.loaded_runs import query_values
 from r2med.pipeline.named_runs import select
 from r2med.runs.ledger import Ledger
 from r2med.runs.selection import Shared, by_group
-from r2med.runs.viewable import Viewable
 
 
 class Look(NamedTuple):
@@ -36,10 +36,8 @@ class Look(NamedTuple):
 
 
 @dataclass(frozen=True, repr=False)
-class Comparison(Viewable):
+class Comparison:
     """B against A: overall, by family and by task."""
-
-    shown_by: ClassVar = "r2med.comparison.tables:show_pair"
 
     a: str
     b: str
@@ -97,6 +95,15 @@ class Comparison(Viewable):
 
     def __repr__(self) -> str:
         return f"Comparison({self.b!r} minus {self.a!r}: {100 * self.overall.mean:+.2f} points. {self.verdict})"
+
+    def __str__(self) -> str:
+        from r2med.comparison.tables import show_pair
+        from r2med.render.table import print_plainly
+
+        return print_plainly(show_pair, self)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
 
     def as_dict(self) -> dict[str, Any]:
         """Return the comparison for JSON."""

@@ -10,10 +10,10 @@ from typing import TypeVar
 
 from r2med.construction.corpus import CorpusReader
 from r2med.construction.items import Question
-from r2med.construction.judging import Pair, foresee_judging, judging_step
+from r2med.construction.judging import Judging, Pair
 from r2med.construction.mining import PassageCorpus, guessed_pool, is_free, mining_step
 from r2med.construction.package import Package
-from r2med.construction.plan import GUIDELINE, PLAN, BuildPlan, check_prompts, read_plan
+from r2med.construction.plan import GUIDELINE, PLAN, BuildPlan, read_plan
 from r2med.construction.pool import TASK
 from r2med.construction.progress import STEPS, BuildProgress, active_steps, build_key, finished_counts, seal_build
 from r2med.construction.question_steps import QuestionStep, label_step, question_steps
@@ -54,9 +54,7 @@ class Builder:
 
     def __init__(self, folder: Path, executor: Executor | None = None, plan: BuildPlan | None = None) -> None:
         self._advice = "" if plan else f"; see: r2med build status {folder}"
-        plan = plan or read_plan(folder)
-        check_prompts(plan)
-        self.plan = fetch_sources(plan)
+        self.plan = fetch_sources(plan or read_plan(folder))
         self.folder, self.executor = folder, executor or quiet()
         self.counts: list[Count] = []
         self._assumed: set[str] = set()
@@ -105,59 +103,52 @@ class Builder:
             self._store, self._until = store, ""
             questions, corpus = (list(asked), self._read_corpus()) if asked else self._read()
             self._assumed = {question.id for question in asked}
-            found: list[StepEstimate] = []
-            for each in question_steps(self.plan):
-                if each.step.work is None:
-                    questions = self._pass(each, questions)
+            steps: list[StepEstimate] = []
+            for step in question_steps(self.plan):
+                if step.step.work is None:
+                    questions = self._pass(step, questions)
                 else:
-                    found.append(price_step(each.step, questions, each.foresee, self._store))
-                    questions = self._guessed(each, questions)
-            pairs = self._guessed_pairs(questions, corpus)
-            found.append(price_step(judging_step(self.plan), pairs, foresee_judging(self.plan), self._store))
+                    steps.append(price_step(step.step, questions, step.requests, self._store))
+                    questions = self._guessed(step, questions)
+            judging, pairs = Judging(self.plan), self._guessed_pairs(questions, corpus)
+            steps.append(price_step(judging.step, pairs, judging.requests, self._store))
             if self.plan.label.model:
                 labels = label_step(self.plan)
-                found.append(price_step(labels.step, questions, labels.foresee, self._store))
-        return found
+                steps.append(price_step(labels.step, questions, labels.requests, self._store))
+        return steps
 
-    def _guessed(self, each: QuestionStep, questions: Sequence[Question]) -> list[Question]:
+    def _guessed(self, step: QuestionStep, questions: Sequence[Question]) -> list[Question]:
         """Return the questions as the next step will see them, or might."""
-        kept = self._store.kept(each.step.name)
-        open_ones = {question.id for question in open_items(each.step, questions, self._store)}
-        found = []
-        for question in questions:
-            if question.id in open_ones:
-                self._assumed.add(question.id)
-                found.append(each.guess(question))
-            elif not kept[question.id].outcome.dropped:
-                found.append(each.advance(question, kept[question.id].outcome.value))
-        return found
+        kept = self._store.kept(step.name)
+        unasked = {question.id for question in open_items(step.step, questions, self._store)}
+        self._assumed |= unasked
+        return [
+            step.guess(question) if question.id in unasked else step.advance(question, kept[question.id].outcome.value)
+            for question in questions
+            if question.id in unasked or not kept[question.id].outcome.dropped
+        ]
 
     def _guessed_pairs(self, questions: Sequence[Question], corpus: PassageCorpus) -> list[Pair]:
         """Return the pairs of the pools as they are, or as large as they can become."""
         mined = self._store.kept("mine")
         step = mining_step(self.plan, corpus, self.executor)
         open_ones = open_items(step, questions, self._store)
-        pools = self._mined_again(step, open_ones) if mined and is_free(self.plan) else {}
-        unknown = {question.id for question in open_ones} - pools.keys()
+        outcomes = {name: row.outcome for name, row in mined.items()}
+        for question in open_ones:
+            outcomes.pop(question.id, None)
+        if mined and is_free(self.plan) and step.make is not None:  # mined again: that costs nothing, and is not stored
+            known = [question for question in open_ones if question.id not in self._assumed]
+            for start in range(0, len(known), step.batch):
+                batch = known[start : start + step.batch]
+                outcomes |= {q.id: outcome for q, outcome in zip(batch, step.make(batch), strict=True)}
         pairs = []
         for number, question in enumerate(questions):
-            if question.id in unknown:
-                pool = guessed_pool(self.plan, corpus, number)
+            if question.id in outcomes:
+                pool = list(outcomes[question.id].value.get("candidates", ()))
             else:
-                outcome = pools.get(question.id) or mined[question.id].outcome
-                pool = list(outcome.value.get("candidates", ()))
+                pool = guessed_pool(self.plan, corpus, number)
             pairs += [Pair(question, corpus.passage(name)) for name in pool]
         return pairs
-
-    def _mined_again(self, step: Step[Question], questions: Sequence[Question]) -> dict[str, Outcome]:
-        """Mine the pools of questions whose texts are known; that costs nothing, and is not stored."""
-        known = [question for question in questions if question.id not in self._assumed]
-        if step.make is None or not known:
-            return {}
-        batches = [known[start : start + step.batch] for start in range(0, len(known), step.batch)]
-        return {
-            question.id: outcome for batch in batches for question, outcome in zip(batch, step.make(batch), strict=True)
-        }
 
     def _done(self, count: Count) -> None:
         """Record a step that has ended, and stop if the build should end with it."""
@@ -169,8 +160,10 @@ class Builder:
     def _step(self, step: Step[Item], items: Sequence[Item]) -> dict[str, Outcome]:
         outcomes = run_step(step, items, self._store, self.executor)
         self.outcomes[step.name] = outcomes
-        of_files = step.name == "documents"
-        self._done(count_files(step.name, outcomes) if of_files else count_outcomes(step.name, outcomes.values()))
+        if step.name == "documents":
+            self._done(count_files(step.name, outcomes))
+        else:
+            self._done(count_outcomes(step.name, outcomes.values()))
         return outcomes
 
     def _keep(self, step: str, outcomes: Mapping[str, Outcome]) -> None:
@@ -192,36 +185,50 @@ class Builder:
     def _read_corpus(self) -> PassageCorpus:
         return CorpusReader(self.plan, self._store, self.executor, self._step, self._done).read()
 
-    def _pass(self, each: QuestionStep, questions: Sequence[Question]) -> list[Question]:
+    def _pass(self, step: QuestionStep, questions: Sequence[Question]) -> list[Question]:
         """Run a step and return the questions that pass it, with its results."""
-        outcomes = self._step(each.step, questions)
-        found = [
-            each.advance(question, outcomes[question.id].value)
+        outcomes = self._step(step.step, questions)
+        passed = [
+            step.advance(question, outcomes[question.id].value)
             for question in questions
             if outcomes[question.id].state == KEPT
         ]
-        self._refuse_none(each.step.name, found)
-        return found
+        self._refuse_none(step.name, passed)
+        return passed
 
     def _refuse_none(self, step: str, questions: Sequence[Question]) -> None:
         if not questions:
             count = self.counts[-1]
             why = max({**count.dropped, **count.failed}.items(), key=lambda entry: entry[1], default=("failed", 0))[0]
-            left = sum(each.left for each in self.counts)
+            left = sum(count.left for count in self.counts)
             again = f"; {counted(left, 'item')} without a usable answer: the same command asks again" if left else ""
             raise R2medError(f"no question is left after {step} (most often: {why}){again}{self._advice}")
 
     def _work(self, questions: list[Question], corpus: PassageCorpus) -> Selection:
-        for each in question_steps(self.plan):
-            questions = self._pass(each, questions)
-        pools = self._mine(questions, corpus)
-        questions = list(pools)
+        for step in question_steps(self.plan):
+            questions = self._pass(step, questions)
+        mined: dict[str, list[str]] = {}
+
+        def add_pool(name: str, outcome: Outcome) -> None:
+            if not outcome.dropped:
+                mined[name] = list(outcome.value["candidates"])
+
+        self._large_step(mining_step(self.plan, corpus, self.executor), questions, add_pool)
+        questions = [question for question in questions if question.id in mined]
         self._refuse_none("mine", questions)
-        found = self._judge(pools, corpus)
-        outcomes = {}
-        for question, pool in pools.items():
-            verdicts = {name: found[f"{question.id}\t{name}"] for name in pool}
-            outcomes[question.id] = select_question(verdicts, self.plan.select)
+        verdicts: dict[str, str] = {}
+
+        def add_verdict(name: str, outcome: Outcome) -> None:
+            verdicts[name] = verdict(outcome, self.plan.select)
+
+        pairs = [Pair(question, corpus.passage(name)) for question in questions for name in mined[question.id]]
+        self._large_step(Judging(self.plan).step, pairs, add_verdict)
+        outcomes = {
+            question.id: select_question(
+                {name: verdicts[f"{question.id}\t{name}"] for name in mined[question.id]}, self.plan.select
+            )
+            for question in questions
+        }
         self._keep("select", outcomes)
         selection = select(questions, outcomes, corpus, self.plan.select)
         self._refuse_none("select", selection.questions)
@@ -229,30 +236,8 @@ class Builder:
             self._pass(label_step(self.plan), selection.questions)
         return selection
 
-    def _mine(self, questions: Sequence[Question], corpus: PassageCorpus) -> dict[Question, list[str]]:
-        """Return the candidates of each question that has any."""
-        found: dict[str, list[str]] = {}
-
-        def look(name: str, outcome: Outcome) -> None:
-            if not outcome.dropped:
-                found[name] = list(outcome.value["candidates"])
-
-        self._large_step(mining_step(self.plan, corpus, self.executor), questions, look)
-        return {question: found[question.id] for question in questions if question.id in found}
-
-    def _judge(self, pools: Mapping[Question, Sequence[str]], corpus: PassageCorpus) -> dict[str, str]:
-        """Return the verdict of each pair."""
-        verdicts: dict[str, str] = {}
-
-        def look(name: str, outcome: Outcome) -> None:
-            verdicts[name] = verdict(outcome, self.plan.select)
-
-        pairs = [Pair(question, corpus.passage(name)) for question, pool in pools.items() for name in pool]
-        self._large_step(judging_step(self.plan), pairs, look)
-        return verdicts
-
     def _large_step(self, step: Step[Item], items: Sequence[Item], look: Callable[[str, Outcome], None]) -> None:
-        """Run a step with more outcomes than memory may hold: they stay in the store, and `look` sees each once."""
+        """Run a step with more outcomes than memory may hold: they stay in the store, and `look` gets each once."""
         make_items(step, items, self._store, self.executor)
 
         def outcomes() -> Iterator[Outcome]:

@@ -10,16 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from r2med.construction.health import TaskHealth
-from r2med.render.charts.kinds import (
-    FunnelChart,
-    FunnelStep,
-    HealthChart,
-    ScoreBubble,
-    ScoreChart,
-    UpSetChart,
-    UpSetColumn,
-)
-from r2med.render.charts.plots import save_charts
+from r2med.render.charts.bars import FunnelChart, FunnelStep
+from r2med.render.charts.bubbles import ScoreBubble, ScoreChart
+from r2med.render.charts.chart import Chart
+from r2med.render.charts.files import save_charts
+from r2med.render.charts.grids import UpSetChart, UpSetColumn
 
 _OF_QUESTIONS = ("read", "rules", "intent", "difficulty", "rewrite", "reason", "mine", "select")
 _MOST_OVERLAPS = 16
@@ -41,8 +36,8 @@ def member_chart(health: TaskHealth) -> UpSetChart:
     coverage = health.coverage
     members = [member.name for member in coverage.members]
     columns = [
-        UpSetColumn(tuple(name in each.members for name in members), each.positives, _said(each.members, members))
-        for each in coverage.overlaps
+        UpSetColumn(tuple(n in overlap.members for n in members), overlap.positives, _label(overlap.members, members))
+        for overlap in coverage.overlaps
     ]
     drawn = columns[:_MOST_OVERLAPS]
     totals = [member.found.part for member in coverage.members]
@@ -50,15 +45,15 @@ def member_chart(health: TaskHealth) -> UpSetChart:
     return UpSetChart("Who found the positives", "positives found by just these", members, totals, drawn, rest)
 
 
-def _said(found: Sequence[str], members: Sequence[str]) -> str:
-    if not found:
+def _label(finders: Sequence[str], members: Sequence[str]) -> str:
+    if not finders:
         return "no member, but the known source"
-    return "all" if len(found) == len(members) > 1 else " and ".join(found) + " alone" * (len(found) == 1)
+    return "all" if len(finders) == len(members) > 1 else " and ".join(finders) + " alone" * (len(finders) == 1)
 
 
 def score_chart(health: TaskHealth) -> ScoreChart:
     """Build the chart of the scores of all judged pairs."""
-    bubbles = [ScoreBubble(each.answers, each.supports, each.pairs, each.verdict) for each in health.scores]
+    bubbles = [ScoreBubble(score.answers, score.supports, score.pairs, score.verdict) for score in health.scores]
     cuts = health.cuts
     cut, band = (cuts["answers"], cuts["supports"]), (cuts["band_answers"], cuts["band_supports"])
     values = [value for bubble in bubbles for value in (bubble.x, bubble.y)] + [*cut, *band]
@@ -66,7 +61,7 @@ def score_chart(health: TaskHealth) -> ScoreChart:
     return ScoreChart("Scores of judged pairs", *axes, bubbles, cut, band, (min(values), max(values)))
 
 
-def health_charts(health: TaskHealth, funnel: Sequence[Mapping[str, Any]]) -> dict[str, HealthChart]:
+def health_charts(health: TaskHealth, funnel: Sequence[Mapping[str, Any]]) -> dict[str, Chart]:
     """Return the charts by name."""
     return {"funnel": funnel_chart(funnel), "members": member_chart(health), "scores": score_chart(health)}
 

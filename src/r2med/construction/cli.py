@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from r2med.cli.execution import asking, asking_options, show_foreseen
-from r2med.cli.options import json_option, remark, write_json
+from r2med.cli.options import Percent, json_option, remark, write_json
 from r2med.construction.builder import Builder, init
 from r2med.construction.charts import save_health_plots
 from r2med.construction.health_check import check_health
@@ -17,13 +17,16 @@ from r2med.construction.health_report import health_markdown, refresh_card
 from r2med.construction.pool import read_built_task
 from r2med.construction.progress import BuildProgress, show, status
 from r2med.construction.publish import publish
-from r2med.construction.rejudge import SecondAsking
+from r2med.construction.rejudge import Rejudging
 from r2med.construction.tables import show_funnel, show_health, show_question
 from r2med.formatting import human_size
-from r2med.render.charts.plots import check_chart_files
-from r2med.render.table import Table, key, numbers, output
+from r2med.render.charts.files import check_chart_files
+from r2med.render.table import Table, column, key, output
 
 _FOLDER = click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+
+
+_REASK = "Ask judges again about this share of pairs, such as 5%."
 
 
 class _BuildGroup(click.Group):
@@ -95,25 +98,28 @@ def run_steps(folder: Path, until: str, dry_run: bool, max_cost: float | None, a
     _report(built, as_json)
     left = sum(count.left for count in built.counts)
     if left:
-        click.echo(
-            f"note: {left:,} items have no answer that can be used; run the same command to ask again",
-            err=True,
-        )
+        click.echo(f"note: {left:,} items have no answer that can be used; run the same command to ask again", err=True)
     if built.task:
         click.echo(f"the task is in {built.task}; see: r2med run bm25 --tasks {built.task}", err=True)
 
 
 @build_command.command("check", short_help="Judge the quality of a built task.")
 @_FOLDER
-@click.option("--reask", default="0%", metavar="SHARE", help="Ask judges again about this share of pairs, such as 5%.")
-@click.option("--plots", type=click.Path(path_type=Path), metavar="DIR|FILE", help="Draw funnel, members and scores.")
+@click.option(
+    "--reask",
+    type=Percent(),
+    default=0.0,
+    metavar="SHARE",
+    help="Ask judges again about this share of pairs, such as 5%.",
+)
+@click.option("--plot", type=click.Path(path_type=Path), metavar="DIR|FILE", help="Draw funnel, members and scores.")
 @click.option("--dry-run", is_flag=True, help="Ask nothing; show what asking again would take.")
 @click.option("--max-cost", type=click.FloatRange(0), metavar="DOLLARS", help="Stop before more than this is spent.")
 @click.option("--format", "form", type=click.Choice(["md"]), help="Write Markdown.")
 @asking_options
 @json_option()
 def check_task(
-    folder: Path, reask: str, plots: Path | None, dry_run: bool, form: str | None, as_json: bool, **settings: Any
+    folder: Path, reask: float, plot: Path | None, dry_run: bool, form: str | None, as_json: bool, **settings: Any
 ) -> None:
     """Is the task that was built in DIR any good? A verdict by stated rules, and the figures behind it.
 
@@ -128,14 +134,13 @@ def check_task(
     """
     if as_json and form:
         raise click.UsageError("--json and --format exclude each other")
-    part = _share(reask)
-    if dry_run and not part:
+    if dry_run and not reask:
         raise click.UsageError("--dry-run goes with --reask: nothing else is asked")
-    if plots:
-        check_chart_files(plots)
+    if plot:
+        check_chart_files(plot)
     built = read_built_task(folder)
     with asking(dry_run=dry_run, **settings) as executor:
-        again = SecondAsking(built, part) if part else None
+        again = Rejudging(built, reask) if reask else None
         if dry_run and again:
             show_foreseen([again.estimate()], as_json, _PRICED_AGAIN)
             return
@@ -149,22 +154,11 @@ def check_task(
         show_health(health, output())
     card = refresh_card(built.folder, health)
     click.echo(f"the card is renewed: {card}" if card else f"note: {built.folder} has no card to renew", err=True)
-    for path in save_health_plots(health, built.manifest["funnel"], plots) if plots else ():
+    for path in save_health_plots(health, built.manifest["funnel"], plot) if plot else ():
         click.echo(f"the figure is in {path}", err=True)
 
 
 _PRICED_AGAIN = "Replies that cannot be read are asked for again on top. ? is a price that is not known."
-
-
-def _share(text: str) -> float:
-    """Parse a share such as 5% or 0.05."""
-    try:
-        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value <= 1:
-        raise click.UsageError(f"--reask must be a share such as 5% or 0.05, not {text!r}")
-    return value
 
 
 @build_command.command("status", short_help="Show how many questions each step kept.")
@@ -185,11 +179,11 @@ def show_one(folder: Path, question: str, top: int | None, as_json: bool) -> Non
 
     Candidates with the highest scores come first.
     """
-    found = show(folder, question, top)
+    history = show(folder, question, top)
     if as_json:
-        write_json(found)
-        return
-    show_question(found, output())
+        write_json(history)
+    else:
+        show_question(history, output())
 
 
 @build_command.command("publish", short_help="Push a built task to the hub.")
@@ -208,16 +202,13 @@ def publish_task(folder: Path, repo: str, private: bool, dry_run: bool, as_json:
     Example:
       r2med build publish my-build --repo ward-7/handover --private
     """
-    done = publish(folder, repo, private=private, dry_run=dry_run)
+    publication = publish(folder, repo, private=private, dry_run=dry_run)
     if as_json:
-        write_json(done.as_dict())
+        write_json(publication)
         return
-    table = Table(key("file"), *numbers("size"))
-    for file in done.files:
-        table.add(file.name, human_size(file.bytes))
-    table.show(output())
-    if done.url:
-        click.echo(f"pushed to {done.url}; read it with: r2med run bm25 --tasks hf:{repo}", err=True)
+    Table.of([key("file", "name"), column("bytes", "size", human_size)], publication.files).show(output())
+    if publication.url:
+        click.echo(f"pushed to {publication.url}; read it with: r2med run bm25 --tasks hf:{repo}", err=True)
     else:
         click.echo(f"nothing was pushed; without --dry-run these files go to {repo}", err=True)
 
@@ -225,5 +216,5 @@ def publish_task(folder: Path, repo: str, private: bool, dry_run: bool, as_json:
 def _report(built: BuildProgress, as_json: bool) -> None:
     if as_json:
         write_json(built.as_dict())
-        return
-    show_funnel(built, output())
+    else:
+        show_funnel(built.counts, output())

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,21 +18,6 @@ from r2med.lexical.near_duplicates import find_duplicates
 from r2med.llm.items import Count, ItemStore, Outcome, count_reasons
 from r2med.llm.steps import Step, run_step, step_key
 from r2med.pipeline.executor.local import Executor
-
-
-def fold(documents: Sequence[Document], duplicates: Mapping[str, str]) -> list[Document]:
-    """Return the documents that stay, each with the ids of those that were folded into it."""
-    also: dict[str, list[str]] = {}
-    for identifier, first in duplicates.items():
-        also.setdefault(first, []).append(identifier)
-    return [
-        replace(document, also=tuple(also[document.id])) if document.id in also else document
-        for document in documents
-        if document.id not in duplicates
-    ]
-
-
-_NO_TEXT = "no text in it"
 
 
 @dataclass(frozen=True)
@@ -51,15 +36,15 @@ class CorpusReader:
         """Read, fold and cut; results of earlier passes are reused."""
         documents = self._read_documents()
         folded = self._find_folded(documents)
-        stay = fold(documents, folded)
+        stay = [document for document in documents if document.id not in folded]
         return PassageCorpus(self._chunk(stay), names_of(documents, folded))
 
     def _read_documents(self) -> list[Document]:
         source = self.plan.documents
         if source.path.is_file() or is_task_folder(source.path):
             documents = read_table_documents(source)
-            self.done(count_reasons("documents", ["" if each.text else _NO_TEXT for each in documents]))
-            found = [document for document in documents if document.text]
+            self.done(count_reasons("documents", ["" if document.text else "no text in it" for document in documents]))
+            documents = [document for document in documents if document.text]
         else:
             files = [*list_files(source.path), *list_other_files(source.path)]
 
@@ -69,20 +54,30 @@ class CorpusReader:
             def identify(path: Path) -> str:
                 return path.relative_to(source.path).as_posix()
 
-            outcomes = self.step(Step("documents", identify, _file_key, make=make, batch=16), files)
-            found = [_document(outcome.value) for outcome in outcomes.values() if not outcome.dropped]
-        if not found:
+            def key(path: Path) -> str:
+                kind = path.suffix.lower()
+                # Files of other kinds may be large, and what is in them does not matter.
+                content = file_hash(path) if kind in READERS else ""
+                return step_key("documents", content=content, kind=kind, reader=READER)
+
+            outcomes = self.step(Step("documents", identify, key, make=make, batch=16), files)
+            values = (outcome.value for outcome in outcomes.values() if not outcome.dropped)
+            documents = [
+                Document(v["id"], v["title"], v["text"], v["source"], tuple(Heading(**h) for h in v["headings"]))
+                for v in values
+            ]
+        if not documents:
             raise DataError(f"{source.path}: holds no document with a text")
-        return found
+        return documents
 
     def _find_folded(self, documents: Sequence[Document]) -> dict[str, str]:
         """Return the documents that repeat an earlier one, with the id of that one."""
         near = self.plan.documents.near
-        ids, texts = [each.id for each in documents], [each.text for each in documents]
+        ids, texts = [document.id for document in documents], [document.text for document in documents]
 
         def make(_: Sequence[str]) -> list[Outcome]:
-            found = find_duplicates(texts, near)
-            return [Outcome({"duplicates": {ids[place]: [ids[first], how] for place, (first, how) in found.items()}})]
+            twins = find_duplicates(texts, near).items()
+            return [Outcome({"duplicates": {ids[place]: [ids[first], how] for place, (first, how) in twins}})]
 
         step = Step("fold", str, lambda _: step_key("fold", near=near, data=text_fingerprint(ids, texts)), make=make)
         folded = run_step(step, ["documents"], self.store, self.executor)["documents"].value["duplicates"]
@@ -103,7 +98,7 @@ class CorpusReader:
     def _find_spans(self, documents: Sequence[Document]) -> list[Any]:
         """Return the spans of each document's passages: one item, which is faster to look up than sixty thousand."""
         tokens = self.plan.chunk.tokens
-        headings = [[(heading.start, heading.end, heading.text) for heading in each.headings] for each in documents]
+        headings = [[(h.start, h.end, h.text) for h in document.headings] for document in documents]
 
         def make(_: Sequence[str]) -> list[Outcome]:
             return [Outcome({"spans": [cut(document, tokens) for document in documents]})]
@@ -112,25 +107,15 @@ class CorpusReader:
             texts = text_fingerprint([document.text for document in documents])
             return step_key("chunk", tokens=tokens, texts=texts, at=headings)
 
-        found = run_step(Step("chunk", str, key, make=make), ["documents"], self.store, self.executor)
-        return list(found["documents"].value["spans"])
-
-
-def _file_key(path: Path) -> str:
-    if path.suffix.lower() not in READERS:  # they may be large, and what is in them does not matter
-        return step_key("documents", kind=path.suffix.lower(), reader=READER)
-    return step_key("documents", content=file_hash(path), kind=path.suffix.lower(), reader=READER)
+        outcomes = run_step(Step("chunk", str, key, make=make), ["documents"], self.store, self.executor)
+        return list(outcomes["documents"].value["spans"])
 
 
 def _read_one(path: Path, folder: Path) -> Outcome:
-    if path.suffix.lower() not in READERS:
-        return Outcome(dropped=f"{path.suffix.lower().lstrip('.') or 'no ending'}: files of this kind are not read")
+    kind = path.suffix.lower()
+    if kind not in READERS:
+        return Outcome(dropped=f"{kind.lstrip('.') or 'no ending'}: files of this kind are not read")
     try:
         return Outcome(asdict(read_file(path, folder)))
     except UnreadableFile as error:
-        return Outcome(dropped=f"{path.suffix.lower().lstrip('.')}: {error}")
-
-
-def _document(value: Mapping[str, Any]) -> Document:
-    headings = tuple(Heading(**heading) for heading in value["headings"])
-    return Document(value["id"], value["title"], value["text"], value["source"], headings)
+        return Outcome(dropped=f"{kind.lstrip('.')}: {error}")

@@ -46,7 +46,8 @@ def list_other_files(folder: Path) -> list[Path]:
 
 
 def _visible_files(folder: Path) -> list[Path]:
-    return [path for path in sorted(folder.rglob("*")) if path.is_file() and not _hidden(path.relative_to(folder))]
+    paths = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return [p for p in paths if not any(part.startswith(".") for part in p.relative_to(folder).parts)]
 
 
 def file_hash(path: Path) -> str:
@@ -60,11 +61,19 @@ def file_hash(path: Path) -> str:
 
 def read_file(path: Path, folder: Path) -> Document:
     """Read a file as a document, identified by its path in the folder."""
-    name = path.relative_to(folder).as_posix()
+    name, kind = path.relative_to(folder).as_posix(), path.suffix.lower()
     try:
-        title, text, headings = READERS[path.suffix.lower()](path.read_bytes())
+        content = path.read_bytes()
     except OSError as error:
         raise UnreadableFile(f"cannot be read ({error.strerror})") from error
+    try:
+        title, text, headings = READERS[kind](content)
+    except UnreadableFile:
+        raise
+    except Exception as error:  # a broken file breaks a library in ways of its own
+        program = {".docx": "Word file", ".pdf": "PDF"}.get(kind, "file")
+        reason = " ".join(str(error).split())[:80] or type(error).__name__
+        raise UnreadableFile(f"not a readable {program} ({reason})") from error
     if not text.strip():
         raise UnreadableFile("no text in it")
     if not title.strip() or _NO_TITLE.fullmatch(title.strip()):
@@ -81,39 +90,9 @@ _NO_TITLE = re.compile(
 """Titles that programs write into a file and that do not describe it: "untitled", or a file's name."""
 
 
-def _hidden(path: Path) -> bool:
-    return any(part.startswith(".") for part in path.parts)
-
-
-def _plain(content: bytes) -> Read:
-    return "", decode(content), ()
-
-
 def _html(content: bytes) -> Read:
-    return read_html(decode(content, _declared(content)))
-
-
-def _markdown(content: bytes) -> Read:
-    return read_markdown(decode(content))
-
-
-def _docx(content: bytes) -> Read:
-    try:
-        return read_docx(content)
-    except Exception as error:  # a broken file breaks the library in ways of its own
-        raise UnreadableFile(f"not a readable Word file ({_shortened(error)})") from error
-
-
-def _pdf(content: bytes) -> Read:
-    try:
-        title, text = read_pdf(content)
-    except Exception as error:
-        raise UnreadableFile(f"not a readable PDF ({_shortened(error)})") from error
-    return title, text, ()
-
-
-def _shortened(error: Exception) -> str:
-    return " ".join(str(error).split())[:80] or type(error).__name__
+    named = _CHARSET.search(re.sub(rb"<!--.*?-->", b"", content[:4096], flags=re.DOTALL))
+    return read_html(decode(content, named[1].decode() if named else ""))
 
 
 _BOMS = (
@@ -133,15 +112,15 @@ _CHARSET = re.compile(
 )
 
 
-def _declared(content: bytes) -> str:
-    """Return the charset that a page declares; empty if it declares none."""
-    named = _CHARSET.search(re.sub(rb"<!--.*?-->", b"", content[:4096], flags=re.DOTALL))
-    return named[1].decode() if named else ""
-
-
 def decode(content: bytes, declared: str = "") -> str:
     """Return a text by its byte order mark, its declared charset, as UTF-8, or by what its letters make likely."""
-    charset = next((name for mark, name in _BOMS if content.startswith(mark)), "") or _known_charset(declared)
+    charset = next((name for mark, name in _BOMS if content.startswith(mark)), "")
+    if declared and not charset:
+        try:
+            charset = codecs.lookup(declared.removeprefix("x-")).name
+        except LookupError as error:
+            raise UnreadableFile(f"declares a charset that is not known ({declared})") from error
+        charset = _AS_BROWSERS_READ.get(charset, charset)
     try:
         text = content.decode(charset or "utf-8")
     except UnicodeDecodeError as error:
@@ -152,16 +131,6 @@ def decode(content: bytes, declared: str = "") -> str:
     if "\0" in text:
         raise UnreadableFile("not a text file")
     return text.replace("\r\n", "\n").replace("\r", "\n")
-
-
-def _known_charset(declared: str) -> str:
-    if not declared:
-        return ""
-    try:
-        name = codecs.lookup(declared.removeprefix("x-")).name
-    except LookupError as error:
-        raise UnreadableFile(f"declares a charset that is not known ({declared})") from error
-    return _AS_BROWSERS_READ.get(name, name)
 
 
 _LATIN = ["cp1252", "cp1250", "cp1254"]
@@ -190,17 +159,13 @@ def _guessed(content: bytes) -> str:
 
 
 READERS: Mapping[str, Callable[[bytes], Read]] = {
-    ".txt": _plain,
-    ".md": _markdown,
+    ".txt": lambda content: ("", decode(content), ()),
+    ".md": lambda content: read_markdown(decode(content)),
     ".html": _html,
     ".htm": _html,
-    ".pdf": _pdf,
-    ".docx": _docx,
+    ".pdf": lambda content: (*read_pdf(content), ()),
+    ".docx": read_docx,
 }
-_LIBRARIES: Mapping[str, str] = {
-    ".md": "selectolax",
-    ".html": "selectolax",
-    ".htm": "selectolax",
-    ".pdf": "pypdfium2",
-    ".docx": "mammoth",
-}
+_LIBRARIES = {
+    ".md": "selectolax", ".html": "selectolax", ".htm": "selectolax", ".pdf": "pypdfium2", ".docx": "mammoth",
+}  # fmt: skip

@@ -1,37 +1,159 @@
-"""The quality of a built task: figures from its labels and its systems, and the rules that judge them."""
+"""The quality of a built task: who found its positives, leaks between questions, figures, and the rules that judge."""
 
 from __future__ import annotations
 
 import importlib.util
 import tomllib
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache, cached_property
 from importlib import resources
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
 
-from r2med.construction.coverage import NEAR, PoolCoverage, QuestionLeakage, pool_coverage, question_leakage
 from r2med.construction.judging import FOUND, INVENTED
 from r2med.construction.pool import JudgedPool, ScoreCount
 from r2med.data.labels import POSITIVE, UNJUDGED
 from r2med.diagnosis.gap import Gap
+from r2med.lexical.near_duplicates import find_duplicates
 from r2med.measure.figure import Figure, figure_dict
 from r2med.measure.metrics import DEFAULT
-from r2med.measure.population import CaughtShare, share
+from r2med.measure.population import CaughtShare, PopulationEstimate, estimate_population, share
 
 if TYPE_CHECKING:
-    from r2med.construction.rejudge import SecondLabels
+    from r2med.construction.rejudge import Rejudgement
+
+NEAR = 0.8
+"""From which similarity on two questions count as one, as for documents."""
+
+
+@dataclass(frozen=True)
+class Finder:
+    """A member of the committee, or a view, and the positives that it found."""
+
+    name: str
+    found: CaughtShare
+    """What it would have found alone."""
+    alone: int
+    """Positives that no other found."""
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """Positives that exactly these members found."""
+
+    members: tuple[str, ...]
+    positives: int
+
+
+@dataclass(frozen=True)
+class PoolCoverage:
+    """Positives by finder, and an estimate of how many were missed."""
+
+    positives: int
+    members: Sequence[Finder]
+    views: Sequence[Finder]
+    overlaps: Sequence[Overlap]
+    """The largest first."""
+    source_only: int
+    """Positives of known sources that no member found."""
+    sources: CaughtShare | None
+    """Of the positives of known sources, those that the committee found too: its recall, seen from outside."""
+    by: str
+    """Between whom captures are counted: `members`, or `views` where there is one member."""
+    missed: PopulationEstimate
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the coverage in the shape of `--json`."""
+        return {
+            "positives": self.positives,
+            "members": [_finder(each) for each in self.members],
+            "views": [_finder(each) for each in self.views],
+            "overlaps": [asdict(each) for each in self.overlaps],
+            "source_only": self.source_only,
+            "sources": self.sources.as_dict() if self.sources else None,
+            "by": self.by,
+            "missed": self.missed.as_dict(),
+        }
+
+
+def _finder(each: Finder) -> dict[str, Any]:
+    return {"name": each.name, "alone": each.alone, **each.found.as_dict()}
+
+
+def pool_coverage(pool: JudgedPool, systems: Sequence[str], views: Sequence[str]) -> PoolCoverage:
+    """Count positives by their finders, and estimate how many were missed."""
+    positives = pool.positives
+    by_system, by_view = [p.systems for p in positives], [p.views for p in positives]
+    by, names, captures = ("members", systems, by_system) if len(systems) > 1 else ("views", views, by_view)
+    of_source = [positive for positive in positives if positive.source]
+    counts = Counter(tuple(name for name in systems if name in members) for members in by_system)
+    return PoolCoverage(
+        len(positives),
+        _finders(by_system, systems),
+        _finders(by_view, views),
+        [Overlap(members, n) for members, n in sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))],
+        by_system.count(frozenset()),
+        share(sum(bool(positive.systems) for positive in of_source), len(of_source)),
+        by,
+        estimate_population([[name in finders for name in names] for finders in captures]),
+    )
+
+
+def _finders(captures: Sequence[frozenset[str]], names: Sequence[str]) -> list[Finder]:
+    finders = []
+    for name in names:
+        if caught := share(sum(name in members for members in captures), len(captures)):
+            finders.append(Finder(name, caught, captures.count(frozenset({name}))))
+    return finders
+
+
+@dataclass(frozen=True)
+class QuestionLeakage:
+    """Questions that repeat each other, or that share sources or positives."""
+
+    questions: int
+    repeated: Sequence[tuple[str, str, str]]
+    """A question, the earlier one that it repeats, and how: the same words or nearly."""
+    sharing: int
+    """Questions that share a relevant passage with another."""
+    across: Sequence[tuple[str, str, str]]
+    """A question of each split and what they share: text, source or positive. There should be none."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the leakage in the shape of `--json`."""
+        return {
+            "questions": self.questions,
+            "repeated": [dict(zip(("question", "repeats", "how"), each, strict=True)) for each in self.repeated],
+            "sharing": self.sharing,
+            "across": [dict(zip(("question", "other", "shared"), each, strict=True)) for each in self.across],
+        }
+
+
+def question_leakage(pool: JudgedPool, near: float = NEAR) -> QuestionLeakage:
+    """Find questions that repeat others, share positives, or leak across the splits."""
+    questions = pool.questions
+    twins = find_duplicates([question.text for question in questions], near)
+    repeated = [(questions[place].id, questions[first].id, how) for place, (first, how) in twins.items()]
+    owners: dict[str, list[str]] = defaultdict(list)
+    for positive in pool.positives:
+        owners[positive.passage].append(positive.question)
+    sharing = {question for several in owners.values() if len(several) > 1 for question in several}
+    sources: dict[str, list[str]] = defaultdict(list)
+    for question in questions:
+        for source in question.sources:
+            sources[source].append(question.id)
+    pairs = [(later, earlier, "text") for later, earlier, _ in repeated]
+    for what, groups in (("source", sources), ("positive", owners)):
+        pairs += [(one, other, what) for several in groups.values() for one, other in combinations(several, 2)]
+    split = {question.id: question.split for question in questions}
+    across = sorted({pair for pair in pairs if split[pair[0]] != split[pair[1]]})
+    return QuestionLeakage(len(questions), repeated, len(sharing), across)
+
 
 GOOD, DOUBTFUL, POOR, UNKNOWN = "good", "doubtful", "poor", "unknown"
 SOUND, RESERVED, UNREADY = "sound", "usable with reservations", "not ready"
-
-
-class HealthFigure(NamedTuple):
-    """A figure that a rule judges, with the ends of its 95% interval if it has one."""
-
-    value: float
-    low: float | None = None
-    high: float | None = None
 
 
 @dataclass(frozen=True)
@@ -52,20 +174,20 @@ class HealthRule:
     bound: str = ""
     """Said before a figure that is the end of what can be: `at most`."""
 
-    def judge(self, found: HealthFigure | None) -> str:
+    def judge(self, figure: Figure | None) -> str:
         """Return the verdict on a figure.
 
         >>> rule = HealthRule("", "", "", 0.8, 0.5, "percent", "")
-        >>> rule.judge(HealthFigure(0.9, 0.6)), rule.judge(HealthFigure(0.9, 0.4)), rule.judge(HealthFigure(0.4))
+        >>> rule.judge(Figure(0.9, 0.6)), rule.judge(Figure(0.9, 0.4)), rule.judge(Figure(0.4))
         ('good', 'doubtful', 'poor')
         """
-        if found is None:
+        if figure is None:
             return UNKNOWN
-        worse = found.high if self.less else found.low
-        if not self._reaches(found.value, self.poor):
+        worse = figure.high if self.less else figure.low
+        if not self._reaches(figure.value, self.poor):
             return POOR
         sure = worse is None or self._reaches(worse, self.poor)
-        return GOOD if sure and self._reaches(found.value, self.good) else DOUBTFUL
+        return GOOD if sure and self._reaches(figure.value, self.good) else DOUBTFUL
 
     def _reaches(self, value: float, limit: float) -> bool:
         return value <= limit if self.less else value >= limit
@@ -76,13 +198,12 @@ class HealthFinding:
     """Verdict of a rule on a task."""
 
     rule: HealthRule
-    figure: HealthFigure | None
+    figure: Figure | None
     verdict: str
 
     def as_dict(self) -> dict[str, Any]:
         """Return the finding in the shape of `--json`."""
-        value, low, high = self.figure or (None, None, None)
-        return asdict(self.rule) | {"value": value, "low": low, "high": high, "verdict": self.verdict}
+        return asdict(self.rule) | figure_dict(self.figure) | {"verdict": self.verdict}
 
 
 @cache
@@ -92,26 +213,17 @@ def health_rules() -> Sequence[HealthRule]:
     return [HealthRule(**entry) for entry in tomllib.loads(text)["rule"]]
 
 
-def find_health(figures: Mapping[str, HealthFigure | None]) -> list[HealthFinding]:
+def find_health(figures: Mapping[str, Figure | None]) -> list[HealthFinding]:
     """Apply every rule; optional ones are left out if their figure is not known."""
     verdicts = {rule.figure: rule.judge(figures[rule.figure]) for rule in health_rules()}
-    found = [
-        HealthFinding(
-            rule,
-            figures[rule.figure],
-            DOUBTFUL
-            if rule.needs and verdicts[rule.figure] == GOOD and verdicts[rule.needs] != GOOD
-            else verdicts[rule.figure],
-        )
-        for rule in health_rules()
-    ]
-    return [each for each in found if each.figure is not None or not each.rule.optional]
-
-
-def overall(findings: Sequence[HealthFinding]) -> str:
-    """Return the verdict on the whole task: as good as its worst finding."""
-    verdicts = {each.verdict for each in findings}
-    return UNREADY if POOR in verdicts else RESERVED if verdicts & {DOUBTFUL, UNKNOWN} else SOUND
+    findings = []
+    for rule in health_rules():
+        figure, verdict = figures[rule.figure], verdicts[rule.figure]
+        if verdict == GOOD and rule.needs and verdicts[rule.needs] != GOOD:
+            verdict = DOUBTFUL
+        if figure is not None or not rule.optional:
+            findings.append(HealthFinding(rule, figure, verdict))
+    return findings
 
 
 MEASURE = DEFAULT[0]
@@ -167,7 +279,7 @@ class TaskHealth:
     bias: Sequence[PoolBias] = ()
     judges: Mapping[str, float] = field(default_factory=dict)
     """Krippendorff's alpha between opinions, by axis; empty where each pair has one."""
-    second: SecondLabels | None = None
+    second: Rejudgement | None = None
     notes: Sequence[str] = ()
 
     @cached_property
@@ -177,73 +289,63 @@ class TaskHealth:
 
     @property
     def verdict(self) -> str:
-        """Return the verdict on the whole task."""
-        return overall(self.findings)
+        """Return the verdict on the whole task: as good as its worst finding."""
+        verdicts = {finding.verdict for finding in self.findings}
+        return UNREADY if POOR in verdicts else RESERVED if verdicts & {DOUBTFUL, UNKNOWN} else SOUND
 
-    def _figures(self) -> dict[str, HealthFigure | None]:
+    def _figures(self) -> dict[str, Figure | None]:
         """Return the figures that the rules judge, by name."""
         pairs, positives = sum(self.verdicts.values()), self.coverage.positives
-        quotes = share(self.quotes.get(INVENTED, 0), self.quotes.get(FOUND, 0) + self.quotes.get(INVENTED, 0))
-        worst = max(self.bias, key=lambda each: each.whole - each.left_out, default=None)
-        bm25 = next((each.score for each in self.baselines if each.system == BASE), None)
+        found, invented = (self.quotes.get(state, 0) for state in (FOUND, INVENTED))
+        once = sum(overlap.positives for overlap in self.coverage.overlaps if len(overlap.members) == 1)
+        worst = max(self.bias, key=lambda bias: bias.whole - bias.left_out, default=None)
+        overlap = self.gap.overlap if self.gap else None
         return {
-            "questions": HealthFigure(self.questions),
-            "gap": _gap_figure(self.gap),
-            "bm25": HealthFigure(*bm25) if bm25 else None,
+            "questions": Figure(self.questions),
+            "gap": Figure(overlap["answer-positive"].value - overlap["query-positive"].value) if overlap else None,
+            "bm25": next((baseline.score for baseline in self.baselines if baseline.system == BASE), None),
             "complete": _complete(self.coverage),
             "sources": _share_figure(self.coverage.sources),
-            "single": _share_figure(share(self._found_once, positives)),
-            "bias": HealthFigure(-worst.change.value, *(-end for end in reversed(worst.change.ends)))
-            if worst
-            else None,
-            "stays": _share_figure(self.second.stays if self.second else None),
-            "judges": HealthFigure(min(self.judges.values())) if self.judges else None,
+            "single": _share_figure(share(once, positives)),
+            "bias": Figure(-worst.change.value, *(-end for end in reversed(worst.change.ends))) if worst else None,
+            "stays": _share_figure(self.second.kept_positive) if self.second else None,
+            "judges": Figure(min(self.judges.values())) if self.judges else None,
             "said yes": _share_figure(share(self.verdicts.get(POSITIVE, 0), pairs)),
-            "invented": _share_figure(quotes),
-            "unjudged": HealthFigure(self.verdicts.get(UNJUDGED, 0) / pairs) if pairs else None,
-            "repeated": HealthFigure(len(self.leakage.repeated) / max(1, self.questions)),
-            "across": HealthFigure(len(self.leakage.across)) if self.split else None,
+            "invented": _share_figure(share(invented, found + invented)),
+            "unjudged": Figure(self.verdicts.get(UNJUDGED, 0) / pairs) if pairs else None,
+            "repeated": Figure(len(self.leakage.repeated) / max(1, self.questions)),
+            "across": Figure(len(self.leakage.across)) if self.split else None,
         }
-
-    @property
-    def _found_once(self) -> int:
-        return sum(each.positives for each in self.coverage.overlaps if len(each.members) == 1)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the health in the shape of `--json`."""
         return {
             "task": self.task,
             "verdict": self.verdict,
-            "findings": [each.as_dict() for each in self.findings],
+            "findings": [finding.as_dict() for finding in self.findings],
             "questions": self.questions,
             "passages": self.passages,
-            "verdicts": dict(self.verdicts),
-            "cuts": dict(self.cuts),
-            "scores": [each._asdict() for each in self.scores],
-            "quotes": dict(self.quotes),
+            "verdicts": self.verdicts,
+            "cuts": self.cuts,
+            "scores": [score._asdict() for score in self.scores],
+            "quotes": self.quotes,
             "coverage": self.coverage.as_dict(),
-            "bias": [asdict(each) | {"change": figure_dict(each.change, "mean")} for each in self.bias],
+            "bias": [asdict(bias) | {"change": figure_dict(bias.change, "mean")} for bias in self.bias],
             "gap": self.gap.as_dict() if self.gap else None,
-            "judges": dict(self.judges),
+            "judges": self.judges,
             "second": self.second.as_dict() if self.second else None,
             "leakage": self.leakage.as_dict(),
-            "baselines": [asdict(each) | {"score": figure_dict(each.score, "mean")} for each in self.baselines],
+            "baselines": [asdict(base) | {"score": figure_dict(base.score, "mean")} for base in self.baselines],
             "measure": str(MEASURE),
-            "notes": list(self.notes),
+            "notes": self.notes,
         }
 
 
-def _gap_figure(gap: Gap | None) -> HealthFigure | None:
-    if gap is None:
-        return None
-    return HealthFigure(gap.overlap["answer-positive"].value - gap.overlap["query-positive"].value)
+def _share_figure(caught: CaughtShare | None) -> Figure | None:
+    return caught.figure if caught else None
 
 
-def _share_figure(found: CaughtShare | None) -> HealthFigure | None:
-    return HealthFigure(*found.figure) if found else None
-
-
-def _complete(coverage: PoolCoverage) -> HealthFigure | None:
+def _complete(coverage: PoolCoverage) -> Figure | None:
     """Return the share of the relevant passages that was found, at most.
 
     Members that find the same easy passages make every estimate of the whole too small. So the larger one counts,
@@ -253,7 +355,7 @@ def _complete(coverage: PoolCoverage) -> HealthFigure | None:
     if missed.complete is None:
         return None
     bound = missed.seen / missed.lower_bound if missed.lower_bound else 1.0
-    return HealthFigure(min(missed.complete, bound))
+    return Figure(min(missed.complete, bound))
 
 
 def known_health(pool: JudgedPool, manifest: Mapping[str, Any]) -> TaskHealth:
@@ -267,7 +369,7 @@ def known_health(pool: JudgedPool, manifest: Mapping[str, Any]) -> TaskHealth:
         manifest["passages"],
         pool_coverage(pool, list(plan["mine"]["systems"]), views),
         question_leakage(pool, near),
-        len(pool.splits) > 1,
+        len({question.split for question in pool.questions}) > 1,
         pool.verdicts,
         pool.scores,
         {name: plan["select"][name] for name in ("answers", "supports", "band_answers", "band_supports")},

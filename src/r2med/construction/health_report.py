@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
-from r2med.construction.coverage import Finder
 from r2med.construction.health import (
     DOUBTFUL,
     GOOD,
@@ -17,13 +16,12 @@ from r2med.construction.health import (
     UNKNOWN,
     UNREADY,
     Baseline,
-    HealthFigure,
-    HealthFinding,
     PoolBias,
     TaskHealth,
 )
+from r2med.construction.rejudge import Rejudgement
 from r2med.data.labels import BAND, NEGATIVE, POSITIVE, UNJUDGED
-from r2med.diagnosis.gap import PAIRS
+from r2med.diagnosis.gap import PAIRS, Gap
 from r2med.formatting import counted, percent, percent_range
 from r2med.measure.population import CaughtShare
 from r2med.render.sections import Section, markdown_blocks
@@ -41,43 +39,38 @@ _OPENINGS: Mapping[str, str] = {
 
 def health_sections(health: TaskHealth) -> list[Section]:
     """Return all sections on a task's health, the verdict first."""
-    found = [_verdict(health), _finders(health), _labels(health), _questions(health)]
-    if health.bias:
-        found.insert(2, _bias(health.bias))
-    if health.second:
-        found.insert(-1, _second(health))
-    if health.gap:
-        found.append(_gap(health))
-    if health.baselines:
-        found.append(_baselines(health.baselines))
-    return found
+    sections = [
+        _verdict(health),
+        _finders(health),
+        _bias(health.bias) if health.bias else None,
+        _labels(health),
+        _second(health.second) if health.second else None,
+        _questions(health),
+        _gap(health.gap) if health.gap else None,
+        _baselines(health.baselines) if health.baselines else None,
+    ]
+    return [section for section in sections if section]
 
 
 def _verdict(health: TaskHealth) -> Section:
-    rows = [
-        (each.rule.name, _figure_text(each, each.figure), _ends(each), each.verdict.upper(), each.rule.asks)
-        for each in health.findings
-    ]
-    flaws = [each for name in _WORST for each in health.findings if each.verdict == name]
-    listed = ", ".join(f"{each.rule.name} ({each.verdict})" for each in flaws)
-    said = [_OPENINGS[health.verdict].format(listed)]
-    said += [f"{each.rule.name}: {each.rule.why}." for each in health.findings if each.verdict != GOOD]
-    said.append("Labels were proposed by language models; no expert has checked them.")
+    rows = []
+    for finding in health.findings:
+        rule, figure = finding.rule, finding.figure
+        value, ends = "?", "-"
+        if figure is not None:
+            value = f"{rule.bound} {_written(figure.value, rule.unit)}".lstrip()
+            if figure.low is not None and figure.high is not None:
+                ends = f"{_written(figure.low, rule.unit)} to {_written(figure.high, rule.unit)}"
+        rows.append((rule.name, value, ends, finding.verdict.upper(), rule.asks))
+    flaws = [finding for verdict in _WORST for finding in health.findings if finding.verdict == verdict]
+    listed = ", ".join(f"{flaw.rule.name} ({flaw.verdict})" for flaw in flaws)
+    sentences = [_OPENINGS[health.verdict].format(listed)]
+    sentences += [f"{f.rule.name}: {f.rule.why}." for f in health.findings if f.verdict != GOOD]
+    sentences.append("Labels were proposed by language models; no expert has checked them.")
     if not health.measured:
-        said.append("What needs systems to be run or judges to be asked is unknown before: r2med build check")
-    return Section(
-        f"Is {health.task} any good?",
-        ("check", "figure", "95% interval", "verdict", "asks"),
-        rows,
-        said,
-        words=("verdict", "asks"),
-    )
-
-
-def _figure_text(finding: HealthFinding, figure: HealthFigure | None) -> str:
-    if figure is None:
-        return "?"
-    return f"{finding.rule.bound} {_written(figure.value, finding.rule.unit)}".lstrip()
+        sentences.append("What needs systems to be run or judges to be asked is unknown before: r2med build check")
+    headings = ("check", "figure", "95% interval", "verdict", "asks")
+    return Section(f"Is {health.task} any good?", headings, rows, sentences, words=("verdict", "asks"))
 
 
 def _written(value: float, unit: str) -> str:
@@ -86,33 +79,23 @@ def _written(value: float, unit: str) -> str:
     return f"{shown:,.0f}" if unit == "count" else f"{100 * shown:.1f}{'%' if unit == 'percent' else ''}"
 
 
-def _ends(finding: HealthFinding) -> str:
-    figure, unit = finding.figure, finding.rule.unit
-    if figure is None or figure.low is None or figure.high is None:
-        return "-"
-    return f"{_written(figure.low, unit)} to {_written(figure.high, unit)}"
-
-
 def _finders(health: TaskHealth) -> Section:
     coverage = health.coverage
-    rows = [(each.name, *_found(each)) for each in coverage.members]
-    rows += [(f"view: {each.name}", *_found(each)) for each in coverage.views]
-    said = [
+    finders = [(member.name, member) for member in coverage.members]
+    finders += [(f"view: {view.name}", view) for view in coverage.views]
+    rows = [(name, f"{f.found.part:,}", percent(f.found.figure.value, 1), f"{f.alone:,}") for name, f in finders]
+    sentences = [
         f"Of {counted(coverage.positives, 'positive')}: what each member of the committee, and each view, would have"
         " found alone, and what no other member or view found.",
         *_missed(health),
     ]
     if coverage.sources:
-        known = coverage.sources
-        said.append(
-            f"Of {known.whole:,} positives from the known sources of questions the committee found {known.part:,}:"
-            f" {_percent(known)}. This needs no assumption about its members."
+        sources = coverage.sources
+        sentences.append(
+            f"Of {sources.whole:,} positives from the known sources of questions the committee found {sources.part:,}:"
+            f" {_percent(sources)}. This needs no assumption about its members."
         )
-    return Section("Who found the positives", ("member or view", "found", "%", "alone"), rows, said)
-
-
-def _found(each: Finder) -> tuple[str, str, str]:
-    return f"{each.found.part:,}", percent(each.found.figure.value, 1), f"{each.alone:,}"
+    return Section("Who found the positives", ("member or view", "found", "%", "alone"), rows, sentences)
 
 
 def _percent(found: CaughtShare) -> str:
@@ -155,60 +138,60 @@ def _labels(health: TaskHealth) -> Section:
         if name in health.verdicts
     ]
     cuts = health.cuts
-    said = [
+    sentences = [
         f"Positive from {cuts['answers']:g} on the axis answers and {cuts['supports']:g} on supports; band from"
         f" {cuts['band_answers']:g} and {cuts['band_supports']:g}."
     ]
     quoted = sum(health.quotes.values())
     if quoted:
         states = ", ".join(f"{number:,} {name}" for name, number in health.quotes.items())
-        said.append(f"Quotes of the opinions on positives: {states}.")
+        sentences.append(f"Quotes of the opinions on positives: {states}.")
     if health.judges:
         alphas = ", ".join(f"{axis} {value:.2f}" for axis, value in health.judges.items())
-        said.append(f"Krippendorff's alpha between opinions on one pair: {alphas} (0.8 is good, 0.67 tentative).")
-    return Section("Labels", ("verdict", "pairs", "%"), rows, said)
+        sentences.append(f"Krippendorff's alpha between opinions on one pair: {alphas} (0.8 is good, 0.67 tentative).")
+    return Section("Labels", ("verdict", "pairs", "%"), rows, sentences)
 
 
-def _second(health: TaskHealth) -> Section:
-    second = health.second
-    if second is None:
-        return Section("")
+def _second(second: Rejudgement) -> Section:
     headings = ("first", *(f"then {name}" for name in (POSITIVE, BAND, NEGATIVE)))
     rows = [
         (first, *(f"{row[name]:,}" for name in (POSITIVE, BAND, NEGATIVE))) for first, row in second.confusion.items()
     ]
-    said = [f"{100 * second.share:g}% of the pairs of each verdict were put to the same judges again."]
+    sentences = [f"{100 * second.share:g}% of the pairs of each verdict were put to the same judges again."]
     if second.unread:
-        said.append(f"{counted(second.unread, 'pair')} could not be judged again and are left out.")
-    if second.stays:
-        said.append(f"Of {second.stays.whole:,} positives {_percent(second.stays)} were positive again.")
-    if second.joins:
-        said.append(f"Of {second.joins.whole:,} others {_percent(second.joins)} were positive now.")
-    known = {name: found.value for name, found in second.agreement.items() if found}
+        sentences.append(f"{counted(second.unread, 'pair')} could not be judged again and are left out.")
+    if second.kept_positive:
+        sentences.append(
+            f"Of {second.kept_positive.whole:,} positives {_percent(second.kept_positive)} were positive again."
+        )
+    if second.became_positive:
+        others = second.became_positive
+        sentences.append(f"Of {others.whole:,} others {_percent(others)} were positive now.")
     names = {"raw": "raw agreement", "kappa": "kappa", "alpha-ordinal": "Krippendorff's alpha", "ac1": "Gwet's AC1"}
-    if known:
-        said.append("; ".join(f"{names[name]} {value:.2f}" for name, value in known.items()) + ".")
-    return Section("Labels asked for again", headings, rows, said)
+    agreement = [f"{names[name]} {figure.value:.2f}" for name, figure in second.agreement.items() if figure]
+    if agreement:
+        sentences.append("; ".join(agreement) + ".")
+    return Section("Labels asked for again", headings, rows, sentences)
 
 
-def _bias(found: Sequence[PoolBias]) -> Section:
+def _bias(biases: Sequence[PoolBias]) -> Section:
     rows = [
         (
-            each.system,
-            f"{each.lost:,}",
-            percent(each.whole),
-            percent(each.left_out),
-            percent(each.change.value, sign="+"),
-            percent_range(each.change, sign="+"),
+            bias.system,
+            f"{bias.lost:,}",
+            percent(bias.whole),
+            percent(bias.left_out),
+            percent(bias.change.value, sign="+"),
+            percent_range(bias.change, sign="+"),
         )
-        for each in found
+        for bias in biases
     ]
-    said = [
+    sentences = [
         f"{MEASURE} x 100 of each member by all labels, and by those that would be there had it not been asked: what a"
         " new system has against it. Questions that lose all their positives are left out of both.",
     ]
     headings = ("member", "found alone", "all labels", "left out", "change", "95% interval")
-    return Section("Pool bias", headings, rows, said)
+    return Section("Pool bias", headings, rows, sentences)
 
 
 def _questions(health: TaskHealth) -> Section:
@@ -219,41 +202,34 @@ def _questions(health: TaskHealth) -> Section:
         ("share a positive with another", f"{leakage.sharing:,}"),
     ]
     rows += [("shared between dev and test", f"{len(leakage.across):,}")] if health.split else []
-    said = [f"{later} repeats {earlier} ({how})." for later, earlier, how in leakage.repeated[:_LISTED]]
-    said += [
+    sentences = [f"{later} repeats {earlier} ({how})." for later, earlier, how in leakage.repeated[:5]]
+    sentences += [
         f"{one} and {other} lie in different splits and share a {what}." for one, other, what in leakage.across[:5]
     ]
-    return Section("Leakage between questions", ("what", "number"), rows, said)
+    return Section("Leakage between questions", ("what", "number"), rows, sentences)
 
 
-_LISTED = 5
-"""So many questions that repeat others are named."""
-
-
-def _gap(health: TaskHealth) -> Section:
-    gap = health.gap
-    if gap is None:
-        return Section("")
+def _gap(gap: Gap) -> Section:
     rows = []
     for pair in PAIRS:
-        found = [side.get(pair) for side in (gap.overlap, gap.similarity)]
-        texts = [(percent(each.value if each else None, 1), percent_range(each, 1)) for each in found]
+        figures = [side.get(pair) for side in (gap.overlap, gap.similarity)]
+        texts = [(percent(figure.value if figure else None, 1), percent_range(figure, 1)) for figure in figures]
         rows.append((pair, *chain.from_iterable(texts)))
     headings = ("compared", "overlap %", "95% interval", "cosine x 100", "its 95% interval")
-    said = [f"{pair}: {meaning}." for pair, meaning in PAIRS.items()]
-    return Section("Reasoning gap", headings, rows, said)
+    sentences = [f"{pair}: {meaning}." for pair, meaning in PAIRS.items()]
+    return Section("Reasoning gap", headings, rows, sentences)
 
 
-def _baselines(found: Sequence[Baseline]) -> Section:
-    rows = [(each.system, _kind(each), percent(each.score.value), percent_range(each.score)) for each in found]
-    said = ["Members of the committee are favoured: what they found was judged. The oracle searches with gold answers."]
-    return Section(
-        f"Baselines, {MEASURE} x 100", ("system", "kind", "score", "95% interval"), rows, said, words=("kind",)
-    )
-
-
-def _kind(each: Baseline) -> str:
-    return "oracle" if each.oracle else "member" if each.member else "other"
+def _baselines(baselines: Sequence[Baseline]) -> Section:
+    rows = []
+    for base in baselines:
+        kind = "oracle" if base.oracle else "member" if base.member else "other"
+        rows.append((base.system, kind, percent(base.score.value), percent_range(base.score)))
+    sentences = [
+        "Members of the committee are favoured: what they found was judged. The oracle searches with gold answers."
+    ]
+    headings = ("system", "kind", "score", "95% interval")
+    return Section(f"Baselines, {MEASURE} x 100", headings, rows, sentences, words=("kind",))
 
 
 def health_markdown(health: TaskHealth, level: int = 2) -> str:

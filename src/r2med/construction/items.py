@@ -57,8 +57,6 @@ class Document:
     source: str
     """The link or file that it came from."""
     headings: tuple[Heading, ...] = ()
-    also: tuple[str, ...] = ()
-    """The ids of documents that were folded into this one."""
 
 
 @dataclass(frozen=True)
@@ -97,57 +95,43 @@ def cut(document: Document, tokens: int) -> list[Span]:
     if not tokens:
         whole = trim(document.text, 0, len(document.text))
         return [Span(*whole, "")] if whole else []
-    found: list[Span] = []
-    for start, end, heading in _sections(document):
-        pieces = [
-            (start + first, start + last, count_tokens(document.text[start + first : start + last]))
-            for first, last in sentences(document.text[start:end])
-        ]
-        found += [Span(*span, heading) for span in _regroup(list(_halved(document.text, pieces, tokens)), tokens)]
-    return found
+    starts = [0, *(heading.end for heading in document.headings)]
+    stops = [*(heading.start for heading in document.headings), len(document.text)]
+    names = ["", *(heading.text for heading in document.headings)]
+    spans: list[Span] = []
+    for start, stop, name in zip(starts, stops, names, strict=True):
+        groups: list[tuple[int, int, int]] = []
+        for first, last, count in _pieces(document.text, start, stop, tokens):
+            if groups and groups[-1][2] + count <= tokens:
+                groups[-1] = (groups[-1][0], last, groups[-1][2] + count)
+            else:
+                groups.append((first, last, count))
+        if len(groups) > 1 and groups[-1][2] < tokens / _TAIL:
+            _, last, count = groups.pop()
+            groups[-1] = (groups[-1][0], last, groups[-1][2] + count)
+        spans += [Span(first, last, name) for first, last, _ in groups]
+    return spans
 
 
-def _sections(document: Document) -> Iterator[tuple[int, int, str]]:
-    """Yield the text between headings, with the heading above it."""
-    places = [heading.start for heading in document.headings] + [len(document.text)]
-    yield 0, places[0], ""
-    for heading, stop in zip(document.headings, places[1:], strict=True):
-        yield heading.end, stop, heading.text
-
-
-def _halved(text: str, pieces: Sequence[tuple[int, int, int]], tokens: int) -> Iterator[tuple[int, int, int]]:
-    """Yield sentences, cut between words if they have more than twice the wanted length."""
-    for start, end, count in pieces:
+def _pieces(text: str, start: int, stop: int, tokens: int) -> Iterator[tuple[int, int, int]]:
+    """Yield sentences with their tokens, cut between words if they have more than twice the wanted length."""
+    for first, last in sentences(text[start:stop]):
+        begin, end = start + first, start + last
+        count = count_tokens(text[begin:end])
         if count <= 2 * tokens:
-            yield start, end, count
+            yield begin, end, count
             continue
-        places = [match.span() for match in TOKEN.finditer(text, start, end)]
-        for first in range(0, len(places), tokens):
-            part = places[first : first + tokens]
+        places = [match.span() for match in TOKEN.finditer(text, begin, end)]
+        for number in range(0, len(places), tokens):
+            part = places[number : number + tokens]
             yield part[0][0], part[-1][1], len(part)
-
-
-def _regroup(pieces: Sequence[tuple[int, int, int]], tokens: int) -> list[tuple[int, int]]:
-    """Group sentences in a row until the next would make a passage too long."""
-    groups: list[tuple[int, int, int]] = []
-    for start, end, count in pieces:
-        if groups and groups[-1][2] + count <= tokens:
-            groups[-1] = (groups[-1][0], end, groups[-1][2] + count)
-        else:
-            groups.append((start, end, count))
-    if len(groups) > 1 and groups[-1][2] < tokens / _TAIL:
-        last = groups.pop()
-        groups[-1] = (groups[-1][0], last[1], groups[-1][2] + last[2])
-    return [(start, end) for start, end, _ in groups]
 
 
 def passages_of(document: Document, spans: Sequence[Span]) -> list[Passage]:
     """Return the passages of these spans; a document in one piece keeps its id."""
-    found = []
-    for number, span in enumerate(spans):
+    passages = []
+    for number, (start, end, heading) in enumerate(spans):
         identifier = document.id if len(spans) == 1 else f"{document.id}#{number}"
-        heading = span.heading if span.heading != document.title else ""
-        title = ": ".join(part for part in (document.title, heading) if part)
-        text = document.text[span.start : span.end]
-        found.append(Passage(identifier, title, text, document.id, document.source, span.start, span.end))
-    return found
+        title = ": ".join(filter(None, dict.fromkeys([document.title, heading])))
+        passages.append(Passage(identifier, title, document.text[start:end], document.id, document.source, start, end))
+    return passages

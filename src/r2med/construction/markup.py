@@ -154,7 +154,10 @@ class _PageReader:
             elif tag.startswith(("-", "!")) or tag in _LEFT_OUT or _is_hidden(child):
                 continue
             elif _is_page_part(child, depth):
-                self._keep_headings(child)
+                for heading in child.css("h1"):
+                    self.end_line()
+                    self.visit(heading)
+                    self.end_line(heading=True)
             else:
                 self._visit_element(child, tag, (*depth, tag))
 
@@ -182,13 +185,6 @@ class _PageReader:
             self.end_line()
         else:
             self.visit(node, depth)
-
-    def _keep_headings(self, node: Any) -> None:
-        """Read the name of a page, which often stands in its header."""
-        for heading in node.css("h1"):
-            self.end_line()
-            self.visit(heading)
-            self.end_line(heading=True)
 
 
 def _inline(node: Any) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple
 
 from r2med.construction.items import Document, Passage, Question
 from r2med.construction.plan import BuildPlan
@@ -18,25 +17,14 @@ from r2med.data.run import Run
 from r2med.data.tasks import Task
 from r2med.llm.items import Outcome
 from r2med.llm.steps import Step, step_key
-from r2med.pipeline.executor.distributed import every_share
-from r2med.pipeline.executor.local import Executor
+from r2med.pipeline.executor.local import Executor, every_share
 from r2med.pipeline.registry import build_system
 from r2med.pipeline.stage import Context
-from r2med.pipeline.system import System
 from r2med.store.cache import Cache
 
 SOURCE = "source"
-_BATCH = 256
-_SEPARATOR = "\t"
-
-
-class Finding(NamedTuple):
-    """One hit of a candidate: the system, the view and the rank."""
-
-    system: str
-    view: str
-    rank: int
-    """From 1; 0 for the known source."""
+Finding = tuple[str, str, int]
+"""One hit of a candidate: the system, the view and the rank, from 1; `source` and 0 for the known source."""
 
 
 @dataclass(frozen=True)
@@ -86,20 +74,22 @@ def names_of(documents: Sequence[Document], folded: Mapping[str, str]) -> dict[s
 
 def mining_step(plan: BuildPlan, corpus: PassageCorpus, executor: Executor) -> Step[Question]:
     """Return the step that makes the pool of each question."""
-    systems = [_to_depth(build_system(name), plan.mine.depth) for name in plan.mine.systems]
-    committee = [system.key() for system in systems]
+    systems = {name: build_system(name) for name in plan.mine.systems}
+    for name, system in systems.items():
+        if system.retriever.depth < plan.mine.depth:
+            systems[name] = system.with_option("depth", plan.mine.depth)
+    committee = [system.key() for system in systems.values()]
     views, context = plan.views, Context(Cache.default(), executor)
     documents = Texts([passage.id for passage in corpus.passages], [passage.shown for passage in corpus.passages])
     task = Task(plan.task.name, plan.task.name, "custom", noun=plan.task.noun, target=plan.task.target)
 
     def make(questions: Sequence[Question]) -> list[Outcome]:
-        ids = [f"{question.id}{_SEPARATOR}{view}" for question in questions for view in views]
+        ids = [f"{question.id}\t{view}" for question in questions for view in views]
         texts = [question.view(view) for question in questions for view in views]
         collection = Collection(task, documents, Texts(ids, texts))
-        found = every_share(partial(system.run, collection, context) for system in systems)
-        runs = dict(zip(plan.mine.systems, found, strict=True))
+        runs = every_share(partial(system.run, collection, context) for system in systems.values())
         context.memo.clear()
-        return [_pool(question, runs, plan, corpus) for question in questions]
+        return [_pool(question, dict(zip(systems, runs, strict=True)), plan, corpus) for question in questions]
 
     def key(question: Question) -> str:
         texts = [question.view(view) for view in views]
@@ -109,41 +99,28 @@ def mining_step(plan: BuildPlan, corpus: PassageCorpus, executor: Executor) -> S
             "mine", systems=committee, data=corpus.fingerprint, views=views, texts=texts, sources=sources, limits=limits
         )
 
-    return Step("mine", lambda question: question.id, key, make=make, batch=_BATCH)
+    return Step("mine", lambda question: question.id, key, make=make)
+
+
+def _pool(question: Question, runs: Mapping[str, Run], plan: BuildPlan, corpus: PassageCorpus) -> Outcome:
+    pool: dict[str, list[Finding]] = {}
+    for view in plan.views:
+        for system, run in runs.items():
+            for rank, passage in enumerate(run[f"{question.id}\t{view}"].documents[: plan.mine.depth], 1):
+                pool.setdefault(passage, []).append((system, view, rank))
+    sources = corpus.source_documents(question)
+    passages = [name for document in sources for name in corpus.of_document[document]]
+    # Of the known source the best ranked passages, then those that come first in the document.
+    passages.sort(key=lambda name: min((rank for *_, rank in pool.get(name, ())), default=plan.mine.depth + 1))
+    for passage in passages[: plan.mine.source_passages]:
+        pool.setdefault(passage, []).append((SOURCE, SOURCE, 0))
+    marks = ("the source is not among the documents",) if question.sources and not sources else ()
+    return Outcome({"candidates": pool}, "" if pool else "no candidate was found", marks=marks)
 
 
 def is_free(plan: BuildPlan) -> bool:
     """Return whether mining sends no request that may be billed."""
     return not any(stage.billed for name in plan.mine.systems for stage in build_system(name).walk())
-
-
-def _to_depth(system: System, depth: int) -> System:
-    return system.with_option("depth", depth) if system.retriever.depth < depth else system
-
-
-def _pool(question: Question, runs: Mapping[str, Run], plan: BuildPlan, corpus: PassageCorpus) -> Outcome:
-    found: dict[str, list[Finding]] = {}
-    depth = plan.mine.depth
-    for view in plan.views:
-        for system, run in runs.items():
-            for rank, passage in enumerate(run[f"{question.id}{_SEPARATOR}{view}"].documents[:depth], 1):
-                found.setdefault(passage, []).append(Finding(system, view, rank))
-    for passage in _of_source(question, found, plan, corpus):
-        found.setdefault(passage, []).append(Finding(SOURCE, SOURCE, 0))
-    missing = bool(question.sources) and not corpus.source_documents(question)
-    marks = ("the source is not among the documents",) if missing else ()
-    return Outcome({"candidates": found}, "" if found else "no candidate was found", marks=marks)
-
-
-def _of_source(
-    question: Question, found: Mapping[str, Sequence[Finding]], plan: BuildPlan, corpus: PassageCorpus
-) -> list[str]:
-    """Return passages of the known source: the best ranked, then in the order of the document."""
-    passages = [name for document in corpus.source_documents(question) for name in corpus.of_document[document]]
-    best = {
-        name: min((finding.rank for finding in found.get(name, ())), default=plan.mine.depth + 1) for name in passages
-    }
-    return sorted(passages, key=best.__getitem__)[: plan.mine.source_passages]
 
 
 def guessed_pool(plan: BuildPlan, corpus: PassageCorpus, number: int) -> list[str]:

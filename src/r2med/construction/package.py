@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,14 +14,15 @@ import polars as pl
 from r2med.construction.health import TaskHealth, known_health
 from r2med.construction.health_report import CARD, card_section
 from r2med.construction.mining import PassageCorpus
-from r2med.construction.plan import PLACES, BuildPlan, TaskFacts, prompt
+from r2med.construction.plan import PLACES, BuildPlan, TaskFacts
 from r2med.construction.pool import CORPUS_FILE, FORMAT, JUDGEMENT_FILE, MANIFEST, QUERY_FILE, JudgedPool, PoolQuestion
 from r2med.construction.selection import DEV, TEST, Selection
 from r2med.data.labels import BAND, NEGATIVE, POSITIVE, write_labels
 from r2med.errors import R2medError
 from r2med.formatting import money
 from r2med.llm.items import Count, ItemStore, Outcome
-from r2med.store.files import draft_folder, unwritable
+from r2med.store.files import draft_folder, parquet_bytes, unwritable
+from r2med.store.typed import json_lines
 
 _BATCH = 10_000
 JUDGEMENTS = {
@@ -71,8 +70,11 @@ class Package:
                 for name, content in self.files():
                     (draft / name).parent.mkdir(exist_ok=True)
                     (draft / name).write_bytes(content)
-                if self.labels:
-                    write_labels(draft / "labels.tsv", self.labels)
+                scheme = next(iter(self.plan.label.by), "")
+                labels = {question.id: self._labels(question.id) for question in self.selection.questions}
+                rows = [("", name, classes[scheme]) for name, classes in labels.items() if scheme in classes]
+                if rows:
+                    write_labels(draft / "labels.tsv", rows)
                 shutil.rmtree(folder, ignore_errors=True)
                 draft.rename(folder)
         except OSError as error:
@@ -80,31 +82,28 @@ class Package:
 
     def files(self) -> Iterator[tuple[str, bytes]]:
         """Yield the files with their names."""
-        yield QUERY_FILE, _lines(self._query_rows())
-        yield CORPUS_FILE, _lines(self._passage_rows())
+        yield QUERY_FILE, json_lines(self._query_rows())
+        yield CORPUS_FILE, json_lines(self._passage_rows())
         judgements, manifest = _frame(self._judgement_rows()), self.manifest()
-        yield JUDGEMENT_FILE, _parquet(judgements)
-        health = known_health(JudgedPool.of(judgements, self._pool_questions()), manifest)
-        yield "task.toml", self._task_file().encode()
-        yield MANIFEST, orjson.dumps(manifest, option=orjson.OPT_INDENT_2) + b"\n"
-        yield CARD, self._card(manifest, health).encode("utf-8", "replace")
-        if self.selection.splits:
-            yield from ((f"qrels/{split}.tsv", self._qrels_of(split)) for split in (DEV, TEST))
-        else:
-            yield "qrels.jsonl", _lines(self._qrel_rows())
-
-    def _pool_questions(self) -> list[PoolQuestion]:
+        yield JUDGEMENT_FILE, parquet_bytes(judgements)
         splits = self.selection.splits
-        return [PoolQuestion(q.id, q.text, q.sources, splits.get(q.id, TEST)) for q in self.selection.questions]
+        questions = [PoolQuestion(q.id, q.text, q.sources, splits.get(q.id, TEST)) for q in self.selection.questions]
+        health = known_health(JudgedPool.of(judgements, questions), manifest)
+        facts = self.plan.task
+        named = ("name",) * (facts.name != TaskFacts().name)
+        stated = {name: getattr(facts, name) for name in (*named, "noun", "target", "purpose")}
+        yield "task.toml", b"".join(f"{name} = ".encode() + orjson.dumps(text) + b"\n" for name, text in stated.items())
+        yield MANIFEST, orjson.dumps(manifest, option=orjson.OPT_INDENT_2) + b"\n"
+        yield CARD, "\n".join([*_card_lines(self.plan, manifest, self.counts, health), ""]).encode("utf-8", "replace")
+        if self.selection.splits:
+            for split in (DEV, TEST):
+                rows = [row.values() for row in self._qrel_rows() if splits[row["q_id"]] == split]
+                table = [("query-id", "corpus-id", "score", "verdict"), *rows]
+                yield f"qrels/{split}.tsv", "".join("\t".join(map(str, row)) + "\n" for row in table).encode()
+        else:
+            yield "qrels.jsonl", json_lines(self._qrel_rows())
 
-    @property
-    def labels(self) -> list[tuple[str, str, str]]:
-        """Return rows of labels, of the first scheme."""
-        scheme = self.plan.label.by[:1]
-        rows = [(question.id, self._labels_of(question.id)) for question in self.selection.questions]
-        return [("", name, labels[scheme[0]]) for name, labels in rows if scheme and scheme[0] in labels]
-
-    def _labels_of(self, question: str) -> Mapping[str, str]:
+    def _labels(self, question: str) -> Mapping[str, str]:
         outcome = self.steps.get("label", {}).get(question)
         return outcome.value.get("labels", {}) if outcome else {}
 
@@ -115,7 +114,7 @@ class Package:
             row |= {"original": question.original, "options": question.options} if question.options else {}
             row |= {"sources": question.sources} if question.sources else {}
             row |= {"intent": question.intent} if question.intent else {}
-            yield row | dict(self._labels_of(question.id))
+            yield row | dict(self._labels(question.id))
 
     def _passage_rows(self) -> Iterator[dict[str, Any]]:
         for name in self.selection.passages:
@@ -135,51 +134,27 @@ class Package:
                         score = int(verdict == POSITIVE)
                         yield {"q_id": question.id, "p_id": passage, "score": score, "verdict": verdict}
 
-    def _qrels_of(self, split: str) -> bytes:
-        rows = [row for row in self._qrel_rows() if self.selection.splits[row["q_id"]] == split]
-        lines = [f"{row['q_id']}\t{row['p_id']}\t{row['score']}\t{row['verdict']}\n" for row in rows]
-        return "".join(["query-id\tcorpus-id\tscore\tverdict\n", *lines]).encode()
-
     def _judgement_rows(self) -> Iterator[dict[str, Any]]:
         """Yield rows of all judged pairs, including those of questions that the last step dropped."""
         for question, outcome in self.steps["select"].items():
             judged = self._store.below("judge", question)
-            found = self._store.sound("mine", question).value["candidates"]
+            ways = self._store.sound("mine", question).value["candidates"]
             for passage, verdict in outcome.value["verdicts"].items():
                 row = {"query_id": question, "passage_id": passage, "verdict": verdict}
-                yield from _opinion_rows(row, judged[passage].value, found[passage])
-
-    def _task_file(self) -> str:
-        facts = asdict(self.plan.task)
-        named = ("name",) if self.plan.task.name != TaskFacts.name else ()
-        return "".join(
-            f"{name} = {orjson.dumps(facts[name]).decode()}\n" for name in (*named, "noun", "target", "purpose")
-        )
+                yield from _opinion_rows(row, judged[passage].value, ways[passage])
 
     def manifest(self) -> dict[str, Any]:
         """Return the manifest of the folder: settings, prompts, funnel and cost."""
         return {
             "format": FORMAT,
-            "plan": plan_settings(self.plan),
+            "plan": self.plan.settings,
             "guideline": self.plan.guideline,
-            "prompts": {name: prompt(name, self.plan).text for name in PLACES},
+            "prompts": {name: self.plan.prompt(name).text for name in PLACES},
             "funnel": [count.as_dict() for count in self.counts],
             "questions": len(self.selection.questions),
             "passages": len(self.selection.passages),
             "positives": sum(row["score"] for row in self._qrel_rows()),
         }
-
-    def _card(self, manifest: Mapping[str, Any], health: TaskHealth) -> str:
-        return "\n".join(_card_lines(self.plan, manifest, self.counts, health)) + "\n"
-
-
-def plan_settings(plan: BuildPlan) -> dict[str, Any]:
-    """Return the settings of a plan for the manifest, without local paths."""
-    left_out = ("folder", "guideline", "origins")
-    settings = {name: value for name, value in asdict(plan).items() if name not in left_out}
-    for name in ("questions", "documents"):
-        settings[name] |= {"path": plan.origins.get(name, settings[name]["path"].name)}
-    return settings
 
 
 def _card_lines(
@@ -194,13 +169,14 @@ def _card_lines(
     yield from ("", f"Licence of the texts: {licence}. Labels were proposed by language models, not by experts.", "")
     yield from ("## How it was made", "", "| step | items | kept | remarks |", "|---|---:|---:|---|")
     for count in counts:
-        yield f"| {count.step} | {count.items:,} | {count.kept:,} | {_cell('; '.join(remarks(count)))} |"
+        notes = "; ".join(remarks(count)).replace("|", "\\|")
+        yield f"| {count.step} | {count.items:,} | {count.kept:,} | {notes} |"
     yield from ("", "## What it took", "", "| step | requests | tokens read | tokens written | US dollars |")
     yield "|---|---:|---:|---:|---:|"
-    for count in (each for each in counts if each.spent.requests):
-        spent = count.spent
-        tokens = f"{spent.prompt_tokens:,} | {spent.completion_tokens:,}"
-        yield f"| {count.step} | {spent.requests:,} | {tokens} | {money(spent.cost)} |"
+    for count in counts:
+        if (spent := count.spent).requests:
+            tokens = f"{spent.prompt_tokens:,} | {spent.completion_tokens:,}"
+            yield f"| {count.step} | {spent.requests:,} | {tokens} | {money(spent.cost)} |"
     yield from ("", card_section(health), "## Settings", "", "```json")
     yield orjson.dumps(manifest["plan"], option=orjson.OPT_INDENT_2).decode()
     yield from ("```", "", "## What relevant means", "", "~~~", plan.guideline.strip(), "~~~", "", "## Prompts", "")
@@ -211,59 +187,38 @@ def _card_lines(
 
 
 def _opinion_rows(
-    row: dict[str, Any], judged: Mapping[str, Any], found: Sequence[Sequence[Any]]
+    row: dict[str, Any], judged: Mapping[str, Any], ways: Sequence[Sequence[Any]]
 ) -> Iterator[dict[str, Any]]:
     """Yield a row for each opinion on a pair; one without a judge if none could be read."""
-    systems, views, ranks = zip(*found, strict=True)
+    systems, views, ranks = zip(*ways, strict=True)
     row |= {name: judged.get(name) for name in ("unread", "answers", "supports")}
     row |= {"system": list(systems), "view": list(views), "rank": list(ranks)}
     for opinion in judged.get("opinions") or [{}]:
         grades = {f"judge_{axis}": opinion.get(axis) for axis in ("answers", "supports")}
-        said = {name: opinion.get(name) for name in ("judge", "reason", "quote", "quote_state")}
-        yield row | grades | said
-
-
-def remarks(count: Count) -> list[str]:
-    """Return why items were dropped, failed or are marked, with counts: the most frequent first."""
-    kinds = ((count.dropped, "dropped: "), (count.failed, "failed: "), (count.marks, "marked: "))
-    return [
-        f"{number:,} {prefix}{reason}{_list_names(count.names.get(reason, ()))}"
-        for reasons, prefix in kinds
-        for reason, number in sorted(reasons.items(), key=lambda entry: (-entry[1], entry[0]))
-    ]
+        texts = {name: opinion.get(name) for name in ("judge", "reason", "quote", "quote_state")}
+        yield row | grades | texts
 
 
 _NAMED = 10
 """So many files are named in a remark; JSON has all."""
 
 
-def _list_names(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    return f": {', '.join(names[:_NAMED])}{more}" if names else ""
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
-
-
-def _lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
-    return b"".join(orjson.dumps(row) + b"\n" for row in rows)
+def remarks(count: Count) -> list[str]:
+    """Return why items were dropped, failed or are marked, with counts: the most frequent first."""
+    kinds = ((count.dropped, "dropped: "), (count.failed, "failed: "), (count.marks, "marked: "))
+    notes = []
+    for reasons, prefix in kinds:
+        for reason, number in sorted(reasons.items(), key=lambda entry: (-entry[1], entry[0])):
+            names = count.names.get(reason, ())
+            more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+            listed = f": {', '.join(names[:_NAMED])}{more}" if names else ""
+            notes.append(f"{number:,} {prefix}{reason}{listed}")
+    return notes
 
 
 def _frame(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
-    # As columns, many rows take a tenth of the memory.
-    rows, frames = iter(rows), [_columns(())]
+    """Build the table of opinions, batch by batch: as columns, many rows take a tenth of the memory."""
+    rows, frames = iter(rows), [pl.DataFrame(schema=JUDGEMENTS)]
     while batch := list(islice(rows, _BATCH)):
-        frames.append(_columns(batch))
+        frames.append(pl.DataFrame(batch, schema=JUDGEMENTS))
     return pl.concat(frames, rechunk=True)
-
-
-def _columns(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
-    return pl.DataFrame({name: pl.Series([row[name] for row in rows], dtype=kind) for name, kind in JUDGEMENTS.items()})
-
-
-def _parquet(frame: pl.DataFrame) -> bytes:
-    # One row group and fixed settings: the same rows are the same bytes.
-    content = io.BytesIO()
-    frame.write_parquet(content, compression="zstd", row_group_size=max(1, len(frame)), statistics=False)
-    return content.getvalue()

@@ -6,11 +6,9 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, groupby, pairwise
+from itertools import chain, groupby, pairwise, zip_longest
 from statistics import median
 from typing import Any, NamedTuple
-
-from r2med.construction.broken_lines import join_lines
 
 _CELL_GAP = 1.2
 """A gap between words that is wider than so many font sizes separates cells or columns."""
@@ -143,7 +141,7 @@ def _find_pieces(page: Any) -> list[list[_Piece]]:
         piece.text += each.text
         piece.right, edge, raised = max(piece.right, each.right), each.right, lifted
     for piece in chain.from_iterable(turns):
-        piece.text = _write_powers(piece.text)
+        piece.text = re.sub(rf"(?<=\S){_RAISED}(?=[+\-−–]?\d)", "^", piece.text).replace(_RAISED, "")  # 10^9, not 109
     return turns
 
 
@@ -155,11 +153,6 @@ def _is_script(piece: _Piece, each: _Character) -> bool:
 def _continues(piece: _Piece, each: _Character, gap: float) -> bool:
     on_line = abs(each.base - piece.base) < 0.2 * piece.size or _is_script(piece, each)
     return on_line and -0.5 * piece.size < gap < _CELL_GAP * piece.size
-
-
-def _write_powers(text: str) -> str:
-    """Return the text with a caret before raised numbers: 10^9, never 109."""
-    return re.sub(rf"(?<=\S){_RAISED}(?=[+\-−–]?\d)", "^", text).replace(_RAISED, "")
 
 
 def _order(pieces: Sequence[_Piece]) -> list[_Line]:
@@ -232,20 +225,17 @@ def _is_prose(pieces: Sequence[_Piece]) -> bool:
 def _drop_running_heads(pages: Sequence[Sequence[_Line]], heights: Sequence[float]) -> list[list[_Line]]:
     """Return the pages without lines at the edge that stand at one place of half the pages, numbers of pages aside."""
     found = [
-        [(line, _head_keys(line, number) if _is_at_edge(line, heights[number]) else set()) for line in lines]
-        for number, lines in enumerate(pages)
+        [(line, _head_keys(line, number, heights[number])) for line in lines] for number, lines in enumerate(pages)
     ]
     counts = Counter(key for page in found for key in set().union(*(keys for _, keys in page)))
     enough = max(2, len(pages) // 2)
     return [[line for line, keys in page if not any(counts[key] >= enough for key in keys)] for page in found]
 
 
-def _is_at_edge(line: _Line, height: float) -> bool:
-    return not _MARGIN * height < line.base < (1 - _MARGIN) * height
-
-
-def _head_keys(line: _Line, page: int) -> set[tuple[str, int, int]]:
+def _head_keys(line: _Line, page: int, height: float) -> set[tuple[str, int, int]]:
     """Return what another page must have in common: the same words, or words around a number that counts pages."""
+    if _MARGIN * height < line.base < (1 - _MARGIN) * height:
+        return set()
     text, place = line.plain, round(line.base / 3)
     numbered = {
         (f"{text[: match.start()]}#{text[match.end() :]}", int(match[0]) - page, place)
@@ -258,7 +248,8 @@ def _paragraphs(pages: Sequence[Sequence[_Line]]) -> Iterator[list[str]]:
     """Yield the lines of each paragraph; a row of a table is one by itself."""
     paragraph: list[str] = []
     for lines in pages:
-        step = _line_step(lines)
+        steps = [first.base - second.base for first, second in pairwise(lines) if first.base > second.base]
+        step = median(steps) if steps else 0.0
         last: _Line | None = None
         for line, in_table in zip(lines, _in_tables(lines), strict=True):
             if paragraph and (in_table or _begins(line, last, step, paragraph[-1])):
@@ -271,12 +262,6 @@ def _paragraphs(pages: Sequence[Sequence[_Line]]) -> Iterator[list[str]]:
             last = line
     if paragraph:
         yield paragraph
-
-
-def _line_step(lines: Sequence[_Line]) -> float:
-    """Return the usual distance between lines."""
-    steps = [first.base - second.base for first, second in pairwise(lines) if first.base > second.base]
-    return median(steps) if steps else 0.0
 
 
 def _begins(line: _Line, last: _Line | None, step: float, before: str) -> bool:
@@ -293,3 +278,55 @@ def _in_tables(lines: Sequence[_Line]) -> list[bool]:
     several = [len(line.pieces) > 1 and not _BULLET.fullmatch(line.pieces[0].text) for line in lines]
     around = [False, *several, False]
     return [here and (before or after) for before, here, after in zip(around, several, around[2:], strict=False)]
+
+
+_SOFT = "\u00ad"
+_WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
+_BROKEN = re.compile(r"([^\W\d_]+)-$")
+_CONTINUED = re.compile(r"[^\W\d_]+")
+_UNFINISHED = re.compile(r"\w[-‐‑–/]$")
+_LINKS = {"and", "or", "to", "und", "oder", "bis", "et", "ou", "y", "o", "e"}
+"""Before these a hyphen stands for the rest of a compound: short- and long-acting."""
+_GREEK = {"alpha", "beta", "gamma", "delta", "epsilon", "kappa", "lambda", "mu", "omega", "sigma"}
+
+
+def join_lines(paragraphs: Iterable[Sequence[str]]) -> str:
+    """Return the paragraphs of a document, each in one line.
+
+    >>> join_lines([["Give 10-", "20 mg of a beta-", "blocker by the treat-", "ment plan."]])
+    'Give 10-20 mg of a beta-blocker by the treatment plan.\\n'
+    """
+    listed = [list(lines) for lines in paragraphs]
+    unbroken = (re.sub(r"\S+-\n\S*", " ", "\n".join(lines)) for lines in listed)
+    words = Counter(word.lower() for text in unbroken for word in _WORD.findall(text))
+    return "".join(f"{_joined(lines, words)}\n" for lines in listed)
+
+
+def _joined(lines: Sequence[str], words: Counter[str]) -> str:
+    pairs = zip_longest(lines, lines[1:])
+    parts = (line if following is None else _lead_over(line, following, words) for line, following in pairs)
+    return "".join(parts).replace(_SOFT, "")
+
+
+def _lead_over(line: str, following: str, words: Counter[str]) -> str:
+    """Return a line as it stands before the following one: with a space, without its hyphen, or as it is."""
+    if line.endswith(_SOFT):
+        return line
+    broken, continued = _BROKEN.search(line), _CONTINUED.match(following)
+    if broken and continued:
+        if continued[0] in _LINKS:
+            return f"{line} "
+        return line if _keeps_hyphen(broken[1], continued[0], words) else line[:-1]
+    # 10-|20, IL-|6, 3-|fold, 10–|20, mg/|kg: parts of one expression; after a space the sign stands alone.
+    return line if _UNFINISHED.search(line) and re.match(r"[\w(]", following) else f"{line} "
+
+
+def _keeps_hyphen(first: str, second: str, words: Counter[str]) -> bool:
+    """Return whether a hyphen at the end of a line belongs to the word, by the document's other words."""
+    whole, compound = (first + second).lower(), f"{first}-{second}".lower()
+    if words[whole] != words[compound]:
+        return words[compound] > words[whole]
+    # No syllable is a single letter, and none begins with a capital.
+    if len(first) == 1 or second[0].isupper() or first.lower() in _GREEK:
+        return True
+    return bool(words[first.lower()] and words[second.lower()])

@@ -18,6 +18,7 @@ from r2med.construction.mining import SOURCE
 from r2med.construction.selection import DEV, TEST
 from r2med.data.labels import PAIR, POSITIVE
 from r2med.errors import DataError, R2medError
+from r2med.store.typed import read_json_lines
 
 TASK, MANIFEST = "task", "build.json"
 FORMAT = 1
@@ -35,6 +36,13 @@ class Positive(NamedTuple):
     views: frozenset[str]
     source: bool
     """Whether it is of the question's known source."""
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Positive:
+        """Build a positive from a row of judgements."""
+        ways = [way for way in zip(row["system"], row["view"], strict=True) if way[0] != SOURCE]
+        systems, views = (frozenset(way[place] for way in ways) for place in (0, 1))
+        return cls(row["query_id"], row["passage_id"], systems, views, SOURCE in row["system"])
 
 
 class ScoreCount(NamedTuple):
@@ -74,6 +82,7 @@ class JudgedPool:
     @classmethod
     def of(cls, rows: pl.DataFrame, questions: Sequence[PoolQuestion]) -> JudgedPool:
         """Build the pool of some questions from the rows of all judgements."""
+        scored = ["answers", "supports", "verdict"]
         pairs = rows.unique(PAIR, keep="first", maintain_order=True)
         kept = pl.col("query_id").is_in([question.id for question in questions])
         own = rows.filter(kept)
@@ -81,41 +90,16 @@ class JudgedPool:
         quoted = own.filter((pl.col("verdict") == POSITIVE) & pl.col("judge").is_not_null())
         return cls(
             questions,
-            [_positive(row) for row in positives.iter_rows(named=True)],
+            [Positive.of(row) for row in positives.iter_rows(named=True)],
             _counts(pairs.filter(kept)["verdict"]),
-            _scores(pairs),
+            [ScoreCount(*row) for row in pairs.drop_nulls("answers").group_by(scored).len().sort(scored).iter_rows()],
             own.filter(pl.col("judge").is_not_null()).select(*PAIR, "judge", "judge_answers", "judge_supports"),
             _counts(quoted["quote_state"]),
         )
 
-    @property
-    def systems(self) -> list[str]:
-        """Return the members of the committee that found a positive."""
-        return sorted({system for positive in self.positives for system in positive.systems})
-
-    @property
-    def splits(self) -> dict[str, list[PoolQuestion]]:
-        """Return the questions by split."""
-        found: dict[str, list[PoolQuestion]] = {}
-        for question in self.questions:
-            found.setdefault(question.split, []).append(question)
-        return found
-
-
-def _positive(row: Mapping[str, Any]) -> Positive:
-    ways = [way for way in zip(row["system"], row["view"], strict=True) if way[0] != SOURCE]
-    systems, views = (frozenset(way[place] for way in ways) for place in (0, 1))
-    return Positive(row["query_id"], row["passage_id"], systems, views, SOURCE in row["system"])
-
 
 def _counts(column: pl.Series) -> dict[str, int]:
     return dict(sorted(column.drop_nulls().value_counts().iter_rows()))
-
-
-def _scores(pairs: pl.DataFrame) -> list[ScoreCount]:
-    known = pairs.filter(pl.col("answers").is_not_null())
-    counted = known.group_by("answers", "supports", "verdict").len().sort("answers", "supports", "verdict")
-    return [ScoreCount(*row) for row in counted.iter_rows()]
 
 
 @dataclass(frozen=True)
@@ -145,7 +129,13 @@ def read_built_task(folder: Path) -> BuiltTask:
                 f" make it again with: r2med build run {folder}"
             )
         judged = pl.read_parquet(place / JUDGEMENT_FILE)
-        splits = _splits(place)
+        files = {split: place / "qrels" / f"{split}.tsv" for split in (DEV, TEST)}
+        splits = {
+            line.partition("\t")[0]: split
+            for split, file in files.items()
+            if file.is_file()
+            for line in file.read_text("utf-8").splitlines()[1:]
+        }
         questions = [
             PoolQuestion(question.id, question.text, question.sources, splits.get(question.id, TEST))
             for question in task_questions(place)
@@ -158,7 +148,7 @@ def read_built_task(folder: Path) -> BuiltTask:
 
 def task_questions(folder: Path) -> Iterator[Question]:
     """Yield the questions of a finished task, as its builder had them."""
-    for row in _rows(folder / QUERY_FILE):
+    for row in read_json_lines(folder / QUERY_FILE):
         original, sources = row.get("original", row["text"]), tuple(row.get("sources", ()))
         reasoning = row.get("reasoning", "")
         yield Question(row["id"], original, row["answer"], (), sources, row["text"], reasoning=reasoning)
@@ -166,22 +156,6 @@ def task_questions(folder: Path) -> Iterator[Question]:
 
 def task_passages(folder: Path) -> Iterator[Passage]:
     """Yield the passages of a finished task."""
-    for row in _rows(folder / CORPUS_FILE):
+    for row in read_json_lines(folder / CORPUS_FILE):
         title, source = row.get("title", ""), row.get("source", "")
         yield Passage(row["id"], title, row["text"], row["document"], source, row["start"], row["end"])
-
-
-def _rows(file: Path) -> Iterator[dict[str, Any]]:
-    with file.open("rb") as stream:
-        for line in stream:
-            if line.strip():
-                yield orjson.loads(line)
-
-
-def _splits(folder: Path) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for split in (DEV, TEST):
-        file = folder / "qrels" / f"{split}.tsv"
-        lines = file.read_text("utf-8").splitlines()[1:] if file.is_file() else ()
-        found |= {line.partition("\t")[0]: split for line in lines}
-    return found

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,8 @@ import r2med
 from r2med.construction.files import READER, file_hash, list_files
 from r2med.construction.health_report import CARD
 from r2med.construction.items import Passage, Question
-from r2med.construction.judging import Pair, judging_step
-from r2med.construction.plan import PLACES, BuildPlan, DocumentSource, QuestionSource, prompt, read_plan
+from r2med.construction.judging import Judging, Pair
+from r2med.construction.plan import PLACES, BuildPlan, read_plan
 from r2med.construction.pool import TASK
 from r2med.construction.question_steps import label_step, question_steps
 from r2med.construction.sources import document_files, is_task_folder
@@ -75,7 +75,7 @@ def status(folder: Path) -> BuildProgress:
 
 def active_steps(plan: BuildPlan) -> list[str]:
     """Return the names of the plan's active steps, in order."""
-    asked = [each.step.name for each in question_steps(plan)]
+    asked = [step.name for step in question_steps(plan)]
     label = ["label"] if plan.label.model else []
     return ["read", "documents", "fold", "chunk", *asked, "mine", "judge", "select", *label]
 
@@ -94,35 +94,32 @@ def show(folder: Path, identifier: str, top: int | None = None) -> dict[str, Any
         if read is None:
             raise R2medError(f"{folder}: no question {identifier!r}{suggest(identifier, store.kept('read'))}")
         steps = {step: store.outcome(step, identifier) for step in active_steps(plan) if step not in _IN_PARTS}
-        mined, chosen = steps.pop("mine", None), steps.pop("select", None)
-        verdicts = chosen.value["verdicts"] if chosen is not None else {}
-        candidates = [
-            _candidate(name, ways, store.outcome("judge", f"{identifier}\t{name}"), verdicts.get(name))
-            for name, ways in (mined.value.get("candidates", {}) if mined is not None else {}).items()
-        ]
+        mined, selected = steps.pop("mine", None), steps.pop("select", None)
+        verdicts = selected.value["verdicts"] if selected else {}
+        candidates = []
+        for name, ways in (mined.value.get("candidates", {}) if mined else {}).items():
+            judged = store.outcome("judge", f"{identifier}\t{name}")
+            candidates.append(
+                {
+                    "passage": name,
+                    "found": [dict(zip(("system", "view", "rank"), way, strict=True)) for way in ways],
+                    "verdict": verdicts.get(name),
+                    **(_result(judged) if judged else {}),
+                }
+            )
     candidates.sort(key=lambda candidate: -candidate.get("answers", -1.0) - candidate.get("supports", -1.0))
-    found = {step: _shown(outcome) for step, outcome in steps.items() if outcome is not None}
-    ended = steps | {"mine": mined, "select": chosen}
-    dropped = [f"{step}: {each.dropped}" for step, each in ended.items() if each is not None and each.dropped]
-    return {"id": identifier, "steps": found, "candidates": candidates[:top], "dropped": "; ".join(dropped[:1])}
+    results = {step: _result(outcome) for step, outcome in steps.items() if outcome is not None}
+    ended = steps | {"mine": mined, "select": selected}
+    dropped = (f"{step}: {outcome.dropped}" for step, outcome in ended.items() if outcome and outcome.dropped)
+    return {"id": identifier, "steps": results, "candidates": candidates[:top], "dropped": next(dropped, "")}
 
 
 _IN_PARTS = ("documents", "fold", "chunk", "judge")
 """Steps whose items are not questions."""
 
 
-def _shown(outcome: Outcome) -> dict[str, Any]:
-    extra = {name: value for name in ("dropped", "failed") if (value := getattr(outcome, name))}
-    return {**outcome.value, **extra}
-
-
-def _candidate(name: str, ways: Sequence[Sequence[Any]], judged: Outcome | None, verdict: str | None) -> dict[str, Any]:
-    return {
-        "passage": name,
-        "found": [dict(zip(("system", "view", "rank"), way, strict=True)) for way in ways],
-        "verdict": verdict,
-        **(_shown(judged) if judged is not None else {}),
-    }
+def _result(outcome: Outcome) -> dict[str, Any]:
+    return {**outcome.value, **{name: why for name in ("dropped", "failed") if (why := getattr(outcome, name))}}
 
 
 _STEP, _ITEM = "finished", "task"
@@ -133,50 +130,37 @@ _PASSAGE = Passage("p", "title", "text", "d", "source", 0, 4)
 
 def build_key(plan: BuildPlan) -> str:
     """Return a hash of everything that the finished task depends on."""
-    steps = [each.step.key(_QUESTION) for each in question_steps(plan)]
-    steps += [label_step(plan).step.key(_QUESTION)] if plan.label.model else []
+    steps = [step.key(_QUESTION) for step in question_steps(plan)]
+    steps += [label_step(plan).key(_QUESTION)] if plan.label.model else []
     steps += [build_system(name).key() for name in plan.mine.systems]
-    steps += [judging_step(plan).key(Pair(_QUESTION, _PASSAGE))]
-    prompts = [prompt(name, plan).text for name in PLACES]
-    settings = asdict(plan) | {"folder": "", "questions": _named(plan.questions), "documents": _named(plan.documents)}
-    files = [(path.name, file_hash(path)) for path in _sources(plan)]
-    versions = {"r2med": r2med.__version__, "reader": READER}
-    return step_key("build", **versions, settings=settings, prompts=prompts, steps=steps, files=files)
-
-
-def _named(source: QuestionSource | DocumentSource) -> dict[str, object]:
-    """Return the settings of a source without its folder: moving a build does not change its key."""
-    return asdict(source) | {"path": source.path.name}
-
-
-def _sources(plan: BuildPlan) -> Iterator[Path]:
-    yield plan.questions.path
+    steps += [Judging(plan).key(Pair(_QUESTION, _PASSAGE))]
+    prompts = [plan.prompt(name).text for name in PLACES]
     documents = plan.documents.path
     if documents.is_file():
-        yield documents
-    elif is_task_folder(documents):
-        yield from document_files(documents)
+        sources = [documents]
     else:
-        yield from list_files(documents)
+        sources = document_files(documents) if is_task_folder(documents) else list_files(documents)
+    files = [(path.name, file_hash(path)) for path in (plan.questions.path, *sources)]
+    versions = {"r2med": r2med.__version__, "reader": READER}
+    settings = (plan.settings, plan.guideline, plan.origins)
+    return step_key("build", **versions, settings=settings, prompts=prompts, steps=steps, files=files)
 
 
 def finished_counts(store: ItemStore, key: str, task: Path) -> list[Count] | None:
     """Return the counts of the steps if the task was made with this key and is unchanged; None otherwise."""
     row = store.kept(_STEP).get(_ITEM)
-    if row is None or row.key != key or row.outcome.value["files"] != _checksums(task, row.outcome):
+    if row is None or row.key != key or row.outcome.value["files"] != _checksums(task, row.outcome.value["files"]):
         return None
     return [read_count(value) for value in row.outcome.value["counts"]]
 
 
-def _checksums(task: Path, outcome: Outcome) -> dict[str, int]:
+def _checksums(task: Path, names: Iterable[str]) -> dict[str, int]:
     """Return the checksums of the files that were made; the card's is 0, for it may have been added to since."""
-    files = {name: task / name for name in outcome.value["files"]}
-    return {name: 0 if name == CARD else checksum(path) for name, path in files.items() if path.is_file()}
+    return {name: 0 if name == CARD else checksum(task / name) for name in names if (task / name).is_file()}
 
 
 def seal_build(store: ItemStore, key: str, task: Path, counts: Sequence[Count]) -> None:
     """Record that the task is finished, with the counts of its steps."""
-    files = sorted(path for path in task.rglob("*") if path.is_file())
-    made = Outcome({"files": {path.relative_to(task).as_posix(): 0 for path in files}})
-    sealed = {"files": _checksums(task, made), "counts": [count.as_dict() for count in counts]}
+    files = sorted(path.relative_to(task).as_posix() for path in task.rglob("*") if path.is_file())
+    sealed = {"files": _checksums(task, files), "counts": [count.as_dict() for count in counts]}
     store.put(_STEP, [(_ITEM, key, Outcome(sealed))])

@@ -8,55 +8,51 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import orjson
 import polars as pl
 
-from r2med.construction.coverage import question_leakage
+from r2med.construction.health import question_leakage
 from r2med.construction.health_report import CARD
 from r2med.construction.pool import CORPUS_FILE, JUDGEMENT_FILE, MANIFEST, QUERY_FILE, BuiltTask, read_built_task
 from r2med.construction.selection import DEV, TEST
 from r2med.data.validate import validate
 from r2med.errors import R2medError
 from r2med.formatting import first_line, shorten
+from r2med.store.typed import Typed, read_json_lines
 
 _AS_THEY_ARE = ("task.toml", "labels.tsv", MANIFEST, JUDGEMENT_FILE)
 _QREL_COLUMNS = ("q_id", "p_id", "score", "verdict")
 
 
-@dataclass(frozen=True)
-class HubFile:
+class HubFile(Typed, frozen=True):
     """A file of the repository."""
 
     name: str
     bytes: int
 
 
-@dataclass(frozen=True)
-class Publication:
+class Publication(Typed, frozen=True):
     """Result of a push, or the plan of one."""
 
     repo: str
     private: bool
-    files: Sequence[HubFile]
+    files: list[HubFile]
     url: str = ""
     """Where it is now; empty while nothing was pushed."""
     commit: str = ""
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the publication in the shape of `--json`."""
-        return asdict(self)
-
 
 def publish(folder: Path, repo: str, *, private: bool = False, dry_run: bool = False) -> Publication:
     """Push a finished task to the hub; one that should not be published is refused before anything is sent."""
+    from huggingface_hub import get_token
+
     built = read_built_task(folder)
     refuse_unfit(built)
-    if not dry_run:
-        _require_token()
+    if not dry_run and not get_token():
+        raise R2medError("no token of the hub: set HF_TOKEN in the environment, or run: hf auth login")
     with tempfile.TemporaryDirectory(prefix="r2med-publish-") as place:
         draft = Path(place)
         write_hub_layout(built, draft)
@@ -64,7 +60,18 @@ def publish(folder: Path, repo: str, *, private: bool = False, dry_run: bool = F
         files = [HubFile(name, (draft / name).stat().st_size) for name in names]
         if dry_run:
             return Publication(repo, private, files)
-        url, commit = _push(draft, repo, private)
+        from huggingface_hub import HfApi
+
+        api = HfApi(library_name="r2med")
+        with _translated(repo):
+            api.create_repo(repo, repo_type="dataset", private=private, exist_ok=True)
+            done = api.upload_folder(
+                repo_id=repo,
+                repo_type="dataset",
+                folder_path=draft,
+                commit_message="Publish a task made by r2med build",
+            )
+        url, commit = f"{api.endpoint}/datasets/{repo}", str(done.oid)
     return Publication(repo, private, files, url, commit)
 
 
@@ -73,7 +80,7 @@ def refuse_unfit(built: BuiltTask) -> None:
     report = validate(built.folder)
     if not report.ok:
         first = next(problem for problem in report.problems if problem.severity == "error")
-        raise R2medError(f"not published: the task is not valid: {first}; see: r2med validate {built.folder}")
+        raise R2medError(f"not published: the task is not valid: {first}; see: r2med tasks validate {built.folder}")
     if not built.manifest["plan"]["task"]["licence"].strip():
         advice = "say it in plan.toml, [task] licence, and run the build again"
         raise R2medError(f"not published: the licence of the texts is not stated; {advice}")
@@ -90,7 +97,7 @@ def refuse_unfit(built: BuiltTask) -> None:
 def write_hub_layout(built: BuiltTask, draft: Path) -> None:
     """Write the files of the repository: a folder of parquet for each part, named by its config."""
     for part, file in (("corpus", CORPUS_FILE), ("query", QUERY_FILE)):
-        _write_parquet(_rows(built.folder / file), draft / part / f"{part}.parquet")
+        _write_parquet(read_json_lines(built.folder / file), draft / part / f"{part}.parquet")
     splits = {split: rows for split in (DEV, TEST) if (rows := _qrels(built.folder, split))}
     for split, rows in splits.items():
         _write_parquet(rows, draft / "qrels" / f"{split}.parquet")
@@ -117,48 +124,21 @@ def _front_matter(built: BuiltTask, splits: Sequence[str]) -> Iterator[str]:
     yield from ("---", "")
 
 
-def _rows(file: Path) -> list[dict[str, Any]]:
-    return [orjson.loads(line) for line in file.read_bytes().splitlines() if line.strip()]
-
-
 def _qrels(folder: Path, split: str) -> list[dict[str, Any]]:
     """Return the judgements of a split; those of a task without splits are its test."""
     if split == TEST and (folder / "qrels.jsonl").is_file():
-        return _rows(folder / "qrels.jsonl")
+        return read_json_lines(folder / "qrels.jsonl")
     file = folder / "qrels" / f"{split}.tsv"
-    lines = file.read_text("utf-8").splitlines()[1:] if file.is_file() else []
-    cells = (line.split("\t") for line in lines)
-    return [
-        dict(zip(_QREL_COLUMNS, (query, passage, int(score), verdict), strict=True))
-        for query, passage, score, verdict in cells
-    ]
+    if not file.is_file():
+        return []
+    columns = dict(zip(_QREL_COLUMNS, (pl.String, pl.String, pl.Int64, pl.String), strict=True))
+    return pl.read_csv(file, separator="\t", quote_char=None, has_header=False, skip_rows=1, schema=columns).to_dicts()
 
 
 def _write_parquet(rows: Sequence[Mapping[str, Any]], file: Path) -> None:
     """Write rows as parquet; a field that a row lacks is null."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    columns = {name: pl.Series(name, [row.get(name) for row in rows]) for name in names}
-    pl.DataFrame(columns).write_parquet(file, compression="zstd", statistics=False)
-
-
-def _require_token() -> None:
-    from huggingface_hub import get_token
-
-    if not get_token():
-        raise R2medError("no token of the hub: set HF_TOKEN in the environment, or run: hf auth login")
-
-
-def _push(draft: Path, repo: str, private: bool) -> tuple[str, str]:
-    from huggingface_hub import HfApi
-
-    api = HfApi(library_name="r2med")
-    with _translated(repo):
-        api.create_repo(repo, repo_type="dataset", private=private, exist_ok=True)
-        done = api.upload_folder(
-            repo_id=repo, repo_type="dataset", folder_path=draft, commit_message="Publish a task made by r2med build"
-        )
-    return f"{api.endpoint}/datasets/{repo}", str(done.oid)
+    pl.DataFrame(rows, infer_schema_length=None).write_parquet(file, compression="zstd", statistics=False)
 
 
 @contextmanager
@@ -167,22 +147,20 @@ def _translated(repo: str) -> Iterator[None]:
     from huggingface_hub import constants, errors
 
     transport: type[Exception] = errors.HfHubHTTPError.__bases__[0]
-    at = constants.ENDPOINT
+    hub = constants.ENDPOINT
     try:
         yield
     except errors.HFValidationError as error:
         raise R2medError(f"{repo!r} is not a name for a repository of the hub; write ORG/NAME") from error
     except errors.OfflineModeIsEnabled as error:
-        raise R2medError(f"HF_HUB_OFFLINE is set, so nothing can be pushed to {at}; unset it") from error
+        raise R2medError(f"HF_HUB_OFFLINE is set, so nothing can be pushed to {hub}; unset it") from error
     except errors.HfHubHTTPError as error:
         status = error.response.status_code
+        why = f"{hub} answered {status} while {repo} was pushed; run the same command again later"
         if status in (401, 403, 404):
-            advice = f"it needs the right to write to {repo.partition('/')[0]}"
-            raise R2medError(
-                f"{at} does not let this token write to {repo} ({status}): check HF_TOKEN; {advice}"
-            ) from error
-        raise R2medError(f"{at} answered {status} while {repo} was pushed; run the same command again later") from error
+            advice = f"check HF_TOKEN; it needs the right to write to {repo.partition('/')[0]}"
+            why = f"{hub} does not let this token write to {repo} ({status}): {advice}"
+        raise R2medError(why) from error
     except (transport, ConnectionError, TimeoutError) as error:
-        raise R2medError(
-            f"cannot push {repo} to {at} ({first_line(error)}); check the connection and run the same again"
-        ) from error
+        advice = "check the connection and run the same again"
+        raise R2medError(f"cannot push {repo} to {hub} ({first_line(error)}); {advice}") from error

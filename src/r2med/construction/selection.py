@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from r2med.construction.items import Question
@@ -12,6 +11,7 @@ from r2med.construction.mining import PassageCorpus
 from r2med.construction.plan import SelectSettings
 from r2med.data.labels import BAND, NEGATIVE, POSITIVE, UNJUDGED
 from r2med.llm.items import Outcome
+from r2med.store.hashes import seeded_hash
 
 DEV, TEST = "dev", "test"
 
@@ -63,9 +63,19 @@ def select(
     """Select the questions, passages and splits of the task."""
     kept = [question for question in questions if not outcomes[question.id].dropped]
     verdicts: dict[str, Mapping[str, Any]] = {question.id: outcomes[question.id].value["verdicts"] for question in kept}
-    passages = _passages(verdicts.values(), corpus, settings)
-    found = Selection(kept, verdicts, passages, {})
-    return Selection(kept, verdicts, passages, _splits(found, corpus, settings)) if settings.dev else found
+    selection = Selection(kept, verdicts, _passages(verdicts.values(), corpus, settings), {})
+    if not settings.dev:
+        return selection
+    shared = {
+        question.id: [
+            *corpus.source_documents(question),
+            *question.sources,
+            *(corpus.passage(passage).document for passage in selection.positives(question.id)),
+        ]
+        for question in kept
+    }
+    dev = draw_groups(join_groups(shared), settings.dev, settings.seed)
+    return replace(selection, splits={question.id: DEV if question.id in dev else TEST for question in kept})
 
 
 def _passages(pools: Iterable[Mapping[str, str]], corpus: PassageCorpus, settings: SelectSettings) -> list[str]:
@@ -74,25 +84,13 @@ def _passages(pools: Iterable[Mapping[str, str]], corpus: PassageCorpus, setting
     for verdicts in pools:
         for passage, verdict in verdicts.items():
             pool.setdefault(passage, set()).add(verdict)
-    left_out = {
-        name for name, seen in pool.items() if settings.band == "drop" and BAND in seen and POSITIVE not in seen
-    }
-    inside = set(pool) - left_out
+    inside = {name for name, seen in pool.items() if settings.band != "drop" or BAND not in seen or POSITIVE in seen}
     rest = [passage.id for passage in corpus.passages if passage.id not in pool]
     if settings.corpus:
-        rest = sorted(rest, key=lambda name: _draw(settings.seed, name))[: max(0, settings.corpus - len(inside))]
+        rest.sort(key=lambda name: seeded_hash(settings.seed, name))
+        rest = rest[: max(0, settings.corpus - len(inside))]
     inside.update(rest)
     return [passage.id for passage in corpus.passages if passage.id in inside]
-
-
-def _draw(seed: int, name: str) -> bytes:
-    return hashlib.blake2b(f"{seed}\t{name}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
-
-
-def _splits(selection: Selection, corpus: PassageCorpus, settings: SelectSettings) -> dict[str, str]:
-    """Assign splits: questions that share a source or positive document stay together; the seed draws dev."""
-    held = draw_groups(_groups(selection, corpus), settings.dev, settings.seed)
-    return {question.id: DEV if question.id in held else TEST for question in selection.questions}
 
 
 def draw_groups(groups: Mapping[str, str], share: float, seed: int) -> set[str]:
@@ -102,20 +100,11 @@ def draw_groups(groups: Mapping[str, str], share: float, seed: int) -> set[str]:
         members.setdefault(root, []).append(question)
     wanted = share * len(groups)
     held: set[str] = set()
-    for root in sorted(members, key=lambda name: _draw(seed, name)):
+    for root in sorted(members, key=lambda name: seeded_hash(seed, name)):
         # A group is held out where that brings the number nearer to what is wanted.
         if abs(len(held) + len(members[root]) - wanted) < abs(len(held) - wanted):
             held.update(members[root])
     return held
-
-
-def _groups(selection: Selection, corpus: PassageCorpus) -> dict[str, str]:
-    """Return for each question the first one that it shares documents with, directly or through others."""
-    shared: dict[str, list[str]] = {}
-    for question in selection.questions:
-        positives = [corpus.passage(passage).document for passage in selection.positives(question.id)]
-        shared[question.id] = [*corpus.source_documents(question), *question.sources, *positives]
-    return join_groups(shared)
 
 
 def join_groups(shared: Mapping[str, Iterable[Hashable]]) -> dict[str, str]:

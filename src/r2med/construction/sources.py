@@ -10,16 +10,17 @@ import csv
 import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from r2med.construction.items import Document, Question
 from r2med.construction.plan import PLAN, BuildPlan, DocumentSource, QuestionSource
+from r2med.data.formats import Row, read_rows
 from r2med.data.layout import choose_part, listing
 from r2med.data.loader import HUB
 from r2med.data.problems import ERROR, Findings
-from r2med.data.rows import Row, read_rows
 from r2med.data.tasks import HUB_PREFIX
 from r2med.data.texts import read_documents
 from r2med.errors import DataError, suggest
@@ -55,22 +56,18 @@ def hub_place(text: str) -> HubPlace | None:
 def fetch_sources(plan: BuildPlan) -> BuildPlan:
     """Fetch what a plan takes from the hub, and return the plan with local paths and the origin of the files."""
     origins: dict[str, str] = {}
-    questions, documents = (hub_place(source.path.as_posix()) for source in (plan.questions, plan.documents))
-    if questions is not None:
-        if not questions.file:
-            raise DataError(f"{plan.folder / PLAN}: [questions] path must name a file: hf:{questions.repo}/FILE")
-        snapshot = _fetch_files(questions, [questions.file])
-        origins["questions"] = _origin(questions, snapshot)
-        plan = replace(plan, questions=replace(plan.questions, path=snapshot.folder / questions.file))
-    if documents is not None:
-        snapshot = _fetch_files(documents, [documents.file]) if documents.file else _fetch_corpus(documents)
-        origins["documents"] = _origin(documents, snapshot)
-        plan = replace(plan, documents=replace(plan.documents, path=snapshot.folder / documents.file))
-    return replace(plan, origins=origins)
-
-
-def _origin(place: HubPlace, snapshot: Snapshot) -> str:
-    return f"{HUB_PREFIX}{place.repo}{'/' * bool(place.file)}{place.file}@{snapshot.commit}"
+    sources: dict[str, Any] = {}
+    for name in ("questions", "documents"):
+        source = getattr(plan, name)
+        place = hub_place(source.path.as_posix())
+        if place is None:
+            continue
+        if not place.file and name == "questions":
+            raise DataError(f"{plan.folder / PLAN}: [questions] path must name a file: hf:{place.repo}/FILE")
+        snapshot = _fetch_files(place, [place.file]) if place.file else _fetch_corpus(place)
+        origins[name] = f"{HUB_PREFIX}{place.repo}{'/' * bool(place.file)}{place.file}@{snapshot.commit}"
+        sources[name] = replace(source, path=snapshot.folder / place.file)
+    return replace(plan, **sources, origins=origins)
 
 
 def _fetch_files(place: HubPlace, names: list[str]) -> Snapshot:
@@ -78,48 +75,40 @@ def _fetch_files(place: HubPlace, names: list[str]) -> Snapshot:
     if cached is not None and all((cached.folder / name).is_file() for name in names):
         return cached
     revision = place.revision if cached is None else cached.commit
-    known = HUB.names(place.repo, revision)
+    offered = HUB.names(place.repo, revision)
     for name in names:
-        if name not in known:
+        if name not in offered:
             raise DataError(f"{place.repo} at {revision} has no file {name!r}")
     return HUB.download(place.repo, revision, names)
 
 
 def _fetch_corpus(place: HubPlace) -> Snapshot:
     cached = HUB.cached(place.repo, place.revision)
-    if cached is not None and _documents(cached.folder):
+    if cached is not None and (files := document_files(cached.folder)) and all(map(Path.is_file, files)):
         return cached
-    names = HUB.names(place.repo, place.revision)
-    chosen = choose_part("documents", sorted(names))
-    if not chosen:
+    names = choose_part("documents", sorted(HUB.names(place.repo, place.revision)))
+    if not names:
         advice = f"name its file: {HUB_PREFIX}{place.repo}/FILE"
         raise DataError(f"{place.repo} at {place.revision} has no documents in BEIR's or R2MED's layout; {advice}")
-    return _fetch_files(place, list(chosen))
-
-
-def _documents(folder: Path) -> bool:
-    chosen = choose_part("documents", listing(folder))
-    return bool(chosen) and all((folder / name).is_file() for name in chosen)
+    return _fetch_files(place, list(names))
 
 
 TABLES = (".jsonl", ".gz", ".csv", ".tsv", ".parquet")
 """The endings of tables; what is gzipped is JSON lines."""
-_EMPTY = "without text"
 
 
 def read_questions(source: QuestionSource) -> tuple[list[Question], dict[str, str]]:
     """Read the questions of a file, and the reason for each that cannot be used, by its place."""
     questions: dict[str, Question] = {}
     unusable: dict[str, str] = {}
-    named = (source.id, source.question, source.answer, source.options, source.source, source.reasoning)
-    columns = [name for name in named if name]
-    for place, row in _rows(source.path, columns):
+    columns = (source.id, source.question, source.answer, source.options, source.source, source.reasoning)
+    for place, row in _rows(source.path, list(filter(None, columns))):
         identifier, text, answer = (_text(row, name, place) for name in (source.id, source.question, source.answer))
         why = _problem(identifier, text, answer, questions)
         if why:
             unusable[f"{place} {shorten(identifier)}" if identifier else place] = why
             continue
-        options, sources = _several(row.get(source.options)), _several(row.get(source.source))
+        options, sources = _split(row.get(source.options)), _split(row.get(source.source))
         reasoning = _text(row, source.reasoning, place)
         questions[identifier] = Question(identifier, text, answer, options, sources, text, reasoning=reasoning)
     if not questions:
@@ -136,17 +125,20 @@ def _problem(identifier: str, text: str, answer: str, known: Mapping[str, Questi
     if re.search(r"[\t\r\n]", identifier):
         return "with a tab or line break in the id"
     if not text:
-        return _EMPTY
+        return "without text"
     return "" if answer else "without an answer"
 
 
 def read_table_documents(source: DocumentSource) -> list[Document]:
     """Read the documents of a file, or of a folder in BEIR's or R2MED's layout."""
     if source.path.is_dir():
-        return _folder_documents(source.path)
+        problems = Findings()
+        table = read_documents(document_files(source.path), problems)
+        problems.raise_errors(source.path)
+        return [Document(identifier, "", text, "") for identifier, text in table.column()]
     documents: dict[str, Document] = {}
-    columns = [name for name in (source.id, source.text, source.title, source.source) if name]
-    for place, row in _rows(source.path, columns):
+    columns = (source.id, source.text, source.title, source.source)
+    for place, row in _rows(source.path, list(filter(None, columns))):
         identifier, title = _text(row, source.id, place), _text(row, source.title, place)
         text, origin = _text(row, source.text, place), _text(row, source.source, place)
         if not identifier:
@@ -159,19 +151,12 @@ def read_table_documents(source: DocumentSource) -> list[Document]:
 
 def is_task_folder(path: Path) -> bool:
     """Return whether a folder has documents in BEIR's or R2MED's layout."""
-    return path.is_dir() and bool(choose_part("documents", listing(path)))
+    return path.is_dir() and bool(document_files(path))
 
 
 def document_files(folder: Path) -> list[Path]:
     """Return the files of a folder in BEIR's or R2MED's layout that hold its documents."""
     return [folder / name for name in choose_part("documents", listing(folder))]
-
-
-def _folder_documents(folder: Path) -> list[Document]:
-    found = Findings()
-    table = read_documents(document_files(folder), found)
-    found.raise_errors(folder)
-    return [Document(identifier, "", text, "") for identifier, text in table.column()]
 
 
 def _rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, Row]]:
@@ -180,25 +165,20 @@ def _rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, Row]]:
         raise DataError(f"{path}: no such file")
     if path.suffix not in TABLES:
         raise DataError(f"{path}: not a table; expected {', '.join(TABLES[:-1])} or {TABLES[-1]}")
-    found = Findings()
-    numbered = _csv_rows(path) if path.suffix in (".csv", ".tsv") else read_rows(path, found)
+    problems = Findings()
+    numbered = _csv_rows(path) if path.suffix in (".csv", ".tsv") else read_rows(path, problems)
     seen: set[str] = set()
-    name = path.name
     for number, row in numbered:
-        if not seen:
-            _check_columns(f"{path}:{number}", row, columns)
+        absent = [] if seen else [name for name in columns if name not in row]
+        for name in absent:
+            advice = f"{suggest(name, row)}; the plan says which column holds what"
+            raise DataError(f"{path}:{number}: no column {name!r}{advice}")
         seen.update(row)
-        yield f"{name}:{number}", row
-    for problem in found.of(ERROR):
+        yield f"{path.name}:{number}", row
+    for problem in problems.of(ERROR):
         raise DataError(str(problem))
     if not seen:
         raise DataError(f"{path}: holds no rows")
-
-
-def _check_columns(place: str, row: Row, columns: Sequence[str]) -> None:
-    for name in columns:
-        if name not in row:
-            raise DataError(f"{place}: no column {name!r}{suggest(name, row)}; the plan says which column holds what")
 
 
 def _csv_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -226,7 +206,7 @@ def _text(row: Row, column: str, place: str) -> str:
     return "" if value is None else str(value).strip()
 
 
-def _several(value: object) -> tuple[str, ...]:
+def _split(value: object) -> tuple[str, ...]:
     """Return the texts of a cell: a list, an object, or a text split at lines or bars."""
     if isinstance(value, dict):
         value = list(value.values())

@@ -12,58 +12,52 @@ from r2med.render.sections import show_sections
 from r2med.render.table import Table, key, numbers, say
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from rich.console import Console
 
     from r2med.construction.health import TaskHealth
-    from r2med.construction.progress import BuildProgress
+    from r2med.llm.items import Count
 
 
-def show_funnel(built: BuildProgress, console: Console) -> None:
+def show_funnel(counts: Sequence[Count], console: Console) -> None:
     """Print how many items each step kept and what it took, and below why items were dropped, failed or are marked."""
     table = Table(key("step"), *numbers("items", "kept", "requests", "dollars"))
-    for count in built.counts:
+    for count in counts:
         asked = [f"{count.spent.requests:,}", money(count.spent.cost)] if count.spent.requests else ["", ""]
         table.add(count.step, f"{count.items:,}", f"{count.kept:,}", *asked)
     table.show(console)
-    for count in built.counts:
+    for count in counts:
         for remark in remarks(count):
             say(console, f"{count.step}: {remark}")
 
 
-def show_question(found: Mapping[str, Any], console: Console) -> None:
+def show_question(history: Mapping[str, Any], console: Console) -> None:
     """Print the history of one question."""
-    console.print(found["id"], style="bold")
-    for step, value in found["steps"].items():
+    console.print(history["id"], style="bold")
+    for step, value in history["steps"].items():
         for name, content in value.items():
-            told = name == "id" or (step == "read" and name == "text")
-            if not told and content not in ("", [], None):
+            repeated = name == "id" or (step == "read" and name == "text")
+            if not repeated and content not in ("", [], None):
                 console.print(f"{step}: {name}: {_line(content)}")
-    if found["dropped"]:
-        console.print(f"dropped: {found['dropped']}", style="bold")
-    for number, candidate in enumerate(found["candidates"], 1):
-        _show_candidate(number, candidate, console)
-
-
-def _show_candidate(number: int, candidate: Mapping[str, Any], console: Console) -> None:
-    grades = f"answers {candidate['answers']:g}, supports {candidate['supports']:g}" if "answers" in candidate else "?"
-    console.print(
-        f"\n{number}. {candidate['passage']}: {candidate['verdict'] or 'not selected yet'} ({grades})", style="bold"
-    )
-    ways = (
-        f"{way['system']} by {way['view']} at {way['rank']}" if way["rank"] else "source" for way in candidate["found"]
-    )
-    console.print(f"   found: {'; '.join(ways)}")
-    for opinion in candidate.get("opinions", ()):
-        mark = " (not in the passage)" if opinion["quote_state"] == "invented" else ""
-        quote = f' "{opinion["quote"]}"{mark}' if opinion["quote"] else ""
-        console.print(
-            f"   {opinion['judge']}: {opinion['answers']:g}, {opinion['supports']:g}: {opinion['reason']}{quote}"
-        )
-    for name in ("dropped", "failed"):
-        if candidate.get(name):
-            console.print(f"   {candidate[name]}")
+    if history["dropped"]:
+        console.print(f"dropped: {history['dropped']}", style="bold")
+    for number, candidate in enumerate(history["candidates"], 1):
+        grades = "?"
+        if "answers" in candidate:
+            grades = f"answers {candidate['answers']:g}, supports {candidate['supports']:g}"
+        verdict = candidate["verdict"] or "not selected yet"
+        console.print(f"\n{number}. {candidate['passage']}: {verdict} ({grades})", style="bold")
+        ways = (f"{w['system']} by {w['view']} at {w['rank']}" if w["rank"] else "source" for w in candidate["found"])
+        console.print(f"   found: {'; '.join(ways)}")
+        for opinion in candidate.get("opinions", ()):
+            mark = " (not in the passage)" if opinion["quote_state"] == "invented" else ""
+            quote = f' "{opinion["quote"]}"{mark}' if opinion["quote"] else ""
+            scores = f"{opinion['answers']:g}, {opinion['supports']:g}"
+            console.print(f"   {opinion['judge']}: {scores}: {opinion['reason']}{quote}")
+        for name in ("dropped", "failed"):
+            if candidate.get(name):
+                console.print(f"   {candidate[name]}")
 
 
 def _line(content: object) -> str:

@@ -7,12 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from r2med.data.dataset import Collection
+from r2med.data.formats import QUERY_FIELDS, read_rows
 from r2med.data.layout import config_files, listing
 from r2med.data.loader import fetch_config
 from r2med.data.manifests import read_manifest
 from r2med.data.problems import Findings, Spot
-from r2med.data.qrels import QUERY_FIELDS
-from r2med.data.rows import read_rows
 from r2med.data.run import Run
 from r2med.data.tasks import candidate_configs
 from r2med.errors import DataError, suggest

@@ -94,11 +94,14 @@ class Texts:
         >>> list(Texts(["d1", "d2"], ["one", "two"]).without([0]))
         [('d2', 'two')]
         """
-        if isinstance(self.ids, StoredIds) and isinstance(self.texts, StoredTexts):
-            return Texts(self.ids.without(places), self.texts.without(places))
         left_out = set(places)
-        kept = [place for place in range(len(self)) if place not in left_out]
-        return Texts([self.ids[place] for place in kept], [self.texts[place] for place in kept])
+
+        def rest(column: Sequence[str]) -> Sequence[str]:
+            if isinstance(column, StoredTexts):
+                return column.without(places)
+            return [text for place, text in enumerate(column) if place not in left_out]
+
+        return Texts(rest(self.ids), rest(self.texts))
 
 
 @dataclass(frozen=True)

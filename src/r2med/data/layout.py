@@ -9,42 +9,11 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from r2med.data.formats import PATTERNS
 from r2med.data.problems import Findings
 from r2med.errors import DataError
 
 DEFAULT_SPLIT = "test"
-PATTERNS: Mapping[str, Sequence[str]] = {
-    "documents": (
-        "corpus.jsonl",
-        "corpus.parquet",
-        "corpus/{split}.parquet",
-        "corpus/{split}/{shard}.parquet",
-    ),
-    "queries": (
-        "query.jsonl",
-        "queries.jsonl",
-        "query.parquet",
-        "queries.parquet",
-        "query/{split}.parquet",
-        "queries/{split}.parquet",
-        "query/{split}/{shard}.parquet",
-        "queries/{split}/{shard}.parquet",
-    ),
-    "qrels": (
-        "qrels.jsonl",
-        "qrels.txt",
-        "qrels.tsv",
-        "qrels/{split}.tsv",
-        "qrels.csv",
-        "qrels/{split}.csv",
-        "qrels.parquet",
-        "qrels/{split}.parquet",
-        "qrels/{split}/{shard}.parquet",
-    ),
-}
-"""The files of each part; the first that exists is read. R2MED's own files come first, then BEIR's, then
-parquet: one file per part, or a folder per part as the hub's configs are written. Text files may end in .gz, a
-`{split}.parquet` may be cut into `{split}-00000-of-00002.parquet` and so on."""
 _SHARD = re.compile(r"-\d+-of-(\d+)\.parquet$")
 
 
@@ -73,18 +42,13 @@ def choose(names: Iterable[str], split: str = DEFAULT_SPLIT, patterns: TaskFiles
     ('corpus.jsonl', 'queries.jsonl', 'qrels/test.tsv')
     """
     known = sorted(names)
-    if patterns is not None:
-        return TaskFiles(*(_fitting(getattr(patterns, part), known) for part in PATTERNS))
-    return TaskFiles(*(choose_part(part, known, split) for part in PATTERNS))
-
-
-def _fitting(patterns: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
-    """Return the files of the first pattern that matches any, if they are complete."""
-    for pattern in patterns:
-        found = tuple(name for name in names if fnmatchcase(name, pattern))
-        if found and _whole(found):
-            return found
-    return ()
+    if patterns is None:
+        return TaskFiles(*(choose_part(part, known, split) for part in PATTERNS))
+    parts = []
+    for part in PATTERNS:
+        matching = [tuple(name for name in known if fnmatchcase(name, one)) for one in getattr(patterns, part)]
+        parts.append(next((files for files in matching if files and _is_whole(files)), ()))
+    return TaskFiles(*parts)
 
 
 def folders_of(patterns: TaskFiles | None) -> list[str]:
@@ -99,7 +63,7 @@ def choose_part(part: str, names: Sequence[str], split: str = DEFAULT_SPLIT) -> 
         by_split = _matches(pattern, names)
         if "{split}" in pattern:
             chosen = _choose_split(by_split, pattern, split)
-            if chosen and _whole(chosen):
+            if chosen and _is_whole(chosen):
                 return tuple(chosen)
         # Judgements without a split of their own cannot be those of a split asked for by name.
         elif by_split and (part != "qrels" or split == DEFAULT_SPLIT):
@@ -133,7 +97,7 @@ def config_files(config: str, names: Sequence[str], split: str) -> tuple[str, ..
     """
     for pattern in (f"{config}/{{split}}.parquet", f"{config}/{{split}}/{{shard}}.parquet"):
         chosen = _choose_split(_matches(pattern, names), pattern, split)
-        if chosen and _whole(chosen):
+        if chosen and _is_whole(chosen):
             return tuple(chosen)
     return ()
 
@@ -192,15 +156,12 @@ def _regex(pattern: str) -> re.Pattern[str]:
 def _matches(pattern: str, names: Sequence[str]) -> dict[str, list[str]]:
     """Return the names that match a pattern, by split ("" if it has none)."""
     by_split: dict[str, list[str]] = {}
-    beginning = pattern.partition("{")[0]
-    # Few names begin like any pattern: most patterns need not be compiled.
-    for name in (each for each in names if each.startswith(beginning)):
-        match = _regex(pattern).fullmatch(name)
-        if match:
+    for name in names:
+        if match := _regex(pattern).fullmatch(name):
             by_split.setdefault(match.groupdict().get("split") or "", []).append(name)
     return by_split
 
 
-def _whole(names: Sequence[str]) -> bool:
+def _is_whole(names: Sequence[str]) -> bool:
     totals = {int(count) for name in names for count in _SHARD.findall(name)}
     return not totals or totals == {len(names)}

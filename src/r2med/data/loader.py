@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 
 from r2med.data.dataset import Dataset
-from r2med.data.layout import PATTERNS, choose, config_files, folders_of, listing, missing
+from r2med.data.formats import PATTERNS
+from r2med.data.layout import choose, config_files, folders_of, listing, missing
 from r2med.data.reader import read_dataset
 from r2med.data.tasks import HUB_PREFIX, Task, other_tasks, registry, resolve
-from r2med.errors import DataError, suggest
+from r2med.errors import DataError, R2medError, suggest
 from r2med.settings import local_copies
+from r2med.store.hashes import Stamp, stamp
 from r2med.store.hub import Hub, Snapshot
 
 HUB = Hub("dataset", DataError)
@@ -108,3 +112,25 @@ def load(
     chosen = replace(chosen, revision=revision or chosen.revision)
     snapshot = fetch_task(chosen)
     return read_dataset(chosen, snapshot.folder, snapshot.commit, strict=strict)
+
+
+def present_fingerprints(tasks: Iterable[str]) -> dict[str, str]:
+    """Return the fingerprint of each folder among some tasks; one that is gone or cannot be read has none."""
+    fingerprints = {}
+    for name in tasks:
+        if not Path(name).is_absolute():
+            continue
+        try:
+            [task] = resolve([name])
+            folder = task.folder or Path(name)
+            files = choose(listing(folder), task.split).files
+            fingerprints[name] = _fingerprint(name, tuple(stamp(folder / file) for file in files))
+        except (R2medError, OSError, ValueError):
+            continue
+    return fingerprints
+
+
+@lru_cache(maxsize=64)
+def _fingerprint(name: str, _stamps: tuple[Stamp, ...]) -> str:
+    """Return the fingerprint of a folder's data, read again only after one of its files has changed."""
+    return load(name).fingerprint

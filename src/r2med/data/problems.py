@@ -107,6 +107,11 @@ class Findings:
         self.problems.append(Problem(code, str(file), line, message))
         self.errors += KINDS[code].severity == ERROR
 
+    def extend(self, other: Findings) -> None:
+        """Add the problems of others."""
+        self.problems += other.problems
+        self.errors += other.errors
+
     def lost_a_file(self, since: int) -> bool:
         """Return whether a file could not be read to its end, among the problems from this one on."""
         return any(problem.code in ("unreadable-file", "damaged-file") for problem in self.problems[since:])
@@ -121,7 +126,7 @@ class Findings:
             from shlex import quote
 
             errors = [problem for problem in self.problems if problem.is_error(strict=strict)]
-            listed = f"r2med validate {quote(str(source))}{' --strict' * strict}"
+            listed = f"r2med tasks validate {quote(str(source))}{' --strict' * strict}"
             more = f" (and {len(errors) - 1} more, see: {listed})" if errors[1:] else ""
             if errors:
                 raise DataError(f"{errors[0]}{more}")

@@ -7,7 +7,7 @@ with the digits that were published. `scripts/make_published.py` writes it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
@@ -103,45 +103,19 @@ def published() -> tuple[PublishedSystem, ...]:
     >>> len([system for system in published() if system.source.name == "paper"])
     71
     """
-    figures: dict[tuple[str, str], dict[str, Mapping[str, str]]] = {}
+    figures: dict[tuple[str, str], dict[str, PublishedFigures]] = {}
     for row in _tables()[2]:
-        figures.setdefault((row["source"], row["name"]), {})[row["measure"]] = row
-    return tuple(_system(row, _FiguresByMeasure(figures[row["source"], row["name"]])) for row in _tables()[1])
-
-
-class _FiguresByMeasure(Mapping[str, PublishedFigures]):
-    """Figures of a system by measure, parsed from their rows when they are needed: few measures ever are."""
-
-    def __init__(self, rows: Mapping[str, Mapping[str, str]]) -> None:
-        self._rows, self._read = rows, dict[str, PublishedFigures]()
-
-    def __getitem__(self, measure: str) -> PublishedFigures:
-        if measure not in self._read:
-            self._read[measure] = _figures(self._rows[measure])
-        return self._read[measure]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._rows)
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __contains__(self, measure: object) -> bool:
-        return measure in self._rows
-
-
-def _figures(row: Mapping[str, str]) -> PublishedFigures:
-    """Parse the figures of one system by one measure from its row."""
-    group = sources()[row["source"]].group
-    prefix = "" if group == "full" else f"{group}/"
-    tasks = {f"{prefix}{task}": float(row[task]) for task in list(row)[4:] if row[task]}
-    return PublishedFigures(tasks, float(row["average"]) if row["average"] else None)
-
-
-def _system(row: Mapping[str, str], figures: Mapping[str, PublishedFigures]) -> PublishedSystem:
-    facts: dict[str, Any] = {name: text for name, text in row.items() if name != "source"}
-    facts |= {name: int(row[name]) if row[name] else None for name in ("max_query", "max_document")}
-    return PublishedSystem(source=sources()[row["source"]], figures=figures, **facts)
+        prefix = "" if sources()[row["source"]].group == "full" else f"{sources()[row['source']].group}/"
+        tasks = {f"{prefix}{task}": float(row[task]) for task in list(row)[4:] if row[task]}
+        average = float(row["average"]) if row["average"] else None
+        figures.setdefault((row["source"], row["name"]), {})[row["measure"]] = PublishedFigures(tasks, average)
+    systems = []
+    for row in _tables()[1]:
+        facts: dict[str, Any] = {name: text for name, text in row.items() if name != "source"}
+        facts |= {name: int(row[name]) if row[name] else None for name in ("max_query", "max_document")}
+        key = row["source"], row["name"]
+        systems.append(PublishedSystem(source=sources()[row["source"]], figures=figures[key], **facts))
+    return tuple(systems)
 
 
 def find_published(name: str) -> list[PublishedSystem]:
@@ -154,36 +128,29 @@ def find_published(name: str) -> list[PublishedSystem]:
     >>> len({row.name for row in find_published("table:base")})
     15
     """
-    wanted = name.casefold()
-    if wanted.startswith(TABLE):
-        return _table(wanted.removeprefix(TABLE))
-    found = [system for system in published() if system.name.casefold() == wanted]
-    if not found:
+    if name.casefold().startswith(TABLE):
+        return _table(name.casefold().removeprefix(TABLE))
+    systems = [system for system in published() if system.name.casefold() == name.casefold()]
+    if not systems:
         near = suggest(name, {system.name for system in published()})
         raise R2medError(f"nothing was published under the name {name!r}{near}; r2med board --published lists all")
-    return found
+    return systems
 
 
 def _table(name: str) -> list[PublishedSystem]:
     """Return all rows of a source, or the benchmark's own of a kind."""
-    own = [system for system in published() if system.source.name in _BENCHMARK]
-    found = [system for system in published() if system.source.name == name] or [
-        system for system in own if system.kind == name
-    ]
-    if not found:
-        known = {system.kind for system in own} | set(sources())
+    benchmark = [system for system in published() if system.source.name in _BENCHMARK]
+    systems = [system for system in published() if system.source.name == name]
+    systems = systems or [system for system in benchmark if system.kind == name]
+    if not systems:
+        known = {system.kind for system in benchmark} | set(sources())
         raise R2medError(f"no published table {name!r}{suggest(name, known)}")
-    return found
+    return systems
 
 
 @cache
 def _tables() -> Sequence[Sequence[Mapping[str, str]]]:
     """Read the three tables, a dictionary per row."""
     text = resources.files("r2med.data").joinpath(FILE).read_text(encoding="utf-8")
-    return [list(_rows(block.split("\n"))) for block in text.rstrip("\n").split("\n\n")]
-
-
-def _rows(lines: Sequence[str]) -> Iterator[Mapping[str, str]]:
-    header = lines[0].split("\t")
-    for line in lines[1:]:
-        yield dict(zip(header, line.split("\t"), strict=True))
+    blocks = [[line.split("\t") for line in block.split("\n")] for block in text.rstrip("\n").split("\n\n")]
+    return [[dict(zip(block[0], cells, strict=True)) for cells in block[1:]] for block in blocks]

@@ -1,53 +1,25 @@
-"""Judgements: JSON lines, TREC's four columns, BEIR's tab-separated table, CSV, three plain columns, or parquet."""
+"""Judgements of rows in any format: query, document and grade, with every defect noted."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-import orjson
-
 from r2med.data.dataset import Qrels
+from r2med.data.formats import DOCUMENT_FIELDS, GRADE_FIELDS, QUERY_FIELDS, REVIEWER_FIELDS, Row, plain_name, read_rows
 from r2med.data.layout import DEFAULT_SPLIT, choose_part, listing, missing
 from r2med.data.problems import Findings, Spot, place
-from r2med.data.rows import Row, Rows, json_rows, lines, not_utf8, parquet_rows
 from r2med.data.texts import identifier_of
 from r2med.errors import DataError
 from r2med.formatting import describe, shorten
 from r2med.store.files import expanded
 
-QUERY_FIELDS = ("q_id", "query-id", "query_id", "qid")
-DOCUMENT_FIELDS = ("p_id", "corpus-id", "corpus_id", "document_id", "doc_id", "docid", "pid")
-GRADE_FIELDS = (
-    *(
-        "score",
-        "relevance",
-        "grade",
-        "rel",
-        "label",
-        "rating",
-        "judgment",
-        "judgement",
-        "relevancy",
-        "relevant",
-        "gain",
-    ),
-    *("relevance_score", "relevance_grade", "relevance_label"),
-)
-"""The names of the columns that are read, in any case, with - or _."""
-REVIEWER_FIELDS = ("reviewer", "annotator", "rater", "assessor", "judge")
-"""The names of a column that names the reviewer; only `read_label_sets` reads it."""
 _GRADE = re.compile(r"[+-]?[0-9]+(\.0*)?")
 _LARGEST = 999_999_999
-_COLUMNS: Mapping[int, Sequence[str]] = {
-    3: (QUERY_FIELDS[0], DOCUMENT_FIELDS[0], GRADE_FIELDS[0]),
-    4: (QUERY_FIELDS[0], "", DOCUMENT_FIELDS[0], GRADE_FIELDS[0]),
-}
-"""The columns of a text file without a header, by their number; TREC's second column is ignored."""
 
 
 @dataclass
@@ -200,7 +172,7 @@ class JudgedRow(NamedTuple):
 def _judged_rows(file: Path, found: Findings, *, by_reviewer: bool = False) -> Iterator[JudgedRow]:
     """Yield the sound judgements of a file; every defect of the others is noted."""
     ungraded: bool | None = None
-    for line, row in _rows(file, found):
+    for line, row in read_rows(file, found, part="qrels"):
         spot, columns = Spot(file, line, found), _columns_of(tuple(row))
         query = _identifier(row, columns.query, QUERY_FIELDS, "query", spot)
         document = _identifier(row, columns.document, DOCUMENT_FIELDS, "document", spot)
@@ -212,76 +184,6 @@ def _judged_rows(file: Path, found: Findings, *, by_reviewer: bool = False) -> I
         elif query is not None and document is not None and grade is not None and reviewer is not None:
             yield JudgedRow(query, document, grade, reviewer, spot, row)
             ungraded = not columns.grade
-
-
-def _rows(file: Path, found: Findings) -> Rows:
-    """Read the rows of a qrels file, whose format shows in its name or, for text files, in its first line."""
-    if file.suffix == ".parquet":
-        return parquet_rows(file, found)
-    name = file.name.removesuffix(".gz")
-    if name.endswith(".csv"):
-        return _column_rows(_comma_cells(file, found), file, found)
-    if name.endswith((".jsonl", ".json")) or _starts_with_json(file):
-        return json_rows(file, found)
-    return _column_rows(_cells(file, found), file, found)
-
-
-def _starts_with_json(file: Path) -> bool:
-    first = next((line for _, line in lines(file, Findings()) if line.strip()), b"")
-    try:
-        return isinstance(orjson.loads(first), dict)
-    except orjson.JSONDecodeError:
-        return False
-
-
-def _column_rows(numbered: Iterator[tuple[int, list[str]]], file: Path, found: Findings) -> Rows:
-    header: Sequence[str] | None = None
-    first = True
-    for line, cells in numbered:
-        if first:
-            first = False
-            columns = _columns_of(tuple(cells))
-            if columns.query and columns.document:
-                header = cells
-                if len({*cells}) < len(cells):
-                    found.add("wrong-columns", file, line, f"two columns have the same name: {', '.join(cells)}")
-                    return
-                continue
-        names = header or _COLUMNS.get(len(cells))
-        if names is None or len(names) != len(cells):
-            wanted = ", ".join(header) if header else "query, document, grade or query, 0, document, grade"
-            found.add("wrong-columns", file, line, f"{len(cells)} columns; expected {wanted}")
-            continue
-        yield line, dict(zip(names, cells, strict=True))
-
-
-def _cells(file: Path, found: Findings) -> Iterator[tuple[int, list[str]]]:
-    """Yield the cells of each line: between tabs if there are any, otherwise between blanks."""
-    for number, line in lines(file, found):
-        if not line.strip():
-            continue
-        # Split before decoding: only ASCII blanks separate columns, an id may hold any other space.
-        cells = line.rstrip(b"\r\n").split(b"\t") if b"\t" in line else line.split()
-        try:
-            yield number, [cell.decode("utf-8") for cell in cells]
-        except UnicodeDecodeError as bad:
-            found.add("bad-encoding", file, number, f"not UTF-8: byte 0x{bad.object[bad.start]:02x}; save it as UTF-8")
-
-
-def _comma_cells(file: Path, found: Findings) -> Iterator[tuple[int, list[str]]]:
-    """Yield the cells of each line of a CSV file, quoted or not."""
-    import csv
-
-    for number, line in lines(file, found):
-        try:
-            cells = next(csv.reader([line.decode("utf-8").rstrip("\r\n")], strict=True), [])
-        except UnicodeDecodeError as bad:
-            found.add("bad-encoding", file, number, not_utf8(line, bad))
-        except csv.Error as error:
-            found.add("wrong-columns", file, number, f"not a line of CSV: {error}")
-        else:
-            if any(cell.strip() for cell in cells):
-                yield number, cells
 
 
 class _Columns(NamedTuple):
@@ -297,9 +199,9 @@ class _Columns(NamedTuple):
 
 @lru_cache(maxsize=64)
 def _columns_of(names: tuple[str, ...]) -> _Columns:
-    plain = {_plain_name(name): name for name in names if name}
+    plain = {plain_name(name): name for name in names if name}
     query, document, graded, reviewer = (
-        [plain[known] for known in map(_plain_name, fields) if known in plain]
+        [plain[known] for known in map(plain_name, fields) if known in plain]
         for fields in (QUERY_FIELDS, DOCUMENT_FIELDS, GRADE_FIELDS, REVIEWER_FIELDS)
     )
     others = [name for name in names if name and name not in (*query, *document, *graded, *reviewer)]
@@ -314,10 +216,6 @@ def _columns_of(names: tuple[str, ...]) -> _Columns:
         next(iter(several), None) for several in (query, document, graded, reviewer)
     )
     return _Columns(first_query, first_document, first_grade, first_reviewer, fault)
-
-
-def _plain_name(name: str) -> str:
-    return name.strip().casefold().replace("_", "-")
 
 
 def _identifier(row: Row, name: str | None, names: Sequence[str], what: str, spot: Spot) -> str | None:

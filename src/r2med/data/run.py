@@ -58,7 +58,8 @@ class Run:
             if np.isnan(column).any():
                 raise R2medError(f"query {query}: the score of {ids[int(np.isnan(column).argmax())]} is not a number")
             if len(set(ids)) != len(ids):
-                raise R2medError(f"query {query}: document {_first_repeated(ids)} appears more than once in its list")
+                repeated = next(document for place, document in enumerate(ids) if document in ids[:place])
+                raise R2medError(f"query {query}: document {repeated} appears more than once in its list")
             order = rank(ids, column)
             ranked[query] = Ranking([ids[place] for place in order.tolist()], column[order])
         return cls.from_ranked(ranked)
@@ -138,7 +139,3 @@ def _column(values: Sequence[float] | Scores) -> Scores:
     """Return scores in the precision they came in, single or double; anything else becomes double."""
     column = np.asarray(values)
     return column if column.dtype in (np.float32, np.float64) else column.astype(np.float64)
-
-
-def _first_repeated(ids: Sequence[str]) -> str:
-    return next(identifier for place, identifier in enumerate(ids) if identifier in ids[:place])

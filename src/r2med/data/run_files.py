@@ -4,39 +4,18 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import orjson
 
 from r2med.data.run import Run
-from r2med.data.run_formats import json as json_format
-from r2med.data.run_formats import parquet as parquet_format
-from r2med.data.run_formats import trec as trec_format
-from r2med.data.run_formats.rows import FileRows, assemble
+from r2med.data.run_formats import FORMATS, assemble, is_lines
 from r2med.errors import DataError
 from r2med.formatting import counted
 from r2med.lexical.ranking import as_float32
 from r2med.store.files import write_file
 
-
-class RunFormat(NamedTuple):
-    """Format of run files, with its reader and writer."""
-
-    extensions: tuple[str, ...]
-    read: Callable[[bytes, str], FileRows]
-    write: Callable[[Run, str], bytes]
-
-
-FORMATS: Mapping[str, RunFormat] = {
-    "trec": RunFormat((".trec", ".run", ".txt", ".res"), trec_format.read, trec_format.write),
-    "jsonl": RunFormat((".jsonl", ".ndjson"), json_format.read_lines, json_format.write_lines),
-    "json": RunFormat((".json",), json_format.read_object, json_format.write_object),
-    "parquet": RunFormat((".parquet", ".pq"), parquet_format.read, parquet_format.write),
-}
-"""Every format of run files."""
 _BY_EXTENSION = {extension: name for name, form in FORMATS.items() for extension in form.extensions}
 
 
@@ -67,20 +46,16 @@ def write_run(run: Run, path: Path | str, tag: str = "r2med") -> None:
     if extension not in _BY_EXTENSION:
         raise DataError(f"{path}: no format of that name; end it in {' '.join(_BY_EXTENSION)}, with .gz if you like")
     try:
-        _check_finite(run)
+        bad = np.flatnonzero(~np.isfinite(run.scores))
+        if len(bad):
+            place = int(bad[0])
+            raise DataError(f"the score of document {run.documents[place]} is {run.scores[place]}, not a finite number")
         data = FORMATS[_BY_EXTENSION[extension]].write(run, tag)
     except DataError as error:
         raise DataError(f"{path}: {error}") from error
     except (UnicodeEncodeError, orjson.JSONEncodeError) as error:
         raise DataError(f"{path}: an id of the run is not valid Unicode") from error
     write_file(path, gzip.compress(data, compresslevel=6, mtime=0) if zipped else data, parents=True)
-
-
-def _check_finite(run: Run) -> None:
-    bad = np.flatnonzero(~np.isfinite(run.scores))
-    if len(bad):
-        place = int(bad[0])
-        raise DataError(f"the score of document {run.documents[place]} is {run.scores[place]}, not a finite number")
 
 
 def _content(path: Path) -> bytes:
@@ -115,4 +90,4 @@ def _format(path: Path, data: bytes) -> str:
         return "parquet"
     if extension != ".json" and data.lstrip()[:1] != b"{":
         return "trec"
-    return "jsonl" if json_format.is_lines(data) else "json"
+    return "jsonl" if is_lines(data) else "json"

@@ -1,38 +1,45 @@
-"""Columns of texts and ids that are too large for memory: they stay in files, and only what is needed is read.
-
-`StoredTexts` are the texts of a corpus, by the place, length and checksum of each in some source; `StoredIds` are its
-ids, with their order, so that an id's position is found without a table of all of them.
-"""
+"""Columns of texts and ids too large for memory: they stay in mapped files, and only what is needed is read."""
 
 from __future__ import annotations
 
 import zlib
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from functools import cached_property
-from typing import Any, overload
+from pathlib import Path
+from typing import Any, Self, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.data.text_sources import MappedFile, TextSource
+from r2med.errors import DataError
 
+DAMAGED = "damaged"
+"""Name of the file beside a stored corpus that marks it as unusable."""
 _AT_ONCE = 1024
 _WIDEST = 64
 """Ids of more bytes than this are sorted one by one."""
 
 
+def encode(text: str) -> bytes:
+    """Encode a text for storage; a surrogate without its partner survives the round trip."""
+    return text.encode("utf-8", "surrogatepass")
+
+
 class StoredTexts(Sequence[str]):
-    """Texts at places of a source."""
+    """Texts of a file of UTF-8, by the start, length and checksum of each."""
 
     def __init__(
         self,
-        source: TextSource,
+        file: Path,
         starts: NDArray[np.int64],
         lengths: NDArray[Any],
         checks: NDArray[np.uint32] | None = None,
     ) -> None:
-        self._source, self._starts, self._lengths, self._checks = source, starts, lengths, checks
+        self._file, self._starts, self._lengths, self._checks = file, starts, lengths, checks
+        # The mapping stays valid if the file is removed.
+        self._data = np.memmap(file, np.uint8, "r").data if file.stat().st_size else memoryview(b"")
 
     def __len__(self) -> int:
         return len(self._starts)
@@ -51,82 +58,85 @@ class StoredTexts(Sequence[str]):
         for start in range(0, len(self), _AT_ONCE):
             yield from self._some(slice(start, start + _AT_ONCE))
 
-    def _some(self, chosen: slice) -> list[str]:
-        parts = self._source.parts(self._starts[chosen].tolist(), self._lengths[chosen].tolist())
-        if self._checks is not None and list(map(zlib.crc32, parts)) != self._checks[chosen].tolist():
-            self._source.refuse()
-        return list(map(self._source.decode, parts))
+    def _some(self, places: slice) -> list[str]:
+        starts, lengths = self._starts[places].tolist(), self._lengths[places].tolist()
+        parts = [bytes(self._data[start : start + length]) for start, length in zip(starts, lengths, strict=True)]
+        if self._checks is not None and list(map(zlib.crc32, parts)) != self._checks[places].tolist():
+            (self._file.parent / DAMAGED).touch()  # so that the next command makes a new copy
+            raise DataError(
+                f"{self._file}: this copy of a corpus is damaged; run the same command again to make it anew"
+            )
+        return [part.decode("utf-8", "surrogatepass") for part in parts]
 
-    def without(self, places: Sequence[int]) -> StoredTexts:
+    def without(self, places: Sequence[int]) -> Self:
         """Return all but the texts at these places."""
-        checks = None if self._checks is None else np.delete(self._checks, places)
-        return StoredTexts(self._source, np.delete(self._starts, places), np.delete(self._lengths, places), checks)
+        rest = copy(self)
+        rest._starts, rest._lengths = np.delete(self._starts, places), np.delete(self._lengths, places)
+        rest._checks = None if self._checks is None else np.delete(self._checks, places)
+        return rest
+
+    def alphabetical(self) -> NDArray[np.int64]:
+        """Return the places of the texts in alphabetical order, which is that of their UTF-8.
+
+        Their bytes are compared eight at a time, as numbers; of two that differ in zeros at the end, the shorter is
+        first.
+        """
+        lengths, widest = self._lengths, int(self._lengths.max(initial=0))
+        if widest > _WIDEST:
+            return np.array(sorted(range(len(self)), key=self.__getitem__), dtype=np.int64)
+        padded = np.zeros((len(self), max(8, -(-widest // 8) * 8)), dtype=np.uint8)
+        data = np.frombuffer(self._data, dtype=np.uint8)
+        for column in range(widest):
+            longer = np.flatnonzero(lengths > column)
+            padded[longer, column] = data[self._starts[longer] + column]
+        words = padded.view(">u8").astype(np.uint64)
+        keys = [word for word in words.T[::-1] if len(word) and (word != word[0]).any()]
+        return np.lexsort([lengths, *keys]).astype(np.int64)
 
 
 class StoredIds(StoredTexts):
-    """Ids of a mapped file, all different, and their alphabetical order."""
+    """Ids of a mapped file, all different, with their alphabetical order."""
 
     def __init__(
-        self, file: MappedFile, starts: NDArray[np.int64], lengths: NDArray[Any], order: NDArray[np.integer[Any]]
+        self, file: Path, starts: NDArray[np.int64], lengths: NDArray[Any], order: NDArray[np.integer[Any]]
     ) -> None:
         super().__init__(file, starts, lengths)
-        self._file = file
-        self.order = order
+        self._order = order
         """The places of the ids in alphabetical order."""
 
     @cached_property
     def positions(self) -> Mapping[str, int]:
-        """Return the position of each id."""
-        return _Positions(self)
+        """Return the position of each id, found by bisection."""
+        return _Positions(self, self._order)
 
-    def without(self, places: Sequence[int]) -> StoredIds:
+    def without(self, places: Sequence[int]) -> Self:
         """Return all but the ids at these places."""
+        rest = super().without(places)
         kept = np.ones(len(self), dtype=bool)
         kept[places] = False
-        order = self.order[kept[self.order]]
-        return StoredIds(self._file, self._starts[kept], self._lengths[kept], (np.cumsum(kept) - 1)[order])
+        rest._order = (np.cumsum(kept) - 1)[self._order[kept[self._order]]]
+        rest.__dict__.pop("positions", None)
+        return rest
 
     def descending_ranks(self) -> NDArray[np.int64]:
         """Return each id's place when all are sorted descending."""
         ranks = np.empty(len(self), dtype=np.int64)
-        ranks[self.order] = np.arange(len(self) - 1, -1, -1)
+        ranks[self._order] = np.arange(len(self) - 1, -1, -1)
         return ranks
 
 
 class _Positions(Mapping[str, int]):
-    """Map from an id to its place, by bisection."""
-
-    def __init__(self, ids: StoredIds) -> None:
-        self._ids = ids
+    def __init__(self, ids: StoredIds, order: NDArray[np.integer[Any]]) -> None:
+        self._ids, self._order = ids, order
 
     def __getitem__(self, identifier: str) -> int:
-        ids, order = self._ids, self._ids.order
-        rank = bisect_left(order, identifier, key=lambda place: ids[int(place)])
-        if rank == len(order) or ids[int(order[rank])] != identifier:
+        rank = bisect_left(self._order, identifier, key=lambda place: self._ids[int(place)])
+        if rank == len(self._order) or self._ids[int(self._order[rank])] != identifier:
             raise KeyError(identifier)
-        return int(order[rank])
+        return int(self._order[rank])
 
     def __len__(self) -> int:
         return len(self._ids)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._ids)
-
-
-def alphabetical(file: MappedFile, starts: NDArray[np.int64], lengths: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the places of ids in alphabetical order, which is that of their UTF-8.
-
-    Their bytes are compared eight at a time, as numbers; of two that differ in zeros at the end, the shorter is first.
-    """
-    widest = int(lengths.max(initial=0))
-    if widest > _WIDEST:
-        ids = StoredTexts(file, starts, lengths)
-        return np.array(sorted(range(len(ids)), key=ids.__getitem__), dtype=np.int64)
-    padded = np.zeros((len(starts), max(8, -(-widest // 8) * 8)), dtype=np.uint8)
-    data = np.frombuffer(file.data, dtype=np.uint8)
-    for column in range(widest):
-        longer = np.flatnonzero(lengths > column)
-        padded[longer, column] = data[starts[longer] + column]
-    words = padded.view(">u8").astype(np.uint64)
-    keys = [word for word in words.T[::-1] if len(word) and (word != word[0]).any()]
-    return np.lexsort([lengths, *keys]).astype(np.int64)

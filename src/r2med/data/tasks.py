@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from r2med.data import layout
+from r2med.data.formats import PATTERNS
 from r2med.data.manifests import read_manifest, read_translation
 from r2med.errors import DataError, suggest
 from r2med.store.files import expanded
@@ -115,19 +117,7 @@ class Task:
 
 @cache
 def _facts() -> Mapping[str, Any]:
-    return _toml(_HERE / "tasks.toml")
-
-
-def _are_mentioned(*names: str) -> bool:
-    """Return whether any of the names may be known: a text search takes a tenth of the time that parsing TOML does."""
-    text = (_HERE / "tasks.toml").read_text("utf-8").casefold()
-    return any(f'"{name.casefold()}"' in text for name in names)
-
-
-def _toml(file: Path) -> dict[str, Any]:
-    import tomllib  # a folder of data rarely has any
-
-    return tomllib.loads(file.read_text("utf-8"))
+    return tomllib.loads((_HERE / "tasks.toml").read_text("utf-8"))
 
 
 def families() -> Mapping[str, str]:
@@ -157,51 +147,41 @@ def registry() -> Mapping[str, Task]:
     >>> len(registry())
     24
     """
-    made = [_MAKERS[group](entry) for group in GROUPS for entry in _facts()["task"]]
-    return {each.name: each for each in made}
+    facts, tasks = _facts(), []
+    for entry in facts["task"]:
+        base, stated, licences = entry["base"], _stated(entry), facts["licence"]
+        # The licence on the hub's card and, if it differs, that of the collection that the texts come from.
+        stated["source_licence"] = entry.get("source_licence", "")
+        hub = {group: facts["hub"][group].format(base=base) for group in ("full", "nano")}
+        full = {
+            "hub": hub["full"],
+            "length_unit": "words",
+            "licence": facts["licence"].get("full", ""),
+            **entry["full"],
+        }
+        # No commit of this repository was published: the first that this machine fetches is kept to, and recorded.
+        nano = {"hub": hub["nano"], "revision": "main", "length_unit": "characters", **entry["nano"]}
+        nano["licence"] = licences.get("nano", "")
+        sample = {"folder": SAMPLE / base, "licence": licences["sample"], "source_licence": ""}
+        files = {"queries": "query.jsonl", "documents": "corpus.jsonl", "qrels": "qrels.jsonl"}
+        sample |= {name: _count_lines(SAMPLE / base / file) for name, file in files.items()}
+        tasks += [
+            Task(name, base, group, **stated | more)
+            for name, group, more in (
+                (base, "full", full),
+                (f"nano/{base}", "nano", nano),
+                (f"sample/{base}", "sample", sample),
+            )
+        ]
+    return {task.name: task for group in GROUPS for task in tasks if task.group == group}
 
 
 def _stated(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {name: entry[name] for name in Task.STATED if name in entry}
 
 
-def _licences(entry: Mapping[str, Any], group: str) -> dict[str, Any]:
-    """Return the licence on the hub's card and, if it differs, that of the collection that the texts come from."""
-    return {"licence": _facts()["licence"].get(group, ""), "source_licence": entry.get("source_licence", "")}
-
-
-def _full(entry: Mapping[str, Any]) -> Task:
-    base = entry["base"]
-    hub = _facts()["hub"]["full"].format(base=base)
-    return Task(
-        base, base, "full", **_stated(entry), **_licences(entry, "full"), hub=hub, **entry["full"], length_unit="words"
-    )
-
-
-def _nano(entry: Mapping[str, Any]) -> Task:
-    base, hub = entry["base"], _facts()["hub"]["nano"]
-    # No commit of this repository was published: the first that this machine fetches is kept to, and recorded.
-    pinned: dict[str, Any] = {"revision": "main", "length_unit": "characters", **_licences(entry, "nano")}
-    return Task(f"nano/{base}", base, "nano", **_stated(entry), hub=hub, **pinned, **entry["nano"])
-
-
-def _sample(entry: Mapping[str, Any]) -> Task:
-    base = entry["base"]
-    folder = SAMPLE / base
-    files = {"queries": "query.jsonl", "documents": "corpus.jsonl", "qrels": "qrels.jsonl"}
-    counted: dict[str, Any] = {name: _lines(folder / file) for name, file in files.items()}
-    licence = _facts()["licence"]["sample"]
-    return Task(f"sample/{base}", base, "sample", **_stated(entry), folder=folder, licence=licence, **counted)
-
-
-_MAKERS = {"full": _full, "nano": _nano, "sample": _sample}
-
-
-def _lines(file: Path) -> int | None:
-    if not file.is_file():
-        return None
-    with file.open("rb") as stream:
-        return sum(not line.isspace() for line in stream)
+def _count_lines(file: Path) -> int | None:
+    return sum(not line.isspace() for line in file.read_bytes().splitlines()) if file.is_file() else None
 
 
 @cache
@@ -212,17 +192,17 @@ def other_tasks() -> Mapping[str, Task]:
     >>> task.translates, task.files.queries
     ('cure/dermatology/en', ('dermatology/queries-es.jsonl',))
     """
-    collections = _toml(_HERE / "other_tasks.toml")["collection"]
-    made = [
+    collections = tomllib.loads((_HERE / "other_tasks.toml").read_text("utf-8"))["collection"]
+    tasks = [
         _other(entry, part, spoken) for entry in collections for part in entry["parts"] for spoken in entry["languages"]
     ]
-    return {each.name: each for each in made}
+    return {task.name: task for task in tasks}
 
 
 def _other(entry: Mapping[str, Any], part: str, spoken: str) -> Task:
     split = entry.get("splits", {}).get(part, layout.DEFAULT_SPLIT)
     words = {"part": part, "language": spoken, "split": split}
-    patterns = (tuple(each.format(**words) for each in entry[name]) for name in layout.PATTERNS)
+    patterns = (tuple(pattern.format(**words) for pattern in entry[name]) for name in PATTERNS)
     several = len(entry["languages"]) > 1
     name, first = (
         f"{entry['name']}/{part}" + (f"/{code}" if several else "") for code in (spoken, entry["languages"][0])
@@ -244,19 +224,19 @@ def _other(entry: Mapping[str, Any], part: str, spoken: str) -> Task:
 
 def _other_groups() -> Mapping[str, Sequence[Task]]:
     """Return collections, their parts, and all parts in one language: `cure`, `cure/dermatology`, `cure/es`."""
-    found: dict[str, list[Task]] = {}
-    for each in other_tasks().values():
-        several = {f"{each.group}/{each.base}", f"{each.group}/{each.language}"} - {each.name}
-        for name in (each.group, *sorted(several)):
-            found.setdefault(name, []).append(each)
-    return found
+    members: dict[str, list[Task]] = {}
+    for task in other_tasks().values():
+        several = {f"{task.group}/{task.base}", f"{task.group}/{task.language}"} - {task.name}
+        for name in (task.group, *sorted(several)):
+            members.setdefault(name, []).append(task)
+    return members
 
 
 def task(name: str) -> Task:
     """Return the registered task of a name, in any case."""
-    for known, found in (*registry().items(), *other_tasks().items()):
-        if known.casefold() == name.casefold():
-            return found
+    for task in (*registry().values(), *other_tasks().values()):
+        if task.name.casefold() == name.casefold():
+            return task
     raise DataError(f"unknown task {name!r}{suggest(name, registry())}")
 
 
@@ -267,14 +247,14 @@ def groups() -> Mapping[str, Sequence[Task]]:
     >>> [task.base for task in groups()["clinical-case"]]
     ['PMC-Clinical', 'IIYi-Clinical']
     """
-    found: dict[str, Sequence[Task]] = {
-        group: tuple(each for each in registry().values() if each.group == group) for group in GROUPS
+    members: dict[str, Sequence[Task]] = {
+        group: tuple(task for task in registry().values() if task.group == group) for group in GROUPS
     }
     for family in families():
         for group in GROUPS:
             name = family if group == "full" else f"{group}/{family}"
-            found[name] = tuple(each for each in found[group] if each.family == family)
-    return found
+            members[name] = tuple(task for task in members[group] if task.family == family)
+    return members
 
 
 def resolve(names: Iterable[str | Path | Task], *, split: str | None = None) -> list[Task]:
@@ -286,20 +266,19 @@ def resolve(names: Iterable[str | Path | Task], *, split: str | None = None) -> 
     >>> [task.name for task in resolve(["sample/Biology", "SAMPLE/clinical-case"])]
     ['sample/Biology', 'sample/PMC-Clinical', 'sample/IIYi-Clinical']
     """
-    found: dict[tuple[str, str], Task] = {}
+    tasks: dict[tuple[str, str], Task] = {}
     for name in names:
-        for each in _resolve_task(name, split) if isinstance(name, Task) else _resolve_one(name, split):
-            found.setdefault((each.name, each.revision), each)
-    return list(found.values())
+        for task in _resolve_task(name, split) if isinstance(name, Task) else _resolve_name(name, split):
+            tasks.setdefault((task.name, task.revision), task)
+    return list(tasks.values())
 
 
 def _resolve_task(task: Task, split: str | None) -> Sequence[Task]:
-    if split in (None, task.split):
-        return [task]
-    if task.folder is None or task.group in GROUPS:
+    if split not in (None, task.split):
+        if task.folder is not None and task.group not in GROUPS:
+            return [folder_task(task.folder, split or layout.DEFAULT_SPLIT)]
         _refuse_split(task.name, split)
-        return [task]
-    return [folder_task(task.folder, split)]
+    return [task]
 
 
 def _refuse_split(name: str, split: str | None) -> None:
@@ -320,7 +299,7 @@ def hub_task(name: str, split: str | None = None) -> Task:
     return Task(name, base, "custom", hub=repo, revision=revision or "main", split=split or layout.DEFAULT_SPLIT)
 
 
-def _resolve_one(name: str | Path, split: str | None) -> Sequence[Task]:
+def _resolve_name(name: str | Path, split: str | None) -> Sequence[Task]:
     if isinstance(name, str) and name.startswith(HUB_PREFIX):
         return [hub_task(name, split)]
     if isinstance(name, str) and name.casefold() in _names():
@@ -328,11 +307,10 @@ def _resolve_one(name: str | Path, split: str | None) -> Sequence[Task]:
         return _names()[name.casefold()]
     path = expanded(name)
     try:
-        found = _at(path, split) if str(name) else ()
+        if tasks := _tasks_at(path, split) if str(name) else ():
+            return tasks
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from error
-    if found:
-        return found
     if isinstance(name, Path) or (name and path.exists()) or ({"/", os.sep} & set(name) and path.parent.is_dir()):
         what = "not a folder" if path.exists() else "no such folder"
         raise DataError(f"{path}: {what}; a task is a folder of files")
@@ -343,7 +321,7 @@ def _resolve_one(name: str | Path, split: str | None) -> Sequence[Task]:
     )
 
 
-def _at(path: Path, split: str | None) -> Sequence[Task]:
+def _tasks_at(path: Path, split: str | None) -> Sequence[Task]:
     """Return the tasks at a path; none if it does not exist."""
     if path.is_dir():
         return folder_tasks(path, split)
@@ -356,10 +334,8 @@ def _at(path: Path, split: str | None) -> Sequence[Task]:
 
 @cache
 def _names() -> Mapping[str, Sequence[Task]]:
-    tasks = {**registry(), **other_tasks()}
-    known: dict[str, Sequence[Task]] = {name.casefold(): (found,) for name, found in tasks.items()}
-    several = {**_other_groups(), **groups()}
-    return known | {name.casefold(): members for name, members in several.items()}
+    tasks = {name: (task,) for name, task in {**registry(), **other_tasks()}.items()}
+    return {name.casefold(): members for name, members in {**tasks, **_other_groups(), **groups()}.items()}
 
 
 def folder_tasks(folder: Path, split: str | None = None) -> list[Task]:
@@ -367,17 +343,14 @@ def folder_tasks(folder: Path, split: str | None = None) -> list[Task]:
 
     A split that is asked for applies to each of them.
     """
-    wanted = split or layout.DEFAULT_SPLIT
-    names = layout.listing(folder)
+    names, folders, splits = layout.listing(folder), [folder], [split or layout.DEFAULT_SPLIT]
     if not any(layout.choose(names).files):
-        folders = [path for path in sorted(folder.iterdir()) if path.is_dir()]
-        inner = [path for path in folders if layout.choose(layout.listing(path)).files]
-        if inner:
-            return [folder_task(path, wanted) for path in inner]
-        several = [each for each in layout.splits(names) if layout.choose(names, each).complete]
-        if several and split is None:
-            return [folder_task(folder, each) for each in several]
-    return [folder_task(folder, wanted)]
+        paths = [path for path in sorted(folder.iterdir()) if path.is_dir()]
+        inner = [path for path in paths if layout.choose(layout.listing(path)).files]
+        if not inner and split is None:
+            splits = [name for name in layout.splits(names) if layout.choose(names, name).complete] or splits
+        folders = inner or folders
+    return [folder_task(path, name) for path in folders for name in splits]
 
 
 def place_of_folder(folder: Path) -> Path:
@@ -387,11 +360,17 @@ def place_of_folder(folder: Path) -> Path:
 
 def folder_task(folder: Path, split: str = layout.DEFAULT_SPLIT) -> Task:
     """Build the task of a folder: as described by its `task.toml`, or by its name if that is one of the eight."""
-    _check_name(folder)
-    base, stored = folder.resolve().name, _stored_split(folder, split)
-    entries = _facts()["task"] if _are_mentioned(stored, base) else ()
-    published = {each["nano"]["split"].casefold(): each for each in entries}
-    known = {each["base"].casefold(): each for each in entries} | published
+    try:
+        str(folder.resolve()).encode("utf-8")  # or it could not be written to a table or the ledger
+    except UnicodeEncodeError as error:
+        shown = os.fsencode(folder).decode("utf-8", "backslashreplace")
+        raise DataError(f"{shown}: the name of the folder is not UTF-8; rename it") from error
+    base, stored = folder.resolve().name, split
+    if split == layout.DEFAULT_SPLIT and folder.is_dir():
+        present = layout.splits(layout.listing(folder))
+        stored = present[0] if len(present) == 1 else split  # what is read if no split was asked for
+    published = {entry["nano"]["split"].casefold(): entry for entry in _facts()["task"]}
+    known = {entry["base"].casefold(): entry for entry in _facts()["task"]} | published
     entry = known.get(stored.casefold()) or known.get(base.casefold()) or {}
     # Named by its whole path: two folders of one name are two tasks, and a run finds its data from anywhere.
     name = str(place_of_folder(folder))
@@ -399,31 +378,16 @@ def folder_task(folder: Path, split: str = layout.DEFAULT_SPLIT) -> Task:
         name, base = str(place_of_folder(folder) / split), entry.get("base", split)
     built = read_manifest(folder)
     group = "custom" if built is None and stored.casefold() not in published else OWN_NANO
-    made = Task(name, base, group, **_stated(entry), folder=folder, split=split)
-    facts = built.facts(stored, Task.STATED) if built else {}
-    return replace(made, **facts | read_translation(folder) | _task_file(folder / TASK_FILE))
-
-
-def _check_name(folder: Path) -> None:
-    """Raise an error if the name is not UTF-8: it could not be written to a table or the ledger."""
-    try:
-        str(folder.resolve()).encode("utf-8")
-    except UnicodeEncodeError as error:
-        shown = os.fsencode(folder).decode("utf-8", "backslashreplace")
-        raise DataError(f"{shown}: the name of the folder is not UTF-8; rename it") from error
-
-
-def _stored_split(folder: Path, split: str) -> str:
-    """Return the split that is read if none was asked for and there is only one."""
-    present = layout.splits(layout.listing(folder)) if split == layout.DEFAULT_SPLIT and folder.is_dir() else []
-    return present[0] if len(present) == 1 else split
+    facts = _stated(entry) | (built.facts(stored, Task.STATED) if built else {})
+    facts |= read_translation(folder) | _task_file(folder / TASK_FILE)
+    return replace(Task(name, base, group, folder=folder, split=split), **facts)
 
 
 def _task_file(file: Path) -> dict[str, Any]:
     if not file.is_file():
         return {}
     try:
-        stated = _toml(file)
+        stated = tomllib.loads(file.read_text("utf-8"))
     except (ValueError, OSError, RecursionError) as error:
         raise DataError(f"{file}: cannot be read: {error}") from error
     for name, value in stated.items():

@@ -4,41 +4,21 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, TypeVar
-
-import orjson
+from typing import TypeVar
 
 from r2med.data.dataset import Texts
+from r2med.data.formats import ID_FIELDS, Digests, Row, read_rows
 from r2med.data.problems import Findings, Spot, place
-from r2med.data.rows import Cursor, Digests, Row, read_rows
 from r2med.formatting import describe, shorten
 
-ID_FIELDS = ("id", "_id")
 EXTRAS = ("answer", "reasoning")
 """Fields of a query row that belong to the gold data."""
 
 
-class RowTable(Protocol):
-    """Table that rows are read into."""
-
-    cursor: Cursor | None
-    """Cursor moved to the line of each row; None if the table does not need it."""
-    rows: int
-    whole: bool
-    extras: dict[str, dict[str, str]]
-    synonyms: dict[str, tuple[str, ...]]
-
-    def begin(self, file: Path) -> None:
-        """Set the file that the next rows come from."""
-
-    def add(self, identifier: str, text: str, line: int, found: Findings) -> None:
-        """Append a row."""
-
-
-Filled = TypeVar("Filled", bound=RowTable)
+Table = TypeVar("Table", bound="TextTable")
 
 
 @dataclass
@@ -55,7 +35,6 @@ class TextTable:
     position: dict[str, int] = field(default_factory=dict)
     whole: bool = True
     """Whether every file was read to its end, so that an id that is not here does not exist."""
-    cursor: Cursor | None = None
     _lines: array[int] = field(default_factory=lambda: array("q"))
     _files: list[tuple[int, Path]] = field(default_factory=list)
 
@@ -78,9 +57,12 @@ class TextTable:
             self.texts.append(text)
             self._lines.append(line)
             return
-        spot = Spot(self._files[-1][1], line, found)
+        self.note_repeat(identifier, first, self.texts[first] == text, Spot(self._files[-1][1], line, found))
+
+    def note_repeat(self, identifier: str, first: int, same: bool, spot: Spot) -> None:
+        """Note a row that repeats the id of an earlier one."""
         repeats = f"repeats the id {shorten(identifier)!r} of {place(*self.origin(first))}"
-        if self.texts[first] == text:
+        if same:
             spot.note("repeated-id", f"{repeats} with the same text, folded")
         else:
             spot.note("conflicting-id", f"{repeats} with another text")
@@ -90,35 +72,28 @@ class TextTable:
         return Texts(self.ids, self.texts)
 
 
-def read_documents(files: Sequence[Path], found: Findings, digests: Digests | None = None) -> TextTable:
+def read_documents(files: Sequence[Path], found: Findings) -> TextTable:
     """Read the documents; a title is put before its text."""
-    return fill_documents(TextTable(), files, found, digests)
+    return fill_documents(TextTable(), files, found)
 
 
-def fill_documents(table: Filled, files: Sequence[Path], found: Findings, digests: Digests | None = None) -> Filled:
+def fill_documents(table: Table, files: Sequence[Path], found: Findings, digests: Digests | None = None) -> Table:
     """Read documents into a table of another kind."""
-    return _read(table, files, found, "empty-document", digests)
-
-
-def document_text(line: bytes) -> str:
-    """Return the text of a document whose line was read before and found to be valid."""
-    row = orjson.loads(line)
-    title, text = row.get("title"), row["text"]
-    return _joined(title, text) if title and type(title) is str else str(text)
+    return _fill(table, files, found, "documents", digests)
 
 
 def read_queries(files: Sequence[Path], found: Findings) -> TextTable:
     """Read the queries, with the gold answers and reasoning paths that their rows may hold."""
-    return _read(TextTable(), files, found, "empty-query")
+    return _fill(TextTable(), files, found, "queries", None)
 
 
-def _read(table: Filled, files: Sequence[Path], found: Findings, empty: str, digests: Digests | None = None) -> Filled:
+def _fill(table: Table, files: Sequence[Path], found: Findings, part: str, digests: Digests | None) -> Table:
     errors, start = found.errors, len(found.problems)
-    documents = empty == "empty-document"
+    documents, empty = part == "documents", "empty-document" if part == "documents" else "empty-query"
     for file in files:
         table.begin(file)
         id_field = ID_FIELDS[0]
-        for line, row in read_rows(file, found, digests, table.cursor):
+        for line, row in read_rows(file, found, digests, part):
             if id_field not in row:
                 id_field = next((name for name in ID_FIELDS if name in row), id_field)
             identifier, text = row.get(id_field), row.get("text")
@@ -126,12 +101,14 @@ def _read(table: Filled, files: Sequence[Path], found: Findings, empty: str, dig
                 identifier, text = _mended(identifier, id_field, row, Spot(file, line, found))
                 if identifier is None or text is None:
                     continue
-            if documents:
-                title = row.get("title")
-                if title:
-                    text = _titled(title, text, Spot(file, line, found))
-            else:
+            if not documents:
                 _keep_extras(table, identifier, row, Spot(file, line, found))
+            elif title := row.get("title"):
+                if type(title) is str:
+                    text = f"{title} {text}" if text else title
+                else:
+                    message = f"the field title must be a string, not {describe(title)}"
+                    found.add("wrong-type", file, line, message)
             if not text or text.isspace():
                 found.add(empty, file, line, f"{shorten(identifier)!r} has no text")
             table.add(identifier, text, line, found)
@@ -154,37 +131,22 @@ def identifier_of(value: object, name: str, spot: Spot) -> str | None:
 
 def _mended(identifier: object, id_field: str, row: Row, spot: Spot) -> tuple[str | None, str | None]:
     """Return the id and text of a malformed row, as far as they can still be used; every defect is noted."""
-    mended: str | None = None
+    mended, names = None, shorten(", ".join(row)) or "no fields"
     if id_field in row:
         mended = identifier_of(identifier, id_field, spot)
     else:
-        spot.note("missing-field", f"no {' or '.join(ID_FIELDS)}; the row has {_names(row)}")
-    if "text" not in row:
-        spot.note("missing-field", f"no text; the row has {_names(row)}")
-        return mended, None
-    text = row["text"]
-    if type(text) is not str:
+        spot.note("missing-field", f"no {' or '.join(ID_FIELDS)}; the row has {names}")
+    text = row.get("text")
+    if type(text) is str:
+        return mended, text
+    if "text" in row:
         spot.note("wrong-type", f"the field text must be a string, not {describe(text)}")
-        return mended, None
-    return mended, text
+    else:
+        spot.note("missing-field", f"no text; the row has {names}")
+    return mended, None
 
 
-def _names(row: Row) -> str:
-    return shorten(", ".join(row)) or "no fields"
-
-
-def _titled(title: object, text: str, spot: Spot) -> str:
-    if type(title) is not str:
-        spot.note("wrong-type", f"the field title must be a string, not {describe(title)}")
-        return text
-    return _joined(title, text)
-
-
-def _joined(title: str, text: str) -> str:
-    return f"{title} {text}" if text else title
-
-
-def _keep_extras(table: RowTable, identifier: str, row: Row, spot: Spot) -> None:
+def _keep_extras(table: TextTable, identifier: str, row: Row, spot: Spot) -> None:
     for name in EXTRAS:
         value = row.get(name)
         if type(value) is str:
@@ -192,12 +154,7 @@ def _keep_extras(table: RowTable, identifier: str, row: Row, spot: Spot) -> None
         elif value is not None:
             spot.note("unused-field", f"the field {name} must be a string, not {describe(value)}; left out")
     synonyms = row.get("synonyms")
-    if isinstance(synonyms, list) and all(type(each) is str for each in synonyms):
-        table.synonyms.setdefault(identifier, tuple(each for each in synonyms if each.strip()))
+    if isinstance(synonyms, list) and all(type(synonym) is str for synonym in synonyms):
+        table.synonyms.setdefault(identifier, tuple(synonym for synonym in synonyms if synonym.strip()))
     elif synonyms is not None:
         spot.note("unused-field", f"the field synonyms must be a list of strings, not {describe(synonyms)}; left out")
-
-
-def gold_extras(table: TextTable, queries: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
-    """Return the extras of these queries, by field."""
-    return {name: {query: texts[query] for query in queries if query in texts} for name, texts in table.extras.items()}

@@ -102,13 +102,13 @@ def _facts(system: System, opened: LoadedRun, missing: Wanted, ledger: Ledger, e
     if not searches(system):
         return _Facts(untried="its lists are stored, and nothing else can be searched with")
     result = measured(with_answer(system), opened.dataset, executor)
-    run = ledger.run(ledger.get(result.run_id))
+    run = ledger.run(ledger.get(result.id))
     lost = {
         query: [document for document in documents if document not in run[query].documents[: opened.deep]]
         for query, documents in answered.items()
     }
     beyond = beyond_reach(system, opened.dataset, lost)
-    return _Facts(oracle=run, oracle_id=result.run_id, untried=_NO_ANSWER, beyond=beyond)
+    return _Facts(oracle=run, oracle_id=result.id, untried=_NO_ANSWER, beyond=beyond)
 
 
 def _answer(opened: LoadedRun, query: str) -> str:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass
 from enum import Enum
 from functools import cached_property, partial
-from typing import Any, ClassVar
+from html import escape
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,6 @@ from numpy.typing import NDArray
 from r2med.formatting import counted
 from r2med.measure.bootstrap import average_intervals
 from r2med.measure.figure import Figure, figure_dict
-from r2med.runs.viewable import Viewable
 
 
 class Cause(Enum):
@@ -112,10 +112,8 @@ class QueryCause:
 
 
 @dataclass(frozen=True, repr=False)
-class Diagnosis(Viewable):
+class Diagnosis:
     """The causes of one system on one task."""
-
-    shown_by: ClassVar = "r2med.diagnosis.tables:show_one"
 
     system: str
     task: str
@@ -132,6 +130,15 @@ class Diagnosis(Viewable):
         return (
             f"Diagnosis({self.system!r} on {self.task!r}, {counted(len(self.queries), 'query', 'queries')}: {shares})"
         )
+
+    def __str__(self) -> str:
+        from r2med.diagnosis.tables import show_one
+        from r2med.render.table import print_plainly
+
+        return print_plainly(show_one, self)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
 
     @cached_property
     def by_query(self) -> Mapping[str, QueryCause]:

@@ -9,19 +9,11 @@ from r2med.data.task_names import called, task_headings, task_names
 from r2med.diagnosis.attribution import run_causes
 from r2med.diagnosis.causes import Cause, Diagnosis, mean_shares
 from r2med.diagnosis.gap import Gap
-from r2med.render.charts.kinds import (
-    _ANCHOR,
-    _TITLE,
-    ChartLine,
-    ChartPoint,
-    LineChart,
-    PairedChart,
-    PairedPanel,
-    Panel,
-    Series,
-    ShareChart,
-)
-from r2med.render.charts.svg import responsive
+from r2med.render.charts.bars import Series, ShareChart
+from r2med.render.charts.chart import Panel, responsive
+from r2med.render.charts.dots import PairedChart, PairedPanel
+from r2med.render.charts.drawing import ChartPoint
+from r2med.render.charts.lines import ChartLine, LineChart
 from r2med.render.palette import fills
 from r2med.runs.ledger import Entry
 from r2med.web.library import Library
@@ -107,7 +99,8 @@ def _panels(shares: Mapping[str, Mapping[Cause, float]], averaged: str) -> list[
     used = [cause for cause in Cause if any(row.get(cause) for row in shares.values())]
     meanings = " ".join(f"{cause.value.capitalize()}: {cause.meaning}." for cause in used)
     note = f"What became of the relevant documents, % {averaged}. {meanings}"
-    return [Panel(_TITLE, note, responsive(cause_chart(shares, f"% of relevant documents, {averaged}")), _ANCHOR)]
+    chart = cause_chart(shares, f"% of relevant documents, {averaged}")
+    return [Panel("Causes of failure", note, responsive(chart), "causes")]
 
 
 def known_causes(library: Library, runs: Mapping[str, Mapping[str, Entry]]) -> dict[str, list[Diagnosis]]:

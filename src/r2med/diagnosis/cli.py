@@ -35,13 +35,13 @@ from r2med.diagnosis.tables import (
     show_slices,
 )
 from r2med.diagnosis.truncation import measure_sensitivity
-from r2med.errors import R2medError, require_extra
+from r2med.errors import R2medError
 from r2med.measure.metrics import DEFAULT, Measure
 from r2med.pipeline.evaluate import Options
 from r2med.pipeline.executor.local import Executor
 from r2med.pipeline.loaded_runs import open_shared
 from r2med.pipeline.named_runs import lacks, select, share
-from r2med.render.charts.plots import ENDINGS, save
+from r2med.render.charts.files import check_chart_file, save
 from r2med.render.table import messages, output
 from r2med.runs.ledger import Ledger
 from r2med.runs.selection import Shared, by_group
@@ -301,7 +301,7 @@ class LengthList(Lengths):
     help="The limits, in tokens.",
 )
 @click.option("--tasks", multiple=True, metavar="NAME|GROUP|PATH...", help="What to run on (default: sample).")
-@click.option("--metric", default="nDCG@10", show_default=True, metavar="MEASURE", help="The figure.")
+@click.option("--measure", default="nDCG@10", show_default=True, metavar="MEASURE", help="The figure.")
 @click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Draw the curves.")
 @asking_options
 @json_option()
@@ -309,7 +309,7 @@ def sensitivity_command(
     system: str,
     lengths: tuple[tuple[int, ...], ...],
     tasks: tuple[str, ...],
-    metric: str,
+    measure: str,
     plot: Path | None,
     as_json: bool,
     **hard: Any,
@@ -327,14 +327,12 @@ def sensitivity_command(
       r2med sensitivity diver --max-length 512,2048,8192 --tasks full --plot diver.svg
     """
     if plot is not None:
-        require_extra("plots", "matplotlib")
-        if plot.suffix.lower() not in ENDINGS:
-            raise click.UsageError(f"--plot must end in {', '.join(ENDINGS)}")
-    measure = Measure.parse(metric)
+        check_chart_file("--plot", plot)
+    figure = Measure.parse(measure)
     every = [length for several in lengths for length in several]
     with asking(**hard) as executor:
-        options = Options(measures=tuple(dict.fromkeys([measure, *DEFAULT])), shown=(measure,), executor=executor)
-        found = measure_sensitivity(system, every, resolve(tasks or ("sample",)), measure, options)
+        options = Options(measures=tuple(dict.fromkeys([figure, *DEFAULT])), shown=(figure,), executor=executor)
+        found = measure_sensitivity(system, every, resolve(tasks or ("sample",)), figure, options)
     if as_json:
         write_json(found.as_dict())
     else:

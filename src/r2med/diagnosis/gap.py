@@ -32,7 +32,7 @@ from r2med.pipeline.stage import Context, Retriever, Stage
 from r2med.pipeline.system import System
 from r2med.retrieve.bm25 import open_index
 from r2med.retrieve.dense import ENCODER, Floats, dense_of, unit_rows
-from r2med.runs.report import Result
+from r2med.runs.ledger import Entry
 from r2med.store.cache import Cache
 
 
@@ -70,7 +70,7 @@ def searches(system: System) -> bool:
     return all(stage.searches for stage in bare(system).walk() if isinstance(stage, Retriever))
 
 
-def measured(system: System, dataset: Dataset, executor: Executor | None = None) -> Result:
+def measured(system: System, dataset: Dataset, executor: Executor | None = None) -> Entry:
     """Return a system's result on a dataset, from the ledger or evaluated now and kept there."""
     report = evaluate(system, dataset, Options(executor=executor or quiet())).whole()
     if report.failures:
@@ -315,7 +315,7 @@ def floor_and_ceiling(base: str, dataset: Dataset, executor: Executor | None = N
     """
     plain = bare(System.parse(base))
     found = [measured(system, dataset, executor) for system in (plain, with_answer(plain))]
-    columns = [dict(zip(each.query_ids, each.scores[str(HEADLINE)].tolist(), strict=True)) for each in found]
+    columns = [dict(zip(each.queries, each.scores[str(HEADLINE)].tolist(), strict=True)) for each in found]
     return columns[0], columns[1]
 
 

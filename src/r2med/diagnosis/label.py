@@ -19,7 +19,7 @@ from r2med.data.texts import read_queries
 from r2med.diagnosis.labelling import Labelled, counts, label_queries, scheme
 from r2med.errors import R2medError
 from r2med.llm.cards import find_model
-from r2med.pipeline.executor.distributed import every_share, postponed_as
+from r2med.pipeline.executor.local import every_share, postponed_as
 
 if TYPE_CHECKING:
     from r2med.data.dataset import Texts

@@ -16,8 +16,9 @@ from r2med.measure.significance import ALPHA, Difference, difference, holm, show
 from r2med.pipeline.evaluate import Options, evaluate
 from r2med.pipeline.registry import build_system
 from r2med.pipeline.system import System
+from r2med.runs.ledger import Entry
 from r2med.runs.record import RunRecord
-from r2med.runs.report import Failure, Report, Result
+from r2med.runs.report import Failure, Report
 
 LIMITS = ("max_length", "document_length")
 """The options by which stages say how many tokens are read."""
@@ -145,11 +146,11 @@ def measure_sensitivity(
     return Sensitivity(system.spec, str(measure), _figures(complete, str(measure)), report.failures)
 
 
-def _results(report: Report, spec: str) -> list[Result]:
+def _results(report: Report, spec: str) -> list[Entry]:
     return [result for result in report.results if result.system == spec]
 
 
-def _figures(complete: Mapping[int, Sequence[Result]], measure: str) -> list[LengthFigure]:
+def _figures(complete: Mapping[int, Sequence[Entry]], measure: str) -> list[LengthFigure]:
     longest = list(complete)[-1]
     pairs = {
         limit: {
@@ -177,7 +178,7 @@ def _figures(complete: Mapping[int, Sequence[Result]], measure: str) -> list[Len
     ]
 
 
-def _cut(found: Sequence[Result], what: str) -> float | None:
+def _cut(found: Sequence[Entry], what: str) -> float | None:
     """Average over tasks the share of texts that were cut; None unless every run recorded it."""
     shares = [share_cut(result.record, what) for result in found]
     known = [share for share in shares if share is not None]

@@ -17,7 +17,7 @@ from r2med.errors import R2medError, SpecError
 from r2med.models.http import AttemptError, RequestLimits, check_url, server_name
 from r2med.models.server import JsonServer
 from r2med.pipeline.stage import Requirements
-from r2med.runs.prices import prices
+from r2med.settings import prices
 from r2med.usage import Usage
 
 KEYS: Mapping[str, str] = {"api.openai.com": "OPENAI_API_KEY", "api.voyageai.com": "VOYAGE_API_KEY"}

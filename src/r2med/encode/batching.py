@@ -1,4 +1,4 @@
-"""Texts to vectors: read from the store, or encoded in batches and stored.
+"""Texts to vectors of texts or of their tokens: read from the store, or encoded in batches and stored.
 
 It holds what is the same for all encoders: batches of about equal cost, smaller ones when memory runs out, progress,
 counts of truncated texts, and checks of the vectors.
@@ -6,21 +6,22 @@ counts of truncated texts, and checks of the vectors.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from r2med.data.dataset import Texts
-from r2med.encode.distributed import SpreadEncoder, TextWorker
+from r2med.encode.distributed import PlannedBatch, encode_by_workers
 from r2med.encode.encoder import Encoder, Role, Vectors
+from r2med.encode.tokens import TokenEncoder
 from r2med.encode.vector_search import finite
-from r2med.encode.vectors import SparseStore, StoredSparse, StoredVectors, VectorStore
+from r2med.encode.vectors import SparseStore, StoredSparse, StoredVectors, TokenStore, TokenVectors, VectorStore
 from r2med.errors import R2medError
 from r2med.models.memory import out_of_memory, release_memory
-from r2med.pipeline.executor.distributed import spread_of
 from r2med.pipeline.stage import Context
 from r2med.store.arrays import ArrayStore, ShardWriter
 from r2med.store.scratch import rows_at, spans
@@ -31,6 +32,9 @@ SHOWN = 500
 """Characters of the first string that a result remembers."""
 WINDOW = 8192
 """Texts measured, sorted and encoded before the next are: a kill loses no more than a batch."""
+Result = TypeVar("Result")
+AnyEncoder = TypeVar("AnyEncoder", bound=Encoder | TokenEncoder)
+AnyVectors = TypeVar("AnyVectors", bound=Vectors | list[Vectors])
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,7 @@ class EncodingJob:
     @property
     def name(self) -> str:
         """Return the label, or the role's plural."""
-        return self.label or {Role.QUERY: "queries", Role.DOCUMENT: "documents"}.get(self.role, self.role.value)
+        return self.label or ("queries" if self.role is Role.QUERY else "documents")
 
 
 def encode_all(
@@ -59,9 +63,9 @@ def encode_all(
     """
     job = EncodingJob(texts, role, label, precision)
     store = VectorStore(encoder.settings(role), precision)
-    done = _fill(encoder, job, store, context)
-    vectors = store.vectors(done.found)
-    context.notes.facts[job.name] = _facts(encoder, job, vectors, done.encoded)
+    places, encoded = _fill(TextBatches(encoder, job, store), context)
+    vectors = store.vectors(places)
+    context.notes.facts[job.name] = _facts(encoder, job, vectors, encoded)
     return vectors
 
 
@@ -69,126 +73,59 @@ def encode_sparse(encoder: Encoder, texts: Texts, role: Role, context: Context) 
     """Return a sparse vector for every text, in order, by an encoder whose dimensions are terms; see `encode_all`."""
     job = EncodingJob(texts, role)
     store = SparseStore(encoder.settings(role))
-    done = _fill(encoder, job, store, context)
-    vectors = store.vectors(done.found)
-    context.notes.facts[job.name] = _facts(encoder, job, vectors, done.encoded)
+    places, encoded = _fill(TextBatches(encoder, job, store), context)
+    vectors = store.vectors(places)
+    context.notes.facts[job.name] = _facts(encoder, job, vectors, encoded)
     return vectors
 
 
-class _Filled(NamedTuple):
-    found: NDArray[np.intp]
-    """Where the store has each text."""
-    encoded: int
-    """How many texts had to be encoded."""
-
-
-def _fill(encoder: Encoder, job: EncodingJob, store: ArrayStore, context: Context) -> _Filled:
-    """Encode the texts of a job that the store lacks, and store them."""
-    refuse_empty(job)
-    hashes = text_hashes(job.texts.texts)
-    found = store.find(hashes)
-    missing = first_of_each(hashes, lacking(found))
-    encoded = 0
-    if len(missing):
-        with store.writer() as writer:
-            rest = _take_over(store, writer, hashes, missing) if job.precision == "float16" else missing
-            encoded = len(rest)
-            if encoded:
-                _encode(BatchEncoder(encoder, job, store, writer), hashes, missing, rest, context)
-        store.refresh()
-        found = store.find(hashes)
-        check_share(job, store, hashes, found, context)
-    for sentence in store.damage:
-        context.warn(f"{sentence}; what was needed of them has been encoded anew")
-    if len(missing) and len(lost := lacking(found)):
-        name = job.texts.ids[int(lost[0])]
-        raise R2medError(f"the vector of {name} cannot be read back from {store.folder}: is the disk failing?")
-    reused = encoded < len(first_of_each(hashes))
-    if job.role is Role.QUERY and reused:
-        context.reuse("vectors of queries")
-    if encoder.billed:
-        context.book(replace(encoder.take_bill() or Usage(), whole=not reused))
-    return _Filled(found, encoded)
-
-
-def _encode(
-    work: BatchEncoder,
-    hashes: TextHashes,
-    missing: NDArray[np.intp],
-    rest: NDArray[np.intp],
-    context: Context,
-) -> None:
-    """Encode the texts at the places `rest`, in this process or by the executor's workers."""
-    spread = spread_of(context.executor)
-    here = spread is None or (spread.only_large and work.job.role is Role.QUERY)
-    if spread is None or here or not work.encoder.spreads:
-        work.run(hashes, missing, rest, context)
-        return
-    # The plan is made of all texts, so that every command of a batch has the same, whatever is there already.
-    SpreadEncoder(work, spread, WINDOW).run(hashes, first_of_each(hashes), rest, context)
-
-
-def check_share(
-    job: EncodingJob, store: ArrayStore, hashes: TextHashes, found: NDArray[np.intp], context: Context
-) -> None:
-    """Raise if this command encoded only its share of the work, with what is left to others."""
-    spread = spread_of(context.executor)
-    if spread is not None and len(left := lacking(found)):
-        name = f"{job.name} of {store.name}"
-        raise spread.unfinished(name, len(first_of_each(hashes, left)), len(first_of_each(hashes)))
+def encode_tokens(
+    encoder: TokenEncoder, texts: Texts, role: Role, context: Context, precision: str = "float32"
+) -> TokenVectors:
+    """Return the token vectors of every text, in order; see `encode_all`."""
+    job = EncodingJob(texts, role, precision=precision)
+    store = TokenStore(encoder.settings(role), precision)
+    places, encoded = _fill(TokenBatches(encoder, job, store), context)
+    vectors = store.vectors(places)
+    facts = _facts(encoder, job, vectors, encoded)
+    names = ("prefix", "expansion", "attend", "dtype", "skiplist")
+    facts |= {name: value for name, value in encoder.settings(role).items() if name in names}
+    context.notes.facts[job.name] = facts
+    if role is Role.QUERY and facts["truncated"]:
+        cut, limit = facts["truncated"], facts["max_tokens"]
+        context.warn(f"{cut} of {len(vectors)} queries are longer than {limit} tokens and were cut; see query_length")
+    return vectors
 
 
 def to_encode(encoder: Encoder, texts: Texts, role: Role, precision: str = "float32") -> int:
     """Count the distinct texts that the store lacks, for a plan."""
+    settings = encoder.settings(role)
+    return _count_missing(SparseStore(settings) if encoder.sparse else VectorStore(settings, precision), texts)
+
+
+def tokens_to_encode(encoder: TokenEncoder, texts: Texts, role: Role, precision: str = "float32") -> int:
+    """Count the distinct texts whose token vectors the store lacks, for a plan."""
+    return _count_missing(TokenStore(encoder.settings(role), precision), texts)
+
+
+def _count_missing(store: ArrayStore, texts: Texts) -> int:
     hashes = text_hashes(texts.texts)
-    store = SparseStore(encoder.settings(role)) if encoder.sparse else VectorStore(encoder.settings(role), precision)
     return len(first_of_each(hashes, lacking(store.find(hashes))))
 
 
-def refuse_empty(job: EncodingJob) -> None:
-    """Refuse a text that is empty and so has no vector."""
-    for identifier, text in job.texts:
-        if not text.strip():
-            raise R2medError(f"{identifier} in the {job.name} is an empty text, which has no vector; remove it")
-
-
-def _take_over(
-    store: ArrayStore, writer: ShardWriter, hashes: TextHashes, missing: NDArray[np.intp]
-) -> NDArray[np.intp]:
-    """Round stored vectors of single precision, which gives what encoding again would; returns the rest."""
-    full = VectorStore(store.settings, "float32", store.folder.parent)
-    found = full.find(rows_at(hashes, missing))
-    for some in spans(len(found), WINDOW):
-        rows = some.start + np.flatnonzero(found[some] >= 0)
-        if not len(rows):
-            continue
-        vectors = full.vectors(found[rows])
-        fit = _fits_half(vectors[:])
-        writer.append(hashes[missing[rows[fit]]], vectors.tokens[fit], vectors[:][fit], rows[fit])
-        found[rows[~fit]] = -1
-    return rows_at(missing, lacking(found))
-
-
-def _fits_half(vectors: Vectors) -> NDArray[np.bool_]:
-    """Return a mask of the vectors that are still valid when rounded to float16."""
-    with np.errstate(over="ignore"):
-        rounded = vectors.astype(np.float16)
-    return finite(rounded) & _some(rounded)
-
-
-def _some(vectors: NDArray[np.floating]) -> NDArray[np.bool_]:
-    """Return a mask of the vectors that are not all zeros."""
-    found: NDArray[np.bool_] = np.logical_or.reduce(vectors != 0, axis=1)
-    return found
-
-
-def _facts(encoder: Encoder, job: EncodingJob, vectors: StoredVectors | StoredSparse, encoded: int) -> dict[str, Any]:
+def _facts(
+    encoder: Encoder | TokenEncoder,
+    job: EncodingJob,
+    vectors: StoredVectors | StoredSparse | TokenVectors,
+    encoded: int,
+) -> dict[str, Any]:
     """Return the facts of a result: the texts encoded now, the number cut and at which length, and the first string."""
     limit = encoder.limit(job.role)
     cut = int((vectors.tokens > limit).sum()) if limit else 0
     return {
         "texts": len(vectors),
         "encoded": encoded,
+        **({"vectors": int(vectors.count.sum())} if isinstance(vectors, TokenVectors) else {}),
         "dimension": vectors.shape[1],
         "max_tokens": limit or None,
         "truncated": cut,
@@ -197,69 +134,15 @@ def _facts(encoder: Encoder, job: EncodingJob, vectors: StoredVectors | StoredSp
     }
 
 
-class PlannedBatch(NamedTuple):
-    """Texts that are encoded together."""
+class Batches(ABC, Generic[AnyEncoder, AnyVectors]):
+    """Batches of the texts of a job, longest first, of at most `budget` padded tokens; out of memory halves it."""
 
-    places: NDArray[np.intp]
-    tokens: NDArray[np.int64]
-    """Each text's length before truncation."""
-    cost: int
-    """Tokens, padding included."""
+    length_option = "max_length"
 
-
-class MeasuringEncoder(Protocol):
-    """An encoder that can measure a text: its length, and how much of it is read."""
-
-    @property
-    def batch_tokens(self) -> int:
-        """Return the tokens that a batch may hold to begin with."""
-
-    def lengths(self, texts: Sequence[str], role: Role) -> NDArray[np.int64]:
-        """Return each text's length in tokens, before truncation."""
-
-    def limit(self, role: Role) -> int:
-        """Return the most tokens of a text that are read; 0 for no limit."""
-
-
-def text_costs(
-    encoder: MeasuringEncoder, texts: Sequence[str], role: Role
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return each text's length, and how much of it is read."""
-    tokens, limit = encoder.lengths(texts, role), encoder.limit(role)
-    return tokens, np.maximum(np.minimum(tokens, limit) if limit else tokens, 1)
-
-
-def plan_batches(
-    places: NDArray[np.intp], tokens: NDArray[np.int64], cost: NDArray[np.int64], budget: int
-) -> Iterator[PlannedBatch]:
-    """Yield batches of at most so many tokens, padding included, the longest texts first."""
-    order, done = np.argsort(-cost, kind="stable"), 0
-    while done < len(order):
-        longest = int(cost[order[done]])
-        batch = order[done : done + max(1, budget // longest)]
-        yield PlannedBatch(places[batch], tokens[batch], longest * len(batch))
-        done += len(batch)
-
-
-Measuring = TypeVar("Measuring", bound=MeasuringEncoder)
-
-
-class TextBatches(Generic[Measuring]):
-    """Batches in which the texts of a job are encoded, to vectors of texts or of tokens."""
-
-    def __init__(self, encoder: Measuring, job: EncodingJob, store: ArrayStore) -> None:
+    def __init__(self, encoder: AnyEncoder, job: EncodingJob, store: ArrayStore) -> None:
         self.encoder, self.job, self.store = encoder, job, store
         self.budget = encoder.batch_tokens
-
-    @property
-    def label(self) -> str:
-        """Return the job's label for progress bars."""
-        return f"encode {self.job.name} ({self.store.name})"
-
-    @property
-    def setting(self) -> str:
-        """Return the name of all that a vector depends on besides its text."""
-        return self.store.folder.name
+        self.label = f"encode {job.name} ({store.name})"
 
     def texts(self, places: NDArray[np.intp]) -> list[str]:
         """Return the texts at these places."""
@@ -267,92 +150,219 @@ class TextBatches(Generic[Measuring]):
 
     def planned(self, places: NDArray[np.intp]) -> Iterator[PlannedBatch]:
         """Plan the batches of a window as `run` would, without vectors."""
-        tokens, cost = text_costs(self.encoder, self.texts(places), self.job.role)
-        return plan_batches(places, tokens, cost, self.budget)
+        return (batch for batch, _ in self._batches(places, lambda _: ()))
 
+    def _batches(
+        self, places: NDArray[np.intp], encode: Callable[[NDArray[np.intp]], Result | None]
+    ) -> Iterator[tuple[PlannedBatch, Result]]:
+        """Yield the batches of a window with what `encode` gives for each; None halves the budget and tries again."""
+        tokens, limit = self.encoder.lengths(self.texts(places), self.job.role), self.encoder.limit(self.job.role)
+        cost = np.maximum(np.minimum(tokens, limit) if limit else tokens, 1)
+        order = np.argsort(-cost, kind="stable")
+        while len(order):
+            # The first text of a batch is its longest, and the others are padded to it.
+            longest = int(cost[order[0]])
+            rows = order[: max(1, self.budget // longest)]
+            batch = PlannedBatch(places[rows], tokens[rows], longest * len(rows))
+            result = encode(batch.places)
+            if result is None:
+                self.budget = max(1, batch.cost // 2)
+                continue
+            yield batch, result
+            order = order[len(rows) :]
 
-class BatchEncoder(TextBatches[Encoder]):
-    """Encoder of the texts that the store lacks, longest first, in batches of at most `budget` padded tokens."""
-
-    def __init__(self, encoder: Encoder, job: EncodingJob, store: ArrayStore, writer: ShardWriter) -> None:
-        super().__init__(encoder, job, store)
-        self.writer = writer
-        self.dimension = 0 if encoder.sparse else store.dimension
-
-    def worker(self) -> TextWorker:
-        """Return the worker that encodes in another process."""
-        return TextWorker(self.encoder, self.job.role)
-
-    def keep(self, hashes: TextHashes, rows: NDArray[np.intp], batch: PlannedBatch, vectors: Iterator[Vectors]) -> None:
-        """Store a batch that a worker encoded: one matrix."""
-        self._append(hashes, rows, batch.tokens, self.checked(next(vectors), batch.places))
-
-    def _append(self, hashes: TextHashes, rows: NDArray[np.intp], tokens: NDArray[np.int64], vectors: Vectors) -> None:
-        # Sparse vectors are of different sizes: they are put one after another.
-        self.writer.append(hashes, tokens, vectors, None if self.encoder.sparse else rows)
-
-    def run(self, hashes: TextHashes, missing: NDArray[np.intp], rest: NDArray[np.intp], context: Context) -> None:
-        """Encode and store the texts at the places `rest`; a text's row in the shard is its rank in `missing`."""
+    def run(self, writer: ShardWriter, work: MissingTexts, context: Context) -> None:
+        """Encode and store the texts that are left, batch by batch, in this process."""
         with context.timed("load"):
             self.encoder.load()
-        with context.executor.progress(self.label, len(rest), unit="texts") as bar:
-            for start in range(0, len(rest), WINDOW):
-                for places, tokens, vectors in self._batches(rest[start : start + WINDOW]):
-                    self._append(hashes[places], np.searchsorted(missing, places), tokens, vectors)
-                    bar.advance(len(places))
+        with context.executor.progress(self.label, len(work.rest), unit="texts") as bar:
+            for start in range(0, len(work.rest), WINDOW):
+                for batch, vectors in self._batches(work.rest[start : start + WINDOW], self._encode):
+                    rows = np.searchsorted(work.missing, batch.places)
+                    self.append(writer, work.hashes[batch.places], batch, rows, vectors)
+                    bar.advance(len(batch.places))
 
-    def _batches(self, places: NDArray[np.intp]) -> Iterator[tuple[NDArray[np.intp], NDArray[np.int64], Vectors]]:
-        """Yield the batches of a window, each with its texts' lengths and vectors."""
-        tokens, cost = text_costs(self.encoder, self.texts(places), self.job.role)
-        order = np.argsort(-cost, kind="stable")
-        done = 0
-        while done < len(order):
-            # The first text of a batch is its longest, and the others are padded to it.
-            longest = int(cost[order[done]])
-            batch = order[done : done + max(1, self.budget // longest)]
-            vectors = self._encode(places[batch])
-            if vectors is None:
-                self.budget = max(1, longest * len(batch) // 2)
-                continue
-            yield places[batch], tokens[batch], vectors
-            done += len(batch)
-
-    def _encode(self, places: NDArray[np.intp]) -> Vectors | None:
+    def _encode(self, places: NDArray[np.intp]) -> AnyVectors | None:
         """Encode and check a batch; return None if memory ran out and a smaller batch may fit."""
         try:
-            vectors = self.encoder.encode(self.texts(places), self.job.role)
+            return self.checked(self.encoder.encode(self.texts(places), self.job.role), places)
         except (MemoryError, RuntimeError) as error:
             if not out_of_memory(error):
                 raise
             if len(places) == 1:
-                name = self.job.texts.ids[int(places[0])]
-                raise R2medError(f"{self.store.name} runs out of memory on {name} alone; lower max_length") from error
-            vectors = None
-        if vectors is None:
-            release_memory()
-            return None
-        return self.checked(np.asarray(vectors, dtype=np.float32), places)
+                raise R2medError(
+                    f"{self.store.name} runs out of memory on {self.job.texts.ids[int(places[0])]} alone;"
+                    f" lower {self.length_option}"
+                ) from error
+        # Outside the handler: the error holds the memory of the attempt.
+        release_memory()
+        return None
 
-    def checked(self, vectors: Vectors, places: NDArray[np.intp]) -> Vectors:
-        """Check the vectors and return them; an invalid one is an error that names the text."""
+    def refuse(self, place: int, problem: str) -> None:
+        """Raise the error of a vector that cannot be used."""
+        raise R2medError(f"{self.store.name} gave {self.job.texts.ids[place]} of the {self.job.name} {problem}")
+
+    @abstractmethod
+    def checked(self, vectors: Any, places: NDArray[np.intp]) -> AnyVectors:
+        """Check the vectors of a batch and return them; an invalid one is an error that names the text."""
+
+    @abstractmethod
+    def unpack(self, matrices: Iterator[Vectors], batch: PlannedBatch) -> AnyVectors:
+        """Take the vectors of a batch from the matrices of a worker, and check them."""
+
+    def append(
+        self,
+        writer: ShardWriter,
+        hashes: TextHashes,
+        batch: PlannedBatch,
+        rows: NDArray[np.intp],
+        vectors: AnyVectors,
+    ) -> None:
+        """Store the vectors of a batch; matrices of different sizes are put one after another."""
+        writer.append(hashes, batch.tokens, vectors)
+
+
+class TextBatches(Batches[Encoder, Vectors]):
+    """Batches of texts, each of which gets one vector, dense or sparse."""
+
+    def __init__(self, encoder: Encoder, job: EncodingJob, store: ArrayStore) -> None:
+        super().__init__(encoder, job, store)
+        self.dimension = 0 if encoder.sparse else store.dimension
+
+    def checked(self, vectors: Any, places: NDArray[np.intp]) -> Vectors:
+        """Check the matrix of a batch."""
+        matrix: Vectors = np.asarray(vectors, dtype=np.float32)
         first, model = self.job.texts.ids[int(places[0])], self.store.name
-        if vectors.ndim != 2 or len(vectors) != len(places):
-            raise R2medError(f"{model} gave {first} and {len(places) - 1} more an array of shape {vectors.shape}")
-        dimension = vectors.shape[1]
+        if matrix.ndim != 2 or len(matrix) != len(places):
+            raise R2medError(f"{model} gave {first} and {len(places) - 1} more an array of shape {matrix.shape}")
+        dimension = matrix.shape[1]
         if self.dimension not in (0, dimension) or dimension == 0:
             raise R2medError(
                 f"{model} gave {first} a vector of {dimension} dimensions, others have {self.dimension or 'more'};"
                 f" if the model has changed, remove {self.store.folder}"
             )
         self.dimension = dimension
-        self._refuse(~finite(vectors), places, "a vector with NaN or infinite numbers")
+        problems = {"a vector with NaN or infinite numbers": ~finite(matrix)}
         if not self.encoder.sparse:
-            self._refuse(~_some(vectors), places, "a vector of zeros")
+            problems["a vector of zeros"] = ~_nonzero(matrix)
         if self.job.precision == "float16":
-            self._refuse(~_fits_half(vectors), places, "numbers that do not fit float16; use store=float32")
+            problems["numbers that do not fit float16; use store=float32"] = ~_fits_half(matrix)
+        for problem, broken in problems.items():
+            if broken.any():
+                self.refuse(int(places[int(broken.argmax())]), problem)
+        return matrix
+
+    def unpack(self, matrices: Iterator[Vectors], batch: PlannedBatch) -> Vectors:
+        """Take one matrix."""
+        return self.checked(next(matrices), batch.places)
+
+    def append(
+        self,
+        writer: ShardWriter,
+        hashes: TextHashes,
+        batch: PlannedBatch,
+        rows: NDArray[np.intp],
+        vectors: Vectors,
+    ) -> None:
+        """Store dense vectors in their rows; sparse ones are of different sizes."""
+        writer.append(hashes, batch.tokens, vectors, None if self.encoder.sparse else rows)
+
+
+class TokenBatches(Batches[TokenEncoder, list[Vectors]]):
+    """Batches of texts, each of which gets a matrix with the vectors of its tokens."""
+
+    length_option = "document_length"
+
+    def checked(self, vectors: list[Vectors], places: NDArray[np.intp]) -> list[Vectors]:
+        """Check the matrices of a batch."""
+        for place, span in zip(places.tolist(), vectors, strict=True):
+            if not len(span):
+                self.refuse(place, "no vector at all")
+            if not np.isfinite(span).all():
+                self.refuse(place, "vectors with NaN or infinite numbers")
         return vectors
 
-    def _refuse(self, broken: NDArray[np.bool_], places: NDArray[np.intp], what: str) -> None:
-        if broken.any():
-            name = self.job.texts.ids[int(places[int(broken.argmax())])]
-            raise R2medError(f"{self.store.name} gave {name} of the {self.job.name} {what}")
+    def unpack(self, matrices: Iterator[Vectors], batch: PlannedBatch) -> list[Vectors]:
+        """Take a matrix for each text."""
+        return self.checked([next(matrices) for _ in batch.places], batch.places)
+
+
+class MissingTexts(NamedTuple):
+    """Texts of a job that the store lacks, each once."""
+
+    hashes: TextHashes
+    missing: NDArray[np.intp]
+    """Places of all of them: a text's row in the shard is its rank here."""
+    rest: NDArray[np.intp]
+    """Places of those that must be encoded, the others being rounded."""
+
+
+def _fill(work: Batches[AnyEncoder, AnyVectors], context: Context) -> tuple[NDArray[np.intp], int]:
+    """Encode and store the texts of a job that the store lacks; return the places of all and the number encoded."""
+    job, store, encoder = work.job, work.store, work.encoder
+    for identifier, text in job.texts:
+        if not text.strip():
+            raise R2medError(f"{identifier} in the {job.name} is an empty text, which has no vector; remove it")
+    hashes = text_hashes(job.texts.texts)
+    distinct = first_of_each(hashes)
+    stored = store.find(hashes)
+    missing = first_of_each(hashes, lacking(stored))
+    encoded = 0
+    if len(missing):
+        spread = context.executor.spread
+        with store.writer() as writer:
+            half = job.precision == "float16" and isinstance(store, VectorStore)
+            left = MissingTexts(hashes, missing, _round_stored(store, writer, hashes, missing) if half else missing)
+            encoded = len(left.rest)
+            local = isinstance(encoder, Encoder) and not encoder.spreads
+            if not encoded:
+                pass
+            elif spread is None or local or (spread.only_large and job.role is Role.QUERY):
+                work.run(writer, left, context)
+            else:
+                # The plan is made of all texts, so that every command of a batch has the same, whatever is there.
+                encode_by_workers(work, spread, writer, distinct, left, WINDOW, context)
+        store.refresh()
+        stored = store.find(hashes)
+        if spread is not None and len(others := lacking(stored)):
+            raise spread.unfinished(f"{job.name} of {store.name}", len(first_of_each(hashes, others)), len(distinct))
+    for sentence in store.damage:
+        context.warn(f"{sentence}; what was needed of them has been encoded anew")
+    if len(missing) and len(lost := lacking(stored)):
+        name = job.texts.ids[int(lost[0])]
+        raise R2medError(f"the vectors of {name} cannot be read back from {store.folder}: is the disk failing?")
+    reused = encoded < len(distinct)
+    if job.role is Role.QUERY and reused:
+        context.reuse("vectors of queries")
+    if isinstance(encoder, Encoder) and encoder.billed:
+        context.book(replace(encoder.take_bill() or Usage(), whole=not reused))
+    return stored, encoded
+
+
+def _round_stored(
+    store: ArrayStore, writer: ShardWriter, hashes: TextHashes, missing: NDArray[np.intp]
+) -> NDArray[np.intp]:
+    """Round stored vectors of single precision, which gives what encoding again would; returns the rest."""
+    full = VectorStore(store.settings, "float32", store.folder.parent)
+    stored = full.find(rows_at(hashes, missing))
+    for span in spans(len(stored), WINDOW):
+        rows = span.start + np.flatnonzero(stored[span] >= 0)
+        if not len(rows):
+            continue
+        vectors = full.vectors(stored[rows])
+        fit = _fits_half(vectors[:])
+        writer.append(hashes[missing[rows[fit]]], vectors.tokens[fit], vectors[:][fit], rows[fit])
+        stored[rows[~fit]] = -1
+    return rows_at(missing, lacking(stored))
+
+
+def _fits_half(vectors: Vectors) -> NDArray[np.bool_]:
+    """Return a mask of the vectors that are still valid when rounded to float16."""
+    with np.errstate(over="ignore"):
+        rounded = vectors.astype(np.float16)
+    return finite(rounded) & _nonzero(rounded)
+
+
+def _nonzero(vectors: NDArray[np.floating]) -> NDArray[np.bool_]:
+    """Return a mask of the vectors that are not all zeros."""
+    return np.logical_or.reduce(vectors != 0, axis=1)  # type: ignore[no-any-return]  # of bool_

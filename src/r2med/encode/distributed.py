@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import orjson
@@ -13,88 +13,74 @@ from numpy.typing import NDArray
 
 from r2med.encode.encoder import Encoder, Role, Vectors
 from r2med.models.memory import out_of_memory, release_memory
-from r2med.pipeline.executor.blocks import Spread, SpreadJob, WorkBlock, Worker, block_key, carried, grouped
+from r2med.pipeline.executor.blocks import Spread, SpreadJob, WorkBlock, block_key, carried, grouped
 from r2med.pipeline.stage import Context
+from r2med.store.arrays import ShardWriter
 from r2med.store.scratch import scratch_column
-from r2med.store.text_hashes import TextHashes
 
 if TYPE_CHECKING:
-    from r2med.encode.batching import PlannedBatch
+    from r2med.encode.batching import Batches, MissingTexts
     from r2med.encode.tokens import TokenEncoder
 
 Encoded = TypeVar("Encoded")
 _BLOCK_TOKENS = 65_536
 """Tokens of a block, padding included: seconds of work, and what is lost when a worker dies."""
+_SHAPE = struct.Struct("<II")
 
 
-class EncodingPlan(Protocol):
-    """A plan of batches to encode, for vectors of texts and of tokens alike."""
+class PlannedBatch(NamedTuple):
+    """Texts that are encoded together."""
 
-    @property
-    def label(self) -> str:
-        """Return the job's label for progress bars."""
-
-    @property
-    def setting(self) -> str:
-        """Return the name of all that a vector depends on besides its text."""
-
-    def worker(self) -> Worker:
-        """Return the worker that encodes a block in another process."""
-
-    def planned(self, places: NDArray[np.intp]) -> Iterator[PlannedBatch]:
-        """Plan the batches of a window."""
-
-    def texts(self, places: NDArray[np.intp]) -> list[str]:
-        """Return the texts at these places."""
-
-    def keep(self, hashes: TextHashes, rows: NDArray[np.intp], batch: PlannedBatch, vectors: Iterator[Vectors]) -> None:
-        """Check and store the result of a batch: as many of the next matrices as belong to it."""
+    places: NDArray[np.intp]
+    tokens: NDArray[np.int64]
+    """Each text's length before truncation."""
+    cost: int
+    """Tokens, padding included."""
 
 
-class SpreadEncoder:
-    """Encoder that sends its batches to workers, several to a block, and stores the results."""
+def encode_by_workers(
+    work: Batches[Any, Any],
+    spread: Spread,
+    writer: ShardWriter,
+    distinct: NDArray[np.intp],
+    texts: MissingTexts,
+    window: int,
+    context: Context,
+) -> None:
+    """Send batches to workers, several to a block, and store the results; the blocks are those of all texts."""
+    hashes = texts.hashes
+    job = SpreadJob(work.label, EncodingWorker(work.encoder, work.job.role))
+    wanted = scratch_column(len(hashes), np.bool_)
+    wanted[texts.rest] = True
 
-    def __init__(self, work: EncodingPlan, spread: Spread, window: int) -> None:
-        self._work, self._spread, self._window = work, spread, window
+    def blocks() -> Iterator[WorkBlock]:
+        # A window is read when its turn comes.
+        for start in range(0, len(distinct), window):
+            places = distinct[start : start + window]
+            if not wanted[places].any():
+                continue
+            for batches in grouped(work.planned(places), _BLOCK_TOKENS):
+                if any(wanted[batch.places].any() for batch in batches):
+                    key = block_key(
+                        work.store.folder.name.encode(), *(hashes[batch.places].tobytes() for batch in batches)
+                    )
+                    payload = [[carried(text) for text in work.texts(batch.places)] for batch in batches]
+                    yield WorkBlock(key, orjson.dumps(payload), batches)
 
-    def run(self, hashes: TextHashes, everything: NDArray[np.intp], rest: NDArray[np.intp], context: Context) -> None:
-        """Encode the texts at the places `rest`, which are some of the places `everything`."""
-        work = self._work
-        job = SpreadJob(work.label, work.worker())
-        wanted = scratch_column(len(hashes), np.bool_)
-        wanted[rest] = True
-        with context.executor.progress(job.name, len(rest), unit="texts") as bar:
-            for block, result in self._spread.run(job, self._blocks(hashes, everything, wanted)):
-                batches: list[PlannedBatch] = block.about
-                matrices = unpacked(result)
-                for batch in batches:
-                    rows = np.searchsorted(everything, batch.places)
-                    work.keep(hashes[batch.places], rows, batch, matrices)
-                    bar.advance(int(wanted[batch.places].sum()))
-
-    def _blocks(
-        self, hashes: TextHashes, everything: NDArray[np.intp], wanted: NDArray[np.bool_]
-    ) -> Iterator[WorkBlock]:
-        """Yield blocks of whole batches that contain at least one wanted text; a window is read when its turn comes."""
-        for start in range(0, len(everything), self._window):
-            window = everything[start : start + self._window]
-            if wanted[window].any():
-                for batches in grouped(self._work.planned(window), _BLOCK_TOKENS):
-                    if any(wanted[batch.places].any() for batch in batches):
-                        yield self._block(hashes, batches)
-
-    def _block(self, hashes: TextHashes, batches: list[PlannedBatch]) -> WorkBlock:
-        work = self._work
-        texts = [work.texts(batch.places) for batch in batches]
-        key = block_key(work.setting.encode(), *(hashes[batch.places].tobytes() for batch in batches))
-        return WorkBlock(key, orjson.dumps([[carried(text) for text in batch] for batch in texts]), batches)
+    with context.executor.progress(job.name, len(texts.rest), unit="texts") as bar:
+        for block, result in spread.run(job, blocks()):
+            matrices = unpacked(result)
+            for batch in block.about:
+                rows = np.searchsorted(distinct, batch.places)
+                work.append(writer, hashes[batch.places], batch, rows, work.unpack(matrices, batch))
+                bar.advance(int(wanted[batch.places].sum()))
 
 
 @dataclass(frozen=True)
-class TextWorker:
-    """Worker that encodes blocks of texts."""
+class EncodingWorker:
+    """Worker that encodes blocks of texts, to one matrix per batch or, of tokens, to one per text."""
 
-    encoder: Encoder
+    encoder: Encoder | TokenEncoder
     role: Role
 
     def load(self) -> None:
@@ -102,31 +88,15 @@ class TextWorker:
         self.encoder.load()
 
     def run(self, payload: bytes) -> bytes:
-        """Encode a block's batches to one matrix each."""
-        return packed([np.concatenate(list(in_parts(self._vectors, batch))) for batch in orjson.loads(payload)])
-
-    def _vectors(self, texts: list[str]) -> Vectors:
-        return np.asarray(self.encoder.encode(texts, self.role), dtype=np.float32)
-
-
-@dataclass(frozen=True)
-class TokenWorker:
-    """Worker that encodes blocks of texts to the vectors of their tokens."""
-
-    encoder: TokenEncoder
-    role: Role
-
-    def load(self) -> None:
-        """Load the model."""
-        self.encoder.load()
-
-    def run(self, payload: bytes) -> bytes:
-        """Encode a block's batches to one matrix per text."""
-        batches = orjson.loads(payload)
-        return packed([span for batch in batches for part in in_parts(self._spans, batch) for span in part])
-
-    def _spans(self, texts: list[str]) -> list[Vectors]:
-        return [np.asarray(span, dtype=np.float32) for span in self.encoder.encode(texts, self.role)]
+        """Encode a block's batches."""
+        matrices: list[Vectors] = []
+        for batch in orjson.loads(payload):
+            parts = list(in_parts(lambda texts: self.encoder.encode(texts, self.role), batch))
+            if isinstance(parts[0], list):
+                matrices += [span for part in parts for span in part]
+            else:
+                matrices.append(np.concatenate(parts))
+        return packed([np.asarray(matrix, dtype=np.float32) for matrix in matrices])
 
 
 def in_parts(encode: Callable[[list[str]], Encoded], texts: list[str]) -> Iterator[Encoded]:
@@ -141,9 +111,6 @@ def in_parts(encode: Callable[[list[str]], Encoded], texts: list[str]) -> Iterat
     middle = len(texts) // 2
     yield from in_parts(encode, texts[:middle])
     yield from in_parts(encode, texts[middle:])
-
-
-_SHAPE = struct.Struct("<II")
 
 
 def packed(matrices: Sequence[Vectors]) -> bytes:

@@ -104,23 +104,19 @@ def late_cards() -> Mapping[str, LateCard]:
 def card_from_files(source: ModelSource, name: str) -> LateCard:
     """Build the card of a checkpoint of any family from its own files; raise one line if their form is wrong."""
     try:
-        return _from_files(source, name)
+        modules = source.read_json("modules.json")
+        if isinstance(modules, list):
+            return _of_modules(source, name, modules, _stated(source))
+        if _names_colbert(source) or source.small_file(_STANFORD):
+            return _stanford(source, name)
+        if not _table(source, "config.json"):
+            raise R2medError(f"{source.name}: not a model (no config.json)")
+        raise R2medError(
+            f"{source.name} is not a late-interaction checkpoint: it has neither the modules of sentence-transformers"
+            f" or PyLate nor Stanford's {_STANFORD}, so its projection would be random"
+        )
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise R2medError(f"{source.name}: its settings are not what such a checkpoint has ({error})") from error
-
-
-def _from_files(source: ModelSource, name: str) -> LateCard:
-    modules = source.read_json("modules.json")
-    if isinstance(modules, list):
-        return _of_modules(source, name, modules, _stated(source))
-    if _names_colbert(source) or source.small_file(_STANFORD):
-        return _stanford(source, name)
-    if not _table(source, "config.json"):
-        raise R2medError(f"{source.name}: not a model (no config.json)")
-    raise R2medError(
-        f"{source.name} is not a late-interaction checkpoint: it has neither the modules of sentence-transformers or"
-        f" PyLate nor Stanford's {_STANFORD}, so its projection would be random"
-    )
 
 
 def _table(source: ModelSource, name: str) -> Mapping[str, Any]:
@@ -205,26 +201,18 @@ def _module(source: ModelSource, module: Mapping[str, Any], found: Mapping[str, 
         case "Transformer":
             return {"subfolder": path}
         case "Dense":
-            _check_dense(source, path, told)
+            for end in ("module_input_name", "module_output_name"):
+                if told.get(end) not in (None, "token_embeddings"):
+                    raise R2medError(f"{source.name}: {path} works on {told[end]}, not on the vectors of tokens")
             return {"dense": (*found["dense"], path)}
         case "MultiVectorMask":
-            return _mask(source, told)
+            if told.get("keep_only_token_ids"):
+                raise R2medError(f"{source.name} keeps the vectors of images only, which r2med cannot do")
+            tasks = told.get("skiplist_tasks") or ["document"]
+            return {"skiplist": tuple(told.get("skiplist_words") or ()), "skip_queries": "query" in tasks}
         case "Normalize" if told.get("module_input_name", "token_embeddings") == "token_embeddings":
             return {"normalize": True}
     raise R2medError(f"{source.name} has a module {kind or module} that r2med cannot run, and will not leave out")
-
-
-def _check_dense(source: ModelSource, path: str, told: Mapping[str, Any]) -> None:
-    for end in ("module_input_name", "module_output_name"):
-        if told.get(end) not in (None, "token_embeddings"):
-            raise R2medError(f"{source.name}: {path} works on {told[end]}, not on the vectors of tokens")
-
-
-def _mask(source: ModelSource, told: Mapping[str, Any]) -> dict[str, Any]:
-    if told.get("keep_only_token_ids"):
-        raise R2medError(f"{source.name} keeps the vectors of images only, which r2med cannot do")
-    tasks = told.get("skiplist_tasks") or ["document"]
-    return {"skiplist": tuple(told.get("skiplist_words") or ()), "skip_queries": "query" in tasks}
 
 
 def _lengths(source: ModelSource, subfolder: str, stated: Mapping[str, Any], *, pylate: bool) -> dict[str, Any]:

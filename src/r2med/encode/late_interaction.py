@@ -198,7 +198,20 @@ def align(encoder: TokenEncoder, query: str, documents: Mapping[str, str], store
     found = {}
     for (name, text), vectors in zip(documents.items(), kept, strict=True):
         if vectors is not None:
-            found[name] = _matches(pieces, token_pieces(encoder, text, Role.DOCUMENT), asked, vectors)
+            document = token_pieces(encoder, text, Role.DOCUMENT)
+            product = asked.astype(np.float64) @ vectors.astype(np.float64).T
+            best = product.argmax(axis=1)
+            found[name] = [
+                TokenMatch(
+                    piece.text,
+                    document[place].text,
+                    round(float(product[number, place]), 6),
+                    piece.start >= 0,
+                    document[place].start,
+                    document[place].end,
+                )
+                for number, (piece, place) in enumerate(zip(pieces, best.tolist(), strict=True))
+            ]
     return found
 
 
@@ -224,21 +237,3 @@ def token_pieces(encoder: TokenEncoder, text: str, role: Role) -> list[TokenPiec
         else:
             pieces.append(TokenPiece(encoder.tokenizer.backend.id_to_token(int(read.ids[0, place])) or "", -1, -1))
     return pieces
-
-
-def _matches(
-    query: Sequence[TokenPiece], document: Sequence[TokenPiece], asked: Vectors, vectors: Vectors
-) -> list[TokenMatch]:
-    product = asked.astype(np.float64) @ vectors.astype(np.float64).T
-    best = product.argmax(axis=1)
-    return [
-        TokenMatch(
-            piece.text,
-            document[place].text,
-            round(float(product[number, place]), 6),
-            piece.start >= 0,
-            document[place].start,
-            document[place].end,
-        )
-        for number, (piece, place) in enumerate(zip(query, best.tolist(), strict=True))
-    ]

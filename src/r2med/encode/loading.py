@@ -88,29 +88,18 @@ def load_transformer(
     without a place in the transformer is an error: a head that is dropped in silence would change every result.
     """
     require_extra("torch", "torch", "transformers", "safetensors")
-    fix_rounding()
-    import torch
     import transformers
 
-    # A tracer cannot look into fused attention, so an export asks for the plain one.
-    options: dict[str, Any] = {"attn_implementation": "eager"} if eager else {}
     with quietly(), load_errors(build):
         stated = _stated_config(build)
         if is_rotary_roberta(stated) and not build.remote_code:
             config = _rotary_config(stated)
         else:
             config = transformers.AutoConfig.from_pretrained(build.transformer, trust_remote_code=build.remote_code)
-        kind = _ENCODERS.get(config.model_type, "AutoModel")
-        if build.pooling in SPARSE_POOLINGS:
-            kind = "AutoModelForMaskedLM"
-        model, loaded = getattr(transformers, kind).from_pretrained(
-            build.transformer,
-            config=config,
-            dtype=getattr(torch, build.dtype),
-            trust_remote_code=build.remote_code,
-            output_loading_info=True,
-            **options,
-        )
+    kind = _ENCODERS.get(config.model_type, "AutoModel")
+    if build.pooling in SPARSE_POOLINGS:
+        kind = "AutoModelForMaskedLM"
+    model, loaded = load_pretrained(build, kind, eager=eager, config=config)
     missing = [name for name in loaded["missing_keys"] if "pooler" not in name]
     # The code of a repository may fill weights by itself, but no late-interaction model is known that does.
     if missing and not (build.remote_code and other_weights is None):
@@ -131,6 +120,26 @@ def load_transformer(
         model = _merge_adapter(model, build)
     ready: torch.nn.Module = model.eval().requires_grad_(False)
     return ready
+
+
+def load_pretrained(build: Build, kind: str, *, eager: bool, **options: Any) -> tuple[Any, dict[str, Any]]:
+    """Load a model by a class of transformers; returns also what the library says of its weights."""
+    fix_rounding()
+    import torch
+    import transformers
+
+    # A tracer cannot look into fused attention, so an export asks for the plain one.
+    if eager:
+        options["attn_implementation"] = "eager"
+    with quietly(), load_errors(build):
+        model, loaded = getattr(transformers, kind).from_pretrained(
+            build.transformer,
+            dtype=getattr(torch, build.dtype),
+            trust_remote_code=build.remote_code,
+            output_loading_info=True,
+            **options,
+        )
+    return model, loaded
 
 
 def _stated_config(build: Build) -> dict[str, Any]:

@@ -5,8 +5,11 @@ A transformer is exported to one ONNX file, pooling included, in single precisio
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
@@ -19,21 +22,27 @@ from numpy.typing import NDArray
 from r2med.encode.cards import EncoderCard
 from r2med.encode.encoder import Prompts, Role, Vectors
 from r2med.encode.loading import Build, load_head, load_transformer, positions_of
-from r2med.encode.onnx_export import CHECKED, compared, example_tokens, export_graph, exporting
 from r2med.encode.transformer import ModelEncoder, TorchEncoder, both_ways
 from r2med.errors import R2medError, require_extra
+from r2med.formatting import first_line
 from r2med.models.templates import Template
 from r2med.models.tokenizer import Padded, Tokenizer, check_limit, pretrained_tokenizer
 from r2med.pipeline.stage import Requirements
 from r2med.settings import thread_count
 from r2med.store.cache import Cache
 from r2med.store.hashes import cache_key
+from r2med.store.processes import foreign_output
 
 if TYPE_CHECKING:
     import torch
 
 _FORMAT = 1
 """Of the file beside the model; another one whenever what is written there changes."""
+_INPUT_SETTINGS = ("role", "prompt", "max_length", "exclude_prompt", "lowercase", "padding")
+"""Settings that change what is handed to the file, not the file."""
+_AGREEMENT = {"float32": 0.9999, "int8": 0.9}  # cosine; int8 of a real model has 0.99, of a random one less
+CHECKED = (3, 9, 33)
+"""Lengths at which a file must agree with torch, other than the one it is made with."""
 
 
 class OnnxEncoder(ModelEncoder):
@@ -54,7 +63,7 @@ class OnnxEncoder(ModelEncoder):
         """Return the folder with the file: one exported by the user, or the cache's."""
         if self.exported is not None:
             return self.exported
-        settings = {name: value for name, value in self.settings(Role.DOCUMENT).items() if name not in _NOT_IN_THE_FILE}
+        settings = {name: value for name, value in self.settings(Role.DOCUMENT).items() if name not in _INPUT_SETTINGS}
         return Cache.default().sound_entry(
             "onnx", cache_key(**settings), lambda draft: export(self.card, self.build(), draft)
         )
@@ -66,17 +75,12 @@ class OnnxEncoder(ModelEncoder):
 
     def load(self) -> None:
         """Make the file if needed, and start the runtime."""
-        _ = self._session
-
-    @property
-    def _session(self) -> Any:
         require_extra("onnx", "onnxruntime", "tokenizers")
-        return _session(self.folder)
+        _session(self.folder)
 
     @cached_property
     def _stated(self) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = orjson.loads((self.folder / "r2med.json").read_bytes())
-        return found
+        return orjson.loads((self.folder / "r2med.json").read_bytes())  # type: ignore[no-any-return]  # a table
 
     @cached_property
     def _tokenizer(self) -> Tokenizer:
@@ -93,20 +97,21 @@ class OnnxEncoder(ModelEncoder):
 
     def encode(self, texts: Sequence[str], role: Role) -> Vectors:
         """Encode text by text: nothing is padded, and the scales of int8 do not depend on other texts."""
+        self.load()
         style = self.style(role)
         check_limit(self.card.name, style.limit, self._stated["positions"])
-        session, prompt = self._session, self._tokenizer.prompt_length(style)
-        names = input_names(pair=self.card.pair)
+        session, prompt = _session(self.folder), self._tokenizer.prompt_length(style)
+        names = _input_names(self.card)
 
-        def one(row: Padded) -> Vectors:
-            counted = row.mask.copy()
-            counted[:, :prompt] = 0
-            arrays = (row.ids, row.mask, counted, row.types)[: len(names)]
+        def run(row: Padded) -> Vectors:
+            pooled = row.mask.copy()
+            pooled[:, :prompt] = 0
+            arrays = (row.ids, row.mask, pooled, row.types)[: len(names)]
             vectors: Vectors = session.run(None, dict(zip(names, arrays, strict=True)))[0]
             return vectors
 
         rows = [self._tokenizer.padded([text], style, "right") for text in texts]
-        return np.concatenate(list(_threads().map(one, rows))).astype(np.float32, copy=False)
+        return np.concatenate(list(_threads().map(run, rows))).astype(np.float32, copy=False)
 
     def with_prompts(self, prompts: Prompts) -> OnnxEncoder:
         """Return an encoder of the same model with other prompts."""
@@ -131,10 +136,6 @@ def _threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(thread_count())
 
 
-_NOT_IN_THE_FILE = ("role", "prompt", "max_length", "exclude_prompt", "lowercase", "padding")
-"""Settings that change what is handed to the file, not the file."""
-
-
 def exported_card(folder: Path, name: str, path: str) -> EncoderCard | None:
     """Read the card of an exported folder; None for any other folder. Its id is the path, never a repository."""
     file = folder / "r2med.json"
@@ -156,98 +157,138 @@ def exported_card(folder: Path, name: str, path: str) -> EncoderCard | None:
         raise R2medError(f"{file}: made by another version of r2med; export the model again") from error
 
 
-_AGREEMENT = {"float32": 0.9999, "int8": 0.9}  # cosine; int8 of a real model has 0.99, of a random one less
-
-
 def export(card: EncoderCard, build: Build, folder: Path) -> None:
     """Write `model.onnx`, the tokenizer and the card into a folder. Needs torch; running the result does not."""
-    require_extra("torch", "torch", "transformers", "safetensors")
+    require_extra("torch", "torch", "transformers", "safetensors", "sentence_transformers")
     require_extra("onnx", "onnx", "onnxruntime")
     if card.pooling == "own" or card.query_id:
         why = "runs code of its own" if card.pooling == "own" else "has two encoders"
         raise R2medError(f"{card.name} {why} and cannot be exported")
     folder.mkdir(parents=True, exist_ok=True)
-    whole = _whole(build, pair=card.pair)
-    _write_graph(whole, card, folder)
-    _write_words(card, build, folder, positions_of(whole.transformer))
-    _check(whole, card, folder)
+    model = _traceable(build, card)
+    file, names = folder / "model.onnx", _input_names(card)
+
+    def example(texts: int, tokens: int) -> list[NDArray[np.int64]]:
+        vocabulary = model.transformer.get_input_embeddings().num_embeddings
+        ids, mask, empty = example_tokens(vocabulary, texts, tokens)
+        mask[-1, empty] = 0
+        return [ids, mask, mask.copy(), np.zeros_like(ids)][: len(names)]
+
+    whole = file if card.dtype != "int8" else folder / "full.onnx"
+    export_graph(card.name, model, example(2, 7), whole, names, "vectors")
+    if card.dtype == "int8":
+        from onnxruntime.quantization import QuantType, quantize_dynamic
+
+        with _exporting(card.name):
+            # A scale for each column: with one for a whole matrix the vectors are wrong. Seven bits of the eight:
+            # without the special instructions of newer processors, sums of full products overflow.
+            quantize_dynamic(whole, file, per_channel=True, reduce_range=True, weight_type=QuantType.QInt8)
+        whole.unlink()
+    tokenizer = pretrained_tokenizer(build.transformer, append_eos=build.append_eos, remote_code=build.remote_code)
+    tokenizer.backend.no_truncation()
+    tokenizer.backend.save(str(folder / "tokenizer.json"))
+    stated = {
+        "format": _FORMAT,
+        # What is inside the file now is not looked for beside it.
+        "card": asdict(card) | {"adapter": "", "dense": [], "subfolder": "", "package": ""},
+        "tokens": {"pad": tokenizer.pad, "eos": tokenizer.eos, "special": sorted(tokenizer.special)},
+        "positions": positions_of(model.transformer),
+        "made_from": card.id,
+    }
+    (folder / "r2med.json").write_bytes(orjson.dumps(stated, option=orjson.OPT_INDENT_2))
+    worst = 1.0
+    for expected, vectors in compared(model, file, names, (example(1, tokens) for tokens in CHECKED)):
+        cosine = float((expected * vectors).sum() / (np.linalg.norm(expected) * np.linalg.norm(vectors)))
+        worst = min(worst, cosine) if np.isfinite(cosine) else -1.0
+    if worst < _AGREEMENT[card.dtype]:
+        raise R2medError(f"{card.name} cannot be exported: its vectors would have a cosine of {worst:.4f} with torch's")
 
 
-def _whole(build: Build, *, pair: bool) -> torch.nn.Module:
+def _input_names(card: EncoderCard) -> list[str]:
+    """Return the inputs of the file: the tokens, the mask without padding, and the mask of pooled tokens."""
+    return ["input_ids", "attention_mask", "counted", *(["token_type_ids"] if card.pair else [])]
+
+
+def _traceable(build: Build, card: EncoderCard) -> Any:
     """Build one module from token ids to the vector."""
     import torch
-
-    transformer, head = load_transformer(build, eager=True), load_head(build)
 
     class Whole(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.transformer = transformer
-            self.head = head
+            self.transformer: Any = load_transformer(build, eager=True)
+            self.head = load_head(build)
 
         def forward(self, *tensors: torch.Tensor) -> torch.Tensor:
-            ids, mask, counted = tensors[:3]
+            ids, mask, pooled = tensors[:3]
             seen = both_ways(mask, torch.float32) if build.attention == "bidirectional" else mask
-            more = {"token_type_ids": tensors[3]} if pair else {}
-            hidden = self.transformer(input_ids=ids, attention_mask=seen, **more).last_hidden_state
-            features = self.head({"token_embeddings": hidden, "attention_mask": counted})
+            types = {"token_type_ids": tensors[3]} if card.pair else {}
+            hidden = self.transformer(input_ids=ids, attention_mask=seen, **types).last_hidden_state
+            features = self.head({"token_embeddings": hidden, "attention_mask": pooled})
             return features["sentence_embedding"]  # type: ignore[no-any-return]  # modules are not typed
 
-    if hasattr(transformer.config, "use_cache"):
-        transformer.config.use_cache = False
-    return Whole().eval()
+    model = Whole().eval()
+    if hasattr(model.transformer.config, "use_cache"):
+        model.transformer.config.use_cache = False
+    return model
 
 
-def input_names(*, pair: bool) -> list[str]:
-    """Return the inputs of the file: the tokens, the mask without padding, and the mask of pooled tokens."""
-    return ["input_ids", "attention_mask", "counted", *(["token_type_ids"] if pair else [])]
+def export_graph(
+    name: str, module: torch.nn.Module, example: Iterable[NDArray[Any]], file: Path, inputs: Sequence[str], output: str
+) -> None:
+    """Write a module that takes arrays of rows and tokens, any number of both; an error is one line."""
+    import torch
+
+    with _exporting(name):
+        torch.onnx.export(
+            module,
+            tuple(map(torch.from_numpy, example)),
+            str(file),
+            input_names=list(inputs),
+            output_names=[output],
+            dynamic_axes={tensor: {0: "rows", 1: "tokens"} for tensor in inputs} | {output: {0: "rows"}},
+            opset_version=17,
+            # The newer exporter needs one more package and does nothing more for these models.
+            dynamo=False,
+        )
 
 
-def _write_graph(whole: torch.nn.Module, card: EncoderCard, folder: Path) -> None:
-    target = folder / "model.onnx"
-    full = target if card.dtype != "int8" else folder / "full.onnx"
-    export_graph(card.name, whole, _example(whole, 2, 7, card.pair), full, input_names(pair=card.pair), "vectors")
-    if card.dtype == "int8":
-        from onnxruntime.quantization import QuantType, quantize_dynamic
-
-        with exporting(card.name):
-            # A scale for each column: with one for a whole matrix the vectors are wrong. Seven bits of the eight:
-            # without the special instructions of newer processors, sums of full products overflow.
-            quantize_dynamic(full, target, per_channel=True, reduce_range=True, weight_type=QuantType.QInt8)
-        full.unlink()
+def example_tokens(vocabulary: int, rows: int, tokens: int) -> tuple[NDArray[np.int64], NDArray[np.int64], slice]:
+    """Make random tokens, a mask of ones, and the slice of the last row that a shorter text leaves empty."""
+    ids = np.random.default_rng(tokens).integers(0, vocabulary, (rows, tokens))
+    return ids, np.ones_like(ids), slice(tokens - tokens // 2, None) if rows > 1 else slice(0, 0)
 
 
-def _example(whole: Any, texts: int, tokens: int, pair: bool) -> list[NDArray[np.int64]]:
-    """Make random tokens; the last text is shorter than the others."""
-    ids, mask, empty = example_tokens(whole.transformer.get_input_embeddings().num_embeddings, texts, tokens)
-    mask[-1, empty] = 0
-    return [ids, mask, mask.copy(), *([np.zeros_like(ids)] if pair else [])]
+def compared(
+    module: torch.nn.Module, file: Path, inputs: Sequence[str], examples: Iterable[Sequence[NDArray[Any]]]
+) -> Iterator[tuple[NDArray[np.float32], NDArray[np.float32]]]:
+    """Yield the outputs of torch and of the file for each example."""
+    import onnxruntime
+    import torch
+
+    session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
+    names = {tensor.name for tensor in session.get_inputs()}
+    for arrays in examples:
+        with torch.inference_mode():
+            expected = module(*map(torch.from_numpy, arrays)).numpy()
+        feed = {name: array for name, array in zip(inputs, arrays, strict=True) if name in names}
+        yield expected, session.run(None, feed)[0]
 
 
-def _write_words(card: EncoderCard, build: Build, folder: Path, positions: int) -> None:
-    """Write the tokenizer and the card, so that the folder needs nothing else."""
-    tokenizer = pretrained_tokenizer(build.transformer, append_eos=build.append_eos, remote_code=build.remote_code)
-    tokenizer.backend.no_truncation()
-    tokenizer.backend.save(str(folder / "tokenizer.json"))
-    tokens = {"pad": tokenizer.pad, "eos": tokenizer.eos, "special": sorted(tokenizer.special)}
-    # What is inside the file now is not looked for beside it.
-    inside = {"adapter": "", "dense": [], "subfolder": "", "package": ""}
-    data = {
-        "format": _FORMAT,
-        "card": asdict(card) | inside,
-        "tokens": tokens,
-        "positions": positions,
-        "made_from": card.id,
-    }
-    (folder / "r2med.json").write_bytes(orjson.dumps({"format": _FORMAT} | data, option=orjson.OPT_INDENT_2))
-
-
-def _check(whole: torch.nn.Module, card: EncoderCard, folder: Path) -> None:
-    """Compare the file with torch on texts of several lengths, other than those it was made with."""
-    worst = 1.0
-    examples = (_example(whole, 1, tokens, card.pair) for tokens in CHECKED)
-    for wanted, made in compared(whole, folder / "model.onnx", input_names(pair=card.pair), examples):
-        cosine = float((wanted * made).sum() / (np.linalg.norm(wanted) * np.linalg.norm(made)))
-        worst = min(worst, cosine) if np.isfinite(cosine) else -1.0
-    if worst < _AGREEMENT[card.dtype]:
-        raise R2medError(f"{card.name} cannot be exported: its vectors would have a cosine of {worst:.4f} with torch's")
+@contextmanager
+def _exporting(name: str) -> Iterator[None]:
+    """Silence torch's advice to model authors, and convert its errors into one line."""
+    # The handler prevents torch from setting up logging for the process.
+    root, silent = logging.getLogger(), logging.NullHandler()
+    level = root.level
+    root.addHandler(silent)
+    root.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings(), foreign_output.apart():
+            warnings.simplefilter("ignore")
+            yield
+    except (RuntimeError, ValueError, TypeError) as error:
+        raise R2medError(f"{name} cannot be exported ({first_line(error)}); use backend=torch") from error
+    finally:
+        root.setLevel(level)
+        root.removeHandler(silent)

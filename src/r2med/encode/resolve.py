@@ -20,8 +20,8 @@ from r2med.encode.cards import (
     EncoderCard,
     card_of,
     cards,
+    read_modules,
     sparse_card_of,
-    stated_modules,
 )
 from r2med.encode.encoder import Encoder, Prompts, Role
 from r2med.encode.onnx import OnnxEncoder, export, exported_card
@@ -99,16 +99,6 @@ def encoder_for(name: str, options: Mapping[str, Any], task: Task, made: Any = N
             return OnnxEncoder(card, prompts, _exported(card))
         case "static":
             return WordLlamaEncoder(card.max_document, prompts.query, prompts.document)
-    return _api(card, prompts)
-
-
-def _exported(card: EncoderCard) -> Path | None:
-    """Return the folder of a card that was read from an export."""
-    folder = expanded(card.id)
-    return folder if looks_like_path(card.id) and (folder / "r2med.json").is_file() else None
-
-
-def _api(card: EncoderCard, prompts: Prompts) -> Encoder:
     model = ApiModel(
         card.id,
         card.url,
@@ -121,6 +111,12 @@ def _api(card: EncoderCard, prompts: Prompts) -> Encoder:
         price=card.price,
     )
     return ApiEncoder(model)
+
+
+def _exported(card: EncoderCard) -> Path | None:
+    """Return the folder of a card that was read from an export."""
+    folder = expanded(card.id)
+    return folder if looks_like_path(card.id) and (folder / "r2med.json").is_file() else None
 
 
 def known(name: str) -> bool:
@@ -147,7 +143,7 @@ def sparse_encoder_for(name: str, options: Mapping[str, Any], task: Task) -> Spa
 def _as_stored(card: EncoderCard, options: Mapping[str, Any]) -> EncoderCard:
     """Return a sparse encoder's card with the modules that its repository states."""
     source = locate(card.id, options.get("revision", card.revision))
-    stated = stated_modules(source)
+    stated = read_modules(source)
     return replace(card, **{name: stated.get(name, "") for name in _STATED}) if stated else card
 
 
@@ -212,7 +208,7 @@ def _card(name: str, options: Mapping[str, Any]) -> EncoderCard:
 
 
 def _described(name: str, source: ModelSource, options: Mapping[str, Any]) -> EncoderCard:
-    return card_of(source, name, told="pooling" in options)
+    return card_of(source, name, pooling_given="pooling" in options)
 
 
 def _changed(card: EncoderCard, options: Mapping[str, Any]) -> EncoderCard:

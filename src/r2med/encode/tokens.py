@@ -120,9 +120,21 @@ class TokenEncoder:
         require_extra("torch", "torch", "transformers")
         build, card = self.build, self.card
         made = pretrained_tokenizer(build.transformer, append_eos=False, remote_code=build.remote_code)
-        _keep_markers_whole(made, (card.query_prefix, card.document_prefix))
+        from tokenizers import AddedToken
+
+        backend = made.backend
+        for prefix in (card.query_prefix, card.document_prefix):
+            for marker in dict.fromkeys((prefix, *prefix.split()[:1])):
+                if marker.strip() and backend.token_to_id(marker) is not None:
+                    if backend.encode(marker, add_special_tokens=False).tokens != [marker]:
+                        backend.add_special_tokens([AddedToken(marker, normalized=False, special=True)])
+                    break
         if card.lowercase:
-            _lowercase(made)
+            from tokenizers import normalizers
+
+            first = made.backend.normalizer
+            steps = [normalizers.Lowercase(), *([first] if first is not None else [])]
+            made.backend.normalizer = normalizers.Sequence(steps)
         return made
 
     def lengths(self, texts: Sequence[str], role: Role) -> NDArray[np.int64]:
@@ -244,25 +256,3 @@ def _inline_projection(build: Build) -> Any:
         module_input_name="token_embeddings",
     )
     return layer.eval().requires_grad_(False)
-
-
-def _keep_markers_whole(tokenizer: Tokenizer, prefixes: Sequence[str]) -> None:
-    """Make the tokenizer read a marker of the vocabulary, such as `[unused0]`, as one token and not as its letters."""
-    from tokenizers import AddedToken
-
-    backend = tokenizer.backend
-    for prefix in prefixes:
-        for marker in dict.fromkeys((prefix, *prefix.split()[:1])):
-            if marker.strip() and backend.token_to_id(marker) is not None:
-                if backend.encode(marker, add_special_tokens=False).tokens != [marker]:
-                    backend.add_special_tokens([AddedToken(marker, normalized=False, special=True)])
-                break
-
-
-def _lowercase(tokenizer: Tokenizer) -> None:
-    """Make the tokenizer put texts in lower case first; markers are recognised before and stay."""
-    from tokenizers import normalizers
-
-    first = tokenizer.backend.normalizer
-    steps = [normalizers.Lowercase(), *([first] if first is not None else [])]
-    tokenizer.backend.normalizer = normalizers.Sequence(steps)

@@ -19,7 +19,7 @@ from r2med.encode.cards import SIMILARITIES
 from r2med.encode.encoder import Encoder, Role, Vectors
 from r2med.errors import R2medError, SpecError, blame
 from r2med.pipeline.user_code import check_arguments, class_content, class_version, construct, import_class, parameters
-from r2med.store.foreign_output import foreign_output
+from r2med.store.processes import foreign_output
 
 if TYPE_CHECKING:
     from r2med.data.tasks import Task
@@ -122,7 +122,9 @@ class OwnEncoder(Encoder):
         except Exception as error:  # whatever a user's code may raise is the user's to see, as one line
             raise R2medError(f"{self.address}: {method.__name__} failed: {blame(error)}") from error
         try:
-            return np.ascontiguousarray(np.asarray(_on_the_cpu(vectors), dtype=np.float32))
+            return np.ascontiguousarray(
+                np.asarray(vectors.detach().float().cpu() if hasattr(vectors, "detach") else vectors, dtype=np.float32)
+            )
         except (TypeError, ValueError) as error:
             raise R2medError(f"{self.address}: {method.__name__} did not give an array of numbers ({error})") from error
 
@@ -175,11 +177,6 @@ def _mteb_arguments(role: Role, task: Task) -> dict[str, Any]:
         "hf_subset": "default",
         "prompt_type": _prompt_type(role),
     }
-
-
-def _on_the_cpu(vectors: Any) -> Any:
-    """Return a tensor of any device and precision as one that numpy reads."""
-    return vectors.detach().float().cpu() if hasattr(vectors, "detach") else vectors
 
 
 def address_of(made: object) -> str:

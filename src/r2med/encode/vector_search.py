@@ -247,7 +247,9 @@ class _Shortlist:
         edges = np.searchsorted(keys, queries)
         enough = edges[1:] - edges[:-1] >= self.depth
         last = self.last.copy()
-        last[enough] = _score_of(keys[edges[:-1][enough] + self.depth - 1])
+        falling = keys[edges[:-1][enough] + self.depth - 1].astype(np.uint32)
+        sign = np.uint32(1 << 31)
+        last[enough] = np.where(falling & sign, falling, ~falling & ~sign).astype(np.uint32).view(np.float32)
         self.last = last
         self._keep(np.flatnonzero(self.scores >= self._bar(last, self.longest)[self.owners]))
 
@@ -274,13 +276,6 @@ def _descending(owners: NDArray[np.intp], scores: NDArray[np.float32]) -> NDArra
     sign = np.uint32(1 << 31)
     falling = np.where(bits & sign, bits, ~(bits | sign))
     return (owners.astype(np.uint64) << np.uint64(32)) | falling
-
-
-def _score_of(keys: NDArray[np.uint64]) -> NDArray[np.float32]:
-    """Return the scores inside such numbers."""
-    falling = keys.astype(np.uint32)
-    sign = np.uint32(1 << 31)
-    return np.where(falling & sign, falling, ~falling & ~sign).astype(np.uint32).view(np.float32)
 
 
 def unit(rows: Vectors) -> Vectors:

@@ -19,7 +19,6 @@ PRECISIONS = ("float32", "float16")
 TOKEN_PRECISIONS = ("float16", "int8", "float32")
 _BLOCK = 4096
 """Sparse vectors gathered at a time."""
-_GREATEST = 127
 _SCALE = 4
 """Bytes of the number after a row of int8."""
 
@@ -53,8 +52,8 @@ class StoredVectors(StoredArrays):
             return vectors
         gathered = np.empty((len(row), self.shape[1]), dtype=np.float32)
         for number in np.unique(shard).tolist():
-            here = shard == number
-            gathered[here] = self.shards[number][row[here]]
+            in_shard = shard == number
+            gathered[in_shard] = self.shards[number][row[in_shard]]
         return gathered
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
@@ -90,19 +89,18 @@ class TokenVectors(StoredArrays):
     """
 
     @property
-    def dimension(self) -> int:
-        """Return the dimension of the vectors."""
+    def shape(self) -> tuple[int, ...]:
+        """Return the number of texts, and the dimension of the vectors."""
         if not self.shards:
-            return 0
+            return (len(self), 0)
         width = int(self.shards[0].shape[1])
-        return width - _SCALE if self.shards[0].dtype == np.uint8 else width
+        return (len(self), width - _SCALE if self.shards[0].dtype == np.uint8 else width)
 
     @property
     def nbytes(self) -> int:
         """Return the size of the vectors as they are stored; a text that occurs twice is stored once."""
-        width = self.shards[0].shape[1] * self.shards[0].itemsize if self.shards else 0
         places = np.unique(np.stack([self.shard, self.row]), axis=1, return_index=True)[1]
-        return int(self.count[places].sum()) * width
+        return int(self.count[places].sum()) * (self.shards[0][:1].nbytes if self.shards else 0)
 
     def of(self, place: int) -> Vectors:
         """Return the vectors of one text, in single precision."""
@@ -130,7 +128,7 @@ def codes_and_scales(rows: NDArray[np.uint8]) -> tuple[NDArray[np.int8], NDArray
 
 def as_bytes(vectors: Vectors) -> NDArray[np.uint8]:
     """Convert vectors to a byte per number, each with its own scale."""
-    scales = (np.abs(vectors).max(axis=1, keepdims=True) / _GREATEST).astype("<f4")
+    scales = (np.abs(vectors).max(axis=1, keepdims=True) / 127).astype("<f4")
     codes = np.rint(vectors / np.where(scales > 0, scales, 1)).astype(np.int8)
     return np.concatenate((codes.view(np.uint8), scales.view(np.uint8)), axis=1)
 
@@ -166,10 +164,10 @@ class SparseStore(ArrayStore):
 
     def pack(self, batch: Any) -> Sequence[NDArray[Any]]:
         """Return the vectors of a batch, the rows of a matrix with all zeros, as they are stored."""
-        found = SparseVectors.from_rows(np.asarray(batch, dtype=np.float32))
-        terms = np.stack([found.dimensions.view(np.uint32), found.weights.view(np.uint32)], axis=1)
+        sparse = SparseVectors.from_rows(np.asarray(batch, dtype=np.float32))
+        terms = np.stack([sparse.dimensions.view(np.uint32), sparse.weights.view(np.uint32)], axis=1)
         head = np.array([[0, batch.shape[1]]], dtype=np.uint32)
-        return [np.concatenate([head, terms[start:stop]]) for start, stop in pairwise(found.offsets.tolist())]
+        return [np.concatenate([head, terms[start:stop]]) for start, stop in pairwise(sparse.offsets.tolist())]
 
     def vectors(self, places: NDArray[np.intp]) -> StoredSparse:
         """Return the vectors at places that `find` gave, none of them missing."""

@@ -32,7 +32,7 @@ from r2med.models.http import AttemptError, FailedAttempts, FatalServerError, Re
 from r2med.models.server import JsonServer, RequestFailed
 from r2med.pipeline.registry import spec_of
 from r2med.pipeline.stage import Requirements
-from r2med.runs.prices import prices
+from r2med.settings import prices
 from r2med.store.files import expanded, spelled
 from r2med.store.hashes import cache_key, file_digest
 from r2med.usage import Usage

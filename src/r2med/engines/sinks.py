@@ -29,7 +29,7 @@ _WAIT = 0.05
 class EngineWriter(JsonServer[EngineAnswer]):
     """The connection that documents are sent over."""
 
-    path = "r2med index"
+    path = "r2med engines push"
     made = "documents sent"
     retry_unreadable = False
     bearer = False

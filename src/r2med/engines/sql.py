@@ -182,7 +182,7 @@ def vector_text(vector: Sequence[float]) -> str:
 
 
 EXAMPLES = ("postgres-text", "postgres-vector", "postgres-hybrid")
-"""Statements that ship with the package, over the table that `r2med index --to postgres` fills."""
+"""Statements that ship with the package, over the table that `r2med engines push --to postgres` fills."""
 DEFAULT_TABLE = "documents"
 _PLACE = re.compile(r"%(?:\((?P<name>[^)]*)\)(?P<kind>.?)|(?P<other>.?))", re.DOTALL)
 _KNOWN = ("query", "k", "vector")

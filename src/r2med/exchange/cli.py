@@ -1,26 +1,24 @@
-"""`r2med eval`, `export`, `import`, `submit` and `verify`: runs and results exchanged with other tools."""
+"""`r2med eval`, `export`, `submit` and `verify`: runs and results exchanged with other tools."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from r2med.cli.options import DROP_SELF, ManyValues, json_option, write_json
+from r2med.cli.execution import print_report
+from r2med.cli.options import DROP_SELF, ManyValues, format_option, json_option, write_json
 from r2med.data.task_names import task_names
 from r2med.data.tasks import resolve
 from r2med.exchange.export import GROUPS, Target, export
-from r2med.exchange.score_files import import_run, import_runs, judgements, score_files, score_patterns
+from r2med.exchange.score_files import PLACE, import_run, import_runs, judgements, score_files, score_patterns
 from r2med.exchange.submission import About, submit
 from r2med.exchange.verify import verify
 from r2med.formatting import counted
 from r2med.measure.metrics import DEFAULT, parse_all
-from r2med.render.scores.report import Shown, format_report, show_report
-from r2med.render.table import output
+from r2med.render.scores.report import Shown
 from r2med.runs.ledger import Ledger
-from r2med.runs.report import Report, failure_lines
 
 if TYPE_CHECKING:
     from r2med.runs.ledger import Entry
@@ -28,31 +26,29 @@ if TYPE_CHECKING:
 
 @click.command("eval", cls=ManyValues)
 @click.argument("runfiles", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUNFILE...")
-@click.option("--task", help="The task whose judgements to use: a name or a folder.")
 @click.option(
-    "--tasks", multiple=True, metavar="NAME|GROUP|PATH...", help="Several tasks; RUNFILE has {task} for a task's name."
+    "--tasks",
+    multiple=True,
+    metavar="NAME|GROUP|PATH...",
+    help="Whose judgements; of several, RUNFILE has {task}.",
 )
 @click.option("--qrels", type=click.Path(path_type=Path), help="A file of judgements, in any of the layouts.")
-@click.option("--metrics", multiple=True, metavar="MEASURE...", help="Such as nDCG@10 Recall@100; a table for each.")
+@click.option("--keep", default="", metavar="NAME", help="Put the run into the ledger, as a system of this name.")
+@click.option("--measures", multiple=True, metavar="MEASURE...", help="Such as nDCG@10 Recall@100; a table for each.")
 @click.option("--split", default=None, help="Which judgements, where a folder has several sets.")
 @click.option("--drop-self/--keep-self", default=None, help=DROP_SELF)
-@click.option("--strict", is_flag=True, help="Make data that is left out an error.")
-@click.option("--ci", is_flag=True, help="Show 95% intervals (bootstrap over queries) below the means.")
 @click.option(
-    "--format",
-    "form",
-    type=click.Choice(["terminal", "markdown", "latex", "csv"]),
-    default="terminal",
-    show_default=True,
-    help="How the table is written.",
+    "--strict", is_flag=True, help="Make data that is left out, and with --keep a query without a list, an error."
 )
+@click.option("--ci", is_flag=True, help="Show 95% intervals (bootstrap over queries) below the means.")
+@format_option()
 @json_option()
 def eval_command(
     runfiles: tuple[Path, ...],
-    task: str | None,
     tasks: tuple[str, ...],
     qrels: Path | None,
-    metrics: tuple[str, ...],
+    keep: str,
+    measures: tuple[str, ...],
     split: str | None,
     drop_self: bool | None,
     strict: bool,
@@ -62,35 +58,42 @@ def eval_command(
 ) -> None:
     """Score run files made by any tool: TREC (.gz too), the authors' jsonl, JSON or parquet.
 
+    With --keep NAME, one run file is put into the ledger. From then on NAME is a system like any other: compare,
+    diagnose, inspect, board, report and plot take it, and it stands in a spec where a retriever stands, as in
+    "rrf(NAME, bm25)". What it cost is not known.
+
     \b
     Examples:
-      r2med eval bm25.trec --task sample/Biology
-      r2med eval a.trec.gz b.jsonl --qrels qrels/test.tsv --metrics nDCG@10 Recall@100
+      r2med eval bm25.trec --tasks sample/Biology
+      r2med eval a.trec.gz b.jsonl --qrels qrels/test.tsv --measures nDCG@10 Recall@100
       r2med eval "runs/{task}.trec" --tasks sample
+      r2med eval "runs/{task}.trec" --tasks sample --keep theirs
     """
-    source = qrels if task is None else task
-    if sum((task is not None, qrels is not None, bool(tasks))) != 1:
-        raise click.UsageError("give the judgements: either --task NAME or --qrels FILE, or --tasks for several")
-    asked = parse_all(metrics)
-    measures = tuple(dict.fromkeys([*asked, *DEFAULT]))
-    if source is None:
-        report = score_patterns(runfiles, resolve(tasks, split=split), measures, drop_self=drop_self, strict=strict)
+    if bool(qrels) == bool(tasks):
+        raise click.UsageError("give the judgements: either --tasks NAME or --qrels FILE")
+    asked = parse_all(measures)
+    every = tuple(dict.fromkeys([*asked, *DEFAULT]))
+    names = resolve(tasks, split=split)
+    single = len(names) == 1 and not any(PLACE in str(file) for file in runfiles)
+    if keep:
+        if qrels or len(runfiles) > 1 or drop_self is not None:
+            raise click.UsageError("--keep takes one RUNFILE and --tasks, without --qrels, --drop-self and --keep-self")
+        if single:
+            report = import_run(runfiles[0], names[0], keep, asked, split=split, strict=strict)
+        else:
+            report = import_runs(runfiles[0], names, keep, asked, split=split, strict=strict)
+    elif qrels or single:
+        judged = judgements(qrels or names[0], split, strict=strict)
+        report = score_files(runfiles, judged, every, drop_self=drop_self)
     else:
-        report = score_files(runfiles, judgements(source, split, strict=strict), measures, drop_self=drop_self)
-    _show(report, [str(measure) for measure in asked], Shown(intervals=ci), "json" if as_json else form)
+        report = score_patterns(runfiles, names, every, drop_self=drop_self, strict=strict)
+    print_report(report, "json" if as_json else form, list(map(str, asked)), Shown(intervals=ci))
+    if keep:
+        for result in report.results:
+            on = "" if single else f" on {report.names[result.task]}"
+            click.echo(f"{runfiles[0]} is run {result.id} of {keep}{on} in the ledger", err=True)
     if report.failures:
         raise click.exceptions.Exit(1)
-
-
-def _show(report: Report, measures: list[str], shown: Shown, form: str) -> None:
-    if form == "json":
-        write_json(report.as_dict())
-    elif form == "terminal":
-        show_report(report, output(), measures, shown)
-    else:
-        click.echo(format_report(report, form, measures, shown))
-        for line in failure_lines(report.failures, report.names):
-            click.echo(line, err=True)
 
 
 @click.command("export", cls=ManyValues)
@@ -122,57 +125,6 @@ def export_command(
     with Ledger() as ledger:
         for path in export(ledger, runs, form, Target(out, name, revision), wanted):
             click.echo(path)
-
-
-@click.command("import", cls=ManyValues)
-@click.argument("runfile", type=click.Path(path_type=Path), metavar="RUNFILE")
-@click.option("--task", help="The task that it is of: a name or a folder.")
-@click.option(
-    "--tasks", multiple=True, metavar="NAME|GROUP|PATH...", help="Several tasks; RUNFILE has {task} for a task's name."
-)
-@click.option("--as", "name", required=True, metavar="NAME", help="What the run is called from now on.")
-@click.option("--metrics", multiple=True, metavar="MEASURE...", help="Such as nDCG@10 Recall@100; a table for each.")
-@click.option("--split", default=None, help="Which judgements, where a folder has several sets.")
-@click.option(
-    "--strict", is_flag=True, help="Make a query that the file has no list for, and data that is left out, an error."
-)
-@json_option()
-def import_command(
-    runfile: Path,
-    task: str | None,
-    tasks: tuple[str, ...],
-    name: str,
-    metrics: tuple[str, ...],
-    split: str | None,
-    strict: bool,
-    as_json: bool,
-) -> None:
-    """Put a run file of any tool into the ledger under a name: TREC (.gz too), the authors' jsonl, JSON or parquet.
-
-    From then on NAME is a system like any other: compare, diagnose, inspect, board, report and plot take it, and it
-    stands in a spec where a retriever stands, as in "rrf(NAME, bm25)". What it cost is not known.
-
-    \b
-    Examples:
-      r2med import theirs.trec --task sample/Biology --as theirs
-      r2med import "runs/{task}.trec" --tasks sample --as theirs
-    """
-    if (task is None) == (not tasks):
-        raise click.UsageError("give the task: either --task NAME, or --tasks for several")
-    asked = parse_all(metrics)
-    if task is None:
-        report = import_runs(runfile, resolve(tasks, split=split), name, asked, split=split, strict=strict)
-    else:
-        report = import_run(runfile, task, name, asked, split=split, strict=strict)
-    if as_json:
-        write_json(report.as_dict())
-    else:
-        show_report(report, output(), [str(measure) for measure in asked])
-        for result in report.results:
-            on = "" if task else f" on {report.names[result.task]}"
-            click.echo(f"{runfile} is run {result.run_id} of {name}{on} in the ledger", err=True)
-    if report.failures:
-        raise click.exceptions.Exit(1)
 
 
 @click.command("submit", cls=ManyValues)
@@ -226,35 +178,27 @@ def verify_command(file: Path, as_json: bool) -> None:
     The figures are computed anew with the judgements of the tasks as they are here, which are fetched from the hub
     when they must be. Nothing of the submission is run or unpacked. The exit code is 1 when anything is not as stated.
     """
-    found = verify(file)
+    result = verify(file)
     if as_json:
-        write_json(found.as_dict())
+        write_json(result.as_dict())
     else:
         for name in ("title", "authors", "link", "notes", "created"):
-            if found.description.get(name):
-                click.echo(_plain(f"{name}: {found.description[name]}"))
-        for row in found.results:
-            click.echo(_plain(f"{row.get('system')} on {row.get('task')}: {_headline(row)}{_incomplete_archive(row)}"))
-        for fault in found.faults:
+            if text := getattr(result.description, name):
+                click.echo(_plain(f"{name}: {text}"))
+        for row in result.results:
+            value = row.metrics.get("nDCG@10")
+            headline = "no nDCG@10" if value is None else f"nDCG@10 {100 * value:.2f}"
+            incomplete = f", {row.incomplete} of {row.queries} queries incomplete" if row.incomplete else ""
+            click.echo(_plain(f"{row}: {headline}{incomplete}"))
+        for fault in result.faults:
             click.secho(_plain(f"fault: {fault}"), fg="red")
-        verdict = "verified" if found.ok else "NOT as stated"
-        sizes = f"{counted(len(found.results), 'run')}, {counted(found.figures, 'figure')}"
+        verdict = "verified" if result.ok else "NOT as stated"
+        sizes = f"{counted(len(result.results), 'run')}, {counted(result.figures, 'figure')}"
         click.echo(f"{file}: {verdict}; {sizes} computed anew")
-    if not found.ok:
+    if not result.ok:
         raise click.exceptions.Exit(1)
 
 
 def _plain(text: str) -> str:
     """Return a text from outside without control characters."""
     return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text)
-
-
-def _headline(row: object) -> str:
-    metrics = row.get("metrics") if isinstance(row, dict) else None
-    value = metrics.get("nDCG@10") if isinstance(metrics, dict) else None
-    return f"nDCG@10 {100 * value:.2f}" if isinstance(value, float) else "no nDCG@10"
-
-
-def _incomplete_archive(row: Mapping[str, Any]) -> str:
-    count = row.get("incomplete")
-    return f", {count} of {row.get('queries')} queries incomplete" if count else ""

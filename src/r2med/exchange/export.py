@@ -10,7 +10,7 @@ from pathlib import Path
 from r2med.data.dataset import Dataset, Generation
 from r2med.data.loader import load
 from r2med.data.run import Run
-from r2med.data.run_files import FORMATS
+from r2med.data.run_formats import FORMATS
 from r2med.data.task_names import task_names
 from r2med.data.tasks import registry
 from r2med.errors import DataError, R2medError
@@ -44,7 +44,12 @@ class Target:
 
 def export(ledger: Ledger, names: Sequence[str], form: str, target: Target, tasks: Sequence[str] = ()) -> list[Path]:
     """Write the runs that are named by spec or id, and return the files; all of them or none."""
-    _check_tasks(form, tasks)
+    group, known = GROUPS[form], registry()
+    strange = [task for task in tasks if group and (task not in known or known[task].group != group)]
+    if strange:
+        raise R2medError(
+            f"the format {form} is for {group} tasks only, not for {', '.join(strange)}; --format trec takes any"
+        )
     chosen = select(ledger, names, tasks)
     require_all(chosen)
     files: dict[Path, bytes] = {}
@@ -57,16 +62,6 @@ def export(ledger: Ledger, names: Sequence[str], form: str, target: Target, task
     for path, content in files.items():
         write_file(target.folder / path, content, parents=True)
     return [target.folder / path for path in files]
-
-
-def _check_tasks(form: str, tasks: Sequence[str]) -> None:
-    """Refuse tasks that a format cannot hold."""
-    group, known = GROUPS[form], registry()
-    strange = [task for task in tasks if group and (task not in known or known[task].group != group)]
-    if strange:
-        raise R2medError(
-            f"the format {form} is for {group} tasks only, not for {', '.join(strange)}; --format trec takes any"
-        )
 
 
 def _fitting(entries: Sequence[Entry], form: str) -> list[Entry]:

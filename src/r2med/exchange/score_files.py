@@ -24,7 +24,9 @@ from r2med.pipeline.registry import check_free
 from r2med.pipeline.stage import own_documents
 from r2med.pipeline.system import System
 from r2med.retrieve.given_lists import ImportedLists
-from r2med.runs.report import Failure, Report, Result
+from r2med.runs.ledger import Entry
+from r2med.runs.record import RunRecord
+from r2med.runs.report import Failure, Report
 from r2med.store.files import expanded, file_name
 
 PLACE = "{task}"
@@ -82,7 +84,7 @@ def score_patterns(
         if PLACE not in str(pattern):
             shown = f"with {PLACE} for the task's name, as in runs/{PLACE}.trec"
             raise DataError(f"{pattern}: several tasks need a file each; write it {shown}")
-    results: list[Result] = []
+    results: list[Entry] = []
     failures: list[Failure] = []
     unread = 0
     for task in tasks:
@@ -119,7 +121,7 @@ def file_of_task(pattern: Path, task: Task) -> Path:
     raise DataError(f"there is no {tried}")
 
 
-def _score(file: Path, judged: JudgedFile, measures: Sequence[Measure], drop_self: bool | None) -> Result:
+def _score(file: Path, judged: JudgedFile, measures: Sequence[Measure], drop_self: bool | None) -> Entry:
     started = time.perf_counter()
     run, warnings = read_run(file)
     warnings = [*judged.warnings, *warnings, *_mismatch(file, run, judged)]
@@ -131,15 +133,15 @@ def _score(file: Path, judged: JudgedFile, measures: Sequence[Measure], drop_sel
         if copies:
             warnings.append(f"{own_documents(len(copies))} left out of its list")
     scores = score(run, judged.qrels, measures)
-    return Result(
-        system=str(file),
-        task=judged.name,
-        group=judged.group,
-        query_ids=scores.queries,
-        documents=judged.documents,
+    return Entry(
+        "",
+        str(file),
+        judged.name,
+        judged.group,
+        scores.queries,
+        time.perf_counter() - started,
+        RunRecord(documents=judged.documents, warnings=tuple(warnings)),
         scores={str(measure): scores.values(measure) for measure in measures},
-        seconds=time.perf_counter() - started,
-        warnings=tuple(warnings),
     )
 
 
@@ -204,7 +206,7 @@ def import_runs(
     """Import the runs of several tasks; the pattern has `{task}` in place of a task's name."""
     if PLACE not in str(pattern):
         raise DataError(f"{pattern}: several tasks need a file each; write it with {PLACE}, as in runs/{PLACE}.trec")
-    results: list[Result] = []
+    results: list[Entry] = []
     failures: list[Failure] = []
     for task in tasks:
         try:

@@ -19,37 +19,95 @@ import re
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
+import msgspec
 import orjson
 
 import r2med
-from r2med.data.run_files import FORMATS
+from r2med.data.run_formats import FORMATS
 from r2med.data.tasks import groups, registry
 from r2med.errors import DataError, R2medError
 from r2med.pipeline.named_runs import select
 from r2med.runs.cost import Cost
 from r2med.runs.ledger import Entry, Ledger
+from r2med.runs.record import Provenance
 from r2med.runs.selection import each_once, require_all
 from r2med.store.files import file_name, write_file
+from r2med.store.typed import Typed, json_bytes, plain
 
 FORMAT = "r2med submission"
 VERSION = 1
 MANIFEST, DESCRIPTION, RESULTS = "manifest.json", "submission.json", "results.json"
 
 
-@dataclass(frozen=True)
-class About:
+Amount: TypeAlias = Annotated[float, msgspec.Meta(ge=0)]
+Stated: TypeAlias = Annotated[str, msgspec.Meta(max_length=10_000)]
+"""A text of a submitter, as long as pages can show."""
+
+
+class About(Typed, frozen=True):
     """Statements of the submitter."""
 
-    title: str = ""
-    authors: str = ""
-    link: str = ""
-    notes: str = ""
+    title: Stated = ""
+    authors: Stated = ""
+    link: Stated = ""
+    notes: Stated = ""
+
+
+class DescribedStage(msgspec.Struct, frozen=True):
+    """Stage of a system, as far as boards read it."""
+
+    spec: str
+    kind: str = ""
+
+
+class DescribedSystem(Typed, frozen=True, omit_defaults=True):
+    """System of a submission, with its settings and versions."""
+
+    system: str
+    stages: tuple[DescribedStage, ...]
+    versions: Provenance
+    name: Stated = ""
+    """Its name on a board; empty if it is called by its spec."""
+
+
+class Description(About, frozen=True):
+    """Content of `submission.json`."""
+
+    created: Annotated[str, msgspec.Meta(max_length=40)] = ""
+    systems: tuple[DescribedSystem, ...] = ()
+
+
+class SubmittedResult(Typed, frozen=True):
+    """Figures of a system on a task."""
+
+    system: str
+    task: str
+    group: str
+    run: str
+    created: str
+    file: str
+    """The member of the archive with the ranked lists."""
+    queries: int
+    documents: int | None
+    metrics: dict[str, float]
+    incomplete: Annotated[int, msgspec.Meta(ge=0)]
+    cost: dict[str, Amount | dict[str, Amount | None] | None]
+    data: dict[str, str | None]
+
+    def __str__(self) -> str:
+        return f"{self.system} on {self.task}"
+
+
+class Results(Typed, frozen=True):
+    """Content of `results.json`."""
+
+    results: tuple[SubmittedResult, ...]
+    averages: dict[str, dict[str, dict[str, float]]]
 
 
 class Submitted(NamedTuple):
@@ -72,7 +130,8 @@ def submit(
     if not entries or (tasks and left_out):
         raise R2medError(f"{left_out[0]} is on this machine only, so runs on it cannot be submitted; name another task")
     for entry in entries:
-        _check(entry)
+        if entry.oracle:
+            raise R2medError(f"run {entry.id} of {entry.system} was shown the answers (oracle) and cannot be submitted")
     # Runs that are chosen by id are labelled with these, which only tells them apart here.
     labels = {each.system: each.label for each in chosen if not each.label.startswith(each.system)}
     if name:
@@ -85,94 +144,68 @@ def submit(
     return Submitted(entries, left_out)
 
 
-def _check(entry: Entry) -> None:
-    if entry.oracle:
-        raise R2medError(f"run {entry.id} of {entry.system} was shown the answers (oracle) and cannot be submitted")
-
-
 def packed(
     ledger: Ledger, entries: Sequence[Entry], about: About, labels: Mapping[str, str] | None = None
 ) -> dict[str, bytes]:
     """Return the files of a submission, the manifest first; `labels` are the names of systems, by spec."""
-    files: dict[str, bytes] = {}
+    runs: dict[str, bytes] = {}
     results = []
     for entry in entries:
         name = f"runs/{file_name(entry.task)}.{file_name(entry.system)[:80]}.{entry.id}.jsonl.gz"
-        files[name] = zipped(FORMATS["jsonl"].write(ledger.run(entry), ""))
-        results.append(_result(ledger, entry, name))
-    created = datetime.now(UTC).isoformat(timespec="seconds")
-    description = {"created": created, **asdict(about), "systems": _systems(entries, labels or {})}
-    files = {
-        DESCRIPTION: _json(description),
-        RESULTS: _json({"results": results, "averages": averages(results)}),
-        **files,
-    }
-    return {MANIFEST: _json(_manifest(files, created)), **files}
-
-
-def _result(ledger: Ledger, entry: Entry, file: str) -> dict[str, Any]:
-    scores = ledger.scores(entry)
-    return {
-        "system": entry.system,
-        "task": entry.task,
-        "group": entry.group,
-        "run": entry.id,
-        "created": entry.created,
-        "file": file,
-        "queries": len(entry.queries),
-        "documents": entry.record.documents,
-        "metrics": {measure: float(scores[measure].mean()) for measure in sorted(scores)},
-        "incomplete": len(entry.incomplete),
-        "cost": Cost.of_runs([entry]).as_dict(),
-        "data": entry.record.as_json()["data"],
-    }
-
-
-def averages(results: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, dict[str, float]]]:
-    """Group to system to measure to the mean over tasks, of systems that have all tasks of the group.
-
-    >>> averages([{"group": "nano", "system": "bm25", "task": "nano/Biology", "metrics": {"nDCG@10": 0.5}}])
-    {}
-    """
-    found: dict[str, dict[str, dict[str, float]]] = {}
-    for group in dict.fromkeys(result["group"] for result in results):
-        wanted = {task.name for task in groups()[group]}
-        for system in dict.fromkeys(result["system"] for result in results):
-            rows = {r["task"]: r["metrics"] for r in results if (r["group"], r["system"]) == (group, system)}
-            if rows.keys() != wanted:
-                continue
-            shared = [name for name in next(iter(rows.values())) if all(name in row for row in rows.values())]
-            means = {name: sum(row[name] for row in rows.values()) / len(rows) for name in shared}
-            found.setdefault(group, {})[system] = means
-    return found
-
-
-def _systems(entries: Sequence[Entry], labels: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return all systems once, with the record of their newest run."""
-    newest: dict[str, Entry] = {}
-    for entry in sorted(entries, key=lambda entry: entry.used):
-        newest[entry.system] = entry
-    return [
+        runs[name] = zipped(FORMATS["jsonl"].write(ledger.run(entry), ""))
+        scores = ledger.scores(entry)
+        results.append(
+            SubmittedResult(
+                system=entry.system,
+                task=entry.task,
+                group=entry.group,
+                run=entry.id,
+                created=entry.created,
+                file=name,
+                queries=len(entry.queries),
+                documents=entry.record.documents,
+                metrics={measure: float(scores[measure].mean()) for measure in sorted(scores)},
+                incomplete=len(entry.incomplete),
+                cost=Cost.of_runs([entry]).as_dict(),
+                data=entry.record.as_json()["data"],
+            )
+        )
+    newest = {entry.system: entry for entry in sorted(entries, key=lambda entry: entry.used)}
+    systems = [
         {
             "system": system,
-            **({"name": labels[system]} if system in labels else {}),
+            **({"name": labels[system]} if labels and system in labels else {}),
             "stages": [stage.as_json() for stage in entry.record.stages or ()],
-            "versions": asdict(entry.record.provenance),
+            "versions": entry.record.provenance,
         }
         for system, entry in sorted(newest.items())
     ]
-
-
-def _manifest(files: Mapping[str, bytes], created: str) -> dict[str, Any]:
-    listed = {name: {"sha256": sha256(content), "bytes": len(content)} for name, content in files.items()}
-    content = {
+    created = datetime.now(UTC).isoformat(timespec="seconds")
+    files = {
+        DESCRIPTION: json_bytes({"created": created, **plain(about), "systems": systems}, indent=2),
+        RESULTS: json_bytes(Results(tuple(results), averages(results)), indent=2),
+        **runs,
+    }
+    manifest: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
         "created": created,
         "r2med": r2med.__version__,
-        "files": listed,
+        "files": {name: {"sha256": sha256(content), "bytes": len(content)} for name, content in files.items()},
     }
-    return {**content, "sha256": own_digest(content)}
+    return {MANIFEST: json_bytes({**manifest, "sha256": own_digest(manifest)}, indent=2), **files}
+
+
+def averages(results: Sequence[SubmittedResult]) -> dict[str, dict[str, dict[str, float]]]:
+    """Map group to system to measure to the mean over tasks, of systems that have all tasks of the group."""
+    table: dict[str, dict[str, dict[str, float]]] = {}
+    for group, system in dict.fromkeys((result.group, result.system) for result in results):
+        rows = {r.task: r.metrics for r in results if (r.group, r.system) == (group, system)}
+        if rows.keys() == {task.name for task in groups()[group]}:
+            shared = [name for name in next(iter(rows.values())) if all(name in row for row in rows.values())]
+            means = {name: sum(row[name] for row in rows.values()) / len(rows) for name in shared}
+            table.setdefault(group, {})[system] = means
+    return table
 
 
 def own_digest(manifest: Mapping[str, Any]) -> str:
@@ -184,10 +217,6 @@ def own_digest(manifest: Mapping[str, Any]) -> str:
 def sha256(content: bytes) -> str:
     """Return the hex digest of content."""
     return hashlib.sha256(content).hexdigest()
-
-
-def _json(content: Mapping[str, Any]) -> bytes:
-    return orjson.dumps(content, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS) + b"\n"
 
 
 MOST_BYTES = 1 << 29

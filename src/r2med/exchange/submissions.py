@@ -1,7 +1,7 @@
 """A folder of submissions as a ledger: archives are verified, figures computed again, and faulty ones left out.
 
 Statements of a submission that cannot be computed (its cost, its stages, how many queries are incomplete) are taken
-over if they have the type that they claim to have, and count as unknown otherwise.
+over as they are.
 """
 
 from __future__ import annotations
@@ -11,17 +11,15 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from r2med.data.tasks import registry
 from r2med.errors import R2medError
 from r2med.exchange.submission import About
 from r2med.exchange.verify import CheckedRun, Verified, verify_all
 from r2med.measure.metrics import Measure
-from r2med.runs.ledger import Entry, Finished, Ledger
-from r2med.runs.record import Machine, Provenance, RunRecord, StageRecord
+from r2med.runs.ledger import Entry, Ledger
+from r2med.runs.record import RunRecord, StageRecord, StepRecord
 from r2med.runs.selection import Current
-from r2med.runs.usage import StepRecord
 from r2med.store.hashes import cache_key
 from r2med.usage import Usage
 
@@ -88,45 +86,50 @@ class Submissions:
 
 def read_submissions(folder: Path, ledger: Ledger, measure: Measure) -> Submissions:
     """Verify every archive of a folder and put the runs of the sound ones into a ledger, which should be empty."""
-    paths = _archives(folder)
-    entries: dict[Path, list[Entry]] = {path: [] for path in paths}
-    digests = {path: _digest(path) for path in paths}
-    first: dict[str, Path] = {}
-    for path in paths:
-        first.setdefault(digests[path], path)
-    once = list(first.values())
-
-    def keep(checked: CheckedRun) -> None:
-        entries[checked.path].append(_add(ledger, checked, digests[checked.path]))
-
-    found = list(zip(once, verify_all(once, [measure], keep), strict=True))
-    sound = {path: verified for path, verified in found if verified.ok}
-    left = {path: verified.faults[0] for path, verified in found if not verified.ok}
-    for path in left:
-        ledger.remove(entries[path])
-    twins = {path: first[digests[path]] for path in paths if path not in once}
-    left |= {path: f"the same file as {_name(twin, folder)}" for path, twin in twins.items()}
-    names = _line_names({path: [entry.system for entry in entries[path]] for path in sound}, folder)
-    described = {path: _described(verified) for path, verified in sound.items()}
-    runs: dict[str, dict[str, Entry]] = {}
-    places = {name: place for place, name in enumerate(registry())}
-    for path in sound:
-        for entry in sorted(entries[path], key=lambda entry: places[entry.task]):
-            line = names[path, entry.system]
-            known = replace(entry, record=_with_stages(entry.record, described[path].get(entry.system, {})))
-            runs.setdefault(line, {})[entry.task] = known
-    accepted = [_accepted(path, folder, verified, digests[path], names) for path, verified in sound.items()]
-    return Submissions(accepted, [Left(_name(path, folder), _plain(left[path], path)) for path in sorted(left)], runs)
-
-
-def _archives(folder: Path) -> list[Path]:
     try:
-        found = sorted(path for path in folder.rglob("*.zip") if path.is_file() and not path.name.startswith("."))
+        paths = sorted(path for path in folder.rglob("*.zip") if path.is_file() and not path.name.startswith("."))
         if not folder.is_dir():
             raise R2medError(f"{folder}: no such folder of submissions")
     except OSError as error:
         raise R2medError(f"{folder}: cannot be read ({error.strerror})") from error
-    return found
+    names = {path: path.relative_to(folder).as_posix() for path in paths}
+    digests = {path: _digest(path) for path in paths}
+    first = {digest: path for path, digest in reversed(digests.items())}
+    entries: dict[Path, list[Entry]] = {path: [] for path in paths}
+
+    def keep(checked: CheckedRun) -> None:
+        entries[checked.path].append(_add(ledger, checked, digests[checked.path]))
+
+    once = [path for path in paths if first[digests[path]] == path]
+    sound: dict[Path, Verified] = {}
+    left = {path: f"the same file as {names[first[digests[path]]]}" for path in paths if path not in once}
+    for path, verified in zip(once, verify_all(once, [measure], keep), strict=True):
+        if verified.ok:
+            sound[path] = verified
+        else:
+            ledger.remove(entries[path])
+            left[path] = _printable(verified.faults[0].removeprefix(f"{path}: "))
+    submitters = Counter(system for path in sound for system in {entry.system for entry in entries[path]})
+    places = {name: place for place, name in enumerate(registry())}
+    runs: dict[str, dict[str, Entry]] = {}
+    accepted = []
+    for path, verified in sound.items():
+        description = verified.description
+        described = {system.system: system for system in description.systems}
+        systems = {}
+        for entry in sorted(entries[path], key=lambda entry: places[entry.task]):
+            spec = entry.system
+            line = spec if submitters[spec] == 1 else f"{spec} [{names[path].removesuffix('.zip')}]"
+            systems[line] = spec
+            stages = tuple(StageRecord(stage.spec, stage.kind) for stage in described[spec].stages)
+            record = replace(entry.record, stages=stages, provenance=described[spec].versions)
+            runs.setdefault(line, {})[entry.task] = replace(entry, record=record)
+        labels = {spec: system.name for spec, system in described.items()}
+        created = description.created[:19]
+        accepted.append(
+            Accepted(path, names[path], digests[path], description, created, systems, verified.figures, labels)
+        )
+    return Submissions(accepted, [Left(names[path], left[path]) for path in sorted(left)], runs)
 
 
 def _digest(path: Path) -> str:
@@ -137,46 +140,38 @@ def _digest(path: Path) -> str:
         return f"unread {path}: {error}"
 
 
-def _name(path: Path, folder: Path) -> str:
-    return path.relative_to(folder).as_posix()
-
-
-def _plain(fault: str, path: Path) -> str:
-    """Return a fault without the path that it begins with, and without control characters."""
-    text = fault.removeprefix(f"{path}: ")
+def _printable(text: str) -> str:
     return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text)
 
 
 def _add(ledger: Ledger, checked: CheckedRun, digest: str) -> Entry:
-    row = checked.result
+    result = checked.result
     record = RunRecord(
         data=checked.data,
-        documents=row["documents"],
+        documents=result.documents,
         # How many is stated, and not which.
-        incomplete={f"{place + 1} of {row['incomplete']}": _STATED for place in range(row["incomplete"])},
-        work=stated_work(row["cost"]),
+        incomplete={f"{place + 1} of {result.incomplete}": _STATED for place in range(result.incomplete)},
+        work=stated_work(result.cost),
     )
-    key = cache_key(submission=digest, system=row["system"], task=row["task"])
-    created = row.get("created")
     entry = Entry(
-        key,
-        row["system"],
-        row["task"],
-        row["group"],
+        cache_key(submission=digest, system=result.system, task=result.task),
+        result.system,
+        result.task,
+        result.group,
         tuple(checked.scores.queries),
-        _number(row["cost"], "seconds") or 0.0,
+        _number(result.cost, "seconds") or 0.0,
         record,
-        created if isinstance(created, str) else "",
+        result.created,
+        scores={str(measure): checked.scores.values(measure) for measure in checked.scores.measures},
     )
-    values = {str(measure): checked.scores.values(measure) for measure in checked.scores.measures}
-    return ledger.add(entry, Finished(checked.run, values))
+    return ledger.add(entry, checked.run)
 
 
-def stated_work(cost: Mapping[str, Any]) -> tuple[StepRecord, ...] | None:
+def stated_work(cost: Mapping[str, object]) -> tuple[StepRecord, ...] | None:
     """Return the work of a run from its stated cost: the record whose `Cost.as_dict` is that cost.
 
-    >>> stated_work({"loading": 1.0, "indexing": 0.0, "searching": 2.5, "requests": 0})
-    (StepRecord(stage='', load=1.0, index=0.0, search=2.5, ask=0.0, account=None, reused=(), foreseen=None),)
+    >>> [step.search for step in stated_work({"loading": 1.0, "indexing": 0.0, "searching": 2.5, "requests": 0})]
+    [2.5]
     >>> stated_work({}) is None
     True
     """
@@ -199,66 +194,6 @@ def stated_work(cost: Mapping[str, Any]) -> tuple[StepRecord, ...] | None:
     return (StepRecord("", load, index, search or 0.0, 0.0, account, () if search is not None else (_STATED,)),)
 
 
-def _number(content: Mapping[str, Any], name: str) -> float | None:
-    value = content.get(name)
+def _number(cost: Mapping[str, object], name: str) -> float | None:
+    value = cost.get(name)
     return float(value) if isinstance(value, int | float) else None
-
-
-def _described(verified: Verified) -> dict[str, Mapping[str, Any]]:
-    return {str(each["system"]): each for each in verified.description["systems"]}
-
-
-def _with_stages(record: RunRecord, described: Mapping[str, Any]) -> RunRecord:
-    """Return a record with the stages and versions that the submission states for the system."""
-    stages = tuple(StageRecord.from_json(stage) for stage in described.get("stages", ()))
-    return replace(record, stages=stages, provenance=stated_provenance(described.get("versions", {})))
-
-
-def stated_provenance(content: Mapping[str, Any]) -> Provenance:
-    """Return the versions that a submission states, as far as they are texts.
-
-    >>> stated_provenance({"r2med": "0.1.0", "python": 3, "packages": {"numpy": "2.0", "x": []}, "machine": "mine"})
-    Provenance(r2med='0.1.0', python=None, packages={'numpy': '2.0'}, machine=None)
-    """
-    packages, machine = content.get("packages"), content.get("machine")
-    known = (
-        {name: text for name, text in packages.items() if isinstance(text, str)}
-        if isinstance(packages, Mapping)
-        else None
-    )
-    where = None
-    if isinstance(machine, Mapping):
-        cores = machine.get("cores")
-        where = Machine(
-            _text(machine, "platform"), _text(machine, "architecture"), cores if type(cores) is int else None
-        )
-    return Provenance(_text(content, "r2med"), _text(content, "python"), known, where)
-
-
-def _text(content: Mapping[str, Any], name: str) -> str | None:
-    value = content.get(name)
-    return value if isinstance(value, str) else None
-
-
-def _line_names(systems: Mapping[Path, Sequence[str]], folder: Path) -> dict[tuple[Path, str], str]:
-    """Return the name of each submitted system: its spec, with the file if several submit the same."""
-    submitted: dict[str, list[Path]] = {}
-    for path, specs in systems.items():
-        for spec in dict.fromkeys(specs):
-            submitted.setdefault(spec, []).append(path)
-    return {
-        (path, spec): spec if len(several) == 1 else f"{spec} [{_name(path, folder).removesuffix('.zip')}]"
-        for spec, several in submitted.items()
-        for path in several
-    }
-
-
-def _accepted(
-    path: Path, folder: Path, verified: Verified, digest: str, names: Mapping[tuple[Path, str], str]
-) -> Accepted:
-    said = verified.description
-    about = About(*(_text(said, field) or "" for field in ("title", "authors", "link", "notes")))
-    systems = {line: spec for (where, spec), line in names.items() if where == path}
-    created = (_text(said, "created") or "")[:19]
-    labels = {spec: _text(row, "name") or "" for spec, row in _described(verified).items()}
-    return Accepted(path, _name(path, folder), digest, about, created, systems, verified.figures, labels)

@@ -6,18 +6,15 @@ name among the registered ones, so it cannot point at files of this machine; not
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
-
-import orjson
+from typing import Any, TypeVar
 
 from r2med.data.dataset import Dataset
 from r2med.data.loader import load
 from r2med.data.run import Run
-from r2med.data.run_files import FORMATS
-from r2med.data.run_formats.rows import assemble
+from r2med.data.run_formats import FORMATS, assemble
 from r2med.data.tasks import registry
 from r2med.errors import DataError, R2medError
 from r2med.exchange.submission import (
@@ -26,34 +23,36 @@ from r2med.exchange.submission import (
     MANIFEST,
     RESULTS,
     VERSION,
-    About,
+    Description,
+    Results,
+    SubmittedResult,
     averages,
     own_digest,
     read_archive,
     sha256,
     unzipped,
 )
-from r2med.formatting import describe
 from r2med.measure.metrics import Measure
 from r2med.measure.score import QueryScores, score
 from r2med.pipeline.evaluate import identity_of
 from r2med.pipeline.spec import Call, Chain, Value, parse
 from r2med.runs.record import DataIdentity
+from r2med.store.typed import Typed, parse_json, plain
 
 _EXACT = 1e-9
 """How far a recomputed figure may be from the stated one: the last digits depend on the machine."""
+Kind = TypeVar("Kind")
 
 
-@dataclass(frozen=True)
-class Verified:
+class Verified(Typed, frozen=True):
     """Checked content of a submission, and all faults found."""
 
     path: str
-    description: Mapping[str, Any] = field(default_factory=dict)
-    results: Sequence[Mapping[str, Any]] = ()
+    description: Description = Description()
+    results: tuple[SubmittedResult, ...] = ()
     figures: int = 0
     """How many figures were computed anew."""
-    faults: Sequence[str] = ()
+    faults: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -62,16 +61,15 @@ class Verified:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the findings for JSON."""
-        return {"ok": self.ok, **asdict(self)}
+        return {"ok": self.ok, **plain(self)}
 
 
-@dataclass(frozen=True)
-class CheckedRun:
+class CheckedRun(Typed, frozen=True):
     """A result of a submission whose figures are those of its lists, computed anew."""
 
     path: Path
     """The submission."""
-    result: Mapping[str, Any]
+    result: SubmittedResult
     run: Run
     scores: QueryScores
     data: DataIdentity
@@ -94,8 +92,8 @@ def verify_all(paths: Sequence[Path], also: Sequence[Measure] = (), keep: Keep |
     for name in sorted({name for check in checks for name in check.tasks}):
         dataset = load(registry()[name])
         for check in checks:
-            for row in check.tasks.get(name, ()):
-                check.check_result(row, dataset, also, keep)
+            for result in check.tasks.get(name, ()):
+                check.check_result(result, dataset, also, keep)
     return [check.verified() for check in checks]
 
 
@@ -106,10 +104,9 @@ class _Check:
         self.path, self.figures = path, 0
         self.faults: list[str] = []
         self.files: dict[str, bytes] = {}
-        self.stated: dict[str, Any] = {}
-        self.description: dict[str, Any] = {}
-        self.results: list[dict[str, Any]] = []
-        self.tasks: dict[str, list[dict[str, Any]]] = {}
+        self.description = Description()
+        self.results = Results((), {})
+        self.tasks: dict[str, list[SubmittedResult]] = {}
         """The results by task."""
         try:
             self._open()
@@ -119,38 +116,47 @@ class _Check:
     def _open(self) -> None:
         files = read_archive(self.path)
         _check_manifest(files)
-        stated, description = _object(files, RESULTS), _object(files, DESCRIPTION)
-        results = _rows(stated, "results", RESULTS)
-        _check_complete(files, results, description)
-        _check_about(description)
-        self.files, self.stated, self.description, self.results = files, stated, description, results
-        for row in results:
-            try:
-                self.tasks.setdefault(_task_name(row), []).append(row)
-            except DataError as error:
-                self.faults.append(str(error))
+        results, description = _parse(files, RESULTS, Results), _parse(files, DESCRIPTION, Description)
+        if not results.results:
+            raise DataError(f"{RESULTS}: has no results")
+        if sorted(result.file for result in results.results) != sorted(files.keys() - {MANIFEST, DESCRIPTION, RESULTS}):
+            raise DataError(f"{RESULTS}: does not name every run file once")
+        pairs = {(result.system, result.task) for result in results.results}
+        if len(pairs) < len(results.results):
+            raise DataError(f"{RESULTS}: has several results of a system on one task")
+        if {described.system for described in description.systems} != {system for system, _ in pairs}:
+            raise DataError(f"{DESCRIPTION}: does not describe exactly the systems of {RESULTS}")
+        self.files, self.results, self.description = files, results, description
+        for result in results.results:
+            if result.task in registry() and registry()[result.task].group == result.group:
+                self.tasks.setdefault(result.task, []).append(result)
+            else:
+                self.faults.append(f"{result}: no task of that name in the group {result.group!r}")
 
     def check_result(
-        self, row: Mapping[str, Any], dataset: Dataset, also: Sequence[Measure], keep: Keep | None
+        self, result: SubmittedResult, dataset: Dataset, also: Sequence[Measure], keep: Keep | None
     ) -> None:
         """Compute a result's figures from its lists."""
         try:
-            run, scores, count = _check_result(row, self.files, dataset, also)
+            measures = _parse_measures(result)
+            run = _check_run(result, self.files, dataset)
+            scores = score(run, dataset.gold.qrels, list(dict.fromkeys((*measures, *also))))
+            _check_figures(result, measures, scores, len(dataset.collection.documents))
         except DataError as error:
             self.faults.append(str(error))
             return
-        self.figures += count
+        self.figures += len(measures)
         if keep is not None:
-            keep(CheckedRun(self.path, row, run, scores, identity_of(dataset)))
+            keep(CheckedRun(self.path, result, run, scores, identity_of(dataset)))
 
     def verified(self) -> Verified:
         """Return the findings, with those on the averages."""
-        faults = [*self.faults, *(_check_averages(self.stated, self.results) if self.results else ())]
-        return Verified(str(self.path), self.description, self.results, self.figures, faults)
+        faults = (*self.faults, *(_average_faults(self.results) if self.results.results else ()))
+        return Verified(str(self.path), self.description, self.results.results, self.figures, faults)
 
 
 def _check_manifest(files: Mapping[str, bytes]) -> None:
-    manifest = _object(files, MANIFEST)
+    manifest = _parse(files, MANIFEST, dict[str, Any])
     if manifest.get("format") != FORMAT:
         raise DataError(f"{MANIFEST}: not that of a {FORMAT}")
     if manifest.get("version") != VERSION:
@@ -166,174 +172,85 @@ def _check_manifest(files: Mapping[str, bytes]) -> None:
             raise DataError(f"{name}: was changed (its digest is not the manifest's)")
 
 
-def _check_complete(
-    files: Mapping[str, bytes], results: Sequence[Mapping[str, Any]], description: Mapping[str, Any]
-) -> None:
-    """Check that run files and results match one to one, and that exactly their systems are described."""
-    named = sorted(str(row.get("file")) for row in results)
-    if named != sorted(files.keys() - {MANIFEST, DESCRIPTION, RESULTS}):
-        raise DataError(f"{RESULTS}: does not name every run file once")
-    pairs = [(str(row.get("system")), str(row.get("task"))) for row in results]
-    if len(set(pairs)) != len(pairs):
-        raise DataError(f"{RESULTS}: has several results of a system on one task")
-    described = {str(row.get("system")) for row in _rows(description, "systems", DESCRIPTION)}
-    if described != {system for system, _ in pairs}:
-        raise DataError(f"{DESCRIPTION}: does not describe exactly the systems of {RESULTS}")
-    for row in results:
-        _check_types(row, RESULTS, _RESULT_TYPES)
-        _check_cost(row)
-    for row in _rows(description, "systems", DESCRIPTION):
-        _check_types(row, DESCRIPTION, _SYSTEM_TYPES)
-        if not all(map(_is_stage, row["stages"])):
-            raise DataError(f"{DESCRIPTION}: a stage of {row['system']} is not described as r2med describes one")
+def _parse(files: Mapping[str, bytes], name: str, kind: type[Kind]) -> Kind:
+    if name not in files:
+        raise DataError(f"{name} is missing, so this is not a submission")
+    return parse_json(files[name], kind, name)
 
 
-_LONGEST_TEXT = 10_000
-"""Characters of what submitters say of themselves."""
-
-
-def _check_about(description: Mapping[str, Any]) -> None:
-    """Check that what pages show of the submitter is a text of limited length; all of it is optional."""
-    for each in fields(About):
-        name, value = each.name, description.get(each.name, "")
-        if not isinstance(value, str):
-            raise DataError(f"{DESCRIPTION}: {name} is {describe(value)}, not a text")
-        if len(value) > _LONGEST_TEXT:
-            raise DataError(f"{DESCRIPTION}: {name} has {len(value):,} characters, more than {_LONGEST_TEXT:,}")
-
-
-def _is_stage(stage: object) -> bool:
-    """Return whether a stage has the fields that are read, of the right types."""
-    return isinstance(stage, dict) and isinstance(stage.get("spec"), str) and isinstance(stage.get("kind", ""), str)
-
-
-_RESULT_TYPES = {"system": str, "task": str, "file": str, "incomplete": int, "cost": dict, "data": dict}
-_SYSTEM_TYPES = {"system": str, "stages": list, "versions": dict}
-
-
-def _check_types(row: Mapping[str, Any], name: str, types: Mapping[str, type]) -> None:
-    """Check that the fields of a row have the types that a board shows."""
-    for field_name, kind in types.items():
-        value = row.get(field_name)
-        if not isinstance(value, kind) or isinstance(value, bool):
-            raise DataError(f"{name}: {field_name} of {row.get('system')} is {describe(value)}, not {_CALLED[kind]}")
-
-
-_CALLED = {str: "a text", int: "a whole number", dict: "an object", list: "a list"}
-
-
-def _check_cost(row: Mapping[str, Any]) -> None:
-    """Check that every part of a cost is a valid number, or unknown."""
-    for part, value in row["cost"].items():
-        known = value is None or (type(value) in (int, float) and 0 <= value < float("inf"))
-        if not known and not isinstance(value, dict):
-            raise DataError(f"{RESULTS}: {part} of the cost of {row['system']} is {describe(value)}")
-
-
-def _task_name(row: Mapping[str, Any]) -> str:
-    name, group = str(row.get("task")), row.get("group")
-    if name not in registry() or registry()[name].group != group:
-        raise DataError(f"{_where(row)}: no task of that name in the group {group!r}")
-    return name
-
-
-def _where(row: Mapping[str, Any]) -> str:
-    return f"{row.get('system')} on {row.get('task')}"
-
-
-def _check_result(
-    row: Mapping[str, Any], files: Mapping[str, bytes], dataset: Dataset, also: Sequence[Measure]
-) -> tuple[Run, QueryScores, int]:
-    """Return a result's lists, the figures computed from them, and how many of these were stated."""
-    where = _where(row)
-    _check_system(str(row.get("system")))
-    stated = row.get("data")
-    if not isinstance(stated, dict) or stated.get("fingerprint") != dataset.fingerprint:
-        raise DataError(f"{where}: was measured on other data than the task has here")
-    run = _run(str(row["file"]), files)
-    _check_run(run, dataset, where)
-    measures = _measures(row, where)
-    scores = score(run, dataset.gold.qrels, list(dict.fromkeys((*measures, *also))))
-    counts = {"queries": len(scores.queries), "documents": len(dataset.collection.documents)}
-    for fact, count in counts.items():
-        if row.get(fact) != count:
-            raise DataError(f"{where}: {row.get(fact)} {fact} are stated, there are {count}")
-    if not 0 <= row["incomplete"] <= counts["queries"]:
-        raise DataError(f"{where}: {row['incomplete']} of {counts['queries']} queries cannot be incomplete")
-    for measure in measures:
-        claimed, found = row["metrics"][str(measure)], scores.mean(measure)
-        if abs(claimed - found) > _EXACT:
-            raise DataError(f"{where}: {measure} is stated as {claimed:.6f}, its lists give {found:.6f}")
-    return run, scores, len(measures)
-
-
-def _check_system(spec: str) -> None:
-    """Check a spec without building anything of it; refuse a system that is shown the gold."""
+def _check_run(result: SubmittedResult, files: Mapping[str, bytes], dataset: Dataset) -> Run:
+    """Read the lists of a result; its system must be honest, and its data and ids those of the task."""
     try:
-        chain = parse(spec)
+        calls = list(_call_names(parse(result.system)))
     except R2medError as error:
         raise DataError(str(error)) from error
-    if any(name.startswith("oracle") for name in _names(chain)):
-        raise DataError(f"{spec}: is shown the answers (oracle) and is not a result")
-
-
-def _names(value: Value) -> list[str]:
-    """Return the names of all calls in a spec, at any depth."""
-    if isinstance(value, Chain):
-        return [name for call in value.calls for name in _names(call)]
-    if isinstance(value, Call):
-        inner = [*value.args, *(option for _, option in value.options)]
-        return [value.name, *(name for each in inner for name in _names(each))]
-    if isinstance(value, tuple):
-        return [name for each in value for name in _names(each)]
-    return [value] if isinstance(value, str) else []
-
-
-def _run(name: str, files: Mapping[str, bytes]) -> Run:
-    found = FORMATS["jsonl"].read(unzipped(files[name], name), name)
-    if not found.lists:
-        raise DataError(f"{name}: holds no query")
-    run, warnings = assemble(found)
+    if any(name.startswith("oracle") for name in calls):
+        raise DataError(f"{result.system}: is shown the answers (oracle) and is not a result")
+    if result.data.get("fingerprint") != dataset.fingerprint:
+        raise DataError(f"{result}: was measured on other data than the task has here")
+    rows = FORMATS["jsonl"].read(unzipped(files[result.file], result.file), result.file)
+    if not rows.lists:
+        raise DataError(f"{result.file}: holds no query")
+    run, warnings = assemble(rows)
     if warnings:
-        raise DataError(f"{name}: {warnings[0]}")
+        raise DataError(f"{result.file}: {warnings[0]}")
+    queries, documents = dataset.collection.queries.position, dataset.collection.documents.position
+    strangers = [query for query in run.queries if query not in queries]
+    strangers += [document for document in run.documents if document not in documents]
+    if strangers:
+        raise DataError(f"{result}: its lists hold {strangers[0]!r}, which the task does not have")
     return run
 
 
-def _check_run(run: Run, dataset: Dataset, where: str) -> None:
-    """Check that all queries and documents of a run belong to the task."""
-    known = dataset.collection
-    strangers = [query for query in run.queries if query not in known.queries.position]
-    strangers += [document for document in run.documents if document not in known.documents.position]
-    if strangers:
-        raise DataError(f"{where}: its lists hold {strangers[0]!r}, which the task does not have")
+def _call_names(value: Value) -> Iterator[str]:
+    """Yield the names of all calls in a spec, at any depth, without building anything of it."""
+    if isinstance(value, Call):
+        yield value.name
+        value = (*value.args, *(option for _, option in value.options))
+    if isinstance(value, Chain | tuple):
+        for part in value.calls if isinstance(value, Chain) else value:
+            yield from _call_names(part)
+    elif isinstance(value, str):
+        yield value
 
 
-def _measures(row: Mapping[str, Any], where: str) -> list[Measure]:
-    metrics = row.get("metrics")
-    numbers = isinstance(metrics, dict) and all(type(value) in (int, float) for value in metrics.values())
-    if not metrics or not numbers:
-        raise DataError(f"{where}: no figures are stated")
+def _parse_measures(result: SubmittedResult) -> list[Measure]:
     try:
-        found = [Measure.parse(name) for name in metrics]
+        measures = [Measure.parse(name) for name in result.metrics]
     except R2medError as error:
-        raise DataError(f"{where}: {error}") from error
-    if [str(measure) for measure in found] != list(metrics):
-        raise DataError(f"{where}: measures are not named as r2med names them")
-    return found
+        raise DataError(f"{result}: {error}") from error
+    if not measures:
+        raise DataError(f"{result}: no figures are stated")
+    if [str(measure) for measure in measures] != list(result.metrics):
+        raise DataError(f"{result}: measures are not named as r2med names them")
+    return measures
 
 
-def _check_averages(stated: Mapping[str, Any], results: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return faults in the averages, which must be exactly those of the results."""
+def _check_figures(result: SubmittedResult, measures: Sequence[Measure], scores: QueryScores, documents: int) -> None:
+    counts = {"queries": (result.queries, len(scores.queries)), "documents": (result.documents, documents)}
+    for fact, (claimed, counted) in counts.items():
+        if claimed != counted:
+            raise DataError(f"{result}: {claimed} {fact} are stated, there are {counted}")
+    if result.incomplete > result.queries:
+        raise DataError(f"{result}: {result.incomplete} of {result.queries} queries cannot be incomplete")
+    for measure in measures:
+        stated, computed = result.metrics[str(measure)], scores.mean(measure)
+        if abs(stated - computed) > _EXACT:
+            raise DataError(f"{result}: {measure} is stated as {stated:.6f}, its lists give {computed:.6f}")
+
+
+def _average_faults(results: Results) -> Iterator[str]:
+    """Yield faults in the averages, which must be exactly those of the results."""
     try:
-        wanted = averages(results)
-        claimed = stated["averages"]
-        same = _flat(wanted).keys() == _flat(claimed).keys()
-        wrong = [key for key, value in _flat(wanted).items() if same and abs(_flat(claimed)[key] - value) > _EXACT]
-    except (KeyError, TypeError, AttributeError):
-        return [f"{RESULTS}: the averages cannot be made out"]
-    if not same:
-        return [f"{RESULTS}: the averages are not those of its results"]
-    return [f"{RESULTS}: the average {' '.join(key)} is not that of its results" for key in wrong]
+        expected, stated = _flat(averages(results.results)), _flat(results.averages)
+    except KeyError:  # a group that does not exist
+        expected, stated = {}, {("", "", ""): math.nan}
+    if expected.keys() != stated.keys():
+        yield f"{RESULTS}: the averages are not those of its results"
+        return
+    for key, value in expected.items():
+        if abs(stated[key] - value) > _EXACT:
+            yield f"{RESULTS}: the average {' '.join(key)} is not that of its results"
 
 
 def _flat(table: Mapping[str, Mapping[str, Mapping[str, float]]]) -> dict[tuple[str, str, str], float]:
@@ -343,22 +260,3 @@ def _flat(table: Mapping[str, Mapping[str, Mapping[str, float]]]) -> dict[tuple[
         for system, row in systems.items()
         for measure, value in row.items()
     }
-
-
-def _object(files: Mapping[str, bytes], name: str) -> dict[str, Any]:
-    if name not in files:
-        raise DataError(f"{name} is missing, so this is not a submission")
-    try:
-        found = orjson.loads(files[name])
-    except orjson.JSONDecodeError as error:
-        raise DataError(f"{name}: not JSON ({error})") from error
-    if not isinstance(found, dict):
-        raise DataError(f"{name}: not an object")
-    return found
-
-
-def _rows(content: Mapping[str, Any], key: str, name: str) -> list[dict[str, Any]]:
-    rows = content.get(key)
-    if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
-        raise DataError(f"{name}: no list of {key}")
-    return rows

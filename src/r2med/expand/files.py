@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import orjson
 
 from r2med.data.dataset import Generation, Texts
+from r2med.data.formats import Digests, lines, read_rows
 from r2med.data.problems import ERROR, Findings, Spot, place
-from r2med.data.rows import Digests, lines, read_rows
 from r2med.data.texts import identifier_of
 from r2med.errors import DataError
 from r2med.formatting import describe, shorten

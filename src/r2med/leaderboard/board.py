@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePath
 
-from r2med.data.present import present_fingerprints
+from r2med.data.loader import present_fingerprints
 from r2med.data.published import PublishedFigures, PublishedSystem, published, sources
 from r2med.data.task_names import GROUP_NOTES
 from r2med.data.tasks import AVERAGE, FOLDER_GROUPS, groups, registry
 from r2med.errors import R2medError, suggest
 from r2med.formatting import percent
-from r2med.leaderboard.order import INTERVAL, check_column, containing, families_of, ordered
 from r2med.render.scores.model import (
     DETAILS,
     FAR_APART,
@@ -22,7 +21,6 @@ from r2med.render.scores.model import (
     RECALL_LOST,
     Board,
     BoardRow,
-    Line,
     SystemParts,
     View,
 )
@@ -31,6 +29,84 @@ from r2med.render.scores.significance import Sample, about_marks, find_baseline,
 from r2med.runs.cost import Cost
 from r2med.runs.ledger import Entry, Ledger
 from r2med.runs.selection import Current, current_data, current_runs
+
+FAMILY = "family:"
+"""What stands before the name of a family where it is a column: the mean over the family's tasks."""
+Families = Mapping[str, Sequence[str]]
+"""The tasks of a board by family."""
+INTERVAL = "interval"
+ORDERS = ("rank", "name", "average", INTERVAL, "seconds", "dollars")
+"""What lines can be sorted by beside tasks and families; intervals of the average by their lower ends."""
+
+
+def families_of(tasks: Sequence[str]) -> dict[str, list[str]]:
+    """Return the families of a board that has several, with their tasks; nothing for a board of one family."""
+    found: dict[str, list[str]] = {}
+    for name in tasks:
+        task = registry().get(name)
+        found.setdefault(task.family if task else "", []).append(name)
+    return found if len(found) > 1 and "" not in found else {}
+
+
+def figure_of(line: BoardRow, column: str, families: Families) -> float | None:
+    """Return the figure of a line in a column; a family's is the mean over its tasks, if it has all of them."""
+    if not column.startswith(FAMILY):
+        return line.value(column)
+    values = [line.values.get(task) for task in families[column.removeprefix(FAMILY)]]
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if len(known) == len(values) else None
+
+
+def ordered(
+    lines: Sequence[BoardRow], sort: str, *, descending: bool = True, families: Families | None = None
+) -> list[BoardRow]:
+    """Sort lines by a column (`rank` for the board's own order, `name`, or a task), those without a figure last."""
+    if sort == "rank":
+        return list(lines) if descending else list(reversed(lines))
+    if sort == "name":
+        return sorted(lines, key=lambda line: line.name.casefold(), reverse=not descending)
+    column = AVERAGE if sort == "average" else sort
+    if sort in ("seconds", "dollars"):
+        figures = [(_saved(line, sort), line) for line in lines]
+    elif sort == INTERVAL:
+        figures = [(_lower_end(line), line) for line in lines]
+    else:
+        figures = [(figure_of(line, column, families or {}), line) for line in lines]
+    have = [(value, line) for value, line in figures if value is not None]
+    have.sort(key=lambda pair: -pair[0] if descending else pair[0])
+    return [line for _, line in have] + [line for value, line in figures if value is None]
+
+
+def _lower_end(line: BoardRow) -> float | None:
+    """Return the lower end of the interval of a system's average; None if there is no interval."""
+    found = line.intervals.get(AVERAGE)
+    return None if found is None else found.low
+
+
+def _saved(line: BoardRow, sort: str) -> float | None:
+    """Return a system's cost as a negative number, so that the cheapest is the best; None if it is unknown."""
+    cost = line.cost
+    value = None if cost is None else cost.seconds_per_query if sort == "seconds" else cost.dollars
+    return None if value is None else -value
+
+
+def check_column(sort: str, tasks: Sequence[str]) -> str:
+    """Return a column that a board of these tasks can be sorted by; any other is an error that suggests one."""
+    known = [*ORDERS, *tasks, *(FAMILY + name for name in families_of(tasks))]
+    if sort not in known:
+        raise R2medError(f"no column {sort!r}{suggest(sort, known)}")
+    return sort
+
+
+def containing(lines: Sequence[BoardRow], text: str) -> list[BoardRow]:
+    """Return the lines in whose name, parts or sources every word of a text occurs."""
+    wanted = text.casefold().split()
+    return [line for line in lines if all(word in _words(line) for word in wanted)] if wanted else list(lines)
+
+
+def _words(line: BoardRow) -> str:
+    parts = (line.name, line.system, line.parts.kind, *line.parts.retrievers, *line.parts.llms, *line.parts.rerankers)
+    return "\n".join((*parts, *line.sources)).casefold()
 
 
 def newest_runs(ledger: Ledger, group: str, tasks: Sequence[str], present: Mapping[str, str] | None = None) -> Current:
@@ -89,7 +165,7 @@ def board(ledger: Ledger, view: View, chosen: Current | None = None) -> Board:
 
     >>> with Ledger() as ledger:
     ...     best = board(ledger, View(kind="base", sources=("paper",))).lines[0]
-    >>> best.rank, best.row.name, round(100 * best.average, 2)
+    >>> best.rank, best.name, round(100 * best.average, 2)
     (1, 'base/nv', 31.43)
     """
     tasks = _tasks(view, ledger)
@@ -124,7 +200,7 @@ def board(ledger: Ledger, view: View, chosen: Current | None = None) -> Board:
     )
 
 
-def _without_average(line: Line) -> Line:
+def _without_average(line: BoardRow) -> BoardRow:
     """Return a line without what was computed for its average."""
     intervals, marks = dict(line.intervals), dict(line.marks)
     intervals.pop(AVERAGE, None)
@@ -138,14 +214,14 @@ def _details(view: View) -> tuple[str, ...]:
     return tuple(name for name in DETAILS if name in wanted)
 
 
-def _narrowed(lines: Sequence[Line], view: View, tasks: Sequence[str]) -> list[Line]:
+def _narrowed(lines: Sequence[BoardRow], view: View, tasks: Sequence[str]) -> list[BoardRow]:
     """Return the lines that match a view, in its order."""
-    found = [line for line in containing(lines, view.find) if view.oracles or not line.row.oracle]
+    found = [line for line in containing(lines, view.find) if view.oracles or not line.oracle]
     sort = check_column(view.sort, tasks)
     return ordered(found, sort, descending=not view.ascending, families=families_of(tasks))
 
 
-def _decorated(ledger: Ledger, lines: Sequence[Line], complete: Current, view: View) -> list[Line]:
+def _decorated(ledger: Ledger, lines: Sequence[BoardRow], complete: Current, view: View) -> list[BoardRow]:
     """Add intervals and marks of significance to the lines, if the view has them.
 
     The baseline need not be among the lines: any local system with all tasks will do.
@@ -153,7 +229,7 @@ def _decorated(ledger: Ledger, lines: Sequence[Line], complete: Current, view: V
     if not (view.intervals or view.baseline or view.ties):
         return list(lines)
     baseline = find_baseline(complete, view.baseline) if view.baseline else ""
-    shown = {line.row.name for line in lines if line.row.own}
+    shown = {line.name for line in lines if line.own}
     samples = {
         name: {task: _sample(ledger, entry, view.measure) for task, entry in entries.items()}
         for name, entries in complete.items()
@@ -161,16 +237,16 @@ def _decorated(ledger: Ledger, lines: Sequence[Line], complete: Current, view: V
     }
     ranges = intervals(samples) if view.intervals else {}
     marks = significance(samples, baseline) if baseline else {}
-    own = [line.row.name for line in lines if line.row.own and line.rank is not None]
+    own = [line.name for line in lines if line.own and line.rank is not None]
     tied = unbeaten({name: samples[name] for name in own}, own[0]) if view.ties and own else set()
     return [
         replace(
             line,
-            intervals=ranges.get(line.row.name, {}),
-            marks=marks.get(line.row.name, {}),
-            tied=line.row.name in tied,
+            intervals=ranges.get(line.name, {}),
+            marks=marks.get(line.name, {}),
+            tied=line.name in tied,
         )
-        if line.row.own
+        if line.own
         else line
         for line in lines
     ]
@@ -227,24 +303,30 @@ def _filtered(rows: Sequence[BoardRow], view: View) -> list[BoardRow]:
     return chosen
 
 
-def ranked(rows: Sequence[BoardRow], tasks: Sequence[str], *, averaged: bool = True) -> list[Line]:
+def ranked(rows: Sequence[BoardRow], tasks: Sequence[str], *, averaged: bool = True) -> list[BoardRow]:
     """Order the rows by their averages, with ranks; what cannot be ranked comes last.
 
     A system that lacks a task has no average; an oracle, a system that saw other data on a task and one that did no
     query completely have one, and no rank. Equal averages share a rank. Tasks that do not belong together have no
     average (`averaged`), so that no system has a rank.
     """
-    averages = [average(row, tasks) if averaged else None for row in rows]
-    disputes = {id(row): apart(several) for several in disputed(rows).values() for row in several}
-    able = [(value, row) for value, row in zip(averages, rows, strict=True) if value is not None and row.rankable]
-    rest = [(value, row) for value, row in zip(averages, rows, strict=True) if value is None or not row.rankable]
-    able.sort(key=lambda pair: -pair[0])
-    rest.sort(key=lambda pair: -(pair[0] if pair[0] is not None else pair[1].stated or 0.0))
-    values = [value for value, _ in able]
-    places: list[tuple[float | None, BoardRow, int | None]]
-    places = [(value, row, values.index(value) + 1) for value, row in able]
-    places += [(value, row, None) for value, row in rest]
-    return [Line(row, value, rank, id(row) in disputes, disputes.get(id(row), 0.0)) for value, row, rank in places]
+    gaps = {id(row): apart(several) for several in disputed(rows).values() for row in several}
+    rows = [
+        replace(
+            row,
+            average=average(row, tasks) if averaged else None,
+            disputed=id(row) in gaps,
+            apart=gaps.get(id(row), 0.0),
+        )
+        for row in rows
+    ]
+    able = sorted(
+        (row for row in rows if row.average is not None and row.rankable), key=lambda row: -(row.average or 0)
+    )
+    rest = [row for row in rows if row.average is None or not row.rankable]
+    rest.sort(key=lambda row: -(row.stated or 0.0 if row.average is None else row.average))
+    values = [row.average for row in able]
+    return [replace(row, rank=values.index(row.average) + 1) for row in able] + rest
 
 
 def average(row: BoardRow, tasks: Sequence[str]) -> float | None:
@@ -254,25 +336,27 @@ def average(row: BoardRow, tasks: Sequence[str]) -> float | None:
     return mean_of(row, tasks)
 
 
-def _disputes(lines: Sequence[Line], shown: Sequence[Line]) -> list[str]:
+def _disputes(lines: Sequence[BoardRow], shown: Sequence[BoardRow]) -> list[str]:
     """Describe in a sentence each disputed system of which a line is shown, with all its lines."""
-    marked = {id(line.row) for line in shown if line.disputed}
-    every = disputed([line.row for line in lines])
-    return [dispute(system, rows) for system, rows in every.items() if any(id(row) in marked for row in rows)]
+    marked = {(line.name, line.sources) for line in shown if line.disputed}
+    return [
+        dispute(system, rows)
+        for system, rows in disputed(lines).items()
+        if any((row.name, row.sources) in marked for row in rows)
+    ]
 
 
-def _notes(view: View, lines: Sequence[Line], runs: Current) -> list[str]:
+def _notes(view: View, lines: Sequence[BoardRow], runs: Current) -> list[str]:
     """Return what a reader must know about these lines."""
-    rows = [line.row for line in lines]
     notes = [
-        f"{line.row.name}: an average of {percent(line.row.stated)} was published"
+        f"{line.name}: an average of {percent(line.stated)} was published"
         + (", without figures by task" if line.average is None else ", which is not the mean of its tasks")
         for line in lines
-        if line.row.stated is not None and line.row.stated != line.average
+        if line.stated is not None and line.stated != line.average
     ]
-    notes += [incomplete_note(row) for row in rows if row.incomplete]
-    notes += [RECALL_LOST] if any(row.recall_lost is not None for row in rows) else []
-    notes += _about_runs(view, rows, runs)
+    notes += [incomplete_note(row) for row in lines if row.incomplete]
+    notes += [RECALL_LOST] if any(row.recall_lost is not None for row in lines) else []
+    notes += _about_runs(view, lines, runs)
     if view.baseline:
         notes.append(about_marks(view.baseline))
     return [*notes, *([GROUP_NOTES[view.group]] if view.group in GROUP_NOTES else [])]
@@ -298,7 +382,7 @@ def _about_runs(view: View, rows: Sequence[BoardRow], runs: Current) -> list[str
     if unmeasured:
         notes.append(
             f"not measured by {view.measure} everywhere: {', '.join(unmeasured)};"
-            f" r2med run SYSTEM --metrics {view.measure} adds it"
+            f" r2med run SYSTEM --measures {view.measure} adds it"
         )
     for name in shown:
         entry = next(iter(runs[name].values()))
@@ -356,22 +440,24 @@ def joined(rows: Sequence[BoardRow]) -> list[BoardRow]:
 
     The one with more digits stays and names all its sources. What differs is never averaged: both rows stay.
     """
-    kept: list[BoardRow] = []
-    for row in rows:
-        same = [place for place, other in enumerate(kept) if _identity(row) == _identity(other) and agree(row, other)]
-        place = same[0] if same else None
+    merged: dict[int, BoardRow] = {}
+    places: dict[str, list[int]] = {}
+    for number, row in enumerate(rows):
+        same = places.setdefault(_identity(row), [])
+        place = next((place for place in same if agree(row, merged[place])), None)
         if place is None:
-            kept.append(row)
-        else:
-            finer, other = sorted((kept[place], row), key=rounding)
-            kept[place] = replace(
-                finer,
-                sources=(*kept[place].sources, *row.sources),
-                max_query=finer.max_query or other.max_query,
-                max_document=finer.max_document or other.max_document,
-                note=finer.note or other.note,
-            )
-    return kept
+            merged[number] = row
+            same.append(number)
+            continue
+        finer, other = sorted((merged[place], row), key=rounding)
+        merged[place] = replace(
+            finer,
+            sources=(*merged[place].sources, *row.sources),
+            max_query=finer.max_query or other.max_query,
+            max_document=finer.max_document or other.max_document,
+            note=finer.note or other.note,
+        )
+    return list(merged.values())
 
 
 def _identity(row: BoardRow) -> str:

@@ -13,29 +13,19 @@ from markupsafe import Markup
 from r2med.data.task_names import task_headings
 from r2med.data.tasks import AVERAGE
 from r2med.errors import R2medError
+from r2med.formatting import percent_range
 from r2med.measure.bootstrap import board_intervals
 from r2med.measure.figure import Figure
 from r2med.measure.metrics import Measure
 from r2med.pipeline.loaded_runs import HEADLINE, load_runs
-from r2med.render.charts.kinds import (
-    CHARTED,
-    SHADES,
-    BarChart,
-    ChartPoint,
-    DotChart,
-    HeatCell,
-    HeatMap,
-    HeatRow,
-    Panel,
-    Series,
-    _point,
-    interval_point,
-)
-from r2med.render.charts.layout import hint, tag, words
+from r2med.render.charts.bars import BarChart, Series
+from r2med.render.charts.chart import CHARTED, Panel, responsive
+from r2med.render.charts.dots import DotChart
+from r2med.render.charts.drawing import ChartPoint, hint, system_point, tag, whisker, words
+from r2med.render.charts.grids import SHADES, HeatCell, HeatMap, HeatRow
 from r2med.render.charts.scale import Scale, span, tick_text
-from r2med.render.charts.svg import responsive, whisker
 from r2med.render.palette import HATCHES, fills
-from r2med.render.scores.model import Board, Line
+from r2med.render.scores.model import Board, BoardRow
 from r2med.runs.ledger import Ledger, RecordedName
 from r2med.runs.selection import comparable_runs
 
@@ -88,7 +78,7 @@ _COLUMN = (120, 18)
 
 @dataclass(frozen=True)
 class IntervalColumn:
-    """Intervals as a column of a table has room for them: one scale, drawn once in the head."""
+    """Figures as a column of a table has room for them: one scale, drawn once in the head."""
 
     head: Markup
     cells: Mapping[str, Markup]
@@ -123,8 +113,8 @@ def _apart(scale: Scale) -> list[float]:
 
 
 def _on(scale: Scale, found: Figure, back: str) -> Markup:
-    title = "95% interval " + " to ".join(f"{100 * end:.2f}" for end in found.ends)
-    return _mini(title, hint(title), back, whisker(interval_point("", found), scale, _COLUMN[1] / 2, 3.2))
+    title = f"95% interval {percent_range(found)}"
+    return _mini(title, hint(title), back, whisker(system_point("", found.value, found), scale, _COLUMN[1] / 2, 3.2))
 
 
 def _mini(told: str, *parts: str) -> Markup:
@@ -133,19 +123,19 @@ def _mini(told: str, *parts: str) -> Markup:
     return Markup(tag("svg", *parts, **facts))
 
 
-def line_point(line: Line, column: str, name: str = "") -> ChartPoint | None:
+def line_point(line: BoardRow, column: str, name: str = "") -> ChartPoint | None:
     """Return the mark of a board's line in one column; None if it has no figure."""
     value = line.value(column)
     if value is None:
         return None
-    return _point(name or line.row.name, value, line.intervals.get(column), own=line.row.own, oracle=line.row.oracle)
+    return system_point(name or line.name, value, line.intervals.get(column), own=line.own, oracle=line.oracle)
 
 
 def average_chart(series: ScoreSeries) -> DotChart:
     """Chart every system's average with its 95% interval, the best on top; oracles are hollow."""
     order = sorted(range(len(series.systems)), key=lambda place: -series.average[place].value)
     points = [
-        _point(name, series.average[place].value, series.average[place], oracle=name in series.oracles)
+        system_point(name, series.average[place].value, series.average[place], oracle=name in series.oracles)
         for place in order
         for name in (series.systems[place],)
     ]
@@ -168,18 +158,18 @@ def task_chart(series: ScoreSeries) -> BarChart:
     return BarChart("Systems by task", f"{series.measure} x 100", groups, bars, len(series.tasks))
 
 
-def heat_map(board: Board, lines: Sequence[Line]) -> HeatMap:
+def heat_map(board: Board, lines: Sequence[BoardRow]) -> HeatMap:
     """Map systems by tasks; shades go by place and not by figure, so that an outlier does not flatten the rest."""
     columns = [column for column in board.columns if any(line.value(column) is not None for line in lines)]
-    ranked = [line for line in lines if not line.row.oracle] or lines
+    ranked = [line for line in lines if not line.oracle] or lines
     orders = {c: sorted({v for line in ranked if (v := line.value(c)) is not None}) for c in columns}
     headings = task_headings(board.tasks) | {AVERAGE: "mean"}
 
-    def cell(line: Line, column: str) -> HeatCell | None:
+    def cell(line: BoardRow, column: str) -> HeatCell | None:
         value, order = line.value(column), orders[column]
         return None if value is None else HeatCell(100 * value, shade_of(bisect_left(order, value), 0, len(order) - 1))
 
-    rows = [HeatRow(line.row.name, [cell(line, column) for column in columns]) for line in lines]
+    rows = [HeatRow(line.name, [cell(line, column) for column in columns]) for line in lines]
     return HeatMap(f"{board.measure} x 100 of systems by tasks", [headings[column] for column in columns], rows)
 
 
@@ -194,7 +184,7 @@ def shade_of(value: float, low: float, high: float) -> int:
     return max(0, min(SHADES - 1, int(SHADES * (value - low) / (high - low))))
 
 
-def task_panels(board: Board, lines: Sequence[Line]) -> list[Panel]:
+def task_panels(board: Board, lines: Sequence[BoardRow]) -> list[Panel]:
     """Build a chart for each task."""
     panels = []
     for task in board.tasks:

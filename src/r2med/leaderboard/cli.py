@@ -17,8 +17,7 @@ from r2med.render.scores.model import DETAILS, Board, View
 from r2med.render.scores.text import FORMATS, show_board
 from r2med.render.table import output
 from r2med.runs.ledger import Ledger, RecordedName
-from r2med.translation.drop import LanguageDrop, language_drops, tasks_of, translated_tasks
-from r2med.translation.tables import show_drops
+from r2med.translation.drop import LanguageDrop, language_drops, show_drops, tasks_of, translated_tasks
 
 if TYPE_CHECKING:
     pass
@@ -38,7 +37,7 @@ _LINES = 25
 @click.option("--retriever", default="", metavar="NAME", help="Only systems with this retriever, such as bm25 or nv.")
 @click.option("--llm", default="", metavar="NAME", help="Only systems with this language model, such as gpt-4o.")
 @click.option("--reranker", default="", metavar="NAME", help="Only systems with this reranker.")
-@click.option("--metric", default="nDCG@10", show_default=True, metavar="MEASURE", help="What to rank by.")
+@click.option("--measure", default="nDCG@10", show_default=True, metavar="MEASURE", help="What to rank by.")
 @click.option("--own", "only", flag_value="own", help="Only runs of the ledger.")
 @click.option("--published", "only", flag_value="published", help="Only published figures.")
 @click.option(
@@ -71,7 +70,7 @@ _LINES = 25
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["terminal", "markdown", "latex", "csv", "json"]),
+    type=click.Choice(["terminal", "md", "latex", "csv", "json"]),
     default="terminal",
     show_default=True,
 )
@@ -84,7 +83,7 @@ def board_command(**given: Any) -> None:
     \b
     Examples:
       r2med board --limit 20
-      r2med board --kind base --retriever bm25 --metric Recall@100
+      r2med board --kind base --retriever bm25 --measure Recall@100
       r2med board --retriever diver --columns first-stage tokens
       r2med board --group sample --own --ci --columns cost
       r2med board --tasks path/to/your/folder --ci
@@ -94,7 +93,7 @@ def board_command(**given: Any) -> None:
     view = View(
         group=group,
         tasks=tasks,
-        measure=str(Measure.parse(given["metric"])),
+        measure=str(Measure.parse(given["measure"])),
         family=given["family"],
         kind=given["kind"] or "",
         retriever=given["retriever"],
@@ -130,7 +129,7 @@ def board_command(**given: Any) -> None:
 def _drops(ledger: Ledger, found: Board) -> list[LanguageDrop]:
     """Return what the systems of a board lose on those of its tasks that are translations."""
     translated = translated_tasks(tasks_of(found.tasks)) if found.group not in GROUPS else []
-    systems = [RecordedName(line.row.name) for line in found.lines if line.row.own and not line.row.oracle]
+    systems = [RecordedName(line.name) for line in found.lines if line.own and not line.oracle]
     return language_drops(ledger, systems, translated, found.measure)[0] if translated and systems else []
 
 

@@ -11,12 +11,12 @@ from r2med.data.task_names import GROUP_TITLES
 from r2med.data.tasks import registry
 from r2med.diagnosis.charts import known_causes, system_causes
 from r2med.errors import R2medError, nearest
-from r2med.leaderboard.order import FAMILY, INTERVAL, ORDERS, containing, families_of, ordered
+from r2med.leaderboard.board import FAMILY, INTERVAL, ORDERS, containing, families_of, ordered
 from r2med.leaderboard.page_table import Hrefs, Standings, decorated, sorted_table, with_queries, with_ties
 from r2med.leaderboard.report_file import ReportChoice, report
 from r2med.measure.metrics import Measure
 from r2med.render.html import address
-from r2med.render.scores.model import OWN, Board, Line, View
+from r2med.render.scores.model import OWN, Board, BoardRow, View
 from r2med.render.scores.text import FORMATS
 from r2med.runs.selection import Chosen, on_shared_tasks
 from r2med.tuning.charts import frontier_panels
@@ -67,9 +67,9 @@ class BoardQuery:
     origin: str
     oracles: bool
     board: Board
-    lines: Sequence[Line]
+    lines: Sequence[BoardRow]
     """In the order that was asked for, all pages of them."""
-    hidden: Sequence[Line]
+    hidden: Sequence[BoardRow]
     """Oracles that would be there if they had been asked for, the best first."""
     baselines: Sequence[str]
     """The systems that marks of significance can be against."""
@@ -105,7 +105,7 @@ def board_page(library: Library, request: Request) -> PageContent:
     sure = with_queries(shown)
     shown = decorated(shown, library.intervals(sure, view.measure))
     by_id = library.by_id()
-    runs = {line.row.name: {task: by_id[run] for task, run in line.row.runs.items()} for line in sure}
+    runs = {line.name: {task: by_id[run] for task, run in line.runs.items()} for line in sure}
     standings = library.current(("standings", view), lambda: Standings.of(board))
     page = (view, *found.order, pages.number)
     table = library.current(("table", page), lambda: sorted_table(board, shown, links.sort, standings))
@@ -139,18 +139,18 @@ def board_page(library: Library, request: Request) -> PageContent:
 def _ticked(board: Board, names: Sequence[str]) -> dict[str, bool]:
     """Return the systems of a board that an address has ticked, and whether each is an own run."""
     wanted = set(names)
-    found = {line.row.name: False for line in board.lines if line.row.name in wanted}
-    return found | {line.row.name: True for line in board.lines if line.row.own and line.row.name in wanted}
+    found = {line.name: False for line in board.lines if line.name in wanted}
+    return found | {line.name: True for line in board.lines if line.own and line.name in wanted}
 
 
 def board_file(library: Library, request: Request) -> tuple[str, str]:
     """Write the whole board as text in one of `FILES`, as it is filtered and sorted, and the kind of the text."""
     found = read_board(library, request.query_params)
     wanted = request.query_params.getlist("system")
-    lines = [line for line in found.lines if not wanted or line.row.name in wanted]
+    lines = [line for line in found.lines if not wanted or line.name in wanted]
     if wanted and not lines:
         raise R2medError(f"this board has no {' and no '.join(map(repr, wanted))}")
-    sure = [line for line in lines if line.row.own and line.average is not None]
+    sure = [line for line in lines if line.own and line.average is not None]
     lines = decorated(lines, library.intervals(sure, found.view.measure))
     ending = request.url.path.rpartition(".")[2]
     name = next(name for name, each in FILES.items() if each == ending)
@@ -187,16 +187,16 @@ def read_board(library: Library, asked: QueryParams) -> BoardQuery:
     view = replace(view, tasks=(task,) if task else (), family="" if task else family)
     whole = library.board(view)
     choices |= {part: _parts(whole, part) for part in PARTS}
-    baselines = [line.row.name for line in whole.lines if line.row.own and line.rank is not None]
+    baselines = [line.name for line in whole.lines if line.own and line.rank is not None]
     baseline = wishes.one("baseline", baselines, "baseline", elsewhere=True)
     retriever, llm, reranker = (wishes.one(part, choices[part], part, elsewhere=True) for part in PARTS)
     view = replace(view, baseline=baseline, kind=kind, retriever=retriever, llm=llm, reranker=reranker)
     board = tied_board(library, view)
     text, oracles = asked.get("q", "").strip(), asked.get("oracles") == "1" or kind == "oracle"
     matching = containing(board.lines, text)
-    hidden = [] if oracles else [line for line in matching if line.row.oracle]
+    hidden = [] if oracles else [line for line in matching if line.oracle]
     sort, ascending = wishes.column(board.tasks), asked.get("order") == "up"
-    kept = [line for line in matching if oracles or not line.row.oracle]
+    kept = [line for line in matching if oracles or not line.oracle]
     kept = decorated(kept, library.intervals(with_queries(kept), view.measure)) if sort == INTERVAL else kept
     lines = ordered(kept, sort, descending=not ascending, families=families_of(board.tasks))
     order = (task, sort, ascending, text, origin, oracles)
@@ -264,7 +264,7 @@ def board_citation(found: BoardQuery) -> Citation:
         ("--family", view.family),
         ("--kind", view.kind),
         *((f"--{part}", getattr(view, part)) for part in PARTS),
-        ("--metric", "" if view.measure == _HEADLINE else view.measure),
+        ("--measure", "" if view.measure == _HEADLINE else view.measure),
         ("--source", view.sources),
         ("--baseline", view.baseline),
         ("--find", found.text),
@@ -293,7 +293,7 @@ def _sources(group: str) -> list[str]:
 
 def _parts(board: Board, part: str) -> list[str]:
     """Return the retrievers, language models or rerankers of a board's systems."""
-    return sorted({name for line in board.lines for name in getattr(line.row.parts, f"{part}s")})
+    return sorted({name for line in board.lines for name in getattr(line.parts, f"{part}s")})
 
 
 def board_groups(library: Library) -> list[str]:
@@ -325,7 +325,7 @@ def read_ahead(library: Library) -> None:
     """Compute the intervals of the board's further pages."""
     try:
         board = library.board(View(group=first_group(library), cost=True))
-        own = [line for line in board.lines if line.row.own and line.average is not None]
+        own = [line for line in board.lines if line.own and line.average is not None]
         for start in range(0, len(own), SIZE):
             library.intervals(own[start : start + SIZE], board.measure)
     except R2medError:

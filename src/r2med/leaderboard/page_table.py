@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import NamedTuple
 
 from markupsafe import Markup, escape
@@ -13,11 +12,11 @@ from markupsafe import Markup, escape
 from r2med.data.tasks import AVERAGE, registry
 from r2med.exchange.submissions import Accepted
 from r2med.formatting import percent, signed
+from r2med.leaderboard.board import FAMILY, Families, families_of, figure_of
 from r2med.leaderboard.charts import IntervalColumn, interval_column
-from r2med.leaderboard.order import FAMILY, Families, families_of, figure_of
 from r2med.measure.figure import Figure
-from r2med.render.scores.model import OTHER_DATA, SUBMITTED, Board, Line
-from r2med.render.scores.table import NONE, BoardTable, Leaders, TableRow, board_table, leaders, saw_other_data
+from r2med.render.scores.model import OTHER_DATA, SUBMITTED, Board, BoardRow
+from r2med.render.scores.table import BoardTable, Leaders, TableCell, board_table, leaders
 
 SHADES = 5
 """Steps of shading, weak enough for the figures on them to be read."""
@@ -49,47 +48,14 @@ class PageColumn(NamedTuple):
         return self.name or "average"
 
 
-class PageCell(NamedTuple):
-    """A figure as it stands in the table."""
+class PageRow(NamedTuple):
+    """A system as it stands in the table, its figures as markup."""
 
-    text: str
-    value: float | None
-    css: str
-
-
-@dataclass(frozen=True)
-class PageRow:
-    """A system as it stands in the table."""
-
-    entry: TableRow
-    cells: Sequence[PageCell]
-    difference: str = ""
+    row: BoardRow
+    first: Markup
+    rest: Markup
+    difference: str
     """From the baseline, where there is one."""
-
-    @property
-    def line(self) -> Line:
-        """Return the line of the board."""
-        return self.entry.line
-
-    @cached_property
-    def first(self) -> Markup:
-        """Write the first cell for a page."""
-        return _written(self.cells[:1])
-
-    @cached_property
-    def rest(self) -> Markup:
-        """Write the other cells for a page."""
-        return _written(self.cells[1:])
-
-
-def _written(cells: Sequence[PageCell]) -> Markup:
-    """Write cells for a page; many times faster than by a template, and only their texts need escaping."""
-    return Markup(
-        "".join(
-            f'<td class="{css}" data-v="{"" if value is None else value}">{escape(text)}</td>'
-            for text, value, css in cells
-        )
-    )
 
 
 @dataclass(frozen=True)
@@ -106,11 +72,10 @@ class Standings:
         families = families_of(board.tasks)
         best, orders = dict(leaders(board)), {}
         for column in (*board.columns, *(FAMILY + name for name in families)):
-            kept = [line for line in board.lines if not line.row.oracle and not _mixed(line, column, families)]
-            orders[column] = sorted({v for line in kept if (v := figure_of(line, column, families)) is not None})
+            rows = [row for row in board.lines if not row.oracle and not _mixed(row, column, families)]
+            orders[column] = sorted({v for row in rows if (v := figure_of(row, column, families)) is not None})
             if column not in best:
-                shown = sorted({percent(value) for value in orders[column]}, key=float, reverse=True)
-                best[column] = Leaders(*shown[:2])
+                best[column] = Leaders.of(orders[column])
         return cls(best, orders)
 
     def shade(self, column: str, value: float) -> int:
@@ -143,17 +108,17 @@ class SortedTable:
     @property
     def has_costs(self) -> bool:
         """Return whether there is any cost to show."""
-        return any(row.line.row.cost is not None for row in self.rows)
+        return any(each.row.cost is not None for each in self.rows)
 
     @property
     def costs_stated(self) -> bool:
         """Return whether the costs are statements of submitters."""
-        return any(SUBMITTED in row.line.row.sources for row in self.rows)
+        return any(SUBMITTED in each.row.sources for each in self.rows)
 
     @property
     def has_differences(self) -> bool:
         """Return whether there is a baseline from which lines differ."""
-        return any(row.difference for row in self.rows)
+        return any(each.difference for each in self.rows)
 
     @property
     def spans(self) -> list[tuple[str, int]]:
@@ -187,80 +152,68 @@ def page_columns(table: BoardTable) -> list[PageColumn]:
     return found
 
 
-def _mixed(line: Line, column: str, families: Families) -> bool:
+def _mixed(line: BoardRow, column: str, families: Families) -> bool:
     """Return whether a figure is of other data than the rest of its column."""
     if not column.startswith(FAMILY):
-        return saw_other_data(line, column)
-    return any(saw_other_data(line, task) for task in families[column.removeprefix(FAMILY)])
+        return line.saw_other_data(column)
+    return any(line.saw_other_data(task) for task in families[column.removeprefix(FAMILY)])
 
 
 def sorted_table(
-    board: Board, lines: Sequence[Line], sort: str = "rank", standings: Standings | None = None
+    board: Board, lines: Sequence[BoardRow], sort: str = "rank", standings: Standings | None = None
 ) -> SortedTable:
     """Build the table of some lines of a board, in their order; standings are those of the whole board."""
     found, families = standings or Standings.of(board), families_of(board.tasks)
     table = board_table(board, lines, average="Average", best=found.leaders)
     columns = page_columns(table)
-    baseline = next((line.average for line in board.lines if line.row.own and line.row.name == board.baseline), None)
-    rows = [
-        PageRow(
-            entry,
-            [_page_cell(entry, column, found, families) for column in columns],
-            _difference(entry.line, baseline),
-        )
-        for entry in table.rows
-    ]
+    baseline = next((line.average for line in board.lines if line.own and line.name == board.baseline), None)
+    rows = []
+    for line in table.rows:
+        cells = table.cells(line)
+        written = [_written(line, cells.get(column.name), column.name, found, families) for column in columns]
+        change = "" if baseline is None or line.average is None else signed(line.average - baseline)
+        rows.append(PageRow(line, Markup("".join(written[:1])), Markup("".join(written[1:])), change))
     # A ceiling would press all systems into a corner of the scale.
-    known = {
-        line.row.name: line.intervals[AVERAGE] for line in lines if AVERAGE in line.intervals and not line.row.oracle
-    }
+    known = {line.name: line.intervals[AVERAGE] for line in lines if AVERAGE in line.intervals and not line.oracle}
     ties, best = _ties(board.lines)
     return SortedTable(table, sort, interval_column(known), columns, rows, ties, best)
 
 
-def _ties(lines: Sequence[Line]) -> tuple[str, str]:
+def _ties(lines: Sequence[BoardRow]) -> tuple[str, str]:
     """Return the ranks of the systems that the best local one does not beat, and that one."""
-    tied = sorted((line.rank, line.row.name) for line in lines if line.tied and line.rank is not None)
+    tied = sorted((line.rank, line.name) for line in lines if line.tied and line.rank is not None)
     if len(tied) < 2:
         return "", ""
     return f"{tied[0][0]}\N{EN DASH}{tied[-1][0]}", tied[0][1]
 
 
-def _difference(line: Line, baseline: float | None) -> str:
-    return "" if baseline is None or line.average is None else signed(line.average - baseline)
-
-
-def _page_cell(entry: TableRow, column: PageColumn, standings: Standings, families: Families) -> PageCell:
-    line, name = entry.line, column.name
+def _written(line: BoardRow, cell: TableCell | None, name: str, standings: Standings, families: Families) -> str:
+    """Write a cell of a page; many times faster than by a template, and only its text needs escaping."""
     value, mixed = figure_of(line, name, families), _mixed(line, name, families)
-    plain = value is not None and not mixed and not line.row.oracle
+    plain = value is not None and not mixed and not line.oracle
     css = ["n"] + ["avg"] * (not name) + ["other"] * (mixed and value is not None)
     css += [f"s{standings.shade(name, value)}"] if plain and value is not None else []
-    if name.startswith(FAMILY):
-        digits = NONE if value is None else percent(value)
+    if cell is None:
+        digits = percent(value)
         place, text = standings.leaders[name].place(digits), digits + OTHER_DATA * (mixed and value is not None)
         css += ["mean"] + [place] * (plain and bool(place))
     else:
-        cell = entry.cells[name]
         text = cell.text + cell.mark
         css += [cell.place] * bool(cell.place)
-    return PageCell(text, value, " ".join(css))
+    return f'<td class="{" ".join(css)}" data-v="{"" if value is None else value}">{escape(text)}</td>'
 
 
-def with_queries(lines: Sequence[Line]) -> list[Line]:
+def with_queries(lines: Sequence[BoardRow]) -> list[BoardRow]:
     """Return the lines whose queries are known on every task, so that their average has an interval."""
-    return [line for line in lines if line.row.own and line.average is not None]
+    return [line for line in lines if line.own and line.average is not None]
 
 
-def decorated(lines: Sequence[Line], found: Mapping[str, Mapping[str, Figure]]) -> list[Line]:
+def decorated(lines: Sequence[BoardRow], found: Mapping[str, Mapping[str, Figure]]) -> list[BoardRow]:
     """Add intervals to lines."""
-    return [
-        replace(line, intervals=found[line.row.name]) if line.row.own and line.row.name in found else line
-        for line in lines
-    ]
+    return [replace(line, intervals=found[line.name]) if line.own and line.name in found else line for line in lines]
 
 
 def with_ties(board: Board, tied: Collection[str]) -> Board:
     """Mark the local systems that the best of them does not beat on a board."""
-    lines = [replace(line, tied=True) if line.row.own and line.row.name in tied else line for line in board.lines]
+    lines = [replace(line, tied=True) if line.own and line.name in tied else line for line in board.lines]
     return replace(board, lines=lines)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import click
 
@@ -18,13 +18,14 @@ from r2med.diagnosis.attribution import diagnose
 from r2med.diagnosis.causes import LEVELS, mean_shares
 from r2med.diagnosis.charts import cause_chart, gap_chart
 from r2med.diagnosis.gap import measure_gap
-from r2med.errors import R2medError, require_extra
+from r2med.errors import R2medError
 from r2med.leaderboard.charts import average_chart, board, complete_systems, task_chart
 from r2med.measure.metrics import Measure
 from r2med.pipeline.executor.local import Executor
 from r2med.pipeline.loaded_runs import load_runs
 from r2med.pipeline.named_runs import lacks, share
-from r2med.render.charts.plots import ENDINGS, PaperChart, save
+from r2med.render.charts.chart import Chart
+from r2med.render.charts.files import check_chart_file, save
 from r2med.render.table import messages
 from r2med.runs.ledger import Ledger
 from r2med.tuning.charts import frontier_chart
@@ -38,70 +39,53 @@ class PlotRequest:
     runs: tuple[str, ...]
     tasks: tuple[str, ...]
     """The names of the tasks, resolved."""
-    metric: str
+    measure: str
     by: str
     of: str
     encoder: str
 
 
-@click.command("plot", cls=ManyValues)
-@click.argument("kind", type=click.Choice(["board", "tasks", "differences", "frontier", "gap", "causes"]))
-@click.argument("runs", nargs=-1, metavar="[RUN]...")
-@click.option("--tasks", multiple=True, metavar="NAME|GROUP|PATH...", help="Which tasks (default: sample).")
-@click.option("--metric", default="nDCG@10", show_default=True, metavar="MEASURE", help="Of board, tasks, differences.")
-@click.option("--by", default="seconds", show_default=True, type=click.Choice(["money", "tokens", "seconds"]))
-@click.option("--of", default="documents", show_default=True, type=click.Choice(["documents", "queries"]))
-@click.option("--encoder", default="wordllama", show_default=True, metavar="MODEL", help="Embeddings of the gap.")
-@click.option("--out", required=True, type=click.Path(path_type=Path, dir_okay=False), help="FILE.png, .svg or .pdf")
-def plot_command(kind: str, tasks: tuple[str, ...], out: Path, **given: Any) -> None:
-    """Draw figures from the runs of the ledger; RUN is a spec or the id of a run, by default every complete system.
+Figure: TypeAlias = Callable[[PlotRequest, Ledger], Chart]
+FIGURES: dict[str, tuple[str, Figure]] = {}
+"""What can be plotted: a line of help, and the function that makes the chart."""
 
-    \b
-    board        averages with 95% intervals
-    tasks        bars for each task
-    differences  the second RUN minus the first, with intervals
-    frontier     score against --by money, tokens or seconds
-    gap          how near queries and gold answers are to relevant documents
-    causes       shares of causes, --of relevant documents or of queries
 
-    \b
-    Examples:
-      r2med plot board --tasks sample --out board.svg
-      r2med plot differences bm25 "replay >> bm25" --out differences.png
-    """
-    require_extra("plots", "matplotlib")
-    if out.suffix.lower() not in ENDINGS:
-        raise click.UsageError(f"--out must end in {', '.join(ENDINGS)}")
-    asked = PlotRequest(tasks=tuple(task.name for task in resolve(tasks or ("sample",))), **given)
-    with Ledger() as ledger:
-        remark(lacks(ledger, asked.runs, asked.tasks) if tasks else ())
-        chart = _KINDS[kind](asked, ledger)
-    save(chart, out)
-    click.echo(f"the figure is in {out}", err=True)
+def _figure(meaning: str) -> Callable[[Figure], Figure]:
+    """Register a function under its name without the leading underscore."""
+
+    def add(function: Figure) -> Figure:
+        FIGURES[function.__name__.removeprefix("_")] = (meaning, function)
+        return function
+
+    return add
 
 
 def _names(asked: PlotRequest, ledger: Ledger) -> list[str]:
     return list(asked.runs) or complete_systems(ledger, asked.tasks)
 
 
-def _board(asked: PlotRequest, ledger: Ledger) -> PaperChart:
-    return average_chart(board(ledger, _names(asked, ledger), asked.tasks, Measure.parse(asked.metric)))
+@_figure("averages with 95% intervals")
+def _board(asked: PlotRequest, ledger: Ledger) -> Chart:
+    return average_chart(board(ledger, _names(asked, ledger), asked.tasks, Measure.parse(asked.measure)))
 
 
-def _tasks(asked: PlotRequest, ledger: Ledger) -> PaperChart:
-    return task_chart(board(ledger, _names(asked, ledger), asked.tasks, Measure.parse(asked.metric)))
+@_figure("bars for each task")
+def _tasks(asked: PlotRequest, ledger: Ledger) -> Chart:
+    return task_chart(board(ledger, _names(asked, ledger), asked.tasks, Measure.parse(asked.measure)))
 
 
-def _differences(asked: PlotRequest, ledger: Ledger) -> PaperChart:
+@_figure("the second RUN minus the first, with intervals")
+def _differences(asked: PlotRequest, ledger: Ledger) -> Chart:
     shared = share(ledger, asked.runs, asked.tasks) if asked.runs else None
     if shared is None or len(shared.systems) != 2:
         raise click.UsageError("differences are drawn of two runs")
-    measure = str(Measure.parse(asked.metric))
+    measure = str(Measure.parse(asked.measure))
     return difference_chart(compare_shared(ledger, shared, measure)[0], measure)
 
 
-def _frontier(asked: PlotRequest, ledger: Ledger) -> PaperChart:
-    measure = str(Measure.parse(asked.metric))
+@_figure("score against --by money, tokens or seconds")
+def _frontier(asked: PlotRequest, ledger: Ledger) -> Chart:
+    measure = str(Measure.parse(asked.measure))
     systems = price(ledger, asked.runs, asked.tasks, measure)
     chart = frontier_chart(systems, asked.by, measure)
     if chart is None:
@@ -117,22 +101,47 @@ def _frontier(asked: PlotRequest, ledger: Ledger) -> PaperChart:
     return chart
 
 
-def _gap(asked: PlotRequest, ledger: Ledger) -> PaperChart:
+@_figure("how near queries and gold answers are to relevant documents")
+def _gap(asked: PlotRequest, ledger: Ledger) -> Chart:
     return gap_chart([measure_gap(load(task), asked.encoder, Executor(messages())) for task in asked.tasks])
 
 
-def _causes(asked: PlotRequest, ledger: Ledger) -> PaperChart:
+@_figure("shares of causes, --of relevant documents or of queries")
+def _causes(asked: PlotRequest, ledger: Ledger) -> Chart:
     opened = load_runs(ledger, _names(asked, ledger), asked.tasks)
     by_task = [[diagnose(each, ledger, Executor(messages())) for each in several] for several in opened]
     shares = {each[0].system: mean_shares(each, asked.of) for each in zip(*by_task, strict=True)}
     return cause_chart(shares, f"% {LEVELS[asked.of]}, mean over {len(by_task)} tasks")
 
 
-_KINDS: dict[str, Callable[[PlotRequest, Ledger], PaperChart]] = {
-    "board": _board,
-    "tasks": _tasks,
-    "differences": _differences,
-    "frontier": _frontier,
-    "gap": _gap,
-    "causes": _causes,
-}
+@click.command("plot", cls=ManyValues)
+@click.argument("kind", type=click.Choice(list(FIGURES)))
+@click.argument("runs", nargs=-1, metavar="[RUN]...")
+@click.option("--tasks", multiple=True, metavar="NAME|GROUP|PATH...", help="Which tasks (default: sample).")
+@click.option("--measure", default="nDCG@10", show_default=True, metavar="MEASURE", help="What figures are drawn.")
+@click.option("--by", default="seconds", show_default=True, type=click.Choice(["money", "tokens", "seconds"]))
+@click.option("--of", default="documents", show_default=True, type=click.Choice(["documents", "queries"]))
+@click.option("--encoder", default="wordllama", show_default=True, metavar="MODEL", help="Embeddings of the gap.")
+@click.option("--out", required=True, type=click.Path(path_type=Path, dir_okay=False), help="FILE.png, .svg or .pdf")
+def plot_command(kind: str, tasks: tuple[str, ...], out: Path, **given: Any) -> None:
+    """Draw figures from the runs of the ledger; RUN is a spec or the id of a run, by default every complete system.
+
+    {figures}
+
+    \b
+    Examples:
+      r2med plot board --tasks sample --out board.svg
+      r2med plot differences bm25 "replay >> bm25" --out differences.png
+    """
+    check_chart_file("--out", out)
+    asked = PlotRequest(tasks=tuple(task.name for task in resolve(tasks or ("sample",))), **given)
+    with Ledger() as ledger:
+        remark(lacks(ledger, asked.runs, asked.tasks) if tasks else ())
+        chart = FIGURES[kind][1](asked, ledger)
+    save(chart, out)
+    click.echo(f"the figure is in {out}", err=True)
+
+
+plot_command.help = str(plot_command.help).replace(
+    "{figures}", "\n    ".join(["\b", *(f"{name:<11}  {meaning}" for name, (meaning, _) in FIGURES.items())])
+)

@@ -12,7 +12,7 @@ from r2med.measure.figure import Figure
 from r2med.render.html import address
 from r2med.render.scores.significance import Sample, intervals
 from r2med.runs.ledger import Entry, Ledger
-from r2med.web.addresses import NotThere, PageContent, one_of, several_like, system_address
+from r2med.web.addresses import NotFound, PageContent, one_of, several_like, system_address
 from r2med.web.citation import Citation, citation, options
 from r2med.web.library import Library
 
@@ -40,7 +40,7 @@ def published_page(library: Library, request: Request) -> PageContent:
 
 def published_citation(name: str, group: str, measure: str) -> Citation:
     """Return the command that shows a published system's figures in a terminal."""
-    words = options(("--group", group), ("--metric", measure), ("--find", name))
+    words = options(("--group", group), ("--measure", measure), ("--find", name))
     return citation(f"{name}, published figures", "board", "--published", *words)
 
 
@@ -53,7 +53,7 @@ def published_facts(name: str, group: str, measure: str = "") -> dict[str, Any]:
         near = [(each, address("/published", name=each, group=group)) for each in alike]
         there = {row.source.group: row.name for row in published() if row.name.casefold() == name.casefold()}
         near += [(f"{each} ({other})", address("/published", name=each, group=other)) for other, each in there.items()]
-        raise NotThere(f"nothing was published on {group} under the name {name!r}", near)
+        raise NotFound(f"nothing was published on {group} under the name {name!r}", near)
     system = next((row.system for row in named if row.system), "")
     rows = named + [row for row in every if system and row.system == system and row not in named]
     measures = list(dict.fromkeys(each for row in rows for each in row.figures))

@@ -38,11 +38,11 @@ from r2med.leaderboard.cli import LEFT_OUT
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
 @click.option("--out", required=True, type=click.Path(path_type=Path, dir_okay=False), help="FILE.html")
 @click.option("--tasks", multiple=True, metavar="NAME|GROUP|PATH...", help="Which tasks (default: all they share).")
-@click.option("--metric", default="nDCG@10", show_default=True, metavar="MEASURE", help="What to rank by.")
+@click.option("--measure", default="nDCG@10", show_default=True, metavar="MEASURE", help="What to rank by.")
 @click.option("--causes/--no-causes", default=True, help="Causes of failure, which may search with gold answers.")
 @click.option("--title", default="R2MED report", show_default=True)
 def report_command(
-    runs: tuple[str, ...], out: Path, tasks: tuple[str, ...], metric: str, causes: bool, title: str
+    runs: tuple[str, ...], out: Path, tasks: tuple[str, ...], measure: str, causes: bool, title: str
 ) -> None:
     """Write runs as one HTML file that needs no network: board, charts, and every query with what was found for it.
 
@@ -53,11 +53,11 @@ def report_command(
     Examples:
       r2med report bm25 wordllama "replay >> bm25" --tasks sample --out report.html
     """
-    measure, names = Measure.parse(metric), [task.name for task in resolve(tasks)]
+    names = [task.name for task in resolve(tasks)]
     with Ledger() as ledger:
         shared = share(ledger, runs, names)
         remark(shared.notes)
-        choice = ReportChoice(shared, measure, causes, title, without_folders(typed_command()))
+        choice = ReportChoice(shared, Measure.parse(measure), causes, title, without_folders(typed_command()))
         page = report(ledger, choice, Executor(messages()))
     write_file(out, page, parents=True)
     click.echo(f"the report is in {out} ({out.stat().st_size / 1e6:.1f} MB)", err=True)
@@ -66,7 +66,7 @@ def report_command(
 @click.command("reproduce", cls=ManyValues)
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @click.option("--tasks", multiple=True, metavar="NAME|GROUP|PATH...", help="Where to run (default: as published).")
-@click.option("--metric", default="nDCG@10", show_default=True, metavar="MEASURE", help="What to compare by.")
+@click.option("--measure", default="nDCG@10", show_default=True, metavar="MEASURE", help="What to compare by.")
 @click.option("--generate", is_flag=True, help="Ask the language model anew instead of replaying its published texts.")
 @executor_option()
 @click.option("--fresh", is_flag=True, help="Compute again what the ledger already has.")
@@ -131,7 +131,7 @@ def _facts(each: Reproduction) -> dict[str, Any]:
 
 
 def _run(found: Sequence[Reproduction], given: dict[str, Any]) -> None:
-    measure = Measure.parse(given["metric"])
+    measure = Measure.parse(given["measure"])
     with one_executor(given["executor"]) as executor:
         options = Options(measures=tuple(dict.fromkeys([measure, *DEFAULT])), fresh=given["fresh"], executor=executor)
         report = evaluate([each.system for each in found], _tasks(found, given), options).whole()
@@ -187,7 +187,7 @@ _Folder = click.Path(path_type=Path, file_okay=False)
 @click.command("site", cls=ManyValues)
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
 @click.option("--out", type=_Folder, help="The folder to fill.")
-@click.option("--metric", default="nDCG@10", show_default=True, metavar="MEASURE", help="What to rank by.")
+@click.option("--measure", default="nDCG@10", show_default=True, metavar="MEASURE", help="What to rank by.")
 @click.option("--reports/--no-reports", default=True, help="A page with every query of the runs.")
 @click.option("--submissions", type=_Folder, metavar="DIR", help="Show what is in the archives of this folder.")
 @click.option("--submit-to", default="", metavar="TEXT", help='What "How to submit" says of where archives go.')
@@ -224,7 +224,7 @@ def site_command(runs: tuple[str, ...], out: Path | None, workflow_file: Path | 
         raise R2medError("RUN and --submissions cannot stand together: a site shows own runs or submitted ones")
     if wishes["url"] and not wishes["url"].startswith(("http://", "https://")):
         raise R2medError(f"--url {wishes['url']!r} is not an address such as https://example.org/board")
-    wishes["measure"] = str(Measure.parse(wishes.pop("metric")))
+    wishes["measure"] = str(Measure.parse(wishes["measure"]))
     with Ledger() as ledger:
         written = write_site(ledger, Site(runs, command=typed_command(), **wishes), out, Executor(messages()))
     _tell(written, out, wishes["submissions"])

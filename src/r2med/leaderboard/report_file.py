@@ -31,8 +31,7 @@ from r2med.measure.metrics import Measure
 from r2med.measure.significance import holm
 from r2med.pipeline.executor.local import Executor
 from r2med.pipeline.loaded_runs import TOP, LoadedRun, open_shared
-from r2med.render.charts.kinds import Panel
-from r2med.render.charts.svg import responsive
+from r2med.render.charts.chart import Panel, responsive
 from r2med.render.html import inlined, render
 from r2med.render.scores.model import Board
 from r2med.render.scores.significance import Sample, intervals

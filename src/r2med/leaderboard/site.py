@@ -40,10 +40,10 @@ from r2med.leaderboard.site_pages import (
 from r2med.measure.metrics import Measure
 from r2med.pipeline.executor.local import Executor
 from r2med.pipeline.named_runs import select
-from r2med.render.charts.kinds import DotChart
-from r2med.render.charts.svg import responsive
+from r2med.render.charts.chart import responsive
+from r2med.render.charts.dots import DotChart
 from r2med.render.html import Frame, render, static
-from r2med.render.scores.model import SUBMITTED, Board, Line, View
+from r2med.render.scores.model import SUBMITTED, Board, BoardRow, View
 from r2med.render.scores.text import FORMATS
 from r2med.runs.ledger import Entry, Ledger
 from r2med.runs.selection import Chosen, Shared, on_shared_tasks
@@ -147,10 +147,10 @@ def _pages(
             pages[compared[group]] = _comparison(pair, replace(frame, current="Compare"), compared, site)
         inner = Frame({k: f"../{v}" for k, v in here.items()}, GROUP_TITLES[group], "../", policy=_POLICY)
         for line in found.lines:
-            name = line.row.name
-            file = names[group, line.row.own, name]
-            if line.row.own:
-                cite = site.cite(f"{line.row.title or name}, {GROUP_TITLES[group]}, {found.measure}", file)
+            name = line.name
+            file = names[group, line.own, name]
+            if line.own:
+                cite = site.cite(f"{line.title or name}, {GROUP_TITLES[group]}, {found.measure}", file)
                 pages[file] = _system(line, found, inner, runs[name], sent.of(name), cite)
             else:
                 cite = replace(published_citation(name, group, found.measure), url=site.cite("", file).url)
@@ -171,8 +171,8 @@ def _places(shared: Shared) -> dict[str, int]:
     return {name: place for place, name in enumerate(ReportChoice(shared).systems)}
 
 
-def _href(names: Names, group: str, line: Line) -> str:
-    return names[group, line.row.own, line.row.name]
+def _href(names: Names, group: str, line: BoardRow) -> str:
+    return names[group, line.own, line.name]
 
 
 def _comparison(pair: PairPage, frame: Frame, compared: Mapping[str, str], site: Site) -> str:
@@ -203,13 +203,12 @@ def on_common_tasks(rows: Runs) -> Shared | None:
 def _submitted(found: Board, sent: Submissions) -> Board:
     """Mark a board's local lines as submitted, with the system and the title of each."""
     titles, lines = sent.titles(), []
-    for line in found.lines:
-        row, name = line.row, line.row.name
-        known = sent.of(name) if row.own else None
+    for row in found.lines:
+        known = sent.of(row.name) if row.own else None
         if known is not None:
-            row = replace(row, sources=(SUBMITTED,), system=known.systems[name], title=titles[name])
-        lines.append(replace(line, row=row))
-    stated = any(SUBMITTED in line.row.sources for line in lines)
+            row = replace(row, sources=(SUBMITTED,), system=known.systems[row.name], title=titles[row.name])
+        lines.append(row)
+    stated = any(SUBMITTED in line.sources for line in lines)
     return replace(found, lines=lines, notes=[*found.notes, *[_STATED_COSTS] * stated])
 
 
@@ -254,7 +253,7 @@ def _file_names(shown: Mapping[str, Board]) -> Names:
     """Name a file for each system: its name in letters that every host takes, numbered if two would be alike."""
     found: dict[tuple[str, bool, str], str] = {}
     for group, board_ in shown.items():
-        for row in {(line.row.own, line.row.name): line.row for line in board_.lines}.values():
+        for row in {(line.own, line.name): line for line in board_.lines}.values():
             base = re.sub(r"[^a-z0-9]+", "-", row.name.lower()).strip("-")[:60] or "system"
             name = f"{'systems' if row.own else 'published'}/{group}-{base}"
             while f"{name}.html" in found.values():
@@ -303,7 +302,7 @@ def _board_files(
 
 
 def _system(
-    line: Line, found: Board, frame: Frame, entries: Mapping[str, Entry], sent: Accepted | None, cite: Citation
+    line: BoardRow, found: Board, frame: Frame, entries: Mapping[str, Entry], sent: Accepted | None, cite: Citation
 ) -> str:
     points = [
         point for task in (*found.tasks, AVERAGE) if (point := line_point(line, task, task or "average")) is not None
@@ -317,10 +316,8 @@ def _system(
         cite=cite,
         sent=sent,
         archive=f"../{_archive(sent)}" if sent else "",
-        comparison=_chosen(frame, line.row.name),
-        chart=responsive(
-            DotChart(f"{found.measure} of {line.row.title or line.row.name}", f"{found.measure} x 100", points)
-        ),
+        comparison=_chosen(frame, line.name),
+        chart=responsive(DotChart(f"{found.measure} of {line.title or line.name}", f"{found.measure} x 100", points)),
     )
 
 

@@ -15,7 +15,7 @@ from r2med.comparison.study import Comparison, compare_shared
 from r2med.errors import R2medError
 from r2med.formatting import p_words
 from r2med.measure.significance import Difference
-from r2med.render.scores.model import Board, Line, line_labels
+from r2med.render.scores.model import Board, BoardRow, line_labels
 from r2med.render.scores.significance import BETTER, Sample, significance
 from r2med.runs.ledger import Entry, Ledger
 from r2med.runs.selection import Chosen, on_shared_tasks
@@ -28,20 +28,20 @@ Marks = Mapping[str, Mapping[str, str]]
 
 def baseline_names(board: Board) -> list[str]:
     """Return the systems to offer: all local ones with a rank, or if these are too many the plain ones and the best."""
-    ranked = [line for line in board.lines if line.row.own and line.rank is not None]
-    plain = [line for line in ranked if line.row.parts.kind == "base"]
+    ranked = [line for line in board.lines if line.own and line.rank is not None]
+    plain = [line for line in ranked if line.parts.kind == "base"]
     chosen = (
         {id(line) for line in [*plain[: MAX_BASELINES // 2], *ranked][:MAX_BASELINES]}
         if len(ranked) > MAX_BASELINES
         else set(map(id, ranked))
     )
-    return [line.row.name for line in ranked if id(line) in chosen] if len(ranked) > 1 else []
+    return [line.name for line in ranked if id(line) in chosen] if len(ranked) > 1 else []
 
 
 def baseline_marks(ledger: Ledger, board: Board, runs: Mapping[str, Mapping[str, Entry]]) -> Marks:
     """Mark how every local system with all tasks compares with each baseline."""
-    whole = [line for line in board.lines if line.row.own and line.average is not None]
-    samples = {line.row.name: _samples(ledger, board, runs[line.row.name]) for line in whole}
+    whole = [line for line in board.lines if line.own and line.average is not None]
+    samples = {line.name: _samples(ledger, board, runs[line.name]) for line in whole}
     found = {}
     for name in baseline_names(board):
         marks = significance(samples, name)
@@ -67,9 +67,9 @@ def as_script(board: Board, marks: Marks) -> Markup:
     return Markup(content.replace("<", "\\u003c"))
 
 
-def best_ceiling(lines: Sequence[Line]) -> Line | None:
+def best_ceiling(lines: Sequence[BoardRow]) -> BoardRow | None:
     """Return the oracle that stands for all of them, if there are other systems beside them."""
-    oracles = [line for line in lines if line.row.oracle and line.average is not None]
+    oracles = [line for line in lines if line.oracle and line.average is not None]
     return oracles[0] if oracles and len(oracles) < len(lines) else None
 
 
@@ -103,7 +103,7 @@ class PairPage:
 
 
 def pair_page(
-    ledger: Ledger, board: Board, runs: Runs, href: Callable[[Line], str], reported: ReportPlaces
+    ledger: Ledger, board: Board, runs: Runs, href: Callable[[BoardRow], str], reported: ReportPlaces
 ) -> PairPage:
     """Build the page of a board, with links to its report if there is one."""
     labels = line_labels(board)
@@ -115,23 +115,23 @@ def pair_page(
     return PairPage(board, labels, bool(pairs), Markup(orjson.dumps(content).decode().replace("<", "\\u003c")))
 
 
-def _line(line: Line, board: Board, href: str, places: Mapping[str, int]) -> dict[str, Any]:
+def _line(line: BoardRow, board: Board, href: str, places: Mapping[str, int]) -> dict[str, Any]:
     values = [line.value(task) for task in board.tasks]
     return {
-        "name": line.row.name,
-        "own": line.row.own,
-        "oracle": line.row.oracle,
-        "sources": list(line.row.sources),
+        "name": line.name,
+        "own": line.own,
+        "oracle": line.oracle,
+        "sources": list(line.sources),
         "href": href,
         "values": [None if value is None else round(value, 6) for value in values],
         "average": None if line.average is None else round(line.average, 6),
-        "place": places.get(line.row.name) if line.row.own else None,
+        "place": places.get(line.name) if line.own else None,
     }
 
 
 def _tested(ledger: Ledger, board: Board, runs: Runs, labels: list[str]) -> list[dict[str, Any]]:
     """Test each pair of the best local systems; pairs without a task in common are left out."""
-    own = {line.row.name: place for place, line in enumerate(board.lines) if line.row.own}
+    own = {line.name: place for place, line in enumerate(board.lines) if line.own}
     found = []
     for a, b in combinations(baseline_names(board)[:MAX_SYSTEMS], 2):
         with suppress(R2medError):

@@ -6,15 +6,15 @@ import gzip
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO, cast
 
 import numpy as np
 import orjson
 
+from r2med.data.formats import opened
 from r2med.data.loader import load
-from r2med.data.rows import opened
 from r2med.data.tasks import Task, resolve
 from r2med.errors import R2medError
 from r2med.formatting import first_line
@@ -61,37 +61,28 @@ def check(
     chosen = resolve(tasks)
     if not chosen:
         raise R2medError("name at least one task to check against")
+    tally = Tally([_index_task(task, settings, executor) for task in chosen], limit)
     with ExitStack() as stack:
-        sink = stack.enter_context(_written(out)) if out is not None else None
-        tally = Tally([_subject(task, settings, executor) for task in chosen], limit)
-        _read(paths, settings, tally, sink, executor)
-    return tally.report(settings)
-
-
-@contextmanager
-def _written(out: Path) -> Iterator[BinaryIO]:
-    """Yield a new file to write to, which gets its name when all is done."""
-    with draft_file(out, parents=True) as draft, draft.open("wb") as stream:
-        yield stream
-
-
-def _read(paths: Sequence[Path], settings: Settings, tally: Tally, sink: BinaryIO | None, executor: Executor) -> None:
-    """Stream what the files hold into the tally and the file of pairs."""
-    matcher = Matcher(tally.subjects, settings)
-    total = max(1, sum(map(size_of, paths)) // _MEGABYTE)
-    with executor.progress("read training data, MB", total, "MB") as bar:
+        # The file gets its name when all is done.
+        draft = stack.enter_context(draft_file(out, parents=True)) if out is not None else None
+        sink = stack.enter_context(draft.open("wb")) if draft is not None else None
+        matcher = Matcher(tally.subjects, settings)
+        total = max(1, sum(map(size_of, paths)) // _MEGABYTE)
+        bar = stack.enter_context(executor.progress("read training data, MB", total, "MB"))
         for path in paths:
             for block, pieces in _matched(matcher, blocks(path, settings.fields)):
                 for place, hits in pieces:
                     tally.add(path, place, hits)
                     if sink is not None:
-                        _write(sink, path, tally.subjects[place], hits)
+                        pairs = pairs_of(path, tally.subjects[place], hits)
+                        sink.writelines(orjson.dumps(pair._asdict()) + b"\n" for pair in pairs)
                 tally.end_block(block.count)
                 bar.advance(block.size / _MEGABYTE)
             tally.end_file(path)
+    return tally.report(settings)
 
 
-def _subject(task: Task, settings: Settings, executor: Executor) -> IndexedTask:
+def _index_task(task: Task, settings: Settings, executor: Executor) -> IndexedTask:
     """Index a task; its texts are freed before the next task is read."""
     dataset = load(task)
     index = index_texts(dataset.collection, executor, Cache.default(), "near" in settings.methods)
@@ -125,10 +116,6 @@ class _Ahead:
         while pieces := self._next.result():
             self._next = self._begun()
             yield from pieces
-
-
-def _write(sink: BinaryIO, path: Path, subject: IndexedTask, hits: LeakHits) -> None:
-    sink.writelines(orjson.dumps(pair._asdict()) + b"\n" for pair in pairs_of(path, subject, hits))
 
 
 def targets(files: Sequence[Path], out: Path) -> dict[Path, Path]:

@@ -48,7 +48,9 @@ def leakage_command(files: tuple[Path, ...], clean: Path | None, documents: bool
     """
     try:
         places = targets(files, clean) if clean is not None else {}
-        report = check(files, given["tasks"], _settings(given), Executor(messages()), given["out"], given["limit"])
+        names = ("threshold", "overlap", "min_words", "fields")
+        settings = Settings(given["methods"] or METHODS, **{name: given[name] for name in names})
+        report = check(files, given["tasks"], settings, Executor(messages()), given["out"], given["limit"])
         cleaned = exclude(report, places, documents)
     except R2medError as error:
         debug(error)
@@ -62,13 +64,3 @@ def leakage_command(files: tuple[Path, ...], clean: Path | None, documents: bool
         click.echo(f"{file} is the training data without {rows:,} rows", err=True)
     if leaks:
         raise click.exceptions.Exit(1)
-
-
-def _settings(given: dict[str, Any]) -> Settings:
-    return Settings(
-        methods=given["methods"] or METHODS,
-        threshold=given["threshold"],
-        overlap=given["overlap"],
-        min_words=given["min_words"],
-        fields=given["fields"],
-    )

@@ -106,24 +106,6 @@ class LeakageReport:
         }
 
 
-@dataclass
-class _Rows:
-    """Rows of a file, each once, however many pairs they are part of."""
-
-    _before: list[Places] = field(default_factory=list)
-    _block: list[Places] = field(default_factory=list)
-
-    def add(self, rows: Places) -> None:
-        self._block.append(distinct(rows))
-
-    def end_block(self) -> None:
-        self._before.append(_merged(self._block))
-        self._block = []
-
-    def all(self) -> Places:
-        return _merged(self._before)
-
-
 def _merged(parts: Sequence[Places]) -> Places:
     return distinct(np.concatenate([np.empty(0, dtype=np.int64), *parts]))
 
@@ -140,8 +122,10 @@ class Tally:
     _best: list[NDArray[np.int8]] = field(init=False)
     _kept: list[tuple[int, int, float, LeakedPair]] = field(default_factory=list)
     _rows: int = 0
-    _judged: _Rows = field(default_factory=_Rows)
-    _any: _Rows = field(default_factory=_Rows)
+    _judged: list[Places] = field(default_factory=list)
+    """Rows of the file, each once, with queries or positives; of the blocks before one column per block."""
+    _any: list[Places] = field(default_factory=list)
+    _blocks: int = 0
 
     def __post_init__(self) -> None:
         self._best = [np.full(len(subject.ids), _NOT_FOUND, dtype=np.int8) for subject in self.subjects]
@@ -150,31 +134,31 @@ class Tally:
         """Take in pairs of a file and of the task at this place."""
         kinds = self.subjects[place].kinds[hits.texts]
         np.minimum.at(self._best[place], hits.texts, hits.methods)
-        self._any.add(hits.rows)
-        self._judged.add(hits.rows[kinds != _DOCUMENT])
+        self._any.append(distinct(hits.rows))
+        self._judged.append(distinct(hits.rows[kinds != _DOCUMENT]))
         self.pairs += len(hits)
-        first = np.lexsort((-hits.scores, hits.methods, kinds))[: self.limit]
-        self._keep(kinds[first], hits.take(first), list(pairs_of(path, self.subjects[place], hits.take(first))))
-
-    def _keep(self, kinds: NDArray[np.int8], hits: LeakHits, pairs: list[LeakedPair]) -> None:
-        """Keep the strongest pairs of old and new ones; among equals, those that came first."""
-        ranks = zip(kinds.tolist(), hits.methods.tolist(), (-hits.scores).tolist(), pairs, strict=True)
+        order = np.lexsort((-hits.scores, hits.methods, kinds))[: self.limit]
+        first = hits.take(order)
+        pairs = pairs_of(path, self.subjects[place], first)
+        ranks = zip(kinds[order].tolist(), first.methods.tolist(), (-first.scores).tolist(), pairs, strict=True)
+        # The strongest of old and new ones; among equals, those that came first.
         self._kept = sorted([*self._kept, *ranks], key=lambda ranked: ranked[:3])[: self.limit]
 
     def end_block(self, rows: int) -> None:
         """Close a block of so many rows."""
         self._rows += rows
-        self._judged.end_block()
-        self._any.end_block()
+        for column in (self._judged, self._any):
+            column[self._blocks :] = [_merged(column[self._blocks :])]
+        self._blocks += 1
 
     def end_file(self, path: Path) -> None:
         """Close a file."""
-        self.files[path] = LeakedRows(self._rows, self._judged.all(), self._any.all())
-        self._rows, self._judged, self._any = 0, _Rows(), _Rows()
+        self.files[path] = LeakedRows(self._rows, _merged(self._judged), _merged(self._any))
+        self._rows, self._blocks, self._judged, self._any = 0, 0, [], []
 
     def report(self, settings: Settings) -> LeakageReport:
         """Build the report of all findings."""
-        tasks = [_shares(subject, best) for subject, best in zip(self.subjects, self._best, strict=True)]
+        tasks = [_task_shares(subject, best) for subject, best in zip(self.subjects, self._best, strict=True)]
         return LeakageReport(settings, self.files, tasks, self.pairs, [pair for *_, pair in self._kept])
 
 
@@ -186,7 +170,7 @@ def pairs_of(path: Path, subject: IndexedTask, hits: LeakHits) -> Iterator[Leake
         yield LeakedPair(str(path), row, subject.name, kind, subject.ids[text], METHODS[method], score)
 
 
-def _shares(subject: IndexedTask, best: NDArray[np.int8]) -> TaskShares:
+def _task_shares(subject: IndexedTask, best: NDArray[np.int8]) -> TaskShares:
     short = subject.too_short
 
     def share(kinds: tuple[str, ...]) -> Share:

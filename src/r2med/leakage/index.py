@@ -7,7 +7,7 @@ their files as they are needed. Texts are documents first, then queries. Those w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -142,7 +142,22 @@ def index_texts(collection: Collection, executor: Executor, cache: Cache, near: 
     def make_words() -> Columns:
         texts = [*collection.documents.texts, *collection.queries.texts]
         with executor.progress(label, len(texts)) as bar:
-            return _columns(texts, bar)
+            parts = []
+            for portion in by_size(texts, len, BLOCK):
+                parts.append(hash_words(portion))
+                bar.advance(len(portion))
+            words = joined(parts)
+            normal = words.text_hashes()
+            grams = gram_table(words, _distinct(normal)[0])
+            return {
+                "words": words.hashes,
+                "offsets": words.offsets,
+                "raw": np.fromiter(map(raw_hash, texts), np.uint64, len(texts)),
+                "normal": normal,
+                "gram-keys": grams.keys,
+                "gram-owners": grams.owners,
+                "gram-counts": np.bincount(grams.owners, minlength=len(texts)),
+            }
 
     def make_signatures() -> Columns:
         with executor.progress(f"{label}: MinHash", len(firsts)) as bar:
@@ -166,29 +181,6 @@ def _distinct(normal: Hashes) -> tuple[Places, Places]:
     """Return the first text of each hash, and for each text the first of its hash."""
     _, firsts, groups = np.unique(normal, return_index=True, return_inverse=True)
     return np.sort(firsts), firsts[groups]
-
-
-def _columns(texts: Sequence[str], bar: Progress) -> Columns:
-    words = _hashed(texts, bar)
-    normal = words.text_hashes()
-    grams = gram_table(words, _distinct(normal)[0])
-    return {
-        "words": words.hashes,
-        "offsets": words.offsets,
-        "raw": np.fromiter(map(raw_hash, texts), np.uint64, len(texts)),
-        "normal": normal,
-        "gram-keys": grams.keys,
-        "gram-owners": grams.owners,
-        "gram-counts": np.bincount(grams.owners, minlength=len(texts)),
-    }
-
-
-def _hashed(texts: Sequence[str], bar: Progress) -> Words:
-    parts = []
-    for portion in by_size(texts, len, BLOCK):
-        parts.append(hash_words(portion))
-        bar.advance(len(portion))
-    return joined(parts)
 
 
 def _signatures(words: Words, firsts: Places, bar: Progress) -> Signatures:

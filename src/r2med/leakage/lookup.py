@@ -111,11 +111,8 @@ def by_rows(lookups: Sequence[Lookup], limit: int) -> Iterator[list[Lookup]]:
     rows = rows[order]
     for part in row_slices_up_to(rows, sizes[order], limit):
         first, last = rows[part][[0, -1]]
-        yield [lookup.take(_between(lookup.rows, first, last)) for lookup in lookups]
-
-
-def _between(rows: Places, first: np.int64, last: np.int64) -> slice:
-    return slice(int(np.searchsorted(rows, first)), int(np.searchsorted(rows, last, side="right")))
+        edges = [np.searchsorted(lookup.rows, (first, last + 1)) for lookup in lookups]
+        yield [lookup.take(slice(*edge.tolist())) for lookup, edge in zip(lookups, edges, strict=True)]
 
 
 class HashFilter:
@@ -135,15 +132,12 @@ class HashFilter:
         self._bytes = np.zeros(1 << (bits - 3), dtype=np.uint8)
         for keys in columns:
             for start in range(0, len(keys), _AT_ONCE):
-                self._add(keys[start : start + _AT_ONCE])
-
-    def _add(self, keys: Hashes) -> None:
-        slots = keys >> self._shift
-        places = slots >> _THREE
-        marks = _BITS[slots & _SEVEN]
-        # Sorted keys fall into ascending bytes; the bits of one byte are brought together before they are set.
-        edges = np.flatnonzero(np.diff(places, prepend=places[:1] + np.uint64(1)))
-        self._bytes[places[edges]] |= np.bitwise_or.reduceat(marks, edges)
+                slots = keys[start : start + _AT_ONCE] >> self._shift
+                places = slots >> _THREE
+                marks = _BITS[slots & _SEVEN]
+                # Sorted keys fall into ascending bytes; the bits of one byte are brought together before they are set.
+                edges = np.flatnonzero(np.diff(places, prepend=places[:1] + np.uint64(1)))
+                self._bytes[places[edges]] |= np.bitwise_or.reduceat(marks, edges)
 
     def passes(self, hashes: Hashes) -> NDArray[np.bool_]:
         """Return which hashes may be in one of the tables."""

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from r2med.leakage.index import GRAM, METHODS, IndexedTask, Settings
 from r2med.leakage.lookup import HashFilter, LeakHits, Lookup, by_rows, gathered, joined, strongest
@@ -19,7 +17,7 @@ from r2med.leakage.training import Block
 from r2med.lexical.arrays import Places, row_slices_up_to, slices_up_to
 from r2med.lexical.hashes import Words, hash_words, raw_hash
 from r2med.lexical.near_duplicates import SHINGLE, agree, band_keys, rows_of_band, signatures
-from r2med.lexical.shingles import HashTable, distinct, inside, ngram_hashes, ngrams, similarities
+from r2med.lexical.shingles import distinct, inside, ngram_hashes, ngrams, similarities
 
 AT_ONCE = 1 << 20
 """How many texts that keys lead to are worked on at a time, and how many pairs may wait: this bounds the memory."""
@@ -89,9 +87,13 @@ class SharedRuns:
     def hits(self, subject: IndexedTask, found: Lookup) -> LeakHits:
         """Return those of which enough runs are there."""
         index, settings = subject.index, self._probe.settings
-        nothing = (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
-        counts = (_counted(subject, portion) for portion in found.portions(self._probe.at_once))
-        pairs, shared = reduce(_added, counts, nothing)
+        pairs, shared = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+        for portion in found.portions(self._probe.at_once):
+            keys, firsts = portion.texts()
+            more, counts = np.unique(portion.rows[keys] * len(subject.ids) + firsts, return_counts=True)
+            pairs, places = np.unique(np.concatenate([pairs, more]), return_inverse=True)
+            # Counts of pairs that an earlier portion had are added up.
+            shared = np.bincount(places, np.concatenate([shared, counts])).astype(np.int64)
         rows, firsts = np.divmod(pairs, len(subject.ids))
         scores = shared / index.gram_counts[firsts]
         enough = (scores >= settings.overlap) & (index.words.counts[firsts] >= settings.min_words)
@@ -117,9 +119,16 @@ class ShortTexts:
         return gathered(self._whole(subject, portion) for portion in found.portions(self._probe.at_once))
 
     def _whole(self, subject: IndexedTask, found: Lookup) -> LeakHits:
-        places, firsts = found.texts()
-        whole = _continued(self._probe.words, found.origins[places], subject.index.words, firsts)
-        return LeakHits.of("ngram", found.rows[places[whole]], firsts[whole])
+        """Return those all of whose words follow, before the end of the training text."""
+        keys, firsts = found.texts()
+        places, words, theirs = found.origins[keys], self._probe.words, subject.index.words
+        lengths = theirs.counts[firsts]
+        whole = places + lengths <= words.offsets[words.owners(places) + 1]
+        for step in range(int(lengths.max(initial=0))):
+            going = np.flatnonzero(whole & (lengths > step))
+            expected = theirs.hashes[theirs.offsets[firsts[going]] + step]
+            whole[going] = words.hashes[places[going] + step] == expected
+        return LeakHits.of("ngram", found.rows[keys[whole]], firsts[whole])
 
 
 class NearTexts:
@@ -144,54 +153,20 @@ class NearTexts:
         return gathered(self._near(subject, portion) for portion in found.portions(self._probe.at_once))
 
     def _near(self, subject: IndexedTask, found: Lookup) -> LeakHits:
-        places, numbers = found.texts()
-        candidates = distinct(found.origins[places] * len(subject.ids) + numbers)
-        mine, its = np.divmod(candidates, len(subject.ids))
-        threshold = self._probe.settings.threshold
-        theirs = subject.index.signatures
-        if theirs is not None and len(candidates):
-            likely = agree(self._signatures, theirs, (mine, its), threshold)
+        keys, numbers = found.texts()
+        mine, its = np.divmod(distinct(found.origins[keys] * len(subject.ids) + numbers), len(subject.ids))
+        threshold, words = self._probe.settings.threshold, subject.index.words
+        if subject.index.signatures is not None and len(mine):
+            likely = agree(self._signatures, subject.index.signatures, (mine, its), threshold)
             mine, its = mine[likely], its[likely]
         firsts = subject.index.firsts[its]
-        scores = self._similarities(subject.index.words, mine, firsts)
-        near = scores >= threshold
-        return LeakHits.of("near", self._rows[mine[near]], firsts[near], scores[near])
-
-    def _similarities(self, words: Words, mine: Places, firsts: Places) -> NDArray[np.float64]:
-        """Return the similarity of each pair, with the shingles of the task's texts computed from their words."""
         scores = np.empty(len(mine))
+        # The shingles of the task's texts are computed from their words.
         for part in slices_up_to(words.counts[firsts], self._probe.at_once):
             texts, places = np.unique(firsts[part], return_inverse=True)
-            theirs = ngrams(words.select(texts), SHINGLE)
-            scores[part] = similarities(self._shingles, theirs, (mine[part], places))
-        return scores
-
-
-def _counted(subject: IndexedTask, found: Lookup) -> tuple[Places, Places]:
-    """Return pairs of rows and texts as one number each, and how many keys lead from the one to the other."""
-    places, firsts = found.texts()
-    return np.unique(found.rows[places] * len(subject.ids) + firsts, return_counts=True)
-
-
-def _added(known: tuple[Places, Places], more: tuple[Places, Places]) -> tuple[Places, Places]:
-    """Add further counts of pairs to counts of pairs."""
-    if not len(known[0]):
-        return more
-    pairs, places = np.unique(np.concatenate([known[0], more[0]]), return_inverse=True)
-    counts = np.zeros(len(pairs), dtype=np.int64)
-    np.add.at(counts, places, np.concatenate([known[1], more[1]]))
-    return pairs, counts
-
-
-def _continued(words: Words, places: Places, texts: Words, owners: Places) -> NDArray[np.bool_]:
-    """Return whether all words of short texts follow at these places, before the end of the training text."""
-    lengths = texts.counts[owners]
-    whole = places + lengths <= words.offsets[words.owners(places) + 1]
-    for step in range(int(lengths.max(initial=0))):
-        going = np.flatnonzero(whole & (lengths > step))
-        theirs = texts.hashes[texts.offsets[owners[going]] + step]
-        whole[going] = words.hashes[places[going] + step] == theirs
-    return whole
+            scores[part] = similarities(self._shingles, ngrams(words.select(texts), SHINGLE), (mine[part], places))
+        near = scores >= threshold
+        return LeakHits.of("near", self._rows[mine[near]], firsts[near], scores[near])
 
 
 _EXACT, _NORMALISED = METHODS.index("exact"), METHODS.index("normalised")
@@ -206,12 +181,12 @@ class Matcher:
         self.at_once = at_once
         self._searches: dict[Callable[[Probe, HashFilter], LeakSearch], HashFilter] = {}
         if {"exact", "normalised"} & set(settings.methods):
-            self._searches[SameText] = _filter(subjects, lambda subject: subject.normal)
+            self._searches[SameText] = HashFilter([subject.normal.keys for subject in subjects])
         if "ngram" in settings.methods:
-            self._searches[SharedRuns] = _filter(subjects, lambda subject: subject.index.grams)
-            self._searches[ShortTexts] = _filter(subjects, lambda subject: subject.beginnings)
+            self._searches[SharedRuns] = HashFilter([subject.index.grams.keys for subject in subjects])
+            self._searches[ShortTexts] = HashFilter([subject.beginnings.keys for subject in subjects])
         if "near" in settings.methods:
-            self._searches[NearTexts] = _filter(subjects, lambda subject: subject.bands)
+            self._searches[NearTexts] = HashFilter([subject.bands.keys for subject in subjects])
 
     def match(self, block: Block) -> Iterator[tuple[int, LeakHits]]:
         """Yield what the block holds: the place of a task and pairs, piece by piece; by task, then row, then text.
@@ -221,43 +196,27 @@ class Matcher:
         probe = Probe(block, hash_words(block.texts), self.settings, self.at_once)
         searches = [search(probe, known) for search, known in self._searches.items()]
         for place, subject in enumerate(self.subjects):
-            for hits in self._found(subject, probe, searches):
-                yield place, hits
+            # About `at_once` candidates at most, or one row's, are in memory.
+            for rows in by_rows([search.lookup(subject) for search in searches], self.at_once):
+                firsts = joined([search.hits(subject, keys) for search, keys in zip(searches, rows, strict=True)])
+                # A text that a corpus repeats under many ids was compared once; now all of its ids are named.
+                for part in row_slices_up_to(firsts.rows, subject.copies[firsts.texts], self.at_once):
+                    some = firsts.take(part)
+                    again, texts = subject.expanded(some.texts)
+                    hits = LeakHits(some.rows[again], texts, some.methods[again], some.scores[again])
+                    if len(hits := self._as_they_stand(subject, block, hits)):
+                        yield place, strongest(hits)
 
-    def _found(self, subject: IndexedTask, probe: Probe, searches: Sequence[LeakSearch]) -> Iterator[LeakHits]:
-        """Yield what the block holds of a task; about `at_once` candidates at most, or one row's, are in memory."""
-        for rows in by_rows([search.lookup(subject) for search in searches], self.at_once):
-            firsts = joined([search.hits(subject, keys) for search, keys in zip(searches, rows, strict=True)])
-            # A text that a corpus repeats under many ids was compared once; now all of its ids are named.
-            for part in row_slices_up_to(firsts.rows, subject.copies[firsts.texts], self.at_once):
-                hits = self._as_they_stand(subject, probe, _copied(subject, firsts.take(part)))
-                if len(hits):
-                    yield strongest(hits)
-
-    def _as_they_stand(self, subject: IndexedTask, probe: Probe, hits: LeakHits) -> LeakHits:
+    def _as_they_stand(self, subject: IndexedTask, block: Block, hits: LeakHits) -> LeakHits:
         """Return the pairs, those with the same words divided into identical texts and others."""
         same = np.flatnonzero(hits.methods == _NORMALISED)
-        if len(same) and "exact" in self.settings.methods:
-            hits.methods[same[_exact(subject, probe.block, hits.take(same))]] = _EXACT
-        if len(same) and "normalised" not in self.settings.methods:
-            return hits.take(hits.methods != _NORMALISED)
-        return hits
-
-
-def _filter(subjects: Sequence[IndexedTask], table: Callable[[IndexedTask], HashTable]) -> HashFilter:
-    return HashFilter([table(subject).keys for subject in subjects])
-
-
-def _copied(subject: IndexedTask, firsts: LeakHits) -> LeakHits:
-    """Return pairs with all texts that have the words of the given ones."""
-    again, texts = subject.expanded(firsts.texts)
-    return LeakHits(firsts.rows[again], texts, firsts.methods[again], firsts.scores[again])
-
-
-def _exact(subject: IndexedTask, block: Block, hits: LeakHits) -> NDArray[np.bool_]:
-    """Return for which pairs the row holds the text character for character."""
-    units = np.flatnonzero(np.isin(block.rows, hits.rows))
-    held = np.fromiter((raw_hash(block.texts[unit]) for unit in units.tolist()), np.uint64, len(units))
-    hashes, numbers = np.unique(np.concatenate([held, subject.index.raw[hits.texts]]), return_inverse=True)
-    keys = np.concatenate([block.rows[units], hits.rows]) * len(hashes) + numbers
-    return np.isin(keys[len(units) :], keys[: len(units)])
+        if not len(same):
+            return hits
+        if "exact" in self.settings.methods:
+            alike = hits.take(same)
+            units = np.flatnonzero(np.isin(block.rows, alike.rows))
+            held = np.fromiter((raw_hash(block.texts[unit]) for unit in units.tolist()), np.uint64, len(units))
+            hashes, numbers = np.unique(np.concatenate([held, subject.index.raw[alike.texts]]), return_inverse=True)
+            keys = np.concatenate([block.rows[units], alike.rows]) * len(hashes) + numbers
+            hits.methods[same[np.isin(keys[len(units) :], keys[: len(units)])]] = _EXACT
+        return hits if "normalised" in self.settings.methods else hits.take(hits.methods != _NORMALISED)

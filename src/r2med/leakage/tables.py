@@ -10,7 +10,7 @@ from r2med.render.table import Column, Table, key, numbers
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from r2med.leakage.findings import LeakageReport, Share
+    from r2med.leakage.findings import LeakageReport
 
 _KINDS = ("queries", "positives", "documents")
 
@@ -21,7 +21,12 @@ def show(report: LeakageReport, console: Console) -> None:
     if report.strongest:
         more = f" of {report.pairs:,}" if report.pairs > len(report.strongest) else ""
         console.print(f"The strongest pairs ({len(report.strongest)}{more})", style="bold")
-        _pairs(report).show(console)
+        texts = [Column(heading, folds=True) for heading in ("training row", "task", "kind", "id", "method")]
+        table = Table(*texts, *numbers("score"))
+        for pair in report.strongest:
+            names = (f"{pair.file}:{pair.line}", pair.task, pair.kind, pair.id, pair.method)
+            table.add(*names, f"{pair.score:.2f}")
+        table.show(console)
     for sentence in conclusion(report):
         console.print(sentence)
 
@@ -50,20 +55,7 @@ def _shares(report: LeakageReport) -> Table:
     for task in report.tasks:
         shares = [getattr(task, kind) for kind in _KINDS]
         cells = [cell for share in shares for cell in (f"{share.affected:,}/{share.total:,}", f"{share.share:.1%}")]
-        table.add(task.task, *cells, *_methods(report, [task.queries, task.documents]))
-    return table
-
-
-def _methods(report: LeakageReport, shares: list[Share]) -> list[str]:
-    """Count the queries and documents that each method found, those of a surer one left out."""
-    counts = {method: sum(share.methods.get(method, 0) for share in shares) for method in METHODS}
-    return [f"{counts[method]:,}" if counts[method] else "" for method in METHODS if method in report.settings.methods]
-
-
-def _pairs(report: LeakageReport) -> Table:
-    texts = [Column(heading, folds=True) for heading in ("training row", "task", "kind", "id", "method")]
-    table = Table(*texts, *numbers("score"))
-    for pair in report.strongest:
-        names = (f"{pair.file}:{pair.line}", pair.task, pair.kind, pair.id, pair.method)
-        table.add(*names, f"{pair.score:.2f}")
+        # Queries and documents that each method found, those of a surer one left out.
+        found = [task.queries.methods.get(name, 0) + task.documents.methods.get(name, 0) for name in methods]
+        table.add(task.task, *cells, *(f"{count:,}" if count else "" for count in found))
     return table

@@ -9,8 +9,8 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from r2med.data.formats import lines, not_utf8, parsed
 from r2med.data.problems import ERROR, Findings
-from r2med.data.rows import lines, not_utf8, parsed
 from r2med.errors import DataError, suggest
 from r2med.formatting import first_line
 from r2med.lexical.arrays import Places, by_size
@@ -136,23 +136,26 @@ def _parts(row: TrainingRow) -> Iterator[TrainingRow]:
     if sum(map(len, row.texts)) <= LONGEST:
         yield row
         return
-    slices = [text[start : start + LONGEST] for text in row.texts for start in _starts(len(text))]
+    step = LONGEST - _SHARED
+    slices = [text[at : at + LONGEST] for text in row.texts for at in range(0, max(1, len(text) - _SHARED), step)]
     for number, part in enumerate(by_size(slices, len, BLOCK)):
         yield TrainingRow(row.number, part, 0 if number else row.size, number)
 
 
-def _starts(length: int) -> range:
-    return range(0, max(1, length - _SHARED), LONGEST - _SHARED) if length > LONGEST else range(1)
-
-
 def _json(path: Path, fields: tuple[str, ...]) -> Iterator[TrainingRow]:
-    found, read, seen = Findings(), _Counter(), set[str]()
-    before = 0
-    for number, row in _sound(parsed(read.lines(path, found), path, found), found):
+    found, seen, size = Findings(), set[str](), 0
+
+    def measured() -> Iterator[tuple[int, bytes]]:
+        nonlocal size
+        for number, line in lines(path, found):
+            size += len(line)
+            yield number, line
+
+    for number, row in _sound(parsed(measured(), path, found), found):
         seen.update(row)
         texts = strings([row[name] for name in fields if name in row] if fields else row)
-        yield TrainingRow(number, texts, read.bytes - before)
-        before = read.bytes
+        yield TrainingRow(number, texts, size)
+        size = 0
     _require(path, fields, seen)
 
 
@@ -195,18 +198,6 @@ FORMATS: Mapping[str, Callable[[Path, tuple[str, ...]], Iterator[TrainingRow]]] 
     ".parquet": _parquet,
 }
 """How the rows of a file are read, by its suffix."""
-
-
-class _Counter:
-    """Counts the bytes of lines as they are read."""
-
-    def __init__(self) -> None:
-        self.bytes = 0
-
-    def lines(self, path: Path, found: Findings) -> Iterator[tuple[int, bytes]]:
-        for number, line in lines(path, found):
-            self.bytes += len(line)
-            yield number, line
 
 
 def _sound(items: Iterable[Item], found: Findings) -> Iterator[Item]:

@@ -48,8 +48,7 @@ def build_index(documents: Documents, progress: Report = lambda _: None) -> Inve
     builder = TextBuilder()
     builder.add_all(TextQueue(documents.texts).blocks(block_size()), progress)
     run = builder.take_run()
-    names = [term.decode() for term in run.terms]
-    return InvertedIndex(names, run.offsets, run.documents, run.values, builder.lengths, id_order(documents.ids))
+    return InvertedIndex(*run, builder.lengths, id_order(documents.ids))
 
 
 def write_index(
@@ -90,7 +89,7 @@ def write_vector_index(
     progress: Report = lambda _: None,
 ) -> None:
     """Write the index of sparse vectors into a folder: blocks of documents in their order, terms by their names."""
-    builder = PostingsBuilder([name.encode() for name in names], folder / _RUNS, memory // 2)
+    builder = PostingsBuilder(names, folder / _RUNS, memory // 2)
     first = 0
     for vectors in blocks:
         builder.add_vectors(first, vectors)

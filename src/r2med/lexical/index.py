@@ -8,7 +8,7 @@ so on: postings are read from start to end, a stretch of the alphabet at a time;
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import Path
@@ -21,7 +21,6 @@ from r2med.lexical.arrays import offsets_of, slices_up_to
 
 FORMAT = 2
 """Format number, raised if the files or their meaning change: part of the cache key."""
-TERMS = "terms.txt"
 _RUN_COLUMNS = ("offsets", "documents", "values")
 _COLUMNS = (*_RUN_COLUMNS, "lengths", "ties")
 _POSTINGS_AT_ONCE = 1 << 19
@@ -31,9 +30,9 @@ _BYTES_A_POSTING = 48
 
 
 class TermPostings(NamedTuple):
-    """Terms in alphabetical order, as bytes, and their postings, one term's after another's."""
+    """Terms in alphabetical order, and their postings, one term's after another's."""
 
-    terms: Sequence[bytes]
+    terms: Sequence[str]
     offsets: NDArray[np.int64]
     """Offsets at which each term's postings start, from 0; one more than there are terms."""
     documents: NDArray[np.integer[Any]]
@@ -41,15 +40,23 @@ class TermPostings(NamedTuple):
 
     def save(self, folder: Path) -> None:
         """Write the files of a run."""
-        (folder / TERMS).write_bytes(b"\n".join(self.terms))
+        _write_terms(folder, self.terms)
         for name in _RUN_COLUMNS:
             np.save(folder / f"{name}.npy", getattr(self, name), allow_pickle=False)
 
     @classmethod
     def mapped(cls, folder: Path) -> TermPostings:
         """Map the files of a run."""
-        text = (folder / TERMS).read_bytes()
-        return cls(text.split(b"\n") if text else [], *(_read_column(folder, name) for name in _RUN_COLUMNS))
+        return cls(_read_terms(folder), *(_read_column(folder, name) for name in _RUN_COLUMNS))
+
+
+def _write_terms(folder: Path, terms: Iterable[str]) -> None:
+    (folder / "terms.txt").write_bytes("\n".join(terms).encode())
+
+
+def _read_terms(folder: Path) -> list[str]:
+    text = (folder / "terms.txt").read_bytes().decode()
+    return text.split("\n") if text else []
 
 
 def _read_column(folder: Path, name: str) -> NDArray[Any]:
@@ -68,7 +75,7 @@ def merge_runs(folders: Sequence[Path], folder: Path, memory: int) -> None:
     for run, own in zip(runs, numbers, strict=True):
         dfs[own] += np.diff(run.offsets)
     offsets = offsets_of(dfs)
-    (folder / TERMS).write_bytes(b"\n".join(number))
+    _write_terms(folder, number)
     np.save(folder / "offsets.npy", offsets, allow_pickle=False)
     kinds = {"documents": np.dtype(np.int32), "values": np.result_type(np.uint8, *(run.values.dtype for run in runs))}
     with (folder / "documents.npy").open("wb") as documents_file, (folder / "values.npy").open("wb") as values_file:
@@ -145,13 +152,11 @@ class InvertedIndex:
 
     def save(self, folder: Path) -> None:
         """Write the files."""
-        (folder / TERMS).write_bytes("\n".join(self.terms).encode())
+        _write_terms(folder, self.terms)
         for name in _COLUMNS:
             np.save(folder / f"{name}.npy", getattr(self, name), allow_pickle=False)
 
     @classmethod
     def mapped(cls, folder: Path) -> InvertedIndex:
         """Map the files of an index, reading no more of them than is needed."""
-        columns = {name: _read_column(folder, name) for name in _COLUMNS}
-        text = (folder / TERMS).read_bytes().decode()
-        return cls(text.split("\n") if text else [], **columns)
+        return cls(_read_terms(folder), *(_read_column(folder, name) for name in _COLUMNS))

@@ -170,16 +170,16 @@ class PieceIds:
         for start in range(0, total, _PORTION):
             part = slice(start, min(start + _PORTION, total))
             slots = self._enter(PackedPieces(packed.low[part], packed.high[part]))
-            numbers[part] = self._number.take(slots)
+            numbers[part] = self._number.take(slots, mode="clip")
             unnumbered = slots[numbers[part] < 0]
             if len(unnumbered):
                 # Equal pieces share a slot: one of them, the last that was written, gives it its number.
                 self._number[unnumbered] = np.arange(len(unnumbered), dtype=np.int32)
-                fresh = unnumbered[self._number.take(unnumbered) == np.arange(len(unnumbered))]
+                fresh = unnumbered[self._number.take(unnumbered, mode="clip") == np.arange(len(unnumbered))]
                 self._number[fresh] = np.arange(self._count, self._count + len(fresh), dtype=np.int32)
                 self._count += len(fresh)
                 new += PackedPieces(self._low, self._high).take(fresh).words()
-                numbers[part] = self._number.take(slots)
+                numbers[part] = self._number.take(slots, mode="clip")
         for place, piece in enumerate(long, total):
             if piece not in self._long:
                 self._long[piece] = self._count

@@ -6,7 +6,9 @@ document. Where memory is given, a run is written to disk as soon as it fills th
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -66,9 +68,9 @@ class _Block(NamedTuple):
 class PostingsBuilder:
     """Builder that gathers postings block by block, and writes them to disk as soon as they fill the memory."""
 
-    def __init__(self, names: Sequence[bytes], folder: Path | None = None, memory: int = 0) -> None:
-        self.names = names
-        """The names of the terms, by number."""
+    def __init__(self, names: Iterable[str], folder: Path | None = None, memory: int = 0) -> None:
+        self._numbers = dict(zip(names, count(), strict=False))
+        """The numbers of the terms, in their order."""
         self.folder, self.memory = folder, memory
         self.runs: list[Path] = []
         """The runs on disk, in the order in which they were written."""
@@ -84,7 +86,7 @@ class PostingsBuilder:
     @property
     def vocabulary_bytes(self) -> int:
         """Estimate the bytes that the terms take."""
-        return _BYTES_A_NAME * len(self.names)
+        return _BYTES_A_NAME * len(self._numbers)
 
     def add_vectors(self, first: int, vectors: SparseVectors) -> None:
         """Add documents that are sparse vectors, one term per dimension."""
@@ -115,14 +117,15 @@ class PostingsBuilder:
 
     def take_run(self) -> TermPostings:
         """Return what has been gathered, term by term in alphabetical order, and remove it from the builder."""
-        dfs = np.zeros(len(self.names), dtype=np.int64)
+        names = list(self._numbers)
+        dfs = np.zeros(len(names), dtype=np.int64)
         for block in self._blocks:
             dfs[block.terms] += block.counts
         # Terms without postings are known from a run before this one.
-        order = np.array(sorted(np.flatnonzero(dfs).tolist(), key=self.names.__getitem__), dtype=np.int64)
+        order = np.array(sorted(np.flatnonzero(dfs).tolist(), key=names.__getitem__), dtype=np.int64)
         offsets = offsets_of(dfs[order])
         # Half the bytes if they suffice: scattering is bound by memory.
-        free = np.empty(len(self.names), dtype=np.int32 if offsets[-1] < 1 << 31 else np.int64)
+        free = np.empty(len(names), dtype=np.int32 if offsets[-1] < 1 << 31 else np.int64)
         free[order] = offsets[:-1]
         documents = np.empty(offsets[-1], dtype=np.int32)
         values = np.empty(offsets[-1], dtype=np.result_type(np.uint8, *(block.values.dtype for block in self._blocks)))
@@ -134,7 +137,7 @@ class PostingsBuilder:
             documents[places] = block.documents
             values[places] = block.values
         self._postings = 0
-        return TermPostings([self.names[number] for number in order.tolist()], offsets, documents, values)
+        return TermPostings([names[number] for number in order.tolist()], offsets, documents, values)
 
 
 class TextBuilder(PostingsBuilder):
@@ -150,8 +153,7 @@ class TextBuilder(PostingsBuilder):
         return cls(folder, memory - block_size(memory) * _BYTES_A_CHARACTER)
 
     def _forget(self) -> None:
-        self.names: list[bytes] = []
-        self._numbers: dict[bytes, int] = {}
+        self._numbers: defaultdict[str, int] = defaultdict(count().__next__)
         self._pieces = PieceIds()
         self._piece_counts = np.empty(0, dtype=np.int32)
         self._piece_starts = np.empty(0, dtype=np.int64)
@@ -186,7 +188,7 @@ class TextBuilder(PostingsBuilder):
         documents = len(block.texts.lengths)
         # One key per token, of half the bytes if they suffice.
         bits = max(documents - 1, 1).bit_length()
-        key_bits = bits + len(self.names).bit_length()
+        key_bits = bits + len(self._numbers).bit_length()
         width: type[np.unsignedinteger[Any]] = np.uint32 if key_bits <= 32 else np.uint64
         keys = _sorted_keys(terms.astype(width) << width(bits) | owners.astype(width), key_bits)
         edges = np.flatnonzero(_changes(keys))
@@ -202,16 +204,14 @@ class TextBuilder(PostingsBuilder):
 
     def _learn(self, new: Sequence[bytes]) -> None:
         """Analyze pieces never met before and store the numbers of their terms."""
-        # No piece and no token contains a blank.
+        # No piece contains a blank.
         tokens, token_counts = analyze_pieces(b" ".join(new).decode("utf-8", "surrogatepass").split(" ") if new else [])
         counts = np.array(token_counts, dtype=np.int32)
-        numbers = self._numbers
-        terms = [numbers.setdefault(name, len(numbers)) for name in " ".join(tokens).encode().split()]
-        self.names = list(numbers)
+        terms = np.fromiter(map(self._numbers.__getitem__, tokens), np.int32, len(tokens))
         starts = len(self._piece_terms) + np.cumsum(counts) - counts
         self._piece_counts = np.concatenate([self._piece_counts, counts])
         self._piece_starts = np.concatenate([self._piece_starts, starts])
-        self._piece_terms = np.concatenate([self._piece_terms, np.array(terms, dtype=np.int32)])
+        self._piece_terms = np.concatenate([self._piece_terms, terms])
 
     def _tokens(
         self, numbers: NDArray[np.int32], owners: NDArray[np.int32]

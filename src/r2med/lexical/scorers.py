@@ -27,7 +27,10 @@ class Scorer(PostingsScorer):
 
     def idf(self, number: int) -> float:
         """Return the idf of a term."""
-        return math.log(len(self.index.lengths) + 1.0) - math.log(self.df(number) + 0.5)
+        idf = self._idfs.get(number)
+        if idf is None:
+            idf = self._idfs[number] = math.log(len(self.index.lengths) + 1.0) - math.log(self.df(number) + 0.5)
+        return idf
 
     def damping(self, length: Length) -> Length:
         """Return what is added to a frequency in the denominator, for one text's length or a column of lengths."""
@@ -50,6 +53,10 @@ class Scorer(PostingsScorer):
         denominators += fractions
         fractions /= denominators
         return RoughImpacts(documents, fractions, self.idf(number))
+
+    @cached_property
+    def _idfs(self) -> dict[int, float]:
+        return {}
 
     @cached_property
     def _average_length(self) -> float:

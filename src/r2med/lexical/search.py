@@ -1,6 +1,6 @@
 """Exact search in an inverted index: the best documents of a batch of queries, by MaxScore.
 
-Terms are summed up for all documents in single precision, the rarest first. After some of them no document can be
+In a large collection terms are summed up for all documents in single precision, the rarest first. After some of them no document can be
 among the best any more that is not nearly so already, whatever the common terms add, which weigh little (MaxScore): so
 those are added only for the candidates that are left. The scores of the candidates, little more than the list itself,
 are summed up anew in double precision in one fixed order, so that no score depends on how its document was found.
@@ -17,8 +17,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cache
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,8 +37,8 @@ _RARE = 64
 """Terms that fewer than one document in this many has are always summed up for all documents."""
 _CANDIDATES = 256
 """Candidates are few enough if they are fewer than one document in this many."""
-_COMPILED = 200_000
-"""Documents from which on compiled code is worth its loading time."""
+_FEW = 200_000
+"""Among so few documents the sums of all are made in double precision at once."""
 _ROUNDING = 2.0**-23
 
 
@@ -92,26 +91,66 @@ class PostingsScorer(ABC):
 
         `hidden` has the document to exclude for each query, -1 for none.
         """
-        size = max(1, _SCORES_AT_ONCE // max(1, len(self.index.lengths)))
+        documents = len(self.index.lengths)
+        size = max(1, _SCORES_AT_ONCE // max(1, documents))
+        falls = self._falls(queries)
+        search = self._search_all if falls or documents <= max(_FEW, 2 * depth) else self._search_candidates
 
         def search_batch(start: int) -> list[BestDocuments]:
-            batch, excluded = queries[start : start + size], hidden[start : start + size]
-            candidates = self._candidates(batch, depth, excluded)
-            return [self._rank(*row, depth) for row in zip(batch, candidates, excluded, strict=True)]
+            batch = slice(start, start + size)
+            return list(search(queries[batch], depth, hidden[batch]))
 
         # numpy and scipy release the lock while they work on long columns.
         with ThreadPoolExecutor(min(_MAX_THREADS, threads)) as pool:
             for results in pool.map(search_batch, range(0, len(queries), size)):
                 yield from results
 
-    def _candidates(self, queries: Sequence[Weights], depth: int, hidden: Sequence[int]) -> Iterator[NDArray[np.int32]]:
-        """Yield for each query the documents, in ascending order, among which its best certainly are."""
-        documents = len(self.index.lengths)
-        if self.signed or any(weight < 0 for weights in queries for weight in weights.values()):
-            # A sum may fall, so that no document can be ruled out before the end.
-            yield from (np.arange(documents, dtype=np.int32) for _ in queries)
-            return
-        rows = np.zeros((len(queries), documents), dtype=np.float32)
+    def _falls(self, queries: Sequence[Weights]) -> bool:
+        """Return whether adding a term may lower a sum, so that no document can be ruled out before the end."""
+        return self.signed or any(weight < 0 for weights in queries for weight in weights.values())
+
+    def _is_common(self, number: int) -> bool:
+        return _COMMON * self.df(number) > len(self.index.lengths)
+
+    def _search_all(self, queries: Sequence[Weights], depth: int, hidden: Sequence[int]) -> Iterator[BestDocuments]:
+        """Yield the best by the scores of all documents in double precision."""
+        documents, falls = len(self.index.lengths), self._falls(queries)
+        rare: dict[int, tuple[NDArray[np.intp], NDArray[np.float64]]] = {}
+        common: dict[int, NDArray[np.float64]] = {}
+        for number in sorted(set().union(*queries)):
+            postings = self.index.postings(number)
+            impacts = self.impacts(number, *postings)
+            if self._is_common(number):
+                common[number] = np.zeros(documents)
+                common[number][postings.documents] = impacts
+            else:
+                rare[number] = postings.documents.astype(np.intp), impacts
+        for weights, place in zip(queries, hidden, strict=True):
+            # In the order of terms, so that documents with equal text get equal sums.
+            numbers = sorted(weights.keys() & rare.keys())
+            places = [rare[number][0] for number in numbers]
+            impacts = [weights[number] * rare[number][1] for number in numbers]
+            scores: NDArray[np.float64] = np.zeros(documents)
+            if numbers:
+                scores = np.bincount(np.concatenate(places), np.concatenate(impacts), documents)  # type: ignore[assignment]
+            if place >= 0:
+                scores[place] = -np.inf
+            numbers = sorted(weights.keys() & common.keys())
+            to_come = sum(weights[number] * self.max_impact(number) for number in numbers)
+            bar = -np.inf if falls else _bar(scores, depth) * (1 - 1e-6) - to_come
+            candidates = np.flatnonzero(scores >= bar)
+            scores = scores[candidates]
+            for number in numbers:
+                scores += weights[number] * common[number][candidates]
+            best = top(scores, depth, self.index.ties[candidates])
+            best = best[scores[best] > 0]
+            yield BestDocuments(candidates[best], scores[best])
+
+    def _search_candidates(
+        self, queries: Sequence[Weights], depth: int, hidden: Sequence[int]
+    ) -> Iterator[BestDocuments]:
+        """Yield the best by rough sums, then the scores in double precision of those that may be among them."""
+        rows = np.zeros((len(queries), len(self.index.lengths)), dtype=np.float32)
         sums = []
         users: dict[int, list[tuple[_Sums, float]]] = defaultdict(list)
         for row, weights, place in zip(rows, queries, hidden, strict=True):
@@ -121,7 +160,6 @@ class PostingsScorer(ABC):
             sums.append(_Sums(row, depth, len(weights), to_come))
             for number, weight in weights.items():
                 users[number].append((sums[-1], weight))
-        add = scatter(documents)
         for number in sorted(users, key=self.df):
             rough: RoughImpacts | None = None
             for query, weight in users[number]:
@@ -130,37 +168,25 @@ class PostingsScorer(ABC):
                     continue
                 if rough is None:
                     rough = self.rough_impacts(number)
-                add(query.row, rough.documents, rough.values, weight * rough.scale)
+                _add_column(query.row, rough.documents, rough.values, weight * rough.scale)
                 query.to_come -= weight * self.max_impact(number)
-        for query in sums:
-            yield query.candidates(self)
-
-    def _rank(self, weights: Weights, places: NDArray[np.int32], hidden: int, depth: int) -> BestDocuments:
-        """Score documents at ascending places in double precision and return the best."""
-        scores = np.zeros(len(places))
-        # In the order of terms, so that documents with equal text get equal sums.
-        order = sorted(weights, key=lambda number: (_COMMON * self.df(number) > len(self.index.lengths), number))
-        for number in order:
-            self.add_impacts(number, weights[number], places, scores)
-        scores[places == hidden] = -np.inf
-        best = top(scores, depth, self.index.ties[places])
-        best = best[scores[best] > 0]
-        return BestDocuments(places[best].astype(np.intp), scores[best])
+        for query, weights, place in zip(sums, queries, hidden, strict=True):
+            places = query.candidates(self)
+            scores = np.zeros(len(places))
+            for number in sorted(weights, key=lambda number: (self._is_common(number), number)):
+                self.add_impacts(number, weights[number], places, scores)
+            scores[places == place] = -np.inf
+            best = top(scores, depth, self.index.ties[places])
+            best = best[scores[best] > 0]
+            yield BestDocuments(places[best].astype(np.intp), scores[best])
 
     def add_impacts(self, number: int, weight: float, places: NDArray[np.int32], scores: NDArray[np.float64]) -> None:
         """Add a term's weight in the documents at ascending places to their scores."""
-        if not len(places):
-            return
         documents, values = self.index.postings(number)
-        if 16 * len(places) > len(documents):
-            here = np.searchsorted(places, documents)
-            held = np.flatnonzero(places[np.minimum(here, len(places) - 1)] == documents)
-            here = here[held]
-        else:
-            held = np.searchsorted(documents, places)
-            here = np.flatnonzero(documents[np.minimum(held, len(documents) - 1)] == places)
-            held = held[here]
-        scores[here] += weight * self.impacts(number, places[here], values[held])
+        postings = np.searchsorted(documents, places)
+        postings[postings == len(documents)] = 0
+        here = np.flatnonzero(documents[postings] == places)
+        scores[here] += weight * self.impacts(number, places[here], values[postings[here]])
 
 
 @dataclass
@@ -186,7 +212,7 @@ class _Sums:
     def is_decided(self, df: int) -> bool:
         """Return whether candidates are few enough before a term of this document frequency is added."""
         if self._open is None and df * _RARE > len(self.row) and self.to_come < self._next_look:
-            threshold = self._bar() * self._slack - self.to_come * (1 + _ROUNDING)
+            threshold = _bar(self.row, self.depth) * self._slack - self.to_come * (1 + _ROUNDING)
             if threshold > 0:
                 places = np.flatnonzero(self.row >= np.float32(threshold))
                 if len(places) * _CANDIDATES <= len(self.row):
@@ -197,7 +223,7 @@ class _Sums:
     def candidates(self, scorer: PostingsScorer) -> NDArray[np.int32]:
         """Return the documents that may be among the best, in ascending order."""
         if self._open is None:
-            bar = self._bar()
+            bar = _bar(self.row, self.depth)
             is_candidate = self.row >= np.float32(bar * self._slack) if bar > 0 else self.row > 0
             return np.flatnonzero(is_candidate).astype(np.int32)
         scores = self.row[self._open].astype(np.float64)
@@ -207,31 +233,21 @@ class _Sums:
         remaining: NDArray[np.int32] = self._open[scores >= bar * self._slack]
         return remaining
 
-    def _bar(self) -> float:
-        """Return a score that at least `depth` documents reach: they are the best of parts of the collection."""
-        if self.depth >= len(self.row):
-            return 0.0
-        width = max(1, min(256, len(self.row) // (8 * self.depth)))
-        # Documents at a fixed stride are a part: long rows are compared faster than short ones.
-        best = self.row[: len(self.row) // width * width].reshape(width, -1).max(axis=0)
-        return float(np.partition(best, len(best) - self.depth)[len(best) - self.depth])
+
+def _bar(row: NDArray[np.floating[Any]], depth: int) -> float:
+    """Return a score that at least `depth` documents reach: they are the best of parts of the collection."""
+    if depth >= len(row):
+        return 0.0
+    width = max(1, min(256, len(row) // (8 * depth)))
+    # Documents at a fixed stride are a part: long rows are compared faster than short ones.
+    best = row[: len(row) // width * width].reshape(width, -1).max(axis=0)
+    return float(np.partition(best, len(best) - depth)[len(best) - depth])
 
 
-class _Scatter(Protocol):
-    def __call__(self, row: NDArray[np.float32], places: Places, values: NDArray[np.float32], factor: float) -> None:
-        """Add `factor` times the values to a row at places that are all different."""
-
-
-@cache
-def scatter(documents: int) -> _Scatter:
-    """Return the function that adds values to the rows of a collection of this size."""
-    if documents < _COMPILED:
-        return lambda row, places, values, factor: np.add.at(row, places.astype(np.intp), values * np.float32(factor))
+def _add_column(row: NDArray[np.float32], places: Places, values: NDArray[np.float32], factor: float) -> None:
+    """Add `factor` times the values to a row at places that are all different."""
     from scipy.sparse._sparsetools import csc_matvec  # a heavy import that small collections need not pay for
 
-    def add_column(row: NDArray[np.float32], places: Places, values: NDArray[np.float32], factor: float) -> None:
-        # The product of a one-column matrix adds to a row in place and takes postings as they are.
-        bounds = np.array([0, len(places)], dtype=np.int32)
-        csc_matvec(len(row), 1, bounds, places, values, np.array([factor], dtype=np.float32), row)
-
-    return add_column
+    # The product of a one-column matrix adds to a row in place and takes postings as they are.
+    bounds = np.array([0, len(places)], dtype=np.int32)
+    csc_matvec(len(row), 1, bounds, places, values, np.array([factor], dtype=np.float32), row)

@@ -89,7 +89,7 @@ class SecondIndexer:
         # Not a fork: nothing of threads or of CUDA is carried over.
         self._pool = futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _start, (folder, memory))
         self._sent: list[futures.Future[Any]] = []
-        with suppress(OSError), _hidden_script():
+        with suppress(OSError), _prepared_start():
             self._sent.append(self._pool.submit(os.getpid))
         self._result: futures.Future[tuple[list[Path], NDArray[np.int32]]] | None = None
 
@@ -131,15 +131,20 @@ class SecondIndexer:
 
 
 @contextmanager
-def _hidden_script() -> Iterator[None]:
+def _prepared_start() -> Iterator[None]:
     """Keep a process that is started in the block from running the caller's script, which need not be guarded."""
     with _START:
         main = sys.modules["__main__"]
         hidden = {name: value for name, value in vars(main).items() if name in ("__spec__", "__file__")}
         main.__spec__ = main.__file__ = None
+        blas_threads = os.environ.get("OPENBLAS_NUM_THREADS")
+        # It multiplies no matrices, and threads for that would take time to start.
+        os.environ["OPENBLAS_NUM_THREADS"] = "1"
         try:
             yield
         finally:
+            del os.environ["OPENBLAS_NUM_THREADS"]
+            os.environ |= {} if blas_threads is None else {"OPENBLAS_NUM_THREADS": blas_threads}
             del main.__spec__, main.__file__
             vars(main).update(hidden)
 

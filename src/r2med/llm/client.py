@@ -23,8 +23,7 @@ from r2med.llm.server import HttpServer, Server
 from r2med.llm.types import Failed, Model, RawAnswer, Reply, Request
 from r2med.models.http import AttemptError, ServerError
 from r2med.pipeline.executor.blocks import Spread
-from r2med.pipeline.executor.distributed import current_spread, every_share
-from r2med.pipeline.executor.local import Progress, at_command_start
+from r2med.pipeline.executor.local import Progress, at_command_start, current_spread, every_share
 from r2med.store.cache import home
 from r2med.store.sqlite import warn
 

@@ -21,8 +21,7 @@ from r2med.llm.budget import Estimate
 from r2med.llm.client import current_client
 from r2med.llm.items import ASKED_AGAIN, Count, ItemStore, Outcome, count_outcomes
 from r2med.llm.types import Failed, Model, Reply, Request, Sampling
-from r2med.pipeline.executor.distributed import every_share, postponed_as
-from r2med.pipeline.executor.local import Executor, Progress
+from r2med.pipeline.executor.local import Executor, Progress, every_share, postponed_as
 from r2med.store.hashes import cache_key
 from r2med.usage import Usage
 
@@ -316,6 +315,26 @@ class AskedModel:
     def again(self, request: Request, sample: int) -> Request:
         """Build the request for another sample: the same request again would return the same reply."""
         return replace(request, sampling=self.sampling, sample=sample)
+
+
+Value = TypeVar("Value")
+Tries = Generator[Sequence[Request] | Unread, Sequence[Reply | Failed], Value | None]
+_TRIES = 3
+"""How often a reply that cannot be read is asked for, the first time included."""
+
+
+def tries(model: AskedModel, request: Request, read: Callable[[str], Value | None], first: int = 0) -> Tries[Value]:
+    """Ask until a reply can be read, each time for another sample; return what was read, or None."""
+    unread = []
+    for sample in range(first, first + _TRIES):
+        (reply,) = yield [model.again(request, sample) if sample else request]
+        text = answered(reply)
+        value = None if text.incomplete else read(text.text)
+        if value is not None:
+            return value
+        unread.append(text)
+    yield Unread(unread)
+    return None
 
 
 def step_key(step: str, **parts: object) -> str:

@@ -52,9 +52,5 @@ def plainly_contains(answer: str, gold: str, synonyms: Iterable[str] = ()) -> bo
 @lru_cache(4096)
 def _wordings(gold: str, synonyms: tuple[str, ...]) -> frozenset[str]:
     """Return every wording of the gold answer, with and without the parts in brackets."""
-    texts = [wording for text in (gold, *synonyms) for wording in (text, _unbracketed(text))]
+    texts = [wording for text in (gold, *synonyms) for wording in (text, re.sub(r"\([^()]*\)", " ", text))]
     return frozenset({normalised(text) for text in texts} - {""})
-
-
-def _unbracketed(text: str) -> str:
-    return re.sub(r"\([^()]*\)", " ", text)

@@ -12,9 +12,9 @@ deviation and by that between the normal and the t distribution. The tails are m
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,9 +29,7 @@ SEED = 20250514
 LEVEL = 0.95
 _BLOCK = 1 << 20
 """Numbers in memory at a time."""
-_BITS = 26
-"""Bits of a number in each half: with 27 more for the count of the summands, a sum fits a double's 53."""
-_KEPT = 1024
+_CACHED = 1024
 """Queries up to which a task's resamples are cached for the next call."""
 
 
@@ -40,16 +38,12 @@ def weights(queries: int, stratum: int = 0) -> Iterator[Floats]:
 
     Each stratum has its own draws, the same every time.
     """
-    for counts in _drawn_counts(queries, stratum):
+    for counts in _cached_counts(queries, stratum) if queries <= _CACHED else _counts(queries, stratum):
         yield counts / queries
 
 
-def _drawn_counts(queries: int, stratum: int) -> Iterable[NDArray[np.uint8]]:
-    return _kept_counts(queries, stratum) if queries <= _KEPT else _counts(queries, stratum)
-
-
 @lru_cache(maxsize=32)
-def _kept_counts(queries: int, stratum: int) -> tuple[NDArray[np.uint8], ...]:
+def _cached_counts(queries: int, stratum: int) -> tuple[NDArray[np.uint8], ...]:
     return tuple(_counts(queries, stratum))
 
 
@@ -96,40 +90,7 @@ def board_intervals(board: Mapping[Name, Floats]) -> tuple[dict[Name, list[Figur
 def resampled_means(values: Floats, stratum: int = 0) -> Floats:
     """Return the resampled means: systems x queries in, systems x resamples out."""
     table = np.atleast_2d(values)
-    parts, queries = split_table(table), table.shape[1]
-    drawn = [exact_sums(counts.astype(np.float64), parts) / queries for counts in _drawn_counts(queries, stratum)]
-    return np.ascontiguousarray(np.concatenate(drawn).T)
-
-
-class SplitTable(NamedTuple):
-    """Table of systems x queries as whole numbers below 2^27, which are summed without rounding in any order."""
-
-    upper: Floats
-    """Queries x systems: the first 26 bits of each number."""
-    lower: Floats
-    """The next 26."""
-    scales: Floats
-    """Factors that restore the scale of each system's sums."""
-
-
-def split_table(table: Floats) -> SplitTable:
-    """Split a table in two halves of its bits, each system by its largest number."""
-    exponents = np.frexp(np.abs(table).max(axis=1, initial=0.0))[1] - _BITS
-    raised = np.ldexp(table, -exponents[:, None])
-    upper = np.floor(raised)
-    lower = np.rint(np.ldexp(raised - upper, _BITS))
-    return SplitTable(upper.T, lower.T, np.ldexp(1.0, exponents - _BITS))
-
-
-def exact_sums(counts: Floats, table: SplitTable) -> Floats:
-    """Multiply rows of small whole numbers with a table: resamples x systems, rounded once.
-
-    The bits are the same for any number of threads or systems that share the work.
-
-    >>> exact_sums(np.array([[1.0, 2.0]]), split_table(np.array([[0.1, 0.2], [3.0, -1.5]]))).tolist()
-    [[0.5, 0.0]]
-    """
-    return (np.ldexp(counts @ table.upper, _BITS) + counts @ table.lower) * table.scales
+    return np.concatenate([table @ shares.T for shares in weights(table.shape[1], stratum)], axis=1)
 
 
 def _average(tasks: Sequence[Floats], drawn: Sequence[Floats]) -> tuple[Floats, Floats]:
@@ -138,8 +99,8 @@ def _average(tasks: Sequence[Floats], drawn: Sequence[Floats]) -> tuple[Floats, 
 
 def _intervals(means: Floats, drawn: Floats, queries: Sequence[int]) -> list[Figure]:
     tail = 100 * expanded_tail(queries)
-    low, high = np.percentile(drawn, [tail, 100 - tail], axis=1)
-    return [Figure(float(m), float(a), float(b)) for m, a, b in zip(means, low, high, strict=True)]
+    ends = np.percentile(drawn, [tail, 100 - tail], axis=1)
+    return [Figure(*map(float, row)) for row in zip(means, *ends, strict=True)]
 
 
 def percentile_ends(drawn: Floats, queries: Sequence[int]) -> tuple[float, float] | None:
@@ -167,49 +128,6 @@ def expanded_tail(queries: Sequence[int]) -> float:
     if not several:
         return tail
     inflation = math.sqrt(sum(count / (count - 1) for count in several) / len(several))
-    return normal_share(-inflation * t_quantile(1 - tail, sum(several) - len(several)))
+    from scipy.special import ndtr, stdtrit  # most commands print no interval
 
-
-def normal_share(value: float) -> float:
-    """Return the share of the normal distribution below a value.
-
-    >>> round(normal_share(1.96), 4)
-    0.975
-    """
-    return 0.5 * math.erfc(-value / math.sqrt(2))
-
-
-def normal_quantile(share: float) -> float:
-    """Return the value below which a share, at least a half, of the normal distribution lies.
-
-    >>> normal_quantile(0.5), round(normal_quantile(0.975), 9)
-    (0.0, 1.959963985)
-    """
-    value, step = 0.0, 1.0
-    # Above its middle the distribution is concave: Newton's steps from there never go too far.
-    while step > 1e-15 * value:
-        step = (share - normal_share(value)) * math.sqrt(2 * math.pi) * math.exp(value * value / 2)
-        value += step
-    return value
-
-
-def t_quantile(share: float, freedom: int) -> float:
-    """Return the value below which a share, more than a half, of a t distribution lies; as scipy's, without its import.
-
-    >>> [round(t_quantile(0.975, freedom), 2) for freedom in (1, 2, 3, 8, 100)]
-    [12.71, 4.3, 3.18, 2.31, 1.98]
-    """
-    if freedom == 1:
-        return math.tan(math.pi * (share - 0.5))
-    if freedom == 2:
-        return (2 * share - 1) * math.sqrt(2 / (4 * share * (1 - share)))
-    # Cornish and Fisher's expansion around the normal distribution (Abramowitz and Stegun 26.7.5).
-    z = normal_quantile(share)
-    terms = (
-        (z**3 + z) / 4,
-        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
-        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
-        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
-    )
-    correction: float = sum(term / freedom**power for power, term in enumerate(terms, 1))
-    return z + correction
+    return float(ndtr(-inflation * stdtrit(sum(several) - len(several), 1 - tail)))

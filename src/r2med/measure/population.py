@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from r2med.errors import R2medError
-from r2med.measure.bootstrap import LEVEL, normal_quantile
+from r2med.measure.bootstrap import LEVEL
 from r2med.measure.figure import Figure, figure_dict
 
 _CHI = 3.841458820694124
@@ -163,6 +163,8 @@ def prediction_powered_mean(
     >>> [round(end, 3) for end in found]
     [0.706, 0.394, 1.018]
     """
+    from scipy.special import ndtri
+
     labels, beside, alone = (np.asarray(column, dtype=np.float64) for column in (human, predicted, further))
     if len(labels) != len(beside):
         raise R2medError(f"{len(labels)} human labels for {len(beside)} predictions of the same items")
@@ -172,7 +174,7 @@ def prediction_powered_mean(
     corrections = labels - share * beside
     mean = float(share * alone.mean() + corrections.mean())
     error = math.sqrt(float((share**2 * alone.var()) / len(alone) + corrections.var() / len(labels)))
-    half = normal_quantile((1 + LEVEL) / 2) * error
+    half = float(ndtri((1 + LEVEL) / 2)) * error
     return Figure(mean, mean - half, mean + half)
 
 

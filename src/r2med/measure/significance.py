@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.measure.bootstrap import SEED, exact_sums, split_table
+from r2med.measure.bootstrap import SEED
 from r2med.measure.figure import Figure
 
 Floats = NDArray[np.float64]
@@ -126,12 +126,12 @@ def _many_tests(several: Sequence[Sequence[Floats]], permutations: int) -> list[
     queries = sum(map(len, several[0]))
     exact = queries <= EXACT
     shares = _shares(several[0])
-    columns = split_table(np.stack([np.concatenate(list(tasks)) * shares for tasks in several]))
+    columns = np.stack([np.concatenate(list(tasks)) * shares for tasks in several], axis=1)
     sizes = np.array([max(float(np.abs(values).max()) for values in tasks) for tasks in several])
     least = np.abs([_mean(tasks) for tasks in several]) - 1e-12 * sizes
     reached, flips = np.zeros(len(several)), 0
     for signs in _every_sign(queries) if exact else _random_signs(queries, permutations, SEED):
-        reached += (np.abs(exact_sums(signs, columns)) >= least).sum(axis=0)
+        reached += (np.abs(signs @ columns) >= least).sum(axis=0)
         flips += len(signs)
     found: list[float] = (reached / flips if exact else (reached + 1) / (flips + 1)).tolist()
     return found
@@ -196,16 +196,12 @@ class Flips:
         whole = np.abs(self.balances) > 1 - 1e-9  # all signs alike: reached by every shift
         high = np.where(whole, np.inf, np.nanmax(np.where(np.isnan(ends), -np.inf, ends), axis=0))
         low = np.where(whole, -np.inf, np.nanmin(np.where(np.isnan(ends), np.inf, ends), axis=0))
-        needed = self._needed()
+        count = len(self.means)
+        needed = math.ceil(ALPHA * count - 1e-9) if self.exact else max(1, math.ceil(ALPHA * (count + 1) - 1 - 1e-9))
         most, slack = max(1.0, self.size), 1e-12 * self.size
         lowest = float(np.partition(low, needed - 1)[needed - 1]) - slack
         highest = float(-np.partition(-high, needed - 1)[needed - 1]) + slack
         return min(self.mean, max(-most, lowest)), max(self.mean, min(most, highest))
-
-    def _needed(self) -> int:
-        """Return how many flips must reach a mean for a p-value of at least 5%."""
-        count = len(self.means)
-        return math.ceil(ALPHA * count - 1e-9) if self.exact else max(1, math.ceil(ALPHA * (count + 1) - 1 - 1e-9))
 
 
 def _every_sign(queries: int) -> Iterator[Floats]:

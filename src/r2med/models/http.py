@@ -175,9 +175,7 @@ class RequestLimits:
     requests_per_minute: float | None = None
 
     def __post_init__(self) -> None:
-        problem = RequestSettings(self.timeout, self.retries, self.requests_per_minute, self.concurrency).problem()
-        if problem:
-            raise R2medError(problem)
+        RequestSettings(self.timeout, self.retries, self.requests_per_minute, self.concurrency).check()
 
     @classmethod
     def configured(cls, **more: Any) -> Self:

@@ -7,11 +7,11 @@ these queries with replacement, the same draws for every system and for both sid
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,58 +20,42 @@ from r2med.errors import R2medError
 from r2med.measure.bootstrap import percentile_ends, resampled_means
 from r2med.measure.correlation import Floats, flipped, kendall, kendalls, spearman
 from r2med.pipeline.evaluate import Options, evaluate
-from r2med.pipeline.executor.distributed import every_share
+from r2med.pipeline.executor.local import every_share
 from r2med.pipeline.stage import Stage
 from r2med.pipeline.system import System
-from r2med.runs.report import Failure, Report, Result
+from r2med.runs.report import Failure, Report
 
 
-@dataclass(frozen=True)
-class NanoComparison:
+class NanoComparison(NamedTuple):
     """Results of `agree`: one per task, their average if there are several, and failures."""
 
     tasks: Sequence[Agreement]
     average: Agreement | None
     failures: Sequence[Failure]
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the comparison in the shape of `--json`."""
-        found: dict[str, Any] = {
-            "tasks": [task.as_dict() for task in self.tasks],
-            "average": self.average.as_dict() if self.average else None,
-        }
-        return found | ({"failures": [each.as_dict() for each in self.failures]} if self.failures else {})
-
 
 def agree(
     nano: str | Path, full: str | Path, systems: Sequence[System | Stage | str], options: Options | None = None
 ) -> NanoComparison:
     """Run systems on a nano set and on its source, reusing runs of the ledger, and compare."""
-    chosen = replace(options or Options(), split=None)
-    measure = str(chosen.measures[0])
-    runs = [_run(pair, systems, chosen) for pair in _paired(resolve([nano]), resolve([full]))]
-    failures = [failure for run in runs for report in (run.small, run.large) for failure in report.failures]
-    usable = _usable(runs, failures)
-    scores = [_scores(run, usable, measure) for run in runs]
-    each = [agreement([paired], paired.task, measure) for paired in scores]
-    average = agreement(scores, "average", measure) if len(scores) > 1 else None
-    return NanoComparison(each, average, failures)
+    options = replace(options or Options(), split=None)
+    measure = str(options.measures[0])
 
-
-class _Runs(NamedTuple):
-    """A nano task and its source, and the results of the systems on each."""
-
-    nano: Task
-    full: Task
-    small: Report
-    large: Report
-
-
-def _run(tasks: tuple[Task, Task], systems: Sequence[System | Stage | str], options: Options) -> _Runs:
     def run(task: Task) -> Report:
         return evaluate(list(systems), task, options).whole()
 
-    return _Runs(*tasks, *every_share(partial(run, task) for task in tasks))
+    pairs = _paired(resolve([nano]), resolve([full]))
+    reports = [every_share(partial(run, task) for task in pair) for pair in pairs]
+    failures = [failure for sides in reports for report in sides for failure in report.failures]
+    failed = {failure.system for failure in failures}
+    usable = [system for system in reports[0][0].systems if system not in failed]
+    if len(usable) < 2:
+        reasons = [f"{failure.system} on {failure.task}: {failure.message}" for failure in failures]
+        why = "; ".join(reasons[:2]) or "give more with --systems"
+        raise R2medError(f"an order needs two systems at least, {len(usable)} could be run ({why})")
+    scores = [_scores(pair, sides, usable, measure) for pair, sides in zip(pairs, reports, strict=True)]
+    tasks = [agreement([paired], paired.task, measure) for paired in scores]
+    return NanoComparison(tasks, agreement(scores, "average", measure) if len(scores) > 1 else None, failures)
 
 
 def _paired(nano: Sequence[Task], full: Sequence[Task]) -> list[tuple[Task, Task]]:
@@ -85,38 +69,22 @@ def _paired(nano: Sequence[Task], full: Sequence[Task]) -> list[tuple[Task, Task
     return [(task, sources[task.base.casefold()]) for task in nano]
 
 
-def _usable(runs: Sequence[_Runs], failures: Sequence[Failure]) -> list[str]:
-    """Return the systems measured on all tasks; fewer than two is an error."""
-    failed = {failure.system for failure in failures}
-    usable = [system for system in runs[0].small.systems if system not in failed]
-    if len(usable) < 2:
-        reasons = [f"{failure.system} on {failure.task}: {failure.message}" for failure in failures]
-        why = "; ".join(reasons[:2]) or "give more with --systems"
-        raise R2medError(f"an order needs two systems at least, {len(usable)} could be run ({why})")
-    return usable
-
-
-def _scores(run: _Runs, systems: Sequence[str], measure: str) -> PairedScores:
+def _scores(tasks: tuple[Task, Task], reports: Sequence[Report], systems: Sequence[str], measure: str) -> PairedScores:
+    nano, full = tasks
     # A report of one task is searched by system alone: the ledger may know the same data by another name.
-    small, large = ([_result(report, system) for system in systems] for report in (run.small, run.large))
-    if small[0].record.data.fingerprint == large[0].record.data.fingerprint:
-        raise R2medError(f"{run.nano.name} and {run.full.name} hold the same data; give a nano set and its source")
-    if not {*small[0].query_ids} & {*large[0].query_ids}:
-        raise R2medError(f"{run.nano.name} and {run.full.name} have no query in common; is the second its source?")
-    queries = list(dict.fromkeys([*small[0].query_ids, *large[0].query_ids]))
-    return PairedScores(run.full.base, systems, _matrix(small, queries, measure), _matrix(large, queries, measure))
-
-
-def _result(report: Report, system: str) -> Result:
-    return next(result for result in report.results if result.system == system)
-
-
-def _matrix(results: Sequence[Result], queries: Sequence[str], measure: str) -> Floats:
-    place = {query: column for column, query in enumerate(queries)}
-    matrix = np.full((len(results), len(queries)), np.nan)
-    for row, result in enumerate(results):
-        matrix[row, [place[query] for query in result.query_ids]] = result.scores[measure]
-    return matrix
+    sides = [{result.system: result for result in reversed(report.results)} for report in reports]
+    one, other = (results[systems[0]] for results in sides)
+    if one.record.data.fingerprint == other.record.data.fingerprint:
+        raise R2medError(f"{nano.name} and {full.name} hold the same data; give a nano set and its source")
+    if not {*one.queries} & {*other.queries}:
+        raise R2medError(f"{nano.name} and {full.name} have no query in common; is the second its source?")
+    place = {query: number for number, query in enumerate(dict.fromkeys([*one.queries, *other.queries]))}
+    matrices = np.full((2, len(systems), len(place)), np.nan)
+    for matrix, results in zip(matrices, sides, strict=True):
+        for row, system in enumerate(systems):
+            result = results[system]
+            matrix[row, [place[query] for query in result.queries]] = result.scores[measure]
+    return PairedScores(full.base, systems, *matrices)
 
 
 Interval = tuple[float, float] | None
@@ -139,16 +107,6 @@ class PairedScores:
         """Return the scores on both sides of the queries that both have."""
         there = ~(np.isnan(self.nano[0]) | np.isnan(self.full[0]))
         return self.nano[:, there], self.full[:, there]
-
-    def means(self) -> tuple[Floats, Floats, Floats]:
-        """Return each system's mean on nano task and source over shared queries, and over all of the source."""
-        nano, full = self.shared
-        return nano.mean(axis=1), full.mean(axis=1), np.nanmean(self.full, axis=1)
-
-    def draws(self, stratum: int) -> tuple[Floats, Floats]:
-        """Return the first two means for drawn queries: a row per system, a column per draw."""
-        nano, full = self.shared
-        return resampled_means(nano, stratum), resampled_means(full, stratum)
 
 
 @dataclass(frozen=True)
@@ -177,15 +135,8 @@ class Flip:
     full: float
     """By how much it leads on the source."""
     full_interval: Interval
-
-    @property
-    def clear(self) -> bool:
-        """Return whether both differences are beyond what the choice of queries explains."""
-        return all(found is not None and found[0] * found[1] > 0 for found in (self.nano_interval, self.full_interval))
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the flip in the shape of `--json`."""
-        return {**asdict(self), "clear": self.clear}
+    clear: bool
+    """Whether both differences are beyond what the choice of queries explains."""
 
 
 @dataclass(frozen=True)
@@ -200,7 +151,7 @@ class Agreement:
     queries_full: int
     shifts: Sequence[Shift]
     shift: float
-    """The mean shift of all systems."""
+    """Mean shift of all systems."""
     shift_interval: Interval
     spearman: float | None
     spearman_interval: Interval
@@ -208,10 +159,6 @@ class Agreement:
     kendall_interval: Interval
     pairs: int
     flips: Sequence[Flip]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the agreement in the shape of `--json`."""
-        return {**asdict(self), "flips": [flip.as_dict() for flip in self.flips]}
 
 
 def agreement(scores: Sequence[PairedScores], name: str, measure: str) -> Agreement:
@@ -222,11 +169,19 @@ def agreement(scores: Sequence[PairedScores], name: str, measure: str) -> Agreem
     >>> found.kendall, round(found.shift, 2), found.flips
     (1.0, 0.35, [])
     """
-    systems = scores[0].systems
-    nano, full, whole = (np.mean(side, axis=0) for side in zip(*(each.means() for each in scores), strict=True))
-    drawn = [each.draws(stratum) for stratum, each in enumerate(scores)]
-    many_nano, many_full = (np.mean(side, axis=0) for side in zip(*drawn, strict=True))
-    shared = [each.shared[0].shape[1] for each in scores]
+    systems, shared = scores[0].systems, [paired.shared for paired in scores]
+    # Rows are systems; the drawn means have a column per draw.
+    nano, full = (np.mean([pair[side].mean(axis=1) for pair in shared], axis=0) for side in (0, 1))
+    whole = np.mean([np.nanmean(paired.full, axis=1) for paired in scores], axis=0)
+    many_nano, many_full = (
+        np.mean([resampled_means(pair[side], stratum) for stratum, pair in enumerate(shared)], axis=0)
+        for side in (0, 1)
+    )
+    queries = [pair[0].shape[1] for pair in shared]
+
+    def interval(drawn: Floats) -> Interval:
+        return percentile_ends(drawn, queries)
+
     shifts = [
         Shift(
             system,
@@ -234,39 +189,35 @@ def agreement(scores: Sequence[PairedScores], name: str, measure: str) -> Agreem
             float(full[row]),
             float(whole[row]),
             float(nano[row] - full[row]),
-            percentile_ends(many_nano[row] - many_full[row], shared),
+            interval(many_nano[row] - many_full[row]),
         )
         for row, system in enumerate(systems)
     ]
+    flips = []
+    for one, other in flipped(nano, full):
+        (lead, ends), (lead_full, ends_full) = (
+            (float(means[one] - means[other]), interval(drawn[one] - drawn[other]))
+            for means, drawn in ((nano, many_nano), (full, many_full))
+        )
+        clear = all(around is not None and around[0] * around[1] > 0 for around in (ends, ends_full))
+        flips.append(Flip(systems[one], systems[other], lead, ends, lead_full, ends_full, clear))
     return Agreement(
         task=name,
         measure=measure,
-        queries=sum(shared),
-        queries_nano=sum(int((~np.isnan(each.nano[0])).sum()) for each in scores),
-        queries_full=sum(int((~np.isnan(each.full[0])).sum()) for each in scores),
+        queries=sum(queries),
+        queries_nano=sum(int((~np.isnan(paired.nano[0])).sum()) for paired in scores),
+        queries_full=sum(int((~np.isnan(paired.full[0])).sum()) for paired in scores),
         shifts=shifts,
         shift=float((nano - full).mean()),
-        shift_interval=percentile_ends((many_nano - many_full).mean(axis=0), shared),
+        shift_interval=interval((many_nano - many_full).mean(axis=0)),
         spearman=_number(spearman(nano, full)),
-        spearman_interval=percentile_ends(spearman(many_nano, many_full), shared),
+        spearman_interval=interval(spearman(many_nano, many_full)),
         kendall=_number(kendall(nano, full)),
-        kendall_interval=percentile_ends(kendalls(many_nano, many_full), shared),
+        kendall_interval=interval(kendalls(many_nano, many_full)),
         pairs=len(systems) * (len(systems) - 1) // 2,
-        flips=_flips(systems, {"nano": (nano, many_nano), "full": (full, many_full)}, shared),
+        flips=flips,
     )
 
 
 def _number(value: Floats) -> float | None:
     return None if np.isnan(value) else float(value)
-
-
-def _flips(systems: Sequence[str], sides: Mapping[str, tuple[Floats, Floats]], queries: Sequence[int]) -> list[Flip]:
-    """Return the pairs in one order on the nano set and in the other on the source."""
-    found = []
-    for first, second in flipped(sides["nano"][0], sides["full"][0]):
-        lead = {
-            name: (float(means[first] - means[second]), percentile_ends(drawn[first] - drawn[second], queries))
-            for name, (means, drawn) in sides.items()
-        }
-        found.append(Flip(systems[first], systems[second], *lead["nano"], *lead["full"]))
-    return found

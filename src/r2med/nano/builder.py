@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,20 +13,20 @@ from r2med.data.candidates import candidates
 from r2med.data.dataset import Dataset
 from r2med.data.layout import choose_part, listing, splits
 from r2med.data.loader import load
-from r2med.data.manifests import FORMAT
+from r2med.data.manifests import FORMAT, MANIFEST
 from r2med.data.problems import Findings, place
 from r2med.data.qrels import read_judgements
 from r2med.data.tasks import Task, resolve
 from r2med.data.texts import read_queries
 from r2med.errors import DataError, R2medError
-from r2med.nano.files import card, draft, write_manifest, write_split
-from r2med.nano.recipe import Lists, Recipe, Searchers, make_lists, split_name
-from r2med.nano.selection import NanoSelection, choose
+from r2med.nano.recipe import Lists, Recipe, Searchers, find_searchers, list_facts, make_lists, split_name
+from r2med.nano.selection import choose
 from r2med.pipeline.executor.local import Executor, quiet
 from r2med.pipeline.stage import Context
 from r2med.pipeline.system import System
 from r2med.store.cache import Cache
-from r2med.store.files import expanded
+from r2med.store.files import draft_folder, expanded, parquet_bytes, reason
+from r2med.store.typed import write_json
 
 Source = str | Path | Task | Dataset
 
@@ -50,95 +50,82 @@ def build(
     was made: the same sources and recipe give the same bytes.
     """
     recipe, executor, folder = recipe or Recipe(), executor or quiet(), expanded(out)
-    searchers = Searchers.of(recipe.dense)
+    searchers = find_searchers(recipe.dense)
     for text in recipe.hard_systems if recipe.policy == "hard" else ():
         System.parse(text)
-    tasks = _named([sources] if isinstance(sources, str | Path | Task | Dataset) else sources)
+    tasks: dict[str, Dataset | Task] = {}
+    for source in [sources] if isinstance(sources, str | Path | Task | Dataset) else sources:
+        for task in [source] if isinstance(source, Dataset) else resolve([source]):
+            name = split_name(task.task if isinstance(task, Dataset) else task)
+            if name in tasks:
+                both = f"{tasks[name].name} and {task.name}"
+                raise R2medError(f"{both} would both be the split {name}; build them into two sets")
+            tasks[name] = task
+    if not tasks:
+        raise R2medError("no source to build a nano set from")
     splits: dict[str, Any] = {}
     warnings: list[str] = []
-    with draft(folder) as aside:
-        for split, source in tasks.items():
-            splits[split], noticed = _build_split(aside, split, source, _BuildSettings(recipe, searchers, executor))
-            warnings += noticed
-        manifest = {
+    with _draft(folder) as aside:
+        for split, task in tasks.items():
+            splits[split], notes = _build_split(aside, split, task, recipe, searchers, executor)
+            warnings += notes
+        manifest: dict[str, Any] = {
             "format": FORMAT,
             "r2med": r2med.__version__,
             "recipe": recipe.as_dict(),
-            "candidates": searchers.as_dict(),
+            "candidates": list_facts(searchers),
             "splits": splits,
         }
-        write_manifest(aside, manifest)
-        (aside / "README.md").write_text(card(manifest), "utf-8")
-        _check(aside, manifest, executor)
+        write_json(aside / MANIFEST, manifest)
+        (aside / "README.md").write_text(_card(manifest), "utf-8")
+
+        def read(split: str) -> None:
+            """Read a finished split as users will, and check all references and lists."""
+            dataset = load(aside, split=split)
+            if dataset.fingerprint != splits[split]["fingerprint"] or dataset.warnings:
+                why = "; ".join(dataset.warnings) or "a bug"
+                raise R2medError(f"{split} cannot be read back as it was written; {why}")
+            for kind in manifest["candidates"]:
+                candidates(dataset.collection, kind)
+
+        executor.map("checking", read, list(splits))
     return Built(folder, manifest, tuple(warnings))
 
 
-@dataclass(frozen=True)
-class _BuildSettings:
-    """Settings that all splits share."""
-
-    recipe: Recipe
-    searchers: Searchers
-    executor: Executor
-
-
-def _named(sources: Sequence[Source]) -> dict[str, Dataset | Task]:
-    """Return the tasks of the sources, by the names of their splits."""
-    found: list[Dataset | Task] = []
-    for source in sources:
-        found += [source] if isinstance(source, Dataset) else resolve([source])
-    names = [split_name(each.task if isinstance(each, Dataset) else each) for each in found]
-    twice = next((name for name, count in Counter(names).items() if count > 1), None)
-    if twice is not None:
-        both = [each.name for each, name in zip(found, names, strict=True) if name == twice]
-        raise R2medError(f"{' and '.join(both)} would both be the split {twice}; build them into two sets")
-    if not found:
-        raise R2medError("no source to build a nano set from")
-    return dict(zip(names, found, strict=True))
-
-
 def _build_split(
-    folder: Path, split: str, task: Dataset | Task, settings: _BuildSettings
+    folder: Path, split: str, task: Dataset | Task, recipe: Recipe, searchers: Searchers, executor: Executor
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Write a split; return its manifest entry and its reader's notes. Only one source is in memory at a time."""
-    source = _loaded(task, settings.executor)
-    if not settings.recipe.drop_unjudged:
-        _refuse_unjudged(source)
-    context = Context(Cache.default(), settings.executor)
-    chosen = choose(source, settings.recipe, context)
-    lists = make_lists(chosen.dataset, settings.searchers, context)
-    with settings.executor.progress(f"writing {split}", 1) as bar:
-        write_split(folder, split, chosen.dataset, lists)
-        bar.advance()
-    return _entry(source, chosen, lists), source.warnings
-
-
-def _loaded(task: Dataset | Task, executor: Executor) -> Dataset:
     if isinstance(task, Dataset):
-        return task
-    with executor.progress(f"reading {task.name}", 1) as bar:
-        dataset = load(task)
+        source = task
+    else:
+        with executor.progress(f"reading {task.name}", 1) as bar:
+            source = load(task)
+            bar.advance()
+    if not recipe.drop_unjudged:
+        _refuse_unjudged(source)
+    context = Context(Cache.default(), executor)
+    selection = choose(source, recipe, context)
+    lists = make_lists(selection.dataset, searchers, context)
+    with executor.progress(f"writing {split}", 1) as bar:
+        _write_split(folder, split, selection.dataset, lists)
         bar.advance()
-    return dataset
-
-
-def _entry(source: Dataset, chosen: NanoSelection, lists: Sequence[Lists]) -> dict[str, Any]:
-    task, counts = source.task, chosen.counts
+    facts, counts = source.task, selection.counts
     return {
         # A folder is known by its name only: where it lay must not change the result.
         "source": {
-            "name": task.base if task.folder is not None else task.name,
-            "group": task.group,
-            "hub": task.hub,
+            "name": facts.base if facts.folder is not None else facts.name,
+            "group": facts.group,
+            "hub": facts.hub,
             "revision": source.revision,
             "fingerprint": source.fingerprint,
         },
-        "task": {name: getattr(task, name) for name in ("base", *Task.STATED)}
+        "task": {name: getattr(facts, name) for name in ("base", *Task.STATED)}
         | {"queries": counts["queries"], "documents": counts["documents"], "qrels": counts["positives"]},
         "counts": dict(counts),
-        "fingerprint": chosen.dataset.fingerprint,
+        "fingerprint": selection.dataset.fingerprint,
         "safeguards": {query: document for each in lists for query, document in each.safeguards.items()},
-    }
+    }, source.warnings
 
 
 def _refuse_unjudged(source: Dataset) -> None:
@@ -158,14 +145,149 @@ def _refuse_unjudged(source: Dataset) -> None:
         raise DataError(f"{source.name}: {what}; remove them or leave them out with --drop-unjudged")
 
 
-def _check(folder: Path, manifest: Mapping[str, Any], executor: Executor) -> None:
-    """Read the finished set as users will, and check all references and lists."""
+LAYOUT: Mapping[str, Sequence[str]] = {
+    "corpus": ("_id", "text"),
+    "queries": ("_id", "text"),
+    "qrels": ("query-id", "corpus-id"),
+}
+"""The configs that hold the data, and their columns."""
+LIST_COLUMNS = ("query-id", "corpus-ids")
 
-    def read(split: str) -> None:
-        dataset = load(folder, split=split)
-        if dataset.fingerprint != manifest["splits"][split]["fingerprint"] or dataset.warnings:
-            raise R2medError(f"{split} cannot be read back as it was written; {'; '.join(dataset.warnings) or 'a bug'}")
-        for kind in manifest["candidates"]:
-            candidates(dataset.collection, kind)
 
-    executor.map("checking", read, list(manifest["splits"]))
+@contextmanager
+def _draft(out: Path) -> Iterator[Path]:
+    """Yield a folder next to `out` that is renamed to it if the block succeeds and removed if it fails."""
+    if out.exists() or out.is_symlink():
+        raise R2medError(f"{out}: exists already; give another --out or remove it")
+    with ExitStack() as stack:
+        try:
+            out.parent.mkdir(parents=True, exist_ok=True)
+            folder = stack.enter_context(draft_folder(out.parent, out.name))
+        except OSError as error:
+            raise R2medError(f"{out}: cannot be made: {reason(error)}") from error
+        try:
+            yield folder
+            if out.exists():
+                raise R2medError(f"{out}: appeared while the nano set was built; give another --out or remove it")
+            folder.rename(out)
+        except OSError as error:
+            raise R2medError(f"{out}: cannot be written: {reason(error)}") from error
+
+
+def file_of(config: str, split: str) -> str:
+    """Return the path of a config's split, as the hub writes it.
+
+    >>> file_of("corpus", "NanoMine")
+    'corpus/NanoMine-00000-of-00001.parquet'
+    """
+    return f"{config}/{split}-00000-of-00001.parquet"
+
+
+def _write_split(folder: Path, split: str, dataset: Dataset, lists: Sequence[Lists]) -> None:
+    """Write all configs of a split."""
+    import polars as pl
+
+    collection = dataset.collection
+    pairs = [(query, document) for query, judged in dataset.gold.qrels.items() for document in judged]
+    queries, documents = collection.queries, collection.documents
+    tables: dict[str, tuple[Sequence[str], Sequence[Any]]] = {
+        "corpus": (documents.ids, documents.texts),
+        "queries": (queries.ids, queries.texts),
+        "qrels": ([query for query, _ in pairs], [document for _, document in pairs]),
+    }
+    tables |= {each.config: (queries.ids, [list(each.documents[query]) for query in queries.ids]) for each in lists}
+    for config, values in tables.items():
+        columns = dict(zip(LAYOUT.get(config, LIST_COLUMNS), values, strict=True))
+        kinds = {name: pl.List(pl.String()) if name == LIST_COLUMNS[1] else pl.String() for name in columns}
+        file = folder / file_of(config, split)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(parquet_bytes(pl.DataFrame(columns, schema=kinds)))
+
+
+_POLICIES = {
+    "source-order": "in the order of the source",
+    "hard": "the documents that these systems rank highest without their being relevant: {systems}",
+    "random": "drawn by a hash of the seed {seed} and the document's id",
+}
+
+
+def _card(manifest: Mapping[str, Any]) -> str:
+    """Return the text of README.md."""
+    lists = manifest["candidates"]
+    configs = [*LAYOUT, *(entry["config"] for entry in lists.values())]
+    sections = [
+        *_front_matter(configs, list(manifest["splits"])),
+        "",
+        "# A nano set",
+        "",
+        "Made with r2med from larger retrieval tasks, to be evaluated in minutes. It is easier than its source: scores",
+        "on it compare with scores on the same set only. The terms of the source apply to its texts.",
+        "",
+        *_tasks(manifest["splits"]),
+        "",
+        "## Recipe",
+        "",
+        *_recipe(manifest),
+        "",
+        "## Configs",
+        "",
+        *_configs(lists),
+        "",
+        "`nano.json` has every parameter, the fingerprints of the sources and of the result, and the safeguards.",
+        "",
+        "```",
+        "r2med run bm25 --tasks THIS/FOLDER",
+        "r2med nano profile THIS/FOLDER",
+        "```",
+    ]
+    return "\n".join(sections) + "\n"
+
+
+def _front_matter(configs: Sequence[str], splits: Sequence[str]) -> Iterator[str]:
+    """Yield the block that tells the hub's loader which files belong together."""
+    yield from ("---", "configs:")
+    for config in configs:
+        yield from (f"- config_name: {config}", "  data_files:")
+        for split in splits:
+            yield from (f"  - split: {split}", f"    path: {file_of(config, split)}")
+    yield from ("task_categories:", "- text-retrieval", "tags:", "- information-retrieval", "- nano", "---")
+
+
+def _tasks(splits: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    yield from ("| split | source | queries | documents | positives | safeguards |", "|---|---|---:|---:|---:|---:|")
+    for split, entry in splits.items():
+        source = entry["source"]
+        name = source["name"] + (f" ({source['hub']}@{source['revision'][:12]})" if source["hub"] else "")
+        counts = [entry["counts"][part] for part in ("queries", "documents", "positives")]
+        numbers = " | ".join(f"{number:,}" for number in (*counts, len(entry["safeguards"])))
+        yield f"| {split} | {_cell(name)} | {numbers} |"
+
+
+def _recipe(manifest: Mapping[str, Any]) -> Iterator[str]:
+    recipe = manifest["recipe"]
+    systems = ", ".join(f"`{text}`" for text in recipe.get("hard_systems", ()))
+    policy = _POLICIES[recipe["policy"]].format(systems=systems, seed=recipe.get("seed"))
+    yield f"1. The first {recipe['queries']:,} queries of the source at the most, each with a relevant document."
+    yield "2. All their relevant documents; judgements are positive only and binary."
+    yield f"3. Further documents up to {recipe['documents']:,}: {policy}."
+    yield "4. Empty and repeated texts are skipped; the judgements of a repeated relevant document go to its twin."
+
+
+def _configs(lists: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    yield from ("| config | columns | content |", "|---|---|---|")
+    content = {"corpus": "documents, the relevant ones first", "queries": "queries", "qrels": "judgements"}
+    for config, columns in LAYOUT.items():
+        yield f"| {config} | {', '.join(columns)} | {content[config]} |"
+    for entry in lists.values():
+        depth = entry["depth"]
+        if "of" in entry:
+            fused = " and ".join(entry["of"]) if len(entry["of"]) > 1 else f"{entry['of'][0]} alone"
+            extra = f"where none of them is relevant, one relevant document more at rank {depth + 1}"
+            text = f"reciprocal rank fusion (k = {entry['k']}) of {fused}, {depth} best; {extra}"
+        else:
+            text = f"the {depth} best of `{_cell(entry['system'])}`"
+        yield f"| {entry['config']} | {', '.join(LIST_COLUMNS)} | {text} |"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+from rich.console import Console
 
 from r2med.cli.execution import executor_option, one_executor
 from r2med.cli.options import ManyValues, json_option, write_json
+from r2med.formatting import percent
 from r2med.measure.metrics import DEFAULT, Measure
-from r2med.nano.agreement import agree
+from r2med.nano.agreement import Agreement, Interval, agree
 from r2med.nano.builder import build
-from r2med.nano.profile import profile
+from r2med.nano.profile import KINDS, MEASURES, Profiles, SetProfile, best, profile
 from r2med.nano.recipe import Recipe
-from r2med.nano.tables import show_agreement, show_profile
 from r2med.pipeline.evaluate import Options
 from r2med.pipeline.executor.local import Executor
-from r2med.render.table import messages, output
+from r2med.render.table import Table, key, messages, numbers, output
 from r2med.runs.report import failure_lines
-
-if TYPE_CHECKING:
-    from r2med.nano.builder import Built
 
 
 @click.group("nano")
@@ -54,21 +52,11 @@ def build_set(**given: Any) -> None:
 
     All relevant documents come first, then others: in the order of the source, the systems' hardest, or drawn.
     """
-    built = build(list(given["sources"]), given["out"], _recipe(given), Executor(messages()))
-    for sentence in built.warnings:
-        click.echo(f"warning: {sentence}", err=True)
-    if given["as_json"]:
-        write_json({"folder": str(built.folder), **built.manifest})
-    else:
-        _summarise(built)
-
-
-def _recipe(given: dict[str, Any]) -> Any:
     if given["seed"] is not None and given["policy"] != "random":
         raise click.UsageError("--seed goes with --policy random")
     if given["hard_systems"] and given["policy"] != "hard":
         raise click.UsageError("--hard-systems goes with --policy hard")
-    return Recipe(
+    recipe = Recipe(
         documents=given["docs"],
         queries=given["queries"],
         policy=given["policy"],
@@ -77,16 +65,17 @@ def _recipe(given: dict[str, Any]) -> Any:
         hard_systems=given["hard_systems"] or Recipe.hard_systems,
         drop_unjudged=given["drop_unjudged"],
     )
-
-
-def _summarise(built: Built) -> None:
-    for split, each in built.manifest["splits"].items():
-        counts = each["counts"]
-        parts = [f"{counts[name]:,} {name}" for name in ("queries", "documents", "positives")]
-        click.echo(
-            f"{split}: {', '.join(parts)}, {len(each['safeguards']):,} safeguards, from {each['source']['name']}"
-        )
-    lists = ", ".join(each["config"] for each in built.manifest["candidates"].values())
+    built = build(list(given["sources"]), given["out"], recipe, Executor(messages()))
+    for sentence in built.warnings:
+        click.echo(f"warning: {sentence}", err=True)
+    if given["as_json"]:
+        write_json({"folder": str(built.folder), **built.manifest})
+        return
+    for split, entry in built.manifest["splits"].items():
+        counts = [f"{entry['counts'][name]:,} {name}" for name in ("queries", "documents", "positives")]
+        safeguards = f"{len(entry['safeguards']):,} safeguards"
+        click.echo(f"{split}: {', '.join(counts)}, {safeguards}, from {entry['source']['name']}")
+    lists = ", ".join(entry["config"] for entry in built.manifest["candidates"].values())
     click.echo(f"candidates: {lists}")
     click.echo(f"the nano set is in {built.folder}; see: r2med nano profile {built.folder}")
 
@@ -96,35 +85,107 @@ def _summarise(built: Built) -> None:
 @json_option()
 def profile_sets(sets: tuple[str, ...], as_json: bool) -> None:
     """How the BM25, dense and hybrid candidates of nano sets do: `nano`, some of its tasks, or folders."""
-    found = profile(sets, Executor(messages()))
+    profiles = profile(sets, Executor(messages()))
     if as_json:
-        write_json([each.as_dict() for each in found])
+        write_json([set_profile.as_dict() for set_profile in profiles])
         return
-    for each in found:
-        show_profile(each, output())
+    for set_profile in profiles:
+        show_profile(set_profile, output())
 
 
 @nano_command.command("agree", short_help="Compare the order of systems on nano and source.", cls=ManyValues)
 @click.argument("nano")
 @click.argument("full")
 @click.option("--systems", multiple=True, required=True, metavar="SYSTEM...", help="Two at least; more say more.")
-@click.option("--metric", default="nDCG@10", show_default=True, help="What to compare by.")
+@click.option("--measure", default="nDCG@10", show_default=True, help="What to compare by.")
 @executor_option()
 @json_option()
-def compare(nano: str, full: str, systems: tuple[str, ...], metric: str, executor: str, as_json: bool) -> None:
+def compare(nano: str, full: str, systems: tuple[str, ...], measure: str, executor: str, as_json: bool) -> None:
     """How well a nano set stands for its source: the order of systems, how far scores shift, who changes places.
 
     Runs of the ledger are used again. Intervals come from drawing queries with replacement.
     """
-    measures = tuple(dict.fromkeys([Measure.parse(metric), *DEFAULT]))
-    with one_executor(executor) as chosen:
-        found = agree(nano, full, systems, Options(measures=measures, executor=chosen))
+    measures = tuple(dict.fromkeys([Measure.parse(measure), *DEFAULT]))
+    with one_executor(executor) as opened:
+        tasks, average, failures = agree(nano, full, systems, Options(measures=measures, executor=opened))
     if as_json:
-        write_json(found.as_dict())
+        failed = {"failures": [failure.as_dict() for failure in failures]} if failures else {}
+        write_json({"tasks": tasks, "average": average, **failed})
     else:
-        for each in [*found.tasks, *([found.average] if found.average else [])]:
-            show_agreement(each, output())
-    for line in failure_lines(found.failures):
+        for agreement in (*tasks, *([average] if average else [])):
+            show_agreement(agreement, output())
+    for line in failure_lines(failures):
         click.echo(line, err=True)
-    if found.failures:
+    if failures:
         raise click.exceptions.Exit(1)
+
+
+_NOTE = "recall@100 is micro: relevant documents found over all relevant ones; a safeguard at rank 101 does not count."
+
+
+def show_profile(found: SetProfile, console: Console) -> None:
+    """Print a table per measure: tasks down, profiles across, next to the published figures."""
+    for measure, title in MEASURES.items():
+        console.print(f"{title}, {found.name}", style="bold")
+        _profile_table(found, measure).show(console)
+    if found.dense:
+        console.print(f"dense: {found.dense}", style="dim")
+    console.print(f"{_NOTE} {sum(task.safeguards for task in found.tasks)} lists have one.", style="dim")
+
+
+def _profile_table(found: SetProfile, measure: str) -> Table:
+    beside = any(task.published for task in found.tasks)
+    published = [f"publ. {name}" for name in KINDS.values()] if beside else []
+    counted = ["queries", "docs", "positives", "pos/query", *KINDS.values()]
+    table = Table(key("task"), *numbers(*counted, "best", *published))
+    for task in found.tasks:
+        counts = [f"{task.queries:,}", f"{task.documents:,}", f"{task.positives:,}"]
+        cells = [*counts, f"{task.positives / task.queries:.2f}", *_figures(task.profiles, measure)]
+        cells.append(KINDS[best(task.profiles, measure)])
+        table.add(task.split, *cells, *(_figures(task.published, measure) if beside else ()))
+    table.rule()
+    averages, known = found.averages(), found.published_averages()
+    for name, row in averages.items():
+        cells = ["", "", "", "", *_figures(row, measure), KINDS.get(best(row, measure), "")]
+        table.add(name, *cells, *(_figures(known.get(name, {}), measure) if beside else ()))
+    return table
+
+
+def _figures(profiles: Profiles, measure: str) -> list[str]:
+    return [f"{getattr(profiles[kind], measure):.4f}" if kind in profiles else "-" for kind in KINDS]
+
+
+def show_agreement(found: Agreement, console: Console) -> None:
+    """Print the scores on both sets, their shifts, the agreement of the orders, and the pairs that flip."""
+    heading = f"{found.task}: {found.measure} x 100, {found.queries:,} queries of {found.queries_full:,}"
+    console.print(heading, style="bold")
+    # Where the source has more queries, its figure over all of them stands beside the one that is compared.
+    more = found.queries_full > found.queries
+    names = ("full, same queries", f"full, all {found.queries_full:,}") if more else ("full",)
+    table = Table(key("system"), *numbers("nano", *names, "shift", "95%"))
+    for row in found.shifts:
+        full = [percent(value) for value in (row.full, row.full_all)[: len(names)]]
+        table.add(row.system, percent(row.nano), *full, *_signed(row.shift, row.interval))
+    table.rule()
+    table.add("mean shift", "", *("" for _ in names), *_signed(found.shift, found.shift_interval))
+    table.show(console)
+    for name, value, around in (
+        ("Spearman", found.spearman, found.spearman_interval),
+        ("Kendall", found.kendall, found.kendall_interval),
+    ):
+        within = f" [{around[0]:.2f}, {around[1]:.2f}]" if around else ""
+        console.print(f"{name:9} {'-' if value is None else f'{value:.3f}'}{within}")
+    if not found.flips:
+        console.print(f"None of the {found.pairs} pairs of systems changes its order.")
+        return
+    console.print(f"{len(found.flips)} of {found.pairs} pairs of systems change their order:")
+    table = Table(key("pair"), *numbers("lead on nano", "95%", "lead on full", "95%", ""))
+    for flip in found.flips:
+        leads = [*_signed(flip.nano, flip.nano_interval), *_signed(flip.full, flip.full_interval)]
+        table.add(f"{flip.first} over {flip.second}", *leads, "clear" if flip.clear else "within chance")
+    table.show(console)
+
+
+def _signed(value: float, around: Interval) -> list[str]:
+    low_high = f"[{100 * around[0]:+.2f}, {100 * around[1]:+.2f}]" if around else "-"
+    return [f"{100 * value:+.2f}", low_high]

@@ -26,9 +26,10 @@ from r2med.measure.metrics import Measure
 from r2med.measure.score import score
 from r2med.nano.recipe import HYBRID_DEPTH, Recipe
 from r2med.pipeline.executor.local import Executor, quiet
+from r2med.store.typed import plain
 
 if TYPE_CHECKING:
-    from r2med.data.dataset import Dataset, Qrels
+    from r2med.data.dataset import Qrels
 
 KINDS = {"bm25": "BM25", "dense": "dense", "hybrid": "hybrid"}
 """The profiles, and their names in a table."""
@@ -67,14 +68,9 @@ class TaskProfile:
     safeguards: int
     """How many hybrid lists end in a safeguard."""
 
-    @property
-    def best(self) -> str:
-        """Return the profile with the highest nDCG@10."""
-        return best(self.profiles)
-
     def as_dict(self) -> dict[str, Any]:
         """Return the task's profile in the shape of `--json`."""
-        return {**asdict(self), "best": self.best, "best_published": best(self.published) or None}
+        return {**asdict(self), "best": best(self.profiles), "best_published": best(self.published) or None}
 
 
 @dataclass(frozen=True)
@@ -88,8 +84,7 @@ class SetProfile:
 
     def averages(self) -> dict[str, Profiles]:
         """Return the averages of each profile that all tasks have: weighted by queries, and the mean over tasks."""
-        rows = [task.profiles for task in self.tasks]
-        return _averages(rows, [task.queries for task in self.tasks])
+        return _averages([task.profiles for task in self.tasks], [task.queries for task in self.tasks])
 
     def published_averages(self) -> dict[str, Profiles]:
         """Return the averages of the published figures; empty unless all tasks have them."""
@@ -102,13 +97,9 @@ class SetProfile:
             "set": self.name,
             "dense": self.dense or None,
             "tasks": [task.as_dict() for task in self.tasks],
-            "averages": _plain(self.averages()),
-            "published_averages": _plain(self.published_averages()),
+            "averages": plain(self.averages()),
+            "published_averages": plain(self.published_averages()),
         }
-
-
-def _plain(averages: Mapping[str, Profiles]) -> dict[str, Any]:
-    return {name: {kind: asdict(each) for kind, each in row.items()} for name, row in averages.items()}
 
 
 def _averages(rows: Sequence[Profiles], weights: Sequence[int]) -> dict[str, Profiles]:
@@ -118,8 +109,8 @@ def _averages(rows: Sequence[Profiles], weights: Sequence[int]) -> dict[str, Pro
 
     shared = [kind for kind in KINDS if all(kind in row for row in rows)]
     return {
-        "query-weighted": {kind: mean(kind, True) for kind in shared},
-        "macro": {kind: mean(kind, False) for kind in shared},
+        name: {kind: mean(kind, weighted) for kind in shared}
+        for name, weighted in (("query-weighted", True), ("macro", False))
     }
 
 
@@ -140,31 +131,27 @@ def published() -> Mapping[str, Profiles]:
     0.4953
     """
     rows = {kind: find_published(f"nano/{kind}")[0].figures for kind in KINDS}
-    tasks = sorted(groups()["nano"], key=lambda task: task.split)
     return {
         task.split: {
             kind: ProfileFigures(*(row[measure].tasks[task.name] for measure in _PUBLISHED_MEASURES))
             for kind, row in rows.items()
         }
-        for task in tasks
+        for task in sorted(groups()["nano"], key=lambda task: task.split)
     }
 
 
 def profile(sets: Sequence[str | Path], executor: Executor | None = None) -> list[SetProfile]:
     """Return the profiles of nano sets: `nano`, some of its tasks, or folders; each folder is a set of its own."""
-    groups: dict[str, list[Task]] = {}
+    sets_of: dict[str, list[Task]] = {}
     for task in resolve(sets):
-        groups.setdefault("NanoR2MED" if task.folder is None else str(task.folder), []).append(task)
-    shown = executor or quiet()
-    return [
-        SetProfile(name, shown.map(f"profile of {name}", profile_task, tasks), _dense(tasks[0]))
-        for name, tasks in groups.items()
-    ]
-
-
-def _dense(task: Task) -> str:
-    built = _manifest(task)
-    return str(built.content["candidates"].get("dense", {}).get("system", "")) if built else ""
+        sets_of.setdefault("NanoR2MED" if task.folder is None else str(task.folder), []).append(task)
+    executor = executor or quiet()
+    profiles = []
+    for name, tasks in sets_of.items():
+        built = _manifest(tasks[0])
+        dense = str(built.content["candidates"].get("dense", {}).get("system", "")) if built else ""
+        profiles.append(SetProfile(name, executor.map(f"profile of {name}", profile_task, tasks), dense))
+    return profiles
 
 
 def _manifest(task: Task) -> NanoSet | None:
@@ -180,11 +167,20 @@ def profile_task(task: Task) -> TaskProfile:
     if not kinds:
         raise DataError(f"{task.name} has no candidate lists, so it is not a nano set; r2med nano build makes one")
     runs = {kind: candidates(dataset.collection, kind) for kind in kinds}
-    built = _manifest(task)
-    split = built.name(task.split) if built else _published_split(task)
-    safeguards = _safeguards(runs.get("hybrid"), dataset, built)
-    if "hybrid" in runs:
-        runs["hybrid"] = _without(runs["hybrid"], safeguards)
+    built, known = _manifest(task), registry().get(f"nano/{task.base}")
+    if built is not None:
+        split, safeguards = built.name(task.split), built.safeguards(task.split)
+    else:
+        split = known.split if known is not None else task.base
+        lists = ((query, ranking.documents) for query, ranking in runs.get("hybrid", ()))
+        safeguards = {query: ids[HYBRID_DEPTH] for query, ids in lists if len(ids) > HYBRID_DEPTH}
+    if "hybrid" in runs:  # a safeguard is always last
+        ends = {query: len(ranking.documents) - (query in safeguards) for query, ranking in runs["hybrid"]}
+        runs["hybrid"] = Run.from_lists(
+            {query: (r.documents[: ends[query]], r.scores[: ends[query]]) for query, r in runs["hybrid"]}
+        )
+    usual = Recipe().as_dict()
+    as_published = built is None or all(built.recipe.get(n) == usual[n] for n in ("policy", "documents", "queries"))
     return TaskProfile(
         task=task.name,
         split=split,
@@ -192,39 +188,9 @@ def profile_task(task: Task) -> TaskProfile:
         documents=len(dataset.collection.documents),
         positives=sum(grade > 0 for judged in dataset.gold.qrels.values() for grade in judged.values()),
         profiles={kind: figures(run, dataset.gold.qrels) for kind, run in runs.items()},
-        published=published().get(split, {}) if _as_published(built) else {},
+        published=published().get(split, {}) if as_published else {},
         safeguards=len(safeguards),
     )
-
-
-def _published_split(task: Task) -> str:
-    known = registry().get(f"nano/{task.base}")
-    return known.split if known is not None else task.base
-
-
-def _as_published(built: NanoSet | None) -> bool:
-    """Return whether a set was built so that its figures are comparable with the published ones."""
-    if built is None:
-        return True
-    usual = Recipe().as_dict()
-    return all(built.recipe.get(name) == usual[name] for name in ("policy", "documents", "queries"))
-
-
-def _safeguards(run: Run | None, dataset: Dataset, built: NanoSet | None) -> Mapping[str, str]:
-    """Return the queries with a safeguard, and the document: by the manifest, or the one beyond rank 100."""
-    if built is not None:
-        return built.safeguards(dataset.task.split)
-    deep = ((query, ranking.documents) for query, ranking in run or ())
-    return {query: documents[HYBRID_DEPTH] for query, documents in deep if len(documents) > HYBRID_DEPTH}
-
-
-def _without(run: Run, safeguards: Mapping[str, str]) -> Run:
-    """Return the run without its safeguards, which are always last."""
-    lists = {}
-    for query, ranking in run:
-        end = len(ranking.documents) - (query in safeguards)
-        lists[query] = (ranking.documents[:end], ranking.scores[:end])
-    return Run.from_lists(lists)
 
 
 def figures(run: Run, qrels: Qrels) -> ProfileFigures:

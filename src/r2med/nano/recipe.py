@@ -66,12 +66,12 @@ class Recipe:
 
     def as_dict(self) -> dict[str, Any]:
         """Return all parameters in effect, for the manifest."""
-        found: dict[str, Any] = {"documents": self.documents, "queries": self.queries, "policy": self.policy}
+        stated: dict[str, Any] = {"documents": self.documents, "queries": self.queries, "policy": self.policy}
         if self.policy == "random":
-            found["seed"] = self.seed
+            stated["seed"] = self.seed
         if self.policy == "hard":
-            found["hard_systems"] = [System.parse(text).spec for text in self.hard_systems]
-        return found | {"drop_unjudged": self.drop_unjudged}
+            stated["hard_systems"] = [System.parse(text).spec for text in self.hard_systems]
+        return stated | {"drop_unjudged": self.drop_unjudged}
 
 
 def with_depth(system: System, depth: int) -> System:
@@ -109,14 +109,11 @@ def split_name(task: Task) -> str:
     ('NanoR2MEDMedQADiag', 'NanoSampleBiology')
     """
     published = registry().get(f"nano/{task.base}")
+    words = re.findall(r"[^\W_]+", task.base)
+    name = "".join(word[0].upper() + word[1:] for word in words) or "Task"
     if task.group == "sample":
-        return f"NanoSample{_letters(task.base)}"
-    return published.split if published is not None else f"Nano{_letters(task.base)}"
-
-
-def _letters(text: str) -> str:
-    words = re.findall(r"[^\W_]+", text)
-    return "".join(word[0].upper() + word[1:] for word in words) or "Task"
+        return f"NanoSample{name}"
+    return published.split if published is not None else f"Nano{name}"
 
 
 @dataclass(frozen=True)
@@ -130,54 +127,44 @@ class Lists:
     """Queries whose list ends in a relevant document that was put there, and that document."""
 
 
-@dataclass(frozen=True)
-class Searchers:
-    """The systems that make the lists, checked before anything is read."""
+Searchers = Mapping[str, tuple[str, System]]
+"""The systems that make the lists and the configs of these, by kind."""
 
-    lexical: System
-    dense: System | None
-    config: str = ""
-    """The config of the dense lists."""
 
-    @classmethod
-    def of(cls, dense: str) -> Searchers:
-        """Build the searchers: BM25, and the dense system if one is named."""
-        lexical = with_depth(System.parse(LEXICAL), LIST_DEPTH)
-        if not dense:
-            return cls(lexical, None)
+def find_searchers(dense: str) -> Searchers:
+    """Return BM25, and the dense system if one is named; an error comes before anything is read."""
+    searchers = {"bm25": (candidate_configs()["bm25"], with_depth(System.parse(LEXICAL), LIST_DEPTH))}
+    if dense:
         system = System.parse(dense)
-        return cls(lexical, with_depth(system, LIST_DEPTH), dense_config(system))
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return all parameters of the lists, for the manifest."""
-        configs = candidate_configs()
-        found = {"bm25": {"config": configs["bm25"], **_described(self.lexical)}}
-        if self.dense is not None:
-            found["dense"] = {"config": self.config, **_described(self.dense)}
-        found["hybrid"] = {
-            "config": configs["hybrid"],
-            "of": [each["config"] for each in found.values()],
-            "fusion": "reciprocal rank",
-            "k": int(HYBRID_K),
-            "depth": HYBRID_DEPTH,
-            "safeguard": "a list without a relevant document gets one more, its best ranked or else its first",
-        }
-        return found
+        searchers["dense"] = dense_config(system), with_depth(system, LIST_DEPTH)
+    return searchers
 
 
-def _described(system: System) -> dict[str, Any]:
-    return {"system": system.spec, "depth": LIST_DEPTH, "key": system.key()}
+def list_facts(searchers: Searchers) -> dict[str, dict[str, Any]]:
+    """Return all parameters of the lists, for the manifest."""
+    facts: dict[str, dict[str, Any]] = {
+        kind: {"config": config, "system": system.spec, "depth": LIST_DEPTH, "key": system.key()}
+        for kind, (config, system) in searchers.items()
+    }
+    facts["hybrid"] = {
+        "config": candidate_configs()["hybrid"],
+        "of": [config for config, _ in searchers.values()],
+        "fusion": "reciprocal rank",
+        "k": int(HYBRID_K),
+        "depth": HYBRID_DEPTH,
+        "safeguard": "a list without a relevant document gets one more, its best ranked or else its first",
+    }
+    return facts
 
 
 def make_lists(dataset: Dataset, searchers: Searchers, context: Context) -> list[Lists]:
     """Make all lists of a nano task."""
-    configs = candidate_configs()
-    lexical = searchers.lexical.run(dataset.collection, context)
-    made, runs = [Lists("bm25", configs["bm25"], _documents(lexical))], [lexical]
-    if searchers.dense is not None:
-        runs.append(searchers.dense.run(dataset.collection, context))
-        made.append(Lists("dense", searchers.config, _documents(runs[-1])))
-    return [*made, hybrid(runs, dataset)]
+    runs = {kind: system.run(dataset.collection, context) for kind, (_, system) in searchers.items()}
+    lists = [
+        Lists(kind, searchers[kind][0], {query: ranking.documents for query, ranking in run})
+        for kind, run in runs.items()
+    ]
+    return [*lists, hybrid(list(runs.values()), dataset)]
 
 
 def hybrid(runs: Sequence[Run], dataset: Dataset) -> Lists:
@@ -188,14 +175,9 @@ def hybrid(runs: Sequence[Run], dataset: Dataset) -> Lists:
     judged = positive(dataset.gold.qrels)
     for query, ranking in fused:
         relevant = judged[query]
-        found = list(ranking.documents[:HYBRID_DEPTH])
-        if not any(document in relevant for document in found):
+        lists[query] = list(ranking.documents[:HYBRID_DEPTH])
+        if not any(document in relevant for document in lists[query]):
             below = (document for document in ranking.documents[HYBRID_DEPTH:] if document in relevant)
             safeguards[query] = next(below, next(iter(relevant)))
-            found.append(safeguards[query])
-        lists[query] = found
+            lists[query].append(safeguards[query])
     return Lists("hybrid", candidate_configs()["hybrid"], lists, safeguards)
-
-
-def _documents(run: Run) -> dict[str, Sequence[str]]:
-    return {query: ranking.documents for query, ranking in run}

@@ -79,7 +79,7 @@ def choose(source: Dataset, recipe: Recipe, context: Context) -> NanoSelection:
     if relevant > recipe.documents:
         raise DataError(f"{source.name}: {relevant:,} relevant documents do not fit into {recipe.documents:,}")
     filled: dict[str, int] = {}
-    for label, order in fill_orders(WantedFill(collection, recipe, recipe.documents - relevant), context):
+    for label, order in _POLICIES[recipe.policy](collection, recipe, recipe.documents - relevant, context):
         before = len(picker.places)
         picker.fill(order, recipe.documents)
         filled[label] = filled.get(label, 0) + len(picker.places) - before
@@ -88,10 +88,12 @@ def choose(source: Dataset, recipe: Recipe, context: Context) -> NanoSelection:
     if len(picker.places) < recipe.documents:
         usable = f"{len(picker.places):,} documents with a text of their own"
         raise DataError(f"{source.name}: only {usable}, {recipe.documents:,} are asked for; ask for fewer")
-    chosen = _dataset(source, collection, picker, judged)
+    ids, texts = collection.documents.ids, collection.documents.texts
+    documents = Texts([ids[place] for place in picker.places], [texts[place] for place in picker.places])
+    qrels = {query: {ids[place]: 1 for place in places} for query, places in judged.items()}
     folded = sum(sum(grade > 0 for grade in source.gold.qrels[query].values()) for query in judged)
     return NanoSelection(
-        chosen,
+        Dataset(replace(collection, documents=documents, origin=None), Gold(qrels), revision=source.revision),
         {
             "source_queries": len(source.collection.queries),
             "source_documents": len(source.collection.documents),
@@ -117,21 +119,14 @@ def _positives(collection: Collection, gold: Gold, picker: _Picker) -> dict[str,
     kept = {place: picker.take(place) for place in sorted({place for places in relevant.values() for place in places})}
     judged: dict[str, list[int]] = {}
     for query, places in relevant.items():
-        found = {twin for place in places if (twin := kept[place]) is not None}
-        if not found:
+        twins = {twin for place in places if (twin := kept[place]) is not None}
+        if not twins:
             raise DataError(
                 f"{collection.task.name}: no relevant document of the query {shorten(query)!r} has a text;"
                 " mend the source or remove the query"
             )
-        judged[query] = sorted(found)
+        judged[query] = sorted(twins)
     return judged
-
-
-def _dataset(source: Dataset, collection: Collection, picker: _Picker, judged: Mapping[str, list[int]]) -> Dataset:
-    ids, texts = collection.documents.ids, collection.documents.texts
-    documents = Texts([ids[place] for place in picker.places], [texts[place] for place in picker.places])
-    qrels = {query: {ids[place]: 1 for place in places} for query, places in judged.items()}
-    return Dataset(replace(collection, documents=documents, origin=None), Gold(qrels), revision=source.revision)
 
 
 Order = tuple[str, Iterable[int]]
@@ -139,51 +134,36 @@ Order = tuple[str, Iterable[int]]
 _FIRST_DEPTH = 100
 
 
-@dataclass(frozen=True)
-class WantedFill:
-    """The source with the chosen queries, and the number of documents that are missing."""
-
-    collection: Collection
-    recipe: Recipe
-    missing: int
+def _source_order(collection: Collection, *_: object) -> Iterator[Order]:
+    yield "source-order", range(len(collection.documents))
 
 
-def fill_orders(wanted: WantedFill, context: Context) -> Iterator[Order]:
-    """Yield the orders to fill by, until there are enough documents."""
-    return _POLICIES[wanted.recipe.policy](wanted, context)
-
-
-def _source_order(wanted: WantedFill, _: Context) -> Iterator[Order]:
-    yield "source-order", range(len(wanted.collection.documents))
-
-
-def _random(wanted: WantedFill, _: Context) -> Iterator[Order]:
+def _random(collection: Collection, recipe: Recipe, *_: object) -> Iterator[Order]:
     """Yield an order by a hash of seed and id: independent of the source's order, so larger sets hold smaller ones."""
-    ids = wanted.collection.documents.ids
+    ids = collection.documents.ids
 
     def draw(place: int) -> bytes:
-        return hashlib.blake2b(f"{wanted.recipe.seed}\t{ids[place]}".encode(), digest_size=16).digest()
+        return hashlib.blake2b(f"{recipe.seed}\t{ids[place]}".encode(), digest_size=16).digest()
 
     yield "random", sorted(range(len(ids)), key=draw)
 
 
-def _hard(wanted: WantedFill, context: Context) -> Iterator[Order]:
+def _hard(collection: Collection, recipe: Recipe, missing: int, context: Context) -> Iterator[Order]:
     """Yield the systems' best documents by rank, deeper and deeper; documents never listed follow in source order.
 
     All relevant documents are taken before, so whatever is new here is not relevant.
     """
-    collection = wanted.collection
-    systems = [System.parse(text) for text in wanted.recipe.hard_systems]
+    systems = [System.parse(text) for text in recipe.hard_systems]
     everything = len(collection.documents)
-    depth = min(everything, max(_FIRST_DEPTH, 4 * math.ceil(wanted.missing / max(1, len(collection.queries)))))
-    while wanted.missing:
+    depth = min(everything, max(_FIRST_DEPTH, 4 * math.ceil(missing / max(1, len(collection.queries)))))
+    while missing:
         runs = [with_depth(system, depth).run(collection, context) for system in systems]
         yield "hard", [collection.documents.position[document] for document in by_rank(runs)]
         longest = max((len(ranking.documents) for run in runs for _, ranking in run), default=0)
         if depth >= everything or longest < depth:
             break
         depth = min(everything, 4 * depth)
-    yield from _source_order(wanted, context)
+    yield from _source_order(collection)
 
 
 def by_rank(runs: Iterable[Run]) -> list[str]:
@@ -200,7 +180,7 @@ def by_rank(runs: Iterable[Run]) -> list[str]:
     return list(dict.fromkeys(ordered))
 
 
-_POLICIES: Mapping[str, Callable[[WantedFill, Context], Iterator[Order]]] = {
+_POLICIES: Mapping[str, Callable[[Collection, Recipe, int, Context], Iterator[Order]]] = {
     "source-order": _source_order,
     "hard": _hard,
     "random": _random,

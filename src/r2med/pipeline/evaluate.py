@@ -16,18 +16,22 @@ from r2med.formatting import one_line
 from r2med.measure.metrics import DEFAULT, Measure
 from r2med.measure.score import score
 from r2med.pipeline.executor.local import Executor, begin_command, quiet
-from r2med.pipeline.plan import run_key
 from r2med.pipeline.registry import build_system
 from r2med.pipeline.spec import parse
 from r2med.pipeline.stage import Context, Stage
 from r2med.pipeline.system import System
-from r2med.runs.ledger import Entry, Finished, Ledger
+from r2med.runs.ledger import Entry, Ledger
 from r2med.runs.record import DataIdentity, RunRecord, StageRecord, provenance
-from r2med.runs.report import Failure, Report, Result
+from r2med.runs.report import Failure, Report
 from r2med.store.cache import Cache
-from r2med.store.hashes import steady_digests
+from r2med.store.hashes import cache_key, steady_digests
 from r2med.store.jobs import DONE, FAILED, KEPT, POSTPONED, reporter
 from r2med.store.sqlite import DamagedError, StoreError, warn
+
+ALGORITHM = 1
+"""Part of the key of every run and answer. Raise it with any change after which a figure of ours may be another one
+(a tokenizer, a score, a tie, a measure, how replies are read), so that no such result is taken from the ledger; a
+release that changes no figure leaves it."""
 
 
 def shallow_lists(measures: Iterable[Measure], depth: int, documents: int) -> list[str]:
@@ -94,7 +98,7 @@ def evaluate(
     chosen = _with_measures(options or Options(), measures)
     begin_command()
     built = [_system(system) for system in _listed(systems)]
-    results: list[Result] = []
+    results: list[Entry] = []
     failures: list[Failure] = []
     postponed: list[Failure] = []
     columns: list[tuple[str, str]] = []
@@ -131,11 +135,11 @@ def evaluate(
     return Report(results, failures, columns, postponed=postponed)
 
 
-def _tell(result: Result) -> None:
+def _tell(result: Entry) -> None:
     """Publish that a system is done with a task."""
     score = result.metrics.get("nDCG@10", next(iter(result.metrics.values()), None))
     state, seconds = (KEPT, 0.0) if result.cached else (DONE, result.seconds)
-    reporter.finish_cell(result.system, result.task, state, score=score, run=result.run_id, seconds=seconds)
+    reporter.finish_cell(result.system, result.task, state, score=score, run=result.id, seconds=seconds)
 
 
 def _with_measures(options: Options, measures: Sequence[str | Measure]) -> Options:
@@ -167,7 +171,23 @@ def _of_split(dataset: Dataset, split: str | None) -> Dataset:
     return dataset
 
 
-def _measure(system: System, dataset: Dataset, options: Options, ledger: Ledger, memo: dict[Any, Any]) -> Result:
+def run_key(system: System, dataset: Dataset) -> str:
+    """Return the key of a system's run on a dataset: a hash of everything the run depends on."""
+    task = dataset.task
+    return cache_key(
+        system=system.key(),
+        task_name=task.name,
+        data=dataset.fingerprint,
+        # Prompts are made of the task's words.
+        task=(task.family, *task.words.values()),
+        # Figures of tasks in which a query and a document share an id depend on which of them may be left out.
+        **({"copies": [task.drop_self, sorted(shared)]} if (shared := dataset.collection.shared_ids) else {}),
+        inputs=[sorted(stage.inputs(dataset.collection).items()) for stage in system.walk()],
+        algorithm=ALGORITHM,
+    )
+
+
+def _measure(system: System, dataset: Dataset, options: Options, ledger: Ledger, memo: dict[Any, Any]) -> Entry:
     """Run one system on one dataset, or take the run from the ledger."""
     key = run_key(system, dataset)
     entry = None if options.fresh else ledger.find(key)
@@ -180,22 +200,26 @@ def _measure(system: System, dataset: Dataset, options: Options, ledger: Ledger,
     context = Context(Cache.default(), options.executor, memo=memo, strict=options.strict, fresh=options.fresh)
     with options.executor.working(system.spec, dataset.name):
         state = system.work(dataset.collection, context, dataset.gold)
-    seconds = sum(step.seconds for step in context.notes.work.values())
     scores = score(state.ranked, dataset.gold.qrels, options.measures)
-    record = _record(system, dataset, context)
-    entry = Entry(key, system.spec, dataset.name, dataset.task.group, tuple(scores.queries), seconds, record)
-    values = {str(measure): scores.values(measure) for measure in options.measures}
-    finished = Finished(state.ranked, values, context.notes.written)
-    shallow = _shallow(system, dataset, options)
+    result = Entry(
+        key,
+        system.spec,
+        dataset.name,
+        dataset.task.group,
+        tuple(scores.queries),
+        sum(step.seconds for step in context.notes.work.values()),
+        _record(system, dataset, context),
+        scores={str(measure): scores.values(measure) for measure in options.measures},
+        notes=tuple(_shallow(system, dataset, options)),
+    )
     try:
-        return _result(ledger.add(entry, finished), values, shallow, cached=False)
+        return ledger.add(result, state.ranked, context.notes.written)
     except StoreError as error:
         # The result is returned all the same; only its place in the ledger is missing.
-        unkept = _result(entry, values, shallow, cached=False)
-        return replace(unkept, run_id="", warnings=(*unkept.warnings, f"not kept in the ledger: {error}"))
+        return replace(result, key="", notes=(*result.notes, f"not kept in the ledger: {error}"))
 
 
-def _remembered(entry: Entry, system: System, dataset: Dataset, options: Options, ledger: Ledger) -> Result:
+def _remembered(entry: Entry, system: System, dataset: Dataset, options: Options, ledger: Ledger) -> Entry:
     """Return a run of the ledger, with missing measures computed from its ranked lists."""
     known = ledger.scores(entry)
     missing = [measure for measure in options.measures if str(measure) not in known]
@@ -210,23 +234,7 @@ def _remembered(entry: Entry, system: System, dataset: Dataset, options: Options
         if added:
             ledger.add_scores(entry, added)
     values = {str(measure): known[str(measure)] for measure in options.measures}
-    return _result(entry, values, _shallow(system, dataset, options), cached=True)
-
-
-def _result(entry: Entry, values: dict[str, Any], shallow: Sequence[str], *, cached: bool) -> Result:
-    return Result(
-        system=entry.system,
-        task=entry.task,
-        group=entry.group,
-        query_ids=entry.queries,
-        documents=entry.record.documents,
-        scores=values,
-        seconds=entry.seconds,
-        warnings=(*entry.record.warnings, *shallow),
-        run_id=entry.id,
-        cached=cached,
-        record=entry.record,
-    )
+    return replace(entry, scores=values, notes=tuple(_shallow(system, dataset, options)), cached=True)
 
 
 def _record(system: System, dataset: Dataset, context: Context) -> RunRecord:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta
 
 from r2med.data.tasks import place_of_folder, resolve
 from r2med.errors import R2medError, suggest
@@ -20,7 +23,7 @@ from r2med.runs.selection import (
     refuse_choice,
     refuse_content,
 )
-from r2med.settings import names_under, read_toml
+from r2med.store.typed import Typed, read_toml
 
 
 @dataclass(frozen=True)
@@ -31,34 +34,38 @@ class Experiment:
     """The name of each row with its system."""
     tasks: tuple[str, ...] = ()
     """Names of tasks; empty if the file has none."""
-    metrics: tuple[str, ...] = ()
-    path: Path = field(default_factory=Path)
+    measures: tuple[str, ...] = ()
+
+
+class _NamedSystem(Typed, frozen=True):
+    spec: str
+    name: str = ""
+
+
+class _ExperimentFile(Typed, frozen=True):
+    system: Annotated[tuple[_NamedSystem, ...], Meta(min_length=1)]
+    tasks: tuple[str, ...] = ()
+    measures: tuple[str, ...] = ()
 
 
 def read_experiment(path: Path) -> Experiment:
     """Read an experiment file.
 
     tasks = ["sample"]
-    metrics = ["nDCG@10", "Recall@100"]
+    measures = ["nDCG@10", "Recall@100"]
 
     [[system]]
     name = "baseline"
     spec = "bm25"
     """
-    found = read_toml(path, ("tasks", "metrics", "system"))
+    file = read_toml(path, _ExperimentFile, error=R2medError)
     systems: dict[str, str] = {}
-    entries = found.get("system")
-    if not isinstance(entries, list) or not entries:
-        raise R2medError(f"{path}: no [[system]] in it")
-    for place, entry in enumerate(entries, 1):
-        spec = entry.get("spec")
-        if not isinstance(spec, str) or set(entry) - {"name", "spec"}:
-            raise R2medError(f'{path}: [[system]] number {place} must have spec = "..." and may have name = "..."')
-        name = str(entry.get("name", spec))
+    for row in file.system:
+        name = row.name or row.spec
         if name in systems:
             raise R2medError(f"{path}: two systems are called {name!r}")
-        systems[name] = spec
-    return Experiment(systems, names_under(path, found, "tasks", ()), names_under(path, found, "metrics", ()), path)
+        systems[name] = row.spec
+    return Experiment(systems, file.tasks, file.measures)
 
 
 _LONG_ENOUGH = 4
@@ -111,7 +118,7 @@ def _with_content(system: str, entries: Sequence[Entry], label: str = "") -> Cho
             raise refuse_choice(system, variants)
         same = runs
     else:
-        same = [entry for entry in runs if _made_with(here, entry)]
+        same = [entry for entry in runs if (set(entry.record.local.values()) == set(here.local_content().values()))]
         if not same:
             raise refuse_content(system, runs, label or system)
     return Chosen(label or same[0].name, system, current_of(same, current_data(entries)))
@@ -124,11 +131,6 @@ def _read_here(system: str) -> System | None:
         return built if built.local_content() else None
     except R2medError:
         return None
-
-
-def _made_with(system: System, entry: Entry) -> bool:
-    """Return whether a run was made with the files as they are here."""
-    return set(entry.record.local.values()) == set(system.local_content().values())
 
 
 def _of_experiment(path: Path, inner: str, entries: Sequence[Entry]) -> list[Chosen]:
@@ -162,7 +164,7 @@ def _by_id(name: str, entries: Sequence[Entry]) -> Entry | None:
 def _unknown(name: str, system: str, known: Collection[str]) -> str:
     """Return why a name stands for no run, and advice that can work."""
     if Path(name).is_file():
-        return f"{name} is a run file, which is not in the ledger: `r2med eval {name} --task TASK` measures it"
+        return f"{name} is a run file, which is not in the ledger: `r2med eval {name} --tasks TASK` measures it"
     near = suggest(name, known) if known else ""
     advice = f"; run it first: r2med run {system!r}" if system else ""
     return f"no run of {name!r} in the ledger{near}{advice}"

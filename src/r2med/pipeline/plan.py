@@ -6,18 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import r2med
 from r2med.data.dataset import Dataset
 from r2med.data.loader import cached_task, load
 from r2med.data.tasks import Task, resolve
 from r2med.errors import HubUnreachable, R2medError
 from r2med.formatting import one_line
+from r2med.pipeline.evaluate import run_key
 from r2med.pipeline.executor.local import quiet
 from r2med.pipeline.stage import Context, Requirements, Stage
 from r2med.pipeline.system import System
 from r2med.runs.ledger import Ledger
 from r2med.store.cache import Cache
-from r2med.store.hashes import cache_key
 
 
 @dataclass(frozen=True)
@@ -110,35 +109,14 @@ def _task(system: System, task: Task, dataset: Dataset | Exception | None, ledge
     if isinstance(dataset, Exception):
         return PlannedTask(task.name, f"cannot be read: {one_line(dataset)}")
     try:
-        return _local_task(system, task, dataset, ledger)
+        entry = ledger.find(run_key(system, dataset)) if ledger is not None else None
+        if entry is not None and not entry.incomplete:
+            return PlannedTask(task.name, "in the ledger")
+        state = "to compute" if entry is None else "to try again, because it is not complete"
+        context = Context(Cache.default(), quiet())
+        forecast = {
+            str(stage): dict(stage.forecast(handed, context)) for stage, handed in system.handed(dataset.collection)
+        }
+        return PlannedTask(task.name, state, {name: facts for name, facts in forecast.items() if facts})
     except HubUnreachable:
         return PlannedTask(task.name, "to compute; without the hub it is not known what is here already")
-
-
-def _local_task(system: System, task: Task, dataset: Dataset, ledger: Ledger | None) -> PlannedTask:
-    """Plan a task whose data are on this machine."""
-    entry = ledger.find(run_key(system, dataset)) if ledger is not None else None
-    if entry is not None and not entry.incomplete:
-        return PlannedTask(task.name, "in the ledger")
-    state = "to compute" if entry is None else "to try again, because it is not complete"
-    context = Context(Cache.default(), quiet())
-    forecast = {
-        str(stage): dict(stage.forecast(handed, context)) for stage, handed in system.handed(dataset.collection)
-    }
-    return PlannedTask(task.name, state, {name: facts for name, facts in forecast.items() if facts})
-
-
-def run_key(system: System, dataset: Dataset) -> str:
-    """Return the key of a system's run on a dataset: a hash of everything the run depends on."""
-    task = dataset.task
-    return cache_key(
-        system=system.key(),
-        task_name=task.name,
-        data=dataset.fingerprint,
-        # Prompts are made of the task's words.
-        task=(task.family, *task.words.values()),
-        # Figures of tasks in which a query and a document share an id depend on which of them may be left out.
-        **({"copies": [task.drop_self, sorted(shared)]} if (shared := dataset.collection.shared_ids) else {}),
-        inputs=[sorted(stage.inputs(dataset.collection).items()) for stage in system.walk()],
-        version=r2med.__version__,
-    )

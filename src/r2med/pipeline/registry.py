@@ -12,11 +12,11 @@ from dataclasses import MISSING, Field
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from r2med.errors import SpecError, suggest
-from r2med.pipeline.arguments import KINDS, settings_of
 from r2med.pipeline.spec import Call, Chain, Value, parse
-from r2med.pipeline.stage import Stage
+from r2med.pipeline.stage import KINDS, Stage, settings_of
 from r2med.pipeline.system import System
 from r2med.settings import aliases
+from r2med.store.plugins import load_plugin, plugins
 
 STAGES: Mapping[str, str] = {
     "bm25": "r2med.retrieve.bm25:BM25",
@@ -85,8 +85,13 @@ def build_stage(call: Call) -> Stage:
         found: Stage | None = named(family)(call)
         if found is not None:
             return found
+    if plugin := load_plugin("r2med.stages", call.name, type):
+        return bind(plugin, call)
+    if encoder := plugins("r2med.encoders").get(call.name):
+        return build_stage(Call(encoder.value, call.args, call.options))
+    others = (name for group in ("r2med.stages", "r2med.encoders") for name in plugins(group))
     near = (
-        suggest(call.name, [*STAGES, *model_names()])
+        suggest(call.name, [*STAGES, *model_names(), *others])
         or "; `r2med models` lists the models, docs/reference/systems.md the stages"
     )
     raise SpecError(f"unknown stage {call.name!r}{near}")
@@ -188,7 +193,12 @@ def bind(cls: type[Bound], call: Call) -> Bound:
         if name in given:
             raise SpecError(f"{call}: {name} is given twice")
         given[name] = _convert(call, name, value, hints[name])
-    missing = [name for name, field in declared.items() if name not in given and _required(field)]
+    missing = [
+        name
+        for name, field in declared.items()
+        if name not in given
+        and (field.default is MISSING and field.default_factory is MISSING and not field.metadata.get("rest"))
+    ]
     if missing:
         raise SpecError(f"{call} lacks {', '.join(missing)}; {call.name} takes {_usage(declared)}")
     return cls(*given.pop(rest.name), **given) if rest is not None else cls(**given)
@@ -222,10 +232,6 @@ def _plain(value: Any) -> Value:
         return int(value)
     plain: Value = value
     return plain
-
-
-def _required(field: Field[Any]) -> bool:
-    return field.default is MISSING and field.default_factory is MISSING and not field.metadata.get("rest")
 
 
 def _usage(declared: Mapping[str, Field[Any]]) -> str:

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from r2med.data.dataset import Texts
 from r2med.errors import R2medError, SpecError
-from r2med.pipeline.arguments import settings_of, with_fields
 from r2med.pipeline.spec import Chain
-from r2med.pipeline.stage import Context, Expander, Oracle, Reranker, Retriever, Stage, Timing
-from r2med.runs.usage import PHASES, StepRecord
-from r2med.store.foreign_output import foreign_output
+from r2med.pipeline.stage import Context, Expander, Oracle, Reranker, Retriever, Stage, Timing, settings_of, with_fields
+from r2med.runs.record import PHASES, StepRecord
 from r2med.store.hashes import cache_key
+from r2med.store.processes import foreign_output
 from r2med.usage import Usage
 
 if TYPE_CHECKING:
@@ -191,7 +190,14 @@ def as_step(stage: Stage, done: tuple[str, ...], context: Context, do: Callable[
         own = replace(context.for_stage(), timing=Timing())
         with context.timed("inside"), own.timed("search"):
             outcome = do(own)
-        own.notes.work[cache_key(done=done)[:16]] = _work(stage, own)
+        seconds = {phase: max(0.0, own.timing.seconds.get(phase, 0.0)) for phase in PHASES}
+        account = own.notes.facts.get("account")
+        asked = None if account is None else Usage.from_json(account)
+        before = own.notes.facts.get("foreseen")
+        foreseen = None if before is None else Usage.from_json(before)
+        own.notes.work[cache_key(done=done)[:16]] = StepRecord(
+            str(stage), account=asked, reused=tuple(own.notes.reused), foreseen=foreseen, **seconds
+        )
         context.memo[done] = (outcome, own.notes)
     outcome, notes = context.memo[done]
     context.notes.absorb(str(stage), notes)
@@ -253,16 +259,6 @@ def _inner(stage: Stage, option: str, value: object) -> dict[str, Any]:
     if option in stage.user_options:
         found["options"] = tuple({**dict(vars(stage)["options"]), option: value}.items())
     return found
-
-
-def _work(stage: Stage, context: Context) -> StepRecord:
-    """Build the usage of a step: seconds by phase, and the account of the model that it asked."""
-    seconds = {phase: max(0.0, context.timing.seconds.get(phase, 0.0)) for phase in PHASES}
-    account = context.notes.facts.get("account")
-    asked = None if account is None else Usage.from_json(account)
-    before = context.notes.facts.get("foreseen")
-    foreseen = None if before is None else Usage.from_json(before)
-    return StepRecord(str(stage), account=asked, reused=tuple(context.notes.reused), foreseen=foreseen, **seconds)
 
 
 def _added(before: Collection, after: Collection) -> dict[str, tuple[Generation, ...]]:

@@ -19,7 +19,7 @@ from uuid import uuid4
 import numpy as np
 
 from r2med.errors import R2medError, SpecError, blame, code_of_others, suggest
-from r2med.store.foreign_output import foreign_output
+from r2med.store.processes import foreign_output
 
 _PACKAGED = {"r2med", *sys.stdlib_module_names}
 

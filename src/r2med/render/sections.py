@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
+import click
+
 from r2med.formatting import money
-from r2med.render.table import Cell, Column, Number, Table, cells, key, numbers
+from r2med.render.table import Cell, Column, Number, Table, cells, key, numbers, output
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -193,28 +195,37 @@ def show_sections(sections: Sequence[Section], console: Console) -> None:
         console.print()
 
 
+def write_sections(form: str | None, title: str, sections: Sequence[Section], notes: Sequence[str] = ()) -> None:
+    """Print sections: as Markdown (`md`), as LaTeX, or as tables on the terminal."""
+    if form is None:
+        show_sections(sections, output())
+    else:
+        text = markdown_sections(title, sections, notes) if form == "md" else latex_sections(sections)
+        click.echo(text, nl=False)
+
+
 def markdown_sections(title: str, sections: Sequence[Section], notes: Sequence[str] = ()) -> str:
     """Write sections for a page or an issue."""
-    return "\n\n".join([f"# {plain(title)}", *markdown_blocks(sections, notes)]) + "\n"
+    return "\n\n".join([f"# {escape_markdown(title)}", *markdown_blocks(sections, notes)]) + "\n"
 
 
 def markdown_blocks(sections: Sequence[Section], notes: Sequence[str] = (), level: int = 2) -> list[str]:
     """Write sections below headings of a level, as headings, tables and paragraphs of their own."""
     blocks = []
     for section in sections:
-        blocks.append(f"{'#' * level} {plain(section.title)}")
+        blocks.append(f"{'#' * level} {escape_markdown(section.title)}")
         if section.rows:
             rules = ["---:" if column.right else "---" for column in section.columns]
             rows = [section.headings, rules, *section.rows]
-            blocks.append("\n".join(f"| {' | '.join(map(plain, map(wide, row)))} |" for row in rows))
-        blocks += map(plain, section.sentences)
-    return [*blocks, *(f"Note: {plain(note)}" for note in notes)]
+            blocks.append("\n".join(f"| {' | '.join(map(escape_markdown, map(wide, row)))} |" for row in rows))
+        blocks += map(escape_markdown, section.sentences)
+    return [*blocks, *(f"Note: {escape_markdown(note)}" for note in notes)]
 
 
-def plain(text: str) -> str:
+def escape_markdown(text: str) -> str:
     r"""Escape a text so that Markdown shows it as it is.
 
-    >>> plain("a_b | c")
+    >>> escape_markdown("a_b | c")
     'a\\_b \\| c'
     """
     for sign in "\\|*_<`":

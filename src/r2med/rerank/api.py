@@ -20,7 +20,7 @@ from r2med.pipeline.stage import Context, Requirements, Reranker
 from r2med.rerank.candidates import KeptOrder, Outcome, candidates, check_depth, checked, reranked
 from r2med.rerank.cards import ApiCard, api_card, api_cards
 from r2med.rerank.pair_scores import Scored, ScoreStore, WantedPair, wanted_pairs
-from r2med.runs.prices import prices
+from r2med.settings import prices
 from r2med.usage import Usage
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ class ApiRerank(Reranker):
                             problems[asked[place][0].query] = str(scores)
                             continue
                         scored = {w.digest: Scored(s) for w, s in zip(asked[place], scores.tolist(), strict=True)}
-                        store.keep(list(scored), list(scored.values()))
+                        store.keep(scored)
                         known |= scored
                 context.book(replace(server.bill(*self._prices, (0, 0, 0)), whole=not known_before))
         context.notes.facts |= {"pairs": sum(map(len, pairs)), "scored": sum(map(len, asked))}

@@ -29,7 +29,19 @@ def card_of(source: ModelSource, name: str, like: str = "") -> RerankerCard:
     """Build the card of a folder or repository from its files, in the format of the card that it is `like`."""
     adapter = source.read_json("adapter_config.json")
     if adapter is not None:
-        return _adapter_card(source, name, adapter, like)
+        base = str(adapter.get("base_model_name_or_path") or "")
+        if not base:
+            raise R2medError(f"{source.name}: the adapter does not name its base model")
+        found = card(like) if like else RerankerCard(name, base)
+        return replace(
+            found,
+            name=name,
+            id=base,
+            revision="main",
+            adapter=source.name,
+            adapter_revision=source.revision,
+            parameters=0,
+        )
     config = source.read_json("config.json")
     if config is None:
         raise R2medError(f"{source.name}: not a model (no config.json)")
@@ -41,22 +53,6 @@ def card_of(source: ModelSource, name: str, like: str = "") -> RerankerCard:
     if not architecture.endswith(_CLASSIFIER):
         raise R2medError(f"{source.name} is not a cross-encoder: it is a {architecture or 'model of an unknown class'}")
     return RerankerCard(name, source.name, source.revision, max_length=source.max_length())
-
-
-def _adapter_card(source: ModelSource, name: str, adapter: Mapping[str, Any], like: str) -> RerankerCard:
-    base = str(adapter.get("base_model_name_or_path") or "")
-    if not base:
-        raise R2medError(f"{source.name}: the adapter does not name its base model")
-    found = card(like) if like else RerankerCard(name, base)
-    return replace(
-        found,
-        name=name,
-        id=base,
-        revision="main",
-        adapter=source.name,
-        adapter_revision=source.revision,
-        parameters=0,
-    )
 
 
 def folder_is_reranker(folder: Path) -> bool:

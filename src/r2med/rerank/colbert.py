@@ -10,10 +10,10 @@ import numpy as np
 
 from r2med.data.dataset import Texts
 from r2med.data.run import Run
+from r2med.encode.batching import encode_tokens
 from r2med.encode.encoder import Role, Vectors
 from r2med.encode.late_interaction import LateInteraction
 from r2med.encode.maxsim import rescore_tokens, single_threads
-from r2med.encode.token_batches import encode_tokens
 from r2med.encode.vectors import TokenVectors
 from r2med.pipeline.stage import Context, Reranker
 from r2med.rerank.candidates import CandidateList, KeptOrder, Outcome, candidates, checked, reranked

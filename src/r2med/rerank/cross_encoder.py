@@ -16,16 +16,23 @@ from r2med.errors import R2medError, SpecError, require_extra, suggest
 from r2med.models.memory import MODEL_CACHE, find_devices
 from r2med.models.source import ModelSource, as_path, existing_folder, locate, looks_like_path, spelled_folder
 from r2med.models.tokenizer import check_limit, pretrained_tokenizer
-from r2med.pipeline.executor.distributed import spread_of
 from r2med.pipeline.registry import spec_of
 from r2med.pipeline.spec import Call, parse
 from r2med.pipeline.stage import Context, Requirements, Reranker
 from r2med.rerank.candidates import candidates, check_depth, reranked
 from r2med.rerank.cards import DTYPES, HEADS, PREFIX, RerankerCard, card, card_of, cards
-from r2med.rerank.distributed import PairWorker, SpreadScoring
 from r2med.rerank.pair_inputs import TRUNCATIONS, Inputs, PairFormat, PairInput
 from r2med.rerank.pair_models import Columns, OnnxPairModel, PairModel, TorchPairModel, scores_of
-from r2med.rerank.pair_scores import PairScores, ScoreStore, Scoring, WantedPair, cut_facts, wanted_pairs
+from r2med.rerank.pair_scores import (
+    PairScores,
+    PairWorker,
+    ScoreStore,
+    Scoring,
+    SpreadScoring,
+    WantedPair,
+    cut_facts,
+    wanted_pairs,
+)
 
 if TYPE_CHECKING:
     from r2med.data.dataset import Collection
@@ -118,7 +125,9 @@ class CrossEncoder(Reranker):
     def pair_model(self) -> LoadedCrossEncoder:
         """Build the model with this stage's changes of its card. For `ce:` names the model's small files are read."""
         known = cards().get(self.model)
-        found = known or card_of(self._source(), self.model, self.like)
+        found = known or card_of(
+            locate(as_path(self.model.removeprefix(PREFIX)), self.revision or "main"), self.model, self.like
+        )
         if self.remote_code and known is None:
             found = replace(found, remote_code=True)
         return LoadedCrossEncoder(
@@ -137,9 +146,6 @@ class CrossEncoder(Reranker):
         if self.instruction:
             given["instruction"] = replace(found.instruction, text=self.instruction, families=())
         return given
-
-    def _source(self) -> ModelSource:
-        return locate(as_path(self.model.removeprefix(PREFIX)), self.revision or "main")
 
     @property
     def requirements(self) -> Requirements:
@@ -191,7 +197,15 @@ class CrossEncoder(Reranker):
                 context.reuse("scores of pairs")
             if missing:
                 scores.add(self._scored(pairs, scores, missing, store, context, task))
-        self._note(pairs, scores, len(missing), task, context)
+        limit = self.pair_model.card.max_length
+        facts = cut_facts(scores.known, pairs, limit)
+        first = self.pair_model.format(task).first(pairs[0][0].pair) if pairs else ""
+        context.notes.facts |= {"pairs": sum(map(len, pairs)), "scored": len(missing), **facts, "first": first}
+        if facts["queries_cut"]:
+            context.warn(
+                f"{self}: {facts['queries_cut']} of {len(pairs)} queries leave no room for a document in {limit} tokens"
+                " and lost a part; a larger max_length may help"
+            )
         outcomes = [scores.outcome(each, wanted) for each, wanted in zip(shown, pairs, strict=True)]
         return reranked(self, run, shown, outcomes, context)
 
@@ -205,7 +219,7 @@ class CrossEncoder(Reranker):
         task: Task,
     ) -> PairScores:
         """Score the missing pairs, in this process or by the executor's workers."""
-        model, spread = self.pair_model, spread_of(context.executor)
+        model, spread = self.pair_model, context.executor.spread
         label = f"score pairs ({model.card.id})"
         if spread is None:
             with context.timed("load"):
@@ -221,20 +235,6 @@ class CrossEncoder(Reranker):
         if left:
             raise spread.unfinished(f"pairs of {model.card.id}", len(left), len(everything))
         return found
-
-    def _note(
-        self, pairs: Sequence[Sequence[WantedPair]], scores: PairScores, scored: int, task: Task, context: Context
-    ) -> None:
-        """Record the pairs scored, the number cut, and the first pair as the model reads it."""
-        limit = self.pair_model.card.max_length
-        facts = cut_facts(scores.known, pairs, limit)
-        first = self.pair_model.format(task).first(pairs[0][0].pair) if pairs else ""
-        context.notes.facts |= {"pairs": sum(map(len, pairs)), "scored": scored, **facts, "first": first}
-        if facts["queries_cut"]:
-            context.warn(
-                f"{self}: {facts['queries_cut']} of {len(pairs)} queries leave no room for a document in {limit} tokens"
-                " and lost a part; a larger max_length may help"
-            )
 
 
 def is_folder(name: str) -> bool:

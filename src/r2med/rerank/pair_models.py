@@ -8,7 +8,6 @@ ONNX file is exported from the torch model once, compared with it, and cached.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -16,10 +15,9 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from r2med.encode.loading import Build, accepted, load_errors, positions_of, quietly
-from r2med.encode.onnx_export import CHECKED, compared, example_tokens, export_graph
+from r2med.encode.loading import Build, accepted, load_errors, load_pretrained, positions_of, quietly
+from r2med.encode.onnx import CHECKED, compared, example_tokens, export_graph
 from r2med.errors import R2medError, require_extra
-from r2med.models.memory import fix_rounding
 from r2med.models.tokenizer import Padded
 from r2med.store.cache import Cache
 from r2med.store.hashes import cache_key
@@ -31,41 +29,29 @@ if TYPE_CHECKING:
 
 Columns = NDArray[np.float32]
 """One row per pair."""
-
-
-def one(columns: Columns) -> Columns:
-    """Return the one logit."""
-    return columns[:, 0]
-
-
-def second(columns: Columns) -> Columns:
-    """Return the second of two logits."""
-    return columns[:, 1]
-
-
-def margin(columns: Columns) -> Columns:
-    """Return the second logit less the first: the log odds, of which a softmax would make a probability."""
-    return columns[:, 1] - columns[:, 0]
-
-
 HEADS: Mapping[str, tuple[int, Callable[[Columns], Columns]]] = {
-    "one": (1, one),
-    "second": (2, second),
-    "margin": (2, margin),
+    "one": (1, lambda columns: columns[:, 0]),
+    "second": (2, lambda columns: columns[:, 1]),
+    # The log odds, of which a softmax would make a probability.
+    "margin": (2, lambda columns: columns[:, 1] - columns[:, 0]),
 }
 """How columns become a score, and how many there must be, by the names that cards and specs use."""
+_CLASSIFIERS = ("score", "classifier")
+"""What classification heads are called."""
+_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+_AGREEMENT = 1e-3
 
 
 def scores_of(columns: Columns, head: str, model: str) -> Columns:
     """Return a score for each row; `auto` takes the one logit or the second of two."""
     width = columns.shape[1]
     if head == "auto":
-        head = {1: "one", 2: "second"}.get(width, "")
-        if not head:
+        if width > 2:
             raise R2medError(f"{model} has {width} logits for a pair; a cross-encoder has one or two")
-    wanted, function = HEADS[head]
-    if width != wanted:
-        raise R2medError(f"{model} has {width} logits for a pair, and the head {head!r} takes {wanted}")
+        head = "one" if width == 1 else "second"
+    needed, function = HEADS[head]
+    if width != needed:
+        raise R2medError(f"{model} has {width} logits for a pair, and the head {head!r} takes {needed}")
     return function(columns)
 
 
@@ -91,11 +77,8 @@ class TorchPairModel:
         import torch
 
         self.device = torch.device(device)
-        self.model: Any = load_pair_model(build, causal=bool(answers))
-        self.pad = padding_of(self.model, tokenizer)
-        self.positions = positions_of(getattr(self.model, str(self.model.base_model_prefix), self.model))
-        self.forward = forward_of(self.model, answer_tokens(tokenizer, answers, build.folder))
-        self.model.to(self.device)
+        self.network, self.pad, self.positions = load_network(build, tokenizer, answers)
+        self.network.to(self.device)
 
     def columns(self, batch: Padded) -> Columns:
         """Return the columns of one batch; raise `MemoryError` if memory runs out, whatever the device."""
@@ -104,118 +87,98 @@ class TorchPairModel:
         try:
             with torch.inference_mode():
                 tensors = [torch.from_numpy(array).to(self.device) for array in batch]
-                found: Columns = self.forward(*tensors).float().cpu().numpy()
-                return found
+                columns: Columns = self.network(*tensors).float().cpu().numpy()
+                return columns
         except torch.OutOfMemoryError as error:
             raise MemoryError(f"{self.device} is full") from error
 
     def close(self) -> None:
         """Release the weights."""
-        del self.model, self.forward
+        del self.network
 
 
-def forward_of(model: Any, answers: list[int]) -> Callable[..., torch.Tensor]:
-    """Build the function from token ids, their mask and their types to columns."""
-    takes = accepted(model)
-    # Types are for models that have learnt more than one; others make do without, or must.
-    typed = "token_type_ids" in takes and (getattr(model.config, "type_vocab_size", 0) or 0) > 1
-    fixed = {"use_cache": False} if "use_cache" in takes else {}
-
-    def classify(ids: torch.Tensor, mask: torch.Tensor, types: torch.Tensor) -> torch.Tensor:
-        more = {"token_type_ids": types} if typed else {}
-        logits: torch.Tensor = model(input_ids=ids, attention_mask=mask, **more, **fixed).logits
-        return logits
-
-    def answer(ids: torch.Tensor, mask: torch.Tensor, types: torch.Tensor) -> torch.Tensor:
-        places = (mask.cumsum(dim=1) - 1).clamp(min=0)
-        found = model(input_ids=ids, attention_mask=mask, position_ids=places, logits_to_keep=1, **fixed)
-        logits: torch.Tensor = found.logits[:, -1]
-        # A card names yes before no; the head wants no before yes, as two classes have it.
-        return logits[:, answers[::-1]]
-
-    return answer if answers else classify
-
-
-def answer_tokens(tokenizer: Tokenizer, answers: tuple[str, ...], model: str) -> list[int]:
-    """Return the tokens that a language model may answer with."""
-    found = []
+def load_network(
+    build: Build, tokenizer: Tokenizer, answers: tuple[str, ...], *, eager: bool = False
+) -> tuple[torch.nn.Module, int, int]:
+    """Load the module from token ids, their mask and their types to columns, its padding token and its positions."""
+    model: Any = load_pair_model(build, causal=bool(answers), eager=eager)
+    if getattr(model.config, "pad_token_id", None) is None:
+        # A classifier over a language model finds the end of a text by it.
+        model.config.pad_token_id = tokenizer.pad
+    positions = positions_of(getattr(model, str(model.base_model_prefix), model))
+    tokens: list[int] = []
     for answer in answers:
         ids = tokenizer.backend.encode(answer, add_special_tokens=False).ids
         if len(ids) != 1:
-            raise R2medError(f"{model}: the answer {answer!r} is {len(ids)} tokens, not one")
-        found += ids
-    return found
+            raise R2medError(f"{build.folder}: the answer {answer!r} is {len(ids)} tokens, not one")
+        tokens += ids
+    return _network(model, tokens), int(model.config.pad_token_id), positions
 
 
-def padding_of(model: Any, tokenizer: Tokenizer) -> int:
-    """Return the token for padding; a classifier over a language model finds the end of a text by it."""
-    config = model.config
-    if getattr(config, "pad_token_id", None) is None:
-        config.pad_token_id = tokenizer.pad
-    return int(config.pad_token_id)
+def _network(model: Any, answers: list[int]) -> torch.nn.Module:
+    import torch
+
+    takes = accepted(model)
+    # Types are for models that have learnt more than one; others make do without, or must.
+    typed = "token_type_ids" in takes and (getattr(model.config, "type_vocab_size", 0) or 0) > 1
+    options: dict[str, Any] = {"use_cache": False} if "use_cache" in takes else {}
+
+    class Network(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self, ids: torch.Tensor, mask: torch.Tensor, types: torch.Tensor) -> torch.Tensor:
+            inputs = {"input_ids": ids, "attention_mask": mask, **options}
+            if not answers:
+                logits: torch.Tensor = self.model(**inputs, **({"token_type_ids": types} if typed else {})).logits
+                return logits
+            places = (mask.cumsum(dim=1) - 1).clamp(min=0)
+            logits = self.model(**inputs, position_ids=places, logits_to_keep=1).logits[:, -1]
+            # A card names yes before no; the head wants no before yes, as two classes have it.
+            return logits[:, answers[::-1]]
+
+    return Network().eval()
 
 
 def load_pair_model(build: Build, *, causal: bool, eager: bool = False) -> torch.nn.Module:
     """Load a classifier of pairs, or a language model, in evaluation mode, on the processor."""
     require_extra("torch", "torch", "transformers", "safetensors")
-    fix_rounding()
-    import torch
-    import transformers
-
-    kind: Any = transformers.AutoModelForCausalLM if causal else transformers.AutoModelForSequenceClassification
-    options: dict[str, Any] = {"attn_implementation": "eager"} if eager else {}
-    head = _adapter_head(build.adapter) if build.adapter else 0
-    if head:
-        options["num_labels"] = head
-    with quietly(), load_errors(build):
-        model, loaded = kind.from_pretrained(
-            build.folder,
-            dtype=getattr(torch, build.dtype),
-            trust_remote_code=build.remote_code,
-            output_loading_info=True,
-            **options,
-        )
-    lost = [name for name in loaded["missing_keys"] if not (head and name.partition(".")[0] in _HEADS)]
-    if lost and not build.remote_code:
-        what = "a cross-encoder" if any(name.partition(".")[0] in _HEADS for name in lost) else "whole"
-        raise R2medError(f"{build.folder}: not {what}: {lost[0]} and {len(lost) - 1} more weights are not in its files")
+    adapter: Mapping[str, Any] = {}
     if build.adapter:
-        model = _merged(model, build)
+        require_extra("lora", "peft")
+        from peft.utils import load_peft_weights
+
+        adapter = load_peft_weights(build.adapter, device="cpu")
+    # The number of logits of an adapter's classification head.
+    labels = next(
+        (
+            int(weight.shape[0])
+            for name, weight in adapter.items()
+            if name.endswith(".weight") and any(f".{head}." in name for head in _CLASSIFIERS) and weight.ndim == 2
+        ),
+        0,
+    )
+    kind = "AutoModelForCausalLM" if causal else "AutoModelForSequenceClassification"
+    model, loaded = load_pretrained(build, kind, eager=eager, **({"num_labels": labels} if labels else {}))
+    in_head = {name for name in loaded["missing_keys"] if name.partition(".")[0] in _CLASSIFIERS}
+    missing = [name for name in loaded["missing_keys"] if not (labels and name in in_head)]
+    if missing and not build.remote_code:
+        what = "a cross-encoder" if in_head.intersection(missing) else "whole"
+        others = len(missing) - 1
+        raise R2medError(f"{build.folder}: not {what}: {missing[0]} and {others} more weights are not in its files")
+    if build.adapter:
+        from peft import PeftModel
+
+        with quietly(), load_errors(build):
+            wrapped = PeftModel.from_pretrained(model, build.adapter)
+        parameters = {_plain(name) for name, _ in wrapped.named_parameters()}
+        if homeless := [name for name in adapter if _plain(name) not in parameters]:
+            place = f"{homeless[0]} has no place in it"
+            raise R2medError(f"{build.adapter}: the adapter does not fit {build.folder}: {place}")
+        model = wrapped.merge_and_unload()
     ready: torch.nn.Module = model.eval().requires_grad_(False)
     return ready
-
-
-_HEADS = ("score", "classifier")
-"""What classification heads are called."""
-
-
-def _adapter_weights(adapter: str) -> Mapping[str, Any]:
-    require_extra("lora", "peft")
-    from peft.utils import load_peft_weights
-
-    found: Mapping[str, Any] = load_peft_weights(adapter, device="cpu")
-    return found
-
-
-def _adapter_head(adapter: str) -> int:
-    """Return the number of logits of an adapter's classification head; 0 for an adapter without one."""
-    for name, weight in _adapter_weights(adapter).items():
-        if name.endswith(".weight") and any(f".{head}." in name for head in _HEADS) and weight.ndim == 2:
-            return int(weight.shape[0])
-    return 0
-
-
-def _merged(model: Any, build: Build) -> Any:
-    """Merge the adapter into the model's weights; every weight of the adapter must have a place."""
-    from peft import PeftModel
-
-    with quietly(), load_errors(build):
-        wrapped = PeftModel.from_pretrained(model, build.adapter)
-    there = {_plain(name) for name, _ in wrapped.named_parameters()}
-    lost = [name for name in _adapter_weights(build.adapter) if _plain(name) not in there]
-    if lost:
-        raise R2medError(f"{build.adapter}: the adapter does not fit {build.folder}: {lost[0]} has no place in it")
-    return wrapped.merge_and_unload()
 
 
 def _plain(name: str) -> str:
@@ -227,10 +190,6 @@ def _plain(name: str) -> str:
     return name.replace(".modules_to_save", "").replace(".default", "")
 
 
-_NAMES = ("input_ids", "attention_mask", "token_type_ids")
-_AGREEMENT = 1e-3
-
-
 class OnnxPairModel:
     """A model in an ONNX file."""
 
@@ -240,69 +199,49 @@ class OnnxPairModel:
         require_extra("onnx", "onnx", "onnxruntime")
         import onnxruntime
 
-        ids = answer_tokens(tokenizer, answers, build.folder)
         folder = Cache.default().sound_entry(
-            "rerank-onnx", cache_key(**settings), lambda draft: _export(build, tokenizer, ids, draft)
+            "rerank-onnx", cache_key(**settings), lambda draft: _export(build, tokenizer, answers, draft)
         )
         self._session: Any = onnxruntime.InferenceSession(
             str(folder / "model.onnx"), providers=["CPUExecutionProvider"]
         )
-        self._takes = {each.name for each in self._session.get_inputs()}
+        self._takes = {tensor.name for tensor in self._session.get_inputs()}
         stated = orjson.loads((folder / "judge.json").read_bytes())
         self.pad: int = stated["pad"]
         self.positions: int = stated["positions"]
 
     def columns(self, batch: Padded) -> Columns:
         """Return the columns of one batch."""
-        given = {name: array for name, array in zip(_NAMES, batch, strict=True) if name in self._takes}
-        found: Columns = self._session.run(None, given)[0].astype(np.float32, copy=False)
-        return found
+        feed = {name: array for name, array in zip(_INPUTS, batch, strict=True) if name in self._takes}
+        columns: Columns = self._session.run(None, feed)[0].astype(np.float32, copy=False)
+        return columns
 
     def close(self) -> None:
         """Release the runtime."""
         del self._session
 
 
-def _export(build: Build, tokenizer: Tokenizer, answers: list[int], folder: Path) -> None:
+def _export(build: Build, tokenizer: Tokenizer, answers: tuple[str, ...], folder: Path) -> None:
     """Write `model.onnx` and the settings that its use needs."""
-    import torch
+    network, pad, positions = load_network(build, tokenizer, answers, eager=True)
+    embeddings: Any = network.model
+    vocabulary = int(embeddings.get_input_embeddings().num_embeddings)
 
-    model: Any = load_pair_model(build, causal=bool(answers), eager=True)
-    pad = padding_of(model, tokenizer)
-    positions = positions_of(getattr(model, str(model.base_model_prefix), model))
-    forward = forward_of(model, answers)
+    def example(pairs: int, tokens: int) -> Sequence[NDArray[np.int64]]:
+        """Make random tokens; the last pair is shorter than the others."""
+        ids, mask, empty = example_tokens(vocabulary, pairs, tokens)
+        ids[ids == pad] = (pad + 1) % vocabulary
+        if answers:
+            empty = slice(0, len(mask[-1, empty]))
+        mask[-1, empty], ids[-1, empty] = 0, pad
+        return [ids, mask, np.zeros_like(ids)]
 
-    class Whole(torch.nn.Module):
-        """Module from tokens to columns."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.model = model
-
-        def forward(self, ids: torch.Tensor, mask: torch.Tensor, types: torch.Tensor) -> torch.Tensor:
-            return forward(ids, mask, types)
-
-    whole = Whole().eval()
-    vocabulary = int(model.get_input_embeddings().num_embeddings)
-    example = partial(_example, vocabulary, pad, bool(answers))
-    export_graph(build.folder, whole, example(2, 7), folder / "model.onnx", _NAMES, "columns")
-    _check(whole, folder, [example(pairs, tokens) for tokens in CHECKED for pairs in (1, 3)])
-    (folder / "judge.json").write_bytes(orjson.dumps({"pad": pad, "positions": positions}))
-
-
-def _example(vocabulary: int, pad: int, left: bool, pairs: int, tokens: int) -> list[NDArray[np.int64]]:
-    """Make random tokens; the last pair is shorter than the others."""
-    ids, mask, empty = example_tokens(vocabulary, pairs, tokens)
-    ids[ids == pad] = (pad + 1) % vocabulary
-    if left:
-        empty = slice(0, len(mask[-1, empty]))
-    mask[-1, empty], ids[-1, empty] = 0, pad
-    return [ids, mask, np.zeros_like(ids)]
-
-
-def _check(whole: torch.nn.Module, folder: Path, examples: Sequence[Sequence[NDArray[np.int64]]]) -> None:
-    """Compare the file with torch on pairs of several lengths, other than those it was made with."""
-    for wanted, made in compared(whole, folder / "model.onnx", _NAMES, examples):
-        worst = float(np.abs(made - wanted).max())
-        if not worst <= _AGREEMENT * max(1.0, float(np.abs(wanted).max())):
+    file = folder / "model.onnx"
+    export_graph(build.folder, network, example(2, 7), file, _INPUTS, "columns")
+    for expected, columns in compared(
+        network, file, _INPUTS, [example(pairs, tokens) for tokens in CHECKED for pairs in (1, 3)]
+    ):
+        worst = float(np.abs(columns - expected).max())
+        if not worst <= _AGREEMENT * max(1.0, float(np.abs(expected).max())):
             raise R2medError(f"the model cannot be exported: its logits would be off by {worst:.2g}; use backend=torch")
+    (folder / "judge.json").write_bytes(orjson.dumps({"pad": pad, "positions": positions}))

@@ -1,40 +1,60 @@
-"""Scores of pairs: read from the store, or computed by the model in batches and stored at once.
+"""Scores of pairs: read from the store, or computed by the model in batches, here or by workers, and stored at once.
 
 Batches hold pairs of about equal length and at most so many tokens, padding included. When memory runs out they are
 halved. A batch that fails otherwise is split until the pair that the model cannot take is alone.
 
-Scores are in the content-addressed store: a pair of texts under one setting is scored once. A batch is stored as soon
-as it is scored, so a process that is killed loses only the batch it was working on. A setting is everything the scores
-depend on besides the two texts; the texts are known by their hashes alone, so a query and a document that meet again in
-another task cost nothing.
+A setting is everything the scores depend on besides the two texts; the texts are known by their hashes alone, so a
+query and a document that meet again in another task cost nothing. A process that is killed loses only the batch it was
+working on.
 """
 
 from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
+import orjson
 
 from r2med.errors import R2medError
 from r2med.formatting import first_line
 from r2med.models.memory import out_of_memory, release_memory
+from r2med.pipeline.executor.blocks import Spread, SpreadJob, WorkBlock, block_key, carried, grouped
 from r2med.rerank.candidates import CandidateList, KeptOrder, Outcome, checked
 from r2med.rerank.pair_inputs import Inputs, PairInput, TextPair
 from r2med.rerank.pair_models import Columns
 from r2med.store.arrays import ValueStore
+from r2med.store.hashes import cache_key
 from r2med.store.text_hashes import text_digest
 
 if TYPE_CHECKING:
+    from r2med.data.tasks import Task
     from r2med.pipeline.executor.local import Progress
+    from r2med.rerank.cross_encoder import LoadedCrossEncoder
 
 WINDOW = 1024
 """Pairs that are tokenized and sorted before the next are."""
 _HOPELESS = 8  # pairs in a row that fail on their own, with none that ever worked, until the model counts as broken
+_BLOCK_TOKENS = 32_768
+"""Tokens of a worker's block, padding included."""
+_UNLIMITED = 1 << 62
+"""A budget that leaves every batch as it came."""
+_SCORED = struct.Struct("<dII")
+
+
+class Scored(NamedTuple):
+    """Stored score of a pair."""
+
+    score: float
+    tokens: int = 0
+    """Its length in the model's tokens before anything was cut; 0 if it is not counted."""
+    query_lost: int = 0
+    """How many tokens of the query could not be read."""
 
 
 class WantedPair(NamedTuple):
@@ -46,19 +66,22 @@ class WantedPair(NamedTuple):
     document: str
 
 
-def wanted_pairs(shown: Sequence[CandidateList]) -> list[list[WantedPair]]:
+def wanted_pairs(lists: Sequence[CandidateList]) -> list[list[WantedPair]]:
     """Return every candidate of every query as a pair."""
     documents: dict[str, bytes] = {}
-    found = []
-    for each in shown:
-        query = text_digest(each.text)
-        pairs = []
-        for name, text in zip(each.documents, each.texts, strict=True):
+    pairs = []
+    for candidates in lists:
+        query = text_digest(candidates.text)
+        for name, text in zip(candidates.documents, candidates.texts, strict=True):
             if name not in documents:
                 documents[name] = text_digest(text)
-            pairs.append(WantedPair(pair_digest(query, documents[name]), TextPair(each.text, text), each.query, name))
-        found.append(pairs)
-    return found
+        pairs.append(
+            [
+                WantedPair(pair_digest(query, documents[name]), TextPair(candidates.text, text), candidates.query, name)
+                for name, text in zip(candidates.documents, candidates.texts, strict=True)
+            ]
+        )
+    return pairs
 
 
 @dataclass
@@ -73,12 +96,46 @@ class PairScores:
         self.known |= others.known
         self.problems |= others.problems
 
-    def outcome(self, shown: CandidateList, pairs: Sequence[WantedPair]) -> Outcome:
+    def keep(self, batch: PairBatch, outcomes: Iterable[float | str], store: ScoreStore) -> None:
+        """Add and store the scores of a batch, or the reasons why its pairs have none."""
+        scored: dict[bytes, Scored] = {}
+        for wanted, row, outcome in zip(batch.pairs, batch.rows, outcomes, strict=True):
+            if isinstance(outcome, str):
+                self.problems[wanted.digest] = outcome
+            else:
+                scored[wanted.digest] = Scored(outcome, row.tokens, row.query_lost)
+        # What is not a number is not stored: the next run may fare better, with another precision or device.
+        store.keep({digest: score for digest, score in scored.items() if np.isfinite(score.score)})
+        self.known |= scored
+
+    def outcome(self, candidates: CandidateList, pairs: Sequence[WantedPair]) -> Outcome:
         """Return the scores of a query's candidates, or the first reason why one of them has none."""
         for wanted in pairs:
             if wanted.digest in self.problems:
                 return KeptOrder(f"{wanted.document}: {self.problems[wanted.digest]}")
-        return checked(np.array([self.known[wanted.digest].score for wanted in pairs], dtype=np.float32), shown)
+        return checked(np.array([self.known[wanted.digest].score for wanted in pairs], dtype=np.float32), candidates)
+
+
+class PairBatch(NamedTuple):
+    """Pairs that are scored together, the longest first."""
+
+    pairs: list[WantedPair]
+    rows: list[PairInput]
+
+    @property
+    def cost(self) -> int:
+        """Return its tokens, padding included."""
+        return len(self.rows[0].ids) * len(self.rows)
+
+
+def longest_first(rows: Sequence[PairInput], budget: Callable[[], int]) -> Iterator[list[int]]:
+    """Yield the places of rows in batches of at most so many tokens, padding included; the budget may change."""
+    rest = sorted(range(len(rows)), key=lambda place: -len(rows[place].ids))
+    while rest:
+        # The first pair of a batch is its longest, and the others are padded to it.
+        size = max(1, budget() // max(1, len(rows[rest[0]].ids)))
+        yield rest[:size]
+        rest = rest[size:]
 
 
 class Scoring:
@@ -91,64 +148,45 @@ class Scoring:
 
     def run(self, pairs: Sequence[WantedPair], store: ScoreStore, bar: Progress) -> PairScores:
         """Score all pairs; each batch is stored before the next begins."""
-        found = PairScores()
+        scores = PairScores()
         for start in range(0, len(pairs), WINDOW):
             window = pairs[start : start + WINDOW]
             rows = self.inputs.rows([wanted.pair for wanted in window])
-            for places, outcome in self.batches(rows):
-                batch = [window[place] for place in places]
-                if isinstance(outcome, str):
-                    found.problems[batch[0].digest] = outcome
-                else:
-                    scored = {
-                        wanted.digest: Scored(value, rows[place].tokens, rows[place].query_lost)
-                        for wanted, place, value in zip(batch, places, outcome, strict=True)
-                    }
-                    # What is no number is not kept: the next run may fare better, with another precision or device.
-                    good = {digest: each for digest, each in scored.items() if np.isfinite(each.score)}
-                    store.keep(list(good), list(good.values()))
-                    found.known |= scored
-                bar.advance(len(batch))
-        return found
+            for places, outcomes in self.batches(rows):
+                scores.keep(PairBatch([window[at] for at in places], [rows[at] for at in places]), outcomes, store)
+                bar.advance(len(places))
+        return scores
 
-    def batches(self, rows: Sequence[PairInput]) -> Iterator[tuple[list[int], list[float] | str]]:
+    def batches(self, rows: Sequence[PairInput]) -> Iterator[tuple[list[int], Sequence[float | str]]]:
         """Yield batches of a window, the longest pairs first, with their scores; or one pair and its problem."""
-        rest = sorted(range(len(rows)), key=lambda place: -len(rows[place].ids))
-        apart: list[list[int]] = []
-        while rest or apart:
-            if apart:
-                batch = apart.pop()
-            else:
-                # The first pair of a batch is its longest, and the others are padded to it.
-                size = max(1, self.budget // max(1, len(rows[rest[0]].ids)))
-                batch, rest = rest[:size], rest[size:]
-            outcome = self._attempt([rows[place] for place in batch])
-            if not isinstance(outcome, _Failure):
-                self._worked = True
-                yield batch, outcome
-            elif len(batch) == 1:
-                yield batch, self._blamed(outcome)
-            else:
-                middle = len(batch) // 2
-                apart += [batch[middle:], batch[:middle]]
-                if outcome.full:
-                    release_memory()
-                    self.budget = max(1, len(rows[batch[0]].ids) * middle)
+        for batch in longest_first(rows, lambda: self.budget):
+            parts = [batch]
+            while parts:
+                places = parts.pop()
+                outcome = self._attempt([rows[place] for place in places])
+                if not isinstance(outcome, _Failure):
+                    self._worked = True
+                    yield places, outcome
+                elif len(places) == 1:
+                    self._failed += 1
+                    if not self._worked and self._failed >= _HOPELESS:
+                        raise R2medError(f"the model fails on every pair: {outcome.reason}")
+                    alone = "memory runs out on this pair alone; lower max_length"
+                    yield places, [alone if outcome.full else outcome.reason]
+                else:
+                    middle = len(places) // 2
+                    parts += [places[middle:], places[:middle]]
+                    if outcome.full:
+                        release_memory()
+                        self.budget = max(1, len(rows[places[0]].ids) * middle)
 
     def _attempt(self, rows: Sequence[PairInput]) -> list[float] | _Failure:
         """Score a batch. An error itself is not returned: it would keep the memory of the attempt alive."""
         try:
-            found: list[float] = self.score(rows).tolist()
+            scores: list[float] = self.score(rows).tolist()
         except (MemoryError, RuntimeError, ValueError, IndexError) as error:
             return _Failure(first_line(error)[:200], out_of_memory(error))
-        return found if len(found) == len(rows) else _Failure(f"{len(found)} scores for {len(rows)} pairs", False)
-
-    def _blamed(self, failure: _Failure) -> str:
-        """Return the reason why a pair has no score; raise if no pair ever had one."""
-        self._failed += 1
-        if not self._worked and self._failed >= _HOPELESS:
-            raise R2medError(f"the model fails on every pair: {failure.reason}")
-        return "memory runs out on this pair alone; lower max_length" if failure.full else failure.reason
+        return scores if len(scores) == len(rows) else _Failure(f"{len(scores)} scores for {len(rows)} pairs", False)
 
 
 class _Failure(NamedTuple):
@@ -159,30 +197,85 @@ class _Failure(NamedTuple):
     """Whether memory ran out."""
 
 
-def cut_facts(scored: Mapping[bytes, Scored], shown: Sequence[Sequence[WantedPair]], limit: int) -> dict[str, object]:
+@dataclass(frozen=True)
+class PairWorker:
+    """Worker that scores blocks of pairs in another process."""
+
+    model: LoadedCrossEncoder
+    task: Task
+
+    @cached_property
+    def _scoring(self) -> Scoring:
+        scoring = self.model.scoring(self.task)
+        scoring.budget = _UNLIMITED
+        return scoring
+
+    def load(self) -> None:
+        """Load the model."""
+        self._scoring  # noqa: B018 - this loads it
+
+    def run(self, payload: bytes) -> bytes:
+        """Return the score of each pair of a block, or the reason why it has none; null for what JSON cannot say."""
+        answers = []
+        for batch in orjson.loads(payload):
+            values: list[float | str | None] = [None] * len(batch)
+            rows = self._scoring.inputs.rows([TextPair(*pair) for pair in batch])
+            for places, outcomes in self._scoring.batches(rows):
+                for place, outcome in zip(places, outcomes, strict=True):
+                    values[place] = outcome if isinstance(outcome, str) or np.isfinite(outcome) else None
+            answers.append(values)
+        return orjson.dumps(answers)
+
+
+@dataclass(frozen=True)
+class SpreadScoring:
+    """Scoring by workers, which stores the results."""
+
+    inputs: Inputs
+    worker: PairWorker
+    budget: int
+    spread: Spread
+
+    def run(
+        self, pairs: Sequence[WantedPair], known: Collection[bytes], store: ScoreStore, bar: Progress
+    ) -> PairScores:
+        """Score the unknown pairs; the plan is made of all pairs, so that every command has the same."""
+        scores = PairScores()
+        job = SpreadJob(f"score pairs ({self.worker.model.card.id})", self.worker)
+        for block, result in self.spread.run(job, self._blocks(pairs, known)):
+            for batch, values in zip(block.about, orjson.loads(result), strict=True):
+                scores.keep(batch, (float("nan") if value is None else value for value in values), store)
+                bar.advance(sum(wanted.digest not in known for wanted in batch.pairs))
+        return scores
+
+    def _blocks(self, pairs: Sequence[WantedPair], known: Collection[bytes]) -> Iterator[WorkBlock]:
+        settings = cache_key(settings=sorted(self.worker.model.settings(self.worker.task).items())).encode()
+        for start in range(0, len(pairs), WINDOW):
+            window = pairs[start : start + WINDOW]
+            if all(wanted.digest in known for wanted in window):
+                continue
+            rows = self.inputs.rows([wanted.pair for wanted in window])
+            planned = (
+                PairBatch([window[at] for at in places], [rows[at] for at in places])
+                for places in longest_first(rows, lambda: self.budget)
+            )
+            for batches in grouped(planned, _BLOCK_TOKENS):
+                if any(wanted.digest not in known for batch in batches for wanted in batch.pairs):
+                    key = block_key(settings, *(b"".join(pair.digest for pair in batch.pairs) for batch in batches))
+                    texts = [[[carried(text) for text in wanted.pair] for wanted in batch.pairs] for batch in batches]
+                    yield WorkBlock(key, orjson.dumps(texts), batches)
+
+
+def cut_facts(scored: Mapping[bytes, Scored], pairs: Sequence[Sequence[WantedPair]], limit: int) -> dict[str, object]:
     """Count the pairs that could not be read in full, for a result."""
-    every = [(wanted, scored[wanted.digest]) for pairs in shown for wanted in pairs if wanted.digest in scored]
-    truncated = sum(each.tokens > limit for _, each in every)
-    cut_queries = {wanted.query for wanted, each in every if each.query_lost}
+    scores = [(wanted.query, scored[wanted.digest]) for row in pairs for wanted in row if wanted.digest in scored]
+    truncated = sum(score.tokens > limit for _, score in scores)
     return {
         "max_length": limit,
         "truncated": truncated,
-        "truncated_share": round(truncated / len(every), 6) if every else 0.0,
-        "queries_cut": len(cut_queries),
+        "truncated_share": round(truncated / len(scores), 6) if scores else 0.0,
+        "queries_cut": len({query for query, score in scores if score.query_lost}),
     }
-
-
-_SCORED = struct.Struct("<dII")
-
-
-class Scored(NamedTuple):
-    """Stored score of a pair."""
-
-    score: float
-    tokens: int = 0
-    """Its length in the model's tokens before anything was cut; 0 if it is not counted."""
-    query_lost: int = 0
-    """How many tokens of the query could not be read."""
 
 
 def pair_digest(query: bytes, document: bytes) -> bytes:
@@ -213,9 +306,9 @@ class ScoreStore:
         """Return the stored scores of these pairs."""
         return {pair: Scored(*_SCORED.unpack(value)) for pair, value in self._values.read(pairs).items()}
 
-    def keep(self, pairs: Sequence[bytes], scored: Sequence[Scored]) -> None:
+    def keep(self, scored: Mapping[bytes, Scored]) -> None:
         """Store a batch for good; if that fails, warn and go on."""
-        self._values.write(dict(zip(pairs, (_SCORED.pack(*each) for each in scored), strict=True)))
+        self._values.write({pair: _SCORED.pack(*score) for pair, score in scored.items()})
 
     def __len__(self) -> int:
         return len(self._values)

@@ -122,7 +122,8 @@ class _BM25(Retriever):
             "average_length": index.average_length,
         }
         number = cache(index.number)  # queries share most of their terms
-        queries = [self.weigh(_known_terms(text, number), scorer) for text in search_texts(collection, self.join)]
+        texts = search_texts(collection, self.join) if collection.generations else collection.queries.texts
+        queries = [self.weigh(_known_terms(text, number), scorer) for text in texts]
         silent = sum(not weights for weights in queries)
         if silent:
             context.warn(f"{silent} of {len(queries)} queries share no term with any document and find nothing")

@@ -10,11 +10,11 @@ import numpy as np
 
 from r2med.data.dataset import Texts
 from r2med.data.run import Run
+from r2med.encode.batching import encode_tokens, tokens_to_encode
 from r2med.encode.encoder import Role
 from r2med.encode.late_cards import source_is_late
 from r2med.encode.late_interaction import LateInteraction
 from r2med.encode.maxsim import MaxSimIndex
-from r2med.encode.token_batches import encode_tokens, tokens_to_encode
 from r2med.encode.vector_search import VectorHits
 from r2med.errors import SpecError
 from r2med.lexical.ranking import id_order

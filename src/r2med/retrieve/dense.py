@@ -14,17 +14,18 @@ from r2med.data.dataset import Texts
 from r2med.data.run import Run
 from r2med.data.tasks import Task
 from r2med.encode.api import ApiEncoder
-from r2med.encode.approximate import ApproximateSettings, engine_call
 from r2med.encode.batching import encode_all, to_encode
 from r2med.encode.cards import cards
 from r2med.encode.encoder import Encoder, Role, Vectors
-from r2med.encode.quantize import (
+from r2med.encode.indexes import (
     QUANTIZED,
     BinaryIndex,
+    EngineSettings,
     Int8Index,
-    QuantizedIndex,
     Sized,
+    VectorIndex,
     build_index,
+    engine_call,
     first_dimensions,
 )
 from r2med.encode.resolve import card_for, check_options, encoder_for, known
@@ -150,11 +151,11 @@ class Dense(Retriever):
             query_copies(self.join)
         self._check_settings()
 
-    def _approximate(self) -> ApproximateSettings:
+    def _approximate(self) -> EngineSettings:
         """Normalise the index option and return its settings; a call without options becomes the name alone."""
         call = engine_call(self.index)
         object.__setattr__(self, "index", call if call.args or call.options else call.name)
-        return ApproximateSettings.read(call)
+        return EngineSettings.read(call)
 
     def _check_settings(self) -> None:
         """Refuse settings that the model cannot have, as far as can be checked without reading its files."""
@@ -301,7 +302,7 @@ class Dense(Retriever):
 
     def _index(
         self, rows: Sized, how: Similarity, collection: Collection, encoder: Encoder, context: Context
-    ) -> QuantizedIndex:
+    ) -> VectorIndex:
         """Prepare documents for search; an index that is large, or slow to build, is cached."""
 
         def key(kind: object) -> str:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from r2med.data.dataset import Collection, Texts
 from r2med.data.run import Ranking, Run
 from r2med.errors import SpecError, suggest
-from r2med.pipeline.executor.distributed import every_share
+from r2med.pipeline.executor.local import every_share
 from r2med.pipeline.registry import build_system, spec_of
 from r2med.pipeline.spec import Call
 from r2med.pipeline.stage import Context, Retriever, Stage

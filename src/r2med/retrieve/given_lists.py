@@ -229,7 +229,7 @@ class ImportedLists(Retriever):
         with Ledger() as ledger:
             entries = [entry for entry in ledger.entries(system=self.name) if entry.record.imported]
         there = [entry for entry in entries if entry.task == task]
-        again = f"r2med import FILE --task {task} --as {self.name}"
+        again = f"r2med eval FILE --tasks {task} --keep {self.name}"
         if not there:
             known = ", ".join(dict.fromkeys(entry.task for entry in entries))
             raise R2medError(

@@ -15,7 +15,7 @@ from r2med.data.dataset import Collection, Texts
 from r2med.data.run import Run
 from r2med.data.tasks import Task
 from r2med.encode.batching import encode_sparse, to_encode
-from r2med.encode.cards import SPARSE_POOLINGS, cards, stated_modules, states_sparse
+from r2med.encode.cards import SPARSE_POOLINGS, are_sparse, cards, read_modules
 from r2med.encode.encoder import Role
 from r2med.encode.resolve import check_options, sparse_encoder_for, sparse_names
 from r2med.encode.sparse import SparseTextEncoder
@@ -316,5 +316,5 @@ def find_sparse(call: Call) -> Splade | None:
     if call.name in cards():
         sparse = cards()[call.name].sparse
     else:
-        sparse = folder_is(call.name, lambda source: states_sparse(stated_modules(source)))
+        sparse = folder_is(call.name, lambda source: are_sparse(read_modules(source)))
     return bind(Splade, Call(call.name, (call.name, *call.args), call.options)) if sparse else None

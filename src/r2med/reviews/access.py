@@ -20,7 +20,7 @@ from r2med.reviews.store import ReviewStore
 from r2med.web.access import Entrance, Visit
 
 _BYTES = 24
-"""Of a secret: nobody guesses 192 bits, however fast they ask."""
+"""Of a secret: 192 bits cannot be guessed."""
 
 
 class Invited(NamedTuple):
@@ -66,7 +66,6 @@ def withdraw(store: ReviewStore, name: str) -> Withdrawn:
 
 PLACE = "/review"
 _PATH = re.compile(r"/review/([^/]+)(?:/join/([^/]+))?")
-_COOKIE = "r2med_review_"
 _MOST = 10
 """So many wrong secrets may come from an address within a window."""
 _WINDOW = 60.0
@@ -110,7 +109,8 @@ class ReviewDoor:
         self.agreements = AgreementJobs()
         self._lock = threading.Lock()
         self._desks: dict[str, tuple[int, Desk]] = {}
-        self._known: OrderedDict[tuple[str, str], None] = OrderedDict()
+        """With the number of the file, which another one may have replaced."""
+        self._valid: OrderedDict[tuple[str, str], None] = OrderedDict()
         """Secrets that were right once: a locked address does not lock out those who are at work."""
 
     def close(self) -> None:
@@ -125,22 +125,18 @@ class ReviewDoor:
         """Return the desk of a project; one that does not exist is an error."""
         path = review_path(name)
         with self._lock:
-            try:
-                inode = path.stat().st_ino
-            except OSError:
-                inode = -1
-            known = self._desks.get(name)
-            if known is None or known[0] != inode:
-                known = (inode, Desk(ReviewStore(path)))
-                self._desks[name] = known
-            return known[1]
+            inode = path.stat().st_ino if path.exists() else -1
+            if name not in self._desks or self._desks[name][0] != inode:
+                self._desks[name] = (inode, Desk(ReviewStore(path)))
+            return self._desks[name][1]
 
     def opens(self, visit: Visit) -> bool:
         """Return whether a request comes with a link to what it asks for; wrong secrets are counted."""
-        if not visit.below(PLACE):
-            return any(self._right(visit, name, secret) for name, secret in _cookies(visit))
-        name, secret = named(visit)
-        return bool(name and secret) and self._right(visit, name, secret)
+        if visit.below(PLACE):
+            return all(named(visit)) and self._admits(visit, *named(visit))
+        prefix = cookie_name(visit, "")
+        secrets_by_name = [(key.removeprefix(prefix), s) for key, s in visit.cookies.items() if key.startswith(prefix)]
+        return any(self._admits(visit, name, secret) for name, secret in secrets_by_name)
 
     def why_not(self, visit: Visit) -> str:
         """Return the message for a request that is refused."""
@@ -167,43 +163,36 @@ class ReviewDoor:
         secret = visit.cookies.get(cookie_name(visit, desk.store.project.name), "")
         return desk.store.admitted(secret) if secret else None
 
-    def _right(self, visit: Visit, name: str, secret: str) -> bool:
-        known = (name, secret) in self._known
-        if not known and self._limit.reached(visit.client):
+    def _admits(self, visit: Visit, name: str, secret: str) -> bool:
+        if (name, secret) not in self._valid and self._limit.reached(visit.client):
             return False
         try:
-            right = self.desk(name).store.admitted(secret) is not None
+            valid = self.desk(name).store.admitted(secret) is not None
         except R2medError:
-            right = False
-        if right:
-            self._known[name, secret] = None
-            while len(self._known) > _ADDRESSES:
-                self._known.popitem(last=False)
+            valid = False
+        if valid:
+            self._valid[name, secret] = None
+            while len(self._valid) > _ADDRESSES:
+                self._valid.popitem(last=False)
         else:
-            self._known.pop((name, secret), None)
+            self._valid.pop((name, secret), None)
             self._limit.note(visit.client)
-        return right
+        return valid
 
 
 def named(visit: Visit) -> tuple[str, str]:
     """Return the project of a request and its secret, from the link or the cookie."""
-    found = _PATH.match(visit.path)
-    if not found:
+    match = _PATH.match(visit.path)
+    if not match:
         return "", ""
-    name = unquote(found[1])
-    return name, unquote(found[2]) if found[2] else visit.cookies.get(cookie_name(visit, name), "")
+    name = unquote(match[1])
+    return name, unquote(match[2]) if match[2] else visit.cookies.get(cookie_name(visit, name), "")
 
 
 def cookie_name(visit: Visit, name: str) -> str:
     """Return the name of a project's cookie; it contains the port, since browsers share cookies between ports."""
     port = re.search(r":([0-9]+)$", visit.host)
-    return f"{_COOKIE}{port[1] if port else ''}_{name}"
-
-
-def _cookies(visit: Visit) -> list[tuple[str, str]]:
-    """Return the projects whose cookies a request has, with their secrets."""
-    prefix = cookie_name(visit, "")
-    return [(key.removeprefix(prefix), value) for key, value in visit.cookies.items() if key.startswith(prefix)]
+    return f"r2med_review_{port[1] if port else ''}_{name}"
 
 
 def cookie(visit: Visit, name: str, secret: str) -> str:

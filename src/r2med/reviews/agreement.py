@@ -8,7 +8,7 @@ and imports are compared with them in pairs.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.audit.study import SetPair, by_name, pair_dict
+from r2med.audit.study import SetPair, figure_dicts
 from r2med.data.labels import Labels
 from r2med.measure.agreement import Ratings, coefficients
 from r2med.measure.figure import Figure
 from r2med.measure.score import Place, thirds
 from r2med.reviews.estimates import LabelEstimates, estimate_labels
-from r2med.reviews.pool import DEPTH
-from r2med.reviews.rows import ANSWER, GRADED, PERSON, RANDOM, UNSURE, Decision, Reviewer, ReviewItem, ReviewQuestion
+from r2med.reviews.rows import ANSWER, GRADED, PERSON, RANDOM, UNSURE, Decision, Reviewer, ReviewItem
+from r2med.reviews.sampling import DEPTH
 from r2med.reviews.store import ReviewStore
 
 Mask = NDArray[np.bool_]
@@ -44,7 +44,7 @@ class AgreementRow:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the row in the shape of `--json`."""
-        return {"name": self.name, "items": self.items, "agreement": by_name(self.coefficients)}
+        return {"name": self.name, "items": self.items, "agreement": figure_dicts(self.coefficients)}
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class ReviewAgreement:
     review: str
     scale: tuple[int, ...]
     reviewers: Sequence[str]
-    """Those whose agreement the figures are: people, or everybody where fewer than two people have judged."""
+    """Those whose agreement the figures are: people, or everybody if fewer than two people have judged."""
     items: int
     """Items that two of them at least graded, and that the figures are over."""
     questions: int
@@ -77,57 +77,40 @@ class ReviewAgreement:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the agreement in the shape of `--json`."""
-        names = ("review", "items", "questions", "at_random", "set_aside")
-        return {name: getattr(self, name) for name in names} | {
-            "scale": list(self.scale),
-            "reviewers": list(self.reviewers),
-            "agreement": by_name(self.coefficients),
-            "pairs": [pair_dict(each) for each in self.pairs],
+        rows = {name: [row.as_dict() for row in getattr(self, name)] for name in ("periods", "repeats", "gold")}
+        shapes = {
+            "agreement": figure_dicts(self.coefficients),
+            "pairs": [pair.as_dict() for pair in self.pairs],
             "slices": {way: [row.as_dict() for row in rows] for way, rows in self.slices.items()},
-            "periods": [row.as_dict() for row in self.periods],
-            "repeats": [row.as_dict() for row in self.repeats],
-            "gold": [row.as_dict() for row in self.gold],
             "estimates": self.estimates.as_dict(),
-            "notes": list(self.notes),
         }
+        facts = {name: value for name, value in vars(self).items() if name != "coefficients"}
+        return facts | shapes | rows
 
 
-@dataclass(frozen=True, eq=False)
 class _Grades:
-    """The first looks of a project as a table: a row an item, a column a reviewer."""
+    """The first looks of a project as a table: a row per item, a column per reviewer."""
 
-    items: Sequence[ReviewItem]
-    questions: Mapping[int, ReviewQuestion]
-    reviewers: Sequence[Reviewer]
-    table: NDArray[np.float64]
-    decided: NDArray[np.int64]
-    """When: the number of each decision, as the table has them."""
-    scale: Sequence[float]
-
-    @classmethod
-    def of(cls, store: ReviewStore, held: Sequence[Decision]) -> _Grades:
-        items = store.items()
-        heard = {row.reviewer for row in held if row.verdict == GRADED and not row.again}
-        reviewers = [each for each in store.reviewers() if each.id in heard]
-        rows = {item.number: place for place, item in enumerate(items)}
-        columns = {each.id: place for place, each in enumerate(reviewers)}
-        table = np.full((len(items), len(reviewers)), np.nan)
-        decided = np.zeros(table.shape, dtype=np.int64)
-        for row in held:
-            if row.verdict == GRADED and not row.again:
-                place = rows[row.item], columns[row.reviewer]
-                table[place], decided[place] = row.grade, row.id
-        questions = {each.number: each for each in store.questions()}
-        return cls(items, questions, reviewers, table, decided, list(map(float, store.project.scale.values)))
-
-    @property
-    def random(self) -> Mask:
-        return np.array([item.drawn == RANDOM for item in self.items], dtype=bool)
-
-    def people(self) -> list[int]:
-        """Return the columns of people, or all columns if fewer than two people have judged."""
-        found = [place for place, each in enumerate(self.reviewers) if each.kind == PERSON]
-        return found if len(found) > 1 else list(range(len(self.reviewers)))
+    def __init__(self, store: ReviewStore, standing: Sequence[Decision]) -> None:
+        self.items = store.items()
+        self.questions = {question.number: question for question in store.questions()}
+        self.scale = list(map(float, store.project.scale.values))
+        self.graded = [row for row in standing if row.verdict == GRADED and row.grade is not None]
+        first = [row for row in self.graded if not row.again]
+        judges = {row.reviewer for row in first}
+        self.reviewers = [reviewer for reviewer in store.reviewers() if reviewer.id in judges]
+        rows = {item.number: place for place, item in enumerate(self.items)}
+        columns = {reviewer.id: place for place, reviewer in enumerate(self.reviewers)}
+        self.table = np.full((len(self.items), len(self.reviewers)), np.nan)
+        self.decided = np.zeros(self.table.shape, dtype=np.int64)
+        """The number of each decision."""
+        for row in first:
+            place = rows[row.item], columns[row.reviewer]
+            self.table[place], self.decided[place] = row.grade, row.id
+        self.random = np.array([item.drawn == RANDOM for item in self.items], dtype=bool)
+        people = [place for place, reviewer in enumerate(self.reviewers) if reviewer.kind == PERSON]
+        self.compared = people if len(people) > 1 else list(range(len(self.reviewers)))
+        """The columns of people, or all columns if fewer than two people have judged."""
 
     def by_two(self, columns: Sequence[int]) -> Mask:
         """Return the items that at least two of these reviewers have graded."""
@@ -135,124 +118,124 @@ class _Grades:
 
     def ratings(self, columns: Sequence[int], items: Mask) -> Ratings:
         """Return the ratings of some reviewers on some items."""
-        asked = [item.question for item, chosen in zip(self.items, items, strict=True) if chosen]
-        return Ratings.of(self.table[items][:, columns], asked, self.scale)
+        return Ratings.of(self.table[items][:, columns], [item.question for item in self.select(items)], self.scale)
 
-    def row(self, name: str, columns: Sequence[int], items: Mask) -> AgreementRow:
-        """Return the agreement of some reviewers on some items."""
-        return AgreementRow(name, int(items.sum()), coefficients(self.ratings(columns, items), OF_SLICE))
+    def select(self, items: Mask) -> list[ReviewItem]:
+        return [item for item, selected in zip(self.items, items, strict=True) if selected]
+
+    def row(self, name: str, items: Mask) -> AgreementRow:
+        """Return the agreement of the compared reviewers on some items."""
+        return AgreementRow(name, int(items.sum()), coefficients(self.ratings(self.compared, items), OF_SLICE))
+
+    def row_of_pairs(self, name: str, pairs: Mapping[int, tuple[object, object]]) -> Iterator[AgreementRow]:
+        """Yield the agreement of two grades of each item, if there are any."""
+        if pairs:
+            grades = np.array(list(pairs.values()), dtype=np.float64)
+            questions = {item.number: item.question for item in self.items}
+            ratings = Ratings.of(grades, [questions[number] for number in pairs], self.scale)
+            yield AgreementRow(name, len(pairs), coefficients(ratings, OF_PERSON))
+
+    def mask(self, places: Sequence[int] | NDArray[np.intp]) -> Mask:
+        mask = np.zeros(len(self.items), dtype=bool)
+        mask[places] = True
+        return mask
 
 
 def review_agreement(store: ReviewStore, labels: Labels | None = None) -> ReviewAgreement:
     """Measure a project as it stands; `labels` sort its questions, by body system for example."""
-    held = store.standing()
-    grades = _Grades.of(store, held)
-    columns = grades.people()
-    both = grades.by_two(columns) if len(columns) > 1 else np.zeros(len(grades.items), dtype=bool)
+    standing = store.standing()
+    grades = _Grades(store, standing)
+    columns = grades.compared
+    both = grades.by_two(columns) if len(columns) > 1 else grades.mask([])
     random = both & grades.random
-    chosen = random if random.any() else both
-    found = coefficients(grades.ratings(columns, chosen), OF_PAIR) if chosen.any() else {}
-    asked = {item.question for item, used in zip(grades.items, chosen, strict=True) if used}
+    used = random if random.any() else both
     return ReviewAgreement(
         store.project.name,
         store.project.scale.values,
-        [grades.reviewers[place].name for place in columns],
-        int(chosen.sum()),
-        len(asked),
-        bool(random.any()),
-        int((both & ~chosen).sum()),
-        found or dict.fromkeys(OF_PAIR),
-        list(_pairs(grades, bool(random.any()))),
-        _slices(grades, columns, both, chosen, labels),
-        _periods(grades, columns, chosen),
-        _repeats(grades, held),
-        _against_gold(grades),
-        estimate_labels(store, grades.items, held),
-        _notes(held, [grades.reviewers[place] for place in columns]),
+        reviewers=[grades.reviewers[place].name for place in columns],
+        items=int(used.sum()),
+        questions=len({item.question for item in grades.select(used)}),
+        at_random=bool(random.any()),
+        set_aside=int((both & ~used).sum()),
+        coefficients=coefficients(grades.ratings(columns, used), OF_PAIR) if used.any() else dict.fromkeys(OF_PAIR),
+        pairs=list(_pairs(grades, at_random=bool(random.any()))),
+        slices=_slices(grades, both, used, labels) if used.any() else {},
+        periods=list(_periods(grades, used)),
+        repeats=list(_repeats(grades)),
+        gold=list(_against_gold(grades)),
+        estimates=estimate_labels(store, grades.items, standing),
+        notes=_notes(standing, [grades.reviewers[place] for place in columns]),
     )
 
 
-def _notes(held: Sequence[Decision], compared: Sequence[Reviewer]) -> list[str]:
-    people = {each.id for each in compared if each.kind == PERSON}
-    others = [each.name for each in compared if each.kind != PERSON]
+def _notes(standing: Sequence[Decision], compared: Sequence[Reviewer]) -> list[str]:
+    people = {reviewer.id for reviewer in compared if reviewer.kind == PERSON}
+    others = [reviewer.name for reviewer in compared if reviewer.kind != PERSON]
     notes = []
     if others and len(compared) > 1:
         notes.append(
             f"fewer than two people have judged: the figures are those of {' and '.join(others)} (not a person) and"
             " others, and say nothing about how far people agree"
         )
-    known = {row.reviewer for row in held if row.position is not None or row.revealed} & people
-    given = [row for row in held if row.verdict == GRADED and not row.again and row.reviewer in known]
-    informed = sum(any(each.what == ANSWER for each in row.revealed) for row in given)
+    recorded = {row.reviewer for row in standing if row.position is not None or row.revealed} & people
+    given = [row for row in standing if row.verdict == GRADED and not row.again and row.reviewer in recorded]
+    informed = sum(any(fact.what == ANSWER for fact in row.revealed) for row in given)
     if informed:
         notes.append(f"{informed:,} of {len(given):,} grades were given with the gold answer in view")
-    unsure = len({(row.reviewer, row.item) for row in held if row.verdict == UNSURE and not row.again})
+    unsure = len({(row.reviewer, row.item) for row in standing if row.verdict == UNSURE and not row.again})
     if unsure:
-        said = "1 answer is" if unsure == 1 else f"{unsure:,} answers are"
+        answers = "1 answer is" if unsure == 1 else f"{unsure:,} answers are"
         notes.append(
-            f"{said} `unsure` and counted nowhere; the harder items are among them, so agreement looks a little better"
+            f"{answers} `unsure` and counted nowhere; the harder items are among them,"
+            " so agreement looks a little better"
         )
     return notes
 
 
-def _pairs(grades: _Grades, at_random: bool) -> list[SetPair]:
-    """Return each two reviewers who graded an item in common, on the random part if there is one."""
-    found = []
+def _pairs(grades: _Grades, *, at_random: bool) -> Iterator[SetPair]:
+    """Yield each two reviewers who graded an item in common, on the random part if there is one."""
     for one, other in combinations(range(len(grades.reviewers)), 2):
         both = grades.by_two([one, other]) & (grades.random if at_random else True)
         if both.any():
-            found.append(_pair(grades, one, other, both))
-    return found
+            names = grades.reviewers[one].name, grades.reviewers[other].name
+            yield SetPair.of(*names, grades.ratings([one, other], both))
 
 
-def _pair(grades: _Grades, one: int, other: int, items: Mask) -> SetPair:
-    ratings = grades.ratings([one, other], items)
-    return SetPair(
-        grades.reviewers[one].name,
-        grades.reviewers[other].name,
-        int(items.sum()),
-        int(ratings.questions.max()) + 1,
-        tuple(map(int, ratings.scale)),
-        tuple(map(tuple, ratings.confusion().tolist())),
-        coefficients(ratings, OF_PAIR),
-        {},
-    )
-
-
-def _slices(
-    grades: _Grades, columns: Sequence[int], both: Mask, chosen: Mask, labels: Labels | None
-) -> Mapping[str, Sequence[AgreementRow]]:
+def _slices(grades: _Grades, both: Mask, used: Mask, labels: Labels | None) -> Mapping[str, Sequence[AgreementRow]]:
     """Return agreement by facts on items; slices by how items were drawn cover all items."""
-    if not chosen.any():
-        return {}
-    found = {"drawn": _sliced(grades, columns, both, lambda item: (0, item.drawn))}
-    for way, place in _ways(grades, chosen, labels).items():
-        found[way] = _sliced(grades, columns, chosen, place)
-    return found
+    questions, items = grades.questions, grades.select(used)
 
+    def words_of_question(item: ReviewItem) -> int:
+        return len(questions[item.question].text.split())
 
-def _ways(grades: _Grades, chosen: Mask, labels: Labels | None) -> dict[str, Callable[[ReviewItem], Place]]:
-    items = [item for item, used in zip(grades.items, chosen, strict=True) if used]
-    asked = grades.questions
-    of_question = thirds([len(asked[item.question].text.split()) for item in items], "{:.0f} words")
-    of_passage = thirds([len(item.text.split()) for item in items], "{:.0f} words")
+    def words_of_passage(item: ReviewItem) -> int:
+        return len(item.text.split())
+
+    def label_of(item: ReviewItem) -> Place:
+        question = questions[item.question]
+        label = labels.of(question.task, question.query) if labels is not None else ""
+        return (0, label) if label else (1, "(no label)")
+
+    by_question = thirds(list(map(words_of_question, items)), "{:.0f} words")
+    by_passage = thirds(list(map(words_of_passage, items)), "{:.0f} words")
     ways: dict[str, Callable[[ReviewItem], Place]] = {
-        "task": lambda item: (0, asked[item.question].task),
-        "place": _standing,
-        "question": lambda item: of_question(len(asked[item.question].text.split())),
-        "passage": lambda item: of_passage(len(item.text.split())),
+        "drawn": lambda item: (0, item.drawn),
+        "task": lambda item: (0, questions[item.question].task),
+        "place": _rank,
+        "question": lambda item: by_question(words_of_question(item)),
+        "passage": lambda item: by_passage(words_of_passage(item)),
+        **({"label": label_of} if labels is not None else {}),
     }
-    if labels is not None:
-        ways["label"] = lambda item: _labelled(labels, asked[item.question])
-    return ways
+    slices = {}
+    for way, place_of in ways.items():
+        members: dict[Place, list[int]] = defaultdict(list)
+        for number in np.flatnonzero(both if way == "drawn" else used).tolist():
+            members[place_of(grades.items[number])].append(number)
+        slices[way] = [grades.row(place[1], grades.mask(members[place])) for place in sorted(members)]
+    return slices
 
 
-def _labelled(labels: Labels, question: ReviewQuestion) -> Place:
-    found = labels.of(question.task, question.query)
-    return (0, found) if found else (1, "(no label)")
-
-
-def _standing(item: ReviewItem) -> Place:
+def _rank(item: ReviewItem) -> Place:
     """Return the position of an item in the lists of runs."""
     ranks = list(item.facts.get("ranks", {}).values())
     if not ranks:
@@ -261,66 +244,26 @@ def _standing(item: ReviewItem) -> Place:
     return (1, f"near the cut, places {DEPTH - _NEAR + 1} to {DEPTH + _NEAR}") if near else (0, "at the top of lists")
 
 
-def _sliced(
-    grades: _Grades, columns: Sequence[int], items: Mask, place: Callable[[ReviewItem], Place]
-) -> list[AgreementRow]:
-    members: dict[Place, list[int]] = defaultdict(list)
-    for number, (item, used) in enumerate(zip(grades.items, items, strict=True)):
-        if used:
-            members[place(item)].append(number)
-    return [grades.row(each[1], columns, _mask(len(items), members[each])) for each in sorted(members)]
+def _periods(grades: _Grades, used: Mask) -> Iterator[AgreementRow]:
+    """Yield agreement by thirds of the items in the order of their last decision, by row number rather than time."""
+    if used.sum() >= 3:
+        last = grades.decided[:, grades.compared].max(axis=1)
+        order = np.argsort(last, kind="stable")
+        parts = np.array_split(order[used[order]], 3)
+        for name, part in zip(("first third", "middle third", "last third"), parts, strict=True):
+            yield grades.row(name, grades.mask(part))
 
 
-def _mask(size: int, places: Sequence[int] | NDArray[np.intp]) -> Mask:
-    found = np.zeros(size, dtype=bool)
-    found[places] = True
-    return found
+def _repeats(grades: _Grades) -> Iterator[AgreementRow]:
+    for reviewer in grades.reviewers:
+        rows = [row for row in grades.graded if row.reviewer == reviewer.id]
+        first = {row.item: row.grade for row in rows if not row.again}
+        second = {row.item: (first[row.item], row.grade) for row in rows if row.again and row.item in first}
+        yield from grades.row_of_pairs(reviewer.name, second)
 
 
-def _periods(grades: _Grades, columns: Sequence[int], chosen: Mask) -> list[AgreementRow]:
-    """Return agreement by thirds of the items in the order of their last decision, by row number rather than time."""
-    if chosen.sum() < 3:
-        return []
-    last = grades.decided[:, columns].max(axis=1)
-    order = [place for place in np.argsort(last, kind="stable") if chosen[place]]
-    names = ("first third", "middle third", "last third")
-    parts = zip(names, np.array_split(np.array(order), 3), strict=True)
-    return [grades.row(name, columns, _mask(len(chosen), part)) for name, part in parts]
-
-
-def _repeats(grades: _Grades, held: Sequence[Decision]) -> list[AgreementRow]:
-    graded = [row for row in held if row.verdict == GRADED and row.grade is not None]
-    first = {(row.reviewer, row.item): row.grade for row in graded if not row.again}
-    second = {(row.reviewer, row.item): row.grade for row in graded if row.again}
-    found = []
-    for each in grades.reviewers:
-        pairs = {
-            item: (first[who, item], grade)
-            for (who, item), grade in second.items()
-            if who == each.id and (who, item) in first
-        }
-        if pairs:
-            found.append(_with_self(grades, each.name, pairs))
-    return found
-
-
-def _against_gold(grades: _Grades) -> list[AgreementRow]:
-    found = []
-    for column, each in enumerate(grades.reviewers):
-        pairs = {
-            item.number: (grade, item.gold)
-            for item, grade in zip(grades.items, grades.table[:, column].tolist(), strict=True)
-            if item.gold is not None and not np.isnan(grade)
-        }
-        if pairs:
-            found.append(_with_self(grades, each.name, pairs))
-    return found
-
-
-def _with_self(grades: _Grades, name: str, pairs: Mapping[int, tuple[float | None, float | None]]) -> AgreementRow:
-    """Return the agreement of one reviewer's grades with others for the same items."""
-    asked = {item.number: item.question for item in grades.items}
-    ratings = Ratings.of(
-        np.array(list(pairs.values()), dtype=np.float64), [asked[item] for item in pairs], grades.scale
-    )
-    return AgreementRow(name, len(pairs), coefficients(ratings, OF_PERSON))
+def _against_gold(grades: _Grades) -> Iterator[AgreementRow]:
+    for reviewer, column in zip(grades.reviewers, grades.table.T.tolist(), strict=True):
+        graded = zip(grades.items, column, strict=True)
+        pairs = {i.number: (grade, i.gold) for i, grade in graded if i.gold is not None and not np.isnan(grade)}
+        yield from grades.row_of_pairs(reviewer.name, pairs)

@@ -10,22 +10,23 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-import orjson
+import msgspec
 
 from r2med.errors import R2medError
 from r2med.formatting import one_line
-from r2med.render.sections import Section, wide
+from r2med.render.sections import wide
 from r2med.reviews.agreement import review_agreement
 from r2med.reviews.store import ReviewStore
 from r2med.reviews.tables import BREAKDOWNS, agreement_sections
 from r2med.store.processes import ChildProcess, caller_pipes, read_frame, write_frame
+from r2med.store.typed import json_bytes
 
 _NICENESS = 10
-"""The desks go first where processors are few."""
+"""The desks go first if processors are few."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class ComputedAgreement:
 
     state: int
     """`ReviewStore.state` when it was begun."""
-    sections: Sequence[Section] = ()
+    sections: Sequence[Mapping[str, Any]] = ()
     notes: Sequence[str] = ()
     error: str = ""
 
@@ -89,7 +90,8 @@ class AgreementJobs:
             child = self._child = ChildProcess("r2med.reviews.agreement_job")
         try:
             child.send(name.encode())
-            return _read_computed(orjson.loads(child.receive()), state)
+            computed = msgspec.json.decode(child.receive(), type=ComputedAgreement)
+            return replace(computed, state=state) if computed.error else computed
         except (EOFError, OSError):
             return ComputedAgreement(state, error="the process that computes the agreement ended; load the page again")
         finally:
@@ -98,23 +100,18 @@ class AgreementJobs:
             child.close()
 
 
-def _read_computed(content: dict[str, Any], state: int) -> ComputedAgreement:
-    if "error" in content:
-        return ComputedAgreement(state, error=content["error"])
-    return ComputedAgreement(content["state"], [Section(**each) for each in content["sections"]], content["notes"])
-
-
-def _compute_content(name: str) -> dict[str, Any]:
+def _compute(name: str) -> ComputedAgreement:
     try:
         with ReviewStore.open(name) as store:
             state = store.state()
-            found = review_agreement(store)
+            agreement = review_agreement(store)
     except (R2medError, MemoryError, OSError) as error:
-        return {"error": one_line(error)}
-    sections = [asdict(each) for each in agreement_sections(found, BREAKDOWNS)]
-    for section in sections:
-        section["rows"] = [[wide(cell) for cell in row] for row in section["rows"]]
-    return {"state": state, "sections": sections, "notes": found.notes}
+        return ComputedAgreement(0, error=one_line(error))
+    sections = [
+        {**vars(section), "rows": [list(map(wide, row)) for row in section.rows]}
+        for section in agreement_sections(agreement, BREAKDOWNS)
+    ]
+    return ComputedAgreement(state, sections, agreement.notes)
 
 
 def main() -> int:
@@ -122,7 +119,7 @@ def main() -> int:
     pipes = caller_pipes()
     os.nice(_NICENESS)
     name = read_frame(pipes.requests).decode()
-    write_frame(pipes.answers, orjson.dumps(_compute_content(name)))
+    write_frame(pipes.answers, json_bytes(_compute(name)))
     return 0
 
 

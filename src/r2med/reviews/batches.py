@@ -22,7 +22,7 @@ from r2med.reviews.store import DECIDED, LEFT, OPEN, ReviewStore
 WHOLE, FIRST, SECOND = 0, 1, 2
 """Which part of a question's items is dealt at a stop."""
 AHEAD = 8
-"""So many undecided items lie ready for a person, so that the next one is there before it is asked for."""
+"""Undecided items that are dealt ahead, so that the next one is there before it is asked for."""
 _REPEATED = 0.25
 """The share of a question's items that come again where any do: half of its first half."""
 
@@ -45,7 +45,9 @@ def plan_stops(questions: Sequence[int], repeat: float, chance: random.Random) -
     chance.shuffle(order)
     share = min(1.0, repeat / _REPEATED)
     twice = {question for question in order if chance.random() < share}
-    keys = [(float(place), Stop(each, FIRST if each in twice else WHOLE)) for place, each in enumerate(order)]
+    keys = [
+        (float(place), Stop(question, FIRST if question in twice else WHOLE)) for place, question in enumerate(order)
+    ]
     # A second stop lies anywhere after a tenth of the way, and then in the order of its draw.
     gap = max(1.0, len(order) / 10)
     keys += [
@@ -97,14 +99,14 @@ class Dealer:
         query = """SELECT (SELECT count(*) FROM deal WHERE reviewer = ?1 AND state <> ?2)
                         + (SELECT count(*) FROM hold WHERE reviewer IS NULL OR reviewer = ?1)
                         - (SELECT count(*) FROM deal WHERE reviewer = ?1 AND again = 0)"""
-        known = int(self.store.rows(query, (reviewer.id, DECIDED))[0][0]) + self.store.shared_count
-        return known + self._repeats_to_come(reviewer)
+        dealt = int(self.store.rows(query, (reviewer.id, DECIDED))[0][0]) + self.store.shared_count
+        return dealt + self._repeats_to_come(reviewer)
 
     def _repeats_to_come(self, reviewer: Reviewer) -> int:
         """Count the repeats at the second stops that are left for a reviewer, as far as they are known."""
         if not self.store.project.repeat:
             return 0
-        if not self.store.rows("SELECT 1 FROM tour WHERE reviewer = ? LIMIT 1", (reviewer.id,)):
+        if not self.store.rows(_TOUR, (reviewer.id,)):
             with self.store.transaction() as connection:
                 self._plan(connection, reviewer)
         first = "SELECT question FROM tour WHERE reviewer = ?1 AND part = ?2"
@@ -128,10 +130,10 @@ class Dealer:
         with self.store.transaction() as connection:
             self._plan(connection, reviewer)
             while dealt < AHEAD:
-                stop = self._next_stop(connection, reviewer)
-                if stop is None:
+                place, question, part = connection.execute(_NEXT, (reviewer.id,)).fetchone() or (_END, 0, 0)
+                if place == _END:
                     return dealt + self._deal_rest(connection, reviewer)
-                dealt += self._deal_stop(connection, reviewer, *stop)
+                dealt += self._deal_stop(connection, reviewer, place, Stop(question, part))
         return dealt
 
     def release(self, reviewer: Reviewer) -> int:
@@ -139,17 +141,17 @@ class Dealer:
         query = """SELECT item FROM hold WHERE reviewer = ?1 AND item NOT IN
                    (SELECT item FROM deal WHERE reviewer = ?1 AND state <> ?2)"""
         with self.store.transaction() as connection:
-            items = [row[0] for row in connection.execute(query, (reviewer.id, OPEN))]
-            connection.executemany("UPDATE hold SET reviewer = NULL WHERE item = ?", [(item,) for item in items])
-            gone = [(reviewer.id, item) for item in items]
-            connection.executemany("DELETE FROM deal WHERE reviewer = ? AND item = ?", gone)
+            items = _column(connection, query, reviewer.id, OPEN)
+            pairs = [(reviewer.id, item) for item in items]
+            connection.executemany("UPDATE hold SET reviewer = NULL WHERE reviewer = ? AND item = ?", pairs)
+            connection.executemany("DELETE FROM deal WHERE reviewer = ? AND item = ?", pairs)
         return len(items)
 
     def _plan(self, connection: Connection, reviewer: Reviewer) -> None:
         """Store a reviewer's tour, once."""
-        if connection.execute("SELECT 1 FROM tour WHERE reviewer = ? LIMIT 1", (reviewer.id,)).fetchone():
+        if connection.execute(_TOUR, (reviewer.id,)).fetchone():
             return
-        numbers = [row[0] for row in connection.execute("SELECT number FROM question ORDER BY number")]
+        numbers = _column(connection, "SELECT number FROM question ORDER BY number")
         stops = plan_stops(numbers, self.store.project.repeat, self._chance(reviewer, "way"))
         rows = [(reviewer.id, place, *stop) for place, stop in enumerate(stops)]
         connection.executemany("INSERT INTO tour VALUES (?, ?, ?, ?)", rows)
@@ -157,15 +159,9 @@ class Dealer:
     def _chance(self, reviewer: Reviewer, what: object) -> random.Random:
         return random.Random(f"{self.store.project.seed}\t{reviewer.name}\t{what}")
 
-    def _next_stop(self, connection: Connection, reviewer: Reviewer) -> tuple[int, Stop] | None:
-        """Return the first stop that this reviewer has not reached."""
-        query = "SELECT place, question, part FROM tour WHERE reviewer = ? ORDER BY place LIMIT 1"
-        row = connection.execute(query, (reviewer.id,)).fetchone()
-        return None if row is None or row[0] == _END else (row[0], Stop(row[1], row[2]))
-
     def _deal_stop(self, connection: Connection, reviewer: Reviewer, place: int, stop: Stop) -> int:
         connection.execute("DELETE FROM tour WHERE reviewer = ? AND place = ?", (reviewer.id, place))
-        # Somebody who was at the last stop must not be given a new way.
+        # A reviewer at the last stop must not be given a new tour.
         connection.execute("INSERT OR IGNORE INTO tour VALUES (?, ?, 0, 0)", (reviewer.id, _END))
         chance = self._chance(reviewer, place)
         fresh = self._claimable(connection, reviewer, stop.question)
@@ -177,7 +173,7 @@ class Dealer:
         if stop.part == SECOND:
             query = """SELECT deal.item FROM deal JOIN item ON item.number = deal.item
                        WHERE deal.reviewer = ? AND item.question = ? AND again = 0 ORDER BY deal.position"""
-            seen = [row[0] for row in connection.execute(query, (reviewer.id, stop.question))]
+            seen = _column(connection, query, reviewer.id, stop.question)
             repeats = chance.sample(seen, self._repeats(reviewer, stop.question, len(seen)))
         dealt = [(item, 0) for item in fresh] + [(item, 1) for item in repeats]
         chance.shuffle(dealt)
@@ -204,10 +200,10 @@ class Dealer:
                    (SELECT item FROM hold WHERE question = ?1 AND (reviewer IS NULL OR reviewer = ?2)))
                    AND number NOT IN (SELECT deal.item FROM deal JOIN item ON item.number = deal.item
                                       WHERE deal.reviewer = ?2 AND item.question = ?1) ORDER BY number"""
-        return [row[0] for row in connection.execute(query, (question, reviewer.id))]
+        return _column(connection, query, question, reviewer.id)
 
     def _put(self, connection: Connection, reviewer: Reviewer, dealt: Sequence[tuple[int, int]]) -> None:
-        """Append items to those dealt to a reviewer."""
+        """Append items to those dealt to a reviewer, and hold those that are not repeats."""
         query = """SELECT max((SELECT coalesce(max(position), 0) FROM deal WHERE reviewer = ?1),
                               (SELECT coalesce(max(position), 0) FROM decision WHERE reviewer = ?1))"""
         last = connection.execute(query, (reviewer.id,)).fetchone()[0]
@@ -223,5 +219,11 @@ class Dealer:
         connection.executemany("UPDATE hold SET reviewer = ? WHERE item = ? AND reviewer IS NULL", rows)
 
 
+def _column(connection: Connection, query: str, *values: int) -> list[int]:
+    return [row[0] for row in connection.execute(query, values)]
+
+
+_TOUR = "SELECT 1 FROM tour WHERE reviewer = ? LIMIT 1"
+_NEXT = "SELECT place, question, part FROM tour WHERE reviewer = ? ORDER BY place LIMIT 1"
 _END = 1 << 40
-"""A place beyond every way, which tells somebody who has come to the end from somebody who has not begun."""
+"""A place beyond every tour, which tells a reviewer at the end from one who has not begun."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,9 @@ from r2med.cli.execution import asking, asking_options
 from r2med.cli.options import ManyValues, Percent, json_option, remark, write_json
 from r2med.data.labels import read_labels
 from r2med.formatting import counted
+from r2med.llm.budget import Estimate
 from r2med.llm.cards import find_model
+from r2med.render.sections import write_sections
 from r2med.render.table import output
 from r2med.reviews.access import invite, join_path, withdraw
 from r2med.reviews.agreement import review_agreement
@@ -26,7 +27,7 @@ from r2med.reviews.rows import ADJUDICATOR, REVIEWER
 from r2med.reviews.sampling import QUEUES
 from r2med.reviews.scale import DEFAULT_SCALE, read_guideline, read_scale
 from r2med.reviews.store import ReviewStore
-from r2med.reviews.tables import AGREEMENT_FORMATS, BREAKDOWNS, show_agreement, show_progress, show_reviews
+from r2med.reviews.tables import BREAKDOWNS, agreement_sections, show_progress, show_reviews
 from r2med.runs.ledger import Ledger
 
 _NAME = click.argument("name", metavar="NAME")
@@ -64,7 +65,7 @@ def export_command(name: str, form: str, out: Path, as_json: bool, **given: Any)
         done = export_labels(store, out, settings)
     remark(done.notes)
     if as_json:
-        write_json(done.as_dict())
+        write_json(done)
         return
     click.echo(f"{counted(done.labels, 'label')} in {done.path}")
     if done.fingerprint:
@@ -97,12 +98,11 @@ def judge_command(name: str, llm: str, person: str, dry_run: bool, as_json: bool
     with ReviewStore.open(name) as store, asking(dry_run=dry_run, **settings) as executor:
         reviewer = ModelReviewer(store, find_model(llm), person)
         if dry_run:
-            guess = reviewer.estimate()
-            _show_estimate(asdict(guess), as_json)
+            _show_estimate(reviewer.estimate(), as_json)
             return
         done = reviewer.judge(executor)
     if as_json:
-        write_json(done.as_dict())
+        write_json(done)
         return
     price = "at an unknown price" if done.cost is None else f"for ${done.cost:.4f}"
     click.echo(f"{done.reviewer}: {done.graded:,} of {counted(done.items, 'item')} graded {price}")
@@ -117,12 +117,12 @@ def judge_command(name: str, llm: str, person: str, dry_run: bool, as_json: bool
         click.echo(f"{done.invented:,} quotes are not in their passage; the grade stands, nothing is marked")
 
 
-def _show_estimate(guess: dict[str, Any], as_json: bool) -> None:
+def _show_estimate(guess: Estimate, as_json: bool) -> None:
     if as_json:
         write_json(guess)
         return
-    cost = "unknown" if guess["cost"] is None else f"about ${guess['cost']:.4f}"
-    click.echo(f"{guess['requests']:,} requests, {guess['cached']:,} answered already; cost: {cost}")
+    cost = "unknown" if guess.cost is None else f"about ${guess.cost:.4f}"
+    click.echo(f"{guess.requests:,} requests, {guess.cached:,} answered already; cost: {cost}")
 
 
 @click.command("import", short_help="Add labels from a file.")
@@ -159,7 +159,7 @@ def import_command(name: str, file: Path, person: str, grades: str, as_json: boo
     with ReviewStore.open(name) as store:
         done = import_labels(store, file, settings)
     if as_json:
-        write_json(done.as_dict())
+        write_json(done)
         return
     for reviewer, count in done.reviewers.items():
         click.echo(f"{reviewer}: {counted(count, 'label')}")
@@ -225,12 +225,12 @@ def create(name: str, sources: tuple[str, ...], as_json: bool, **given: Any) -> 
     guideline = read_guideline(given["guideline"]) if given["guideline"] else ""
     settings = ReviewSettings(**{**given, "scale": scale, "guideline": guideline})
     with Ledger() as ledger:
-        made = new_review(ledger, name, sources, settings)
-    remark(made.notes)
-    with made.store as store:
+        review, notes = new_review(ledger, name, sources, settings)
+    remark(notes)
+    with review as store:
         progress = review_progress(store)
     if as_json:
-        write_json(progress.as_dict())
+        write_json(progress)
         return
     show_progress(progress, output())
     click.echo(f"now invite somebody: r2med review invite {name} PERSON", err=True)
@@ -245,12 +245,12 @@ def list_projects(as_json: bool) -> None:
     Example:
       r2med review list
     """
-    found, broken = every_progress()
+    reviews, broken = every_progress()
     remark(broken)
     if as_json:
-        write_json([each.as_dict() for each in found])
-    elif found:
-        show_reviews(found, output())
+        write_json(reviews)
+    elif reviews:
+        show_reviews(reviews, output())
     else:
         click.echo("there is no review; make one: r2med review new NAME --from TASK RUN")
 
@@ -263,7 +263,7 @@ def show_project(name: str, as_json: bool) -> None:
     with ReviewStore.open(name) as store:
         progress = review_progress(store)
     if as_json:
-        write_json(progress.as_dict())
+        write_json(progress)
         return
     show_progress(progress, output())
 
@@ -304,9 +304,9 @@ def withdraw_person(name: str, person: str) -> None:
 @_NAME
 @click.option("--by", multiple=True, type=click.Choice(BREAKDOWNS), help="Break the figures down, too.")
 @click.option("--labels", type=_FILE, metavar="FILE", help="Classes of questions, as `r2med label` writes them.")
-@click.option("--format", "form", type=click.Choice(list(AGREEMENT_FORMATS)), help="Write Markdown or LaTeX.")
+@click.option("--format", "form", type=click.Choice(["md", "latex"]), help="Write Markdown or LaTeX.")
 @json_option()
-def agreement(name: str, by: tuple[str, ...], labels: Path | None, form: str | None, as_json: bool) -> None:
+def show_agreement(name: str, by: tuple[str, ...], labels: Path | None, form: str | None, as_json: bool) -> None:
     """Say how far the reviewers of NAME agree, and how right the task's own labels are.
 
     Raw agreement, which grades are given for which, Cohen's kappa, Krippendorff's alpha, Gwet's AC1 and AC2, each
@@ -324,14 +324,12 @@ def agreement(name: str, by: tuple[str, ...], labels: Path | None, form: str | N
         raise click.UsageError("--json and --format exclude each other")
     classes = read_labels(labels) if labels else None
     with ReviewStore.open(name) as store:
-        found = review_agreement(store, classes)
-    remark(found.notes)
+        agreement = review_agreement(store, classes)
+    remark(agreement.notes)
     if as_json:
-        write_json(found.as_dict())
-    elif form:
-        click.echo(AGREEMENT_FORMATS[form](found, by), nl=False)
+        write_json(agreement.as_dict())
     else:
-        show_agreement(found, output(), by)
+        write_sections(form, f"Agreement in {name}", agreement_sections(agreement, by), agreement.notes)
 
 
 for _each in (export_command, judge_command, import_command):

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import random
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from r2med.errors import R2medError
-from r2med.lexical.highlight import Kinds, Part, WordMark, kinds_of, marks
+from r2med.lexical.highlight import Kinds, Part, kinds_of, marks
 from r2med.lexical.segmentation import sentences as text_sentences
 from r2med.reviews.batches import Dealer
-from r2med.reviews.progress import ReviewProgress, StandingDecisions, review_progress
+from r2med.reviews.progress import StandingDecisions
 from r2med.reviews.rows import (
     ANSWER,
     CAUSES,
@@ -26,14 +25,13 @@ from r2med.reviews.rows import (
     Revealed,
     Reviewer,
     ReviewItem,
-    ReviewQuestion,
     Ruling,
 )
 from r2med.reviews.scale import sentences
 from r2med.reviews.store import ReviewStore
 
 LONGEST = 200_000
-"""Characters that are shown at all: nobody reads more, and a genome has millions."""
+"""Characters of a passage that are shown; a genome has millions."""
 _LONGEST = 600
 """A sentence with more characters is cut between words: tables and genomes have no full stops."""
 
@@ -68,90 +66,22 @@ def lay_out(text: str, kinds: Kinds) -> list[Sentence]:
     text = text[:LONGEST]
     words = list(marks(text, kinds))
     starts = [word.start for word in words]
-    return [
-        _sentence(text, start, end, words[bisect_left(starts, start) : bisect_left(starts, end)])
-        for start, end in sentence_places(text)
-    ]
+    sentences = []
+    for start, end in sentence_places(text):
+        parts: list[Part] = []
+        done = start
+        for word in words[bisect_left(starts, start) : bisect_left(starts, end)]:
+            stop = min(word.end, end)
+            parts += [Part(text[done : word.start]), Part(text[word.start : stop], word.kind)]
+            done = stop
+        parts.append(Part(text[done:end]))
+        sentences.append(Sentence(start, end, tuple(part for part in parts if part.text)))
+    return sentences
 
 
-def _sentence(text: str, start: int, end: int, words: Sequence[WordMark]) -> Sentence:
-    found: list[Part] = []
-    done = start
-    for word in words:
-        stop = min(word.end, end)
-        found += [Part(text[done : word.start]), Part(text[word.start : stop], word.kind)]
-        done = stop
-    parts = (*found, Part(text[done:end]))
-    return Sentence(start, end, tuple(part for part in parts if part.text))
-
-
+Card = dict[str, Any]
+"""A passage as a page shows it, with its question and the places before and after it."""
 _AGREED = "nobody disagrees about this item (any more)"
-
-
-@dataclass(frozen=True)
-class DeskCard:
-    """One item as a reviewer sees it, without its origin or the opinions of others."""
-
-    position: int
-    question: ReviewQuestion
-    passage: Sequence[Sentence]
-    letters: int
-    revealed: Mapping[str, str]
-    """What this person had revealed, and its text."""
-    hidden: Sequence[str]
-    """What could be revealed now."""
-    held: Decision | None
-    """What they decided before."""
-    draft: Decision | None
-    """What the form holds already: what was decided last, even where it was taken back."""
-    before: int | None
-    after: int | None
-    """The places beside it."""
-    following: int | None
-    """The place that comes when this one is decided."""
-    done: int
-    left: int
-
-    @property
-    def cut(self) -> int:
-        """Return the number of characters of the passage that are not shown."""
-        return max(0, self.letters - LONGEST)
-
-
-class UnsignedOpinion(NamedTuple):
-    """An opinion on a contested item, without its author."""
-
-    grade: int | None
-    """None where they were unsure and named none."""
-    unsure: bool
-    note: str
-    stretch: str
-    """What they marked."""
-
-
-@dataclass(frozen=True)
-class RulingCard:
-    """A contested item as an adjudicator sees it."""
-
-    item: ReviewItem
-    question: ReviewQuestion
-    passage: Sequence[Sentence]
-    revealed: Mapping[str, str]
-    """What this adjudicator had revealed, and its text."""
-    hidden: Sequence[str]
-    """What could be revealed now."""
-    said: Sequence[UnsignedOpinion]
-    ruling: Ruling | None
-    draft: Ruling | None
-    """What the form holds already: the ruling, or this adjudicator's last one where it was taken back."""
-    number: int
-    """Its place among the contested ones, from 1."""
-    total: int
-    open: int
-    """How many have no ruling yet."""
-    before: int | None
-    after: int | None
-    following: int | None
 
 
 class Desk:
@@ -161,39 +91,43 @@ class Desk:
         self.store = store
         self.dealer = Dealer(store)
         self.guideline = sentences(store.project.guideline)
-        self._standing = StandingDecisions(store)
+        self.standing = StandingDecisions(store)
 
-    def start(self, person: Reviewer) -> int | None:
-        """Return the first place that is not decided; None if all are."""
-        place = self.dealer.next_open(person)
-        return place.position if place else None
-
-    def card(self, person: Reviewer, position: int) -> DeskCard:
-        """Return the card at a place of a reviewer's order."""
+    def card(self, person: Reviewer, position: int) -> Card:
+        """Return one item as a reviewer sees it, without its origin or the opinions of others."""
         place = self.store.dealt(person.id, position)
         if place is None:
             raise R2medError(f"there is no item {position} on this desk")
         item = self.store.item(place.item)
-        question = self.store.question(item.question)
         held = self.store.standing_at(person.id, position)
         following = self.dealer.next_open(person, position)
-        known = self.store.revealed(person.id, position)
-        shown = _shown(question, known, _origin(item) if held else "")
-        return DeskCard(
-            position,
-            question,
-            _marked(item, question, shown),
-            len(item.text),
-            shown,
-            _hidden(question, known, decided=held is not None),
-            held,
-            held or self.store.last_at(person.id, position),
-            self.dealer.neighbour(person, position, -1),
-            self.dealer.neighbour(person, position, 1),
-            following.position if following and following.position != position else None,
-            self.dealer.done(person),
-            self.dealer.waiting(person),
-        )
+        revealed = self.store.revealed(person.id, position)
+        return {
+            **self._texts(item, revealed, decided=held is not None),
+            "position": position,
+            "letters": len(item.text),
+            "cut": max(0, len(item.text) - LONGEST),
+            "held": held,
+            # What the form holds already: the last decision, even if it was taken back.
+            "draft": held or self.store.last_at(person.id, position),
+            "before": self.dealer.neighbour(person, position, -1),
+            "after": self.dealer.neighbour(person, position, 1),
+            "following": following.position if following and following.position != position else None,
+            "done": self.dealer.done(person),
+            "left": self.dealer.waiting(person),
+        }
+
+    def _texts(self, item: ReviewItem, revealed: Sequence[Revealed], *, decided: bool) -> Card:
+        """Return the texts of a card; the origin of an item can be revealed only after the decision."""
+        question = self.store.question(item.question)
+        texts = {ANSWER: question.answer, REASONING: question.reasoning, SOURCES: _origin(item) if decided else ""}
+        seen = {fact.what for fact in revealed}
+        revealed_texts = {what: text for what, text in texts.items() if text and what in seen}
+        hidden = [what for what, text in texts.items() if text and what not in seen]
+        # The words of the gold answer are marked only if it is in view.
+        kinds = kinds_of(query=[question.text], answer=[revealed_texts.get(ANSWER, "")])
+        passage = lay_out(item.text, kinds)
+        return {"question": question, "passage": passage, "revealed": revealed_texts, "hidden": hidden}
 
     def decide(
         self, person: Reviewer, position: int, draft: DraftDecision, token: str, seen: int | None
@@ -203,79 +137,66 @@ class Desk:
         following = self.dealer.next_open(person, position)
         return row, following.position if following else None
 
-    def undo(self, person: Reviewer, token: str) -> Decision | None:
-        """Undo the last decision; return the row that does so with the place to look at again."""
-        return self.store.undo(person.id, token)
-
     def reveal(self, person: Reviewer, position: int, what: str) -> None:
         """Record that something is revealed; the origin of an item only after the decision."""
-        card = self.card(person, position)
-        if what in card.revealed:
+        self._reveal(person, position, self.card(person, position), what, " before you have decided")
+
+    def _reveal(self, person: Reviewer, place: int, card: Card, what: str, limit: str = "") -> None:
+        if what in card["revealed"]:
             return
-        if what not in card.hidden:
-            raise R2medError(f"{what!r} cannot be shown here before you have decided")
-        self.store.reveal(person.id, position, what)
+        if what not in card["hidden"]:
+            raise R2medError(f"{what!r} cannot be shown here{limit}")
+        self.store.reveal(person.id, place, what)
 
     # ------------------------------------------------------------------------------------------ adjudication
 
-    def contested(self) -> list[int]:
-        """Return the items that need an adjudicator."""
-        return self._standing.contested()
-
-    def open_rulings(self) -> int:
-        """Count the contested items without a ruling."""
+    def open_rulings(self) -> list[int]:
+        """Return the contested items without a ruling."""
         ruled = self.store.rulings()
-        return sum(item not in ruled for item in self.contested())
+        return [item for item in self.standing.contested() if item not in ruled]
 
     def next_ruling(self, after: int = 0) -> int | None:
         """Return the first contested item after one that has no ruling, then any; None if all have one."""
-        ruled = self.store.rulings()
-        missing = [item for item in self.contested() if item not in ruled]
+        missing = self.open_rulings()
         return next((item for item in missing if item > after), missing[0] if missing else None)
 
-    def ruling_card(self, person: Reviewer, item: int) -> RulingCard:
+    def ruling_card(self, person: Reviewer, number: int) -> Card:
         """Return a contested item with the opinions on it, in a random order that identifies no reviewer."""
-        items, ruled, rows = self.contested(), self.store.rulings(), self.store.all_rulings()
-        mine = [row for row in rows if (row.reviewer, row.item) == (person.id, item) and row.grade is not None]
-        if item not in items:
+        contested, rulings = self.standing.contested(), self.store.rulings()
+        if number not in contested:
             raise R2medError(_AGREED)
-        place = items.index(item)
-        shown = self.store.item(item)
-        question = self.store.question(shown.question)
-        said = [_opinion(row, shown.text) for row in self._standing.said_of(item) if row.verdict in (GRADED, UNSURE)]
-        random.Random(f"{self.store.project.seed}\t{item}").shuffle(said)
-        known = self.store.revealed_ruling(person.id, item)
-        texts = _shown(question, known)
-        following = next((each for each in (*items[place + 1 :], *items[:place]) if each not in ruled), None)
-        return RulingCard(
-            shown,
-            question,
-            _marked(shown, question, texts),
-            texts,
-            _hidden(question, known),
-            said,
-            ruled.get(item),
-            ruled.get(item) or next(reversed(mine), None),
-            place + 1,
-            len(items),
-            sum(each not in ruled for each in items),
-            items[place - 1] if place else None,
-            items[place + 1] if place + 1 < len(items) else None,
-            following,
-        )
+        place = contested.index(number)
+        item = self.store.item(number)
+        opinions = [
+            {"unsure": row.verdict == UNSURE, "stretch": item.text[slice(*row.span)] if row.span else ""}
+            | {"grade": row.grade, "note": row.note}
+            for row in self.standing.of_item(number)
+            if row.verdict in (GRADED, UNSURE)
+        ]
+        random.Random(f"{self.store.project.seed}\t{number}").shuffle(opinions)
+        earlier = [row for row in self.store.all_rulings() if (row.reviewer, row.item) == (person.id, number)]
+        last = next((row for row in reversed(earlier) if row.grade is not None), None)
+        return {
+            **self._texts(item, self.store.revealed_ruling(person.id, number), decided=False),
+            "item": item,
+            "said": opinions,
+            "ruling": rulings.get(number),
+            "draft": rulings.get(number) or last,
+            "number": place + 1,
+            "total": len(contested),
+            "open": sum(other not in rulings for other in contested),
+            "before": contested[place - 1] if place else None,
+            "after": contested[place + 1] if place + 1 < len(contested) else None,
+            "following": next((n for n in (*contested[place + 1 :], *contested[:place]) if n not in rulings), None),
+        }
 
     def reveal_ruling(self, person: Reviewer, item: int, what: str) -> None:
         """Record that something is revealed to an adjudicator."""
-        card = self.ruling_card(person, item)
-        if what in card.revealed:
-            return
-        if what not in card.hidden:
-            raise R2medError(f"{what!r} cannot be shown here")
-        self.store.reveal(person.id, item, what)
+        self._reveal(person, item, self.ruling_card(person, item), what)
 
     def rule(self, ruling: Ruling, token: str) -> Ruling:
         """Store a ruling on a contested item, with its cause."""
-        if ruling.item not in self.contested():
+        if ruling.item not in self.standing.contested():
             raise R2medError(_AGREED)
         if ruling.cause not in CAUSES:
             raise R2medError("name the cause of the disagreement first")
@@ -285,38 +206,11 @@ class Desk:
 
     def undo_ruling(self, person: Reviewer, token: str) -> Ruling | None:
         """Undo this adjudicator's last standing ruling."""
-        mine = [each for each in self.store.rulings().values() if each.reviewer == person.id]
-        if not mine:
+        rulings = [row for row in self.store.rulings().values() if row.reviewer == person.id]
+        if not rulings:
             return None
-        last = max(mine, key=lambda each: each.id)
+        last = max(rulings, key=lambda row: row.id)
         return self.store.rule(Ruling(0, person.id, last.item, None, "", None, "", None, "", last.id), token)
-
-    def decisions(self) -> list[Decision]:
-        """Return all standing decisions, second looks included."""
-        return self._standing.current()
-
-    def progress(self) -> ReviewProgress:
-        """Return the progress of the whole review, for its owner."""
-        return review_progress(self.store, self._standing.current())
-
-
-def _hidden(question: ReviewQuestion, known: Sequence[Revealed], *, decided: bool = False) -> list[str]:
-    """Return what could be revealed and is not; the origin of an item only after the decision."""
-    possible = {ANSWER: bool(question.answer), REASONING: bool(question.reasoning), SOURCES: decided}
-    seen = {each.what for each in known}
-    return [what for what, there in possible.items() if there and what not in seen]
-
-
-def _shown(question: ReviewQuestion, known: Sequence[Revealed], origin: str = "") -> dict[str, str]:
-    """Return the texts that were revealed."""
-    texts = {ANSWER: question.answer, REASONING: question.reasoning, SOURCES: origin}
-    seen = {each.what for each in known}
-    return {what: text for what, text in texts.items() if what in seen and text}
-
-
-def _marked(item: ReviewItem, question: ReviewQuestion, shown: Mapping[str, str]) -> list[Sentence]:
-    """Mark the words of the question, and those of the gold answer only if it is in view."""
-    return lay_out(item.text, kinds_of(query=[question.text], answer=[shown.get(ANSWER, "")]))
 
 
 def _origin(item: ReviewItem) -> str:
@@ -326,8 +220,3 @@ def _origin(item: ReviewItem) -> str:
     judged = "the task does not judge it" if label is None else f"the task's own label is {label}"
     drawn = "added because its grade is known" if item.drawn == "gold" else f"drawn: {item.drawn}"
     return "; ".join([f"Document {item.document}", drawn, judged, *ranks]) + "."
-
-
-def _opinion(row: Decision, text: str) -> UnsignedOpinion:
-    stretch = text[slice(*row.span)] if row.span else ""
-    return UnsignedOpinion(row.grade, row.verdict == UNSURE, row.note, stretch)

@@ -1,42 +1,43 @@
 """Estimates of the quality of a task's own labels, from judgements of the part that was drawn at random.
 
 People look at few items, models at many. A rate is that of the people, corrected by what models say of the items that
-no person has looked at (prediction-powered inference); without a model it is that of the people alone. What an
-adjudicator said goes before everything; where several people judged, an item counts as relevant by the share of them
-that say so, so that no disagreement is left out.
+no person has looked at (prediction-powered inference); without a model it is that of the people alone. A ruling goes
+before everything; if several people judged, an item counts as relevant by the share of them that say so, so that no
+disagreement is left out.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.measure.figure import Figure
+from r2med.measure.figure import Figure, figure_dict
 from r2med.measure.population import prediction_powered_mean, share
-from r2med.reviews.rows import GRADED, MODEL, PERSON, RANDOM, Decision, ReviewItem
+from r2med.reviews.rows import GRADED, IMPORTED, MODEL, PERSON, RANDOM, Decision, ReviewItem
 from r2med.reviews.store import ReviewStore
 
 Floats = NDArray[np.float64]
-POWERED, ALONE = "prediction-powered", "people alone"
 
 
 @dataclass(frozen=True)
 class RateEstimate:
     """A rate with its 95% interval, and the numbers of judgements behind it."""
 
-    value: float
-    low: float
-    high: float
+    figure: Figure
     human: int
     """Items that people judged."""
     predicted: int
     """Further items that only models judged."""
-    method: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the rate in the shape of `--json`."""
+        method = "prediction-powered" if self.predicted else "people alone"
+        return {**figure_dict(self.figure), "human": self.human, "predicted": self.predicted, "method": method}
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,9 @@ class LabelEstimates:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the estimates in the shape of `--json`."""
-        return asdict(self)
+        rates = {name: getattr(self, name) for name in ("precision", "overlooked", "missed")}
+        shapes = {name: None if rate is None else rate.as_dict() for name, rate in rates.items()}
+        return {"frame": self.frame, "drawn": self.drawn, **shapes}
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,14 +66,14 @@ class Votes:
     """Relevance of items by people and by models, and whether the task lacks a label for them."""
 
     human: Floats
-    """From 0 to 1; not a number where no person has judged."""
+    """From 0 to 1; not a number if no person has judged."""
     predicted: Floats
     unlabelled: Floats
-    """1 where the task does not label the pair relevant."""
+    """1 if the task does not label the pair relevant."""
 
-    def some(self, chosen: NDArray[np.bool_]) -> Votes:
+    def select(self, items: NDArray[np.bool_]) -> Votes:
         """Return the votes on some items."""
-        return Votes(self.human[chosen], self.predicted[chosen], self.unlabelled[chosen])
+        return Votes(self.human[items], self.predicted[items], self.unlabelled[items])
 
     @property
     def judged(self) -> NDArray[np.bool_]:
@@ -80,60 +83,54 @@ class Votes:
     @property
     def powered(self) -> bool:
         """Return whether models have judged some of the items that people have, and some that they have not."""
-        known = ~np.isnan(self.predicted)
-        return bool((known & self.judged).any() and (known & ~self.judged).any())
-
-    @property
-    def guessed(self) -> Floats:
-        """Return the models' votes, an unreadable one as their mean, for judged and unjudged items alike."""
-        return np.asarray(np.where(np.isnan(self.predicted), np.nanmean(self.predicted), self.predicted))
+        by_models = ~np.isnan(self.predicted)
+        return bool((by_models & self.judged).any() and (by_models & ~self.judged).any())
 
     def interval(self, score: Callable[[Floats, Floats], Floats]) -> Figure:
         """Return the mean of a score of relevance and label over all pairs, with its interval."""
         human = score(self.human[self.judged], self.unlabelled[self.judged])
         if not self.powered:
             return prediction_powered_mean(human, np.zeros(len(human)), np.zeros(1))
-        predicted = score(self.guessed, self.unlabelled)
+        # A model's unreadable vote counts as its mean, for judged and unjudged items alike.
+        votes = np.where(np.isnan(self.predicted), np.nanmean(self.predicted), self.predicted)
+        predicted = score(votes, self.unlabelled)
         return prediction_powered_mean(human, predicted[self.judged], predicted[~self.judged])
 
-    def estimate(self, found: Figure) -> RateEstimate:
+    def estimate(self, value: float, low: float, high: float) -> RateEstimate:
         """Return a rate and its ends with the numbers of judgements behind them."""
-        further = int((~self.judged).sum()) if self.powered else 0
-        value, low, high = (float(min(1.0, max(0.0, end))) for end in (found.value, *found.ends))
-        return RateEstimate(value, low, high, int(self.judged.sum()), further, POWERED if self.powered else ALONE)
+        figure = Figure(*(float(min(1.0, max(0.0, end))) for end in (value, low, high)))
+        return RateEstimate(figure, int(self.judged.sum()), int((~self.judged).sum()) if self.powered else 0)
 
 
-def estimate_labels(store: ReviewStore, items: Sequence[ReviewItem], held: Sequence[Decision]) -> LabelEstimates:
+def estimate_labels(store: ReviewStore, items: Sequence[ReviewItem], standing: Sequence[Decision]) -> LabelEstimates:
     """Estimate the quality of the task's labels from the votes of people and models."""
     drawn = [item for item in items if item.drawn == RANDOM]
-    votes = _votes(store, drawn, held)
+    votes = _votes(store, drawn, standing)
     labelled = votes.unlabelled == 0
     return LabelEstimates(
         store.project.frames.get(RANDOM, 0),
         len(drawn),
-        _rate(votes.some(labelled)),
-        _rate(votes.some(~labelled)),
+        _rate(votes.select(labelled)),
+        _rate(votes.select(~labelled)),
         missed_share(votes),
     )
 
 
-def _votes(store: ReviewStore, items: Sequence[ReviewItem], held: Sequence[Decision]) -> Votes:
-    kinds = {each.id: each.kind for each in store.reviewers()}
+def _votes(store: ReviewStore, items: Sequence[ReviewItem], standing: Sequence[Decision]) -> Votes:
+    kinds = {reviewer.id: reviewer.kind for reviewer in store.reviewers()}
     cut = store.project.scale.relevant_from
-    said: dict[str, dict[int, list[bool]]] = {PERSON: defaultdict(list), MODEL: defaultdict(list)}
-    for row in held:
-        if row.verdict == GRADED and row.grade is not None and not row.again and kinds[row.reviewer] in said:
-            said[kinds[row.reviewer]][row.item].append(row.grade >= cut)
-    for item, ruling in store.rulings().items():
-        said[PERSON][item] = [(ruling.grade or 0) >= cut]
-    human, predicted = ([_mean(said[kind], item) for item in items] for kind in (PERSON, MODEL))
-    unlabelled = [float((item.facts.get("label") or 0) <= 0) for item in items]
-    return Votes(*(np.array(column, dtype=np.float64) for column in (human, predicted, unlabelled)))
+    votes: dict[str, dict[int, list[bool]]] = {kind: defaultdict(list) for kind in (PERSON, MODEL, IMPORTED)}
+    for row in standing:
+        if row.verdict == GRADED and row.grade is not None and not row.again:
+            votes[kinds[row.reviewer]][row.item].append(row.grade >= cut)
+    for number, ruling in store.rulings().items():
+        votes[PERSON][number] = [(ruling.grade or 0) >= cut]
 
+    def mean(kind: str) -> Floats:
+        return np.array([np.mean(v) if (v := votes[kind].get(item.number)) else np.nan for item in items], np.float64)
 
-def _mean(votes: Mapping[int, Sequence[bool]], item: ReviewItem) -> float:
-    given = votes.get(item.number)
-    return sum(given) / len(given) if given else float("nan")
+    unlabelled = np.array([(item.facts.get("label") or 0) <= 0 for item in items], dtype=np.float64)
+    return Votes(mean(PERSON), mean(MODEL), unlabelled)
 
 
 def _rate(votes: Votes) -> RateEstimate | None:
@@ -141,13 +138,15 @@ def _rate(votes: Votes) -> RateEstimate | None:
     human = votes.human[votes.judged]
     if len(human) < 2:
         return None
-    found = votes.interval(lambda relevant, _: relevant)
-    return votes.estimate(_wilson(human) if np.ptp(human) == 0 or found.low == found.high else found)
+    mean = votes.interval(lambda relevant, _: relevant)
+    if np.ptp(human) == 0 or mean.low == mean.high:
+        mean = _wilson(human)
+    return votes.estimate(mean.value, *mean.ends)
 
 
 def _wilson(human: Floats) -> Figure:
-    found = share(round(float(human.sum())), len(human))
-    return found.figure if found else Figure(0.0, 0.0, 1.0)
+    rate = share(round(float(human.sum())), len(human))
+    return rate.figure if rate else Figure(0.0, 0.0, 1.0)
 
 
 def missed_share(votes: Votes) -> RateEstimate | None:
@@ -160,13 +159,10 @@ def missed_share(votes: Votes) -> RateEstimate | None:
         return None
     relevant = unlabelled[human > 0]
     if np.ptp(relevant) == 0:
-        return votes.estimate(_wilson(relevant))
+        rate = _wilson(relevant)
+        return votes.estimate(rate.value, *rate.ends)
     steps = np.linspace(0.0, 1.0, 201)
-
-    def equation(step: float) -> Figure:
-        return votes.interval(lambda relevant, off: relevant * (off - step))
-
-    around = [equation(step) for step in steps]
-    inside = [float(step) for step, each in zip(steps, around, strict=True) if each.ends[0] <= 0 <= each.ends[1]]
-    value = float(steps[int(np.argmin([abs(each.value) for each in around]))])
-    return votes.estimate(Figure(value, min([*inside, value]), max([*inside, value])))
+    means = [votes.interval(lambda relevant, off, step=step: relevant * (off - step)) for step in steps]  # type: ignore[misc]
+    inside = [float(step) for step, mean in zip(steps, means, strict=True) if mean.ends[0] <= 0 <= mean.ends[1]]
+    value = float(steps[int(np.argmin([abs(mean.value) for mean in means]))])
+    return votes.estimate(value, min([*inside, value]), max([*inside, value]))

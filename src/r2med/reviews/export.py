@@ -5,25 +5,23 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import orjson
 
 from r2med.data.dataset import Dataset
 from r2med.data.loader import load
 from r2med.data.task_names import task_names
 from r2med.errors import R2medError, suggest
 from r2med.reviews.labels import ResolvedLabels, resolve_labels, written_score
-from r2med.reviews.progress import grades_by_item
-from r2med.reviews.rows import ANSWER, MODEL, now
+from r2med.reviews.rows import ANSWER, GRADED, MODEL, Decision, Ruling, now
 from r2med.reviews.store import ReviewStore
 from r2med.store.files import draft_folder, unwritable, write_file
+from r2med.store.typed import json_bytes
 
 TASK, CSV = "task", "csv"
 CHANGES, RECORD = "label_changes.csv", "review.json"
-"""What changed, and how the labels were come by, in the folder of a new version."""
+"""Files in the folder of a new version: every change, and where the labels come from."""
 
 
 @dataclass(frozen=True)
@@ -39,14 +37,10 @@ class LabelExport:
     before: str = ""
     """Of the version that was reviewed."""
     changed: int = 0
-    """Judgements that are other than they were."""
+    """Judgements with another grade than before."""
     added: int = 0
-    """Pairs that nobody had judged."""
+    """Pairs that were not judged."""
     notes: tuple[str, ...] = ()
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the export in the shape of `--json`."""
-        return asdict(self) | {"notes": list(self.notes)}
 
 
 @dataclass(frozen=True)
@@ -65,33 +59,31 @@ def export_labels(store: ReviewStore, out: Path, settings: ExportSettings) -> La
     """Write the labels of a review."""
     if settings.form == CSV:
         return _export_csv(store, out, settings)
-    task = _only_task(store, settings.task)
+    tasks = list(store.project.data)
+    if settings.task and settings.task not in tasks:
+        raise R2medError(
+            f"the review {store.project.name} has no task {settings.task!r}{suggest(settings.task, tasks)}"
+        )
+    if not settings.task and len(tasks) > 1:
+        raise R2medError(f"the review {store.project.name} is of {len(tasks)} tasks; choose with --task {tasks[0]}")
+    task = settings.task or tasks[0]
     if settings.form == TASK:
         return _export_task(store, out, task, settings)
-    found = resolve_labels(store, settings.rule, settings.reviewers, binary=settings.binary)
-    rows = _rows(found, task)
+    resolved = resolve_labels(store, settings.rule, settings.reviewers, binary=settings.binary)
+    rows = _rows(resolved, task)
     write_file(out, _FORMS[settings.form](rows), parents=True)
-    return LabelExport(str(out), settings.form, len(rows), found.settings(), notes=_notes(found))
-
-
-def _only_task(store: ReviewStore, wanted: str) -> str:
-    names = list(store.project.data)
-    if wanted and wanted not in names:
-        raise R2medError(f"the review {store.project.name} has no task {wanted!r}{suggest(wanted, names)}")
-    if not wanted and len(names) > 1:
-        raise R2medError(f"the review {store.project.name} is of {len(names)} tasks; choose with --task {names[0]}")
-    return wanted or names[0]
+    return LabelExport(str(out), settings.form, len(rows), resolved.settings(), notes=_notes(resolved))
 
 
 Row = tuple[str, str, int]
 """Query, document and score."""
 
 
-def _rows(found: ResolvedLabels, task: str) -> list[Row]:
-    mine = [label for label in found.labels if label.question.task == task]
-    if not mine:
+def _rows(resolved: ResolvedLabels, task: str) -> list[Row]:
+    labels = [label for label in resolved.labels if label.question.task == task]
+    if not labels:
         raise R2medError(f"no item of {task} has a label yet")
-    return [(label.question.query, label.item.document, label.score) for label in mine]
+    return [(label.question.query, label.item.document, label.score) for label in labels]
 
 
 def _trec(rows: Sequence[Row]) -> str:
@@ -113,7 +105,7 @@ def _beir(rows: Sequence[Row]) -> str:
 
 
 def _lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
-    return b"".join(orjson.dumps(row) + b"\n" for row in rows)
+    return b"".join(json_bytes(row) + b"\n" for row in rows)
 
 
 _FORMS: Mapping[str, Callable[[Sequence[Row]], bytes | str]] = {"trec": _trec, "r2med": _r2med, "beir": _beir}
@@ -121,12 +113,12 @@ FORMS = (*_FORMS, CSV, TASK)
 _OPEN = "the gold answer was in view of everybody who judged in this review"
 
 
-def _notes(found: ResolvedLabels) -> tuple[str, ...]:
-    opened = (_OPEN,) if found.open_answer else ()
-    if not found.undecided:
+def _notes(resolved: ResolvedLabels) -> tuple[str, ...]:
+    opened = (_OPEN,) if resolved.open_answer else ()
+    if not resolved.undecided:
         return opened
-    items = "1 item is" if found.undecided == 1 else f"{found.undecided:,} items are"
-    return (*opened, f"{items} left out: reviewers differ, nobody has ruled, and {found.rule} does not decide")
+    items = "1 item is" if resolved.undecided == 1 else f"{resolved.undecided:,} items are"
+    return (*opened, f"{items} left out: reviewers differ, nobody has ruled, and {resolved.rule} does not decide")
 
 
 # -------------------------------------------------------------------------------------------------- every label
@@ -139,43 +131,34 @@ _COLUMNS = (
 
 def _export_csv(store: ReviewStore, out: Path, settings: ExportSettings) -> LabelExport:
     """Write a row per standing grade; `score` is as in judgements, `given` on the scale of the review."""
-    people = {each.id: each for each in store.reviewers()}
+    reviewers = {reviewer.id: reviewer for reviewer in store.reviewers()}
     items = {item.number: item for item in store.items()}
-    questions = {each.number: each for each in store.questions()}
-    held = store.standing()
-    graded = grades_by_item(held)
+    questions = {question.number: question for question in store.questions()}
     tasks = task_names(question.task for question in questions.values())
+    graded: list[Decision | Ruling] = [row for row in store.standing() if row.verdict == GRADED and not row.again]
     rows: list[tuple[object, ...]] = []
-    for row in held:
-        if row.again or graded.get(row.item, {}).get(row.reviewer) is None:
-            continue
-        item, person = items[row.item], people[row.reviewer]
+    for row in graded + list(store.rulings().values()):
+        item, reviewer, grade = items[row.item], reviewers[row.reviewer], row.grade or 0
         question = questions[item.question]
-        quote = item.text[row.span.start : row.span.end] if row.span else ""
-        score = written_score(row.grade or 0, store.project.scale.relevant_from, binary=settings.binary)
-        head = (tasks[question.task], question.query, item.document, person.name, person.kind, score, row.grade)
-        seen = (ANSWER,) if person.kind == MODEL and question.answer else [each.what for each in row.revealed]
-        rows.append((*head, item.drawn, row.seconds, row.created, _prose(quote), _prose(row.note), " ".join(seen)))
-    for number, ruling in store.rulings().items():
-        item, person = items[number], people[ruling.reviewer]
-        question = questions[item.question]
-        score = written_score(ruling.grade or 0, store.project.scale.relevant_from, binary=settings.binary)
-        head = (tasks[question.task], question.query, item.document, person.name, person.role, score, ruling.grade)
-        seen = [each.what for each in ruling.revealed]
-        rows.append((*head, item.drawn, ruling.seconds, ruling.created, "", _prose(ruling.note), " ".join(seen)))
+        score = written_score(grade, store.project.scale.relevant_from, binary=settings.binary)
+        seen = [fact.what for fact in row.revealed]
+        kind, quote = reviewer.role, ""
+        if isinstance(row, Decision):
+            kind, quote = reviewer.kind, item.text[slice(*row.span)] if row.span else ""
+            seen = [ANSWER] if kind == MODEL and question.answer else seen
+        head = (tasks[question.task], question.query, item.document, reviewer.name, kind, score, grade, item.drawn)
+        rows.append((*head, row.seconds, row.created, _prose(quote), _prose(row.note), " ".join(seen)))
     if not rows:
         raise R2medError(f"nobody has graded an item of {store.project.name} yet")
     write_file(out, _csv_text(_COLUMNS, rows), parents=True)
     opened = store.project.open_answer
-    chosen = {"binary": settings.binary, "open_answer": opened}
-    return LabelExport(str(out), CSV, len(rows), chosen, notes=(_OPEN,) if opened else ())
+    facts = {"binary": settings.binary, "open_answer": opened}
+    return LabelExport(str(out), CSV, len(rows), facts, notes=(_OPEN,) if opened else ())
 
 
 def _csv_text(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(rows)
+    csv.writer(stream, lineterminator="\n").writerows([columns, *rows])
     return stream.getvalue()
 
 
@@ -199,77 +182,61 @@ def _export_task(store: ReviewStore, out: Path, task: str, settings: ExportSetti
     dataset = load(task)
     if dataset.fingerprint != store.project.data[task]:
         raise R2medError(f"{task}: its data changed since the review was made; the labels are of other data")
-    plain = max(grade for judged in dataset.gold.qrels.values() for grade in judged.values()) <= 1
-    found = resolve_labels(store, settings.rule, settings.reviewers, binary=settings.binary or plain)
-    merged, changes = _merged(dataset, _rows(found, task))
-    record = {
-        "review": store.project.name,
-        "task": task,
-        "made": now(),
-        "data": dataset.fingerprint,
-        "scale": store.project.scale.as_dict(),
-        **found.settings(),
-    }
-    _write_folder(out, dataset, merged, changes, record)
-    made = load(out)
-    new, other = (sum((row[2] is None) == fresh for row in changes) for fresh in (True, False))
-    notes = (*_notes(found), *made.warnings)
-    ends = (made.fingerprint, dataset.fingerprint, other, new, notes)
-    return LabelExport(str(out), TASK, len(_rows(found, task)), found.settings(), *ends)
-
-
-def _merged(dataset: Dataset, rows: Sequence[Row]) -> tuple[dict[str, dict[str, int]], list[tuple[Any, ...]]]:
-    """Return the corrected judgements, and each change: query, document, before, after."""
     merged = {query: dict(judged) for query, judged in dataset.gold.qrels.items()}
+    plain = max(grade for judged in merged.values() for grade in judged.values()) <= 1
+    resolved = resolve_labels(store, settings.rule, settings.reviewers, binary=settings.binary or plain)
+    rows = _rows(resolved, task)
     changes = []
     for query, document, score in rows:
         before = merged.setdefault(query, {}).get(document)
         if before != score:
             changes.append((query, document, before, score))
         merged[query][document] = score
-    return merged, changes
-
-
-def _write_folder(
-    out: Path,
-    dataset: Dataset,
-    merged: Mapping[str, Mapping[str, int]],
-    changes: Sequence[tuple[Any, ...]],
-    record: Mapping[str, Any],
-) -> None:
+    record = {
+        "review": store.project.name,
+        "task": task,
+        "made": now(),
+        "data": dataset.fingerprint,
+        "scale": store.project.scale,
+        **resolved.settings(),
+    }
+    qrels = [(query, document, score) for query, judged in merged.items() for document, score in judged.items()]
+    files = {
+        "corpus.jsonl": _lines({"id": name, "text": text} for name, text in dataset.collection.documents),
+        "query.jsonl": _lines(_query_row(dataset, name, text) for name, text in dataset.collection.queries),
+        "qrels.jsonl": _r2med(qrels),
+        CHANGES: _csv_text(("query_id", "doc_id", "before", "after"), changes).encode(),
+        RECORD: json_bytes(record, indent=2),
+    }
+    folder = dataset.task.folder
+    if folder and (folder / "task.toml").is_file():
+        files["task.toml"] = (folder / "task.toml").read_bytes()
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with draft_folder(out.parent, out.name) as draft:
-            for name, content in _files(dataset, merged, changes, record):
+            for name, content in files.items():
                 (draft / name).write_bytes(content)
             draft.rename(out)
     except OSError as error:
         raise unwritable(out, error) from error
-
-
-def _files(
-    dataset: Dataset,
-    merged: Mapping[str, Mapping[str, int]],
-    changes: Sequence[tuple[Any, ...]],
-    record: Mapping[str, Any],
-) -> Iterable[tuple[str, bytes]]:
-    collection = dataset.collection
-    yield "corpus.jsonl", _lines({"id": name, "text": text} for name, text in collection.documents)
-    yield "query.jsonl", _lines(_query_row(dataset, name, text) for name, text in collection.queries)
-    rows = [(query, document, score) for query, judged in merged.items() for document, score in judged.items()]
-    yield "qrels.jsonl", _r2med(rows)
-    yield CHANGES, _csv_text(("query_id", "doc_id", "before", "after"), changes).encode()
-    yield RECORD, orjson.dumps(record, option=orjson.OPT_INDENT_2) + b"\n"
-    folder = dataset.task.folder
-    if folder and (folder / "task.toml").is_file():
-        yield "task.toml", (folder / "task.toml").read_bytes()
+    written = load(out)
+    added = sum(before is None for _, _, before, _ in changes)
+    return LabelExport(
+        str(out),
+        TASK,
+        len(rows),
+        resolved.settings(),
+        fingerprint=written.fingerprint,
+        before=dataset.fingerprint,
+        changed=len(changes) - added,
+        added=added,
+        notes=(*_notes(resolved), *written.warnings),
+    )
 
 
 def _query_row(dataset: Dataset, name: str, text: str) -> dict[str, Any]:
-    gold = dataset.gold
-    known = {
-        "answer": gold.answers.get(name),
-        "reasoning": gold.reasoning.get(name),
-        "synonyms": gold.synonyms.get(name),
-    }
-    return {"id": name, "text": text} | {key: value for key, value in known.items() if value}
+    facts = {field: getattr(dataset.gold, plural).get(name) for field, plural in _GOLD.items()}
+    return {"id": name, "text": text} | {field: value for field, value in facts.items() if value}
+
+
+_GOLD = {"answer": "answers", "reasoning": "reasoning", "synonyms": "synonyms"}

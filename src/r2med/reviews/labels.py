@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from statistics import median_low
+from typing import Any, NoReturn
 
 from r2med.audit.label_sets import GivenGrades, LookedUpLabels
 from r2med.errors import R2medError
@@ -22,18 +23,13 @@ def _majority(grades: Sequence[int]) -> int | None:
     return None if len(counts) > 1 and counts[0][1] == counts[1][1] else counts[0][0]
 
 
-def _median(grades: Sequence[int]) -> int:
-    """Return the middle grade, the lower one of two."""
-    return sorted(grades)[(len(grades) - 1) // 2]
-
-
 RULES: Mapping[str, Callable[[Sequence[int]], int | None]] = {
     "majority": _majority,
-    "median": _median,
+    "median": median_low,
     "min": min,
     "max": max,
 }
-"""How several grades become one; none where they cannot."""
+"""How several grades become one; None if they cannot."""
 
 
 @dataclass(frozen=True)
@@ -45,11 +41,9 @@ class ResolvedLabel:
     grade: int
     """On the scale of the review."""
     score: int
-    """As judgements have it: 0 where it is not relevant, and from 1 on where it is."""
+    """As judgements have it: 0 if it is not relevant, else from 1 on."""
     by: str
     """`ruling`, or the rule."""
-    given: Mapping[str, int]
-    """What reviewers said, by name."""
 
 
 @dataclass(frozen=True)
@@ -93,56 +87,37 @@ def resolve_labels(
     """
     if rule not in RULES:
         raise R2medError(f"there is no rule {rule!r}; choose {', '.join(RULES)}")
-    names = {each.id: each.name for each in store.reviewers()}
-    chosen = set(reviewers) or {each.name for each in store.reviewers() if each.kind == PERSON}
-    for name in reviewers:
-        store.reviewer(name)
-    said = grades_by_item(store.standing())
+    names = {reviewer.id: reviewer.name for reviewer in store.reviewers()}
+    counted = {store.reviewer(name).name for name in reviewers} or {
+        reviewer.name for reviewer in store.reviewers() if reviewer.kind == PERSON
+    }
+    grades = grades_by_item(store.standing())
     rulings = store.rulings() if ruled else {}
-    questions = {each.number: each for each in store.questions()}
-    found, undecided = [], 0
+    questions = {question.number: question for question in store.questions()}
+    labels, undecided = [], 0
     for item in store.items():
-        given = {names[who]: grade for who, grade in said.get(item.number, {}).items() if names[who] in chosen}
-        decided = rulings[item.number].grade if item.number in rulings else None
-        if decided is None and not given:
-            continue
-        grade = decided if decided is not None else RULES[rule](list(given.values()))
-        if grade is None:
-            undecided += 1
-            continue
-        score = written_score(grade, store.project.scale.relevant_from, binary=binary)
-        by = RULED if decided is not None else rule
-        found.append(ResolvedLabel(item, questions[item.question], grade, score, by, given))
-    if not found:
-        raise R2medError(_nothing(store, undecided))
-    return ResolvedLabels(found, undecided, rule, sorted(chosen), binary, store.project.open_answer)
+        given = {names[who]: grade for who, grade in grades.get(item.number, {}).items() if names[who] in counted}
+        grade = rulings[item.number].grade if item.number in rulings else None
+        by = rule if grade is None else RULED
+        if grade is None and given:
+            grade = RULES[rule](list(given.values()))
+            undecided += grade is None
+        if grade is not None:
+            score = written_score(grade, store.project.scale.relevant_from, binary=binary)
+            labels.append(ResolvedLabel(item, questions[item.question], grade, score, by))
+    if not labels:
+        raise R2medError(_explain_none(store, undecided))
+    return ResolvedLabels(labels, undecided, rule, sorted(counted), binary, store.project.open_answer)
 
 
-def reviewed_labels(store: ReviewStore, task: str, reviewer: str = "") -> LookedUpLabels:
-    """Return the labels of a review, or of one of its reviewers, for the pairs of a task."""
-    found: dict[str, dict[str, int]] = {}
-    grades: dict[str, dict[str, int]] = {}
-    for label in resolve_labels(store, reviewers=[reviewer] if reviewer else (), ruled=not reviewer).labels:
-        if label.question.task == task:
-            found.setdefault(label.question.query, {})[label.item.document] = label.score
-            grades.setdefault(label.question.query, {})[label.item.document] = label.grade
-    if not found:
-        raise R2medError(f"the review {store.project.name} has no label of {task}; it is of {_tasks(store)}")
-    return LookedUpLabels(found, GivenGrades(store.project.name, store.project.scale.values, grades))
-
-
-def reviewers_of(store: ReviewStore, task: str) -> list[str]:
-    """Return the names of all reviewers with a grade for a task, models and imports included."""
-    questions = {each.number for each in store.questions() if each.task == task}
-    items = {item.number for item in store.items() if item.question in questions}
-    found = [name for name, grades in store.labels().items() if items & grades.keys()]
-    if not found:
-        raise R2medError(f"the review {store.project.name} has no label of {task}; it is of {_tasks(store)}")
-    return found
-
-
-def _tasks(store: ReviewStore) -> str:
-    return ", ".join(store.project.data)
+def _explain_none(store: ReviewStore, undecided: int) -> str:
+    name = store.project.name
+    if undecided:
+        return f"no item of {name} has one label: reviewers differ on all {undecided:,}; let somebody adjudicate"
+    others = [reviewer.name for reviewer in store.reviewers() if reviewer.kind != PERSON]
+    if others:
+        return f"no person has graded an item of {name}; --reviewer {others[0]!r} takes the labels of a model or import"
+    return f"nobody has graded an item of {name} yet"
 
 
 def written_score(grade: int, relevant_from: int, *, binary: bool = False) -> int:
@@ -155,23 +130,34 @@ def written_score(grade: int, relevant_from: int, *, binary: bool = False) -> in
     return min(1, score) if binary else score
 
 
-def _nothing(store: ReviewStore, undecided: int) -> str:
-    name = store.project.name
-    if undecided:
-        return f"no item of {name} has one label: reviewers differ on all {undecided:,}; let somebody adjudicate"
-    others = [each.name for each in store.reviewers() if each.kind != PERSON]
-    if others:
-        return f"no person has graded an item of {name}; --reviewer {others[0]!r} takes the labels of a model or import"
-    return f"nobody has graded an item of {name} yet"
-
-
 def labels_by_source(source: str, task: str) -> dict[str, LookedUpLabels]:
     """Return the labels of `review:NAME`, of one reviewer, or with `review:NAME:*` of each of its reviewers."""
-    name, _, reviewer = source.removeprefix(_SOURCE).partition(":")
+    name, _, reviewer = source.removeprefix("review:").partition(":")
     with ReviewStore.open(name) as store:
-        people = reviewers_of(store, task) if reviewer == "*" else [reviewer]
-        names = {person: f"{_SOURCE}{name}:{person}" if person else source for person in people}
-        return {names[person]: reviewed_labels(store, task, person) for person in people}
+        reviewers = _reviewers_of(store, task) if reviewer == "*" else [reviewer]
+        names = {person: f"review:{name}:{person}" if person else source for person in reviewers}
+        return {names[person]: _reviewed_labels(store, task, person) for person in reviewers}
 
 
-_SOURCE = "review:"
+def _reviewers_of(store: ReviewStore, task: str) -> list[str]:
+    """Return the names of all reviewers with a grade for a task, models and imports included."""
+    questions = {question.number for question in store.questions() if question.task == task}
+    items = {item.number for item in store.items() if item.question in questions}
+    return [name for name, grades in store.labels().items() if items & grades.keys()] or _refuse(store, task)
+
+
+def _reviewed_labels(store: ReviewStore, task: str, reviewer: str) -> LookedUpLabels:
+    """Return the labels of a review, or of one of its reviewers, for the pairs of a task."""
+    scores: dict[str, dict[str, int]] = {}
+    grades: dict[str, dict[str, int]] = {}
+    for label in resolve_labels(store, reviewers=[reviewer] if reviewer else (), ruled=not reviewer).labels:
+        if label.question.task == task:
+            scores.setdefault(label.question.query, {})[label.item.document] = label.score
+            grades.setdefault(label.question.query, {})[label.item.document] = label.grade
+    given = GivenGrades(store.project.name, store.project.scale.values, grades)
+    return LookedUpLabels(scores, given) if scores else _refuse(store, task)
+
+
+def _refuse(store: ReviewStore, task: str) -> NoReturn:
+    tasks = ", ".join(store.project.data)
+    raise R2medError(f"the review {store.project.name} has no label of {task}; it is of {tasks}")

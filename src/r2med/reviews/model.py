@@ -1,14 +1,13 @@
 """A model as a reviewer: it labels the items of a project by the same guideline and scale as people.
 
 Replies are kept by the client, so that a judging that was stopped goes on without paying twice. A reply that cannot be
-read is counted and is no grade; the same command asks for it again, and for what failed.
+read is counted and is not a grade; the same command asks for it again, and for what failed.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from r2med.errors import R2medError
@@ -18,11 +17,14 @@ from r2med.llm.judge import unwavering
 from r2med.llm.parsing import read_object
 from r2med.llm.stage import settings as sampling_settings
 from r2med.llm.types import Failed, Model, Reply, Request
-from r2med.models.templates import Template, bundled, delimited
+from r2med.models.templates import bundled, delimited
 from r2med.pipeline.executor.local import Executor
-from r2med.reviews.rows import GRADED, MODEL, DraftDecision, ProofSpan, ReviewItem, ReviewQuestion
+from r2med.reviews.rows import GRADED, MODEL, DraftDecision, ProofSpan, ReviewItem
 from r2med.reviews.scale import GradeScale
 from r2med.reviews.store import ReviewStore
+
+_QUOTE = "\nquote: "
+"""What stands before a quote in a note if the passage does not have it."""
 
 
 @dataclass(frozen=True)
@@ -41,13 +43,9 @@ class ModelJudging:
     invented: int
     """Quotes that the passage does not have; the grade stands, and nothing is marked."""
     first_unread: str
-    """What the first of these said."""
+    """The first of these replies."""
     cost: float | None
-    """US dollars; None where a price is not known."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the result in the shape of `--json`."""
-        return asdict(self)
+    """US dollars; None if a price is not known."""
 
 
 class ModelReviewer:
@@ -59,12 +57,20 @@ class ModelReviewer:
         self._items = store.items()
 
     def requests(self) -> list[Request]:
-        """Return the requests, one per item, in order."""
-        questions = {each.number: each for each in self.store.questions()}
+        """Return the requests, one per item, in order; each text stands between tags that it cannot close."""
         project = self.store.project
-        rules = (project.guideline.strip(), _scale_text(project.scale))
-        texts = (_prompt(self._template, rules, questions[item.question], item) for item in self._items)
-        return [self.model.request(text) for text in texts]
+        questions = {question.number: question for question in self.store.questions()}
+        scale = "\n".join(f"{grade.value}: {grade.name}. {grade.meaning}" for grade in project.scale.grades)
+        rules = {"guideline": project.guideline.strip(), "scale": scale}
+        texts = (
+            {
+                "question": delimited("question", questions[item.question].text),
+                "answer": delimited("correct_answer", questions[item.question].answer or "(not known)"),
+                "passage": delimited("source", item.text),
+            }
+            for item in self._items
+        )
+        return [self.model.request(self._template.fill(rules | text)) for text in texts]
 
     def estimate(self) -> Estimate:
         """Estimate the cost of asking; nothing is asked."""
@@ -80,13 +86,19 @@ class ModelReviewer:
         drafts = [(item.number, draft) for item, draft in zip(self._items, read, strict=True) if draft is not None]
         reviewer = self.store.add_reviewer(self.name, MODEL, settings=self._settings)
         written = self.store.record_all(reviewer.id, drafts)
-        failed = [reply for reply in replies if isinstance(reply, Failed)]
         unread = [r for r, draft in zip(replies, read, strict=True) if draft is None and isinstance(r, Reply)]
         current_client().reject(unread)
-        invented = sum(draft.span is None and _QUOTE in draft.note for _, draft in drafts)
-        said = " ".join((unread[0].incomplete or unread[0].text).split())[:200] if unread else ""
-        counts = (len(self._items), len(drafts), written, len(unread), len(failed), invented)
-        return ModelJudging(reviewer.name, *counts, said, account(replies).cost)
+        return ModelJudging(
+            reviewer.name,
+            items=len(self._items),
+            graded=len(drafts),
+            written=written,
+            unread=len(unread),
+            failed=sum(isinstance(reply, Failed) for reply in replies),
+            invented=sum(draft.span is None and _QUOTE in draft.note for _, draft in drafts),
+            first_unread=" ".join((unread[0].incomplete or unread[0].text).split())[:200] if unread else "",
+            cost=account(replies).cost,
+        )
 
     @property
     def _settings(self) -> dict[str, Any]:
@@ -100,55 +112,27 @@ class ModelReviewer:
 
     def refuse_another(self) -> None:
         """Refuse a name that another reviewer has, before anything is asked."""
-        for each in self.store.reviewers():
-            if each.name == self.name and (each.kind, dict(each.settings)) != (MODEL, self._settings):
+        for reviewer in self.store.reviewers():
+            if reviewer.name == self.name and (reviewer.kind, dict(reviewer.settings)) != (MODEL, self._settings):
                 raise R2medError(
                     f"{self.name} is somebody else here, another model or asked in other words;"
                     " give this one a name: --as NAME"
                 )
 
 
-def _scale_text(scale: GradeScale) -> str:
-    return "\n".join(f"{grade.value}: {grade.name}. {grade.meaning}" for grade in scale.grades)
-
-
-def _prompt(template: Template, rules: tuple[str, str], question: ReviewQuestion, item: ReviewItem) -> str:
-    """Return the prompt about one item; each text stands between tags that it cannot close."""
-    return template.fill(
-        {
-            "guideline": rules[0],
-            "scale": rules[1],
-            "question": delimited("question", question.text),
-            "answer": delimited("correct_answer", question.answer or "(not known)"),
-            "passage": delimited("source", item.text),
-        }
-    )
-
-
-_QUOTE = "\nquote: "
-"""What stands before a quote in a note, where the passage does not have it."""
-
-
 def _read(reply: Reply | Failed, item: ReviewItem, scale: GradeScale) -> DraftDecision | None:
     """Read a decision; None if there is no reply, or no grade of the scale in it."""
     if isinstance(reply, Failed) or reply.incomplete:
         return None
-    value = read_object(reply.text)
-    grade = _grade(value.get("grade"), scale.values) if value else None
-    if value is None or grade is None:
+    content = read_object(reply.text) or {}
+    written = str(content.get("grade")).strip()
+    grade = int(float(written)) if re.fullmatch(r"\d+(\.0*)?", written) else None
+    if grade not in scale.values:
         return None
-    reason, quote = (" ".join(str(value.get(name) or "").split()) for name in ("reason", "quote"))
+    reason, quote = (" ".join(str(content.get(name) or "").split()) for name in ("reason", "quote"))
     span = find_quote(quote, item.text)
     note = reason if span or not quote else f"{reason}{_QUOTE}{quote}"
     return DraftDecision(GRADED, grade, span, note)
-
-
-def _grade(value: object, grades: Sequence[int]) -> int | None:
-    if isinstance(value, str) and re.fullmatch(r"\s*\d+\s*", value):
-        value = int(value)
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return value if type(value) is int and value in grades else None
 
 
 def find_quote(quote: str, text: str) -> ProofSpan | None:

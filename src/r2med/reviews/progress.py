@@ -1,18 +1,30 @@
-"""The progress of a review for its owner: counts and pace by reviewer, agreement, and unclear sentences."""
+"""The progress of a review for its owner: counts and pace by reviewer, agreement, unclear sentences, and its items."""
 
 from __future__ import annotations
 
 import statistics
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from r2med.errors import R2medError
-from r2med.reviews.rows import GRADED, PERSON, SKIPPED, UNSURE, Decision, Reviewer, ReviewProject, Ruling, review_names
+from r2med.errors import R2medError, suggest
+from r2med.reviews.rows import (
+    GRADED,
+    PERSON,
+    SKIPPED,
+    UNSURE,
+    Decision,
+    Reviewer,
+    ReviewProject,
+    review_names,
+)
 from r2med.reviews.scale import sentences
 from r2med.reviews.store import ReviewStore
+
+Grades = Mapping[int, Mapping[int, int]]
+"""Item to reviewer to grade."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +39,11 @@ class HitCount:
         """Return the share; None if the total is 0."""
         return self.count / self.total if self.total else None
 
+    @classmethod
+    def of_equal(cls, pairs: Sequence[tuple[int | None, int | None]]) -> HitCount:
+        """Count the pairs of equal grades."""
+        return cls(sum(one == other for one, other in pairs), len(pairs))
+
 
 @dataclass(frozen=True)
 class PersonProgress:
@@ -36,13 +53,13 @@ class PersonProgress:
     kind: str
     role: str
     links: int
-    """How many links of theirs hold."""
+    """How many links of theirs are valid."""
     graded: int
     unsure: int
     skipped: int
     ruled: int
     seconds: float | None
-    """The median of an item; None where no time is known."""
+    """The median of an item; None if no time is known."""
     agreement: HitCount
     """Same grade as another person, of all pairs of grades on one item."""
     models: HitCount
@@ -84,13 +101,9 @@ class ReviewProgress:
     causes: Mapping[str, int]
     """Why people disagreed, as adjudicators named it."""
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the progress for JSON."""
-        return {**asdict(self), "project": self.project.as_dict()}
-
 
 class StandingDecisions:
-    """The decisions that hold and what people disagree about, brought up to date by what was appended since.
+    """The standing decisions and what people disagree about, brought up to date by what was appended since.
 
     Models and imports are never among those who disagree. Several threads may ask.
     """
@@ -101,9 +114,9 @@ class StandingDecisions:
         self._last = 0
         self._rows: dict[int, Decision] = {}
         self._stacks: dict[tuple[int, int, bool], list[int]] = defaultdict(list)
-        """What a reviewer said of an item and did not take back, by ids, the last one last."""
-        self._said: dict[int, dict[int, Decision]] = defaultdict(dict)
-        """Of each item what holds by person, first looks only."""
+        """A reviewer's decisions on an item that were not undone, by ids, the last one last."""
+        self._by_item: dict[int, dict[int, Decision]] = defaultdict(dict)
+        """The standing decisions on an item by person, first looks only."""
         self._people: dict[int, bool] = {}
         """Whether a reviewer is a person."""
         self._contested: set[int] = set()
@@ -120,11 +133,11 @@ class StandingDecisions:
             self._catch_up()
             return sorted(self._contested)
 
-    def said_of(self, item: int) -> list[Decision]:
+    def of_item(self, item: int) -> list[Decision]:
         """Return the standing decisions of people on an item, first looks only."""
         with self._lock:
             self._catch_up()
-            return list(self._said[item].values())
+            return list(self._by_item[item].values())
 
     def _catch_up(self) -> None:
         for row in self._store.decisions(self._last):
@@ -136,89 +149,66 @@ class StandingDecisions:
             elif row.undoes in self._rows:
                 del self._rows[row.undoes]
                 stack.remove(row.undoes)
-            if not row.again and self._is_person(row.reviewer):
-                self._judge_item(row, stack)
-
-    def _is_person(self, reviewer: int) -> bool:
-        if reviewer not in self._people:
-            self._people = {each.id: each.kind == PERSON for each in self._store.reviewers()}
-        return self._people.get(reviewer, False)
-
-    def _judge_item(self, row: Decision, stack: Sequence[int]) -> None:
-        said = self._said[row.item]
-        said.pop(row.reviewer, None)
-        if stack:
-            said[row.reviewer] = self._rows[stack[-1]]
-        heard = [each.grade if each.verdict == GRADED else UNSURE for each in said.values() if each.verdict != SKIPPED]
-        if len(set(heard)) > 1 or UNSURE in heard:
-            self._contested.add(row.item)
-        else:
-            self._contested.discard(row.item)
+            if row.reviewer not in self._people:
+                self._people = {reviewer.id: reviewer.kind == PERSON for reviewer in self._store.reviewers()}
+            if not row.again and self._people.get(row.reviewer, False):
+                by_person = self._by_item[row.item]
+                by_person.pop(row.reviewer, None)
+                if stack:
+                    by_person[row.reviewer] = self._rows[stack[-1]]
+                verdicts = {
+                    d.grade if d.verdict == GRADED else UNSURE for d in by_person.values() if d.verdict != SKIPPED
+                }
+                if len(verdicts) > 1 or UNSURE in verdicts:
+                    self._contested.add(row.item)
+                else:
+                    self._contested.discard(row.item)
 
 
 def grades_by_item(decisions: Sequence[Decision]) -> dict[int, dict[int, int]]:
     """Return the grades of each item by reviewer, first looks only."""
-    found: dict[int, dict[int, int]] = defaultdict(dict)
+    grades: dict[int, dict[int, int]] = defaultdict(dict)
     for row in decisions:
         if row.verdict == GRADED and row.grade is not None and not row.again:
-            found[row.item][row.reviewer] = row.grade
-    return found
+            grades[row.item][row.reviewer] = row.grade
+    return grades
 
 
 def review_progress(store: ReviewStore, decisions: Sequence[Decision] | None = None) -> ReviewProgress:
     """Count everything; `decisions` are the standing ones if they are known already."""
-    held = store.standing() if decisions is None else decisions
-    rulings = store.rulings()
+    standing = store.standing() if decisions is None else decisions
+    rulings = store.rulings().values()
     reviewers = store.reviewers()
-    people = {each.id for each in reviewers if each.kind == PERSON}
-    grades = grades_by_item(held)
-    by_people = grades_by_item([row for row in held if row.reviewer in people])
-    by_models = grades_by_item([row for row in held if row.reviewer not in people])
-    gold = {row[0]: row[1] for row in store.rows("SELECT number, gold FROM item WHERE gold IS NOT NULL")}
-    drawn = {row[0]: row[1] for row in store.rows("SELECT drawn, count(*) FROM item GROUP BY drawn ORDER BY drawn")}
-    shared = [each for each in by_people.values() if len(each) > 1]
-    links = Counter(each.reviewer for each in store.invitations() if not each.withdrawn)
-    mine: dict[int, list[Decision]] = defaultdict(list)
-    for row in held:
-        mine[row.reviewer].append(row)
-    ruled = Counter(ruling.reviewer for ruling in rulings.values())
-    progress = [
-        _person(
-            each,
-            mine[each.id],
-            links[each.id],
-            ruled[each.id],
-            (_agreement(each.id, grades, by_people), _agreement(each.id, grades, by_models)),
-            gold,
-        )
-        for each in reviewers
-    ]
+    people = {reviewer.id for reviewer in reviewers if reviewer.kind == PERSON}
+    by_people = grades_by_item([row for row in standing if row.reviewer in people])
+    by_models = grades_by_item([row for row in standing if row.reviewer not in people])
+    shared = [grades for grades in by_people.values() if len(grades) > 1]
+    gold = dict(store.rows("SELECT number, gold FROM item WHERE gold IS NOT NULL"))
+    links = Counter(invitation.reviewer for invitation in store.invitations())
+    ruled = Counter(ruling.reviewer for ruling in rulings)
+    rows_of: dict[int, list[Decision]] = defaultdict(list)
+    for row in standing:
+        rows_of[row.reviewer].append(row)
+    named = [*(row.sentence for row in standing), *(row.sentence for row in rulings)]
+    unclear = Counter(number for number in named if number is not None)
+    texts = dict(enumerate(sentences(store.project.guideline)))
     return ReviewProgress(
-        store.project,
-        int(store.rows("SELECT count(*) FROM question")[0][0]),
-        store.item_count,
-        drawn,
-        len(by_people),
-        len(shared),
-        sum(len(set(each.values())) > 1 for each in shared),
-        len(by_models),
-        len(rulings),
-        progress,
-        _trouble(store.project.guideline, held, list(rulings.values())),
-        dict(Counter(ruling.cause for ruling in rulings.values() if ruling.cause)),
+        project=store.project,
+        questions=int(store.rows("SELECT count(*) FROM question")[0][0]),
+        items=store.item_count,
+        drawn=dict(store.rows("SELECT drawn, count(*) FROM item GROUP BY drawn ORDER BY drawn")),
+        judged=len(by_people),
+        by_two=len(shared),
+        disagreements=sum(len(set(grades.values())) > 1 for grades in shared),
+        by_models=len(by_models),
+        ruled=len(rulings),
+        people=[
+            _person(reviewer, rows_of[reviewer.id], links[reviewer.id], ruled[reviewer.id], by_people, by_models, gold)
+            for reviewer in reviewers
+        ],
+        trouble=[SentenceTrouble(number, texts.get(number, ""), count) for number, count in unclear.most_common()],
+        causes=dict(Counter(ruling.cause for ruling in rulings if ruling.cause)),
     )
-
-
-def every_progress() -> tuple[list[ReviewProgress], list[str]]:
-    """Return the progress of all local projects, and the errors of those that cannot be read."""
-    found, broken = [], []
-    for name in review_names():
-        try:
-            with ReviewStore.open(name) as store:
-                found.append(review_progress(store))
-        except R2medError as error:
-            broken.append(str(error))
-    return found, broken
 
 
 def _person(
@@ -226,15 +216,25 @@ def _person(
     rows: Sequence[Decision],
     links: int,
     ruled: int,
-    agreement: tuple[HitCount, HitCount],
+    by_people: Grades,
+    by_models: Grades,
     gold: Mapping[int, int],
 ) -> PersonProgress:
     verdicts = Counter(row.verdict for row in rows if not row.again)
     seconds = [row.seconds for row in rows if row.seconds is not None and row.verdict != SKIPPED]
     first = {row.item: row.grade for row in rows if row.verdict == GRADED and not row.again}
     second = {row.item: row.grade for row in rows if row.verdict == GRADED and row.again}
-    both = [(first[item], grade) for item, grade in second.items() if item in first]
-    known = [(first[item], grade) for item, grade in gold.items() if item in first]
+
+    def compare_with(others: Grades) -> HitCount:
+        return HitCount.of_equal(
+            [
+                (grade, other)
+                for item, grade in first.items()
+                for who, other in others.get(item, {}).items()
+                if who != reviewer.id
+            ]
+        )
+
     return PersonProgress(
         reviewer.name,
         reviewer.kind,
@@ -245,33 +245,79 @@ def _person(
         verdicts[SKIPPED],
         ruled,
         statistics.median(seconds) if seconds else None,
-        agreement[0],
-        agreement[1],
-        _equal(both),
-        _equal(known),
+        agreement=compare_with(by_people),
+        models=compare_with(by_models),
+        repeats=HitCount.of_equal([(first[item], grade) for item, grade in second.items() if item in first]),
+        gold=HitCount.of_equal([(first[item], grade) for item, grade in gold.items() if item in first]),
     )
 
 
-def _equal(pairs: Sequence[tuple[int | None, int | None]]) -> HitCount:
-    return HitCount(sum(one == other for one, other in pairs), len(pairs))
+def every_progress() -> tuple[list[ReviewProgress], list[str]]:
+    """Return the progress of all local projects, and the errors of those that cannot be read."""
+    reviews, errors = [], []
+    for name in review_names():
+        try:
+            with ReviewStore.open(name) as store:
+                reviews.append(review_progress(store))
+        except R2medError as error:
+            errors.append(str(error))
+    return reviews, errors
 
 
-def _agreement(
-    reviewer: int, grades: Mapping[int, Mapping[int, int]], others: Mapping[int, Mapping[int, int]]
-) -> HitCount:
-    """Compare a reviewer's grades with those of some others, item by item."""
-    pairs: list[tuple[int | None, int | None]] = [
-        (given[reviewer], grade)
-        for item, given in grades.items()
-        if reviewer in given
-        for other, grade in others.get(item, {}).items()
-        if other != reviewer
+# ---------------------------------------------------------------------------------------------- the owner's table
+
+
+def _grades_of_people(rows: Sequence[Decision], people: frozenset[int]) -> list[int | None]:
+    return [row.grade for row in rows if row.verdict == GRADED and row.reviewer in people]
+
+
+FILTERS: Mapping[str, tuple[str, Callable[[Sequence[Decision], frozenset[int]], bool]]] = {
+    "": ("All items", lambda rows, people: True),
+    "unsure": ("Somebody is unsure", lambda rows, people: any(row.verdict == UNSURE for row in rows)),
+    "disagree": ("People disagree", lambda rows, people: len(set(_grades_of_people(rows, people))) > 1),
+    "noted": ("With a note", lambda rows, people: any(row.note for row in rows)),
+    "marked": ("With a marked stretch", lambda rows, people: any(row.span for row in rows)),
+    "skipped": ("Skipped", lambda rows, people: any(row.verdict == SKIPPED for row in rows)),
+    "open": (
+        "Judged by no person",
+        lambda rows, people: not any(row.verdict in (GRADED, UNSURE) and row.reviewer in people for row in rows),
+    ),
+}
+"""The filters of items, by their names in an address."""
+
+
+def filter_items(store: ReviewStore, standing: Sequence[Decision], name: str = "", reviewer: str = "") -> list[int]:
+    """Return the numbers of the items that a filter keeps, by one reviewer's decisions or by all."""
+    if name not in FILTERS:
+        raise R2medError(f"there is no filter {name!r}{suggest(name, FILTERS)}")
+    keeps = FILTERS[name][1]
+    people = frozenset(person.id for person in store.reviewers() if person.kind == PERSON)
+    rows: dict[int, list[Decision]] = defaultdict(list)
+    for row in standing:
+        if not row.again:
+            rows[row.item].append(row)
+    numbers = [number for (number,) in store.rows("SELECT number FROM item ORDER BY number")]
+    if not reviewer:
+        return [number for number in numbers if keeps(rows[number], people)]
+    asked = store.reviewer(reviewer).id
+    by_reviewer = {number: [row for row in rows[number] if row.reviewer == asked] for number in numbers}
+    # Disagreement takes two; everything else is asked of this reviewer's own decisions.
+    tested = rows if name == "disagree" else by_reviewer
+    return [number for number in numbers if by_reviewer[number] and keeps(tested[number], people)]
+
+
+def item_rows(store: ReviewStore, standing: Sequence[Decision], numbers: Sequence[int]) -> list[dict[str, Any]]:
+    """Return items with the opinions on them and their rulings, second looks after first ones."""
+    reviewers = {reviewer.id: reviewer for reviewer in store.reviewers()}
+    rulings = store.rulings()
+    items = {number: store.item(number) for number in numbers}
+    opinions: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    for row in sorted(standing, key=lambda row: (row.again, row.reviewer)):
+        if row.item in items:
+            quote = items[row.item].text[slice(*row.span)] if row.span else ""
+            opinions[row.item].append({"reviewer": reviewers[row.reviewer], "decision": row, "quote": quote})
+    return [
+        {"item": item, "question": store.question(item.question)}
+        | {"opinions": opinions[number], "ruling": rulings.get(number)}
+        for number, item in items.items()
     ]
-    return _equal(pairs)
-
-
-def _trouble(guideline: str, held: Sequence[Decision], rulings: Sequence[Ruling]) -> list[SentenceTrouble]:
-    named = [*(row.sentence for row in held), *(row.sentence for row in rulings)]
-    counts = Counter(number for number in named if number is not None)
-    texts = dict(enumerate(sentences(guideline)))
-    return [SentenceTrouble(number, texts.get(number, ""), count) for number, count in counts.most_common()]

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from r2med.data.qrels import read_label_sets
 from r2med.errors import DataError
-from r2med.reviews.pool import Candidate, TaskPool, read_pools
 from r2med.reviews.rows import GOLD, RANDOM, ReviewItem, ReviewProject, ReviewQuestion, now
-from r2med.reviews.sampling import Draw, PooledPair, draw
+from r2med.reviews.sampling import Candidate, PooledPair, TaskPool, draw, read_pools
 from r2med.reviews.scale import DEFAULT_GUIDELINE, DEFAULT_SCALE, GradeScale
 from r2med.reviews.store import ReviewStore, create_review
 from r2med.runs.ledger import Ledger
@@ -33,38 +32,49 @@ class ReviewSettings:
     open_answer: bool = False
 
 
-@dataclass(frozen=True)
-class NewReview:
-    """A project that was created, and notes for its owner."""
-
-    store: ReviewStore
-    notes: tuple[str, ...]
-
-
-def new_review(ledger: Ledger, name: str, sources: Sequence[str], settings: ReviewSettings) -> NewReview:
-    """Create a project from tasks, runs and builds."""
+def new_review(
+    ledger: Ledger, name: str, sources: Sequence[str], settings: ReviewSettings
+) -> tuple[ReviewStore, list[str]]:
+    """Create a project from tasks, runs and builds; return it with notes for its owner."""
     pools = read_pools(ledger, sources)
-    drawn = draw(pools, settings.queue, settings.items, settings.seed)
-    gold = _gold_pairs(settings.gold, pools, settings.scale) if settings.gold else {}
-    pairs = _in_order(drawn, gold)
-    questions = _questions(pairs)
-    items = _items(pairs, questions, gold, settings)
-    guideline = settings.guideline or next((pool.guideline for pool in pools if pool.guideline), DEFAULT_GUIDELINE)
+    sample, notes = draw(pools, settings.queue, settings.items, settings.seed)
+    gold = _read_gold(settings.gold, pools, settings.scale) if settings.gold else {}
+    pairs = {_key(pair): (name, pair) for name, stratum in sample.items() for pair in stratum.pairs}
+    for key, (pair, _) in gold.items():
+        pairs.setdefault(key, (GOLD, pair))
+    pairs = dict(sorted(pairs.items()))  # equal draws give equal projects
+    questions = _questions([pair for _, pair in pairs.values()])
+    others = [key for key in pairs if key not in gold]
+    chance = random.Random(f"{settings.seed}\toverlap")
+    shared = {*gold, *chance.sample(others, round(settings.overlap * len(others)))}
+    items = [
+        ReviewItem(
+            number,
+            questions[key[:2]].number,
+            document=key[2],
+            text=pair.pool.dataset.collection.documents.text(key[2]),
+            drawn=drawn,
+            shared=key in shared,
+            gold=gold[key][1] if key in gold else None,
+            facts={"label": pair.candidate.label, "ranks": pair.candidate.ranks, **pair.candidate.facts},
+        )
+        for number, (key, (drawn, pair)) in enumerate(pairs.items(), 1)
+    ]
     project = ReviewProject(
         name,
         now(),
         tuple(sources),
-        {pool.dataset.name: pool.dataset.fingerprint for pool in pools},
-        settings.queue,
-        drawn.frames,
-        settings.scale,
-        guideline,
-        settings.overlap,
-        settings.repeat,
-        settings.seed,
-        settings.open_answer,
+        data={pool.dataset.name: pool.dataset.fingerprint for pool in pools},
+        queue=settings.queue,
+        frames={name: stratum.frame for name, stratum in sample.items()},
+        scale=settings.scale,
+        guideline=settings.guideline or next((pool.guideline for pool in pools if pool.guideline), DEFAULT_GUIDELINE),
+        overlap=settings.overlap,
+        repeat=settings.repeat,
+        seed=settings.seed,
+        open_answer=settings.open_answer,
     )
-    return NewReview(create_review(project, list(questions.values()), items), drawn.notes)
+    return create_review(project, list(questions.values()), items), notes
 
 
 _Key = tuple[str, str, str]
@@ -75,63 +85,35 @@ def _key(pair: PooledPair) -> _Key:
     return pair.pool.dataset.name, pair.candidate.query, pair.candidate.document
 
 
-def _gold_pairs(path: Path, pools: Sequence[TaskPool], scale: GradeScale) -> dict[_Key, tuple[PooledPair, int]]:
+def _read_gold(path: Path, pools: Sequence[TaskPool], scale: GradeScale) -> dict[_Key, tuple[PooledPair, int]]:
     """Return the pairs of a file of known grades."""
-    found: dict[_Key, tuple[PooledPair, int]] = {}
+    gold: dict[_Key, tuple[PooledPair, int]] = {}
     for qrels in read_label_sets(path).values():
         for query, judged in qrels.items():
             for document, grade in judged.items():
                 if grade not in scale.values:
                     raise DataError(f"{path}: the scale has no grade {grade} ({query} {document})")
                 pair = _find_pair(path, pools, query, document)
-                found[_key(pair)] = (pair, grade)
-    return found
+                gold[_key(pair)] = (pair, grade)
+    return gold
 
 
 def _find_pair(path: Path, pools: Sequence[TaskPool], query: str, document: str) -> PooledPair:
     for pool in pools:
         collection = pool.dataset.collection
         if query in collection.queries.position and document in collection.documents.position:
-            known = (each for each in pool.candidates if (each.query, each.document) == (query, document))
-            return PooledPair(pool, next(known, Candidate(query, document)))
+            same = (pair for pair in pool.candidates if (pair.query, pair.document) == (query, document))
+            return PooledPair(pool, next(same, Candidate(query, document)))
     names = ", ".join(pool.dataset.name for pool in pools)
     raise DataError(f"{path}: {names} has no query {query!r} with a document {document!r}")
 
 
-def _in_order(drawn: Draw, gold: Mapping[_Key, tuple[PooledPair, int]]) -> dict[_Key, tuple[str, PooledPair]]:
-    """Return all pairs once, with how they were drawn, sorted so that equal draws give equal projects."""
-    pairs = {_key(pair): (name, pair) for name, several in drawn.pairs.items() for pair in several}
-    for key, (pair, _) in gold.items():
-        pairs.setdefault(key, (GOLD, pair))
-    return dict(sorted(pairs.items()))
-
-
-def _questions(pairs: Mapping[_Key, tuple[str, PooledPair]]) -> dict[tuple[str, str], ReviewQuestion]:
-    found: dict[tuple[str, str], ReviewQuestion] = {}
-    for (task, query, _), (_, pair) in pairs.items():
-        if (task, query) not in found:
-            dataset = pair.pool.dataset
-            known = (dataset.gold.answers.get(query, ""), dataset.gold.reasoning.get(query, ""))
+def _questions(pairs: Sequence[PooledPair]) -> dict[tuple[str, str], ReviewQuestion]:
+    """Return the questions of pairs by task and query, numbered in order."""
+    questions: dict[tuple[str, str], ReviewQuestion] = {}
+    for task, query, dataset in ((*_key(pair)[:2], pair.pool.dataset) for pair in pairs):
+        if (task, query) not in questions:
+            answer_facts = (dataset.gold.answers.get(query, ""), dataset.gold.reasoning.get(query, ""))
             text = dataset.collection.queries.text(query)
-            found[task, query] = ReviewQuestion(len(found) + 1, task, query, text, *known)
-    return found
-
-
-def _items(
-    pairs: Mapping[_Key, tuple[str, PooledPair]],
-    questions: Mapping[tuple[str, str], ReviewQuestion],
-    gold: Mapping[_Key, tuple[PooledPair, int]],
-    settings: ReviewSettings,
-) -> list[ReviewItem]:
-    plain = [key for key in pairs if key not in gold]
-    chance = random.Random(f"{settings.seed}\toverlap")
-    shared = {*gold, *chance.sample(plain, round(settings.overlap * len(plain)))}
-    items = []
-    for number, (key, (drawn, pair)) in enumerate(pairs.items(), 1):
-        task, query, document = key
-        text = pair.pool.dataset.collection.documents.text(document)
-        known = gold[key][1] if key in gold else None
-        question = questions[task, query].number
-        facts = pair.candidate.as_facts()
-        items.append(ReviewItem(number, question, document, text, drawn, key in shared, known, facts))
-    return items
+            questions[task, query] = ReviewQuestion(len(questions) + 1, task, query, text, *answer_facts)
+    return questions

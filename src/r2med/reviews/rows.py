@@ -1,29 +1,31 @@
-"""The rows of a review: questions, items, people, decisions and rulings, as the layers above the store use them."""
+"""The rows of a review: questions, items, people, decisions and rulings, as the layers above the store use them.
+
+A row is a struct whose fields are the columns of a table, in order; what is not a plain value is a column of JSON. The
+last column is the seal.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from sqlite3 import Connection
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
-import orjson
+import msgspec
 
 from r2med.errors import R2medError
 from r2med.reviews.scale import GradeScale
 from r2med.store.cache import home
-from r2med.store.files import draft_file
-from r2med.store.sqlite import Database, Format, Value, seal
+from r2med.store.sqlite import Format, Value, seal
+from r2med.store.typed import Typed, json_bytes
 
 PERSON, MODEL, IMPORTED = "person", "model", "imported"
 """The kinds of reviewers."""
 REVIEWER, ADJUDICATOR = "reviewer", "adjudicator"
-"""What somebody is invited for."""
+"""The roles that a reviewer can be invited for."""
 GRADED, UNSURE, SKIPPED, UNDONE = "graded", "unsure", "skipped", "undone"
-"""What a decision says."""
+"""The verdicts of a decision."""
 RANDOM, DISAGREEMENTS, NEAR_CUT, HOLES, GOLD = "random", "disagreements", "near-cut", "holes", "gold"
 """How items are drawn. Only what was drawn at random may feed an estimate."""
 CAUSES: Mapping[str, str] = {
@@ -34,15 +36,14 @@ CAUSES: Mapping[str, str] = {
 }
 """Why people disagreed, as an adjudicator names it."""
 ANSWER, REASONING, SOURCES = REVEALS = "answer", "reasoning", "sources"
-"""What a person can have revealed: the gold answer, the way to it, and (after deciding) where the item came from."""
+"""What can be revealed: the gold answer, the way to it, and (after deciding) the origin of the item."""
 
 
-class ChangedElsewhere(R2medError):
+class DecisionConflict(R2medError):
     """Conflict with a decision made meanwhile in another tab or on another device."""
 
 
-@dataclass(frozen=True)
-class ReviewProject:
+class ReviewProject(Typed, frozen=True):
     """Sources and rules of a review."""
 
     name: str
@@ -64,19 +65,11 @@ class ReviewProject:
     open_answer: bool = False
     """Whether everybody sees the gold answer from the start; otherwise it is shown on request, and that is recorded."""
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the project as it is stored, and as JSON shows it."""
-        return {**vars(self), "scale": self.scale.as_dict(), "sources": list(self.sources)}
 
-    @classmethod
-    def from_dict(cls, kept: Mapping[str, Any]) -> ReviewProject:
-        """Build a project from the result of `as_dict`."""
-        return cls(**{**kept, "scale": GradeScale.from_dict(kept["scale"]), "sources": tuple(kept["sources"])})
-
-
-@dataclass(frozen=True)
-class ReviewQuestion:
+class ReviewQuestion(Typed, frozen=True):
     """A question, with what the task knows of it."""
+
+    table: ClassVar = "question"
 
     number: int
     task: str
@@ -87,9 +80,10 @@ class ReviewQuestion:
     reasoning: str = ""
 
 
-@dataclass(frozen=True)
-class ReviewItem:
+class ReviewItem(Typed, frozen=True):
     """A passage to be judged for a question."""
+
+    table: ClassVar = "item"
 
     number: int
     question: int
@@ -101,20 +95,21 @@ class ReviewItem:
     shared: bool
     """Whether everybody judges it."""
     gold: int | None = None
-    """The grade that is known to be right, where one is."""
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    """The grade that is known to be right, if any."""
+    facts: Mapping[str, Any] = {}
     """Where it came from (ranks by system, labels by source): nothing that a reviewer sees before deciding."""
 
 
-@dataclass(frozen=True)
-class Reviewer:
+class Reviewer(Typed, frozen=True):
     """A person, a model or an imported label set."""
+
+    table: ClassVar = "reviewer"
 
     id: int
     name: str
     kind: str
     role: str = REVIEWER
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = {}
     """Of a model or an import: what made its labels."""
 
 
@@ -141,9 +136,10 @@ class Revealed(NamedTuple):
     created: str
 
 
-@dataclass(frozen=True)
-class Decision:
-    """One appended row: what a reviewer said of an item."""
+class Decision(Typed, frozen=True):
+    """One appended row: a reviewer's verdict on an item."""
+
+    table: ClassVar = "decision"
 
     id: int
     """Counts up; the order of decisions, whatever clocks say."""
@@ -155,22 +151,23 @@ class Decision:
     """Whether it is a second look at the same item."""
     verdict: str
     grade: int | None
-    """The grade where the verdict is `graded`; an unsure person may name one, too."""
+    """The grade if the verdict is `graded`; an unsure person may name one, too."""
     span: ProofSpan | None
     note: str
     sentence: int | None
     """The sentence of the guideline that is unclear, counted from 0."""
     seconds: float | None
-    """How long the item was looked at; None where that is not known."""
+    """How long the item was looked at; None if that is not known."""
     revealed: tuple[Revealed, ...]
     created: str
     """By the server's clock, in UTC."""
     undoes: int | None = None
     """The decision that is taken back."""
+    token: str = ""
+    """Of the form that was sent: a form sent twice is one row."""
 
 
-@dataclass(frozen=True)
-class DraftDecision:
+class DraftDecision(Typed, frozen=True):
     """A decision before it is a row."""
 
     verdict: str
@@ -198,15 +195,16 @@ class DraftDecision:
             raise R2medError("the seconds of a decision must be a number from 0 on")
 
 
-@dataclass(frozen=True)
-class Ruling:
-    """One appended row: what an adjudicator says of an item that people disagree about."""
+class Ruling(Typed, frozen=True):
+    """One appended row: an adjudicator's grade for an item that people disagree about."""
+
+    table: ClassVar = "ruling"
 
     id: int
     reviewer: int
     item: int
     grade: int | None
-    """None where a ruling is taken back."""
+    """None if a ruling is taken back."""
     cause: str
     sentence: int | None
     note: str
@@ -215,30 +213,46 @@ class Ruling:
     undoes: int | None = None
     revealed: tuple[Revealed, ...] = ()
     """What the adjudicator had revealed before."""
+    token: str = ""
 
 
-class Invitation(NamedTuple):
+class Invitation(Typed, frozen=True):
     """A link that was given out."""
+
+    table: ClassVar = "invitation"
 
     id: int
     reviewer: int
+    hash: str
+    """Of its secret, which is stored nowhere."""
     created: str
-    withdrawn: str
-    """When it was withdrawn; empty while it holds."""
 
 
-def standing_rows(rows: Sequence[Decision]) -> dict[tuple[int, int, bool], Decision]:
-    """Return the standing decisions, by reviewer, item and second look: the last ones that were not undone."""
-    undone = {row.undoes for row in rows if row.undoes is not None}
-    held = (row for row in rows if row.verdict != UNDONE and row.id not in undone)
-    return {(row.reviewer, row.item, row.again): row for row in held}
+Row = TypeVar("Row", bound=ReviewQuestion | ReviewItem | Reviewer | Decision | Ruling | Invitation)
 
 
-FOLDER = "reviews"
+def seal_values(*values: Value) -> tuple[Value, ...]:
+    """Return the values of a row with their seal appended."""
+    return (*values, seal(*values))
+
+
+def encode_row(row: Row) -> tuple[Value, ...]:
+    """Return the values of a row and its seal, as its table has them."""
+    values = msgspec.structs.astuple(row)
+    return seal_values(*(v if v is None or isinstance(v, str | int | float) else json_bytes(v) for v in values))
+
+
+def decode_row(kind: type[Row], values: Sequence[Any]) -> Row:
+    """Build a row from the values of its table, without the seal."""
+    plain = (msgspec.json.decode(value) if isinstance(value, bytes) else value for value in values)
+    fields = dict(zip(kind.__struct_fields__, plain, strict=True))
+    return msgspec.convert(fields, kind, strict=False)  # SQLite has 0 and 1 for false and true
+
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 FORMAT = Format(
     "review",
-    3,
+    4,
     """
     CREATE TABLE project (id INTEGER PRIMARY KEY CHECK (id = 1), value BLOB NOT NULL, seal INTEGER NOT NULL);
     CREATE TABLE question (
@@ -258,7 +272,7 @@ FORMAT = Format(
     );
     CREATE TABLE invitation (
         id INTEGER PRIMARY KEY, reviewer INTEGER NOT NULL REFERENCES reviewer (id),
-        hash BLOB NOT NULL UNIQUE, created TEXT NOT NULL, seal INTEGER NOT NULL
+        hash TEXT NOT NULL UNIQUE, created TEXT NOT NULL, seal INTEGER NOT NULL
     );
     CREATE TABLE withdrawal (
         invitation INTEGER PRIMARY KEY REFERENCES invitation (id), created TEXT NOT NULL, seal INTEGER NOT NULL
@@ -277,9 +291,9 @@ FORMAT = Format(
     CREATE TABLE decision (
         id INTEGER PRIMARY KEY, reviewer INTEGER NOT NULL REFERENCES reviewer (id),
         item INTEGER NOT NULL REFERENCES item (number), position INTEGER, again INTEGER NOT NULL,
-        verdict TEXT NOT NULL, grade INTEGER, span_start INTEGER, span_end INTEGER, note TEXT NOT NULL,
-        sentence INTEGER, seconds REAL, revealed BLOB NOT NULL, created TEXT NOT NULL, undoes INTEGER,
-        token TEXT NOT NULL, seal INTEGER NOT NULL, UNIQUE (reviewer, token)
+        verdict TEXT NOT NULL, grade INTEGER, span BLOB, note TEXT NOT NULL, sentence INTEGER, seconds,
+        revealed BLOB NOT NULL, created TEXT NOT NULL, undoes INTEGER, token TEXT NOT NULL, seal INTEGER NOT NULL,
+        UNIQUE (reviewer, token)
     );
     CREATE INDEX decision_by_item ON decision (item, reviewer);
     CREATE INDEX decision_by_place ON decision (reviewer, position);
@@ -292,8 +306,8 @@ FORMAT = Format(
     CREATE TABLE ruling (
         id INTEGER PRIMARY KEY, reviewer INTEGER NOT NULL REFERENCES reviewer (id),
         item INTEGER NOT NULL REFERENCES item (number), grade INTEGER, cause TEXT NOT NULL, sentence INTEGER,
-        note TEXT NOT NULL, seconds REAL, created TEXT NOT NULL, undoes INTEGER, token TEXT NOT NULL,
-        revealed BLOB NOT NULL, seal INTEGER NOT NULL, UNIQUE (reviewer, token)
+        note TEXT NOT NULL, seconds, created TEXT NOT NULL, undoes INTEGER, revealed BLOB NOT NULL,
+        token TEXT NOT NULL, seal INTEGER NOT NULL, UNIQUE (reviewer, token)
     )
     """,
 )
@@ -310,7 +324,7 @@ def review_path(name: str) -> Path:
 
 def review_folder() -> Path:
     """Return the folder of all projects."""
-    return home() / FOLDER
+    return home() / "reviews"
 
 
 def review_names() -> list[str]:
@@ -321,49 +335,3 @@ def review_names() -> list[str]:
 def now() -> str:
     """Return the current time, in UTC."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
-
-
-def write_review(project: ReviewProject, questions: Sequence[ReviewQuestion], items: Sequence[ReviewItem]) -> Path:
-    """Write the file of a project, as a whole or not at all."""
-    path = review_path(project.name)
-    if path.exists():
-        raise R2medError(f"there is a review {project.name} already; choose another name")
-    with draft_file(path, parents=True) as draft:
-        # What is in it may be about patients, and every name.
-        draft.chmod(0o600)
-        database = Database(draft, FORMAT)
-        with database.transaction() as connection:
-            _fill(connection, project, questions, items)
-        # One file takes the name: what the log holds is moved into it first.
-        database.rows("PRAGMA wal_checkpoint(TRUNCATE)")
-        database.rows("PRAGMA journal_mode = DELETE")
-        database.close()
-    return path
-
-
-def _fill(
-    connection: Connection,
-    project: ReviewProject,
-    questions: Sequence[ReviewQuestion],
-    items: Sequence[ReviewItem],
-) -> None:
-    value = orjson.dumps(project.as_dict())
-    connection.execute("INSERT INTO project VALUES (1, ?, ?)", (value, seal(value)))
-    connection.executemany(
-        "INSERT INTO question VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (sealed(each.number, each.task, each.query, each.text, each.answer, each.reasoning) for each in questions),
-    )
-    connection.executemany("INSERT INTO item VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", map(_item_row, items))
-    private = ((each.number, each.question) for each in items if not each.shared)
-    connection.executemany("INSERT INTO hold VALUES (?, ?, NULL)", private)
-
-
-def sealed(*values: Value) -> tuple[Value, ...]:
-    """Return a row with its seal appended."""
-    return (*values, seal(*values))
-
-
-def _item_row(item: ReviewItem) -> tuple[Value, ...]:
-    facts = orjson.dumps(item.facts)
-    texts = (item.number, item.question, item.document, item.text, item.drawn)
-    return sealed(*texts, int(item.shared), item.gold, facts)

@@ -1,25 +1,160 @@
-"""Sampling of candidates for review: at random, by disagreement of sources, near the cut, holes, or a mixture.
+"""Pools that a review draws from, and draws: at random, by disagreement of sources, near the cut, holes, or a mixture.
 
-What was drawn at random stands for all that could have been drawn, so it alone may feed an estimate. What was chosen
-because something is odd about it may not, and says so: every item keeps how it was drawn.
+A pool has the judged pairs of a task, the finds of runs, and all candidates of a build. What was drawn at random stands
+for all that could have been drawn, so it alone may feed an estimate. What was chosen because something is odd about it
+may not: every item keeps how it was drawn.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from r2med.errors import R2medError
+import polars as pl
+
+from r2med.construction.plan import read_plan
+from r2med.construction.pool import TASK as BUILT
+from r2med.data.dataset import Dataset
+from r2med.data.loader import load
+from r2med.data.tasks import resolve
+from r2med.errors import DataError, R2medError
 from r2med.formatting import counted
-from r2med.reviews.pool import DEPTH, Candidate, TaskPool
+from r2med.pipeline.named_runs import select
 from r2med.reviews.rows import DISAGREEMENTS, HOLES, NEAR_CUT, RANDOM
+from r2med.reviews.scale import omit_grades
+from r2med.runs.ledger import Entry, Ledger
+from r2med.runs.selection import check_data
+
+DEPTH = 10
+"""A document is found when it is among so many: what nDCG@10 looks at."""
+_BEYOND = DEPTH + 5
+"""Lists are read as far as this, since what stands just below the cut lies near it."""
+
+
+@dataclass
+class Candidate:
+    """A passage that could be reviewed for a question, with all facts on the pair."""
+
+    query: str
+    document: str
+    label: int | None = None
+    """The task's own grade; None if the pair is not judged."""
+    ranks: dict[str, int] = field(default_factory=dict)
+    """Its place in the list of each run that has it."""
+    margin: float | None = None
+    """Of a build: by how much the judges' scores lie above the cuts."""
+    spread: float | None = None
+    """Of a build: how far its judges are apart."""
+    facts: dict[str, Any] = field(default_factory=dict)
+    """More that is known of where it came from."""
+
+    @property
+    def found(self) -> bool:
+        """Return whether a run has it within the depth that is measured."""
+        return any(rank <= DEPTH for rank in self.ranks.values())
+
+
+@dataclass(frozen=True)
+class TaskPool:
+    """The candidates of one task."""
+
+    dataset: Dataset
+    candidates: Sequence[Candidate]
+    runs: int
+    """How many runs were looked at."""
+    built: bool = False
+    guideline: str = ""
+    """Of a build."""
+
+    @property
+    def frame(self) -> list[Candidate]:
+        """Return the candidates of a random draw: all judged pairs, and all finds of runs."""
+        return [pair for pair in self.candidates if pair.label is not None or pair.found or self.built]
+
+
+def read_pools(ledger: Ledger, names: Sequence[str]) -> list[TaskPool]:
+    """Read the pools of tasks, folders of builds, and runs; runs are taken on the named tasks, or on all."""
+    builds = [Path(name) for name in names if (Path(name) / "plan.toml").is_file()]
+    tasks = [name for name in names if Path(name) not in builds and _is_task(name)]
+    systems = [name for name in names if Path(name) not in builds and name not in tasks]
+    for folder in builds:
+        if not (folder / BUILT).is_dir():
+            raise R2medError(f"{folder}: the task is not built yet; run: r2med build run {folder}")
+    folders = {(folder / BUILT).resolve(): folder for folder in builds}
+    task_names = [task.name for task in resolve([*tasks, *(folder / BUILT for folder in builds)])]
+    runs: dict[str, list[Entry]] = {}
+    for system in select(ledger, systems, task_names) if systems else ():
+        if system.missing:
+            raise R2medError(system.advice)
+        for task, entry in system.runs.items():
+            runs.setdefault(task, []).append(entry)
+    return [_pool(ledger, task, runs.get(task, []), folders.get(Path(task))) for task in task_names or runs]
+
+
+def _is_task(name: str) -> bool:
+    try:
+        return bool(resolve([name]))
+    except R2medError:
+        if Path(name).is_dir():
+            raise
+        return False
+
+
+def _pool(ledger: Ledger, task: str, entries: Sequence[Entry], folder: Path | None) -> TaskPool:
+    dataset = load(task)
+    pairs: dict[tuple[str, str], Candidate] = {}
+
+    def pair(query: str, document: str) -> Candidate:
+        return pairs.setdefault((query, document), Candidate(query, document))
+
+    for query, judged in dataset.gold.qrels.items():
+        for document, grade in judged.items():
+            pair(query, document).label = grade
+    for entry in entries:
+        check_data(entry, dataset)
+        run = ledger.run(entry)
+        for query in run.queries:
+            for rank, document in enumerate(run[query].documents[:_BEYOND], 1):
+                pair(query, document).ranks[entry.name] = rank
+    for row in _judged(folder) if folder else ():
+        if row["passage_id"] in dataset.collection.documents.position:
+            candidate = pair(row["query_id"], row["passage_id"])
+            candidate.margin, candidate.spread = row["margin"], row["spread"]
+            candidate.facts = {name: row[name] for name in ("verdict", "answers", "supports")}
+    queries = dataset.collection.queries.position
+    candidates = [candidate for candidate in pairs.values() if candidate.query in queries]
+    guideline = omit_grades(read_plan(folder).guideline) if folder else ""
+    return TaskPool(dataset, candidates, len(entries), folder is not None, guideline)
+
+
+def _judged(folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield each pair judged in a build, with its margin to the cuts and the spread of the judges."""
+    settings = read_plan(folder).select
+    file = folder / BUILT / "judgements.parquet"
+    try:
+        table = pl.read_parquet(file)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise DataError(f"{file}: cannot be read; run: r2med build run {folder}") from error
+    spreads = [pl.col(f"judge_{axis}").max() - pl.col(f"judge_{axis}").min() for axis in _AXES]
+    grouped = table.group_by("query_id", "passage_id", maintain_order=True).agg(
+        pl.col("verdict", *_AXES).first(), spread=pl.max_horizontal(*spreads)
+    )
+    margins = [pl.col(axis) - getattr(settings, axis) for axis in _AXES]
+    yield from grouped.with_columns(margin=pl.min_horizontal(*margins)).iter_rows(named=True)
+
+
+_AXES = ("answers", "supports")
+
+
+# ---------------------------------------------------------------------------------------------- draws
 
 MIXED = "mixed"
 QUEUES = (RANDOM, DISAGREEMENTS, NEAR_CUT, HOLES, MIXED)
 _APART = 0.5
-"""What systems and labels say of a pair differs when it differs by this much of the scale."""
+"""Runs and labels disagree on a pair from this difference on, of a scale from 0 to 1."""
 
 
 class PooledPair(NamedTuple):
@@ -29,70 +164,60 @@ class PooledPair(NamedTuple):
     candidate: Candidate
 
 
-@dataclass(frozen=True)
-class Draw:
-    """Result of a draw."""
+class Stratum(NamedTuple):
+    """Pairs that were drawn in one way, and how many it could draw from."""
 
-    pairs: Mapping[str, Sequence[PooledPair]]
-    """By how they were drawn."""
-    frames: Mapping[str, int]
-    """How many pairs each way could draw from."""
-    notes: tuple[str, ...] = ()
+    pairs: Sequence[PooledPair]
+    frame: int
 
 
-def draw(pools: Sequence[TaskPool], queue: str, count: int, seed: int) -> Draw:
-    """Draw pairs from a queue; `mixed` draws half of them at random, the rest in equal parts from the other queues."""
+def draw(pools: Sequence[TaskPool], queue: str, count: int, seed: int) -> tuple[dict[str, Stratum], list[str]]:
+    """Draw pairs from a queue, and return them by how they were drawn, with notes.
+
+    `mixed` draws half of them at random, the rest in equal parts from the other queues.
+    """
     chance = random.Random(f"{seed}\tdraw")
-    frames = {name: list(_FRAMES[name](pools)) for name in _FRAMES}
-    wanted = _shares(queue, count, {name: len(frame) for name, frame in frames.items()}, pools)
-    taken: set[int] = set()
-    pairs: dict[str, Sequence[PooledPair]] = {}
-    for name, number in wanted.items():
-        open_pairs = [(worth, pair) for worth, pair in frames[name] if id(pair.candidate) not in taken]
-        pairs[name] = _best(open_pairs, number, chance)
-        taken |= {id(pair.candidate) for pair in pairs[name]}
-    notes = [*_shortfall(queue, count, pairs), *_one_sided(queue, pools)]
-    return Draw(pairs, {name: len(frames[name]) for name in wanted}, tuple(notes))
+    frames = {name: list(frame(pools)) for name, frame in _FRAMES.items()}
+    drawn: set[int] = set()
+    sample: dict[str, Stratum] = {}
+    for name, number in _shares(queue, count, frames, pools).items():
+        ranked = [(worth, pair) for worth, pair in frames[name] if id(pair.candidate) not in drawn]
+        # The pairs worth most, ties in random order: a random sample if all are worth the same.
+        chance.shuffle(ranked)
+        best = [pair for _, pair in sorted(ranked, key=lambda item: -item[0])[:number]]
+        sample[name] = Stratum(best, len(frames[name]))
+        drawn |= {id(pair.candidate) for pair in best}
+    return sample, [*_shortfall(queue, count, sample), *_one_sided(queue, pools)]
 
 
-def _best(pairs: Sequence[tuple[float, PooledPair]], count: int, chance: random.Random) -> list[PooledPair]:
-    """Return the pairs worth most, ties in random order; if all are worth the same, a random sample."""
-    shuffled = list(pairs)
-    chance.shuffle(shuffled)
-    return [pair for _, pair in sorted(shuffled, key=lambda each: -each[0])[:count]]
-
-
-def _shares(queue: str, count: int, sizes: Mapping[str, int], pools: Sequence[TaskPool]) -> dict[str, int]:
-    if queue != MIXED:
-        if not sizes[queue]:
-            raise R2medError(_why_empty(queue, pools))
+def _shares(
+    queue: str, count: int, frames: Mapping[str, Sequence[object]], pools: Sequence[TaskPool]
+) -> dict[str, int]:
+    """Return how many pairs each way draws; an error if none can draw any."""
+    if queue != MIXED and frames[queue]:
         return {queue: count}
-    others = [name for name in (DISAGREEMENTS, NEAR_CUT, HOLES) if sizes[name]]
-    if not others:
-        raise R2medError(_why_empty(MIXED, pools))
-    rest = count // 2
-    parts = [rest // len(others) + (place < rest % len(others)) for place in range(len(others))]
-    return {RANDOM: count - rest, **dict(zip(others, parts, strict=True))}
-
-
-def _why_empty(queue: str, pools: Sequence[TaskPool]) -> str:
+    others = [name for name in (DISAGREEMENTS, NEAR_CUT, HOLES) if frames[name]] if queue == MIXED else []
+    if others:
+        rest = count // 2
+        parts = [rest // len(others) + (place < rest % len(others)) for place in range(len(others))]
+        return {RANDOM: count - rest, **dict(zip(others, parts, strict=True))}
     if queue == RANDOM:
-        return "there is no pair to draw: name a task with judgements, or runs"
+        raise R2medError("there is no pair to draw: name a task with judgements, or runs")
     if any(pool.runs or pool.built for pool in pools):
-        return f"no pair is one for --queue {queue}; try --queue {RANDOM}"
-    return f"--queue {queue} needs runs or a build to look at: add systems to --from, such as bm25"
+        raise R2medError(f"no pair is one for --queue {queue}; try --queue {RANDOM}")
+    raise R2medError(f"--queue {queue} needs runs or a build to look at: add systems to --from, such as bm25")
 
 
-def _shortfall(queue: str, count: int, pairs: Mapping[str, Sequence[PooledPair]]) -> Iterator[str]:
-    found = sum(map(len, pairs.values()))
-    if found < count:
-        parts = ", ".join(f"{len(several)} {name}" for name, several in pairs.items())
-        yield f"only {counted(found, 'pair')} of {count} could be drawn" + (f" ({parts})" if queue == MIXED else "")
+def _shortfall(queue: str, count: int, sample: Mapping[str, Stratum]) -> Iterator[str]:
+    total = sum(len(stratum.pairs) for stratum in sample.values())
+    if total < count:
+        parts = ", ".join(f"{len(stratum.pairs)} {name}" for name, stratum in sample.items())
+        yield f"only {counted(total, 'pair')} of {count} could be drawn" + (f" ({parts})" if queue == MIXED else "")
 
 
 def _one_sided(queue: str, pools: Sequence[TaskPool]) -> Iterator[str]:
-    frame = [each for pool in pools for each in pool.frame]
-    if queue in (RANDOM, MIXED) and frame and all((each.label or 0) > 0 for each in frame):
+    frame = [pair for pool in pools for pair in pool.frame]
+    if queue in (RANDOM, MIXED) and frame and all((pair.label or 0) > 0 for pair in frame):
         yield (
             "every pair that can be drawn at random is labelled relevant, which a reviewer soon notices;"
             " add systems to --from to draw from what they found, too"
@@ -100,52 +225,52 @@ def _one_sided(queue: str, pools: Sequence[TaskPool]) -> Iterator[str]:
 
 
 def _every(pools: Sequence[TaskPool]) -> Iterator[PooledPair]:
-    return (PooledPair(pool, each) for pool in pools for each in pool.candidates)
+    return (PooledPair(pool, candidate) for pool in pools for candidate in pool.candidates)
 
 
 def _random(pools: Sequence[TaskPool]) -> Iterator[tuple[float, PooledPair]]:
-    return ((0.0, PooledPair(pool, each)) for pool in pools for each in pool.frame)
+    return ((0.0, PooledPair(pool, candidate)) for pool in pools for candidate in pool.frame)
 
 
 def _holes(pools: Sequence[TaskPool]) -> Iterator[tuple[float, PooledPair]]:
     """Yield finds of runs that are not judged, with how highly runs rank them."""
     for pair in _every(pools):
-        each = pair.candidate
-        verdict = each.facts.get("verdict", "")
-        if each.label is None and (verdict == "unjudged" or (each.found and not verdict)):
+        verdict = pair.candidate.facts.get("verdict", "")
+        unjudged = verdict == "unjudged" or (pair.candidate.found and not verdict)
+        if pair.candidate.label is None and unjudged:
             yield _vote(pair), pair
 
 
 def _near_cut(pools: Sequence[TaskPool]) -> Iterator[tuple[float, PooledPair]]:
     """Yield pairs close to the cut: of the judges' scores in a build, of the lists of runs otherwise."""
     for pair in _every(pools):
-        each = pair.candidate
-        if each.margin is not None:
-            if abs(each.margin) <= 1:
-                yield -abs(each.margin), pair
-        elif each.ranks:
-            away = abs(sum(each.ranks.values()) / len(each.ranks) - DEPTH - 0.5)
-            if away <= DEPTH / 2:
-                yield -away / DEPTH, pair
+        margin, ranks = pair.candidate.margin, pair.candidate.ranks
+        if margin is not None:
+            if abs(margin) <= 1:
+                yield -abs(margin), pair
+        elif ranks:
+            distance = abs(sum(ranks.values()) / len(ranks) - DEPTH - 0.5)
+            if distance <= DEPTH / 2:
+                yield -distance / DEPTH, pair
 
 
 def _disagreements(pools: Sequence[TaskPool]) -> Iterator[tuple[float, PooledPair]]:
     """Yield pairs that the judges of a build grade differently, or, otherwise, on which runs and labels disagree."""
     for pair in _every(pools):
-        each = pair.candidate
-        if each.spread is not None:
-            if each.spread > 0:
-                yield each.spread, pair
+        spread = pair.candidate.spread
+        if spread is not None:
+            if spread > 0:
+                yield spread, pair
         elif pair.pool.runs:
-            apart = abs(_vote(pair) - ((each.label or 0) > 0))
-            if apart >= _APART:
-                yield apart, pair
+            distance = abs(_vote(pair) - ((pair.candidate.label or 0) > 0))
+            if distance >= _APART:
+                yield distance, pair
 
 
 def _vote(pair: PooledPair) -> float:
     """Return how highly the runs rank a document, from 0 to 1: 1 if it is the first of all."""
-    places = [max(0.0, 1 - (rank - 1) / DEPTH) for rank in pair.candidate.ranks.values()]
-    return sum(places) / pair.pool.runs if pair.pool.runs else 0.0
+    votes = [max(0.0, 1 - (rank - 1) / DEPTH) for rank in pair.candidate.ranks.values()]
+    return sum(votes) / pair.pool.runs if pair.pool.runs else 0.0
 
 
 _FRAMES: Mapping[str, Callable[[Sequence[TaskPool]], Iterator[tuple[float, PooledPair]]]] = {

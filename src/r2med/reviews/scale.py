@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated
+
+from msgspec import Meta
 
 from r2med.errors import R2medError
 from r2med.lexical.segmentation import sentences as sentence_places
-from r2med.settings import read_toml
+from r2med.store.typed import Typed, read_text, read_toml, require
 
 MOST_GRADES = 10
 """A grade has one key: 0 to 9."""
 
 
-@dataclass(frozen=True)
-class Grade:
+class Grade(Typed, frozen=True):
     """A grade as it stands under its key."""
 
-    value: int
+    value: Annotated[int, Meta(ge=0, lt=MOST_GRADES)]
     name: str
     meaning: str
 
 
-@dataclass(frozen=True)
-class GradeScale:
+class GradeScale(Typed, frozen=True):
     """The grades that can be given, the lowest first, and the grade from which a passage counts as relevant.
 
     >>> DEFAULT_SCALE.grade(3).name, DEFAULT_SCALE.relevant_from
@@ -42,22 +41,25 @@ class GradeScale:
         for grade in self.grades:
             if grade.value == value:
                 return grade
-        raise R2medError(f"the scale has no grade {value}; it has {', '.join(str(each.value) for each in self.grades)}")
+        raise R2medError(f"the scale has no grade {value}; it has {', '.join(map(str, self.values))}")
 
     @property
     def values(self) -> tuple[int, ...]:
         """Return the values of all grades."""
         return tuple(grade.value for grade in self.grades)
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the scale as it is stored."""
-        grades = [{"value": each.value, "name": each.name, "meaning": each.meaning} for each in self.grades]
-        return {"grades": grades, "relevant_from": self.relevant_from}
 
-    @classmethod
-    def from_dict(cls, kept: Mapping[str, Any]) -> GradeScale:
-        """Build a scale from the result of `as_dict`."""
-        return cls(tuple(Grade(**each) for each in kept["grades"]), kept["relevant_from"])
+class _ScaleFile(Typed, frozen=True):
+    grade: Annotated[tuple[Grade, ...], Meta(min_length=2, max_length=MOST_GRADES)]
+    relevant_from: int | None = None
+
+    def __post_init__(self) -> None:
+        values = sorted({grade.value for grade in self.grade})
+        require(len(values) == len(self.grade), "grade", "has two grades of the same value")
+        is_grade = self.relevant_from in (None, *values[1:])
+        require(is_grade, "relevant_from", f"must be one of the grades {', '.join(map(str, values[1:]))}")
+        texts = [text for grade in self.grade for text in (grade.name, grade.meaning)]
+        require(all(map(str.strip, texts)), "grade", "has a name or a meaning without text")
 
 
 DEFAULT_SCALE = GradeScale(
@@ -80,37 +82,15 @@ decide, say that you are unsure and write down why.
 
 def read_scale(path: Path) -> GradeScale:
     """Read a scale from a TOML file: `relevant_from`, and a table `[[grade]]` with value, name and meaning for each."""
-    found = read_toml(path, ("relevant_from", "grade"))
-    tables = found.get("grade")
-    if not isinstance(tables, list) or not 2 <= len(tables) <= MOST_GRADES:
-        raise R2medError(f"{path}: a scale needs from 2 to {MOST_GRADES} tables [[grade]]")
-    grades = sorted((_grade(path, place, table) for place, table in enumerate(tables, 1)), key=lambda each: each.value)
-    values = [grade.value for grade in grades]
-    if len(set(values)) < len(values):
-        raise R2medError(f"{path}: two grades have the same value")
-    relevant = found.get("relevant_from", values[1])
-    if relevant not in values[1:]:
-        raise R2medError(f"{path}: relevant_from must be one of the grades {', '.join(map(str, values[1:]))}")
-    return GradeScale(tuple(grades), relevant)
-
-
-def _grade(path: Path, place: int, table: Any) -> Grade:
-    if not isinstance(table, dict) or set(table) != {"value", "name", "meaning"}:
-        raise R2medError(f"{path}: [[grade]] number {place} must have value, name and meaning")
-    value, texts = table["value"], (table["name"], table["meaning"])
-    if type(value) is not int or not 0 <= value < MOST_GRADES:
-        raise R2medError(f"{path}: the value of [[grade]] number {place} must be a whole number from 0 to 9")
-    if not all(isinstance(text, str) and text.strip() for text in texts):
-        raise R2medError(f"{path}: name and meaning of [[grade]] number {place} must be texts")
-    return Grade(value, *(" ".join(text.split()) for text in texts))
+    content = read_toml(path, _ScaleFile)
+    grades = sorted(content.grade, key=lambda grade: grade.value)
+    tidy = (Grade(grade.value, " ".join(grade.name.split()), " ".join(grade.meaning.split())) for grade in grades)
+    return GradeScale(tuple(tidy), content.relevant_from or grades[1].value)
 
 
 def read_guideline(path: Path) -> str:
     """Read the text of a guideline."""
-    try:
-        text = path.read_text("utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise R2medError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    text = read_text(path).strip()
     if not text:
         raise R2medError(f"{path}: the guideline is empty")
     return text
@@ -145,8 +125,8 @@ def sentences(guideline: str) -> Sequence[str]:
     >>> sentences("# How to judge\\n\\nRead all of it. Is it e.g. a case? Then judge.\\n- One point\\n")
     ['How to judge', 'Read all of it.', 'Is it e.g. a case?', 'Then judge.', 'One point']
     """
-    found: list[str] = []
+    parts: list[str] = []
     for block in re.split(r"\n\s*\n|\n(?=\s*(?:[-*#]|\d+[.)])\s)", guideline):
         text = re.sub(r"^\s*(?:[-*]|#+|\d+[.)])\s+", "", " ".join(block.split()))
-        found += [text[start:end] for start, end in sentence_places(text)]
-    return found
+        parts += [text[start:end] for start, end in sentence_places(text)]
+    return parts

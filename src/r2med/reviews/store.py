@@ -26,13 +26,13 @@ import hashlib
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from sqlite3 import Connection
 from typing import Any
 
-import orjson
+import msgspec
+from msgspec.structs import replace
 
 from r2med.errors import R2medError, suggest
 from r2med.reviews.rows import (
@@ -44,47 +44,59 @@ from r2med.reviews.rows import (
     SKIPPED,
     SOURCES,
     UNDONE,
-    ChangedElsewhere,
     DealtItem,
     Decision,
+    DecisionConflict,
     DraftDecision,
     Invitation,
-    ProofSpan,
     Revealed,
     Reviewer,
     ReviewItem,
     ReviewProject,
     ReviewQuestion,
+    Row,
     Ruling,
+    decode_row,
+    encode_row,
     now,
     review_names,
     review_path,
-    sealed,
-    standing_rows,
-    write_review,
+    seal_values,
 )
 from r2med.reviews.scale import sentences
+from r2med.store.files import draft_file
 from r2med.store.sqlite import DamagedError, Database, Value, seal, warn
+from r2med.store.typed import json_bytes
 
 OPEN, DECIDED, LEFT = 1, 0, 2
-"""How a dealt item stands: not decided, decided, skipped."""
-_DECISION = (
-    "id, reviewer, item, position, again, verdict, grade, span_start, span_end, note, sentence, seconds, revealed,"
-    " created, undoes, token"
-)
-_RULING = "id, reviewer, item, grade, cause, sentence, note, seconds, created, undoes, token, revealed"
+"""States of a dealt item: not decided, decided, skipped."""
+_MEANWHILE = "this passage was decided meanwhile, in another tab or on another device; look at it again"
 
 
 def create_review(
     project: ReviewProject, questions: Sequence[ReviewQuestion], items: Sequence[ReviewItem]
 ) -> ReviewStore:
     """Create a project, as a whole or not at all."""
-    return ReviewStore(write_review(project, questions, items))
-
-
-def secret_hash(secret: str) -> bytes:
-    """Return the stored hash of a secret: with 192 random bits in it, a slow hash is not needed."""
-    return hashlib.sha256(secret.encode("utf-8", "replace")).digest()
+    path = review_path(project.name)
+    if path.exists():
+        raise R2medError(f"there is a review {project.name} already; choose another name")
+    with draft_file(path, parents=True) as draft:
+        # What is in it may be about patients, and every name.
+        draft.chmod(0o600)
+        database = Database(draft, FORMAT)
+        with database.transaction() as connection:
+            value = json_bytes(project)
+            connection.execute("INSERT INTO project VALUES (1, ?, ?)", (value, seal(value)))
+            rows: list[ReviewQuestion | ReviewItem] = [*questions, *items]
+            for row in rows:
+                _insert(connection, row.table, encode_row(row))
+            private = ((item.number, item.question) for item in items if not item.shared)
+            connection.executemany("INSERT INTO hold VALUES (?, ?, NULL)", private)
+        # One file takes the name: what the log holds is moved into it first.
+        database.rows("PRAGMA wal_checkpoint(TRUNCATE)")
+        database.rows("PRAGMA journal_mode = DELETE")
+        database.close()
+    return ReviewStore(path)
 
 
 class ReviewStore:
@@ -96,12 +108,12 @@ class ReviewStore:
         self.path = path
         self._file = Database(path, FORMAT, shared=True, durable=True)
         self._lock = threading.RLock()
-        self._sound_reveals = 0
+        self._checked_reveals = 0
         """The last row of `reveal` whose seal was compared."""
         rows = self._file.rows("SELECT value, seal FROM project")
         if not rows or seal(rows[0][0]) != rows[0][1]:
             raise DamagedError(f"{path}: the head of the review is damaged; restore the file from a copy")
-        self.project = ReviewProject.from_dict(orjson.loads(rows[0][0]))
+        self.project = msgspec.json.decode(rows[0][0], type=ReviewProject)
 
     @classmethod
     def open(cls, name: str) -> ReviewStore:
@@ -130,28 +142,36 @@ class ReviewStore:
         with self._lock, self._file.transaction() as connection:
             yield connection
 
+    def _read(self, kind: type[Row], condition: str, values: Sequence[Value] = ()) -> list[Row]:
+        """Return the rows of a table for which a condition of SQL holds; a damaged one is an error."""
+        return [decode_row(kind, self._check(row, kind.table)) for row in self._select(kind, condition, values)]
+
+    def _select(self, kind: type[Row], condition: str, values: Sequence[Value]) -> list[Any]:
+        return self.rows(f"SELECT {', '.join(kind.__struct_fields__)}, seal FROM {kind.table} {condition}", values)
+
+    def _check(self, row: Sequence[Any], what: str) -> Sequence[Any]:
+        """Return the values of a row without its seal; a broken seal is an error."""
+        if seal(*row[:-1]) != row[-1]:
+            raise DamagedError(f"{self.path}: {what} {row[0]} is damaged; restore the file from a copy")
+        return row[:-1]
+
     # ------------------------------------------------------------------------------------------ what is reviewed
 
     def question(self, number: int) -> ReviewQuestion:
         """Return a question by its number."""
-        return next(self._questions("WHERE number = ?", (number,)))
+        return self._read(ReviewQuestion, "WHERE number = ?", (number,))[0]
 
     def questions(self) -> list[ReviewQuestion]:
         """Return all questions, in order."""
-        return list(self._questions("ORDER BY number"))
-
-    def _questions(self, which: str, values: Sequence[Value] = ()) -> Iterator[ReviewQuestion]:
-        columns = "number, task, query, text, answer, reasoning, seal"
-        for row in self.rows(f"SELECT {columns} FROM question {which}", values):
-            yield ReviewQuestion(*self._sound(row, "question"))
+        return self._read(ReviewQuestion, "ORDER BY number")
 
     def item(self, number: int) -> ReviewItem:
         """Return an item by its number."""
-        return next(self._items("WHERE number = ?", (number,)))
+        return self._read(ReviewItem, "WHERE number = ?", (number,))[0]
 
     def items(self) -> list[ReviewItem]:
         """Return all items with their texts, in order."""
-        return list(self._items("ORDER BY number"))
+        return self._read(ReviewItem, "ORDER BY number")
 
     @cached_property
     def item_count(self) -> int:
@@ -163,41 +183,23 @@ class ReviewStore:
         """Return the number of items that every reviewer judges."""
         return self.item_count - int(self.rows("SELECT count(*) FROM hold")[0][0])
 
-    def _items(self, which: str, values: Sequence[Value] = ()) -> Iterator[ReviewItem]:
-        columns = "number, question, document, text, drawn, shared, gold, facts, seal"
-        for row in self.rows(f"SELECT {columns} FROM item {which}", values):
-            number, question, document, text, drawn, shared, gold, facts = self._sound(row, "item")
-            place = (number, question, document, text, drawn)
-            yield ReviewItem(*place, bool(shared), gold, orjson.loads(facts))
-
-    def _sound(self, row: Sequence[Any], what: str) -> Sequence[Any]:
-        if seal(*row[:-1]) != row[-1]:
-            raise DamagedError(f"{self.path}: {what} {row[0]} is damaged; restore the file from a copy")
-        return row[:-1]
-
     def state(self) -> int:
         """Return a number that grows with every decision, ruling and reviewer."""
-        tables = ("decision", "ruling", "reviewer")
-        return int(
-            self.rows(f"SELECT {' + '.join(f'(SELECT coalesce(max(id), 0) FROM {each})' for each in tables)}")[0][0]
-        )
+        last = (f"(SELECT coalesce(max(id), 0) FROM {table})" for table in ("decision", "ruling", "reviewer"))
+        return int(self.rows(f"SELECT {' + '.join(last)}")[0][0])
 
-    # ------------------------------------------------------------------------------------------ who reviews
+    # ------------------------------------------------------------------------------------------ reviewers and links
 
     def reviewers(self) -> list[Reviewer]:
         """Return all reviewers, in the order in which they were added."""
-        rows = self.rows("SELECT id, name, kind, role, settings, seal FROM reviewer ORDER BY id")
-        sound = (self._sound(row, "reviewer") for row in rows)
-        return [
-            Reviewer(number, name, kind, role, orjson.loads(settings)) for number, name, kind, role, settings in sound
-        ]
+        return self._read(Reviewer, "ORDER BY id")
 
     def reviewer(self, name: str) -> Reviewer:
         """Return a reviewer by name."""
-        known = {each.name: each for each in self.reviewers()}
-        if name not in known:
-            raise R2medError(f"the review {self.project.name} has no reviewer {name!r}{suggest(name, known)}")
-        return known[name]
+        by_name = {reviewer.name: reviewer for reviewer in self.reviewers()}
+        if name not in by_name:
+            raise R2medError(f"the review {self.project.name} has no reviewer {name!r}{suggest(name, by_name)}")
+        return by_name[name]
 
     def add_reviewer(
         self, name: str, kind: str = PERSON, role: str = REVIEWER, settings: Mapping[str, Any] | None = None
@@ -207,56 +209,45 @@ class ReviewStore:
         if not 0 < len(name) <= 100 or not name.isprintable():
             raise R2medError("a reviewer needs a name of at most 100 characters")
         with self.transaction() as connection:
-            known = {each.name: each for each in self.reviewers()}
-            if name in known:
-                if (known[name].kind, known[name].role) != (kind, role):
-                    raise R2medError(f"{name} is a {known[name].kind} ({known[name].role}) here; choose another name")
-                return known[name]
-            last = connection.execute("SELECT coalesce(max(id), 0) FROM reviewer").fetchone()[0]
-            row = (last + 1, name, kind, role, orjson.dumps(dict(settings or {})))
-            connection.execute("INSERT INTO reviewer VALUES (?, ?, ?, ?, ?, ?)", sealed(*row))
-        return self.reviewer(name)
+            present = next((reviewer for reviewer in self.reviewers() if reviewer.name == name), None)
+            if present is None:
+                present = Reviewer(_next_id(connection, "reviewer"), name, kind, role, dict(settings or {}))
+                _insert(connection, "reviewer", encode_row(present))
+            elif (present.kind, present.role) != (kind, role):
+                raise R2medError(f"{name} is a {present.kind} ({present.role}) here; choose another name")
+        return present
 
     def add_invitation(self, reviewer: int, secret: str) -> None:
         """Add a secret that opens the desk for a reviewer."""
         with self.transaction() as connection:
-            last = connection.execute("SELECT coalesce(max(id), 0) FROM invitation").fetchone()[0]
-            row = sealed(last + 1, reviewer, secret_hash(secret), now())
-            connection.execute("INSERT INTO invitation VALUES (?, ?, ?, ?, ?)", row)
+            row = Invitation(_next_id(connection, "invitation"), reviewer, _hash_secret(secret), now())
+            _insert(connection, "invitation", encode_row(row))
 
     def invitations(self) -> list[Invitation]:
-        """Return all links that were created."""
+        """Return all links that are valid."""
         withdrawn = self._withdrawals()
-        rows = self.rows("SELECT id, reviewer, hash, created, seal FROM invitation ORDER BY id")
-        sound = (self._sound(row, "invitation") for row in rows)
-        return [
-            Invitation(number, reviewer, created, withdrawn.get(number, "")) for number, reviewer, _, created in sound
-        ]
+        return [row for row in self._read(Invitation, "ORDER BY id") if row.id not in withdrawn]
 
-    def _withdrawals(self) -> dict[int, str]:
-        """Return when invitations were withdrawn. A damaged row is an error: its invitation is unknown."""
+    def _withdrawals(self) -> set[int]:
+        """Return the invitations that were withdrawn. A damaged row is an error: its invitation is unknown."""
         rows = self.rows("SELECT invitation, created, seal FROM withdrawal")
-        sound = [self._sound(row, "withdrawal") for row in rows]
-        return {row[0]: row[1] for row in sound}
+        return {self._check(row, "withdrawal")[0] for row in rows}
 
     def admitted(self, secret: str) -> Reviewer | None:
         """Return the reviewer of a secret; None if the secret is unknown or withdrawn."""
-        query = "SELECT id, reviewer, hash, created, seal FROM invitation WHERE hash = ?"
-        rows = self.rows(query, (secret_hash(secret),))
-        if not rows or rows[0][0] in self._withdrawals():
+        rows = self._read(Invitation, "WHERE hash = ?", (_hash_secret(secret),))
+        if not rows or rows[0].id in self._withdrawals():
             return None
-        known = self._sound(rows[0], "invitation")[1]
-        return next((each for each in self.reviewers() if each.id == known), None)
+        return next((reviewer for reviewer in self.reviewers() if reviewer.id == rows[0].reviewer), None)
 
     def withdraw(self, reviewer: int) -> int:
         """Withdraw all links of a reviewer and return how many there were."""
-        held = [each.id for each in self.invitations() if each.reviewer == reviewer and not each.withdrawn]
+        rows = [seal_values(row.id, now()) for row in self.invitations() if row.reviewer == reviewer]
         with self.transaction() as connection:
-            rows = [sealed(each, now()) for each in held]
             connection.executemany("INSERT OR IGNORE INTO withdrawal VALUES (?, ?, ?)", rows)
-        return len(held)
+        return len(rows)
 
-    # ------------------------------------------------------------------------------------------ what they say
+    # ------------------------------------------------------------------------------------------ decisions
 
     def dealt(self, reviewer: int, position: int) -> DealtItem | None:
         """Return the item at a place of a reviewer's order; None if there is none."""
@@ -264,11 +255,11 @@ class ReviewStore:
             return None
         return next(iter(self.dealt_items("reviewer = ? AND position = ?", (reviewer, position))), None)
 
-    def dealt_items(self, which: str, values: Sequence[Value]) -> list[DealtItem]:
+    def dealt_items(self, condition: str, values: Sequence[Value]) -> list[DealtItem]:
         """Return the dealt items for which a condition of SQL holds."""
-        rows = self.rows(f"SELECT position, reviewer, item, again, shared, seal FROM deal WHERE {which}", values)
-        sound = (self._sound(row, "dealt item") for row in rows)
-        return [DealtItem(position, item, bool(again)) for position, _, item, again, _ in sound]
+        rows = self.rows(f"SELECT position, reviewer, item, again, shared, seal FROM deal WHERE {condition}", values)
+        checked = (self._check(row, "dealt item") for row in rows)
+        return [DealtItem(position, item, bool(again)) for position, _, item, again, _ in checked]
 
     def record(
         self, reviewer: int, position: int, draft: DraftDecision, token: str, seen: int | None = None
@@ -276,24 +267,25 @@ class ReviewStore:
         """Append a reviewer's decision, and return it once it is on the disk.
 
         A token that was used before is the same form sent twice: nothing is written, and the first row comes back.
-        `seen` is the decision that stood there when the page was made (0 for none). Where another one stands now, or
-        the form says something else the second time, `ChangedElsewhere` is raised.
+        `seen` is the decision that stood there when the page was made (0 for none). If another one stands now, or
+        the form says something else the second time, `DecisionConflict` is raised.
         """
         with self.transaction() as connection:
-            before = self._with_token("decision", reviewer, token)
-            if before:
-                return _as_sent(self._decision(before[0]), draft)
+            for sent in self._with_token(Decision, reviewer, token):
+                if any(getattr(sent, name) != getattr(draft, name) for name in ("verdict", "grade", "span", "note")):
+                    raise DecisionConflict(_MEANWHILE)
+                return sent
             place = self.dealt(reviewer, position)
             if place is None:
                 raise R2medError(f"there is no item {position} in this order")
             draft.check(self.project.scale, len(self.item(place.item).text), len(sentences(self.project.guideline)))
-            held = self.standing_at(reviewer, position)
-            if seen is not None and seen != (held.id if held else 0):
-                raise ChangedElsewhere(_MEANWHILE)
-            revealed = self.revealed(reviewer, position)
-            identifier = _append(connection, (reviewer, place.item, position, int(place.again)), draft, revealed, token)
-            _mark(connection, reviewer, position, LEFT if draft.verdict == SKIPPED else DECIDED)
-        return self.decision(identifier)
+            standing = self.standing_at(reviewer, position)
+            if seen is not None and seen != (standing.id if standing else 0):
+                raise DecisionConflict(_MEANWHILE)
+            draft = replace(draft, revealed=self.revealed(reviewer, position))
+            row = _append(connection, reviewer, place.item, draft, token, position, place.again)
+            _mark(connection, reviewer, position, row)
+        return row
 
     def record_all(self, reviewer: int, drafts: Iterable[tuple[int, DraftDecision]]) -> int:
         """Append the decisions of a model or an import on items, all or none, and return how many there were.
@@ -301,96 +293,81 @@ class ReviewStore:
         A decision that says what stands already is not written again, so that the same command may be given twice.
         """
         count = 0
-        held = {row.item: row for row in self.standing() if row.reviewer == reviewer}
+        standing = {row.item: _content(row) for row in self.standing() if row.reviewer == reviewer}
         with self.transaction() as connection:
-            first = connection.execute("SELECT coalesce(max(id), 0) FROM decision").fetchone()[0]
+            first = _next_id(connection, "decision")
             for item, draft in drafts:
                 draft.check(self.project.scale, 1 << 40, 1 << 40)
-                known = held.get(item)
-                if known and _content(known) == _content(draft):
-                    continue
-                count += 1
-                _append(connection, (reviewer, item, None, 0), draft, draft.revealed, f"{first}-{count}")
+                if standing.get(item) != _content(draft):
+                    count += 1
+                    _append(connection, reviewer, item, draft, f"{first}-{count}")
         return count
 
     def undo(self, reviewer: int, token: str) -> Decision | None:
         """Undo a reviewer's last standing decision by an appended row; None if there is none."""
-        query = """SELECT max(id) FROM decision d WHERE reviewer = ? AND verdict <> ?
-                   AND NOT EXISTS (SELECT 1 FROM decision u WHERE u.undoes = d.id)"""
         with self.transaction() as connection:
-            before = self._with_token("decision", reviewer, token)
-            if before:
-                return self._decision(before[0])
-            last = self.rows(query, (reviewer, UNDONE))[0][0]
-            if last is None:
-                return None
-            row = self.decision(last)
-            place = (reviewer, row.item, row.position, int(row.again))
-            identifier = _append(connection, place, DraftDecision(UNDONE), (), token, undoes=last)
-            held = self.standing_at(reviewer, row.position or 0)
-            state = OPEN if held is None else LEFT if held.verdict == SKIPPED else DECIDED
-            _mark(connection, reviewer, row.position or 0, state)
-        return self.decision(identifier)
+            for sent in self._with_token(Decision, reviewer, token):
+                return sent
+            condition = f"WHERE reviewer = ?1 AND verdict <> ?2 AND {_NOT_UNDONE} ORDER BY id DESC LIMIT 1"
+            for last in self._read(Decision, condition, (reviewer, UNDONE)):
+                place = last.position or 0
+                draft = DraftDecision(UNDONE)
+                row = _append(connection, reviewer, last.item, draft, token, last.position, last.again, undoes=last.id)
+                _mark(connection, reviewer, place, self.standing_at(reviewer, place))
+                return row
+        return None
 
-    def _with_token(self, table: str, reviewer: int, token: str) -> list[Any]:
-        columns = _DECISION if table == "decision" else _RULING
-        return self.rows(f"SELECT {columns}, seal FROM {table} WHERE reviewer = ? AND token = ?", (reviewer, token))
+    def _with_token(self, kind: type[Row], reviewer: int, token: str) -> list[Row]:
+        """Return the row that a form with this token made, if any."""
+        return self._read(kind, "WHERE reviewer = ? AND token = ?", (reviewer, token))
 
-    def decision(self, identifier: int) -> Decision:
-        """Return a decision by its id."""
-        return self._decision(self.rows(f"SELECT {_DECISION}, seal FROM decision WHERE id = ?", (identifier,))[0])
-
-    def kept(self, reviewer: int, identifier: int) -> Decision | None:
+    def decision_of(self, reviewer: int, identifier: int) -> Decision | None:
         """Return a reviewer's decision by its id; None if it is another reviewer's or does not exist."""
-        query = f"SELECT {_DECISION}, seal FROM decision WHERE id = ? AND reviewer = ?"
-        return next(map(self._decision, self.rows(query, (identifier, reviewer))), None)
-
-    def _decision(self, row: Sequence[Any]) -> Decision:
-        return _read_decision(self._sound(row, "decision"))
+        return next(iter(self._read(Decision, "WHERE id = ? AND reviewer = ?", (identifier, reviewer))), None)
 
     def decisions(self, after: int = 0) -> list[Decision]:
         """Return all decisions, undone ones included, or those after an id; damaged rows are skipped with a warning."""
-        rows = self.rows(f"SELECT {_DECISION}, seal FROM decision WHERE id > ? ORDER BY id", (after,))
+        rows = self._select(Decision, "WHERE id > ? ORDER BY id", (after,))
         sound = [row for row in rows if seal(*row[:-1]) == row[-1]]
         if len(sound) < len(rows):
             warn(
                 f"{self.path}: {len(rows) - len(sound)} decisions are damaged and left out; restore a copy of the file"
             )
-        return [_read_decision(row[:-1]) for row in sound]
+        return [decode_row(Decision, row[:-1]) for row in sound]
 
     def standing(self) -> list[Decision]:
         """Return the standing decisions, second looks included."""
-        return list(standing_rows(self.decisions()).values())
+        rows = self.decisions()
+        undone = {row.undoes for row in rows}
+        valid = (row for row in rows if row.verdict != UNDONE and row.id not in undone)
+        return list({(row.reviewer, row.item, row.again): row for row in valid}.values())
 
     def standing_at(self, reviewer: int, position: int) -> Decision | None:
         """Return the standing decision at a place of a reviewer's order."""
-        query = f"""SELECT {_DECISION}, seal FROM decision d WHERE reviewer = ? AND position = ? AND verdict <> ?
-                    AND NOT EXISTS (SELECT 1 FROM decision u WHERE u.undoes = d.id) ORDER BY id DESC LIMIT 1"""
-        rows = self.rows(query, (reviewer, position, UNDONE))
-        return self._decision(rows[0]) if rows else None
+        return self._last_at(reviewer, position, f"AND {_NOT_UNDONE}")
 
     def last_at(self, reviewer: int, position: int) -> Decision | None:
         """Return the last decision at a place of a reviewer's order, undone or not."""
-        query = f"""SELECT {_DECISION}, seal FROM decision WHERE reviewer = ? AND position = ? AND verdict <> ?
-                    ORDER BY id DESC LIMIT 1"""
-        rows = self.rows(query, (reviewer, position, UNDONE))
-        return self._decision(rows[0]) if rows else None
+        return self._last_at(reviewer, position, "")
+
+    def _last_at(self, reviewer: int, position: int, further: str) -> Decision | None:
+        condition = f"WHERE reviewer = ? AND position = ? AND verdict <> ? {further} ORDER BY id DESC LIMIT 1"
+        return next(iter(self._read(Decision, condition, (reviewer, position, UNDONE))), None)
 
     def labels(self) -> dict[str, dict[int, int]]:
         """Return standing grades by reviewer's name and item, first looks only."""
-        names = {each.id: each.name for each in self.reviewers()}
-        found: dict[str, dict[int, int]] = {name: {} for name in names.values()}
+        names = {reviewer.id: reviewer.name for reviewer in self.reviewers()}
+        grades: dict[str, dict[int, int]] = {name: {} for name in names.values()}
         for row in self.standing():
             if row.verdict == GRADED and row.grade is not None and not row.again:
-                found[names[row.reviewer]][row.item] = row.grade
-        return {name: grades for name, grades in found.items() if grades}
+                grades[names[row.reviewer]][row.item] = row.grade
+        return {name: by_item for name, by_item in grades.items() if by_item}
 
     def reveal(self, reviewer: int, position: int, what: str) -> None:
         """Record a revelation to a reviewer, before it is shown; an adjudicator's places are the items."""
         with self.transaction() as connection:
-            last = connection.execute("SELECT coalesce(max(id), 0) FROM reveal").fetchone()[0]
-            row = sealed(last + 1, reviewer, position, what, now())
-            connection.execute("INSERT INTO reveal VALUES (?, ?, ?, ?, ?, ?)", row)
+            values = (_next_id(connection, "reveal"), reviewer, position, what, now())
+            _insert(connection, "reveal", seal_values(*values))
 
     def revealed(self, reviewer: int, position: int) -> tuple[Revealed, ...]:
         """Return what was revealed to a reviewer at a place.
@@ -410,20 +387,16 @@ class ReviewStore:
         return self._revealed(reviewer, item, item, places)
 
     def _revealed(self, reviewer: int, position: int, item: int, places: str) -> tuple[Revealed, ...]:
+        columns = "id, reviewer, position, what, created, seal"
+        for row in self.rows(f"SELECT {columns} FROM reveal WHERE id > ? ORDER BY id", (self._checked_reveals,)):
+            self._checked_reveals = self._check(row, "revealed text")[0]  # a damaged one could count elsewhere
         query = f"""SELECT what, min(created) FROM reveal
                     WHERE reviewer = ?1 AND (position = ?2 OR what <> ?4 AND position IN ({places}))
                     GROUP BY what ORDER BY min(id)"""
-        self._check_reveals()
         seen = [Revealed(*row) for row in self.rows(query, (reviewer, position, item, SOURCES))]
         if self.project.open_answer and self.question(self.item(item).question).answer:
-            seen = [Revealed(ANSWER, self.project.created), *(each for each in seen if each.what != ANSWER)]
+            seen = [Revealed(ANSWER, self.project.created), *(fact for fact in seen if fact.what != ANSWER)]
         return tuple(seen)
-
-    def _check_reveals(self) -> None:
-        """Check the seals of new revelations: a damaged row could count for another place."""
-        columns = "id, reviewer, position, what, created, seal"
-        for row in self.rows(f"SELECT {columns} FROM reveal WHERE id > ? ORDER BY id", (self._sound_reveals,)):
-            self._sound_reveals = self._sound(row, "revealed text")[0]
 
     # ------------------------------------------------------------------------------------------ adjudication
 
@@ -432,71 +405,64 @@ class ReviewStore:
         if ruling.grade is not None:
             self.project.scale.grade(ruling.grade)
         with self.transaction() as connection:
-            if not self._with_token("ruling", ruling.reviewer, token):
-                last = connection.execute("SELECT coalesce(max(id), 0) FROM ruling").fetchone()[0]
-                head = (last + 1, ruling.reviewer, ruling.item, ruling.grade, ruling.cause, ruling.sentence)
-                seen = orjson.dumps([list(each) for each in self.revealed_ruling(ruling.reviewer, ruling.item)])
-                row = sealed(*head, ruling.note, ruling.seconds, now(), ruling.undoes, token, seen)
-                marks = ", ".join("?" * len(row))
-                connection.execute(f"INSERT INTO ruling ({_RULING}, seal) VALUES ({marks})", row)
-        return self._ruling(self._with_token("ruling", ruling.reviewer, token)[0])
-
-    def _ruling(self, row: Sequence[Any]) -> Ruling:
-        *head, _, seen = self._sound(row, "ruling")
-        return replace(Ruling(*head), revealed=tuple(Revealed(*each) for each in orjson.loads(seen)))
+            for sent in self._with_token(Ruling, ruling.reviewer, token):
+                return sent
+            revealed = self.revealed_ruling(ruling.reviewer, ruling.item)
+            identifier = _next_id(connection, "ruling")
+            row = replace(ruling, id=identifier, created=now(), revealed=revealed, token=token)
+            _insert(connection, "ruling", encode_row(row))
+        return row
 
     def all_rulings(self) -> list[Ruling]:
         """Return all rulings, undone or not."""
-        return [self._ruling(row) for row in self.rows(f"SELECT {_RULING}, seal FROM ruling ORDER BY id")]
+        return self._read(Ruling, "ORDER BY id")
 
     def rulings(self) -> dict[int, Ruling]:
         """Return the standing ruling of each item: the last that was not undone."""
         rows = self.all_rulings()
-        undone = {row.undoes for row in rows if row.undoes is not None}
+        undone = {row.undoes for row in rows}
         return {row.item: row for row in rows if row.grade is not None and row.id not in undone}
 
 
-_MEANWHILE = "this passage was decided meanwhile, in another tab or on another device; look at it again"
+_NOT_UNDONE = "NOT EXISTS (SELECT 1 FROM decision later WHERE later.undoes = decision.id)"
 
 
-def _as_sent(row: Decision, draft: DraftDecision) -> Decision:
-    """Return a row that an earlier submission of a form made; raise an error if the form has changed."""
-    if (row.verdict, row.grade, row.span, row.note) != (draft.verdict, draft.grade, draft.span, draft.note):
-        raise ChangedElsewhere(_MEANWHILE)
-    return row
+def _hash_secret(secret: str) -> str:
+    """Hash a secret: with 192 random bits in it, a slow hash is not needed."""
+    return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
 
 
 def _content(row: Decision | DraftDecision) -> tuple[object, ...]:
     """Return the content of a model's or an import's decision, for comparison."""
-    return row.verdict, row.grade, row.note, [each.what for each in row.revealed]
+    return row.verdict, row.grade, row.note, [fact.what for fact in row.revealed]
+
+
+def _next_id(connection: Connection, table: str) -> int:
+    return int(connection.execute(f"SELECT coalesce(max(id), 0) + 1 FROM {table}").fetchone()[0])
+
+
+def _insert(connection: Connection, table: str, values: Sequence[Value]) -> None:
+    connection.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(values))})", values)
 
 
 def _append(
     connection: Connection,
-    place: tuple[int, int, int | None, int],
+    reviewer: int,
+    item: int,
     draft: DraftDecision,
-    revealed: Sequence[Revealed],
     token: str,
+    position: int | None = None,
+    again: bool = False,
     undoes: int | None = None,
-) -> int:
-    """Append a row of decisions and return its id."""
-    identifier: int = connection.execute("SELECT coalesce(max(id), 0) + 1 FROM decision").fetchone()[0]
-    span = draft.span or (None, None)
-    seen = orjson.dumps([list(each) for each in revealed])
-    seconds = None if draft.seconds is None else float(draft.seconds)
-    said = (draft.verdict, draft.grade, *span, draft.note, draft.sentence, seconds, seen, now(), undoes, token)
-    row = sealed(identifier, *place, *said)
-    connection.execute(f"INSERT INTO decision VALUES ({', '.join('?' * len(row))})", row)
-    return identifier
+) -> Decision:
+    """Append a row of decisions and return it."""
+    draft_fields = {**msgspec.structs.asdict(draft), "created": now(), "undoes": undoes, "token": token}
+    row = Decision(_next_id(connection, "decision"), reviewer, item, position, again, **draft_fields)
+    _insert(connection, "decision", encode_row(row))
+    return row
 
 
-def _mark(connection: Connection, reviewer: int, position: int, state: int) -> None:
+def _mark(connection: Connection, reviewer: int, position: int, standing: Decision | None) -> None:
+    """Note the state of a dealt item."""
+    state = OPEN if standing is None else LEFT if standing.verdict == SKIPPED else DECIDED
     connection.execute("UPDATE deal SET state = ? WHERE reviewer = ? AND position = ?", (state, reviewer, position))
-
-
-def _read_decision(row: Sequence[Any]) -> Decision:
-    identifier, reviewer, item, position, again, verdict, grade, start, end, note, sentence, seconds, *rest = row
-    span = None if start is None else ProofSpan(start, end)
-    revealed = tuple(Revealed(*each) for each in orjson.loads(rest[0]))
-    head = (identifier, reviewer, item, position, bool(again), verdict, grade, span, note, sentence, seconds)
-    return Decision(*head, revealed, rest[1], rest[2])

@@ -1,24 +1,25 @@
-"""Sections on the agreement of a review: the same on a terminal, as Markdown and as LaTeX."""
+"""Sections on the agreement of a review, the same on a terminal, as Markdown and as LaTeX; and its progress."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from r2med.audit.tables import (
-    GRADED_ONLY,
     MEANINGS,
     NAMES,
-    RARE,
+    coefficient_rows,
     confusion_section,
     ends,
-    grades_text,
+    enumerate_words,
+    pair_section,
+    shown_names,
     two_digits,
     why_low,
 )
-from r2med.formatting import counted, percent_range
-from r2med.render.sections import Section, latex_sections, markdown_sections, show_sections
-from r2med.render.table import Cell, Column, Table, key, numbers, say
+from r2med.formatting import counted
+from r2med.render.sections import Section
+from r2med.render.table import Cell, Column, Table, column, key, say
 from r2med.reviews.rows import ADJUDICATOR, CAUSES, PERSON
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from r2med.audit.study import SetPair
     from r2med.measure.figure import Figure
     from r2med.reviews.agreement import AgreementRow, ReviewAgreement
-    from r2med.reviews.progress import HitCount, ReviewProgress
+    from r2med.reviews.progress import HitCount, PersonProgress, ReviewProgress
 
 PAIR, SLICE, TIME = "pair", "slice", "time"
 BREAKDOWNS = (PAIR, SLICE, TIME)
@@ -36,85 +37,6 @@ _RATES: Mapping[str, tuple[str, str]] = {
     "overlooked": ("not labelled, but relevant", "of all other pairs, so many are relevant all the same."),
     "missed": ("missed by the labels", "of all relevant pairs, so many have no such label."),
 }
-
-
-def agreement_sections(found: ReviewAgreement, by: Collection[str] = ()) -> list[Section]:
-    """Return the sections, in order; `by` names the breakdowns to include."""
-    people = [pair for pair in found.pairs if {pair.a, pair.b} <= set(found.reviewers)]
-    parts = [_overall(found, people)]
-    if len(found.pairs) == 1 or PAIR in by:
-        parts += [confusion_section(pair) for pair in found.pairs]
-    if PAIR in by or (len(found.pairs) > 1 and len(found.reviewers) > 2):
-        parts.append(_by_pair(found))
-    if SLICE in by:
-        parts.append(_breakdown("Agreement by slice", _named(found.slices), "slice"))
-    if TIME in by:
-        parts.append(_breakdown("Agreement over time", found.periods, "items as they were decided"))
-    if found.repeats:
-        parts.append(_breakdown("Each with themselves, on items that came twice", found.repeats, "reviewer"))
-    if found.gold:
-        parts.append(_breakdown("Each against what is known to be right", found.gold, "reviewer"))
-    return [*parts, _estimates(found)]
-
-
-def _shown(found: ReviewAgreement) -> list[str]:
-    return [name for name in NAMES if len(found.scale) > 2 or name not in GRADED_ONLY]
-
-
-def _overall(found: ReviewAgreement, pairs: Sequence[SetPair]) -> Section:
-    title = f"Agreement in {found.review}, with 95% intervals over questions"
-    if not found.items:
-        return Section(title, sentences=["No item was graded by two reviewers yet, so that there is no agreement."])
-    shown, values = _shown(found), found.coefficients
-    rows = [(NAMES[name], two_digits(values[name]), ends(values[name])) for name in shown]
-    meanings = [f"{NAMES[name]}: {_meaning(name, values[name], found)}" for name in shown]
-    why = [why_low(pair) for pair in pairs if pair.constant or pair.commonest[1] >= RARE]
-    return Section(title, ("measure", "value", "95% interval"), rows, [_basis(found), *meanings, *why])
-
-
-def _basis(found: ReviewAgreement) -> str:
-    """Return a sentence on which reviewers and items the figures cover."""
-    said = (
-        f"{_several(found.reviewers)}, on {found.items:,} items of {found.questions:,} questions that two graded, with"
-        f" the grades {grades_text(found.scale)} of the review."
-    )
-    if not found.at_random:
-        return f"{said} None of them was drawn at random, so that the figures say nothing about other items."
-    if found.set_aside:
-        return f"{said} All were drawn at random; {found.set_aside:,} more that were not are left out."
-    return f"{said} All were drawn at random."
-
-
-def _several(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def _meaning(name: str, coefficient: Figure | None, found: ReviewAgreement) -> str:
-    """Explain a coefficient: its value here, and then in general."""
-    if coefficient is None:
-        return f"not defined here: one grade is all that was given. {_sentence(MEANINGS[name])}"
-    value = coefficient.value
-    if name == "raw":
-        here = f"two reviewers give the same grade to {100 * value:.0f} of 100 items;"
-        return f"{here} what chance would give is still in it."
-    reached = f"{100 * value:.0f}% of what chance leaves open is reached" if value > 0 else "no more than chance gives"
-    return f"{reached}; {MEANINGS[name]}"
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
-def _by_pair(found: ReviewAgreement) -> Section:
-    shown = _shown(found)
-    rows: list[list[Cell]] = [
-        [f"{pair.a}, {pair.b}", f"{pair.pairs:,}", *(two_digits(pair.coefficients[name]) for name in shown)]
-        for pair in found.pairs
-    ]
-    heads = ("reviewers", "items", *(_SHORT[name] for name in shown))
-    return Section("Agreement of each two reviewers", heads, rows)
-
-
 _SHORT: Mapping[str, str] = {
     "raw": "raw",
     "kappa": "kappa",
@@ -125,27 +47,76 @@ _SHORT: Mapping[str, str] = {
 }
 
 
-def _named(slices: Mapping[str, Sequence[AgreementRow]]) -> list[tuple[str, AgreementRow]]:
-    return [(f"{way}: {row.name}", row) for way, rows in slices.items() for row in rows]
+def agreement_sections(agreement: ReviewAgreement, by: Collection[str] = ()) -> list[Section]:
+    """Return the sections, in order; `by` names the breakdowns to include."""
+    pairs = agreement.pairs
+    parts = [_overall(agreement, [pair for pair in pairs if {pair.a, pair.b} <= set(agreement.reviewers)])]
+    if len(pairs) == 1 or PAIR in by:
+        parts += map(confusion_section, pairs)
+    if PAIR in by or (len(pairs) > 1 and len(agreement.reviewers) > 2):
+        graded = len(agreement.scale) > 2
+        parts.append(pair_section("Agreement of each two reviewers", "reviewers", "items", pairs, _SHORT, graded))
+    if SLICE in by:
+        slices = [(f"{way}: {row.name}", row) for way, rows in agreement.slices.items() for row in rows]
+        parts.append(_breakdown("Agreement by slice", slices, "slice"))
+    for title, rows, heading, is_shown in (
+        ("Agreement over time", agreement.periods, "items as they were decided", TIME in by),
+        ("Each with themselves, on items that came twice", agreement.repeats, "reviewer", bool(agreement.repeats)),
+        ("Each against what is known to be right", agreement.gold, "reviewer", bool(agreement.gold)),
+    ):
+        if is_shown:
+            parts.append(_breakdown(title, [(row.name, row) for row in rows], heading))
+    return [*parts, _estimates(agreement)]
 
 
-def _breakdown(title: str, found: Sequence[AgreementRow | tuple[str, AgreementRow]], head: str) -> Section:
+def _overall(agreement: ReviewAgreement, pairs: Sequence[SetPair]) -> Section:
+    title = f"Agreement in {agreement.review}, with 95% intervals over questions"
+    if not agreement.items:
+        return Section(title, sentences=["No item was graded by two reviewers yet, so that there is no agreement."])
+    graded, figures = len(agreement.scale) > 2, agreement.coefficients
+    meanings = [f"{NAMES[name]}: {_meaning(name, figures[name])}" for name in shown_names(graded)]
+    basis = (
+        f"{enumerate_words(agreement.reviewers)}, on {agreement.items:,} items of {agreement.questions:,} questions"
+        f" that two graded, with the grades {enumerate_words(agreement.scale)} of the review."
+    )
+    if not agreement.at_random:
+        basis += " None of them was drawn at random, so that the figures say nothing about other items."
+    elif agreement.set_aside:
+        basis += f" All were drawn at random; {agreement.set_aside:,} more that were not are left out."
+    else:
+        basis += " All were drawn at random."
+    rows = coefficient_rows(figures, graded)
+    return Section(title, ("measure", "value", "95% interval"), rows, [basis, *meanings, *why_low(pairs)])
+
+
+def _meaning(name: str, figure: Figure | None) -> str:
+    """Explain a coefficient: its value here, and then in general."""
+    meaning = MEANINGS[name]
+    if figure is None:
+        return f"not defined here: one grade is all that was given. {meaning[:1].upper()}{meaning[1:]}"
+    if name == "raw":
+        here = f"two reviewers give the same grade to {100 * figure.value:.0f} of 100 items;"
+        return f"{here} what chance would give is still in it."
+    reached = f"{100 * figure.value:.0f}% of what chance leaves open is reached"
+    return f"{reached if figure.value > 0 else 'no more than chance gives'}; {meaning}"
+
+
+def _breakdown(title: str, named: Sequence[tuple[str, AgreementRow]], heading: str) -> Section:
     """Return agreement in rows: of slices, of periods, of reviewers."""
-    named = [each if isinstance(each, tuple) else (each.name, each) for each in found]
     if not named:
         return Section(title, sentences=["There is too little to say anything yet."])
-    measures = list(named[0][1].coefficients)
+    _, *measures = named[0][1].coefficients
     rows: list[list[Cell]] = [
         [
             name,
             f"{row.items:,}",
             two_digits(row.coefficients["raw"]),
             _around(row.coefficients["raw"]),
-            *(two_digits(row.coefficients[measure]) for measure in measures[1:]),
+            *(two_digits(row.coefficients[measure]) for measure in measures),
         ]
         for name, row in named
     ]
-    return Section(title, (head, "items", "raw", "95% interval", *(_SHORT[each] for each in measures[1:])), rows)
+    return Section(title, (heading, "items", "raw", "95% interval", *(_SHORT[name] for name in measures)), rows)
 
 
 def _around(raw: Figure | None) -> str:
@@ -153,66 +124,51 @@ def _around(raw: Figure | None) -> str:
     return "-" if raw is None or raw.low == raw.high else ends(raw, digits=2)
 
 
-def _estimates(found: ReviewAgreement) -> Section:
+def _estimates(agreement: ReviewAgreement) -> Section:
     """Return the section on the quality of the task's own labels."""
-    title = "How right are the labels?"
-    rates = found.estimates
-    known = {name: rate for name in _RATES if (rate := getattr(rates, name)) is not None}
-    if not known:
-        return Section(title, sentences=[_why_unknown(found)])
+    title, estimates = "How right are the labels?", agreement.estimates
+    rates = {name: rate for name in _RATES if (rate := getattr(estimates, name)) is not None}
+    if not rates:
+        why = "Fewer than two items of the random part were judged by people, so that nothing can be said yet."
+        if not estimates.drawn:
+            why = "No item was drawn at random, so that nothing can be said about the labels of the task."
+        return Section(title, sentences=[why])
     rows = [
-        (_RATES[name][0], f"{100 * rate.value:.1f}", percent_range(rate, 1), f"{rate.human:,}", f"{rate.predicted:,}")
-        for name, rate in known.items()
+        (
+            _RATES[name][0],
+            f"{100 * rate.figure.value:.1f}",
+            ends(rate.figure, 100, 1),
+            f"{rate.human:,}",
+            f"{rate.predicted:,}",
+        )
+        for name, rate in rates.items()
     ]
-    said = [f"{_RATES[name][0]}: {_RATES[name][1]}" for name in known]
     basis = (
-        f"From the {rates.drawn:,} pairs that were drawn at random out of {rates.frame:,}. What an adjudicator decided"
-        " goes first; otherwise an item is relevant by the share of people who say so."
+        f"From the {estimates.drawn:,} pairs that were drawn at random out of {estimates.frame:,}. What an adjudicator"
+        " decided goes first; otherwise an item is relevant by the share of people who say so."
     )
-    powered = any(rate.predicted for rate in known.values())
-    how = (
-        "The interval rests on the people's labels; those of models on the further items only narrow it"
-        " (prediction-powered)."
-        if powered
-        else "People's labels alone; a model that labels the other items would narrow the interval: r2med review judge."
-    )
-    heads = ("share of pairs", "%", "95% interval", "by people", "by models only")
-    return Section(title, heads, rows, [*said, basis, how])
+    how = "People's labels alone; a model that labels the other items would narrow the interval: r2med review judge."
+    if any(rate.predicted for rate in rates.values()):
+        how = (
+            "The interval rests on the people's labels; those of models on the further items only narrow it"
+            " (prediction-powered)."
+        )
+    headings = ("share of pairs", "%", "95% interval", "by people", "by models only")
+    return Section(title, headings, rows, [*(": ".join(_RATES[name]) for name in rates), basis, how])
 
 
-def _why_unknown(found: ReviewAgreement) -> str:
-    if not found.estimates.drawn:
-        return "No item was drawn at random, so that nothing can be said about the labels of the task."
-    return "Fewer than two items of the random part were judged by people, so that nothing can be said yet."
-
-
-def show_agreement(found: ReviewAgreement, console: Console, by: Collection[str] = ()) -> None:
-    """Print the agreement of a review."""
-    show_sections(agreement_sections(found, by), console)
-
-
-def _markdown(found: ReviewAgreement, by: Collection[str]) -> str:
-    return markdown_sections(f"Agreement in {found.review}", agreement_sections(found, by), found.notes)
-
-
-def _latex(found: ReviewAgreement, by: Collection[str]) -> str:
-    return latex_sections(agreement_sections(found, by))
-
-
-AGREEMENT_FORMATS: Mapping[str, Callable[[ReviewAgreement, Collection[str]], str]] = {"md": _markdown, "latex": _latex}
-"""How an agreement is written but on a terminal."""
-
-
-def show_reviews(found: Sequence[ReviewProgress], console: Console) -> None:
+def show_reviews(reviews: Sequence[ReviewProgress], console: Console) -> None:
     """Print a line for each project."""
-    table = Table(
-        key("review"), Column("from", folds=True), *numbers("items", "judged", "people", "models"), Column("made (UTC)")
-    )
-    for each in found:
-        people = sum(person.kind == PERSON for person in each.people)
-        counts = (f"{each.items:,}", f"{each.judged:,}", str(people), str(len(each.people) - people))
-        table.add(each.project.name, " ".join(each.project.sources), *counts, each.project.created[:10])
-    table.show(console)
+    columns = [
+        key("review", get=lambda review: review.project.name),
+        Column("from", folds=True, get=lambda review: " ".join(review.project.sources)),
+        column("items", form="{:,}".format),
+        column("judged", form="{:,}".format),
+        column("people", get=lambda review: sum(person.kind == PERSON for person in review.people)),
+        column("models", get=lambda review: sum(person.kind != PERSON for person in review.people)),
+        Column("made (UTC)", get=lambda review: review.project.created[:10]),
+    ]
+    Table.of(columns, reviews).show(console)
 
 
 def show_progress(progress: ReviewProgress, console: Console) -> None:
@@ -225,31 +181,36 @@ def show_progress(progress: ReviewProgress, console: Console) -> None:
     if project.open_answer:
         say(console, "the gold answer is in view of everybody from the start")
     if progress.people:
-        _people(progress, console)
+        _show_people(progress.people, console)
         by_two = f"{progress.by_two:,} by two or more, {progress.disagreements:,} of them differently"
         models = f"; models and imports: {counted(progress.by_models, 'item')}" if progress.by_models else ""
         say(console, f"judged: {counted(progress.judged, 'item')}, {by_two}; {progress.ruled:,} ruled on{models}")
     for cause, count in progress.causes.items():
         say(console, f"{CAUSES[cause].lower()}: {counted(count, 'time')}")
-    for each in progress.trouble:
-        say(console, f"unclear {counted(each.count, 'time')}: sentence {each.number + 1}, {each.text!r}")
+    for sentence in progress.trouble:
+        say(console, f"unclear {counted(sentence.count, 'time')}: sentence {sentence.number + 1}, {sentence.text!r}")
 
 
-def _people(progress: ReviewProgress, console: Console) -> None:
-    with_models = any(each.kind != PERSON for each in progress.people)
-    heads = ("judged", "unsure", "skipped", "seconds", "agree", *(["models"] if with_models else []), "again", "gold")
-    table = Table(key("reviewer"), Column("kind"), *numbers(*heads))
-    for each in progress.people:
-        seconds = "-" if each.seconds is None else f"{each.seconds:.1f}"
-        kind = each.role if each.role == ADJUDICATOR else each.kind
-        counts = (f"{each.graded or each.ruled:,}", f"{each.unsure:,}", f"{each.skipped:,}", seconds)
-        hits = (each.agreement, *([each.models] if with_models else []), each.repeats, each.gold)
-        table.add(each.name, kind, *counts, *map(_share, hits))
-    table.show(console)
+def _show_people(people: Sequence[PersonProgress], console: Console) -> None:
+    with_models = any(person.kind != PERSON for person in people)
+    columns = [
+        key("reviewer", "name"),
+        Column("kind", get=lambda person: person.role if person.role == ADJUDICATOR else person.kind),
+        column("judged", form="{:,}".format, get=lambda person: person.graded or person.ruled),
+        column("unsure", form="{:,}".format),
+        column("skipped", form="{:,}".format),
+        column("seconds", form=lambda seconds: "-" if seconds is None else f"{seconds:.1f}"),
+        column("agreement", "agree", _share),
+        *([column("models", form=_share)] if with_models else []),
+        column("repeats", "again", _share),
+        column("gold", form=_share),
+    ]
+    Table.of(columns, people).show(console)
     models = " models: as a model or an import;" if with_models else ""
-    meanings = f"agree: same grade as another person;{models} again: as the first time; gold: as is known to be right"
-    say(console, meanings)
+    say(
+        console, f"agree: same grade as another person;{models} again: as the first time; gold: as is known to be right"
+    )
 
 
-def _share(share: HitCount) -> str:
-    return "-" if share.value is None else f"{share.value:.0%}"
+def _share(hits: HitCount) -> str:
+    return "-" if hits.value is None else f"{hits.value:.0%}"

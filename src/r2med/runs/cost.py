@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from r2med.formatting import dollars_text, seconds_text
-from r2med.runs.prices import prices
 from r2med.runs.record import RunRecord, StageRecord
+from r2med.settings import prices
 
 if TYPE_CHECKING:
     from r2med.runs.ledger import Entry

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from sqlite3 import Connection
 from typing import Any
@@ -28,6 +28,7 @@ from r2med.data.dataset import Generation
 from r2med.data.run import Run
 from r2med.errors import DataError, R2medError
 from r2med.runs.answer_sets import ANSWER_TABLES, AnswerSets
+from r2med.runs.cost import Cost
 from r2med.runs.record import RunRecord
 from r2med.store.cache import home
 from r2med.store.sqlite import DamagedError, Database, Format, seal, warn
@@ -142,12 +143,12 @@ class RecordedName(str):
 
 @dataclass(frozen=True)
 class Entry:
-    """Run of a system on a task, as stored in the ledger."""
+    """Run of a system on a task: as stored in the ledger, or as a result with its scores."""
 
     key: str
     """Hash of everything the run depends on: system, data, version."""
     system: str
-    """The system's spec."""
+    """The system's spec, or the name of a run file."""
     task: str
     """The task's name, or the path of a user's own data."""
     group: str
@@ -164,6 +165,12 @@ class Entry:
     """Its place in the order in which runs were made or reused; independent of any clock."""
     variant: str = ""
     """Mark that distinguishes its system from others of the same spec but other files; mostly empty."""
+    scores: Mapping[str, NDArray[np.float64]] = field(default_factory=dict, compare=False)
+    """Of a result: the values of `queries` by measure."""
+    notes: tuple[str, ...] = ()
+    """Of a result: warnings that depend on what was asked for, after those of the record."""
+    cached: bool = False
+    """Whether a result came from the ledger."""
 
     @property
     def name(self) -> str:
@@ -176,8 +183,23 @@ class Entry:
 
     @property
     def id(self) -> str:
-        """Return the short name of the run, as `r2med runs show ID` takes it."""
+        """Return the short name of the run, as `r2med runs show ID` takes it; empty if it was not stored."""
         return self.key[:10]
+
+    @cached_property
+    def metrics(self) -> dict[str, float]:
+        """Return the means of a result over all queries with judgements."""
+        return {measure: float(values.mean()) if len(values) else 0.0 for measure, values in self.scores.items()}
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Return the sentences for the user."""
+        return (*self.record.warnings, *self.notes)
+
+    @property
+    def cost(self) -> Cost:
+        """Return the costs of the run."""
+        return Cost.of(self.record, self.seconds, len(self.queries))
 
     @property
     def data(self) -> str:
@@ -194,19 +216,33 @@ class Entry:
         """Return whether the system was shown gold answers."""
         return self.record.oracle
 
+    def as_dict(self) -> dict[str, Any]:
+        """Return a result for `--json`."""
+        record = self.record
+        found: dict[str, Any] = {
+            "system": self.system,
+            "task": self.task,
+            "queries": len(self.queries),
+            "documents": record.documents,
+            "metrics": self.metrics,
+            "seconds": round(self.seconds, 4),
+            "warnings": list(self.warnings),
+            "group": self.group,
+        }
+        if self.cost.requests != 0:
+            found["cost"] = self.cost.as_dict()
+        if (pair := record.foreseen_and_used) is not None:
+            found |= {"foreseen": pair[0].spending(), "used": pair[1].spending()}
+        if self.id:
+            found |= {"run": self.id, "cached": self.cached}
+        optional = {"oracle": record.oracle or None, "recall_lost": record.recall_lost, "latency": record.latency}
+        found |= {name: value for name, value in optional.items() if value is not None}
+        found |= record.failed_attempts or {}
+        return found | ({"incomplete": dict(self.incomplete)} if self.incomplete else {})
+
 
 Written = Mapping[str, Sequence[Generation]]
 """Generated texts by query id."""
-
-
-@dataclass(frozen=True)
-class Finished:
-    """Output of a run, stored as a whole."""
-
-    run: Run
-    scores: Mapping[str, NDArray[np.float64]]
-    """One value per query by measure, in the order of the entry's queries."""
-    generations: Written = field(default_factory=dict)
 
 
 class Ledger:
@@ -218,9 +254,12 @@ class Ledger:
     def __init__(self, path: Path | None = None) -> None:
         self.path = path or home() / "ledger.sqlite"
         self._db = Database(self.path, _FORMAT)
-        self.answers = AnswerSets(self._db)
-        """Answers of models with and without passages."""
         self._counted: tuple[tuple[int, ...], tuple[int, ...]] = (), ()
+
+    @cached_property
+    def answers(self) -> AnswerSets:
+        """Return the answers of models with and without passages."""
+        return AnswerSets(self._db)
 
     def close(self) -> None:
         """Close the file."""
@@ -247,8 +286,8 @@ class Ledger:
             self._counted = mark, tuple(self._db.rows(query)[0])
         return self._counted[1]
 
-    def add(self, entry: Entry, finished: Finished) -> Entry:
-        """Write a finished run, in place of one with the same key; return it, dated and as the last one used."""
+    def add(self, entry: Entry, run: Run, generations: Written | None = None) -> Entry:
+        """Write a result with its lists, in place of one with the same key; return it dated, as the last one used."""
         created = entry.created or datetime.now(UTC).isoformat(timespec="seconds")
         row = (
             entry.id,
@@ -261,8 +300,8 @@ class Ledger:
             orjson.dumps(entry.queries).decode(),
             orjson.dumps(entry.record.as_json(), option=orjson.OPT_NON_STR_KEYS).decode(),
         )
-        data = pack(finished.run)
-        texts = {query: [asdict(each) for each in found] for query, found in finished.generations.items()}
+        data = pack(run)
+        texts = {query: [asdict(each) for each in found] for query, found in (generations or {}).items()}
         with self._db.transaction() as db:
             # A damaged row may have kept only one of the two.
             db.execute("DELETE FROM runs WHERE key = ? OR id = ?", (entry.key, entry.id))
@@ -272,8 +311,8 @@ class Ledger:
             self._write_data(db, "rankings", entry, data)
             if texts:
                 self._write_data(db, "generations", entry, zlib.compress(orjson.dumps(texts)))
-            self._write_scores(db, entry, finished.scores)
-        return self._entry((*row, used))
+            self._write_scores(db, entry, entry.scores)
+        return replace(entry, created=created, used=used)
 
     @staticmethod
     def _write_data(db: Connection, table: str, entry: Entry, data: bytes) -> None:

@@ -1,6 +1,6 @@
 """The record of a finished run: everything that could change its result, and its costs.
 
-It is read from JSON and written to JSON here, its steps in `r2med.runs.usage`, and nowhere else. Facts that a
+It is read from JSON and written to JSON here, and nowhere else. Facts that a
 submission does not state are None: unknown, not zero.
 """
 
@@ -11,14 +11,67 @@ import os
 import platform
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, astuple, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field, fields
 from functools import cache, lru_cache
 from importlib import metadata
 from typing import Any, Self
 
 import r2med
-from r2med.runs.usage import Json, StepRecord, known_fields
 from r2med.usage import Usage
+
+Json = Mapping[str, Any]
+
+
+PHASES = ("load", "index", "search", "ask")
+"""Phases of a step whose time is recorded."""
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """Usage of one step of the system, in seconds by phase."""
+
+    stage: str = ""
+    load: float = 0.0
+    """Seconds to load models."""
+    index: float = 0.0
+    """Seconds to encode or index the documents."""
+    search: float = 0.0
+    """Seconds to answer the queries, without waiting for other models."""
+    ask: float = 0.0
+    """Wall-clock seconds to ask a language model."""
+    account: Usage | None = None
+    """Usage of the language model that it asked, if any."""
+    reused: tuple[str, ...] = ()
+    """Parts that were taken from the cache of an earlier run, so that their time is missing."""
+    foreseen: Usage | None = None
+    """The forecast, made before anything was asked."""
+
+    @property
+    def seconds(self) -> float:
+        """Return the seconds of all phases."""
+        return self.load + self.index + self.search + self.ask
+
+    @classmethod
+    def from_json(cls, content: Json) -> Self:
+        """Build a step from a record."""
+        account, foreseen, known = content.get("account"), content.get("foreseen"), content.get
+        return cls(
+            known("stage", ""),
+            known("load", 0.0),
+            known("index", 0.0),
+            known("search", 0.0),
+            known("ask", 0.0),
+            None if account is None else Usage.from_json(account),
+            tuple(known("reused", ())),
+            None if foreseen is None else Usage.from_json(foreseen),
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the step for a record."""
+        account = None if self.account is None else self.account.as_json()
+        foreseen = None if self.foreseen is None else self.foreseen.as_json()
+        content = vars(self) | {"account": account, "reused": list(self.reused) or None, "foreseen": foreseen}
+        return {name: value for name, value in content.items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -231,6 +284,16 @@ class RunRecord:
 # A ledger holds thousands of runs on a few machines and data sets: equal ones are made once.
 _machine = lru_cache(maxsize=64)(Machine)
 _data = lru_cache(maxsize=256)(DataIdentity)
+
+
+def known_fields(kind: Any, content: Json) -> dict[str, Any]:
+    """Return the values that JSON has for the fields of a dataclass."""
+    return {name: content[name] for name in _names(kind) if name in content}
+
+
+@cache
+def _names(kind: Any) -> tuple[str, ...]:
+    return tuple(each.name for each in fields(kind))
 
 
 def _stated(content: Json) -> dict[str, Any]:

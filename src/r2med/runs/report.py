@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,85 +16,10 @@ from r2med.formatting import counted
 from r2med.measure.bootstrap import board_intervals
 from r2med.measure.figure import Figure
 from r2med.runs.cost import Cost
-from r2med.runs.record import RunRecord
-from r2med.runs.viewable import Viewable
+from r2med.runs.ledger import Entry
 
 if TYPE_CHECKING:
     import polars as pl
-
-
-@dataclass(frozen=True)
-class Result:
-    """Result of a system on a task."""
-
-    system: str
-    """The system's spec, or the name of a run file."""
-    task: str
-    group: str
-    """`full`, `nano`, `sample` or `custom`."""
-    query_ids: tuple[str, ...]
-    documents: int | None
-    """Number of documents searched; None if no run states it."""
-    scores: Mapping[str, NDArray[np.float64]]
-    """Per-query values by measure, in the order of `query_ids`."""
-    seconds: float
-    warnings: tuple[str, ...] = ()
-    run_id: str = ""
-    """The run's id in the ledger; empty if it was not stored."""
-    cached: bool = False
-    """Whether it came from the ledger."""
-    record: RunRecord = field(default_factory=RunRecord)
-    """The record stored with the run."""
-
-    @cached_property
-    def metrics(self) -> dict[str, float]:
-        """Return the means over all queries with judgements."""
-        return {measure: float(values.mean()) if len(values) else 0.0 for measure, values in self.scores.items()}
-
-    @property
-    def cost(self) -> Cost:
-        """Return the costs of the run."""
-        return Cost.of(self.record, self.seconds, len(self.query_ids))
-
-    @property
-    def incomplete(self) -> Mapping[str, str]:
-        """Return the queries that the system did not fully process, with the reasons."""
-        return self.record.incomplete
-
-    @property
-    def oracle(self) -> bool:
-        """Return whether the system was shown gold answers."""
-        return self.record.oracle
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the result for `--json`."""
-        found: dict[str, Any] = {
-            "system": self.system,
-            "task": self.task,
-            "queries": len(self.query_ids),
-            "documents": self.documents,
-            "metrics": self.metrics,
-            "seconds": round(self.seconds, 4),
-            "warnings": list(self.warnings),
-            "group": self.group,
-        }
-        if self.cost.requests != 0:
-            found["cost"] = self.cost.as_dict()
-        if (pair := self.record.foreseen_and_used) is not None:
-            found |= {"foreseen": pair[0].spending(), "used": pair[1].spending()}
-        if self.run_id:
-            found |= {"run": self.run_id, "cached": self.cached}
-        if self.oracle:
-            found["oracle"] = True
-        if self.record.recall_lost is not None:
-            found["recall_lost"] = self.record.recall_lost
-        if self.record.latency is not None:
-            found["latency"] = dict(self.record.latency)
-        if self.record.failed_attempts is not None:
-            found |= self.record.failed_attempts
-        if self.incomplete:
-            found["incomplete"] = dict(self.incomplete)
-        return found
 
 
 @dataclass(frozen=True)
@@ -128,7 +53,7 @@ def failure_lines(failures: Sequence[Failure], names: Mapping[str, str] | None =
 
 
 @dataclass(frozen=True, repr=False)
-class Report(Viewable):
+class Report:
     """Results of one evaluation.
 
     Prints as a table; `per_query()` is a data frame; `average(system, group, measure)` is the headline number.
@@ -139,10 +64,7 @@ class Report(Viewable):
     (Report(1 system on 1 task), ['bm25'], 37.16)
     """
 
-    shown_by: ClassVar = "r2med.render.scores.report:show_headline"
-    drawn_by: ClassVar = "r2med.render.scores.notebook:report_html"
-
-    results: Sequence[Result]
+    results: Sequence[Entry]
     failures: Sequence[Failure] = ()
     asked: Sequence[tuple[str, str]] = ()
     """Every task that was asked for and its group, in that order, even if no system could be measured on it."""
@@ -212,7 +134,7 @@ class Report(Viewable):
         """Return the measures, the headline first."""
         return list(dict.fromkeys(measure for result in self.results for measure in result.scores))
 
-    def result(self, system: str, task: str) -> Result | None:
+    def result(self, system: str, task: str) -> Entry | None:
         """Return the result of a system on a task, or None if it is missing."""
         return next((r for r in self.results if r.system == system and r.task == task), None)
 
@@ -280,17 +202,29 @@ class Report(Viewable):
         import polars as pl
 
         frames = [
-            pl.DataFrame({"query": result.query_ids, **self._asked_scores(result)}).select(
+            pl.DataFrame({"query": result.queries, **self._asked_scores(result)}).select(
                 pl.lit(result.system).alias("system"), pl.lit(result.task).alias("task"), pl.all()
             )
             for result in self.results
         ]
         return pl.concat(frames, how="diagonal") if frames else pl.DataFrame()
 
-    def _asked_scores(self, result: Result) -> Mapping[str, NDArray[np.float64]]:
+    def _asked_scores(self, result: Entry) -> Mapping[str, NDArray[np.float64]]:
         return {name: values for name, values in result.scores.items() if not self.headline or name in self.headline}
 
     def __repr__(self) -> str:
         tasks = len({result.task for result in self.results})
         failed = f", {counted(len(self.failures), 'failure')}" if self.failures else ""
         return f"Report({counted(len(self.systems), 'system')} on {counted(tasks, 'task')}{failed})"
+
+    def __str__(self) -> str:
+        from r2med.render.scores.report import show_report
+        from r2med.render.table import print_plainly
+
+        return print_plainly(lambda report, console: show_report(report, console, report.headline), self)
+
+    def _repr_html_(self) -> str:
+        from r2med.render.scores.report import boards_from_report
+        from r2med.render.scores.text import tables_html
+
+        return tables_html(boards_from_report(self, self.headline), failure_lines(self.failures))

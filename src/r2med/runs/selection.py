@@ -94,7 +94,8 @@ def current_of(runs: Sequence[Entry], data: Mapping[str, str]) -> dict[str, Entr
     found: dict[str, Entry] = {}
     for entry in sorted(runs, key=lambda entry: entry.data != data[entry.task]):
         found.setdefault(entry.task, entry)
-    return _in_order(found)
+    places = {name: place for place, name in enumerate(registry())}
+    return {task: found[task] for task in sorted(found, key=lambda task: (places.get(task, len(places)), task))}
 
 
 class OtherContentError(R2medError):
@@ -120,12 +121,6 @@ def refuse_choice(system: str, variants: Sequence[Sequence[Entry]]) -> OtherCont
     """Return the error about a spec that is not here and was run with different files."""
     choices = "; ".join(f"{runs[0].name!r} ({name_content(runs)})" for runs in variants)
     return OtherContentError(f"{system} is not here and was run with {len(variants)} contents; name one: {choices}")
-
-
-def _in_order(runs: Mapping[str, Entry]) -> dict[str, Entry]:
-    """Order runs by task, those of the benchmark first."""
-    places = {name: place for place, name in enumerate(registry())}
-    return {task: runs[task] for task in sorted(runs, key=lambda task: (places.get(task, len(places)), task))}
 
 
 def comparable_runs(entries: Sequence[Entry]) -> dict[str, dict[str, Entry]]:
@@ -165,7 +160,8 @@ def require_all(chosen: Sequence[Chosen]) -> None:
 def on_shared_tasks(chosen: Sequence[Chosen]) -> Shared:
     """Return the systems on the tasks that all of them were run on; refuse runs that saw different data."""
     shared = _common(chosen)
-    _check_group(shared)
+    if len(groups := _task_groups(shared)) > 1:
+        raise R2medError(several_groups(groups))
     _check_data_of(shared)
     return shared
 
@@ -213,11 +209,6 @@ def _task_groups(shared: Shared) -> dict[str, tuple[str, ...]]:
         group = shared.systems[0].runs[task].group
         groups[group] = (*groups.get(group, ()), task)
     return groups
-
-
-def _check_group(shared: Shared) -> None:
-    if len(groups := _task_groups(shared)) > 1:
-        raise R2medError(several_groups(groups))
 
 
 def several_groups(groups: Mapping[str, Sequence[str]]) -> str:

@@ -21,11 +21,10 @@ import shutil
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_hex
-from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple, Self, TypeVar
 
 import numpy as np
@@ -141,9 +140,7 @@ class ShardWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for file in self._files or ():
             file.close()
 
@@ -160,34 +157,26 @@ class ShardWriter:
         """
         if not len(texts):
             return
-        try:
-            self._append(texts, tokens, self._pack(batch), rows)
-        except OSError as error:
-            raise R2medError(f"cannot keep {self._kind} in {self._path.parent}: {reason(error)}") from error
-
-    def _append(
-        self,
-        texts: TextHashes,
-        tokens: NDArray[np.integer[Any]],
-        arrays: Sequence[NDArray[Any]],
-        rows: NDArray[np.int64] | None,
-    ) -> None:
-        matrix, log = self._files = self._files or self._create(arrays[0])
+        arrays = self._pack(batch)
         width = arrays[0].shape[1] * arrays[0].itemsize
         entries = np.zeros(len(texts), dtype=ENTRY)
         entries["text"], entries["tokens"], entries["count"] = texts, tokens, [len(array) for array in arrays]
         counts = entries["count"].astype(np.int64)
-        entries["row"] = matrix.tell() // width + np.cumsum(counts) - counts if rows is None else rows
-        for place, array in enumerate(arrays):
-            content = array.tobytes()
-            entries["content"][place] = zlib.crc32(content)
-            if rows is not None:
-                matrix.seek(int(rows[place]) * width)
-            matrix.write(content)
-        # The entries come last, in one piece: what they speak of is there already.
-        matrix.flush()
-        entries["check"] = entry_checks(entries)
-        log.write(entries.tobytes())
+        try:
+            matrix, log = self._files = self._files or self._create(arrays[0])
+            entries["row"] = matrix.tell() // width + np.cumsum(counts) - counts if rows is None else rows
+            for place, array in enumerate(arrays):
+                content = array.tobytes()
+                entries["content"][place] = zlib.crc32(content)
+                if rows is not None:
+                    matrix.seek(int(rows[place]) * width)
+                matrix.write(content)
+            # The entries come last, in one piece: what they speak of is there already.
+            matrix.flush()
+            entries["check"] = entry_checks(entries)
+            log.write(entries.tobytes())
+        except OSError as error:
+            raise R2medError(f"cannot keep {self._kind} in {self._path.parent}: {reason(error)}") from error
 
     def _create(self, array: NDArray[Any]) -> tuple[BinaryIO, BinaryIO]:
         header = _HEADER.pack(_MAGIC, _VERSION, array.shape[1], array.dtype.str.encode(), 0)
@@ -344,7 +333,13 @@ class ArrayStore:
         if len(small) < _MANY:
             return
         with ExitStack() as locks:
-            shards = [shard for log in small if _lock(log, locks) and (shard := read_shard(log)) is not None]
+            shards = []
+            for log in small:
+                # Another process may hold it, or have merged it.
+                with suppress(FileNotFoundError):
+                    file = locks.enter_context(log.open("rb"))
+                    if lock_open_file(file.fileno()) and log.exists() and (shard := read_shard(log)) is not None:
+                        shards.append(shard)
             if len(shards) < _MANY:
                 return
             with ShardWriter(self, _number_of(shards[-1].log), list) as writer:
@@ -360,15 +355,6 @@ class ArrayStore:
                     shard.log.with_suffix(ending).unlink(missing_ok=True)
 
 
-def _lock(log: Path, locks: ExitStack) -> bool:
-    """Lock the log of a shard; return False if a process holds it, or has merged it."""
-    try:
-        file = locks.enter_context(log.open("rb"))
-    except FileNotFoundError:
-        return False
-    return lock_open_file(file.fileno()) and log.exists()
-
-
 class ValueStore(ArrayStore):
     """The values of one setting, some bytes per key of 16 bytes. A value that cannot be kept is a warning."""
 
@@ -380,11 +366,9 @@ class ValueStore(ArrayStore):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._writer is not None:
-            self._writer.__exit__(kind, error, trace)
+            self._writer.__exit__()
 
     def __len__(self) -> int:
         self.refresh()
@@ -453,7 +437,9 @@ def list_settings(kind: str = ArrayStore.kind) -> list[StoredSetting]:
         else:
             texts = _count_values(shard for log in logs if (shard := read_shard(log)) is not None)
         model, server, role = (str(settings.get(name, "")) for name in ("model", "url", "role"))
-        used = sum(map(_size_on_disk, file.parent.iterdir()))
+        # Blocks, where the system counts them: rows that were never written take none.
+        status = [path.stat() for path in file.parent.iterdir()]
+        used = sum(one.st_blocks * 512 if hasattr(one, "st_blocks") else one.st_size for one in status)
         precision = str(content.get("precision", ""))
         stored.append(StoredSetting(model or "?", server, role, precision, texts, used, file.parent))
     return sorted(stored, key=lambda entry: (entry.model, entry.server, entry.role, entry.precision))
@@ -468,9 +454,3 @@ def clear_settings(model: str = "", kind: str = ArrayStore.kind) -> list[StoredS
     for entry in removed:
         shutil.rmtree(entry.folder, ignore_errors=True)
     return removed
-
-
-def _size_on_disk(path: Path) -> int:
-    """Return the bytes a file takes: rows that were never written take none."""
-    status = path.stat()
-    return status.st_blocks * 512 if hasattr(status, "st_blocks") else status.st_size

@@ -19,8 +19,13 @@ def home() -> Path:
     chosen = os.environ.get("R2MED_HOME")
     place = f"R2MED_HOME={chosen}" if chosen else "the folder for results"
     try:
-        folder = Path(chosen).expanduser() if chosen else _own_place()
-        place = place if chosen else f"{folder}, where results are kept,"
+        if chosen:
+            folder = Path(chosen).expanduser()
+        else:
+            from platformdirs import user_data_path
+
+            folder = user_data_path("r2med", appauthor=False)
+            place = f"{folder}, where results are kept,"
         # What is kept may be about patients: a folder that is made here is its owner's alone.
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         # A folder that cannot be listed is unusable, and raises only now.
@@ -29,13 +34,6 @@ def home() -> Path:
         why = reason(error) if isinstance(error, OSError) else str(error)
         raise R2medError(f"{place} cannot be used ({why}); set R2MED_HOME to a folder that can be written") from error
     return folder
-
-
-def _own_place() -> Path:
-    """Return the platform's folder for application data."""
-    from platformdirs import user_data_path
-
-    return user_data_path("r2med", appauthor=False)
 
 
 @dataclass(frozen=True)
@@ -98,18 +96,12 @@ class Cache:
 
     def sizes(self) -> dict[str, tuple[int, int]]:
         """Return for each kind, and for unfinished entries, the number of entries and of bytes."""
-        found: dict[str, tuple[int, int]] = {}
+        sizes: dict[str, tuple[int, int]] = {}
         for folder in sorted(self.root.glob("*/*")):
             kind = "unfinished" if folder.name.startswith(".") else folder.parent.name
-            entries, used = found.get(kind, (0, 0))
-            found[kind] = (entries + 1, used + _bytes_in(folder))
-        return found
-
-
-def _bytes_in(folder: Path) -> int:
-    """Return the bytes of the files of a folder; files that vanish meanwhile count as none."""
-    total = 0
-    for file in folder.rglob("*"):
-        with suppress(FileNotFoundError):
-            total += file.stat().st_size if file.is_file() else 0
-    return total
+            entries, used = sizes.get(kind, (0, 0))
+            for file in folder.rglob("*"):
+                with suppress(FileNotFoundError):  # files may vanish meanwhile
+                    used += file.stat().st_size if file.is_file() else 0
+            sizes[kind] = (entries + 1, used)
+        return sizes

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import os
 import re
 import shutil
@@ -16,10 +17,15 @@ import stat
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from glob import escape
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from r2med.errors import DataError, R2medError
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 def file_name(text: str) -> str:
@@ -80,10 +86,17 @@ def write_file(path: Path, content: bytes | str, *, parents: bool = False) -> No
         draft.write_bytes(data)
 
 
+def parquet_bytes(frame: pl.DataFrame) -> bytes:
+    """Encode a table as parquet: one row group and fixed settings, so that the same rows are the same bytes."""
+    content = io.BytesIO()
+    frame.write_parquet(content, compression="zstd", row_group_size=max(1, len(frame)), statistics=False)
+    return content.getvalue()
+
+
 @contextmanager
 def draft_file(path: Path, *, parents: bool = False) -> Iterator[Path]:
     """Yield a draft beside `path` that takes its name if the block succeeds, and is removed if it fails."""
-    with _explained(path):
+    try:
         if path.is_dir():
             raise R2medError(f"{path}: is a folder; name a file")
         if path.exists() and not stat.S_ISREG(path.stat().st_mode):
@@ -93,14 +106,21 @@ def draft_file(path: Path, *, parents: bool = False) -> Iterator[Path]:
         target = path.resolve()
         if parents:
             target.parent.mkdir(parents=True, exist_ok=True)
-        draft, lock = _claim(target.parent, _prefix(target), _make_file)
+        draft, lock = _claim(target.parent, _prefix(target), partial(Path.touch, exist_ok=False))
         try:
             yield draft
-            _sync(draft)
+            # Flushed before the rename: a power cut must not leave a name without content.
+            handle = os.open(draft, os.O_RDWR)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
             draft.replace(target)
         finally:
             draft.unlink(missing_ok=True)
             _release(lock)
+    except OSError as error:
+        raise unwritable(path, error) from error
 
 
 @contextmanager
@@ -156,14 +176,6 @@ def unwritable(path: Path, error: OSError) -> Exception:
     return R2medError(f"{path if ours else culprit}: cannot be written ({reason(error)})")
 
 
-@contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise unwritable(path, error) from error
-
-
 def _prefix(target: Path) -> str:
     """Return the common prefix of the names of all drafts of a target."""
     name = target.name
@@ -186,19 +198,6 @@ def _claim(parent: Path, prefix: str, make: Callable[[Path], object]) -> tuple[P
             if os.path.samestat(os.fstat(lock), draft.stat()):
                 return draft, lock
         os.close(lock)
-
-
-def _make_file(draft: Path) -> None:
-    os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
-
-
-def _sync(draft: Path) -> None:
-    """Flush the content to disk before the rename: a power cut must not leave a name without content."""
-    handle = os.open(draft, os.O_RDWR)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _open(path: Path) -> int | None:

@@ -33,6 +33,15 @@ KEY = "entry.key"
 """The file of a cache entry that has its key, which is compared and needs no checksum."""
 
 
+def seeded_hash(seed: int, name: str) -> bytes:
+    """Hash a name with a seed: sorting by it is a random order that depends on nothing else.
+
+    >>> sorted("abcd", key=lambda name: seeded_hash(0, name)), sorted("abcd", key=lambda name: seeded_hash(1, name))
+    (['a', 'd', 'b', 'c'], ['d', 'a', 'b', 'c'])
+    """
+    return hashlib.blake2b(f"{seed}\t{name}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
+
+
 def write_checksums(folder: Path, *, by_size: Sequence[str] = ()) -> None:
     """Write the checksums of all files of a folder, after the last of them is written.
 

@@ -1,8 +1,11 @@
-"""Processes: marks that tell which process did something and if it is alive, and a child process of this package.
+"""Processes: marks that tell which process did something, a child process, and the output of other libraries.
 
 The child is plain Python started anew and fed over a pipe, not a fork: nothing of CUDA, of threads or of the caller's
 script is carried over. Both sides talk in frames, a length and that many bytes. The process ends when its input does,
 so that it cannot outlive a caller that was killed.
+
+What user classes and libraries print is kept out of the output of a command, which may be one JSON document: a command
+redirects it to stderr; in a program that imports r2med it goes where that program's output goes.
 """
 
 from __future__ import annotations
@@ -11,10 +14,12 @@ import os
 import struct
 import subprocess
 import sys
-from contextlib import suppress
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, NamedTuple, TextIO
 
 _LENGTH = struct.Struct("<Q")
 _BOOT, _PROCESSES = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/pid")
@@ -152,3 +157,37 @@ def read_bytes(stream: IO[bytes] | None, count: int) -> bytes:
 def read_frame(stream: IO[bytes] | None) -> bytes:
     """Return what `write_frame` has written; raise `EOFError` at the end of the stream."""
     return read_bytes(stream, _LENGTH.unpack(read_bytes(stream, _LENGTH.size))[0])
+
+
+_LOCK = threading.Lock()
+
+
+class ForeignOutput:
+    """State of the redirection: blocks of several threads may overlap, and the last one to end restores stdout."""
+
+    def __init__(self) -> None:
+        self.redirected = False
+        """Whether this process is a command, whose stdout is for its results."""
+        self._blocks = 0
+        self._stdout: TextIO | None = None
+
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """Send to stderr what is printed in the block."""
+        if not self.redirected:
+            yield
+            return
+        with _LOCK:
+            if not self._blocks:
+                self._stdout, sys.stdout = sys.stdout, sys.stderr
+            self._blocks += 1
+        try:
+            yield
+        finally:
+            with _LOCK:
+                self._blocks -= 1
+                if not self._blocks and self._stdout is not None:
+                    sys.stdout = self._stdout
+
+
+foreign_output = ForeignOutput()

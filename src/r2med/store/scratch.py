@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from tempfile import TemporaryFile
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -38,20 +38,16 @@ def scratch_column(count: int, kind: DTypeLike, width: int = 0) -> NDArray[Any]:
     if not is_short(size):
         try:
             with TemporaryFile(dir=home(), prefix=".scratch-") as file:
-                _reserve(file, size)
+                # Space is reserved: a page that does not fit later would kill the process without a message.
+                if hasattr(os, "posix_fallocate"):
+                    os.posix_fallocate(file.fileno(), 0, size)
+                else:
+                    file.truncate(size)
                 # A plain array over the mapping: the mapping's own class makes every slice slow.
                 return np.asarray(np.memmap(file, kind, "r+", shape=shape))
         except OSError:
             pass
     return np.zeros(shape, kind)
-
-
-def _reserve(file: IO[bytes], size: int) -> None:
-    """Reserve space on the disk: a page that does not fit later would kill the process without a message."""
-    if hasattr(os, "posix_fallocate"):
-        os.posix_fallocate(file.fileno(), 0, size)
-    else:
-        file.truncate(size)
 
 
 def spans(count: int, size: int = 0) -> Iterator[slice]:

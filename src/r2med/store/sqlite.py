@@ -51,19 +51,17 @@ def seal(*values: Value) -> int:
     >>> seal("a", 1, 0.5) == seal("a", 1, 0.5) != seal("a", 1, 0.25)
     True
     """
-    return zlib.crc32(b"".join(map(_bytes_of, values)))
-
-
-def _bytes_of(value: Value) -> bytes:
-    if isinstance(value, str):
-        data = value.encode("utf-8", "surrogateescape")
-        return b"s%d:%b" % (len(data), data)
-    if isinstance(value, bytes):
-        return b"b%d:%b" % (len(value), value)
-    if isinstance(value, float):
-        # Zero has one form in SQLite.
-        return b"f" + struct.pack("<d", value + 0.0)
-    return b"n" if value is None else b"i%d" % value
+    check = 0
+    for value in values:
+        if isinstance(value, str | bytes):
+            data = value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value
+            data = b"%b%d:%b" % (b"s" if isinstance(value, str) else b"b", len(data), data)
+        elif isinstance(value, float):
+            data = b"f" + struct.pack("<d", value + 0.0)  # zero has one form in SQLite
+        else:
+            data = b"n" if value is None else b"i%d" % value
+        check = zlib.crc32(data, check)
+    return check
 
 
 def warn(what: str) -> None:
@@ -288,12 +286,8 @@ def _holder(path: Path) -> str:
         for line in Path("/proc/locks").read_text().splitlines():
             _, _, _, kind, process, place, start, _ = line.split()
             if kind == "WRITE" and start == _WRITER and place.rpartition(":")[2] == str(inode):
-                return _described(process)
+                words = Path(f"/proc/{process}/cmdline").read_bytes().decode("utf-8", "replace").split("\0")
+                stopped = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+                command = " ".join(Path(word).name if "/" in word else word for word in words)
+                return f"process {process}{' (stopped)' if stopped else ''}: {' '.join(command.split())[:60].strip()}"
     return "another process"
-
-
-def _described(process: str) -> str:
-    words = Path(f"/proc/{process}/cmdline").read_bytes().decode("utf-8", "replace").split("\0")
-    stopped = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "T"
-    command = " ".join(Path(word).name if "/" in word else word for word in words)
-    return f"process {process}{' (stopped)' if stopped else ''}: {' '.join(command.split())[:60].strip()}"

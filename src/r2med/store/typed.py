@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -68,14 +68,23 @@ def read_toml(file: Path, kind: type[Kind], *, advice: str = "", error: type[R2m
     return parse_toml(read_text(file, advice, error), kind, str(file), error)
 
 
-def parse_toml(text: str, kind: type[Kind], where: str, error: type[R2medError] = DataError) -> Kind:
-    """Parse the text of a TOML file, which messages call `where`.
+def parse_toml(
+    text: str,
+    kind: type[Kind],
+    where: str,
+    error: type[R2medError] = DataError,
+    defaults: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Kind:
+    """Parse the text of a TOML file, which messages call `where`; keys of `defaults` are those it does not have.
 
     >>> parse_toml("[judge]\\ngrades = 'x'", dict[str, dict[str, int]], "build.toml")
     Traceback (most recent call last):
     r2med.errors.DataError: build.toml:2: [judge] grades must be a whole number, not 'x'
     """
     value = toml_values(text, where, error)
+    for name, default in (defaults or {}).items():
+        changed = value.get(name, {})
+        value[name] = {**default, **changed} if isinstance(changed, Mapping) else changed
     try:
         return _convert(value, kind)
     except msgspec.ValidationError as invalid:
@@ -130,6 +139,23 @@ def json_bytes(value: object, indent: int = 0) -> bytes:
     """Encode a value as JSON: in one line, or indented and with a line break at the end."""
     content = msgspec.json.encode(value, enc_hook=_written_custom)
     return msgspec.json.format(content, indent=indent) + b"\n" if indent else content
+
+
+def json_lines(rows: Iterable[object]) -> bytes:
+    """Encode values as lines of JSON.
+
+    >>> json_lines([{"id": "q1"}, {"id": "q2"}])
+    b'{"id":"q1"}\\n{"id":"q2"}\\n'
+    """
+    return b"".join(json_bytes(row) + b"\n" for row in rows)
+
+
+def read_json_lines(file: Path) -> list[Any]:
+    """Read a file of JSON lines that r2med wrote."""
+    try:
+        return msgspec.json.Decoder().decode_lines(file.read_bytes())
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as invalid:
+        raise DataError(f"{file}: not readable as JSON lines: {invalid}") from invalid
 
 
 def write_json(file: Path, value: object) -> None:
@@ -308,6 +334,8 @@ def _bounds(known: Any) -> str:
         return f" from {low:g} to {high:g}"
     words = {" of at least {:g}": low, " above {:g}": above, " of at most {:g}": high}
     bounds = "".join(text.format(bound) for text, bound in words.items() if bound is not None)
+    if most := getattr(known, "max_length", None):
+        bounds += f" of at most {most:,} characters"
     return bounds + (" that is not empty" if getattr(known, "min_length", None) else "")
 
 

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
+from msgspec.structs import replace
+from rich.console import Console
 
-from r2med.cli.execution import asking, asking_options
+from r2med.cli.execution import asking, asking_options, show_foreseen
 from r2med.cli.options import ManyValues, json_option, write_json
-from r2med.formatting import human_size
+from r2med.construction.tables import show_funnel
+from r2med.formatting import counted, human_size, percent, percent_range
+from r2med.llm.items import Count
+from r2med.measure.figure import Figure
 from r2med.pipeline.executor.local import Executor
-from r2med.render.sections import show_estimate
-from r2med.render.table import Table, key, messages, numbers, output
-from r2med.store.toml import read_text
-from r2med.training.data import DataMaker
+from r2med.render.table import Table, key, messages, numbers, output, say
+from r2med.store.typed import read_text
+from r2med.training.cards import held_out_text, steps_taken
+from r2med.training.data import DataMaker, MadeData
 from r2med.training.formats import FORMATS, FormatSettings, export
 from r2med.training.gate import GateRules
 from r2med.training.rows import read_training_files
-from r2med.training.run import TrainingPlan, train
+from r2med.training.run import TrainedModel, TrainingPlan, train
 from r2med.training.settings import (
     KINDS,
     QUERIES,
@@ -30,7 +35,6 @@ from r2med.training.settings import (
     read_settings,
     with_models,
 )
-from r2med.training.tables import show_made_data, show_training
 
 _FILE = click.Path(path_type=Path)
 _SEARCHED = "What is trained to search: the question, with the bridge behind it, or each of the two."
@@ -90,11 +94,7 @@ def make_data(source: str, out: Path, dry_run: bool, max_cost: float | None, as_
     with asking(max_cost=max_cost, dry_run=dry_run, **asked) as executor:
         maker = DataMaker(source, out, settings, executor)
         if dry_run:
-            steps = maker.estimate()
-            if as_json:
-                write_json([step.as_dict() for step in steps])
-            else:
-                show_estimate(steps, output(), _PRICED)
+            show_foreseen(maker.estimate(), as_json, _PRICED)
             return
         made = maker.run(rules)
     if as_json:
@@ -103,10 +103,7 @@ def make_data(source: str, out: Path, dry_run: bool, max_cost: float | None, as_
         show_made_data(made, maker.counts, output())
     left = sum(count.left for count in maker.counts)
     if left:
-        click.echo(
-            f"note: {left:,} items have no answer that can be used; run the same command to ask again",
-            err=True,
-        )
+        click.echo(f"note: {left:,} items have no answer that can be used; run the same command to ask again", err=True)
     click.echo(f"wrote {out} and its card {out.with_suffix('.md')}", err=True)
 
 
@@ -124,10 +121,10 @@ def _settings(given: dict[str, Any]) -> DataSettings:
         changes["write"] = {"questions": questions}
     if systems:
         changes["mine"] = {"systems": list(systems)}
-    found = with_models(read_settings(given.pop("settings"), changes), given.pop("writer"), given.pop("judge"))
+    settings = with_models(read_settings(given.pop("settings"), changes), given.pop("writer"), given.pop("judge"))
     guideline = given.pop("guideline")
-    found = replace(found, licence=given.pop("licence"))
-    return replace(found, guideline=read_text(guideline)) if guideline else found
+    text = read_text(guideline) if guideline else settings.guideline
+    return replace(settings, licence=given.pop("licence"), guideline=text)
 
 
 @train_command.command("export", short_help="Write training data for other trainers.")
@@ -156,7 +153,7 @@ def export_data(data: tuple[Path, ...], form: str, out: Path, as_json: bool, **g
     """
     done = export(read_training_files(data), form, out, FormatSettings(**given))
     if as_json:
-        write_json(done.as_dict())
+        write_json(done)
         return
     table = Table(key("file"), *numbers("size"))
     for name, size in done.files.items():
@@ -187,10 +184,10 @@ def train_model(
       r2med train run bridge.parquet --base minilm --kind dense --out my-retriever
       r2med train run bridge.parquet --base minilm --kind reranker --out my-reranker --settings training.toml
     """
-    chosen = read_run_settings(settings)
+    run_settings = read_run_settings(settings)
     if seed is not None:
-        chosen = replace(chosen, train=replace(chosen.train, seed=seed))
-    plan = TrainingPlan(read_training_files(data), base, kind, chosen)
+        run_settings = replace(run_settings, train=replace(run_settings.train, seed=seed))
+    plan = TrainingPlan(read_training_files(data), base, kind, run_settings)
     trained = train(plan, out, Executor(messages()))
     if not trained.first:
         return
@@ -198,3 +195,50 @@ def train_model(
     folder = out if out.is_absolute() else f"./{out}"
     system = f'"bm25 >> {folder}"' if kind == RERANKER else f"{folder}"
     click.echo(f"now: r2med run {system}", err=True)
+
+
+def show_made_data(made: MadeData, counts: Sequence[Count], console: Console) -> None:
+    """Print the steps that made the data, its content, and the result of the gate."""
+    show_funnel(counts, console)
+    rows = made.record["rows"]
+    table = Table(*numbers("train", "dev", "positives", "negatives"))
+    table.add(*(f"{rows[name]:,}" for name in ("train", "dev", "positives", "negatives")))
+    table.show(console)
+    types = Table(key("why wrong"), *numbers("negatives"))
+    for name, count in made.record["types"].items():
+        types.add(name or "(not asked)", f"{count:,}")
+    types.show(console)
+    say(console, f"held out: {held_out_text(made.record)}")
+    judged = made.record["sources_judged_positive"]
+    if judged is not None:
+        say(console, f"judges call {judged:.0%} of the passages that questions were written from evidence")
+    gate = made.gate
+    if gate.report:
+        tasks = Table(key("compared with"), *numbers("queries", "positives"))
+        for task in gate.report.tasks:
+            tasks.add(task.task, *(f"{share.affected:,}/{share.total:,}" for share in (task.queries, task.positives)))
+        tasks.show(console)
+    if gate.unchecked:
+        more = f" and {counted(len(gate.unchecked) - 3, 'more task')}" if len(gate.unchecked) > 3 else ""
+        say(console, f"not compared, as --allow-unchecked says: {', '.join(list(gate.unchecked)[:3])}{more}")
+    if gate.affected:
+        done = "left out" if gate.dropped else "kept, as --allow-leakage says"
+        say(console, f"rows that hold what systems are measured on: {len(gate.affected):,}, {done}")
+
+
+def show_training(trained: TrainedModel, console: Console) -> None:
+    """Print the measures on the held-out questions before and after."""
+    record = trained.record
+    questions = record["questions"]
+    facts = f"{questions['train']:,} questions, {steps_taken(record)} of {record['loss']}"
+    say(console, f"{record['kind']} from {record['base']['name']}: {facts}")
+    if not record["dev"]["after"]:
+        say(console, "no question is held out, so that nothing was measured")
+        return
+    table = Table(key("held out"), *numbers("base", "95%", "trained", "95%"))
+    for measure, after in record["dev"]["after"].items():
+        figures = [Figure(*record["dev"]["before"][measure]), Figure(*after)]
+        cells = [(percent(figure.value), percent_range(figure)) for figure in figures]
+        table.add(f"{measure} x 100", *cells[0], *cells[1])
+    table.show(console)
+    say(console, f"{questions['dev']:,} held-out questions")

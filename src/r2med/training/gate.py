@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from r2med.data.loader import load
-from r2med.data.tasks import Task, resolve
+from r2med.data.tasks import resolve
 from r2med.errors import R2medError, require_extra
 from r2med.formatting import counted
 from r2med.leakage.check import check
@@ -77,43 +77,34 @@ class LeakageGate:
         require_extra("leakage", "rensa")
         self.rules = rules
         tasks = list({task.name: task for task in resolve([*ALWAYS, *rules.against])}.values())
-        self.unchecked = {task.name: why for task in tasks if (why := _missing(task))}
+        self.unchecked: dict[str, str] = {}
+        self._tasks = []
+        for task in tasks:
+            try:
+                load(task)
+                self._tasks.append(task)
+            except R2medError as error:
+                self.unchecked[task.name] = str(error)
         if self.unchecked and not rules.allow_unchecked:
-            raise R2medError(_unchecked(self.unchecked))
-        self._tasks = [task for task in tasks if task.name not in self.unchecked]
+            name, why = next(iter(self.unchecked.items()))
+            number = counted(len(self.unchecked), "task")
+            raise R2medError(
+                f"{number} could not be compared with the data, so that nothing is written ({name}: {why});"
+                " --allow-unchecked lets it pass and records so"
+            )
 
     def check(self, file: Path, executor: Executor) -> GateResult:
         """Compare a file with the tasks before it is saved; data that may not pass raises an error."""
         report = check([file], self._tasks, executor=executor, limit=_SHOWN) if self._tasks else None
         affected = tuple(map(int, report.files[file].judged)) if report else ()
         if affected and not (self.rules.allow_leakage or self.rules.drop_leaking):
-            raise R2medError(_leaking(report, len(affected)))
+            pair = report.strongest[0] if report and report.strongest else None
+            found = (
+                f" (row {pair.line} holds {pair.kind} {pair.id} of {pair.task}, found as {pair.method})" if pair else ""
+            )
+            raise R2medError(
+                f"{counted(len(affected), 'row')} of the data hold what systems are measured on, so that nothing is"
+                f" written{found}; --drop-leaking leaves such rows out, --allow-leakage keeps them and records so"
+            )
         checked = [task.name for task in self._tasks]
         return GateResult(checked, self.unchecked, self.rules, report, affected)
-
-
-def _missing(task: Task) -> str:
-    """Return the reason why a task cannot be read here; empty if it can."""
-    try:
-        load(task)
-    except R2medError as error:
-        return str(error)
-    return ""
-
-
-def _unchecked(unchecked: Mapping[str, str]) -> str:
-    name, why = next(iter(unchecked.items()))
-    tasks = counted(len(unchecked), "task")
-    return (
-        f"{tasks} could not be compared with the data, so that nothing is written ({name}: {why});"
-        " --allow-unchecked lets it pass and records so"
-    )
-
-
-def _leaking(report: LeakageReport | None, rows: int) -> str:
-    pair = report.strongest[0] if report and report.strongest else None
-    example = f" (row {pair.line} holds {pair.kind} {pair.id} of {pair.task}, found as {pair.method})" if pair else ""
-    return (
-        f"{counted(rows, 'row')} of the data hold what systems are measured on, so that nothing is written{example};"
-        " --drop-leaking leaves such rows out, --allow-leakage keeps them and records so"
-    )

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orjson
 from datasets import Dataset
 from transformers import PrinterCallback, TrainerCallback, set_seed
 from transformers.utils import logging
@@ -19,22 +18,22 @@ from r2med.data.run import Run
 from r2med.errors import R2medError
 from r2med.formatting import one_line
 from r2med.measure.bootstrap import task_intervals
-from r2med.measure.figure import Figure
-from r2med.measure.metrics import Measure, parse_all
+from r2med.measure.metrics import parse_all
 from r2med.measure.score import QueryScores, score
 from r2med.models.memory import find_devices
 from r2med.models.source import ModelSource
 from r2med.pipeline.executor.local import Executor, Progress
 from r2med.runs.record import version_of
 from r2med.store.files import draft_folder, unwritable
-from r2med.store.foreign_output import foreign_output
 from r2med.store.hashes import FILE as CHECKSUMS
 from r2med.store.hashes import is_unchanged, write_checksums
+from r2med.store.processes import foreign_output
 from r2med.store.sqlite import warn
+from r2med.store.typed import json_bytes, plain
 from r2med.training.cards import card_text
 from r2med.training.losses import make_columns, make_loss, make_model, merge_lora, trainer_parts
 from r2med.training.negatives import DEV, TRAIN
-from r2med.training.rows import TrainerRow, TrainingFile, passages_of_rows
+from r2med.training.rows import TrainerRow, passages_of_rows
 from r2med.training.run import RECORD, TrainedModel, TrainingPlan
 from r2med.training.settings import LATE, RERANKER, DevSettings
 
@@ -83,11 +82,6 @@ class DevTask:
         return Run.from_lists(lists)
 
 
-def intervals(scores: QueryScores) -> dict[str, Figure]:
-    """Return the mean of each measure with its interval over questions."""
-    return {str(measure): task_intervals(scores.values(measure))[0] for measure in scores.measures}
-
-
 def make_evaluator(task: DevTask, kind: str) -> Any:
     """Return the task as an evaluator for the trainers."""
     from sentence_transformers.sentence_transformer.evaluation import SentenceEvaluator
@@ -95,17 +89,13 @@ def make_evaluator(task: DevTask, kind: str) -> Any:
     class DevEvaluator(SentenceEvaluator):  # type: ignore[misc]
         """Evaluator on the held-out part during training."""
 
-        primary_metric = _key(task.measures[0])
+        primary_metric = f"dev_{task.measures[0]}"
 
         def __call__(self, model: Any, *_: Any, **__: Any) -> dict[str, float]:
-            found = task.measure(model, kind)
-            return {_key(measure): found.mean(measure) for measure in found.measures}
+            scores = task.measure(model, kind)
+            return {f"dev_{measure}": scores.mean(measure) for measure in scores.measures}
 
     return DevEvaluator()
-
-
-def _key(measure: Measure) -> str:
-    return f"dev_{measure}"
 
 
 _LIBRARIES = ("sentence-transformers", "transformers", "torch", "accelerate", "peft")
@@ -129,39 +119,48 @@ class TrainingLoop:
         getLogger("sentence_transformers").setLevel(ERROR)
         set_seed(self._plan.settings.train.seed)
         kind, settings = self._plan.kind, self._plan.settings
-        model = self._model()
+        try:
+            model = make_model(kind, self._source.folder(), settings)
+        except (ValueError, OSError, KeyError, RuntimeError, ImportError) as error:
+            why = f"cannot become a {kind} model: {one_line(error)}"
+            raise R2medError(f"{self._source.name}: {why}") from error
         before = self._measured(model)
         trainer = self._trainer(model)
-        with self._executor.progress(f"train {kind}", _steps(trainer)) as bar:
-            _show_steps(trainer, bar)
-            _seal_checkpoints(trainer)
+        arguments = trainer.args
+        batches = max(1, len(trainer.get_train_dataloader()) // arguments.gradient_accumulation_steps)
+        steps = arguments.max_steps if arguments.max_steps > 0 else batches * arguments.num_train_epochs
+        with self._executor.progress(f"train {kind}", int(steps)) as bar:
+            trainer.remove_callback(PrinterCallback)
+            trainer.add_callback(_Callback(trainer, bar))
             with foreign_output.apart():
                 trainer.train(resume_from_checkpoint=_last_checkpoint(self._work))
         if not trainer.state.global_step:
-            raise R2medError(_no_batch(trainer.args.world_size))
+            why = "no batch could be made: texts repeat in all rows, or a batch is larger than the data"
+            if (processes := trainer.args.world_size) > 1:
+                why += f"; with {processes} processes every batch must be full: lower [train] batch or negatives"
+            raise R2medError(why)
         if settings.lora.rank:
             merge_lora(model)
         record = self._record(trainer.state, before, self._measured(model))
         first = bool(trainer.is_world_process_zero())
         if first:
-            _write(folder, model, record)
+            try:
+                with draft_folder(folder.parent, folder.name) as draft:
+                    model.save(str(draft), create_model_card=False)
+                    (draft / RECORD).write_bytes(json_bytes(record, indent=2))
+                    (draft / "README.md").write_text(card_text(folder.name, record), "utf-8")
+                    draft.rename(folder)
+            except OSError as error:
+                raise unwritable(folder, error) from error
             shutil.rmtree(self._work, ignore_errors=True)
         return TrainedModel(folder, record, first)
-
-    def _model(self) -> Any:
-        """Make a model of the wanted kind from the base; errors of the library become one line."""
-        try:
-            return make_model(self._plan.kind, self._source.folder(), self._plan.settings)
-        except (ValueError, OSError, KeyError, RuntimeError, ImportError) as error:
-            reason = one_line(error)
-            raise R2medError(f"{self._source.name}: cannot become a {self._plan.kind} model: {reason}") from error
 
     def _measured(self, model: Any) -> dict[str, Any]:
         if self._dev is None:
             return {}
         model.eval()
-        found = intervals(self._dev.measure(model, self._plan.kind))
-        return {name: list(interval) for name, interval in found.items()}
+        scores = self._dev.measure(model, self._plan.kind)
+        return {str(measure): list(task_intervals(scores.values(measure))[0]) for measure in scores.measures}
 
     def _trainer(self, model: Any) -> Any:
         kind, settings = self._plan.kind, self._plan.settings
@@ -177,20 +176,18 @@ class TrainingLoop:
 
     def _arguments(self, columns: Sequence[str]) -> dict[str, Any]:
         """Return the arguments of the trainer."""
-        wanted, settings = self._plan.settings.train, self._plan.settings
+        settings, reranks = self._plan.settings, self._plan.kind == RERANKER
+        train = settings.train
         on_processor = find_devices("auto") == ("cpu",)
-        prompts = {name: wanted.query_prompt if name == columns[0] else wanted.document_prompt for name in columns}
-        length = {"max_steps": wanted.steps} if wanted.steps else {"num_train_epochs": wanted.epochs}
-        measured = {"eval_strategy": "steps", "eval_steps": settings.dev.every} if self._dev is not None else {}
-        return {
+        arguments: dict[str, Any] = {
             "output_dir": str(self._work),
-            "per_device_train_batch_size": wanted.batch,
-            "learning_rate": wanted.learning_rate,
-            "warmup_steps": wanted.warmup,
-            "weight_decay": wanted.weight_decay,
-            "seed": wanted.seed,
-            "data_seed": wanted.seed,
-            "bf16": wanted.bf16,
+            "per_device_train_batch_size": train.batch,
+            "learning_rate": train.learning_rate,
+            "warmup_steps": train.warmup,
+            "weight_decay": train.weight_decay,
+            "seed": train.seed,
+            "data_seed": train.seed,
+            "bf16": train.bf16,
             "save_strategy": "steps",
             "save_steps": settings.checkpoints.every,
             "save_total_limit": settings.checkpoints.keep,
@@ -200,110 +197,69 @@ class TrainingLoop:
             "disable_tqdm": True,
             "dataloader_pin_memory": not on_processor,
             "use_cpu": on_processor,
-            "batch_sampler": "no_duplicates" if self._plan.kind != RERANKER else "batch_sampler",
-            # Several processes: a cross-encoder uses all its weights, and the search for others misses its output.
-            **({"ddp_find_unused_parameters": False} if self._plan.kind == RERANKER else {}),
-            **({"prompts": prompts} if any(prompts.values()) and self._plan.kind != RERANKER else {}),
-            **length,
-            **measured,
+            "batch_sampler": "batch_sampler" if reranks else "no_duplicates",
         }
+        arguments |= {"max_steps": train.steps} if train.steps else {"num_train_epochs": train.epochs}
+        if self._dev is not None:
+            arguments |= {"eval_strategy": "steps", "eval_steps": settings.dev.every}
+        if reranks:
+            # Several processes: a cross-encoder uses all its weights, and the search for others misses its output.
+            arguments["ddp_find_unused_parameters"] = False
+        elif train.query_prompt or train.document_prompt:
+            prompts = dict.fromkeys(columns, train.document_prompt) | {columns[0]: train.query_prompt}
+            arguments["prompts"] = prompts
+        return arguments
 
     def _record(self, state: Any, before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
         plan = self._plan
+        # The loss and the measures on the held-out part, without times.
+        history = [
+            {name: value for name, value in entry.items() if name in ("step", "loss") or name.startswith("eval_dev_")}
+            for entry in state.log_history
+        ]
         return {
             "r2med": r2med.__version__,
             "kind": plan.kind,
             "base": {"name": self._source.label, "version": self._source.version},
-            "data": [_data_record(file) for file in plan.data],
+            "data": [file.facts for file in plan.data],
             "questions": {"train": len(self._rows), "dev": len(self._dev.rows) if self._dev else 0},
-            "settings": plan.settings.as_dict(),
+            "settings": plain(plan.settings),
             "loss": plan.settings.loss_of(plan.kind),
             "steps": int(state.global_step),
-            "history": _history(state.log_history),
+            "history": [entry for entry in history if len(entry) > 1],
             "dev": {"before": dict(before), "after": dict(after)},
             "libraries": {name: version_of(name) for name in _LIBRARIES},
         }
 
 
-def _no_batch(processes: int) -> str:
-    """Explain why there was nothing to train on."""
-    full = f"; with {processes} processes every batch must be full: lower [train] batch or negatives"
-    told = "no batch could be made: texts repeat in all rows, or a batch is larger than the data"
-    return told + (full if processes > 1 else "")
+class _Callback(TrainerCallback):  # type: ignore[misc]
+    """Callback that advances a bar, and writes the checksums of a checkpoint once all processes have written it."""
 
+    def __init__(self, trainer: Any, bar: Progress) -> None:
+        self._trainer, self._bar = trainer, bar
 
-def _steps(trainer: Any) -> int:
-    """Return the total number of steps."""
-    wanted = trainer.args
-    batches = len(trainer.get_train_dataloader()) // wanted.gradient_accumulation_steps
-    return int(wanted.max_steps if wanted.max_steps > 0 else max(1, batches) * wanted.num_train_epochs)
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self._bar.advance(state.global_step)
 
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self._bar.advance()
 
-def _show_steps(trainer: Any, bar: Progress) -> None:
-    """Advance a bar instead of printing the library's lines."""
-
-    class StepBar(TrainerCallback):  # type: ignore[misc]
-        """Callback that advances the progress bar by each step."""
-
-        def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            bar.advance(state.global_step)
-
-        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            bar.advance()
-
-    trainer.remove_callback(PrinterCallback)
-    trainer.add_callback(StepBar())
-
-
-def _data_record(file: TrainingFile) -> dict[str, Any]:
-    names = ("fingerprint", "origin", "licence", "rows", "leakage")
-    return {"file": file.path.name, **{name: file.record.get(name) for name in names}}
-
-
-def _history(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, float]]:
-    """Return the logged loss and measures on the held-out part, without times."""
-    wanted = [
-        {name: value for name, value in entry.items() if name in ("step", "loss") or name.startswith("eval_dev_")}
-        for entry in entries
-    ]
-    return [entry for entry in wanted if len(entry) > 1]
-
-
-def _seal_checkpoints(trainer: Any) -> None:
-    """Write the checksums of every checkpoint once all processes have written their part of it."""
-
-    class Sealing(TrainerCallback):  # type: ignore[misc]
-        """Callback that writes checksums of each checkpoint."""
-
-        def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            trainer.accelerator.wait_for_everyone()
-            if state.is_world_process_zero:
-                write_checksums(Path(args.output_dir) / f"checkpoint-{state.global_step}")
-
-    trainer.add_callback(Sealing())
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self._trainer.accelerator.wait_for_everyone()
+        if state.is_world_process_zero:
+            write_checksums(Path(args.output_dir) / f"checkpoint-{state.global_step}")
 
 
 def _last_checkpoint(work: Path) -> str | None:
     """Return the newest intact checkpoint; remove broken ones after it, and report damaged ones."""
-    found = sorted(work.glob("checkpoint-*"), key=lambda folder: int(folder.name.rpartition("-")[2]))
+    checkpoints = sorted(work.glob("checkpoint-*"), key=lambda folder: int(folder.name.rpartition("-")[2]))
     damaged = []
-    while found and not is_unchanged(found[-1]):
-        last = found.pop()
+    while checkpoints and not is_unchanged(checkpoints[-1]):
+        last = checkpoints.pop()
         if (last / CHECKSUMS).is_file():  # else the training was killed while it was written
             damaged.append(last.name)
         shutil.rmtree(last, ignore_errors=True)
     if damaged:
-        begin = f"goes on from {found[-1].name}" if found else "begins again"
+        begin = f"goes on from {checkpoints[-1].name}" if checkpoints else "begins again"
         warn(f"{work}: {' and '.join(damaged)} changed on the disk since written and cannot be used; training {begin}")
-    return str(found[-1]) if found else None
-
-
-def _write(folder: Path, model: Any, record: Mapping[str, Any]) -> None:
-    try:
-        with draft_folder(folder.parent, folder.name) as draft:
-            model.save(str(draft), create_model_card=False)
-            (draft / RECORD).write_bytes(orjson.dumps(record, option=orjson.OPT_INDENT_2) + b"\n")
-            (draft / "README.md").write_text(card_text(folder.name, record), "utf-8")
-            draft.rename(folder)
-    except OSError as error:
-        raise unwritable(folder, error) from error
+    return str(checkpoints[-1]) if checkpoints else None

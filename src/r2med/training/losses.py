@@ -34,52 +34,36 @@ _WEIGHTS = "weights.safetensors"
 
 def make_model(kind: str, base: Path, settings: RunSettings) -> Any:
     """Make a model of a kind from the folder of a base, on any available device."""
+    modules = base / "modules.json"
     if kind == RERANKER:
         model = CrossEncoder(str(base), num_labels=1)
     elif kind == LATE:
         model = MultiVectorEncoder(str(base))
-    elif kind == SPARSE:
-        model = SparseEncoder(modules=_splade_modules(base)) if not _is_sparse(base) else SparseEncoder(str(base))
-    else:
+    elif kind == DENSE:
         model = SentenceTransformer(str(base))
+    elif modules.is_file() and "sparse_encoder" in modules.read_text("utf-8"):
+        model = SparseEncoder(str(base))
+    else:  # the masked-language-model head, pooled by the largest weight of each term
+        head = Transformer(str(base), transformer_task="fill-mask")
+        model = SparseEncoder(modules=[head, SpladePooling(pooling_strategy="max")])
     model.model_card_data.widget = [{"text": ""}]  # no examples are looked for: the card is ours
-    wanted = settings.train
-    if wanted.max_length:
-        _check_places(model[0].model, base, wanted.max_length)
-        model.max_seq_length = wanted.max_length
-    if kind != RERANKER and (wanted.query_prompt or wanted.document_prompt):
-        model.prompts |= {"query": wanted.query_prompt, "document": wanted.document_prompt}
-    if settings.lora.rank:
-        _add_lora(model, settings, kind)
+    train, lora, transformer = settings.train, settings.lora, model[0]
+    if train.max_length:
+        inner = getattr(transformer.model, str(transformer.model.base_model_prefix), transformer.model)
+        check_limit(base.name, train.max_length, positions_of(inner), "a lower [train] max_length")
+        model.max_seq_length = train.max_length
+    if kind != RERANKER and (train.query_prompt or train.document_prompt):
+        model.prompts |= {"query": train.query_prompt, "document": train.document_prompt}
+    if lora.rank:
+        config = LoraConfig(
+            r=lora.rank,
+            lora_alpha=lora.alpha,
+            lora_dropout=lora.dropout,
+            target_modules="all-linear",
+            modules_to_save=["classifier"] if kind == RERANKER and hasattr(model.model, "classifier") else None,
+        )
+        transformer.model = get_peft_model(transformer.model, config)
     return model
-
-
-def _check_places(transformer: Any, base: Path, tokens: int) -> None:
-    """Refuse to read more tokens than the base has places for."""
-    inner = getattr(transformer, str(transformer.base_model_prefix), transformer)
-    check_limit(base.name, tokens, positions_of(inner), "a lower [train] max_length")
-
-
-def _is_sparse(base: Path) -> bool:
-    return (base / "modules.json").is_file() and "sparse_encoder" in (base / "modules.json").read_text("utf-8")
-
-
-def _splade_modules(base: Path) -> list[Any]:
-    """Return the masked-language-model head over a base, pooled by the largest weight of each term."""
-    return [Transformer(str(base), transformer_task="fill-mask"), SpladePooling(pooling_strategy="max")]
-
-
-def _add_lora(model: Any, settings: RunSettings, kind: str) -> None:
-    lora = settings.lora
-    config = LoraConfig(
-        r=lora.rank,
-        lora_alpha=lora.alpha,
-        lora_dropout=lora.dropout,
-        target_modules="all-linear",
-        modules_to_save=["classifier"] if kind == RERANKER and hasattr(model.model, "classifier") else None,
-    )
-    transformer = model[0]
-    transformer.model = get_peft_model(transformer.model, config)
 
 
 def merge_lora(model: Any) -> None:
@@ -92,47 +76,35 @@ def make_loss(kind: str, model: Any, settings: RunSettings) -> Any:
     loss = settings.loss
     if loss.matryoshka and kind != DENSE:
         raise R2medError("[loss] matryoshka goes with --kind dense: other models have no vector to shorten")
-    made = {DENSE: _dense_loss, SPARSE: _sparse_loss, LATE: _late_loss, RERANKER: _reranker_loss}[kind](model, settings)
+    distils = settings.loss_of(kind) == DISTILL
+    size = {"mini_batch_size": loss.mini_batch}
+    heat = {"teacher_temperature": loss.teacher_temperature}
+    made: Any
+    if kind == RERANKER:
+        if distils:
+            return pair_losses.BinaryCrossEntropyLoss(model)
+        return pair_losses.CachedMultipleNegativesRankingLoss(model, **size)
+    if kind == LATE:
+        if distils:
+            return late_losses.MultiVectorDistillKLDivLoss(model, **heat)
+        return late_losses.CachedMultiVectorMultipleNegativesRankingLoss(model, **size)
+    if kind == SPARSE:
+        weights = {"query_regularizer_weight": loss.query_flops, "document_regularizer_weight": loss.document_flops}
+        if distils:
+            return sparse_losses.SpladeLoss(model, sparse_losses.SparseDistillKLDivLoss(model, **heat), **weights)
+        made = sparse_losses.SparseMultipleNegativesRankingLoss(model)
+        return sparse_losses.CachedSpladeLoss(model, made, **size, **weights)
+    if distils:
+        heat["student_temperature"] = loss.temperature
+        made = dense_losses.DistillKLDivLoss(model, similarity_fct=pairwise_cos_sim, **heat)
+    else:
+        made = dense_losses.CachedMultipleNegativesRankingLoss(model, scale=1 / loss.temperature, **size)
     if loss.matryoshka:
-        size = model.get_embedding_dimension()
-        wrong = [shorter for shorter in loss.matryoshka if shorter > size]
-        if wrong:
-            raise R2medError(f"[loss] matryoshka has {wrong[0]}, and the vectors of the base have {size}")
-        made = dense_losses.MatryoshkaLoss(model, made, matryoshka_dims=sorted({size, *loss.matryoshka}, reverse=True))
+        whole = model.get_embedding_dimension()
+        if (longest := max(loss.matryoshka)) > whole:
+            raise R2medError(f"[loss] matryoshka has {longest}, and the vectors of the base have {whole}")
+        made = dense_losses.MatryoshkaLoss(model, made, matryoshka_dims=sorted({whole, *loss.matryoshka}, reverse=True))
     return made
-
-
-def _dense_loss(model: Any, settings: RunSettings) -> Any:
-    loss = settings.loss
-    if settings.loss_of(DENSE) == DISTILL:
-        heat = {"student_temperature": loss.temperature, "teacher_temperature": loss.teacher_temperature}
-        return dense_losses.DistillKLDivLoss(model, similarity_fct=pairwise_cos_sim, **heat)
-    return dense_losses.CachedMultipleNegativesRankingLoss(
-        model, scale=1 / loss.temperature, mini_batch_size=loss.mini_batch
-    )
-
-
-def _sparse_loss(model: Any, settings: RunSettings) -> Any:
-    loss = settings.loss
-    weights = {"query_regularizer_weight": loss.query_flops, "document_regularizer_weight": loss.document_flops}
-    if settings.loss_of(SPARSE) == DISTILL:
-        inner = sparse_losses.SparseDistillKLDivLoss(model, teacher_temperature=loss.teacher_temperature)
-        return sparse_losses.SpladeLoss(model, inner, **weights)
-    inner = sparse_losses.SparseMultipleNegativesRankingLoss(model)
-    return sparse_losses.CachedSpladeLoss(model, inner, mini_batch_size=loss.mini_batch, **weights)
-
-
-def _late_loss(model: Any, settings: RunSettings) -> Any:
-    loss = settings.loss
-    if settings.loss_of(LATE) == DISTILL:
-        return late_losses.MultiVectorDistillKLDivLoss(model, teacher_temperature=loss.teacher_temperature)
-    return late_losses.CachedMultiVectorMultipleNegativesRankingLoss(model, mini_batch_size=loss.mini_batch)
-
-
-def _reranker_loss(model: Any, settings: RunSettings) -> Any:
-    if settings.loss_of(RERANKER) == DISTILL:
-        return pair_losses.BinaryCrossEntropyLoss(model)
-    return pair_losses.CachedMultipleNegativesRankingLoss(model, mini_batch_size=settings.loss.mini_batch)
 
 
 def make_columns(kind: str, rows: Sequence[TrainerRow], settings: RunSettings) -> dict[str, list[Any]]:

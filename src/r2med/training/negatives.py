@@ -10,28 +10,25 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
-import orjson
 import polars as pl
 
 from r2med.construction.items import Passage, Question
 from r2med.construction.judging import Pair
 from r2med.construction.mining import SOURCE
 from r2med.construction.pool import JUDGEMENT_FILE, BuiltTask, task_passages, task_questions
-from r2med.construction.question_steps import tries
 from r2med.construction.selection import draw_groups, join_groups
 from r2med.data.labels import NEGATIVE, POSITIVE
 from r2med.lexical.hashes import hash_words
 from r2med.lexical.near_duplicates import SHINGLE, near_pairs
-from r2med.llm.cards import find_model
 from r2med.llm.items import Outcome
 from r2med.llm.parsing import read_class
-from r2med.llm.steps import AskedModel, Asking, Step, step_key
+from r2med.llm.steps import Asking, Step, step_key, tries
 from r2med.llm.types import Request
 from r2med.models.templates import bundled
+from r2med.store.typed import read_json_lines
 from r2med.training.settings import QUESTIONS, DataSettings, PartSettings
 
 TRAIN, DEV = "train", "dev"
@@ -94,31 +91,30 @@ class TrainingPool(NamedTuple):
 def judged_questions(built: BuiltTask, negatives: int, parts: PartSettings) -> TrainingPool:
     """Return the questions of a built task that have a positive and a negative."""
     passages = {passage.id: passage for passage in task_passages(built.folder)}
-    written = _written(built.folder.parent / QUESTIONS)
+    file = built.folder.parent / QUESTIONS  # of a build of given questions, nothing in it was drawn
+    lines = read_json_lines(file) if file.is_file() else []
+    drawn = {str(row["id"]): row for row in lines if isinstance(row, dict) and {"passage", "bridge"} <= row.keys()}
     pools = _pools(built, passages)
-    found: list[TrainingQuestion] = []
+    rows: list[TrainingQuestion] = []
     dropped: Counter[str] = Counter()
-    sources = [0, 0]
+    seen: Counter[str] = Counter()
     for question in task_questions(built.folder):
-        drawn = written.get(question.id, {})
-        pool = dict(pools.get(question.id, {}))
-        source = pool.pop(drawn.get("passage", ""), None)
-        if source is not None:
-            sources = [sources[0] + (source[0] == POSITIVE), sources[1] + 1]
-        row = _question(question, pool, negatives, drawn)
-        if not row.positives or not row.negatives:
-            dropped[NO_NEGATIVE if row.positives else NO_POSITIVE] += 1
-            continue
-        found.append(row)
-    return TrainingPool(*hold_out(found, parts), dict(dropped), (sources[0], sources[1]))
+        written, pool = drawn.get(question.id, {}), pools.get(question.id, {})
+        source, _ = pool.pop(written.get("passage", ""), ("", None))
+        seen[source] += 1
+        positive, negative = (
+            [judged for verdict, judged in pool.values() if verdict == wanted] for wanted in (POSITIVE, NEGATIVE)
+        )
+        if positive and negative:
+            best = sorted(positive, key=_best_first)
+            rows.append(TrainingQuestion(question, best, spread(negative, negatives), written=written))
+        else:
+            dropped[NO_NEGATIVE if positive else NO_POSITIVE] += 1
+    return TrainingPool(*hold_out(rows, parts), dict(dropped), (seen[POSITIVE], seen[POSITIVE] + seen[NEGATIVE]))
 
 
-def _question(
-    question: Question, pool: Mapping[str, tuple[str, JudgedPassage]], count: int, drawn: Mapping[str, str]
-) -> TrainingQuestion:
-    judged = {verdict: [each for said, each in pool.values() if said == verdict] for verdict in (POSITIVE, NEGATIVE)}
-    best = sorted(judged[POSITIVE], key=lambda each: (-each.score, each.rank, each.passage.id))
-    return TrainingQuestion(question, best, spread(judged[NEGATIVE], count), written=drawn)
+def _best_first(judged: JudgedPassage) -> tuple[float, int, str]:
+    return -judged.score, judged.rank, judged.passage.id
 
 
 def spread(negatives: Sequence[JudgedPassage], count: int) -> list[JudgedPassage]:
@@ -126,8 +122,7 @@ def spread(negatives: Sequence[JudgedPassage], count: int) -> list[JudgedPassage
 
     Hard is what judges grade high, and among equals what systems rank high.
     """
-    ordered = sorted(negatives, key=lambda each: (-each.score, each.rank, each.passage.id))
-    return pick_evenly(ordered, count)
+    return pick_evenly(sorted(negatives, key=_best_first), count)
 
 
 def pick_evenly(ordered: Sequence[Item], count: int) -> list[Item]:
@@ -154,19 +149,18 @@ def hold_out(rows: Sequence[TrainingQuestion], parts: PartSettings) -> tuple[lis
     written from a positive of the other; directly or through others.
     """
     alike = _alike([row.question.text for row in rows])
-    shared = {row.question.id: [*_common(row), alike[place]] for place, row in enumerate(rows)}
-    groups = join_groups(shared)
+    groups = join_groups({row.question.id: [*_common(row), same] for row, same in zip(rows, alike, strict=True)})
     sizes = Counter(groups.values())
     held = draw_groups(groups, parts.dev, parts.seed)
-    smallest = min(sizes, key=lambda root: sizes[root], default="")
+    smallest = min(sizes, key=sizes.__getitem__, default="")
     if parts.dev and not held and 0 < sizes[smallest] <= _MOST_HELD * len(rows):
         held = {name for name, root in groups.items() if root == smallest}
     parted = [replace(row, part=DEV if row.question.id in held else TRAIN) for row in rows]
-    texts = {part: {alike[n] for n, row in enumerate(parted) if row.part == part} for part in (TRAIN, DEV)}
-    positives = {
-        part: {each.passage.shown for row in parted if row.part == part for each in row.positives}
-        for part in (TRAIN, DEV)
-    }
+    texts: dict[str, set[object]] = {TRAIN: set(), DEV: set()}
+    positives: dict[str, set[str]] = {TRAIN: set(), DEV: set()}
+    for row, same in zip(parted, alike, strict=True):
+        texts[row.part].add(same)
+        positives[row.part].update(positive.passage.shown for positive in row.positives)
     return parted, HeldOut(
         len(rows),
         len(sizes),
@@ -178,9 +172,13 @@ def hold_out(rows: Sequence[TrainingQuestion], parts: PartSettings) -> tuple[lis
 
 def _common(row: TrainingQuestion) -> list[tuple[str, str]]:
     """Return the keys that other questions may share: source documents, positives, the passage it was written from."""
-    sources = [("document", name) for name in row.question.sources]
-    passages = [each.passage.id for each in row.positives] + [name for name in [row.written.get("passage")] if name]
-    return [*sources, *(("passage", name) for name in passages), *(("text", p.passage.shown) for p in row.positives)]
+    passages = [positive.passage for positive in row.positives]
+    ids = [passage.id for passage in passages] + [row.written["passage"]] * bool(row.written.get("passage"))
+    return [
+        *(("document", name) for name in row.question.sources),
+        *(("passage", name) for name in ids),
+        *(("text", passage.shown) for passage in passages),
+    ]
 
 
 def _alike(texts: Sequence[str]) -> list[tuple[str, str]]:
@@ -198,14 +196,6 @@ def _alike(texts: Sequence[str]) -> list[tuple[str, str]]:
     return [("question", groups[name]) for name in names]
 
 
-def _written(file: Path) -> dict[str, dict[str, str]]:
-    """Return the properties drawn for each written question, by its id; nothing for a build of given questions."""
-    if not file.is_file():
-        return {}
-    rows = [orjson.loads(line) for line in file.read_bytes().splitlines() if line.strip()]
-    return {str(row["id"]): row for row in rows if isinstance(row, dict) and "passage" in row and "bridge" in row}
-
-
 def _pools(built: BuiltTask, passages: Mapping[str, Passage]) -> dict[str, dict[str, tuple[str, JudgedPassage]]]:
     """Return all judged passages of each question in the task, with their verdicts."""
     columns = ["query_id", "passage_id", "verdict", "answers", "supports", "reason", "system", "rank"]
@@ -214,54 +204,46 @@ def _pools(built: BuiltTask, passages: Mapping[str, Passage]) -> dict[str, dict[
     pools: dict[str, dict[str, tuple[str, JudgedPassage]]] = {}
     for row in rows.unique(["query_id", "passage_id"], keep="first", maintain_order=True).iter_rows(named=True):
         if row["passage_id"] in passages and row["verdict"] in (POSITIVE, NEGATIVE):
-            judged = _judged(row, passages[row["passage_id"]], low, high)
+            score = ((row["answers"] + row["supports"]) / 2 - low) / (high - low)
+            ranks = [rank for system, rank in zip(row["system"], row["rank"], strict=True) if system != SOURCE]
+            judged = JudgedPassage(passages[row["passage_id"]], score, min(ranks, default=0), row["reason"] or "")
             pools.setdefault(row["query_id"], {})[row["passage_id"]] = row["verdict"], judged
     return pools
 
 
-def _judged(row: Mapping[str, Any], passage: Passage, low: int, high: int) -> JudgedPassage:
-    score = ((row["answers"] + row["supports"]) / 2 - low) / (high - low)
-    ranks = [rank for system, rank in zip(row["system"], row["rank"], strict=True) if system != SOURCE]
-    return JudgedPassage(passage, score, min(ranks, default=0), row["reason"] or "")
-
-
-STEP = "type"
 UNTYPED = ""
-"""The type of a negative that nobody was asked about, or that no reply could be read for."""
+"""The type of a negative without a reply that could be read."""
 
 
-def typing_step(settings: DataSettings) -> Step[Pair]:
-    """Return the step that types pairs of a question and a passage that is not evidence for it."""
-    model, names = _model(settings), [name for name, _ in settings.negatives.named]
+class Typing:
+    """The step that types pairs of a question and a passage that is not evidence for it."""
 
-    def work(pair: Pair) -> Asking:
-        request = _request(model, settings, pair)
-        found = yield from tries(model, request, partial(read_class, classes=names))
-        marks = () if found else ("no type could be read",)
-        return Outcome({"type": found or UNTYPED}, marks=marks)
+    def __init__(self, settings: DataSettings) -> None:
+        self._types, self._model = settings.negatives.named, settings.asked()
+        self._template = bundled("type_negative", "r2med.training")
 
-    def key(pair: Pair) -> str:
-        return step_key(STEP, request=_request(model, settings, pair).key())
+    @property
+    def step(self) -> Step[Pair]:
+        """Return the step in the form in which it is run and priced."""
 
-    return Step(STEP, lambda pair: pair.id, key, work=work)
+        def key(pair: Pair) -> str:
+            return step_key("type", request=self.requests(pair)[0].key())
 
+        return Step("type", lambda pair: pair.id, key, work=self._work)
 
-def foresee_typing(settings: DataSettings, pair: Pair) -> list[Request]:
-    """Return the requests about a pair."""
-    return [_request(_model(settings), settings, pair)]
+    def requests(self, pair: Pair) -> list[Request]:
+        """Return the requests about a pair."""
+        question = pair.question
+        values = {
+            "types": "\n".join(f"- {name}: {text}" for name, text in self._types),
+            "question": question.text,
+            "answer": question.answer,
+            "bridge": question.reasoning or "(not given)",
+            "passage": pair.passage.shown,
+        }
+        return [self._model.request(self._template.fill(values))]
 
-
-def _model(settings: DataSettings) -> AskedModel:
-    return AskedModel.of(settings.writer, find_model(settings.writer), settings.ask.max_tokens)
-
-
-def _request(model: AskedModel, settings: DataSettings, pair: Pair) -> Request:
-    question = pair.question
-    values = {
-        "types": "\n".join(f"- {name}: {text}" for name, text in settings.negatives.named),
-        "question": question.text,
-        "answer": question.answer,
-        "bridge": question.reasoning or "(not given)",
-        "passage": pair.passage.shown,
-    }
-    return model.request(bundled("type_negative", "r2med.training").fill(values))
+    def _work(self, pair: Pair) -> Asking:
+        read = partial(read_class, classes=[name for name, _ in self._types])
+        kind = yield from tries(self._model, self.requests(pair)[0], read)
+        return Outcome({"type": kind or UNTYPED}, marks=() if kind else ("no type could be read",))

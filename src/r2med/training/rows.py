@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -39,20 +39,19 @@ def trainer_rows(frame: pl.DataFrame, queries: str = QUESTION) -> list[TrainerRo
 
     A question without a bridge stands for itself.
     """
-    return [row for values in frame.iter_rows(named=True) for row in _rows(values, queries)]
-
-
-def _rows(values: Mapping[str, Any], queries: str) -> Iterator[TrainerRow]:
-    positives, negatives = (
-        [ScoredText(each["id"], each["text"], each["score"]) for each in values[name]]
-        for name in ("positives", "negatives")
-    )
-    bridged = f"{values['query']}\n{values['bridge']}" if values["bridge"] else values["query"]
-    if queries in (QUESTION, BOTH):
-        yield TrainerRow(values["id"], values["query"], positives, negatives)
-    if queries == BRIDGE or (queries == BOTH and values["bridge"]):
-        name = values["id"] if queries == BRIDGE else f"{values['id']}+bridge"
-        yield TrainerRow(name, bridged, positives, negatives)
+    rows = []
+    for values in frame.iter_rows(named=True):
+        positives, negatives = (
+            [ScoredText(passage["id"], passage["text"], passage["score"]) for passage in values[name]]
+            for name in ("positives", "negatives")
+        )
+        name, query, bridge = values["id"], values["query"], values["bridge"]
+        bridged = f"{query}\n{bridge}" if bridge else query
+        if queries in (QUESTION, BOTH):
+            rows.append(TrainerRow(name, query, positives, negatives))
+        if queries == BRIDGE or (queries == BOTH and bridge):
+            rows.append(TrainerRow(name if queries == BRIDGE else f"{name}+bridge", bridged, positives, negatives))
+    return rows
 
 
 def common_negatives(rows: Sequence[TrainerRow], wanted: int | None = None) -> int:
@@ -64,19 +63,16 @@ def common_negatives(rows: Sequence[TrainerRow], wanted: int | None = None) -> i
 
 def triplets(rows: Sequence[TrainerRow], negatives: int) -> dict[str, list[str]]:
     """Return columns anchor, positive, negative_1, ..., a row per positive; leave out rows with fewer negatives."""
-    found: dict[str, list[str]] = {"anchor": [], "positive": []}
-    found |= {f"negative_{number}": [] for number in range(1, negatives + 1)}
-    for row in rows:
-        chosen = pick_evenly(row.negatives, negatives)
-        if len(chosen) < negatives:
-            continue
-        for positive in row.positives:
-            texts = [row.query, positive.text, *(each.text for each in chosen)]
-            for name, text in zip(found, texts, strict=True):
-                found[name].append(text)
-    if not found["anchor"]:
+    names = ["anchor", "positive", *(f"negative_{number}" for number in range(1, negatives + 1))]
+    texts = [
+        (row.query, positive.text, *(negative.text for negative in pick_evenly(row.negatives, negatives)))
+        for row in rows
+        if len(row.negatives) >= negatives
+        for positive in row.positives
+    ]
+    if not texts:
         raise R2medError(f"no row has {negatives:,} negatives; ask for fewer")
-    return found
+    return {name: list(column) for name, column in zip(names, zip(*texts, strict=True), strict=True)}
 
 
 def labelled_pairs(rows: Sequence[TrainerRow]) -> dict[str, list[Any]]:
@@ -102,16 +98,15 @@ def passages_of_rows(rows: Sequence[TrainerRow]) -> dict[str, str]:
 FORMAT = 1
 _KEY = "r2med"
 _TEXT, _SCORE = pl.String(), pl.Float64()
-_POSITIVE = pl.Struct({"id": _TEXT, "text": _TEXT, "score": _SCORE, "reason": _TEXT, "link": _TEXT})
-_NEGATIVE = pl.Struct({"id": _TEXT, "text": _TEXT, "score": _SCORE, "reason": _TEXT, "link": _TEXT, "type": _TEXT})
+_PASSAGE = {"id": _TEXT, "text": _TEXT, "score": _SCORE, "reason": _TEXT, "link": _TEXT}
 COLUMNS: Mapping[str, pl.DataType] = {
     "id": _TEXT,
     "part": _TEXT,
     "query": _TEXT,
     "answer": _TEXT,
     "bridge": _TEXT,
-    "positives": pl.List(_POSITIVE),
-    "negatives": pl.List(_NEGATIVE),
+    "positives": pl.List(pl.Struct(_PASSAGE)),
+    "negatives": pl.List(pl.Struct(_PASSAGE | {"type": _TEXT})),
     "source": _TEXT,
     "document": _TEXT,
     "length": _TEXT,
@@ -137,33 +132,32 @@ class RowProvenance:
 
 def training_frame(questions: Sequence[TrainingQuestion], common: RowProvenance) -> pl.DataFrame:
     """Build the table of the questions' rows."""
-    return pl.DataFrame([_row(question, common) for question in questions], schema=dict(COLUMNS))
+    rows = [
+        {
+            "id": row.question.id,
+            "part": row.part,
+            "query": row.question.text,
+            "answer": row.question.answer,
+            "bridge": row.question.reasoning,
+            "positives": [_passage(judged) for judged in row.positives],
+            "negatives": [_passage(judged) | {"type": judged.type or None} for judged in row.negatives],
+            "source": row.written.get("passage"),
+            "document": "\t".join(row.question.sources),
+            **{name: row.written.get(name) for name in ("length", "style", "difficulty")},
+            "origin": common.origin,
+            "writer": common.writer or None,
+            "judges": list(common.judges),
+            "licence": common.licence,
+        }
+        for row in questions
+    ]
+    return pl.DataFrame(rows, schema=dict(COLUMNS))
 
 
-def _row(row: TrainingQuestion, common: RowProvenance) -> dict[str, Any]:
-    question, drawn = row.question, row.written
-    return {
-        "id": question.id,
-        "part": row.part,
-        "query": question.text,
-        "answer": question.answer,
-        "bridge": question.reasoning,
-        "positives": [_passage(each) for each in row.positives],
-        "negatives": [_passage(each) | {"type": each.type or None} for each in row.negatives],
-        "source": drawn.get("passage"),
-        "document": "\t".join(question.sources),
-        **{name: drawn.get(name) for name in ("length", "style", "difficulty")},
-        "origin": common.origin,
-        "writer": common.writer or None,
-        "judges": list(common.judges),
-        "licence": common.licence,
-    }
-
-
-def _passage(each: JudgedPassage) -> dict[str, Any]:
-    passage = each.passage
-    shown = {"id": passage.id, "text": passage.shown, "score": each.score}
-    return shown | {"reason": each.reason, "link": passage.source or None}
+def _passage(judged: JudgedPassage) -> dict[str, Any]:
+    passage = judged.passage
+    content = {"id": passage.id, "text": passage.shown, "score": judged.score}
+    return content | {"reason": judged.reason, "link": passage.source or None}
 
 
 def fingerprint(frame: pl.DataFrame) -> str:
@@ -199,6 +193,12 @@ class TrainingFile:
     def fingerprint(self) -> str:
         """Return the fingerprint of the rows."""
         return str(self.record["fingerprint"])
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Return where the rows come from and the tasks that they were compared with, for the records of others."""
+        names = ("fingerprint", "origin", "licence", "rows", "leakage")
+        return {"file": self.path.name, **{name: self.record.get(name) for name in names}}
 
     def part(self, name: str) -> pl.DataFrame:
         """Return the rows that are trained on (train) or held out (dev)."""
@@ -237,12 +237,8 @@ def read_training_files(paths: Sequence[Path]) -> list[TrainingFile]:
 
 def count_rows(frame: pl.DataFrame) -> dict[str, int]:
     """Count the questions of each part, the positives and the negatives."""
-    return {
-        TRAIN: frame.filter(pl.col("part") == TRAIN).height,
-        DEV: frame.filter(pl.col("part") == DEV).height,
-        "positives": int(frame["positives"].list.len().sum()),
-        "negatives": int(frame["negatives"].list.len().sum()),
-    }
+    parts = {part: frame.filter(pl.col("part") == part).height for part in (TRAIN, DEV)}
+    return parts | {name: int(frame[name].list.len().sum()) for name in ("positives", "negatives")}
 
 
 def count_types(frame: pl.DataFrame) -> dict[str, int]:

@@ -20,6 +20,7 @@ from r2med.models.source import ModelSource, as_path, locate, looks_like_path
 from r2med.pipeline.executor.local import Executor, quiet
 from r2med.store.files import write_file
 from r2med.store.hashes import cache_key
+from r2med.store.typed import plain
 from r2med.training.negatives import TRAIN
 from r2med.training.rows import TrainerRow, TrainingFile, trainer_rows
 from r2med.training.settings import RunSettings
@@ -79,21 +80,19 @@ def train(plan: TrainingPlan, folder: Path, executor: Executor | None = None) ->
 
     work = folder.with_name(f"{folder.name}.work")
     training = TrainingLoop(plan, source, work, executor or quiet())
-    _begin(work, plan, source.version)
+    key = cache_key(
+        data=[file.fingerprint for file in plan.data],
+        base=source.version,
+        kind=plan.kind,
+        settings=plain(plan.settings),
+    )
+    file = work / _BEGUN
+    if file.is_file() and orjson.loads(file.read_bytes()).get("key") != key:
+        raise R2medError(f"{work}: another training was begun here; remove it, or name another --out")
+    write_file(file, orjson.dumps({"key": key}), parents=True)
     try:
         return training.run(folder)
     except R2medError:
         if not list(work.glob("checkpoint-*")):  # nothing to go on from, and the next try may be another training
             shutil.rmtree(work, ignore_errors=True)
         raise
-
-
-def _begin(work: Path, plan: TrainingPlan, version: str) -> None:
-    """Record the plan of a training; refuse a folder in which another one was begun."""
-    key = cache_key(
-        data=[file.fingerprint for file in plan.data], base=version, kind=plan.kind, settings=plan.settings.as_dict()
-    )
-    file = work / _BEGUN
-    if file.is_file() and orjson.loads(file.read_bytes()).get("key") != key:
-        raise R2medError(f"{work}: another training was begun here; remove it, or name another --out")
-    write_file(file, orjson.dumps({"key": key}), parents=True)

@@ -6,24 +6,20 @@ answer away or copies its passage is asked for again, and dropped after the last
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from r2med.construction.items import Passage, Question
-from r2med.construction.question_steps import tries
 from r2med.lexical.segmentation import count_tokens
-from r2med.llm.cards import find_model
 from r2med.llm.items import Outcome
 from r2med.llm.parsing import read_object
-from r2med.llm.steps import AskedModel, Asking, Step, step_key
+from r2med.llm.steps import Asking, Step, step_key, tries
 from r2med.llm.types import Request
 from r2med.measure.answers import matches, normalised
 from r2med.models.templates import bundled
+from r2med.store.hashes import seeded_hash
 from r2med.training.settings import DataSettings, WriteSettings
 
-STEP = "write"
 _ROUND = 100
 """Samples of each attempt are numbered from a multiple of this."""
 _STAND_IN = "The findings point to one condition, and its mechanism explains each of them in turn. "
@@ -57,20 +53,17 @@ class QuestionDraft:
 
 def draw_drafts(passages: Sequence[Passage], settings: WriteSettings) -> list[QuestionDraft]:
     """Return the passages to write from, in an order that depends only on the seed and their ids."""
-    usable = [passage for passage in passages if count_tokens(passage.text) >= settings.min_tokens]
-    usable.sort(key=lambda passage: _draw(settings.seed, passage.id))
-    return [_draft(passage, settings) for passage in usable[: settings.questions or None]]
-
-
-def _draft(passage: Passage, settings: WriteSettings) -> QuestionDraft:
     lists = (settings.lengths, settings.styles, settings.difficulties)
-    drawn = [texts[_draw(settings.seed, passage.id, number) % len(texts)] for number, texts in enumerate(lists, 1)]
-    return QuestionDraft(passage, *drawn)
 
+    def draw(passage: Passage, number: int = 0) -> int:
+        return int.from_bytes(seeded_hash(settings.seed, f"{number}\t{passage.id}"), "big")
 
-def _draw(seed: int, name: str, number: int = 0) -> int:
-    text = f"{seed}\t{number}\t{name}".encode("utf-8", "surrogatepass")
-    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big")
+    usable = [passage for passage in passages if count_tokens(passage.text) >= settings.min_tokens]
+    usable.sort(key=draw)
+    return [
+        QuestionDraft(passage, *(texts[draw(passage, n) % len(texts)] for n, texts in enumerate(lists, 1)))
+        for passage in usable[: settings.questions or None]
+    ]
 
 
 def read_written(text: str) -> dict[str, str] | None:
@@ -106,47 +99,38 @@ def find_fault(written: Mapping[str, str], passage: Passage, settings: WriteSett
     return ""
 
 
-def writing_step(settings: DataSettings) -> Step[QuestionDraft]:
-    """Return the step that writes a question, its answer and the bridge from each draft."""
-    writer, wanted = _writer(settings), settings.write
+class Writing:
+    """The step that writes a question, its answer and the bridge from each draft."""
 
-    def work(draft: QuestionDraft) -> Asking:
+    def __init__(self, settings: DataSettings) -> None:
+        self._settings, self._writer = settings.write, settings.asked()
+        self._template = bundled("write_question", "r2med.training")
+
+    @property
+    def step(self) -> Step[QuestionDraft]:
+        """Return the step in the form in which it is run and priced."""
+
+        def key(draft: QuestionDraft) -> str:
+            limits = (self._settings.attempts, self._settings.copied_words)
+            return step_key("write", request=self.requests(draft)[0].key(), limits=limits, passage=draft.passage.id)
+
+        return Step("write", lambda draft: draft.id, key, work=self._work)
+
+    def requests(self, draft: QuestionDraft) -> list[Request]:
+        """Return the requests about a draft if all goes well."""
+        return [self._writer.request(self._template.fill(draft.asked | {"passage": draft.passage.shown}))]
+
+    def _work(self, draft: QuestionDraft) -> Asking:
         why = ""
-        for attempt in range(wanted.attempts):
-            first = _request(writer, draft)
-            request = writer.again(first, attempt * _ROUND) if attempt else first
-            written = yield from tries(writer, request, read_written)
+        for attempt in range(self._settings.attempts):
+            written = yield from tries(self._writer, self.requests(draft)[0], read_written, attempt * _ROUND)
             if written is None:
                 why = "no question could be read"
             elif not written["question"]:
                 return Outcome(dropped="nothing to ask about it")
             else:
-                why = find_fault(written, draft.passage, wanted)
+                why = find_fault(written, draft.passage, self._settings)
                 if not why:
-                    return Outcome(_value(draft, written))
+                    place = {"passage": draft.passage.id, "document": draft.passage.document}
+                    return Outcome({"id": draft.id, **written, **place, **draft.asked})
         return Outcome(dropped=why)
-
-    def key(draft: QuestionDraft) -> str:
-        limits = (wanted.attempts, wanted.copied_words)
-        return step_key(STEP, request=_request(writer, draft).key(), limits=limits, passage=draft.passage.id)
-
-    return Step(STEP, lambda draft: draft.id, key, work=work)
-
-
-def foresee_writing(settings: DataSettings, draft: QuestionDraft) -> list[Request]:
-    """Return the requests about a draft if all goes well."""
-    return [_request(_writer(settings), draft)]
-
-
-def _writer(settings: DataSettings) -> AskedModel:
-    return AskedModel.of(settings.writer, find_model(settings.writer), settings.ask.max_tokens)
-
-
-def _request(writer: AskedModel, draft: QuestionDraft) -> Request:
-    template = bundled("write_question", "r2med.training")
-    return writer.request(template.fill(draft.asked | {"passage": draft.passage.shown}))
-
-
-def _value(draft: QuestionDraft, written: Mapping[str, str]) -> dict[str, Any]:
-    place = {"passage": draft.passage.id, "document": draft.passage.document}
-    return {"id": draft.id, **written, **place, **draft.asked}

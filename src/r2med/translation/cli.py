@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,12 @@ import click
 from r2med.cli.execution import asking, asking_options, show_foreseen
 from r2med.cli.options import json_option, write_json
 from r2med.data.loader import load
-from r2med.pipeline.executor.distributed import every_share
-from r2med.render.table import output
+from r2med.formatting import money
+from r2med.pipeline.executor.local import every_share
+from r2med.render.table import Table, key, numbers, output
 from r2med.retrieve.dense import ENCODER
 from r2med.translation.files import check_place, write_translation
-from r2med.translation.tables import show_translations
-from r2med.translation.translator import TranslationSettings, Translator
+from r2med.translation.translator import TranslatedTask, TranslationSettings, Translator
 
 
 @click.command("translate", short_help="Translate the questions of a task.")
@@ -52,30 +53,47 @@ def translate_task(task: str, languages: str, out: Path, dry_run: bool, as_json:
       r2med build translate sample/Medical-Sciences --to es --llm scripted:translator.toml --out translated
     """
     names = ("model", "judge", "encoder", "near", "attempts", "failed")
-    chosen = TranslationSettings(**{name: given.pop(name) for name in names})
+    settings = TranslationSettings(**{name: given.pop(name) for name in names})
     codes = list(dict.fromkeys(filter(None, (code.strip() for code in languages.split(",")))))
     if not codes:
         raise click.UsageError("--to needs a language such as es, or several with commas between them")
     dataset = load(task)
     check_place(out)
     with asking(dry_run=dry_run, **given) as executor:
-        translators = [Translator(dataset, code, chosen, out) for code in codes]
+        translators = [Translator(dataset, code, settings, out) for code in codes]
         if dry_run:
-            show_foreseen([each.estimate() for each in translators], as_json, _PRICED_TRANSLATION)
+            show_foreseen([translator.estimate() for translator in translators], as_json, _PRICED_TRANSLATION)
             return
-        made = every_share(partial(translator.run, executor) for translator in translators)
-    folders = [write_translation(out, dataset, each, chosen) for each in made if each.kept]
+        translations = every_share(partial(translator.run, executor) for translator in translators)
+    folders = [write_translation(out, dataset, each, settings) for each in translations if each.kept]
     if as_json:
-        write_json({"source": dataset.name, "folder": str(out), "languages": [each.as_dict() for each in made]})
+        write_json({"source": dataset.name, "folder": str(out), "languages": [each.as_dict() for each in translations]})
     else:
-        show_translations(made, output())
-    if chosen.judges_itself:
-        click.echo(f"note: {chosen.model} judges its own translations; name another model by --judge", err=True)
-    for each in made:
-        if not each.kept:
-            click.echo(f"note: no question passed in {each.spoken.name}, so that there is no task", err=True)
+        _show(translations)
+    if settings.judges_itself:
+        click.echo(f"note: {settings.model} judges its own translations; name another model by --judge", err=True)
+    for translation in translations:
+        if not translation.kept:
+            click.echo(f"note: no question passed in {translation.spoken.name}, so that there is no task", err=True)
     if folders:
         click.echo(f"now: r2med run bm25 --tasks {task} {out}; r2med compare bm25 --languages --tasks {out}", err=True)
 
 
 _PRICED_TRANSLATION = "As if every first translation passed. ? is a price that is not known."
+
+
+def _show(translations: Sequence[TranslatedTask]) -> None:
+    """Print how many questions passed in each language, and which gates stopped the others."""
+    console = output()
+    table = Table(key("language"), *numbers("questions", "passed", "in the task", "requests", "dollars"))
+    for each in translations:
+        facts = (len(each.questions), sum(not question.problems for question in each.questions), len(each.kept))
+        table.add(each.spoken.name, *(f"{n:,}" for n in (*facts, each.spent.requests)), money(each.spent.cost))
+    table.show(console)
+    for each in translations:
+        stopped = [question for question in each.questions if question.problems]
+        for question in stopped[:10]:
+            gate, what = question.problems[0]
+            console.print(f"{each.spoken.code}: {question.id} stopped by {gate}: {what}")
+        if len(stopped) > 10:
+            console.print(f"{each.spoken.code}: {len(stopped) - 10:,} more are in translations.jsonl")

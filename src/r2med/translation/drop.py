@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from r2med.data.task_names import task_names
 from r2med.data.tasks import Task, resolve
 from r2med.errors import R2medError
+from r2med.formatting import counted, p_text
 from r2med.measure.significance import ALPHA, Difference, difference, holm
 from r2med.pipeline.loaded_runs import query_values
 from r2med.pipeline.named_runs import select
-from r2med.runs.ledger import Entry, Ledger, RecordedName
+from r2med.render.table import Column, Table, interval, key, numbers, percent
+from r2med.runs.ledger import Ledger, RecordedName
 from r2med.runs.selection import Chosen
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 @dataclass(frozen=True)
@@ -58,27 +65,20 @@ def language_drops(
 
     Without names, every system that was run on one of the tasks is looked at.
     """
-    wanted = translated_tasks(tasks)
-    if not wanted:
+    translated = translated_tasks(tasks)
+    if not translated:
         raise R2medError("none of these tasks is a translation; make one with: r2med build translate")
-    chosen = select(ledger, names or _systems(ledger, wanted))
-    drops: list[LanguageDrop] = []
-    notes: list[str] = []
-    for system in chosen:
-        for task in wanted:
-            made = _drop(ledger, system, task, measure)
-            drops += [made] if isinstance(made, LanguageDrop) else []
-            notes += [made] if isinstance(made, str) else []
+    if not names:
+        own = {task.name for task in translated}
+        systems = dict.fromkeys(entry.name for entry in ledger.entries() if entry.task in own and not entry.oracle)
+        if not systems:
+            raise R2medError(f"no run on {', '.join(sorted(own))} in the ledger; first: r2med run bm25 --tasks ...")
+        names = [RecordedName(name) for name in systems]
+    outcomes = [_drop(ledger, system, task, measure) for system in select(ledger, names) for task in translated]
+    drops = [outcome for outcome in outcomes if isinstance(outcome, LanguageDrop)]
     corrected = holm([drop.found.randomisation for drop in drops])
+    notes = [outcome for outcome in outcomes if isinstance(outcome, str)]
     return [replace(drop, corrected=p) for drop, p in zip(drops, corrected, strict=True)], notes
-
-
-def _systems(ledger: Ledger, tasks: Sequence[Task]) -> list[str]:
-    names = {task.name for task in tasks}
-    found = dict.fromkeys(entry.name for entry in ledger.entries() if entry.task in names and not entry.oracle)
-    if not found:
-        raise R2medError(f"no run on {', '.join(sorted(names))} in the ledger; first: r2med run bm25 --tasks ...")
-    return [RecordedName(name) for name in found]
 
 
 def _drop(ledger: Ledger, system: Chosen, task: Task, measure: str) -> LanguageDrop | str:
@@ -87,7 +87,7 @@ def _drop(ledger: Ledger, system: Chosen, task: Task, measure: str) -> LanguageD
     for name, entry in ((task.name, here), (task.translates, there)):
         if entry is None:
             return f"{system.label} has no run on {name}; first: r2med run {system.system!r} --tasks {name}"
-    if here is None or there is None or not _same_documents(here, there):
+    if here is None or there is None or here.record.data.documents != there.record.data.documents:
         return f"{task.name} and {task.translates} have different documents and cannot be compared"
     after, before = (query_values(ledger, entry, measure) for entry in (here, there))
     shared = [query for query in before if query in after]
@@ -100,16 +100,34 @@ def _drop(ledger: Ledger, system: Chosen, task: Task, measure: str) -> LanguageD
     return LanguageDrop(system.label, task.translates, task.name, task.language, means[0], means[1], found, lost)
 
 
-def _same_documents(one: Entry, other: Entry) -> bool:
-    return one.record.data.documents == other.record.data.documents
-
-
 def tasks_of(names: Sequence[str]) -> list[Task]:
     """Return tasks by name; unknown names are left out."""
-    found = []
+    tasks = []
     for name in names:
-        try:
-            found += resolve([name])
-        except R2medError:
-            continue
-    return found
+        with suppress(R2medError):
+            tasks += resolve([name])
+    return tasks
+
+
+def show_drops(drops: Sequence[LanguageDrop], measure: str, console: Console) -> None:
+    """Print the loss of each system in each language."""
+    names = task_names([drop.source for drop in drops])
+    console.print(f"{measure} x 100 in other languages, paired by question", style="bold")
+    columns = numbers("source", "there", "change", "95% interval", "p (Holm)", "questions")
+    table = Table(key("system"), Column("task", folds=True), Column("language"), *columns)
+    for drop in drops:
+        table.add(
+            drop.system,
+            names[drop.source],
+            drop.language,
+            percent(drop.before),
+            percent(drop.after),
+            percent(drop.found.mean, sign="+"),
+            interval(drop.found, "+"),
+            p_text(drop.corrected),
+            str(drop.found.queries),
+        )
+    table.show(console)
+    lost = {(names[drop.source], drop.language): drop.left_out for drop in drops if drop.left_out}
+    for (task, spoken), number in lost.items():
+        console.print(f"{task}, {spoken}: left out are {counted(number, 'question')} that only one of the two has.")

@@ -18,6 +18,7 @@ from r2med.data.problems import Findings
 from r2med.errors import R2medError
 from r2med.llm.items import STORE
 from r2med.store.files import draft_folder, unwritable
+from r2med.store.typed import json_lines
 from r2med.translation.translator import MARK, TranslatedQuestion, TranslatedTask, TranslationSettings
 
 _FORMAT = 1
@@ -32,8 +33,6 @@ def check_place(out: Path) -> None:
 def write_translation(out: Path, source: Dataset, made: TranslatedTask, settings: TranslationSettings) -> Path:
     """Write the task of a language into its folder below `out`, as a whole, replacing an earlier one."""
     folder = out / made.spoken.code
-    if not made.kept:
-        raise R2medError(f"{made.spoken.name}: no question passed the gates; see {out / STORE}, or use --failed mark")
     try:
         with draft_folder(out, folder.name) as draft:
             _copy_documents(source, draft, out, made.spoken.code)
@@ -53,45 +52,34 @@ def _copy_documents(source: Dataset, draft: Path, out: Path, code: str) -> None:
     origin = source.collection.origin
     if origin is None:
         rows = ({"id": name, "text": text} for name, text in source.collection.documents)
-        (draft / "corpus.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
+        (draft / "corpus.jsonl").write_bytes(json_lines(rows))
         return
-    files = locate(origin, source.task.split, Findings(), source.task.files).documents
-    for file in files:
-        name = _document_name(file)
+    others = [path for path in sorted(out.iterdir()) if path.name != code and (path / TRANSLATION).is_file()]
+    for file in locate(origin, source.task.split, Findings(), source.task.files).documents:
+        base = file.rpartition("/")[2]
+        name = file if file.startswith("corpus") else base if base.startswith("corpus.") else f"corpus/{base}"
         (draft / name).parent.mkdir(parents=True, exist_ok=True)
-        same = [path / name for path in sorted(out.iterdir()) if path.name != code and (path / TRANSLATION).is_file()]
-        _link_or_copy(next((path for path in same if _alike(path, origin / file)), None), origin / file, draft / name)
-
-
-def _document_name(file: str) -> str:
-    """Return the path of a corpus file in a folder of the usual layout."""
-    if file.startswith("corpus"):
-        return file
-    base = file.rpartition("/")[2]
-    return base if base.startswith("corpus.") else f"corpus/{base}"
-
-
-def _alike(path: Path, original: Path) -> bool:
-    return path.is_file() and path.stat().st_size == original.stat().st_size
-
-
-def _link_or_copy(known: Path | None, original: Path, place: Path) -> None:
-    if known is not None:
+        size = (origin / file).stat().st_size
+        twins = (path / name for path in others if (path / name).is_file() and (path / name).stat().st_size == size)
         try:
-            os.link(known, place)
-            return
-        except OSError:
-            pass
-    shutil.copyfile(original, place)
+            os.link(next(twins), draft / name)
+        except (OSError, StopIteration):
+            shutil.copyfile(origin / file, draft / name)
 
 
 def _files(source: Dataset, made: TranslatedTask, settings: TranslationSettings) -> dict[str, bytes]:
     facts = _manifest(source, made, settings)
+    stated = {name: value for name in source.task.STATED if (value := getattr(source.task, name))}
+    qrels = (
+        {"q_id": question.id, "p_id": document, "score": grade}
+        for question in made.kept
+        for document, grade in source.gold.qrels[question.id].items()
+    )
     return {
-        "query.jsonl": _lines(_query(source, each) for each in made.kept),
-        "qrels.jsonl": _lines(_qrels(source, made)),
-        "translations.jsonl": _lines(_everything(each) for each in made.questions),
-        "task.toml": "".join(_stated(source)).encode(),
+        "query.jsonl": json_lines(_query(source, question) for question in made.kept),
+        "qrels.jsonl": json_lines(qrels),
+        "translations.jsonl": json_lines(map(_everything, made.questions)),
+        "task.toml": "".join(f"{name} = {orjson.dumps(value).decode()}\n" for name, value in stated.items()).encode(),
         TRANSLATION: orjson.dumps(facts, option=orjson.OPT_INDENT_2) + b"\n",
         "README.md": "\n".join(_card(facts, settings.judges_itself)).encode(),
     }
@@ -106,22 +94,15 @@ def _query(source: Dataset, question: TranslatedQuestion) -> dict[str, Any]:
     return row | ({"gate": question.gate} if question.gate else {})
 
 
-def _qrels(source: Dataset, made: TranslatedTask) -> Iterator[dict[str, Any]]:
-    for question in made.kept:
-        for document, grade in source.gold.qrels[question.id].items():
-            yield {"q_id": question.id, "p_id": document, "score": grade}
-
-
-def _everything(each: TranslatedQuestion) -> dict[str, Any]:
-    facts = {"id": each.id, "original": each.original, "translation": each.text, "back": each.back}
-    problems = [{"gate": gate, "what": what} for gate, what in each.problems]
-    return facts | {"similarity": each.similarity, "problems": problems}
-
-
-def _stated(source: Dataset) -> Iterator[str]:
-    for name in source.task.STATED:
-        if value := getattr(source.task, name):
-            yield f"{name} = {orjson.dumps(value).decode()}\n"
+def _everything(question: TranslatedQuestion) -> dict[str, Any]:
+    return {
+        "id": question.id,
+        "original": question.original,
+        "translation": question.text,
+        "back": question.back,
+        "similarity": question.similarity,
+        "problems": [{"gate": gate, "what": what} for gate, what in question.problems],
+    }
 
 
 def _manifest(source: Dataset, made: TranslatedTask, settings: TranslationSettings) -> dict[str, Any]:
@@ -157,7 +138,3 @@ def _card(facts: dict[str, Any], judged_by_itself: bool) -> Iterator[str]:
     yield from ("", "| gate | questions stopped |", "|---|---:|")
     yield from (f"| {gate} | {number:,} |" for gate, number in facts["gates"].items())
     yield from ("", "`translations.jsonl` has every question with its back-translation and what gates found.", "")
-
-
-def _lines(rows: Any) -> bytes:
-    return b"".join(orjson.dumps(row) + b"\n" for row in rows)

@@ -85,15 +85,10 @@ def language(code: str) -> Language:
     >>> language("es").name
     'Spanish'
     """
-    known = _facts()["language"]
-    if code not in known or code == SOURCE_LANGUAGE:
-        others = [name for name in known if name != SOURCE_LANGUAGE]
+    others = _facts()["language"].keys() - {SOURCE_LANGUAGE}
+    if code not in others:
         raise R2medError(f"unknown language {code!r}{suggest(code, others)}")
-    return Language(code, **known[code])
-
-
-def _english() -> Language:
-    return Language(SOURCE_LANGUAGE, **_facts()["language"][SOURCE_LANGUAGE])
+    return Language(code, **_facts()["language"][code])
 
 
 @cache
@@ -130,14 +125,13 @@ def codes(text: str) -> list[str]:
     >>> codes("vitamin B12 and HbA1c in type-2 diabetes for 10 days")
     ['b12', 'hba1c']
     """
-    found = _CODE.findall(_unified(text))
-    return [code.lower() for code in found if _is_code(code)]
-
-
-def _is_code(code: str) -> bool:
-    letters = re.match(r"[A-Za-z-]*[A-Za-z]", code)
-    head = letters[0] if letters else ""
-    return sum(sign.isupper() for sign in head) > 1 or (len(head) <= 3 and "-" not in head)
+    found = []
+    for code in _CODE.findall(_unified(text)):
+        letters = re.match(r"[A-Za-z-]*[A-Za-z]", code)
+        head = letters[0] if letters else ""
+        if sum(sign.isupper() for sign in head) > 1 or (len(head) <= 3 and "-" not in head):
+            found.append(code.lower())
+    return found
 
 
 def quantities(text: str, spoken: Language, *, known: Sequence[float] = ()) -> list[Quantity]:
@@ -165,18 +159,15 @@ def _quantities(text: str, spoken: Language) -> Iterator[Quantity]:
                 values, end = frozenset(value * times for value in values), text.index(sign, end) + len(sign)
         before = text[: found.start()]
         negative = bool(_NEGATIVE.search(before)) and not _RANGE.search(before)
-        if negative or _may_be_negative(before, text):
+        # Words may say that a number is negative; "menos" also means "at least".
+        signs = _facts()["signs"]
+        worded = before.rstrip().endswith(tuple(signs["minus"])) or any(words in text for words in signs["below"])
+        if negative or worded:
             values = frozenset(-value for value in values) | (frozenset() if negative else values)
         rest = text[end:].lstrip(" -\N{NON-BREAKING HYPHEN}")
         unit = _unit_pattern().match(rest)
         per = tuple(_divisors(rest[unit.end() :])) if unit else ()
         yield Quantity(values, _units()[unit[0]] if unit else "", per, "-" * negative + found[0])
-
-
-def _may_be_negative(before: str, text: str) -> bool:
-    """Return whether a word says that a number is negative; "menos" also means "at least"."""
-    signs = _facts()["signs"]
-    return before.rstrip().endswith(tuple(signs["minus"])) or any(words in text for words in signs["below"])
 
 
 def _divisors(text: str) -> Iterator[str]:
@@ -221,17 +212,12 @@ def _said(value: float, text: str, spoken: Language) -> bool:
         return False
     words = [spoken.numbers[int(value)]] if value < len(spoken.numbers) else []
     words += [word for word, number in spoken.also.items() if number == value]
-    if spoken.script:
-        return any(word in text for word in [*words, *_tens(int(value), spoken)])
-    return any(re.search(rf"(?<!\w){re.escape(word)}", text) for word in words)
-
-
-def _tens(value: int, spoken: Language) -> list[str]:
-    """Return a number up to 99 as it is written in languages that count tens by a sign, such as 三十五."""
-    tens, ones = divmod(value, 10)
-    if not tens:
-        return []
-    return [(spoken.numbers[tens] if tens > 1 else "") + spoken.numbers[10] + (spoken.numbers[ones] if ones else "")]
+    if not spoken.script:
+        return any(re.search(rf"(?<!\w){re.escape(word)}", text) for word in words)
+    tens, ones = divmod(int(value), 10)
+    if tens:  # as in 三十五
+        words.append(spoken.numbers[tens] * (tens > 1) + spoken.numbers[10] + spoken.numbers[ones] * (ones > 0))
+    return any(word in text for word in words)
 
 
 def find_problems(original: str, translation: str, spoken: Language) -> list[GateProblem]:
@@ -240,12 +226,14 @@ def find_problems(original: str, translation: str, spoken: Language) -> list[Gat
     >>> find_problems("Is 500 mg of metformin enough?", "¿Bastan 500 g de metformina?", language("es"))
     [GateProblem(gate='units', what='500 mg became 500 g')]
     """
-    found = [*_untranslated(original, translation, spoken), *_lost_names(original, translation)]
     shared = codes(original)
-    found += [
-        GateProblem(NAMES, f"{code} is missing") for code in dict.fromkeys(shared) if code not in plain(translation)
+    lost = [code for code in dict.fromkeys(shared) if code not in plain(translation)]
+    return [
+        *_untranslated(original, translation, spoken),
+        *_lost_names(original, translation),
+        *(GateProblem(NAMES, f"{code} is missing") for code in lost),
+        *_changed_numbers(_without(original, shared), _without(translation, shared), spoken),
     ]
-    return [*found, *_changed_numbers(_without(original, shared), _without(translation, shared), spoken)]
 
 
 def _without(text: str, names: Sequence[str]) -> str:
@@ -257,37 +245,32 @@ def _without(text: str, names: Sequence[str]) -> str:
 
 
 def _changed_numbers(original: str, translation: str, spoken: Language) -> Iterator[GateProblem]:
-    wanted = quantities(original, _english())
-    known = sorted({value for quantity in wanted for value in quantity.values})
-    there = quantities(translation, spoken, known=known)
-    lowered = plain(translation)
-    spoken_divisors = _spoken_divisors(plain(original)), _spoken_divisors(lowered)
-    for quantity in wanted:
-        same = [each for each in there if each.values & quantity.values]
-        right = [each for each in same if _same_unit(quantity, each) and _same_divisor(quantity, each, spoken_divisors)]
+    english = Language(SOURCE_LANGUAGE, **_facts()["language"][SOURCE_LANGUAGE])
+    stated = quantities(original, english)
+    values = sorted({value for quantity in stated for value in quantity.values})
+    left = quantities(translation, spoken, known=values)
+    before, after = plain(original), plain(translation)
+    divisors = _spoken_divisors(before), _spoken_divisors(after)
+    for quantity in stated:
+        same = [other for other in left if other.values & quantity.values]
+        right = [other for other in same if _same_unit(quantity, other, *divisors)]
         if right:
-            there.remove(right[0])
+            left.remove(right[0])
         elif same:
-            there.remove(same[0])
+            left.remove(same[0])
             yield GateProblem(UNITS, f"{_written(quantity)} became {_written(same[0])}")
-        elif not any(_said(value, lowered, spoken) for value in quantity.values):
+        elif not any(_said(value, after, spoken) for value in quantity.values):
             yield GateProblem(NUMBERS, f"{_written(quantity)} is missing")
-    for each in there:
-        told = any(_said(value, plain(original), _english()) for value in each.values)
-        if not told and not each.values & set(known):
-            yield GateProblem(NUMBERS, f"{_written(each)} is not in the original")
+    for quantity in left:
+        worded = any(_said(value, before, english) for value in quantity.values)
+        if not worded and not quantity.values & set(values):
+            yield GateProblem(NUMBERS, f"{_written(quantity)} is not in the original")
 
 
-def _same_unit(wanted: Quantity, there: Quantity) -> bool:
-    if not there.unit:
-        return wanted.unit not in _facts()["dose"]
-    return wanted.unit in ("", there.unit)
-
-
-def _same_divisor(wanted: Quantity, there: Quantity, said: tuple[set[str], set[str]]) -> bool:
+def _same_unit(stated: Quantity, other: Quantity, before: set[str], after: set[str]) -> bool:
     """Return whether a dose is of the same: what stands below a stroke may be said in words, and not be lost."""
-    original, translation = said
-    return set(wanted.per) <= {*there.per, *translation} and set(there.per) <= {*wanted.per, *original}
+    same = stated.unit in ("", other.unit) if other.unit else stated.unit not in _facts()["dose"]
+    return same and set(stated.per) <= {*other.per, *after} and set(other.per) <= {*stated.per, *before}
 
 
 def _written(quantity: Quantity) -> str:
@@ -302,18 +285,16 @@ def drug_names(text: str) -> list[str]:
     ['lisinopril', 'aspirin']
     """
     drugs = _facts()["drugs"]
-    words = [word.lower() for word in _WORD.findall(text)]
-    ending = tuple(drugs["stems"])
-    known = set(drugs["names"])
-    found = [word for word in words if word in known or (len(word) > 6 and word.endswith(ending))]
-    return list(dict.fromkeys(word for word in found if word not in drugs["not"]))
+    names, endings = {*drugs["names"]} - {*drugs["not"]}, tuple(drugs["stems"])
+    words = dict.fromkeys(word.lower() for word in _WORD.findall(text))
+    return [w for w in words if w in names or (len(w) > 6 and w.endswith(endings) and w not in drugs["not"])]
 
 
 def _lost_names(original: str, translation: str) -> Iterator[GateProblem]:
     spelled = [_spelled(word) for word in re.findall(r"[a-zà-öø-ÿ]+", plain(translation))]
     for name in drug_names(original):
         others = next((group for group in _facts()["drugs"]["same"] if name in group), [name])
-        if not any(_alike(_spelled(other), word) for other in others for word in spelled):
+        if not any(_has_stem(_spelled(other), word) for other in others for word in spelled):
             yield GateProblem(NAMES, f"{name} is missing")
 
 
@@ -329,7 +310,7 @@ def _spelled(word: str) -> str:
     return re.sub(r"(.)\1", r"\1", bare)
 
 
-def _alike(name: str, word: str) -> bool:
+def _has_stem(name: str, word: str) -> bool:
     """Return whether a word is a name with another ending."""
     stem = name[: max(4, len(name) - 2)]
     return word.startswith(stem) and len(word) <= len(name) + 3

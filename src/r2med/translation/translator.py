@@ -9,19 +9,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from r2med.data.dataset import Dataset
 from r2med.errors import R2medError
 from r2med.llm.cards import find_model
-from r2med.llm.client import current_client
 from r2med.llm.items import FAILED, ItemStore, Outcome
 from r2med.llm.parsing import read_object
-from r2med.llm.steps import AskedModel, Asking, Step, StepEstimate, Unread, answered, open_items, run_step, step_key
+from r2med.llm.steps import AskedModel, Asking, Step, StepEstimate, Unread, price_step, run_step, step_key, tries
 from r2med.llm.types import Failed, Reply, Request
-from r2med.models.templates import Template
+from r2med.models.templates import bundled
 from r2med.pipeline.executor.local import Executor
 from r2med.retrieve.dense import ENCODER, cosines
 from r2med.translation.gates import GATES, Language, find_problems, language
@@ -29,8 +27,6 @@ from r2med.usage import Usage
 
 UNREAD, NOT_ANSWERED, MEANING, SIMILARITY = "unread", "not answered", "meaning", "similarity"
 DROP, MARK = "drop", "mark"
-_READINGS = 3
-"""How often a reply that cannot be read is asked for, the first time included."""
 _ROUND = 100
 """Samples of each attempt are numbered from a multiple of this."""
 
@@ -113,8 +109,7 @@ class TranslatedTask:
         }
 
 
-@dataclass(frozen=True)
-class _Item:
+class _Item(NamedTuple):
     """A question in one language, to be worked on."""
 
     id: str
@@ -129,29 +124,20 @@ class Translator:
         judge = settings.judge or settings.model
         self._writer = AskedModel.of(settings.model, find_model(settings.model), settings.max_tokens)
         self._judge = AskedModel.of(judge, find_model(judge), settings.max_tokens)
-        self._items = [_Item(name, text) for name, text in dataset.collection.queries]
+        self._items = [_Item(*entry) for entry in dataset.collection.queries]
 
     def estimate(self) -> StepEstimate:
         """Estimate the cost if every first translation passes; nothing is asked."""
-        step = self._step()
         with ItemStore(self._folder) as store:
-            missing = open_items(step, self._items, store)
-        guess = current_client().estimate([request for item in missing for request in self._foresee(item)])
-        return StepEstimate(step.name, len(missing), guess)
+            return price_step(self._step(), self._items, self._requests, store)
 
     def run(self, executor: Executor) -> TranslatedTask:
         """Translate questions that are not stored yet, and return the translated task."""
         with ItemStore(self._folder) as store:
             outcomes = run_step(self._step(), self._items, store, executor)
-        backs = {name: outcome.value.get("back", "") for name, outcome in outcomes.items()}
-        compared = [item for item in self._items if backs[item.id]]
-        near = cosines(
-            self.settings.encoder,
-            self.dataset.task,
-            [item.text for item in compared],
-            [backs[item.id] for item in compared],
-            executor,
-        )
+        compared = [item for item in self._items if outcomes[item.id].value.get("back")]
+        texts = [item.text for item in compared], [outcomes[item.id].value["back"] for item in compared]
+        near = cosines(self.settings.encoder, self.dataset.task, *texts, executor)
         similarity = dict(zip([item.id for item in compared], near, strict=True))
         questions = [self._question(item, outcomes[item.id], similarity.get(item.id)) for item in self._items]
         spent = sum((outcome.spent for outcome in outcomes.values()), Usage())
@@ -170,7 +156,7 @@ class Translator:
         attempts = self.settings.attempts
 
         def key(item: _Item) -> str:
-            asked = [request.key() for request in self._foresee(item)]
+            asked = [request.key() for request in self._requests(item)]
             return step_key("translate", asked=asked, attempts=attempts, language=self.spoken.code, gates=GATES)
 
         return Step(f"translate-{self.spoken.code}", lambda item: item.id, key, work=self._work)
@@ -186,55 +172,34 @@ class Translator:
     def _attempt(
         self, item: _Item, first: int
     ) -> Generator[Sequence[Request] | Unread, Sequence[Reply | Failed], dict[str, Any]]:
-        text = yield from _ask(self._writer, self._translation(item), first, _read_text)
+        translation = self._filled(self._writer, "translate", question=item.text)
+        text = yield from tries(self._writer, translation, _read_text, first)
         if not text:
             return {"problems": [(UNREAD, "no translation could be read")]}
-        found = find_problems(item.text, text, self.spoken)
-        if found:
-            return {"text": text, "problems": [tuple(problem) for problem in found]}
-        back = yield from _ask(self._writer, self._back(text), first, _read_text)
+        problems = find_problems(item.text, text, self.spoken)
+        if problems:
+            return {"text": text, "problems": problems}
+        translation = self._filled(self._writer, "back_translate", question=text)
+        back = yield from tries(self._writer, translation, _read_text, first)
         if not back:
             return {"text": text, "problems": [(UNREAD, "no back-translation could be read")]}
-        said = yield from _ask(self._judge, self._comparison(item, back), first, _read_verdict)
+        comparison = self._filled(self._judge, "same_question", original=item.text, translated=back)
+        verdict = yield from tries(self._judge, comparison, _read_verdict, first)
         value = {"text": text, "back": back, "problems": []}
-        if said is None:
+        if verdict is None:
             return value | {"problems": [(UNREAD, "the judge could not be read")]}
-        return value if said["same"] else value | {"problems": [(MEANING, said["difference"])]}
-
-    def _translation(self, item: _Item) -> Request:
-        return self._filled(self._writer, "translate", question=item.text)
-
-    def _back(self, text: str) -> Request:
-        return self._filled(self._writer, "back_translate", question=text)
-
-    def _comparison(self, item: _Item, back: str) -> Request:
-        return self._filled(self._judge, "same_question", original=item.text, translated=back)
+        return value if verdict["same"] else value | {"problems": [(MEANING, verdict["difference"])]}
 
     def _filled(self, model: AskedModel, name: str, **values: str) -> Request:
-        return model.request(_prompt(name).fill(values | {"language": self.spoken.name}))
+        return model.request(bundled(name, "r2med.translation").fill(values | {"language": self.spoken.name}))
 
-    def _foresee(self, item: _Item) -> list[Request]:
+    def _requests(self, item: _Item) -> list[Request]:
         """Return the requests if all goes well; the original stands in for texts not written yet."""
-        return [self._translation(item), self._back(item.text), self._comparison(item, item.text)]
-
-
-def _prompt(name: str) -> Template:
-    file = resources.files("r2med.translation").joinpath("prompts", f"{name}.txt")
-    return Template(file.read_text("utf-8").strip(), source=f"{name}.txt")
-
-
-def _ask(model: AskedModel, request: Request, first: int, read: Any) -> Generator[Any, Any, Any]:
-    """Ask until a reply can be read, each time for another sample; return what was read, or None."""
-    unread = []
-    for number in range(first, first + _READINGS):
-        (reply,) = yield [model.again(request, number) if number else request]
-        said = answered(reply)
-        value = None if said.incomplete else read(said.text)
-        if value is not None:
-            return value
-        unread.append(said)
-    yield Unread(unread)
-    return None
+        return [
+            self._filled(self._writer, "translate", question=item.text),
+            self._filled(self._writer, "back_translate", question=item.text),
+            self._filled(self._judge, "same_question", original=item.text, translated=item.text),
+        ]
 
 
 def _read_text(reply: str) -> str | None:

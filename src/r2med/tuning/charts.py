@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from r2med.errors import R2medError
-from r2med.render.charts.kinds import CHARTED, ChartLine, LineChart, Panel, ScatterChart, ScatterPoint
-from r2med.render.charts.svg import responsive
-from r2med.render.scores.model import Line
+from r2med.render.charts.chart import CHARTED, Panel, responsive
+from r2med.render.charts.lines import ChartLine, LineChart
+from r2med.render.charts.scatter import ScatterChart, ScatterPoint
+from r2med.render.scores.model import BoardRow
 from r2med.runs.ledger import Entry
 from r2med.tuning.frontier import COSTS, Priced, bill, comparable, frontier, left_out
 from r2med.tuning.routes import RoutePair, Saving
@@ -54,11 +55,11 @@ def _route_lines(pair: RoutePair) -> list[ChartLine]:
     return [*lines, ChartLine("random choice", x, chance, straight=True)]
 
 
-def frontier_panels(runs: Mapping[str, Mapping[str, Entry]], lines: Sequence[Line], measure: str) -> list[Panel]:
+def frontier_panels(runs: Mapping[str, Mapping[str, Entry]], lines: Sequence[BoardRow], measure: str) -> list[Panel]:
     """Chart score against cost, for every way of counting in which local systems differ."""
-    whole = [line for line in lines if line.row.own and line.average is not None and line.row.name in runs]
+    whole = [line for line in lines if line.own and line.average is not None and line.name in runs]
     priced = [
-        Priced(line.row.name, line.average or 0.0, bill(list(runs[line.row.name].values())), line.row.oracle)
+        Priced(line.name, line.average or 0.0, bill(list(runs[line.name].values())), line.oracle)
         for line in whole[:CHARTED]
     ]
     panels = []

@@ -135,7 +135,7 @@ def _chosen(ledger: Ledger, names: Sequence[str], tasks: Sequence[str]) -> Curre
 def _priced(entries: Sequence[Entry], means: Mapping[str, Mapping[str, float]], measure: str) -> Priced:
     lacking = [entry for entry in entries if measure not in means[entry.id]]
     if lacking:
-        advice = f"r2med run {lacking[0].system!r} --tasks {lacking[0].task} --metrics {measure}"
+        advice = f"r2med run {lacking[0].system!r} --tasks {lacking[0].task} --measures {measure}"
         raise R2medError(f"{lacking[0].system} on {lacking[0].task} was not measured by {measure}; {advice}")
     score = float(np.mean([means[entry.id][measure] for entry in entries]))
     routes = any(stage.name in _ROUTES for stage in entries[0].record.stages or ())

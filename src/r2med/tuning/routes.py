@@ -194,7 +194,12 @@ def read_pair(
 
 def _task(cheap: LoadedRun, strong: LoadedRun, *others: LoadedRun) -> RoutedTask:
     queries = tuple(cheap.values)
-    by_agreement = {f"agreement({other.system})": _disagreement(cheap, other) for other in others}
+    by_agreement = {
+        f"agreement({other.system})": np.array(
+            [-shared(cheap.run[query], other.run[query], _AGREES) for query in cheap.values]
+        )
+        for other in others
+    }
     return RoutedTask(
         cheap.dataset.name,
         queries,
@@ -211,11 +216,6 @@ def _hardness(name: str, cheap: LoadedRun) -> Floats:
     collection = cheap.dataset.collection.select(queries)
     values = signal.values(collection, cheap.run.select(queries), Context(Cache.default(), quiet()))
     return values if signal.harder == "high" else -values
-
-
-def _disagreement(one: LoadedRun, other: LoadedRun) -> Floats:
-    """Measure how hard queries are by how little two kept lists have in common."""
-    return np.array([-shared(one.run[query], other.run[query], _AGREES) for query in one.values])
 
 
 PAIRED = 4

@@ -11,8 +11,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from html import escape
 from itertools import product
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +30,6 @@ from r2med.pipeline.spec import parse
 from r2med.pipeline.stage import Context
 from r2med.pipeline.system import System
 from r2med.retrieve.routing import Route, signal_values
-from r2med.runs.viewable import Viewable
 from r2med.store.cache import Cache
 from r2med.tuning.splits import (
     FixedCandidate,
@@ -106,10 +106,8 @@ class Fold:
 
 
 @dataclass(frozen=True, repr=False)
-class Tuned(Viewable):
+class Tuned:
     """Result of tuning a system."""
-
-    shown_by: ClassVar = "r2med.tuning.tables:show_tuned"
 
     system: str
     measure: str
@@ -137,6 +135,15 @@ class Tuned(Viewable):
 
     def __repr__(self) -> str:
         return f"Tuned({self.system!r}, {self.candidates} candidates: {self.best!r})"
+
+    def __str__(self) -> str:
+        from r2med.render.table import print_plainly
+        from r2med.tuning.tables import show_tuned
+
+        return print_plainly(show_tuned, self)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
 
     @cached_property
     def gains(self) -> Floats:
@@ -193,7 +200,15 @@ def tune(
         raise R2medError(f"{system} is shown the gold answers: it is not a system to tune")
     bench = Bench([load(task) for task in resolve(tasks or ("sample",))], chosen)
     if over:
-        return _tune_options(system, over, bench)
+        _check_options(system, over)
+        if bench.options.trials:
+            choose, count = _suggested(system, over, bench), bench.options.trials
+            idle: tuple[str, ...] = ()
+        else:
+            candidates = [FixedCandidate(each, bench.scores(each)) for each in combinations_of(system, over)]
+            choose, count = best_of(candidates, bench), len(candidates)
+            idle = tuple(name for name in over if _is_idle(name, system, over, bench))
+        return _measured(system, bench, choose, count, idle)
     if len(system.stages) == 1 and isinstance(system.retriever, Route):
         return _tune_route(system, system.retriever, bench)
     raise R2medError(f"say which options of {system} to tune, as in --over k1=0.6,0.9,1.2")
@@ -281,18 +296,6 @@ class Bench:
 
 Chooser = Callable[[Sequence[Places]], TuneCandidate]
 """From the queries to choose by, the best candidate."""
-
-
-def _tune_options(system: System, over: Mapping[str, Values], bench: Bench) -> Tuned:
-    _check_options(system, over)
-    if bench.options.trials:
-        choose, count = _suggested(system, over, bench), bench.options.trials
-        idle: tuple[str, ...] = ()
-    else:
-        candidates = [FixedCandidate(each, bench.scores(each)) for each in combinations_of(system, over)]
-        choose, count = best_of(candidates, bench), len(candidates)
-        idle = tuple(name for name in over if _is_idle(name, system, over, bench))
-    return _measured(system, bench, choose, count, idle)
 
 
 def _tune_route(system: System, route: Route, bench: Bench) -> Tuned:

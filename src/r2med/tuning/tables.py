@@ -24,14 +24,6 @@ _SHOWN = (0.1, 0.3, 0.5, 0.7)
 
 def show_saving(found: Saving, console: Console) -> None:
     """Print the systems with their prices, the routes between them, and what they say."""
-    _show_systems(found, console)
-    for pair in found.pairs:
-        _show_pair(pair, console)
-    for sentence in found.sentences:
-        console.print(sentence, markup=False, highlight=False)
-
-
-def _show_systems(found: Saving, console: Console) -> None:
     worth = {each.system for each in found.worth}
     heading = "$/query" if found.by == "money" else f"{found.by}/query"
     table = Table(key("system"), *numbers(f"{found.measure} x 100", heading, "frontier"))
@@ -41,6 +33,10 @@ def _show_systems(found: Saving, console: Console) -> None:
         price = "?" if cost is None else f"{cost:,.4g}"
         table.add(name, percent(each.score), price, "yes" if each.system in worth else "")
     table.show(console)
+    for pair in found.pairs:
+        _show_pair(pair, console)
+    for sentence in found.sentences:
+        console.print(sentence, markup=False, highlight=False)
 
 
 def _show_pair(pair: RoutePair, console: Console) -> None:

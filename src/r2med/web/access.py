@@ -18,7 +18,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, quote, urlencode
 
 from starlette.concurrency import run_in_threadpool
@@ -82,7 +82,7 @@ class Admitted:
     """The request is answered."""
 
     by: str
-    """What let it in: `token`, `entrance`, or `open` where the server wants no token."""
+    """On what grounds: `token`, `entrance`, or `open` if the server has no token."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Refused:
 
 @dataclass(frozen=True)
 class Entrance:
-    """A way in beside the token, for those who may see some pages alone: a personal link, for instance."""
+    """Access without the token, to some pages alone: by a personal link, for instance."""
 
     path: str
     """The pages that it leads to: this path and everything below it."""
@@ -118,16 +118,6 @@ class Entrance:
         return (visit.below(self.path) or (visit.looks and visit.below(_STATIC))) and self.opens(visit)
 
 
-class Door(Protocol):
-    """A way in for people without the server's token."""
-
-    def entrance(self) -> Entrance:
-        """Return the addresses that it leads to, and who may go there."""
-
-    def close(self) -> None:
-        """End what was begun behind it."""
-
-
 @dataclass(frozen=True)
 class Access:
     """The rules of a server."""
@@ -135,7 +125,7 @@ class Access:
     token: str | None
     """The token of the owner; with None every request that reaches the server is admitted."""
     hosts: tuple[str, ...] = ()
-    """Names that the server goes by beside the loopback's, as a proxy has; without a port, under every port."""
+    """Host names besides the loopback's, such as that of a proxy; without a port, under every port."""
     bound: str = "127.0.0.1"
     """The address that the server listens on."""
     entrances: tuple[Entrance, ...] = ()
@@ -156,10 +146,10 @@ class Access:
         >>> [access.goes_by(host) for host in ("127.0.0.1:8421", "hub.example", "evil.example", "localhost/evil")]
         [True, True, False, False]
         """
-        found = _HOST.fullmatch(host)
-        if not found:
+        match = _HOST.fullmatch(host)
+        if not match:
             return False
-        name = found[1].lower()
+        name = match[1].lower()
         return name in _LOOPBACK or self._named(host) or self._is_bound(name.strip("[]"))
 
     def _named(self, host: str) -> bool:
@@ -178,20 +168,19 @@ class Access:
         return bound.is_unspecified or number == bound
 
     def _known(self, visit: Visit) -> Admitted | Welcomed | Refused:
-        shown = next((value for name, value in visit.parameters if name == "token"), None)
+        token = next((value for name, value in visit.parameters if name == "token"), None)
         if self.token is None:
-            return Welcomed(without_token(visit), "") if visit.looks and shown is not None else Admitted("open")
-        right = shown is not None and _same(shown, self.token)
-        if visit.looks and shown is not None and (right or self._holds_cookie(visit)):
+            return Welcomed(without_token(visit), "") if visit.looks and token is not None else Admitted("open")
+        right = token is not None and _same(token, self.token)
+        if visit.looks and token is not None and (right or self._holds_cookie(visit)):
             return Welcomed(without_token(visit), self._cookie(visit))
-        if self._holds_cookie(visit) or self._bears_token(visit):
+        if self.knows_owner(visit):
             return Admitted("token")
         if any(entrance.leads(visit) for entrance in self.entrances):
             return Admitted("entrance")
-        told = next((why for each in self.entrances if visit.below(each.path) and (why := each.why_not(visit))), "")
-        return Refused(
-            told or (f"this token is not the server's; {_ASK}" if shown else f"this page needs a token; {_ASK}")
-        )
+        reasons = [entrance.why_not(visit) for entrance in self.entrances if visit.below(entrance.path)]
+        usual = f"this token is not the server's; {_ASK}" if token else f"this page needs a token; {_ASK}"
+        return Refused(next(filter(None, reasons), usual))
 
     def knows_owner(self, visit: Visit) -> bool:
         """Return whether a request is known to be the owner's, without a lookup of reviewers."""
@@ -201,8 +190,8 @@ class Access:
         return _same(visit.cookies.get(_cookie_name(visit), ""), self._pledge())
 
     def _bears_token(self, visit: Visit) -> bool:
-        kind, _, shown = visit.headers.get("authorization", "").partition(" ")
-        return kind.lower() == "bearer" and _same(shown.strip(), self.token or "")
+        kind, _, token = visit.headers.get("authorization", "").partition(" ")
+        return kind.lower() == "bearer" and _same(token.strip(), self.token or "")
 
     def _pledge(self) -> str:
         """Return the cookie's content: it can be computed from the token, but not the token from it."""
@@ -259,8 +248,8 @@ def without_token(visit: Visit) -> str:
 
 def _cookie_name(visit: Visit) -> str:
     """Return the cookie's name, with the port: browsers do not separate the cookies of two ports."""
-    found = _HOST.fullmatch(visit.host)
-    return "r2med" + (f"_{found[2]}" if found and found[2] else "")
+    match = _HOST.fullmatch(visit.host)
+    return "r2med" + (f"_{match[2]}" if match and match[2] else "")
 
 
 def _same(one: str, other: str) -> bool:
@@ -275,7 +264,7 @@ POLICY = (
 _HEADERS = (
     (b"content-security-policy", POLICY.encode()),
     (b"x-content-type-options", b"nosniff"),
-    # Nothing is told to other sites; with `no-referrer` a browser would send its own forms as `Origin: null`.
+    # Other sites learn nothing; with `no-referrer` a browser would send its own forms as `Origin: null`.
     (b"referrer-policy", b"same-origin"),
     (b"x-frame-options", b"DENY"),
     (b"cross-origin-opener-policy", b"same-origin"),
@@ -306,17 +295,17 @@ class Guard:
 
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                own = list(message.get("headers", []))
-                names = {name for name, _ in own}
-                message["headers"] = [*own, *(each for each in _HEADERS if each[0] not in names)]
+                headers = dict(_HEADERS)
+                given = list(message.get("headers", []))
+                for name, _ in given:
+                    headers.pop(name, None)
+                message["headers"] = [*given, *headers.items()]
             await send(message)
 
         visit = visit_of(scope)
-        if self.access.knows_owner(visit):
-            answer = self._answer(scope, visit)
-        else:
-            # Whoever has a link of their own is looked up in a file.
-            answer = await run_in_threadpool(self._answer, scope, visit)
+        # The owner of a personal link is looked up in a file.
+        is_owner = self.access.knows_owner(visit)
+        answer = self._answer(scope, visit) if is_owner else await run_in_threadpool(self._answer, scope, visit)
         await answer(scope, receive, guarded)
 
     def _answer(self, scope: Scope, visit: Visit) -> ASGIApp:
@@ -326,9 +315,6 @@ class Guard:
         if isinstance(decision, Welcomed):
             headers = {"cache-control": "no-store"} | ({"set-cookie": decision.cookie} if decision.cookie else {})
             return RedirectResponse(decision.place, 303, headers=headers)
-        return self._admit(scope, decision)
-
-    def _admit(self, scope: Scope, decision: Admitted) -> ASGIApp:
         scope.setdefault("state", {})["admitted_by"] = decision.by
         return self.app
 

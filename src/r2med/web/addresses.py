@@ -46,7 +46,7 @@ class Correction:
         return cls(str(error), error.nearest, link)
 
 
-class NotThere(R2medError):
+class NotFound(R2medError):
     """Missing page or object of an address, with the nearest known ones."""
 
     def __init__(self, message: str, choices: Sequence[tuple[str, str]] = ()) -> None:
@@ -62,7 +62,7 @@ def several_like(name: str, known: Iterable[str], most: int = 5) -> list[str]:
     ['bm25', 'bm25-classic', 'bge']
     """
     names = list(dict.fromkeys(known))
-    holding = [each for each in names if name and (name.casefold() in each.casefold())]
+    holding = [name_known for name_known in names if name and (name.casefold() in name_known.casefold())]
     return list(dict.fromkeys((*holding, *get_close_matches(name, names, n=most, cutoff=0.3))))[:most]
 
 
@@ -156,7 +156,7 @@ class TooLong(R2medError):
     """A form with more bytes than any page sends."""
 
 
-PATIENCE = 30.0
+FORM_TIMEOUT = 30.0
 """Seconds that a form may take to arrive."""
 
 
@@ -164,13 +164,13 @@ async def read_form(request: Request) -> dict[str, str]:
     """Read the fields of a form, the first value of each."""
     body = b""
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(FORM_TIMEOUT):
             async for piece in request.stream():
                 body += piece
                 if len(body) > LONGEST:
                     raise TooLong(f"a form may have at most {LONGEST:,} bytes")
     except TimeoutError as error:
-        raise R2medError(f"the form did not arrive within {PATIENCE:.0f} seconds; send it again") from error
+        raise R2medError(f"the form did not arrive within {FORM_TIMEOUT:.0f} seconds; send it again") from error
     except ClientDisconnect as error:
         raise R2medError("the browser went away before the form was there; send it again") from error
     fields = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import socket
 import threading
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import cache, partial, wraps
 from typing import Any
@@ -23,8 +23,8 @@ from r2med.errors import R2medError
 from r2med.pipeline.registry import named
 from r2med.render.html import Frame, environment, inlined, render, static
 from r2med.store.jobs import running_work
-from r2med.web.access import Access, Door, Guard, Refused
-from r2med.web.addresses import NotThere, TooLong, read_form
+from r2med.web.access import Access, Guard, Refused
+from r2med.web.addresses import TooLong, read_form
 from r2med.web.library import Library
 from r2med.web.live import LiveFeed
 from r2med.web.server import SharedPages, page_server
@@ -87,35 +87,36 @@ _HEADINGS = {
     405: "That cannot be shown",
     413: "That is too much",
 }
-"""What stands over an error page, by its status."""
-Choices = Sequence[tuple[str, str]]
-"""Names, and where they lead."""
+"""Headings of error pages by their status."""
 Page = Callable[[Library, Request], tuple[str, dict[str, Any]]]
 Download = Callable[[Library, Request], tuple[str, str]]
+Change = Callable[[Library, Mapping[str, str]], str]
+Endpoint = Callable[[Request], Awaitable[Response]]
 _FILE_THREADS = 2
 """Files that are made at a time; they take long, and pages do not wait for them."""
 
 
-def create_app(chosen: Library, access: Access, door: Door | None = None) -> Starlette:
+def create_app(library: Library, access: Access, door: Any = None) -> Starlette:
     """Build the whole application, for the owner and for reviewers with a link."""
     door = door or named(_DOOR)()
-    feed = LiveFeed(chosen, closes=[door.close])
+    feed = LiveFeed(library, closes=[door.close])
     access = replace(access, entrances=(*access.entrances, door.entrance()))
-    shared: SharedPages[tuple[str, int]] = SharedPages()
-    files: SharedPages[tuple[str, str]] = SharedPages(_FILE_THREADS)
+    endpoints = _Endpoints(library)
 
-    def page(view: Page, current: str) -> Callable[[Request], Awaitable[Response]]:
-        return _page(chosen, view, current, shared)
+    def cancel(library: Library, form: Mapping[str, str]) -> str:
+        feed.cancel(form)
+        return "/progress"
 
-    def download(make: Download) -> Callable[[Request], Awaitable[Response]]:
-        return _download(chosen, make, files)
+    def events(request: Request) -> Response:
+        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+        return StreamingResponse(feed.events(), media_type="text/event-stream", headers=headers)
 
     routes = [
-        *(Route(path, page(named(view), current)) for path, view, current in _PAGES),
-        *(Route(path, _form(chosen, named(act), current), methods=["POST"]) for path, act, current in _CHANGES),
-        *(Route(path, download(named(make))) for path, make in _DOWNLOADS.items()),
-        Route("/progress/events", _events(feed)),
-        Route("/progress/cancel", _form(chosen, _cancel(feed), "In progress"), methods=["POST"]),
+        *(Route(path, endpoints.page(named(view), current)) for path, view, current in _PAGES),
+        *(Route(path, endpoints.change(named(act), current), methods=["POST"]) for path, act, current in _CHANGES),
+        *(Route(path, endpoints.download(named(make))) for path, make in _DOWNLOADS.items()),
+        Route("/progress/events", events),
+        Route("/progress/cancel", endpoints.change(cancel, "In progress"), methods=["POST"]),
         *named(_DESK)(door, MENU),
         *(Route(f"/static/{name.partition('/')[2]}", _file(name, kind)) for name, kind in _FILES.items()),
     ]
@@ -123,35 +124,70 @@ def create_app(chosen: Library, access: Access, door: Door | None = None) -> Sta
         Middleware(Guard, access=access, page=_refusal),
         Middleware(GZipMiddleware, minimum_size=2000, compresslevel=3),
     ]
-    app = Starlette(routes=routes, middleware=middleware, exception_handlers={404: _missing, 405: _not_asked})
+    app = Starlette(routes=routes, middleware=middleware, exception_handlers={404: _missing, 405: _not_allowed})
     app.state.feed = feed
     return app
 
 
-def frame(current: str) -> Frame:
-    """Return the surroundings of a page of the server."""
-    return Frame(MENU, current, root="/static/", live=True, busy=bool(running_work()))
+class _Endpoints:
+    """Views, downloads and changes as endpoints; a user's error becomes a page with its message."""
+
+    def __init__(self, library: Library) -> None:
+        self.library = library
+        self._pages: SharedPages[tuple[str, int]] = SharedPages()
+        self._files: SharedPages[tuple[str, str]] = SharedPages(_FILE_THREADS)
+
+    def page(self, view: Page, current: str) -> Endpoint:
+        """Return the endpoint of a page."""
+
+        @wraps(view)
+        async def endpoint(request: Request) -> Response:
+            make = partial(render_page, self.library, view, current, request)
+            try:
+                page, status = await self._pages.get(_address(request), make)
+            except R2medError as error:
+                return _error_page(request, error, current)
+            return HTMLResponse(page, status, {"cache-control": "no-store"})
+
+        return endpoint
+
+    def download(self, make: Download) -> Endpoint:
+        """Return the endpoint of a text and its kind, which the browser saves instead of showing it."""
+
+        def work(request: Request) -> tuple[str, str]:
+            with self.library.snapshot():
+                return make(self.library, request)
+
+        async def endpoint(request: Request) -> Response:
+            try:
+                text, kind = await self._files.get(_address(request), partial(work, request))
+            except R2medError as error:
+                return _error_page(request, error, "Board")
+            headers = {"cache-control": "no-store"}
+            if kind == "text/html":
+                headers["content-disposition"] = 'attachment; filename="report.html"'
+            return Response(text, media_type=f"{kind}; charset=utf-8", headers=headers)
+
+        return endpoint
+
+    def change(self, act: Change, current: str) -> Endpoint:
+        """Return the endpoint of a form; afterwards the browser goes where its result can be seen."""
+
+        async def endpoint(request: Request) -> Response:
+            try:
+                place = await run_in_threadpool(act, self.library, await read_form(request))
+            except R2medError as error:
+                return _error_page(request, error, current, 413 if isinstance(error, TooLong) else 400)
+            return RedirectResponse(place, 303)
+
+        return endpoint
 
 
-def _page(
-    library: Library, view: Page, current: str, shared: SharedPages[tuple[str, int]]
-) -> Callable[[Request], Awaitable[Response]]:
-    """Wrap a view as an endpoint; a user's error becomes a page with its message."""
-
-    @wraps(view)
-    async def endpoint(request: Request) -> Response:
-        address = f"{request.url.path}?{request.url.query}"
-        try:
-            page, status = await shared.get(address, partial(_made, library, view, current, request))
-        except R2medError as error:
-            choices = error.choices if isinstance(error, NotThere) else ()
-            return HTMLResponse(_error(404, str(error), current, _before(request), choices), 404)
-        return HTMLResponse(page, status, {"cache-control": "no-store"})
-
-    return endpoint
+def _address(request: Request) -> str:
+    return f"{request.url.path}?{request.url.query}"
 
 
-def _made(library: Library, view: Page, current: str, request: Request) -> tuple[str, int]:
+def render_page(library: Library, view: Page, current: str, request: Request) -> tuple[str, int]:
     """Render a page, and return it with its status."""
     with library.snapshot():
         template, values = view(library, request)
@@ -159,21 +195,26 @@ def _made(library: Library, view: Page, current: str, request: Request) -> tuple
         return render(template, frame(current), **values), status
 
 
-def _error(status: int, message: str, current: str = "", back: str = "", choices: Choices = ()) -> str:
+def frame(current: str) -> Frame:
+    """Return the surroundings of a page of the server."""
+    return Frame(MENU, current, root="/static/", live=True, busy=bool(running_work()))
+
+
+def _error_page(request: Request, error: R2medError | str, current: str = "", status: int = 404) -> HTMLResponse:
     """Render a page with an error, a way back and the nearest known addresses."""
-    values = {"heading": _HEADINGS[status], "message": message, "back": back, "choices": choices}
-    return render("web/error.html", frame(current), **values)
+    values = {"message": str(error), "back": _before(request), "choices": getattr(error, "choices", ())}
+    return HTMLResponse(render("web/error.html", frame(current), heading=_HEADINGS[status], **values), status)
 
 
 @cache
 def _refusal(refused: Refused) -> HTMLResponse:
     """Respond to a refused request: to a stranger, with a page that needs no other file."""
+    values = {"heading": _HEADINGS[403], "message": refused.why, "back": "", "choices": ()}
     if not refused.stranger:
-        return HTMLResponse(_error(403, refused.why), 403)
+        return HTMLResponse(render("web/error.html", frame(""), **values), 403)
     around = inlined({})
-    page = render("web/error.html", around, heading=_HEADINGS[403], message=refused.why, back="", choices=())
     headers = {"content-security-policy": f"{around.policy}; frame-ancestors 'none'", "cache-control": "no-store"}
-    return HTMLResponse(page, 403, headers)
+    return HTMLResponse(render("web/error.html", around, **values), 403, headers)
 
 
 def _before(request: Request) -> str:
@@ -184,76 +225,17 @@ def _before(request: Request) -> str:
     return "" if place == str(request.url.replace(scheme="", netloc="")) else place
 
 
-def _download(
-    library: Library, make: Download, files: SharedPages[tuple[str, str]]
-) -> Callable[[Request], Awaitable[Response]]:
-    """Wrap a download as an endpoint: a text, and its kind. The browser saves it instead of showing it."""
-
-    def made(request: Request) -> tuple[str, str]:
-        with library.snapshot():
-            return make(library, request)
-
-    async def endpoint(request: Request) -> Response:
-        address = f"{request.url.path}?{request.url.query}"
-        try:
-            text, kind = await files.get(address, partial(made, request))
-        except R2medError as error:
-            return HTMLResponse(_error(404, str(error), "Board", _before(request)), 404)
-        headers = {"cache-control": "no-store"}
-        if kind == "text/html":
-            headers["content-disposition"] = 'attachment; filename="report.html"'
-        return Response(text, media_type=f"{kind}; charset=utf-8", headers=headers)
-
-    return endpoint
-
-
-def _events(feed: LiveFeed) -> Callable[[Request], Response]:
-    """Build the endpoint that streams events to a page."""
-
-    def endpoint(request: Request) -> Response:
-        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-        return StreamingResponse(feed.events(), media_type="text/event-stream", headers=headers)
-
-    return endpoint
-
-
-def _cancel(feed: LiveFeed) -> Callable[[Library, Mapping[str, str]], str]:
-    def act(library: Library, form: Mapping[str, str]) -> str:
-        feed.cancel(form)
-        return "/progress"
-
-    return act
-
-
-def _form(library: Library, act: Callable[[Library, Mapping[str, str]], str], current: str) -> Callable[[Request], Any]:
-    """Wrap what a form does as an endpoint; afterwards the browser goes where its result can be seen."""
-
-    async def endpoint(request: Request) -> Response:
-        try:
-            place = await run_in_threadpool(act, library, await read_form(request))
-        except TooLong as error:
-            return HTMLResponse(_error(413, str(error), current), 413)
-        except R2medError as error:
-            return HTMLResponse(_error(400, str(error), current, _before(request)), 400)
-        return RedirectResponse(place, 303)
-
-    return endpoint
-
-
 def _file(name: str, kind: str) -> Callable[[Request], Response]:
     content = static(name)
-
-    def endpoint(request: Request) -> Response:
-        return Response(content, media_type=kind, headers={"cache-control": "no-cache"})
-
-    return endpoint
+    return lambda request: Response(content, media_type=kind, headers={"cache-control": "no-cache"})
 
 
-async def _not_asked(request: Request, error: Exception) -> Response:
+async def _not_allowed(request: Request, error: Exception) -> Response:
     """Answer an address that only a form sends something to."""
-    del error
     message = "this address takes what a button of a page sends, and shows nothing itself"
-    return HTMLResponse(_error(405, message, back=_before(request)), 405, {"Allow": "POST"})
+    response = _error_page(request, message, status=405)
+    response.headers["allow"] = "POST"
+    return response
 
 
 def _missing(request: Request, error: Exception) -> Response:
@@ -262,13 +244,13 @@ def _missing(request: Request, error: Exception) -> Response:
         desk = "/".join(request.url.path.split("/")[:3])
         around = Frame({"Desk": desk}, root="/static/", live=True)
         return HTMLResponse(render("reviews/error.html", around, message="there is no such page", back=desk), 404)
-    return HTMLResponse(_error(404, "there is no such page", back=_before(request)), 404)
+    return _error_page(request, "there is no such page")
 
 
 def prepare(library: Library) -> None:
     """Render the first board once before the first request, which then need not wait for templates and intervals."""
     scope = {"type": "http", "method": "GET", "path": "/", "query_string": b"", "headers": []}
-    _made(library, named(_PAGES[0][1]), "Board", Request(scope))
+    render_page(library, named(_PAGES[0][1]), "Board", Request(scope))
     for name in (
         "workbench/query.html",
         "workbench/search.html",
@@ -292,7 +274,11 @@ def serve(port: int, access: Access, tell: Callable[[], None], proxy: str = "") 
             tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             tried.bind(place)
     except (OSError, UnicodeError) as error:
-        raise R2medError(_unusable(host, port, error)) from error
+        why = error.strerror or str(error) if isinstance(error, OSError) else "not a host name"
+        if isinstance(error, UnicodeError | socket.gaierror) or getattr(error, "errno", 0) == errno.EADDRNOTAVAIL:
+            message = f"{host} is not an address of this machine ({why}); choose another with --host"
+            raise R2medError(message) from error
+        raise R2medError(f"port {port} cannot be used ({why}); choose another with --port") from error
     library = Library()
     prepare(library)
     threading.Thread(target=named(_AHEAD), args=(library,), daemon=True).start()
@@ -302,10 +288,3 @@ def serve(port: int, access: Access, tell: Callable[[], None], proxy: str = "") 
     except KeyboardInterrupt:
         # Raised once more when all is closed.
         return
-
-
-def _unusable(host: str, port: int, error: OSError | UnicodeError) -> str:
-    why = error.strerror or str(error) if isinstance(error, OSError) else "not a host name"
-    if isinstance(error, UnicodeError | socket.gaierror) or getattr(error, "errno", 0) == errno.EADDRNOTAVAIL:
-        return f"{host} is not an address of this machine ({why}); choose another with --host"
-    return f"port {port} cannot be used ({why}); choose another with --port"

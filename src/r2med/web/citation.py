@@ -9,19 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from textwrap import indent
 
 import r2med
+from r2med.formatting import counted
 from r2med.render.sections import escaped
 from r2med.runs.ledger import Entry
-from r2med.runs.record import Machine, Provenance, provenance
-
-
-@dataclass(frozen=True)
-class Author:
-    """One author of a paper."""
-
-    given: str
-    family: str
+from r2med.runs.record import Machine, provenance
 
 
 @dataclass(frozen=True)
@@ -29,11 +23,12 @@ class Paper:
     """A paper on arXiv."""
 
     title: str
-    authors: tuple[Author, ...]
+    authors: tuple[tuple[str, str], ...]
+    """Given and family names."""
     year: int
     arxiv: str
-    revised: str = ""
-    """The month of its latest version, where there is more than one."""
+    revised: str
+    """The month of its latest version."""
 
     @property
     def url(self) -> str:
@@ -47,21 +42,21 @@ class Paper:
         >>> PAPER.short
         'Li, Zhou, Liu and Zhang, 2025, arXiv:2505.14558'
         """
-        *first, last = [author.family for author in self.authors]
+        *first, last = [family for _, family in self.authors]
         return f"{', '.join(first)} and {last}, {self.year}, arXiv:{self.arxiv}"
 
     @property
     def bibtex(self) -> str:
         """Return an entry for a bibliography."""
-        names = " and ".join(f"{author.family}, {author.given}" for author in self.authors)
-        note = f"\n  note          = {{Second version, {self.revised}}}," if self.revised else ""
+        names = " and ".join(f"{family}, {given}" for given, family in self.authors)
         return (
-            f"@misc{{{self.authors[0].family.lower()}{self.year}r2med,\n"
+            f"@misc{{{self.authors[0][1].lower()}{self.year}r2med,\n"
             f"  title         = {{{{{self.title}}}}},\n"
             f"  author        = {{{names}}},\n"
             f"  year          = {{{self.year}}},\n"
             f"  eprint        = {{{self.arxiv}}},\n"
-            f"  archivePrefix = {{arXiv}},{note}\n"
+            f"  archivePrefix = {{arXiv}},\n"
+            f"  note          = {{Second version, {self.revised}}},\n"
             f"  url           = {{{self.url}}}\n"
             "}"
         )
@@ -69,7 +64,7 @@ class Paper:
 
 PAPER = Paper(
     title="R2MED: A Benchmark for Reasoning-Driven Medical Retrieval",
-    authors=(Author("Lei", "Li"), Author("Xiao", "Zhou"), Author("Zheng", "Liu"), Author("Xiangxu", "Zhang")),
+    authors=(("Lei", "Li"), ("Xiao", "Zhou"), ("Zheng", "Liu"), ("Xiangxu", "Zhang")),
     year=2025,
     arxiv="2505.14558",
     revised="April 2026",
@@ -78,6 +73,18 @@ PAPER = Paper(
 
 def citation_file() -> str:
     """Write the text of CITATION.cff: this software with its version, and the paper that is to be cited."""
+    paper = "".join(
+        f"{line}\n"
+        for line in (
+            "type: article",
+            f'title: "{PAPER.title}"',
+            "authors:",
+            *(f"  - family-names: {family}\n    given-names: {given}" for given, family in PAPER.authors),
+            f"year: {PAPER.year}",
+            f'notes: "arXiv:{PAPER.arxiv}; second version, {PAPER.revised}"',
+            f'url: "{PAPER.url}"',
+        )
+    )
     return (
         "cff-version: 1.2.0\n"
         'title: "r2med: a toolkit for reasoning-driven medical retrieval"\n'
@@ -87,24 +94,9 @@ def citation_file() -> str:
         f"version: {r2med.__version__}\n"
         "authors:\n"
         '  - name: "The r2med authors"\n'
-        f"references:\n  - {_cff(PAPER, '    ').lstrip()}"
-        f"preferred-citation:\n{_cff(PAPER, '  ')}"
+        f"references:\n  - {indent(paper, '    ').lstrip()}"
+        f"preferred-citation:\n{indent(paper, '  ')}"
     )
-
-
-def _cff(paper: Paper, indent: str) -> str:
-    authors = [f"  - family-names: {a.family}\n{indent}    given-names: {a.given}" for a in paper.authors]
-    version = f"; second version, {paper.revised}" if paper.revised else ""
-    lines = [
-        "type: article",
-        f'title: "{paper.title}"',
-        "authors:",
-        *authors,
-        f"year: {paper.year}",
-        f'notes: "arXiv:{paper.arxiv}{version}"',
-        f'url: "{paper.url}"',
-    ]
-    return "".join(f"{indent}{line}\n" for line in lines)
 
 
 @dataclass(frozen=True)
@@ -192,19 +184,15 @@ def colophon(entries: Iterable[Entry], command: str = "") -> Colophon:
         data.setdefault(entry.task, {})[(entry.record.data.fingerprint or "?")[:16]] = None
         where = f"r2med {entry.record.provenance.r2med or '?'} on {_machine(entry.record.provenance.machine)}"
         runs[where] = runs.get(where, 0) + 1
+    packages = [f"{name} {version}" for name, version in (here.packages or {}).items()]
     return Colophon(
         datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         command,
-        _versions(here),
+        ", ".join([f"r2med {here.r2med}", f"Python {here.python}", *packages]),
         _machine(here.machine),
-        {task: ", ".join(found) for task, found in data.items()},
-        {where: f"{count} {'run' if count == 1 else 'runs'}" for where, count in runs.items()},
+        {task: ", ".join(fingerprints) for task, fingerprints in data.items()},
+        {where: counted(count, "run") for where, count in runs.items()},
     )
-
-
-def _versions(facts: Provenance) -> str:
-    packages = [f"{name} {version}" for name, version in (facts.packages or {}).items()]
-    return ", ".join([f"r2med {facts.r2med}", f"Python {facts.python}", *packages])
 
 
 def _machine(machine: Machine | None) -> str:

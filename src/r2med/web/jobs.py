@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -69,12 +69,12 @@ class Jobs:
     def submit(self, key: Key, title: str, page: str, command: Sequence[str]) -> Job:
         """Submit a command; one that is under way already is not started again."""
         with self._changed:
-            known = next((job for job in self._jobs.values() if job.key == key and job.active), None)
-            if known is not None:
-                return known
+            active = next((job for job in self._jobs.values() if job.key == key and job.active), None)
+            if active is not None:
+                return active
             job = Job(max(self._jobs, default=0) + 1, key, title, page, tuple(command))
             self._jobs[job.number] = job
-            for number in [each.number for each in self._jobs.values() if not each.active][:-_KEPT]:
+            for number in [old.number for old in self._jobs.values() if not old.active][:-_KEPT]:
                 del self._jobs[number]
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, daemon=True)
@@ -135,13 +135,13 @@ class Jobs:
                 process = _begin(job.command)
                 self._processes[job.number] = process
                 self._change(job.number, state=RUNNING, process=process.pid, started=time.time())
-            said = _last_lines(process)
+            last_line = _last_lines(process)
             code = process.wait()
             with self._changed:
                 del self._processes[job.number]
                 stopping = self._jobs[job.number].state == STOPPING or code in (130, -signal.SIGTERM)
                 state = DONE if code == 0 else STOPPED if stopping or self._closed else FAILED
-                self._change(job.number, state=state, error=said if state == FAILED else "", ended=time.time())
+                self._change(job.number, state=state, error=last_line if state == FAILED else "", ended=time.time())
 
     def _next(self) -> Job | None:
         return next((job for job in self._jobs.values() if job.state == WAITING), None)
@@ -195,6 +195,14 @@ class JudgingOffer:
     """None where no model was named yet, or none that can be asked."""
     problem: str = ""
 
+    @classmethod
+    def of(cls, estimate: Callable[[], Estimate | None], llm: str, name: str = "") -> JudgingOffer:
+        """Return an offer with its estimated cost, or the reason why the model cannot be asked."""
+        try:
+            return cls(llm, name, estimate()) if llm else cls()
+        except R2medError as error:
+            return cls(llm, name, problem=str(error))
+
     @property
     def known(self) -> Sequence[str]:
         """Return models to choose from."""
@@ -217,12 +225,12 @@ def judging_limits(form: Mapping[str, str]) -> list[str]:
     dollars, tokens = form.get("max_cost", "").strip(), form.get("max_tokens", "").strip()
     if dollars:
         try:
-            found = float(dollars)
+            limit = float(dollars)
         except ValueError:
-            found = math.nan
-        if not (math.isfinite(found) and found >= 0):
+            limit = math.nan
+        if not (math.isfinite(limit) and limit >= 0):
             raise R2medError(f"{dollars!r} is not a limit: write dollars as in 2.50")
-        return [f"--max-cost={found:.6f}"]
+        return [f"--max-cost={limit:.6f}"]
     if tokens and not whole_number(tokens):
         raise R2medError(f"{tokens!r} is not a limit: write a number of tokens")
     return [f"--max-tokens={tokens}"] if tokens else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -9,9 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
+
 from r2med.data.dataset import Dataset
-from r2med.data.loader import cached_task, load
-from r2med.data.present import present_fingerprints
+from r2med.data.loader import cached_task, load, present_fingerprints
 from r2med.data.run import Run
 from r2med.data.tasks import Task, registry, resolve
 from r2med.errors import R2medError
@@ -19,7 +21,7 @@ from r2med.measure.bootstrap import task_intervals
 from r2med.measure.figure import Figure
 from r2med.pipeline.loaded_runs import HEADLINE, LoadedRun
 from r2med.pipeline.registry import named
-from r2med.render.scores.model import Board, Line, View
+from r2med.render.scores.model import Board, BoardRow, View
 from r2med.render.scores.significance import Sample, intervals, unbeaten
 from r2med.runs.ledger import Entry, Ledger
 from r2med.runs.selection import Current, current_runs, made_on
@@ -66,22 +68,16 @@ class Library:
 
     def _file(self) -> tuple[int, int]:
         """Identify the ledger's file, whatever its name; zeros if there is none."""
-        try:
-            facts = self.path.stat()
-        except OSError:
-            return 0, 0
-        return facts.st_dev, facts.st_ino
-
-    def _follow(self) -> None:
-        """Reopen the ledger if its file was removed or replaced, whose old content would be shown for ever."""
-        if hasattr(self._local, "ledger") and self._local.file != self._file():
-            self._local.ledger.close()
-            del self._local.ledger
+        facts = _facts(self.path)
+        return (facts.st_dev, facts.st_ino) if facts else (0, 0)
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
         """Hold the ledger as it was at one moment, for everything that one page reads."""
-        self._follow()
+        # A file that was removed or replaced would be shown for ever.
+        if hasattr(self._local, "ledger") and self._local.file != self._file():
+            self._local.ledger.close()
+            del self._local.ledger
         with self.ledger.snapshot() as state:
             self._local.version = (*self._stamp(), *state)
             try:
@@ -96,14 +92,8 @@ class Library:
 
     def _stamp(self) -> tuple[int, ...]:
         """Return the dates and sizes of the ledger's files."""
-        found: list[int] = []
-        for path in (self.path, self.path.with_name(self.path.name + "-wal")):
-            try:
-                facts = path.stat()
-            except OSError:
-                continue
-            found += [facts.st_mtime_ns, facts.st_size]
-        return tuple(found)
+        files = [_facts(path) for path in (self.path, self.path.with_name(self.path.name + "-wal"))]
+        return tuple(number for facts in files if facts for number in (facts.st_mtime_ns, facts.st_size))
 
     def keep(self, sort: str, key: Hashable, make: Callable[[], Value]) -> Value:
         """Return a value by its key, computed if it is missing; the newest of each sort are kept."""
@@ -153,20 +143,13 @@ class Library:
 
     def systems(self, group: str, task: str = "") -> list[str]:
         """Return the systems with a run in a group, or on one task of it."""
-
-        def make() -> list[str]:
-            chosen = [entry for entry in self.entries() if entry.group == group and task in ("", entry.task)]
-            return sorted({entry.name for entry in chosen})
-
-        return self.current(("systems", group, task), make)
+        entries = (entry for entry in self.entries() if entry.group == group and task in ("", entry.task))
+        return self.current(("systems", group, task), lambda: sorted({entry.name for entry in entries}))
 
     def oracles(self, group: str) -> list[str]:
         """Return those of a group's systems that were shown the gold answers."""
-
-        def make() -> list[str]:
-            return sorted({entry.name for entry in self.entries() if entry.group == group and entry.oracle})
-
-        return self.current(("oracles", group), make)
+        entries = (entry for entry in self.entries() if entry.group == group and entry.oracle)
+        return self.current(("oracles", group), lambda: sorted({entry.name for entry in entries}))
 
     def tasks(self) -> set[str]:
         """Return every task that a page may show documents of: those of runs, and those that come with the package."""
@@ -179,12 +162,8 @@ class Library:
 
     def measures(self) -> list[str]:
         """Return every measure by which a run was measured, the headline first."""
-
-        def make() -> list[str]:
-            found = dict.fromkeys(measure for row in self.means().values() for measure in row)
-            return list({"nDCG@10": None, **found})
-
-        return self.current("measures", make)
+        names = (measure for means in self.means().values() for measure in means)
+        return self.current("measures", lambda: list(dict.fromkeys([str(HEADLINE), *names])))
 
     def board(self, view: View) -> Board:
         """Return a whole board without intervals."""
@@ -193,42 +172,38 @@ class Library:
         make: Callable[[Ledger, View], Board] = named(_BOARD)
         return self.current((view, present), lambda: make(self.ledger, view))
 
-    def intervals(self, lines: Sequence[Line], measure: str) -> dict[str, Mapping[str, Figure]]:
+    def intervals(self, lines: Sequence[BoardRow], measure: str) -> dict[str, Mapping[str, Figure]]:
         """Return the intervals of local lines, cached by their runs; missing ones are computed together."""
-        keys = {line.row.name: (measure, *sorted(line.row.runs.values())) for line in lines}
-        with self._lock:
-            shelf = self._kept["interval"]
-            known: dict[str, Mapping[str, Figure]] = {n: shelf[key] for n, key in keys.items() if key in shelf}
-        missing = [line for line in lines if line.row.name not in known]
-        by_id = self.by_id()
-        samples = {
-            line.row.name: {task: self._sample(by_id[run], measure) for task, run in line.row.runs.items()}
-            for line in missing
+        keys = {line.name: (measure, *sorted(line.runs.values())) for line in lines}
+        cached = {name: self.kept("interval", key) for name, key in keys.items()}
+        known: dict[str, Mapping[str, Figure]] = {
+            name: by_task for name, by_task in cached.items() if by_task is not None
         }
-        for name, found in intervals(samples).items():
-            known[name] = found
-            self.put("interval", keys[name], found)
+        missing = [line for line in lines if line.name not in known]
+        for name, by_task in intervals(self._samples(missing, measure)).items():
+            known[name] = by_task
+            self.put("interval", keys[name], by_task)
         return known
 
-    def unbeaten(self, lines: Sequence[Line], measure: str) -> set[str]:
+    def unbeaten(self, lines: Sequence[BoardRow], measure: str) -> set[str]:
         """Return the local systems of a board that the best of them does not beat, cached by their runs."""
-        own = [line for line in lines if line.row.own and line.rank is not None]
-        if len(own) < 2:
+        local = [line for line in lines if line.own and line.rank is not None]
+        if len(local) < 2:
             return set()
-        runs = {line.row.name: tuple(line.row.runs.values()) for line in own}
-        by_id = self.by_id()
+        best, runs = local[0].name, sorted(tuple(line.runs.values()) for line in local)
+        return self.keep("ties", (measure, best, *runs), lambda: unbeaten(self._samples(local, measure), best))
 
-        def make() -> set[str]:
-            samples = {
-                line.row.name: {task: self._sample(by_id[run], measure) for task, run in line.row.runs.items()}
-                for line in own
+    def _samples(self, lines: Sequence[BoardRow], measure: str) -> dict[str, dict[str, Sample]]:
+        """Return the values of the runs of local lines by system and task."""
+        entries = self.by_id()
+        runs = {line.name: {task: entries[run] for task, run in line.runs.items()} for line in lines}
+        return {
+            name: {
+                task: Sample(entry.queries, self.ledger.scores(entry)[measure], entry.data)
+                for task, entry in by_task.items()
             }
-            return unbeaten(samples, own[0].row.name)
-
-        return self.keep("ties", (measure, own[0].row.name, *sorted(runs.values())), make)
-
-    def _sample(self, entry: Entry, measure: str) -> Sample:
-        return Sample(entry.queries, self.ledger.scores(entry)[measure], entry.data)
+            for name, by_task in runs.items()
+        }
 
     def by_id(self) -> Mapping[str, Entry]:
         """Return every run by its id."""
@@ -236,16 +211,11 @@ class Library:
 
     def entry(self, name: str) -> Entry:
         """Return a run by its whole id."""
-        found = self.by_id().get(name)
-        if found is None:
+        if name not in self.by_id():
             raise R2medError(f"no run {name!r} in the ledger")
-        return found
+        return self.by_id()[name]
 
-    def headline(self, entry: Entry) -> Mapping[str, float]:
-        """Return the headline of a run by query; empty if it was not measured."""
-        return self.query_scores(entry, str(HEADLINE))
-
-    def query_scores(self, entry: Entry, measure: str) -> Mapping[str, float]:
+    def query_scores(self, entry: Entry, measure: str = str(HEADLINE)) -> Mapping[str, float]:
         """Return a run's values of a measure by query; empty if it was not measured by it."""
 
         def make() -> dict[str, float]:
@@ -273,17 +243,14 @@ class Library:
 
     def has_data(self, task: str) -> bool:
         """Return whether a task's data is on this machine, without reading it."""
-        with self._lock:
-            known = task in self._kept["data"]
-        return known or place_of(task) is not None
+        return self.kept("data", task) is not None or _place_of(task) is not None
 
     def dataset(self, task: str) -> Dataset | None:
         """Return the data of a task if it is on this machine: a page never downloads anything."""
-        with self._lock:
-            known: Dataset | None = self._kept["data"].get(task)
-        if known is None and (known := at_hand(task)) is not None:
-            self.add_dataset(known)
-        return known
+        dataset: Dataset | None = self.kept("data", task)
+        if dataset is None and (dataset := load_if_local(task)) is not None:
+            self.add_dataset(dataset)
+        return dataset
 
     def query_text(self, task: str, query: str) -> str:
         """Return the text of a query; empty if the data is not local."""
@@ -292,23 +259,29 @@ class Library:
             return ""
         return dataset.collection.queries.text(query)
 
-    def opened(self, entry: Entry, measure: str = "nDCG@10") -> LoadedRun | None:
-        """Return a run beside its data; None if that is not local or has changed since."""
+    def loaded_run(self, entry: Entry, measure: str = str(HEADLINE)) -> LoadedRun | None:
+        """Return a run with its data; None if that is not local or has changed since."""
         dataset = self.dataset(entry.task)
         if dataset is None or not made_on(entry, dataset):
             return None
 
         def make() -> LoadedRun:
             scores = self.ledger.scores(entry)
-            known = scores.get(measure, scores.get("nDCG@10"))
-            column = known.tolist() if known is not None else [0.0] * len(entry.queries)
-            values = dict(zip(entry.queries, column, strict=True))
+            column = scores.get(measure, scores.get(str(HEADLINE), np.zeros(len(entry.queries))))
+            values = dict(zip(entry.queries, column.tolist(), strict=True))
             return LoadedRun(entry, dataset, self.run(entry), values, self.ledger.generations(entry))
 
         return self.keep("opened", (entry.key, entry.created, measure, dataset.fingerprint), make)
 
 
-def place_of(name: str) -> Task | None:
+def _facts(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat()
+    except OSError:
+        return None
+
+
+def _place_of(name: str) -> Task | None:
     """Return a task whose files are on this machine; None for any other."""
     try:
         task = resolve([name])[0]
@@ -318,9 +291,9 @@ def place_of(name: str) -> Task | None:
         return None
 
 
-def at_hand(name: str) -> Dataset | None:
+def load_if_local(name: str) -> Dataset | None:
     """Return the data of a task if it needs no download; None otherwise."""
-    task = place_of(name)
+    task = _place_of(name)
     try:
         return None if task is None else load(task)
     except R2medError:

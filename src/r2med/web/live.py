@@ -19,7 +19,6 @@ from r2med.render.html import Frame, drawn, render
 from r2med.store.jobs import PlannedCell, Work, ended_work, running_work
 from r2med.web.addresses import PageContent
 from r2med.web.citation import Citation
-from r2med.web.jobs import Job
 from r2med.web.library import Library
 
 if TYPE_CHECKING:
@@ -75,8 +74,10 @@ class LiveFeed:
             cards = await run_in_threadpool(self._snapshot)
             changed = {card.name: card.html for card in cards if sent.get(card.name) != card.html}
             if changed or len(sent) != len(cards):
-                said = [card.said for card in cards if sent and card.said and announced.get(card.name) != card.said]
-                content = {"order": [card.name for card in cards], "cards": changed, "said": " ".join(said)}
+                announcements = [
+                    card.said for card in cards if sent and card.said and announced.get(card.name) != card.said
+                ]
+                content = {"order": [card.name for card in cards], "cards": changed, "said": " ".join(announcements)}
                 content |= {"jobs": {str(job.number): job.state for job in self.library.jobs.all()}}
                 yield b"data: " + orjson.dumps(content) + b"\n\n"
                 sent, last = {card.name: card.html for card in cards}, time.monotonic()
@@ -110,10 +111,13 @@ class LiveFeed:
 def _cards(library: Library, works: list[Work], ended: list[Work]) -> list[LiveCard]:
     jobs = [job for job in reversed(library.jobs.all()) if job.active or time.time() - job.ended < 3600]
     by_process = {work.process: work for work in works}
-    own = {job.process for job in jobs if job.active}
+    active = {job.process for job in jobs if job.active}
     cards = [_card(f"job-{job.number}", "job", job=job, work=by_process.get(job.process)) for job in jobs]
-    cards = [replace(card, said=_said(job)) for card, job in zip(cards, jobs, strict=True)]
-    cards += [_card(f"work-{work.name}", "work", work=work) for work in works if work.process not in own]
+    cards = [
+        replace(card, said="" if job.active else f"{job.title}: {job.state}.")
+        for card, job in zip(cards, jobs, strict=True)
+    ]
+    cards += [_card(f"work-{work.name}", "work", work=work) for work in works if work.process not in active]
     if not cards:
         cards.append(_card("nothing", "nothing"))
     cards += [
@@ -123,10 +127,6 @@ def _cards(library: Library, works: list[Work], ended: list[Work]) -> list[LiveC
     entries, means = library.entries()[:_SHOWN], library.means()
     scores = {entry.id: means.get(entry.id, {}).get("nDCG@10") for entry in entries}
     return [*cards, _card("runs", "runs", entries=entries, scores=scores)]
-
-
-def _said(job: Job) -> str:
-    return "" if job.active else f"{job.title}: {job.state}."
 
 
 def _card(name: str, kind: str, **values: Any) -> LiveCard:

@@ -23,11 +23,11 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from r2med.store.cache import home
 from r2med.web.live import LiveFeed
 
-_PATIENCE = 10.0
+_REQUEST_TIMEOUT = 10.0
 """Seconds that a request may take to arrive: an idle connection holds a place that others need."""
 
 
-class PatientProtocol(H11Protocol):
+class TimeoutProtocol(H11Protocol):
     """A connection that is closed when no whole request comes."""
 
     _late: asyncio.TimerHandle | None = None
@@ -55,7 +55,7 @@ class PatientProtocol(H11Protocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def _wait(self) -> None:
-        self._late = self.loop.call_later(_PATIENCE, self._give_up)
+        self._late = self.loop.call_later(_REQUEST_TIMEOUT, self._give_up)
 
     def _stop_waiting(self) -> None:
         if self._late is not None:
@@ -99,7 +99,7 @@ def page_server(
         app,
         host=host,
         port=port,
-        http=PatientProtocol,
+        http=TimeoutProtocol,
         lifespan="off",
         log_level="warning",
         access_log=False,
@@ -168,9 +168,9 @@ def kept_token() -> str:
     path = token_path()
     with suppress(OSError):
         for _ in range(2):
-            found = _read(path)
-            if found:
-                return found
+            token = _read(path)
+            if token:
+                return token
             _make(path)
         return _read(path) or _new()
     return _new()

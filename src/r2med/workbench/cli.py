@@ -30,9 +30,7 @@ if TYPE_CHECKING:
 
 @click.command("inspect", cls=ManyValues)
 @click.argument("run")
-@click.option(
-    "--task", "--tasks", "tasks", multiple=True, metavar="NAME|GROUP|PATH...", help="Which tasks (default: all)."
-)
+@click.option("--tasks", multiple=True, metavar="NAME|GROUP|PATH...", help="Which tasks (default: all).")
 @click.option("--query", default="", metavar="ID", help="One query.")
 @click.option("--failures", type=click.IntRange(1), metavar="N", help="Queries with nothing relevant in the first 10.")
 @click.option("--worst", type=click.IntRange(1), metavar="N", help="Lowest scores; with --against, largest losses.")
@@ -50,7 +48,7 @@ def inspect_command(run: str, tasks: tuple[str, ...], against: str | None, **giv
 
     \b
     Examples:
-      r2med inspect bm25 --task sample/MedQA-Diag --failures 10
+      r2med inspect bm25 --tasks sample/MedQA-Diag --failures 10
       r2med inspect bm25 --query mqd-q01
       r2med inspect "replay >> bm25" --against bm25 --worst 5 --html cases.html
     """

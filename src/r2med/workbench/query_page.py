@@ -14,7 +14,7 @@ from r2med.diagnosis.causes import QueryCause
 from r2med.formatting import harmless
 from r2med.lexical.highlight import kinds_of
 from r2med.pipeline.loaded_runs import HEADLINE, TOP
-from r2med.render.charts.layout import hint, tag
+from r2med.render.charts.drawing import hint, tag
 from r2med.render.charts.scale import Scale
 from r2med.runs.ledger import Entry
 from r2med.web.addresses import Correction, PageContent, UnknownName
@@ -284,7 +284,7 @@ def _citation(state: BenchState, entries: Sequence[Entry]) -> Citation:
         return Citation(title)
     against = options(("--against", state.systems[1] if len(entries) > 1 else ""))
     docs = options(("--docs", str(DEEP) if state.deep else ""))
-    return citation(title, "inspect", state.systems[0], *against, "--task", state.task, "--query", state.query, *docs)
+    return citation(title, "inspect", state.systems[0], *against, "--tasks", state.task, "--query", state.query, *docs)
 
 
 def _values(library: Library, bench: Workbench) -> dict[str, Any]:

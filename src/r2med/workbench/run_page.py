@@ -15,12 +15,13 @@ from r2med.diagnosis.causes import Cause, QueryCause
 from r2med.diagnosis.charts import task_causes
 from r2med.errors import R2medError
 from r2med.pipeline.loaded_runs import HEADLINE
-from r2med.render.charts.kinds import DotChart, interval_point
-from r2med.render.charts.svg import responsive
+from r2med.render.charts.chart import responsive
+from r2med.render.charts.dots import DotChart
+from r2med.render.charts.drawing import system_point
 from r2med.runs.cost import Cost
 from r2med.runs.ledger import Entry
 from r2med.runs.selection import with_words
-from r2med.web.addresses import NotThere, PageContent, Pages, page_number, several_like, sort_links, system_address
+from r2med.web.addresses import NotFound, PageContent, Pages, page_number, several_like, sort_links, system_address
 from r2med.web.citation import citation, colophon, options
 from r2med.web.jobs import Job
 from r2med.web.library import Library
@@ -43,7 +44,7 @@ def runs_page(library: Library, request: Request) -> PageContent:
         "means": library.means(),
     }
     hidden = len(matching) - len(entries)
-    values["cite"] = citation("Runs", "runs", *options(("--find", asked.get("q", ""))), "--limit", "-1")
+    values["cite"] = citation("Runs", "runs", *options(("--find", asked.get("q", ""))), "--limit", "0")
     return "workbench/runs.html", {**values, "text": asked.get("q", ""), "oracles": oracles, "hidden": hidden}
 
 
@@ -51,7 +52,7 @@ def run_page(library: Library, request: Request) -> PageContent:
     """Show a run with everything that was recorded, and its queries."""
     entry = _entry(library, request.path_params["id"])
     asked = request.query_params
-    values, found = library.headline(entry), run_causes(library, entry)
+    values, found = library.query_scores(entry), run_causes(library, entry)
     causes = {each.query: each for each in found.queries} if found else {}
     rows = [(query, values.get(query, 0.0), library.query_text(entry.task, query)) for query in entry.queries]
     wanted, cause = asked.get("q", "").casefold().strip(), asked.get("cause", "")
@@ -80,7 +81,7 @@ def _entry(library: Library, name: str) -> Entry:
     if name not in known:
         alike = [each for each in known if name and each.startswith(name[:4])] or several_like(name, known)
         near = [(f"{each} {known[each].system} on {known[each].task}", f"/run/{each}") for each in alike[:5]]
-        raise NotThere(f"no run {name!r} in the ledger", near)
+        raise NotFound(f"no run {name!r} in the ledger", near)
     return known[name]
 
 
@@ -105,7 +106,7 @@ def system_page(library: Library, request: Request) -> PageContent:
     for task, entry in runs.items():
         found = library.interval(entry, "nDCG@10")
         if found is not None:
-            points.append(interval_point(called(task, list(runs)), found))
+            points.append(system_point(called(task, list(runs)), found.value, found))
     there = {measure for entry in runs.values() for measure in means.get(entry.id, {})}
     measures = [measure for measure in library.measures() if measure in there]
     cost = Cost.of_runs(list(runs.values()))
@@ -123,13 +124,13 @@ def system_page(library: Library, request: Request) -> PageContent:
         "stages": next(iter(runs.values())).record.stages or (),
         "job": library.jobs.newest("causes", system, group),
         "cite": citation(
-            f"{system} on {', '.join(runs)}", "run", system, "--tasks", *runs, "--metrics", *measures, "--ci"
+            f"{system} on {', '.join(runs)}", "run", system, "--tasks", *runs, "--measures", *measures, "--ci"
         ),
     }  # fmt: skip
     return "workbench/system.html", values
 
 
-def _not_there(library: Library, system: str, group: str) -> NotThere:
+def _not_there(library: Library, system: str, group: str) -> NotFound:
     """Return the error for a system without a run in a group, with its groups or the nearest systems."""
     elsewhere = [each for each in library.groups() if library.newest(system, each)]
     if elsewhere:
@@ -138,7 +139,7 @@ def _not_there(library: Library, system: str, group: str) -> NotThere:
         groups = [group] if group in library.groups() else library.groups()
         names = {name: each for each in reversed(groups) for name in library.systems(each)}
         found = [(name, system_address(name, names[name])) for name in several_like(system, names)]
-    return NotThere(f"no run of {system!r} in the group {group!r}", found)
+    return NotFound(f"no run of {system!r} in the group {group!r}", found)
 
 
 def find_causes(library: Library, form: Mapping[str, str]) -> str:

@@ -22,7 +22,7 @@ from r2med.store.cache import Cache
 from r2med.store.jobs import DONE, reporter
 from r2med.web.addresses import (
     Correction,
-    NotThere,
+    NotFound,
     PageContent,
     UnknownName,
     one_of,
@@ -31,7 +31,7 @@ from r2med.web.addresses import (
     several_like,
 )
 from r2med.web.citation import Citation
-from r2med.web.library import Library, at_hand
+from r2med.web.library import Library, load_if_local
 from r2med.workbench.sides import FoundDocument, run_kinds
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def document_page(library: Library, request: Request) -> PageContent:
     task, name = asked.get("task", ""), asked.get("document", "")
     dataset = library.dataset(task) if task in library.tasks() else None
     if dataset is None or name not in dataset.collection.documents.position:
-        raise NotThere(f"no document {name!r} of {task!r} is on this machine", _nearest(library, task, name))
+        raise NotFound(f"no document {name!r} of {task!r} is on this machine", _nearest(library, task, name))
     text = dataset.collection.documents.text(name)
     question = asked.get("q", "")
     kinds = question_kinds(question) if question else {}
@@ -267,7 +267,7 @@ def main(task: str, system: str, page: str) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with reporter.command(f"Index of {system} for {task}", page), reporter.plan([system], [task]):
-            dataset = at_hand(task)
+            dataset = load_if_local(task)
             if dataset is None:
                 raise R2medError(f"the data of {task} is not on this machine")
             with reporter.cell(system, task):

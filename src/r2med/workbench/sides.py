@@ -121,7 +121,7 @@ def _ranking(library: Library, entry: Entry, query: str) -> Ranking:
 
 
 def _case(library: Library, entry: Entry, query: str, depth: int) -> Case | None:
-    opened = library.opened(entry)
+    opened = library.loaded_run(entry)
     return look([(opened,)], CaseChoice(query=query, depth=depth))[0] if opened and query in opened.positives else None
 
 

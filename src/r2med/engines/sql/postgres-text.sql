@@ -1,4 +1,4 @@
--- Full-text search over the table that `r2med index TASK --to postgres` fills.
+-- Full-text search over the table that `r2med engines push TASK --to postgres` fills.
 -- Any word of the query may match, as in BM25; 1 divides by the logarithm of the length.
 WITH words AS (
     SELECT to_tsquery('english', string_agg(quote_literal(lexeme), ' | ')) AS any_of

@@ -1,21 +1,23 @@
-"""The executor of one process: a loop with a progress bar, or without a terminal a line per minute."""
+"""The executor: a loop with a progress bar, or a line per minute without a terminal; and how work is distributed."""
 
 from __future__ import annotations
 
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from r2med.errors import R2medError
+from r2med.errors import Postponed, R2medError
 from r2med.settings import memory_limit
 from r2med.store.jobs import reporter
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import ProgressColumn
+
+    from r2med.pipeline.executor.blocks import Spread
 
 PACE = "R2MED_PROGRESS"
 """The variable with the seconds between two lines of progress without a terminal; 0 for none."""
@@ -67,10 +69,14 @@ class _Told:
 
 
 class Executor:
-    """Executor that runs work in this process, with a bar on the given console or in silence."""
+    """Executor that runs work in this process, or distributes what comes in blocks; silent without a console."""
 
-    def __init__(self, console: Console | None = None, memory: int | None = None) -> None:
+    def __init__(
+        self, console: Console | None = None, memory: int | None = None, *, spread: Spread | None = None
+    ) -> None:
         self.console = console
+        self.spread = spread
+        """How work that comes in blocks is distributed; None if all of it runs in this process."""
         self._memory = memory
         self._telling = False
 
@@ -82,7 +88,7 @@ class Executor:
     @contextmanager
     def working(self, system: str, task: str) -> Iterator[None]:
         """Report a system on a task, to observers and in lines of progress, while the block runs."""
-        with reporter.cell(system, task), self._lines(_current):
+        with reporter.cell(system, task), self._lines(_current), spreading(self):
             yield
 
     @contextmanager
@@ -186,3 +192,50 @@ def _speed_column(unit: str) -> ProgressColumn:
 def quiet() -> Executor:
     """Return an executor that shows nothing, for libraries and tests."""
     return Executor(None)
+
+
+_CURRENT: list[Spread] = []
+
+
+@contextmanager
+def spreading(executor: Executor) -> Iterator[None]:
+    """Let code without access to an executor distribute its work as the executor does, within the block."""
+    if executor.spread is None:
+        yield
+        return
+    _CURRENT.append(executor.spread)
+    try:
+        yield
+    finally:
+        _CURRENT.pop()
+
+
+def current_spread() -> Spread | None:
+    """Return how work is distributed now, for code without access to the executor; None if it is not."""
+    return _CURRENT[-1] if _CURRENT else None
+
+
+def every_share(parts: Iterable[Callable[[], Value]]) -> list[Value]:
+    """Run all parts and return their values; if some are left to other shards, raise that only after all have run.
+
+    >>> every_share([lambda: 1, lambda: 2])
+    [1, 2]
+    """
+    values, postponed = [], []
+    for part in parts:
+        try:
+            values.append(part())
+        except Postponed as share:
+            postponed.append(share)
+    if postponed:
+        raise Postponed("\n".join(dict.fromkeys(map(str, postponed))))
+    return values
+
+
+@contextmanager
+def postponed_as(name: str) -> Iterator[None]:
+    """Label with its part what was left to other shards."""
+    try:
+        yield
+    except Postponed as share:
+        raise Postponed("\n".join(f"{name}: {line}" for line in str(share).splitlines())) from share

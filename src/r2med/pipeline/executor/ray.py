@@ -161,8 +161,10 @@ class RayCluster:
         if now - deal.looked < PATIENCE:
             return
         deal.looked = now
-        kind, each = self._device()
-        room = self._room(kind, each)
+        gpus = self._ray.cluster_resources().get("GPU", 0)
+        kind, each = ("GPU", 1) if gpus else ("CPU", self._settings.threads)
+        nodes = [node for node in self._ray.nodes() if node["Alive"]]
+        room = sum(int(node["Resources"].get(kind, 0) // each) for node in nodes)
         wanted = min(room, self._settings.workers) if self._settings.workers else room
         for actor in deal.dismiss_beyond(wanted):
             self._ray.kill(actor.handle)
@@ -187,22 +189,16 @@ class RayCluster:
         for key in deal.left_over():
             self.store.remove(key)
 
-    def _device(self) -> tuple[str, int]:
-        """Return the device of a worker: a GPU if there are any, otherwise some processors."""
-        gpus = self._ray.cluster_resources().get("GPU", 0)
-        return ("GPU", 1) if gpus else ("CPU", self._settings.threads)
-
-    def _room(self, kind: str, each: int) -> int:
-        """Return how many workers the living nodes have room for."""
-        nodes = [node for node in self._ray.nodes() if node["Alive"]]
-        return sum(int(node["Resources"].get(kind, 0) // each) for node in nodes)
-
     def _start(self, kind: str, each: int) -> Any:
         options = {"num_gpus": 1} if kind == "GPU" else {"num_cpus": each}
         actor = self._ray.remote(RayWorker)
         environment = {"env_vars": _environment(self._settings.threads)}
         placed = actor.options(scheduling_strategy="SPREAD", runtime_env=environment, max_restarts=0, **options)
-        return placed.remote(self.store.place, r2med.__version__, _secrets())
+        return placed.remote(
+            self.store.place,
+            r2med.__version__,
+            {name: value for name, value in os.environ.items() if name.startswith(_PASSED) and _secret(name)},
+        )
 
 
 def _environment(threads: int) -> dict[str, str]:
@@ -212,11 +208,6 @@ def _environment(threads: int) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name.startswith(_PASSED) and not _secret(name)}
     numbers = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "R2MED_THREADS"), str(threads))
     return kept | numbers | {"PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
-
-
-def _secrets() -> dict[str, str]:
-    """Return the variables of a worker that Ray must not see, because it writes the others to its logs."""
-    return {name: value for name, value in os.environ.items() if name.startswith(_PASSED) and _secret(name)}
 
 
 def _secret(name: str) -> bool:
@@ -234,7 +225,9 @@ def _connected(address: str) -> Any:
     if found < OLDEST:
         wanted = ".".join(map(str, OLDEST))
         raise R2medError(f"Ray {ray.__version__} is too old, {wanted} is needed: pip install 'r2med[ray]'")
-    _keep_output_clean(ray)
+    module: Any = getattr(ray._private, "worker", None)
+    if hasattr(module, "print_to_stdstream"):
+        module.print_to_stdstream = _told_to_debug
     if ray.is_initialized():
         return ray
     where = address or os.environ.get("RAY_ADDRESS", "")
@@ -252,13 +245,6 @@ def _connected(address: str) -> Any:
         place = f"the Ray cluster at {where}" if where else "a Ray cluster on this machine"
         raise R2medError(f"{place} cannot be used: {_last_line(error)}") from error
     return ray
-
-
-def _keep_output_clean(ray: Any) -> None:
-    """Keep Ray's messages about dead workers out of the output of a command; there is no setting for that."""
-    module: Any = getattr(ray._private, "worker", None)
-    if hasattr(module, "print_to_stdstream"):
-        module.print_to_stdstream = _told_to_debug
 
 
 def _told_to_debug(message: Mapping[str, Any], **_: object) -> None:

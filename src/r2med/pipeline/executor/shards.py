@@ -96,7 +96,14 @@ class Shards:
         """Refuse a command that differs from those that ran before it, until one of them has merged."""
         mine = orjson.dumps({"shards": self.total, **settings}, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2)
         try:
-            _write_first(_manifest(), mine)
+            path = _manifest()
+            path.parent.mkdir(parents=True, exist_ok=True)
+            draft = path.with_name(f".{path.name}-{os.urandom(6).hex()}")
+            draft.write_bytes(mine)
+            try:
+                os.link(draft, path)
+            finally:
+                draft.unlink()
         except FileExistsError:
             theirs = orjson.loads(_manifest().read_bytes())
             for name, value in orjson.loads(mine).items():
@@ -129,17 +136,6 @@ def _differs(shard: Shards, name: str, mine: object, theirs: object) -> str:
     else:
         shown[0] = f"{name} {shown[0]}"
     return f"{shard} has {shown[0]}, its siblings have {shown[1]}; give it theirs, or remove {_manifest()}"
-
-
-def _write_first(path: Path, content: bytes) -> None:
-    """Write a file as a whole, unless it exists: of several commands one is the first."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}-{os.urandom(6).hex()}")
-    draft.write_bytes(content)
-    try:
-        os.link(draft, path)
-    finally:
-        draft.unlink()
 
 
 def _noted() -> Path:

@@ -42,17 +42,14 @@ def _in_the_way(place: tuple[float, float], others: Sequence[tuple[float, float]
     return sum(abs(place[0] - x) < _WIDE and abs(place[1] - y) < _HIGH for x, y in others)
 
 
-def legend_columns(names: Sequence[str], characters: int = 88, handle: int = 9) -> int:
-    """Return the number of legend columns that gives some names as few rows as there is room for.
+def legend_columns(names: Sequence[str], characters: int = 110, handle: int = 8) -> int:
+    """Return the number of equal legend columns that gives some names as few rows as there is room for.
 
     >>> legend_columns(["bm25", "wordllama", "replay >> bm25"]), legend_columns(["x" * 50] * 3)
     (3, 1)
     """
-    for rows in range(1, len(names)):
-        columns = [names[start : start + rows] for start in range(0, len(names), rows)]
-        if sum(handle + max(map(len, column)) for column in columns) <= characters:
-            return len(columns)
-    return 1
+    most = max(1, characters // (handle + max(map(len, names), default=0)))
+    return math.ceil(len(names) / math.ceil(len(names) / most)) if names else 1
 
 
 @dataclass(frozen=True)

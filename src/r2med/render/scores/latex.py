@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from r2med.data.task_names import GROUP_TITLES
 from r2med.data.tasks import AVERAGE
-from r2med.render.scores.model import Board
+from r2med.render.scores.model import NONE, Board, BoardRow
 from r2med.render.scores.significance import BETTER, WORSE, about_marks
-from r2med.render.scores.table import BEST, NONE, SECOND, BoardTable, TableCell, TableRow, board_table
+from r2med.render.scores.table import BEST, SECOND, BoardTable, TableCell, board_table
 from r2med.render.sections import SIGNS, breakable, escaped, one_line, unprintable
 
 _MARKS = {BETTER: r"$^{\dagger}$", WORSE: r"$^{\ddagger}$"}
@@ -117,7 +117,7 @@ def _shape(table: BoardTable) -> _Shape:
     """Choose a shape by the approximate width of the columns: TeX alone knows it exactly."""
     longest = max((_letters(row.label) for row in table.rows), default=0.0)
     name = min(longest, _NAME * _LETTER)
-    height = len(table.rows) + sum(bool(row.line.intervals) for row in table.rows)
+    height = len(table.rows) + sum(bool(row.intervals) for row in table.rows)
     long = height > _ROWS
     turned = (_rest(table, long) + name) * (1.0 if long else _SMALLEST) > _UPRIGHT
     if not (long or (turned and height > _TURNED_ROWS)):
@@ -132,19 +132,21 @@ def _shape(table: BoardTable) -> _Shape:
 
 def _rest(table: BoardTable, long: bool) -> float:
     """Return the width of everything but the names."""
-    widths = [_GAP, *(_width(table, column, long) for column in table.columns)]
+    widths = [_GAP, *(_width(table, column, long) for column in table.board.columns)]
     widths += [3 * _LETTER + _GAP] * table.has_ranks
     if table.has_sources:
         widths.append(max(_letters(", ".join(row.sources)) for row in table.rows) + _GAP)
     for heading in table.cost_headings:
-        widths.append(max(_letters(text) for text in (heading, *(row.cost[heading] for row in table.rows))) + _GAP)
+        widths.append(
+            max(_letters(text) for text in (heading, *(row.cost_cells[heading] for row in table.rows))) + _GAP
+        )
     return sum(widths)
 
 
 def _width(table: BoardTable, column: str, long: bool) -> float:
-    cells = [table.headings[column], *(row.cells[column].text for row in table.rows)]
-    cells += [_range(row.cells[column], column, long) for row in table.rows]
-    return max(map(_letters, cells)) + _GAP
+    cells = [table.cells(row)[column] for row in table.rows]
+    texts = [table.headings[column], *(cell.text for cell in cells), *(_range(cell, column, long) for cell in cells)]
+    return max(map(_letters, texts)) + _GAP
 
 
 def _range(cell: TableCell, column: str, long: bool) -> str:
@@ -158,7 +160,7 @@ def _letters(text: str) -> float:
 
 def _columns(table: BoardTable, shape: _Shape) -> str:
     name = f">{{\\raggedright\\hyphenpenalty=10000\\arraybackslash}}p{{{shape.name:.0f}pt}}" if shape.name else "l"
-    figures = len(table.columns) + len(table.cost_headings)
+    figures = len(table.board.columns) + len(table.cost_headings)
     return "r" * table.has_ranks + name + "l" * table.has_sources + "r" * figures
 
 
@@ -173,9 +175,10 @@ def _caption(table: BoardTable, shape: _Shape) -> str:
     board = table.board
     parts = [rf"{escaped(board.measure)} $\times$ 100, {escaped(GROUP_TITLES[board.group])}"]
     parts.append("Best in bold, second underlined")
-    parts += ["Own runs in italics"] * any(row.own_among_others for row in table.rows)
+    parts += ["Own runs in italics"] * any(table.is_own_among_others(row) for row in table.rows)
     below = "averages" if shape.long else "figures"
-    parts += [rf"Below the {below} 95\% intervals (bootstrap over queries)"] * table.has_intervals
+    intervals = any(row.intervals for row in table.rows)
+    parts += [rf"Below the {below} 95\% intervals (bootstrap over queries)"] * intervals
     parts += map(escaped, table.legend)
     return ". ".join([*parts, *([breakable(about_marks(board.baseline))] if board.baseline else [])]) + "."
 
@@ -184,19 +187,19 @@ def _slug(text: str) -> str:
     return "".join(sign for sign in text.lower() if sign.isascii() and sign.isalnum())
 
 
-def _rows(table: BoardTable, row: TableRow, shape: _Shape) -> list[str]:
+def _rows(table: BoardTable, row: BoardRow, shape: _Shape) -> list[str]:
     """Write the row of a system, and its intervals below."""
-    cells = [row.rank or _NONE] * table.has_ranks
+    cells = [str(row.rank or _NONE)] * table.has_ranks
     name = breakable(row.label) if shape.name else escaped(row.label)
-    cells.append(rf"\textit{{{name}}}" if row.own_among_others else name)
+    cells.append(rf"\textit{{{name}}}" if table.is_own_among_others(row) else name)
     cells += [escaped(", ".join(row.sources))] * table.has_sources
     before = len(cells)
-    cells += map(_number, row.cells.values())
-    cost = [row.cost[heading] for heading in table.cost_headings]
+    cells += map(_number, table.cells(row).values())
+    cost = [row.cost_cells[heading] for heading in table.cost_headings]
     cells += [_NONE if cell == NONE else escaped(cell) for cell in cost]
-    if not row.line.intervals:
+    if not row.intervals:
         return [_joined(cells)]
-    ranges = [_range(cell, column, shape.long).replace("-", "--") for column, cell in row.cells.items()]
+    ranges = [_range(cell, column, shape.long).replace("-", "--") for column, cell in table.cells(row).items()]
     below = [*[""] * before, *(rf"{{{shape.smaller} {text}}}" if text else "" for text in ranges), *[""] * len(cost)]
     return [_joined(cells) + "*", _joined(below) + "[2pt]"]
 

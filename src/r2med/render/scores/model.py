@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from r2med.data.tasks import AVERAGE
-from r2med.formatting import counted
-from r2med.runs.viewable import Viewable
+from r2med.formatting import counted, percent
+from r2med.render.table import print_plainly
+from r2med.runs.cost import COST_HEADINGS, Cost
 
 if TYPE_CHECKING:
     from r2med.measure.figure import Figure
-    from r2med.runs.cost import Cost
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,18 @@ FAR_APART = 0.10
 FIRST_STAGE, TOKENS = "first stage", "tokens"
 DETAILS = (FIRST_STAGE, TOKENS)
 """What may be shown of a system beside its figures."""
+NONE = "-"
+"""What stands where there is no figure."""
 OTHER_DATA = "°"
 """Behind a figure that was measured on other data than the task has now."""
+
+
+class Sign(NamedTuple):
+    """A remark on a system: behind its name, as a tag on a page, and what it means."""
+
+    text: str
+    tag: str
+    meaning: str = ""
 
 
 @dataclass(frozen=True)
@@ -81,7 +91,7 @@ class SystemParts:
 
 @dataclass(frozen=True)
 class BoardRow:
-    """One system: its figures on a group's tasks by one measure, and where they come from."""
+    """One system on a board: its figures on a group's tasks by one measure, where they come from, and its rank."""
 
     name: str
     """The spec of a local system, or the name under which it was published."""
@@ -112,6 +122,28 @@ class BoardRow:
     note: str = ""
     recall_lost: float | None = None
     """The share of the exact lists that an approximate search did not find; None where search is exact."""
+    average: float | None = None
+    """Over all columns; None when a task is missing."""
+    rank: int | None = None
+    """None for a system that lacks a task, is an oracle, saw other data, or did no query completely."""
+    disputed: bool = False
+    """Whether sources disagree about this system."""
+    apart: float = 0.0
+    """By how much the highest and the lowest average differ that sources give it."""
+    intervals: Mapping[str, Figure] = field(default_factory=dict)
+    """95%, by task and of the average, for local systems."""
+    marks: Mapping[str, str] = field(default_factory=dict)
+    """Signs of significance, by task and of the average."""
+    tied: bool = False
+    """Whether the best local system does not beat it on average; of the best one itself, true as well."""
+
+    def value(self, column: str) -> float | None:
+        """Return the figure in a column: of a task, or of the average."""
+        return self.average if column == AVERAGE else self.values.get(column)
+
+    def saw_other_data(self, column: str) -> bool:
+        """Return whether a figure was measured on other data than the rest of its column."""
+        return bool(self.other_data) if column == AVERAGE else column in self.other_data
 
     @property
     def first_stage(self) -> str:
@@ -143,76 +175,89 @@ class BoardRow:
         """Return whether it may be ranked among the others, provided that it has an average."""
         return not (self.oracle or self.unmeasured or self.other_data)
 
+    @property
+    def far_apart(self) -> bool:
+        """Return whether sources are ten points or more apart about the system."""
+        return self.disputed and self.apart >= FAR_APART
 
-@dataclass(frozen=True)
-class Line:
-    """A row as it stands on a board."""
+    @property
+    def signs(self) -> list[Sign]:
+        """Return remarks on the system."""
+        signs = []
+        if self.oracle:
+            signs.append(Sign("(oracle)", "oracle", "It was shown the gold answers: a ceiling, never ranked"))
+        if self.incomplete:
+            signs.append(Sign("*", f"{self.incomplete} incomplete"))
+        if self.recall_lost is not None:
+            lost = percent(self.recall_lost, 1)
+            signs.append(Sign(f"≈{lost}", f"{lost}% of the exact lists lost"))
+        if self.far_apart:
+            points = percent(self.apart, 1)
+            meaning = "Sources are that far apart on average; see the notes"
+            signs.append(Sign(f"≠{points}", f"≠ {points} points apart", meaning))
+        elif self.disputed:
+            signs.append(Sign("≠", "≠ disputed", "Sources disagree about this system; see the notes"))
+        return signs
 
-    row: BoardRow
-    average: float | None
-    """Over all columns; None when a task is missing."""
-    rank: int | None = None
-    """None for a system that lacks a task, is an oracle, saw other data, or did no query completely."""
-    disputed: bool = False
-    """Whether sources disagree about this system."""
-    apart: float = 0.0
-    """By how much the highest and the lowest average differ that sources give it."""
-    intervals: Mapping[str, Figure] = field(default_factory=dict)
-    """95%, by task and of the average, for local systems."""
-    marks: Mapping[str, str] = field(default_factory=dict)
-    """Signs of significance, by task and of the average."""
-    tied: bool = False
-    """Whether the best local system does not beat it on average; of the best one itself, true as well."""
+    @property
+    def label(self) -> str:
+        """Return the name with the signs that notes explain: an oracle, incomplete queries, sources that disagree."""
+        words = [sign.text for sign in self.signs if len(sign.text) > 1]
+        short = "".join(sign.text for sign in self.signs if len(sign.text) == 1)
+        return " ".join(part for part in (self.name, *words, short) if part)
 
-    def value(self, column: str) -> float | None:
-        """Return the figure in a column: of a task, or of the average."""
-        return self.average if column == AVERAGE else self.row.values.get(column)
+    @property
+    def details(self) -> dict[str, str]:
+        """Return the cells of `DETAILS`."""
+        return {FIRST_STAGE: self.first_stage or NONE, TOKENS: self.token_limit or NONE}
+
+    @property
+    def cost_cells(self) -> dict[str, str]:
+        """Return the cells of `COST_HEADINGS`, all empty for what was published."""
+        cells = self.cost.cells() if self.cost is not None else [""] * len(COST_HEADINGS)
+        return dict(zip(COST_HEADINGS, cells, strict=True))
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the line for JSON."""
-        row = self.row
-        found: dict[str, Any] = {
+        """Return the row for JSON."""
+        facts: dict[str, Any] = {
             "rank": self.rank,
-            "name": row.name,
-            "system": row.system or None,
-            "sources": list(row.sources),
-            "own": row.own,
-            **asdict(row.parts),
+            "name": self.name,
+            "system": self.system or None,
+            "sources": list(self.sources),
+            "own": self.own,
+            **asdict(self.parts),
             "average": self.average,
-            "values": dict(row.values),
+            "values": dict(self.values),
         }
         extra = {
-            "title": row.title,
-            "published_average": row.stated,
-            "oracle": row.oracle,
-            "incomplete": row.incomplete,
-            "other_data": list(row.other_data),
+            "title": self.title,
+            "published_average": self.stated,
+            "oracle": self.oracle,
+            "incomplete": self.incomplete,
+            "other_data": list(self.other_data),
             "disputed": self.disputed,
             "apart": self.apart,
-            "first_stage": row.first_stage,
-            "runs": dict(row.runs),
+            "first_stage": self.first_stage,
+            "runs": dict(self.runs),
             "intervals": {task or "average": [each.low, each.high] for task, each in self.intervals.items()},
             "significance": {task or "average": mark for task, mark in self.marks.items()},
-            "cost": row.cost.as_dict() if row.cost is not None else None,
-            "max_query": row.max_query,
-            "max_document": row.max_document,
-            "note": row.note,
+            "cost": self.cost.as_dict() if self.cost is not None else None,
+            "max_query": self.max_query,
+            "max_document": self.max_document,
+            "note": self.note,
         }
-        found |= {name: value for name, value in extra.items() if value not in (None, False, 0, "", {}, [])}
-        return found | ({} if row.recall_lost is None else {"recall_lost": row.recall_lost})
+        facts |= {name: value for name, value in extra.items() if value not in (None, False, 0, "", {}, [])}
+        return facts | ({} if self.recall_lost is None else {"recall_lost": self.recall_lost})
 
 
 @dataclass(frozen=True, repr=False)
-class Board(Viewable):
+class Board:
     """Lines in their order, over the columns of one group and one measure."""
-
-    shown_by: ClassVar = "r2med.render.scores.text:show_board"
-    drawn_by: ClassVar = "r2med.render.scores.notebook:board_html"
 
     group: str
     measure: str
     tasks: Sequence[str]
-    lines: Sequence[Line]
+    lines: Sequence[BoardRow]
     notes: Sequence[str] = ()
     """What a reader must know, a sentence each."""
     left_out: int = 0
@@ -249,14 +294,24 @@ class Board(Viewable):
         systems, tasks = counted(len(self.lines), "system"), counted(len(self.tasks), "task")
         return f"Board({self.group!r} by {self.measure}, {systems} on {tasks})"
 
+    def __str__(self) -> str:
+        from r2med.render.scores.text import show_board
+
+        return print_plainly(show_board, self)
+
+    def _repr_html_(self) -> str:
+        from r2med.render.scores.text import tables_html
+
+        return tables_html([self])
+
 
 def line_labels(board: Board) -> list[str]:
     """Return names of lines; equal names are followed by their sources, but not those of local systems."""
-    counts = Counter(line.row.name for line in board.lines)
+    counts = Counter(line.name for line in board.lines)
     found: list[str] = []
     for line in board.lines:
-        several = counts[line.row.name] > 1 and not line.row.own
-        label = f"{line.row.name} ({', '.join(line.row.sources)})" if several else line.row.title or line.row.name
+        several = counts[line.name] > 1 and not line.own
+        label = f"{line.name} ({', '.join(line.sources)})" if several else line.title or line.name
         while label in found:
             label += "'"
         found.append(label)

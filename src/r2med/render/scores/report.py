@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, reduce
 from operator import add
 from typing import TYPE_CHECKING
@@ -14,13 +14,14 @@ from r2med.data.task_names import GROUP_NOTES
 from r2med.errors import R2medError, SpecError
 from r2med.formatting import counted, dollars_text
 from r2med.pipeline.spec import Call, Chain, Value, parse
-from r2med.render.scores.model import OWN, RECALL_LOST, Board, BoardRow, Line, SystemParts
+from r2med.render.scores.model import OWN, RECALL_LOST, Board, BoardRow, SystemParts
 from r2med.render.scores.significance import Sample, about_marks, intervals, significance
 from r2med.render.scores.table import board_table
 from r2med.render.scores.text import FORMATS, show_table
 from r2med.render.table import say
+from r2med.runs.ledger import Entry
 from r2med.runs.record import RunRecord, StageRecord
-from r2med.runs.report import Report, Result, failure_lines
+from r2med.runs.report import Report, failure_lines
 from r2med.usage import Usage
 
 if TYPE_CHECKING:
@@ -131,41 +132,35 @@ def _board(report: Report, group: str, measure: str, shown: Shown) -> Board:
     }
     ranges = intervals(samples) if shown.intervals else {}
     marks = significance(samples, shown.baseline) if shown.baseline else {}
-    lines = [
-        Line(
-            replace(_report_row(system, results, measure), system=report.specs.get(system, system)),
-            averages[system],
+    rows = [
+        BoardRow(
+            name=system,
+            sources=(OWN,),
+            values={result.task: result.metrics[measure] for result in results if measure in result.metrics},
+            system=report.specs.get(system, system),
+            parts=parts_of(results[0].record.stages or (), oracle=any(result.oracle for result in results)),
+            oracle=any(result.oracle for result in results),
+            incomplete=sum(len(result.incomplete) for result in results),
+            runs={result.task: result.id for result in results if result.id},
+            cost=reduce(add, [result.cost for result in results]),
+            recall_lost=mean_recall_lost([result.record for result in results]),
+            average=averages[system],
             intervals=ranges.get(system, {}),
             marks=marks.get(system, {}),
         )
         for system, results in found.items()
         if results
     ]
-    return Board(group, measure, tasks, lines, _notes(report, group, shown, lines), 0, shown.cost, shown.baseline)
+    return Board(group, measure, tasks, rows, _notes(report, group, shown, rows), 0, shown.cost, shown.baseline)
 
 
-def _sample(result: Result, measure: str) -> Sample:
-    return Sample(result.query_ids, result.scores[measure], result.record.data.fingerprint or "")
+def _sample(result: Entry, measure: str) -> Sample:
+    return Sample(result.queries, result.scores[measure], result.record.data.fingerprint or "")
 
 
-def _report_row(system: str, results: Sequence[Result], measure: str) -> BoardRow:
-    oracle = any(result.oracle for result in results)
-    return BoardRow(
-        name=system,
-        sources=(OWN,),
-        values={result.task: result.metrics[measure] for result in results if measure in result.metrics},
-        parts=parts_of(results[0].record.stages or (), oracle=oracle),
-        oracle=oracle,
-        incomplete=sum(len(result.incomplete) for result in results),
-        runs={result.task: result.run_id for result in results if result.run_id},
-        cost=reduce(add, [result.cost for result in results]),
-        recall_lost=mean_recall_lost([result.record for result in results]),
-    )
-
-
-def _notes(report: Report, group: str, shown: Shown, lines: Sequence[Line]) -> list[str]:
-    notes = [f"{line.row.name}: {line.row.incomplete} queries incomplete" for line in lines if line.row.incomplete]
-    if any(line.row.recall_lost is not None for line in lines):
+def _notes(report: Report, group: str, shown: Shown, rows: Sequence[BoardRow]) -> list[str]:
+    notes = [f"{row.name}: {row.incomplete} queries incomplete" for row in rows if row.incomplete]
+    if any(row.recall_lost is not None for row in rows):
         notes.append(RECALL_LOST)
     notes += failure_lines(report.failures, report.names)
     notes += [about_marks(shown.baseline)] if shown.baseline else []
@@ -181,11 +176,6 @@ def show_report(report: Report, console: Console, measures: Sequence[str] = (), 
         if boards and group in GROUP_NOTES:
             console.print(GROUP_NOTES[group], style="dim")
     _footnotes(report, console)
-
-
-def show_headline(report: Report, console: Console) -> None:
-    """Print an evaluation by the measures that were asked for."""
-    show_report(report, console, report.headline)
 
 
 def _footnotes(report: Report, console: Console) -> None:
@@ -263,7 +253,7 @@ def _failed_attempts(records: Sequence[RunRecord]) -> str:
 def _forecast_error(records: Sequence[RunRecord]) -> str:
     """Compare the forecast cost of servers with the actual cost; empty if one of them is unknown.
 
-    >>> from r2med.runs.usage import StepRecord
+    >>> from r2med.runs.record import StepRecord
     >>> forecast = Usage(requests=9, prompt_tokens=600, cost=0.4)
     >>> step = StepRecord("hyde(m)", account=Usage(requests=9, prompt_tokens=900, cost=0.5), foreseen=forecast)
     >>> _forecast_error([RunRecord(work=(step,))])

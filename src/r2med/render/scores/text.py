@@ -11,9 +11,11 @@ import orjson
 from rich.text import Text
 
 from r2med.data.task_names import task_names
+from r2med.data.tasks import AVERAGE
 from r2med.render.scores.latex import latex
-from r2med.render.scores.model import Board, Line
-from r2med.render.scores.table import BEST, NONE, SECOND, BoardTable, TableCell, TableRow, board_table
+from r2med.render.scores.model import NONE, Board, BoardRow
+from r2med.render.scores.table import BEST, SECOND, BoardTable, TableCell, board_table
+from r2med.render.sections import escape_markdown
 from r2med.render.table import Cell, Column, Number, Table, key, numbers, room
 
 if TYPE_CHECKING:
@@ -41,29 +43,31 @@ def show_table(table: BoardTable, console: Console) -> None:
 
 
 def _grid(table: BoardTable, *, narrow: bool) -> Table:
+    board = table.board
     columns = [Column("#", right=True, key=True)] * table.has_ranks
     columns.append(key("system"))
     columns += [Column("source")] * (table.has_sources and not narrow)
-    columns += [Column(heading) for heading in table.detail_headings]
+    columns += map(Column, board.details)
     columns += numbers(*table.headings.values(), *table.cost_headings)
     grid = Table(*columns)
     for row in table.rows:
-        head = [*_head(table, row, narrow=narrow), *(row.details[heading] for heading in table.detail_headings)]
-        cost = [row.cost[heading] for heading in table.cost_headings]
-        grid.add(*head, *map(_figure, row.cells.values()), *cost, style="cyan" if row.own_among_others else "")
-        if row.line.intervals:
-            some = table.columns[-1:] if narrow and table.has_sources else table.columns
-            spread = [cell.interval if column in some else "" for column, cell in row.cells.items()]
+        own, cells = table.is_own_among_others(row), table.cells(row)
+        head = [*_head(table, row, narrow=narrow), *(row.details[heading] for heading in board.details)]
+        cost = [row.cost_cells[heading] for heading in table.cost_headings]
+        grid.add(*head, *map(_figure, cells.values()), *cost, style="cyan" if own else "")
+        if row.intervals:
+            some = board.columns[-1:] if narrow and table.has_sources else board.columns
+            spread = [cell.interval if column in some else "" for column, cell in cells.items()]
             grid.add(*[""] * len(head), *spread, *[""] * len(cost), style="dim")
     return grid
 
 
-def _head(table: BoardTable, row: TableRow, *, narrow: bool) -> list[Cell]:
+def _head(table: BoardTable, row: BoardRow, *, narrow: bool) -> list[Cell]:
     """Return the rank, the name and the sources of a row."""
-    cells: list[Cell] = [row.rank or NONE] * table.has_ranks
+    cells: list[Cell] = [str(row.rank or NONE)] * table.has_ranks
     if not table.has_sources:
         return [*cells, row.label]
-    name = f"{OWN_MARK} {row.label}" if row.own_among_others else row.label
+    name = f"{OWN_MARK} {row.label}" if row.own else row.label
     sources = "+".join(row.sources)
     return [*cells, Text.assemble(name, " ", (f"· {sources}", "dim"))] if narrow else [*cells, name, sources]
 
@@ -72,13 +76,22 @@ def _figure(cell: TableCell) -> Number:
     return Number(cell.text + cell.mark, cell.short + cell.mark, "bold" if cell.place == BEST else "")
 
 
+def tables_html(boards: Sequence[Board], notes: Sequence[str] = ()) -> str:
+    """Write boards as tables of HTML for a notebook, then their notes and others."""
+    from r2med.render.html import environment
+
+    tables = [board_table(board) for board in boards]
+    every = [*dict.fromkeys(note for table in tables for note in table.notes), *notes]
+    return environment().get_template("render/notebook.html").render(tables=tables, notes=every)
+
+
 _COST_FACTS = ("requests", "prompt_tokens", "completion_tokens", "reasoning_tokens", "dollars", "seconds_per_query")
 
 
 def markdown(board: Board) -> str:
     """Write a table for a README or an issue: best in bold, second underlined, notes below."""
     table = board_table(board)
-    heads = ["rank"] * table.has_ranks + ["system"] + ["source"] * table.has_sources + list(table.detail_headings)
+    heads = ["rank"] * table.has_ranks + ["system"] + ["source"] * table.has_sources + list(table.board.details)
     numbers = [*table.headings.values(), *table.cost_headings]
     lines = [
         f"**{table.title}**",
@@ -87,7 +100,7 @@ def markdown(board: Board) -> str:
         _pipes([*("---" for _ in heads), *("---:" for _ in numbers)]),
         *(_pipes(_markdown_cells(table, row)) for row in table.rows),
         "",
-        *(f"- {_plain(note)}" for note in table.notes),
+        *(f"- {escape_markdown(note)}" for note in table.notes),
     ]
     return "\n".join(lines).rstrip() + "\n"
 
@@ -96,22 +109,15 @@ def _pipes(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _plain(text: str) -> str:
-    """Escape the signs that have a meaning in a Markdown table."""
-    for sign in ("\\", "|", "*", "_", "<", "`"):
-        text = text.replace(sign, f"\\{sign}")
-    return text
-
-
-def _markdown_cells(table: BoardTable, row: TableRow) -> list[str]:
-    name = _plain(row.label)
+def _markdown_cells(table: BoardTable, row: BoardRow) -> list[str]:
+    name = escape_markdown(row.label)
     return [
-        *[row.rank or NONE] * table.has_ranks,
-        f"**{name}**" if row.own_among_others else name,
+        *[str(row.rank or NONE)] * table.has_ranks,
+        f"**{name}**" if table.is_own_among_others(row) else name,
         *[", ".join(row.sources)] * table.has_sources,
-        *(row.details[heading] for heading in table.detail_headings),
-        *map(_markdown_figure, row.cells.values()),
-        *(row.cost[heading] for heading in table.cost_headings),
+        *(row.details[heading] for heading in table.board.details),
+        *map(_markdown_figure, table.cells(row).values()),
+        *(row.cost_cells[heading] for heading in table.cost_headings),
     ]
 
 
@@ -123,7 +129,7 @@ def _markdown_figure(cell: TableCell) -> str:
 def as_csv(boards: Sequence[Board]) -> str:
     """Write a line per system, figures as shares of 1 with all their digits, one header for all boards."""
     tasks = task_names(task for board in boards for task in board.tasks)
-    ranges = any(line.intervals for board in boards for line in board.lines)
+    ranges = any(row.intervals for board in boards for row in board.lines)
     cost = any(board.cost for board in boards)
     header = ["group", "measure", "rank", "system", "spec", "sources", "kind", *tasks.values(), "average", "incomplete"]
     header += ["other_data", "first_stage", "max_query", "max_document", "apart"]
@@ -133,32 +139,18 @@ def as_csv(boards: Sequence[Board]) -> str:
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(header)
     for board in boards:
-        for line in board.lines:
-            cells = _csv_cells(board, line, tasks, ranges=ranges, cost=cost)
-            writer.writerow(cells + [_csv_marks(line, tasks)] * marked)
+        for row in board.lines:
+            cells: list[object] = [board.group, board.measure, row.rank, row.name, row.system, "+".join(row.sources)]
+            cells += [row.parts.kind, *(row.values.get(task) for task in tasks), row.average, row.incomplete]
+            cells += ["+".join(tasks[task] for task in row.other_data), row.first_stage]
+            cells += [row.max_query, row.max_document, row.apart or None]
+            cells += (row.intervals[AVERAGE].ends if AVERAGE in row.intervals else (None, None)) * ranges
+            facts = row.cost.as_dict() if row.cost is not None else {}
+            cells += [facts.get(name) for name in _COST_FACTS] * cost
+            # Where a system differs from the baseline, as in `Biology=†; average=†`.
+            marks = (f"{tasks.get(task, task) or 'average'}={mark}" for task, mark in row.marks.items())
+            writer.writerow(cells + ["; ".join(marks)] * marked)
     return stream.getvalue()
-
-
-def _csv_cells(board: Board, line: Line, tasks: Mapping[str, str], *, ranges: bool, cost: bool) -> list[object]:
-    row = line.row
-    cells: list[object] = [board.group, board.measure, line.rank, row.name, row.system, "+".join(row.sources)]
-    cells += [row.parts.kind, *(row.values.get(task) for task in tasks), line.average, row.incomplete]
-    cells += [
-        "+".join(tasks[task] for task in row.other_data),
-        row.first_stage,
-        row.max_query,
-        row.max_document,
-        line.apart or None,
-    ]
-    found = line.intervals.get("")
-    cells += ([found.low, found.high] if found else [None, None]) * ranges
-    facts = row.cost.as_dict() if row.cost is not None else {}
-    return cells + [facts.get(name) for name in _COST_FACTS] * cost
-
-
-def _csv_marks(line: Line, tasks: Mapping[str, str]) -> str:
-    """List where a system differs from the baseline, as in `Biology=†; average=†`."""
-    return "; ".join(f"{tasks.get(task, task) or 'average'}={mark}" for task, mark in line.marks.items())
 
 
 def as_json(boards: Sequence[Board]) -> str:
@@ -173,7 +165,7 @@ def _each(function: Callable[[Board], str]) -> Callable[[Sequence[Board]], str]:
 
 
 FORMATS: Mapping[str, Callable[[Sequence[Board]], str]] = {
-    "markdown": _each(markdown),
+    "md": _each(markdown),
     "latex": _each(latex),
     "csv": as_csv,
     "json": as_json,

@@ -1,17 +1,24 @@
-"""Rows of data files: JSON lines, plain or gzipped, and parquet, with every defect noted and stepped over."""
+"""Formats of a task's files: the names of the files of each part, and how their rows are read.
+
+A format is one object in `FORMATS`. Its readers yield rows as mappings of names to values, gzipped files unzipped, and
+note every defect and step over it; what the fields of a row mean is the same for all formats (`texts`, `qrels`). To add
+one, write a function that yields the rows of a file, and an entry.
+"""
 
 from __future__ import annotations
 
+import csv
 import gzip
 import hashlib
 import io
 import json
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 
 import orjson
 
@@ -26,6 +33,22 @@ if TYPE_CHECKING:
 Row = Mapping[str, object]
 Rows = Iterator[tuple[int, Row]]
 """Rows with their numbers, counted from 1."""
+ID_FIELDS = ("id", "_id")
+QUERY_FIELDS = ("q_id", "query-id", "query_id", "qid")
+DOCUMENT_FIELDS = ("p_id", "corpus-id", "corpus_id", "document_id", "doc_id", "docid", "pid")
+GRADE_FIELDS = tuple(
+    "score relevance grade rel label rating judgment judgement relevancy relevant gain relevance_score relevance_grade"
+    " relevance_label".split()
+)
+REVIEWER_FIELDS = ("reviewer", "annotator", "rater", "assessor", "judge")
+"""The names of fields by what they hold, in any case, with - or _; reviewers are read by `read_label_sets` alone."""
+_HEADINGS = ((QUERY_FIELDS, DOCUMENT_FIELDS), (ID_FIELDS, ("text",)))
+"""Fields that the first line of a table names if it is a header."""
+_COLUMNS: Mapping[int, Sequence[str]] = {
+    3: (QUERY_FIELDS[0], DOCUMENT_FIELDS[0], GRADE_FIELDS[0]),
+    4: (QUERY_FIELDS[0], "", DOCUMENT_FIELDS[0], GRADE_FIELDS[0]),
+}
+"""The columns of a table without a header, by their number; TREC's second column is ignored."""
 _BOM = b"\xef\xbb\xbf"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _GZIP = b"\x1f\x8b"
@@ -63,26 +86,6 @@ class Digests:
         return self._hashes[path].hexdigest() if path in self._hashes else ""
 
 
-class Cursor:
-    """Position of a reader in a file of lines: the line that was read last, and its start."""
-
-    def __init__(self) -> None:
-        self.rewind()
-
-    @property
-    def end(self) -> int:
-        """Return where the line ends, and the next one starts."""
-        return self.start + len(self.line)
-
-    def rewind(self) -> None:
-        """Go to the beginning of a file."""
-        self.start, self.line = 0, b""
-
-    def advance(self, line: bytes) -> None:
-        """Advance to the next line."""
-        self.start, self.line = self.end, line
-
-
 class _HashedFile(io.RawIOBase):
     """File whose bytes go into a hash as they are read."""
 
@@ -102,30 +105,10 @@ class _HashedFile(io.RawIOBase):
         super().close()
 
 
-def read_rows(path: Path, found: Findings, digests: Digests | None = None, cursor: Cursor | None = None) -> Rows:
-    """Read the rows of a file by its format; `digests` receives its hash, and `cursor` is moved on the way."""
-    if path.suffix == ".parquet":
-        return parquet_rows(path, found, digests)
-    return json_rows(path, found, digests, cursor)
-
-
-def is_plain(path: Path) -> bool:
-    """Return whether a file holds its rows as lines that can be read in place: neither packed nor a table."""
-    try:
-        with path.open("rb") as stream:
-            return path.suffix not in (".parquet", ".gz") and stream.read(len(_GZIP)) != _GZIP
-    except OSError:
-        return False  # reading it will say what is wrong
-
-
-def lines(
-    path: Path, found: Findings, digests: Digests | None = None, cursor: Cursor | None = None
-) -> Iterator[tuple[int, bytes]]:
+def lines(path: Path, found: Findings, digests: Digests | None = None) -> Iterator[tuple[int, bytes]]:
     """Yield the lines of a text file with their numbers, unzipped and without a byte order mark."""
     number = 0
     crlf = False
-    if cursor is not None:
-        cursor.rewind()
     try:
         with opened(path, digests) as stream:
             first = stream.readline(_LONGEST + 1)
@@ -135,8 +118,6 @@ def lines(
             if first.startswith(_BOM):
                 found.add("bom", path, 1, "starts with a byte order mark, which was skipped")
                 first = first.removeprefix(_BOM)
-                if cursor is not None:
-                    cursor.advance(_BOM)
             rest = iter(partial(stream.readline, _LONGEST + 1), b"")
             for number, line in enumerate(chain([first] if first else [], rest), 1):
                 if len(line) > _LONGEST:
@@ -146,8 +127,6 @@ def lines(
                 if not crlf and line.endswith(b"\r\n"):
                     crlf = True
                     found.add("crlf", path, number, "Windows line ends (CRLF), which were accepted")
-                if cursor is not None:
-                    cursor.advance(line)
                 yield number, line
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         found.add("damaged-file", path, number + 1, f"the gzip data is cut short or damaged ({first_line(error)})")
@@ -155,9 +134,9 @@ def lines(
         found.add("unreadable-file", path, 0, f"cannot be read: {error.strerror or first_line(error)}")
 
 
-def json_rows(path: Path, found: Findings, digests: Digests | None = None, cursor: Cursor | None = None) -> Rows:
+def json_rows(path: Path, found: Findings, digests: Digests | None = None) -> Rows:
     """Read the objects of a file of JSON lines; blank lines are skipped."""
-    return parsed(lines(path, found, digests, cursor), path, found)
+    return parsed(lines(path, found, digests), path, found)
 
 
 def parsed(numbered: Iterable[tuple[int, bytes]], path: Path, found: Findings) -> Rows:
@@ -275,3 +254,122 @@ def _broken(line: bytes, error: orjson.JSONDecodeError) -> tuple[str, str]:
 def not_utf8(line: bytes, bad: UnicodeDecodeError) -> str:
     """Return the message about a line that does not decode."""
     return f"not UTF-8: byte 0x{line[bad.start]:02x} at position {bad.start + 1}; save it as UTF-8"
+
+
+def table_rows(path: Path, found: Findings, digests: Digests | None = None) -> Rows:
+    """Read a table, its cells between tabs if a line has any, otherwise between blanks; or JSON lines of any ending."""
+    first = next((line for _, line in lines(path, Findings()) if line.strip()), b"")
+    with suppress(orjson.JSONDecodeError):
+        if isinstance(orjson.loads(first), dict):
+            return json_rows(path, found, digests)
+    return _named_cells(_table_cells(path, found, digests), path, found)
+
+
+def csv_rows(path: Path, found: Findings, digests: Digests | None = None) -> Rows:
+    """Read the rows of a CSV file, cells quoted or not."""
+    return _named_cells(_csv_cells(path, found, digests), path, found)
+
+
+def _table_cells(path: Path, found: Findings, digests: Digests | None) -> Iterator[tuple[int, list[str]]]:
+    for number, line in lines(path, found, digests):
+        if not line.strip():
+            continue
+        # Split before decoding: only ASCII blanks separate columns, an id may hold any other space.
+        cells = line.rstrip(b"\r\n").split(b"\t") if b"\t" in line else line.split()
+        try:
+            yield number, [cell.decode("utf-8") for cell in cells]
+        except UnicodeDecodeError as bad:
+            found.add("bad-encoding", path, number, f"not UTF-8: byte 0x{bad.object[bad.start]:02x}; save it as UTF-8")
+
+
+def _csv_cells(path: Path, found: Findings, digests: Digests | None) -> Iterator[tuple[int, list[str]]]:
+    for number, line in lines(path, found, digests):
+        try:
+            cells = next(csv.reader([line.decode("utf-8").rstrip("\r\n")], strict=True), [])
+        except UnicodeDecodeError as bad:
+            found.add("bad-encoding", path, number, not_utf8(line, bad))
+        except csv.Error as error:
+            found.add("wrong-columns", path, number, f"not a line of CSV: {error}")
+        else:
+            if any(cell.strip() for cell in cells):
+                yield number, cells
+
+
+def _named_cells(numbered: Iterator[tuple[int, list[str]]], path: Path, found: Findings) -> Rows:
+    """Yield rows by the names of a header, or of the columns that a table of judgements without one has."""
+    header: Sequence[str] | None = None
+    for place, (line, cells) in enumerate(numbered):
+        plain = set(map(plain_name, cells)) if not place else set()
+        if any(plain & set(map(plain_name, one)) and plain & set(map(plain_name, other)) for one, other in _HEADINGS):
+            header = cells
+            if len({*cells}) < len(cells):
+                found.add("wrong-columns", path, line, f"two columns have the same name: {', '.join(cells)}")
+                return
+            continue
+        names = header or _COLUMNS.get(len(cells))
+        if names is None or len(names) != len(cells):
+            expected = ", ".join(header) if header else "query, document, grade or query, 0, document, grade"
+            found.add("wrong-columns", path, line, f"{len(cells)} columns; expected {expected}")
+            continue
+        yield line, dict(zip(names, cells, strict=True))
+
+
+def plain_name(name: str) -> str:
+    """Return the name of a field as it is compared with others."""
+    return name.strip().casefold().replace("_", "-")
+
+
+class Format(NamedTuple):
+    """Format of files: what they are called, and how their rows are read."""
+
+    endings: tuple[str, ...]
+    """Endings of a file that is named by a user, before `.gz`."""
+    rows: Callable[[Path, Findings, Digests | None], Rows]
+    patterns: Mapping[str, tuple[str, ...]]
+    """Names of the files of each part that may come in this format. Text files may end in .gz, a `{split}.parquet` may
+    be cut into `{split}-00000-of-00002.parquet` and so on."""
+
+
+FORMATS: Sequence[Format] = (
+    Format(
+        (".jsonl", ".json"),
+        json_rows,
+        {
+            "documents": ("corpus.jsonl",),
+            "queries": ("query.jsonl", "queries.jsonl"),
+            "qrels": ("qrels.jsonl",),
+        },
+    ),
+    Format((".txt", ".tsv"), table_rows, {"qrels": ("qrels.txt", "qrels.tsv", "qrels/{split}.tsv")}),
+    Format((".csv",), csv_rows, {"qrels": ("qrels.csv", "qrels/{split}.csv")}),
+    Format(
+        (".parquet",),
+        parquet_rows,
+        {
+            "documents": ("corpus.parquet", "corpus/{split}.parquet", "corpus/{split}/{shard}.parquet"),
+            "queries": (
+                "query.parquet",
+                "queries.parquet",
+                "query/{split}.parquet",
+                "queries/{split}.parquet",
+                "query/{split}/{shard}.parquet",
+                "queries/{split}/{shard}.parquet",
+            ),
+            "qrels": ("qrels.parquet", "qrels/{split}.parquet", "qrels/{split}/{shard}.parquet"),
+        },
+    ),
+)
+"""Every format; of a part the files of the first pattern that exists are read. R2MED's own files come first, then
+BEIR's, then parquet: one file per part, or a folder per part as the hub's configs are written."""
+PATTERNS: Mapping[str, Sequence[str]] = {
+    part: [pattern for form in FORMATS for pattern in form.patterns.get(part, ())]
+    for part in ("documents", "queries", "qrels")
+}
+"""The names of the files of each part, in the order in which they are looked for."""
+
+
+def read_rows(path: Path, found: Findings, digests: Digests | None = None, part: str = "documents") -> Rows:
+    """Read the rows of a file of a part by its format; `digests` receives its hash."""
+    ending = Path(path.name.removesuffix(".gz")).suffix
+    readers = [form.rows for form in FORMATS if part in form.patterns and ending in form.endings]
+    return (*readers, table_rows if part == "qrels" else json_rows)[0](path, found, digests)

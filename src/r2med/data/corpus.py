@@ -1,0 +1,254 @@
+"""The documents of a task: read to memory, or from large files copied once to mapped columns and recalled from there.
+
+What is recalled is the result of reading: ids, texts, the fingerprint and the problems that were noted. It is cached by
+the hash of the very bytes that were read. Of files that are too large for memory nothing is held in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from array import array
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from r2med.data.dataset import Texts, text_fingerprint
+from r2med.data.formats import Digests
+from r2med.data.problems import Findings, Problem, Spot
+from r2med.data.stored_texts import DAMAGED, StoredIds, StoredTexts, encode
+from r2med.data.texts import TextTable, fill_documents
+from r2med.errors import DataError
+from r2med.settings import memory_limit
+from r2med.store.cache import Cache
+from r2med.store.files import draft_folder, sweep, unwritable
+from r2med.store.hashes import FileHashes, cache_key, is_unchanged, stamp, write_checksums
+from r2med.store.typed import Typed, read_json, write_json
+
+FORMAT = 4
+"""Format number, raised if what is cached, or what reading a file gives, changes: part of the cache key."""
+_KIND = "corpus"
+_SHARE = 8
+"""Files of more than this fraction of the memory that may be used are not held in it."""
+_PACKED = 4
+"""Ratio of the size of the texts to that of a packed file."""
+_LARGE = 4_000_000
+"""Bytes in all from which on files are worth caching; smaller ones are read in a few hundredths of a second."""
+_IDS, _TEXTS, _FACTS = "ids.utf8", "texts.utf8", "facts.json"
+
+
+class Corpus(NamedTuple):
+    """Documents of a task, and facts about the files they came from."""
+
+    documents: Texts
+    rows: int
+    """Number of rows read, repeated ones included."""
+    whole: bool
+    """Whether every file was read to its end, so that an id that is not here does not exist."""
+
+
+class _Facts(Typed, frozen=True):
+    fingerprint: str
+    rows: int
+    problems: tuple[Problem, ...]
+
+
+def read_corpus(files: Sequence[Path], found: Findings) -> Corpus:
+    """Read the files and note every problem; what is too large for memory is stored until the process ends."""
+    if _is_large(files) and _is_huge(files):
+        return _stored(files, found, None)
+    table = fill_documents(TextTable(), files, found)
+    return Corpus(table.column(), table.rows, table.whole)
+
+
+def recall_corpus(files: Sequence[Path], found: Findings) -> Corpus:
+    """Read the files, or recall the result if these very bytes were read before."""
+    if not _is_large(files):
+        return read_corpus(files, found)
+    cache = Cache.default()
+    # Before the first corpus is stored no file needs to be hashed.
+    key = _key(files, _hashes(files, cache)) if (cache.root / _KIND).is_dir() else ""
+    if key and cache.has(_KIND, key):
+        corpus = _open(cache.root / _KIND / key, files, found)
+        if corpus is not None:
+            return corpus
+        cache.drop(_KIND, key)
+    return _stored(files, found, cache)
+
+
+def _is_large(files: Sequence[Path]) -> bool:
+    try:
+        return sum(file.stat().st_size for file in files) >= _LARGE
+    except OSError:
+        return False  # reading them will say what is wrong
+
+
+def _is_huge(files: Sequence[Path]) -> bool:
+    """Return whether the texts of some files would take too much of the memory that may be used."""
+    packed = sum(file.stat().st_size * (_PACKED if file.suffix in (".gz", ".parquet") else 1) for file in files)
+    return packed > memory_limit() // _SHARE
+
+
+def _stored(files: Sequence[Path], found: Findings, keep: Cache | None) -> Corpus:
+    """Read files into a folder, which is kept if there is a cache for it."""
+    folder, noted = (keep or Cache.default()).root / _KIND, Findings()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        sweep(folder.parent, "*/.*")
+        with draft_folder(folder, "reading") as draft:
+            corpus = _store(files, noted, draft, keep)
+    except OSError as error:
+        if _is_huge(files):
+            raise unwritable(folder, error) from error
+        table = fill_documents(TextTable(), files, noted := Findings())
+        corpus = Corpus(table.column(), table.rows, table.whole)
+    found.extend(noted)
+    return corpus
+
+
+def _store(files: Sequence[Path], found: Findings, draft: Path, keep: Cache | None) -> Corpus:
+    """Read files into a folder, which is cached by the bytes that were read, unless there are errors in them."""
+    digests, before = Digests(), [stamp(file) for file in files]
+    table = fill_documents(StoredTable(draft), files, found, digests)
+    table.finish(found)
+    order = {str(file): place for place, file in enumerate(files)}
+    found.problems.sort(key=lambda problem: (order[problem.file], problem.line))
+    if keep is None or found.errors:
+        # Mapped files can be used after they are removed.
+        return Corpus(_documents(draft, files), table.rows, table.whole)
+    known = FileHashes(keep.root / "hashes")
+    for file, was in zip(files, before, strict=True):
+        known.remember(file, was, digests.of(file))
+    documents = _documents(draft, files)
+    fingerprint = text_fingerprint(documents.ids, documents.texts)
+    write_json(draft / _FACTS, _Facts(fingerprint, table.rows, tuple(found.problems)))
+    write_checksums(draft, by_size=(_TEXTS,))  # texts have checksums of their own
+    key = _key(files, [digests.of(file) for file in files])
+
+    def move(target: Path) -> None:
+        for file in draft.iterdir():
+            file.rename(target / file.name)
+
+    corpus = _open(keep.entry(_KIND, key, move), files, Findings())
+    if corpus is None:
+        raise DataError(f"{keep.root / _KIND / key}: cannot be read back as it was written; is the disk failing?")
+    return corpus
+
+
+def _key(files: Sequence[Path], digests: Sequence[str]) -> str:
+    """Return the cache key of reading these files: their paths, as messages name them, and their bytes."""
+    return cache_key(files=[(str(file), digest) for file, digest in zip(files, digests, strict=False)], format=FORMAT)
+
+
+def _hashes(files: Sequence[Path], cache: Cache) -> list[str]:
+    """Return the hash of each file; none if a file cannot be read, which reading it will report."""
+    known = FileHashes(cache.root / "hashes")
+    hashes = []
+    try:
+        for file in files:
+            before, value = stamp(file), known.recall(file)
+            if not value:
+                value = _digest(file)
+                known.remember(file, before, value)
+            hashes.append(value)
+    except OSError:
+        return []
+    return hashes
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _open(folder: Path, files: Sequence[Path], found: Findings) -> Corpus | None:
+    """Open the corpus that a folder holds of some files; return None if it is damaged."""
+    if (folder / DAMAGED).exists() or not is_unchanged(folder, by_size=(_TEXTS,)):
+        return None
+    facts = read_json(folder / _FACTS, _Facts)
+    for problem in facts.problems:
+        found.add(*problem)
+    return Corpus(_documents(folder, files, facts.fingerprint), facts.rows, whole=True)
+
+
+def _documents(folder: Path, files: Sequence[Path], fingerprint: str = "") -> Texts:
+    """Return the documents in a folder; ids are held in memory unless the files are too large for it."""
+
+    def column(name: str) -> NDArray[Any]:
+        mapped: NDArray[Any] = np.load(folder / f"{name}.npy", mmap_mode="r").view(np.ndarray)
+        return mapped
+
+    ids = StoredIds(folder / _IDS, column("id_starts"), column("id_lengths"), column("order"))
+    texts = StoredTexts(folder / _TEXTS, column("text_starts"), column("text_lengths"), column("checks"))
+    return Texts(ids if _is_huge(files) else list(ids), texts, fingerprint)
+
+
+class StoredTable(TextTable):
+    """Table whose ids and texts go to files of a folder; repeated ids are folded at the end."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder = folder
+        self._id_file, self._text_file = (folder / _IDS).open("wb"), (folder / _TEXTS).open("wb")
+        self._hashes: array[int] = array("q")
+        self._id_lengths: array[int] = array("I")
+        self._text_lengths: array[int] = array("I")
+        self._checks: array[int] = array("I")
+
+    def begin(self, file: Path) -> None:
+        """Set the file that the next rows come from."""
+        self._files.append((self.rows, file))
+
+    def add(self, identifier: str, text: str, line: int, found: Findings) -> None:
+        """Append a row; repeated ids are looked for at the end."""
+        name, content = encode(identifier), encode(text)
+        self._id_file.write(name)
+        self._text_file.write(content)
+        self._hashes.append(hash(identifier))
+        self._lines.append(line)
+        self._id_lengths.append(len(name))
+        self._text_lengths.append(len(content))
+        self._checks.append(zlib.crc32(content))
+        self.rows += 1
+
+    def finish(self, found: Findings) -> None:
+        """Fold repeated ids, note them, and write the place of every id and text."""
+        self._id_file.close()
+        self._text_file.close()
+        id_lengths, text_lengths, checks = map(np.asarray, (self._id_lengths, self._text_lengths, self._checks))
+        id_starts, text_starts = (
+            np.cumsum(lengths, dtype=np.int64) - lengths for lengths in (id_lengths, text_lengths)
+        )
+        ids = StoredTexts(self._folder / _IDS, id_starts, id_lengths)
+        texts = StoredTexts(self._folder / _TEXTS, text_starts, text_lengths, checks)
+        repeated = self._fold(ids, texts, found)
+        columns: dict[str, NDArray[Any]] = {
+            "id_starts": id_starts,
+            "id_lengths": id_lengths,
+            "text_starts": text_starts,
+            "text_lengths": text_lengths,
+            "checks": checks,
+        }
+        columns = {name: np.delete(column, repeated) for name, column in columns.items()}
+        columns["order"] = ids.without(repeated).alphabetical()
+        for name, column in columns.items():
+            np.save(self._folder / f"{name}.npy", column, allow_pickle=False)
+
+    def _fold(self, ids: StoredTexts, texts: StoredTexts, found: Findings) -> list[int]:
+        """Return the rows whose id an earlier row has."""
+        hashes = np.asarray(self._hashes)
+        order = np.argsort(hashes, kind="stable")
+        same = np.flatnonzero(hashes[order[1:]] == hashes[order[:-1]])
+        first: dict[str, int] = {}
+        repeated = []
+        for row in np.unique(np.concatenate([order[same], order[same + 1]])).tolist():
+            identifier = ids[row]
+            before = first.setdefault(identifier, row)
+            if before != row:
+                repeated.append(row)
+                spot = Spot(*self.origin(row), found)
+                self.note_repeat(identifier, before, texts[before] == texts[row], spot)
+        return repeated

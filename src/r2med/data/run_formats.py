@@ -1,0 +1,390 @@
+"""Formats of run files: TREC, JSON lines, JSON and parquet, each read to rows and written from a run.
+
+A line of TREC is `query Q0 document rank score tag`. A line of jsonl is an object with the query under one of `QUERY`
+and its list under one of `LIST`. The values of a json file, and a line's list, are any of
+
+    [["document", score], ...]                  the benchmark authors' form, under "topk_pid"
+    {"document": score, ...}                    the input of pytrec_eval
+    [{"id": "document", "score": score}, ...]   the document under one of `DOCUMENT`
+    ["document", ...]                           best first; the scores become n, n - 1, ..., 1
+
+Ids may be numbers. Lists of one query on several lines are joined. Parquet has a row per document, with the columns
+query, document, score and, if there is one, rank.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from io import BytesIO
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from r2med.data.formats import repeated_key
+from r2med.data.run import Run
+from r2med.errors import DataError
+from r2med.formatting import counted, describe, shorten
+from r2med.lexical.ranking import Scores, as_float32
+
+if TYPE_CHECKING:
+    import polars as pl
+
+QUERY = ("id", "q_id", "query_id", "qid", "query-id")
+LIST = ("topk_pid", "topk_docs", "docs", "documents", "results")
+DOCUMENT = ("id", "doc_id", "p_id", "pid", "docid", "document", "corpus-id")
+_QUERY_COLUMN = ("query", "query_id", "qid", "q_id", "query-id")
+_DOCUMENT_COLUMN = ("document", "document_id", "doc_id", "docno", "docid", "p_id", "pid", "corpus-id")
+_SCORE_COLUMN = ("score", "sim", "similarity")
+_UNSCORED = object()
+
+
+@dataclass
+class QueryRows:
+    """Rows of a query, in the order of the file."""
+
+    documents: list[str] = field(default_factory=list)
+    scores: list[float] = field(default_factory=list)
+    ranks: list[int] = field(default_factory=list)
+    """Ranks; empty if the file has none."""
+
+
+@dataclass
+class FileRows:
+    """Rows of a file."""
+
+    lists: dict[str, QueryRows] = field(default_factory=dict)
+    unscored: int = 0
+    """Number of lists without scores."""
+    double: bool = True
+    """Whether the scores were in double precision, not in single."""
+
+    def of(self, query: str) -> QueryRows:
+        """Return the rows of a query, still empty if it is new."""
+        rows = self.lists.get(query)
+        if rows is None:
+            rows = self.lists[query] = QueryRows()
+        return rows
+
+
+def as_score(value: Any, where: str) -> float:
+    """Return a score as a number, or raise an error with the place."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise DataError(f"{where}: the score is {describe(value)}, not a number")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise DataError(f"{where}: the score is {number}, not a finite number")
+    return number
+
+
+def assemble(found: FileRows) -> tuple[Run, list[str]]:
+    """Build the run of a file's rows; return it with a counted sentence for each kind of fix."""
+    lists: dict[str, tuple[list[str], Scores]] = {}
+    repeated = misranked = unsorted = 0
+    for query, rows in found.lists.items():
+        compared = as_float32(np.array(rows.scores))
+        by_rank = sorted(range(len(rows.ranks)), key=rows.ranks.__getitem__)
+        if _rises(compared[by_rank]):
+            misranked += 1
+        elif _rises(compared):
+            unsorted += 1
+        documents, scores = _folded(rows)
+        repeated += len(rows.documents) - len(documents)
+        lists[query] = (documents, np.array(scores, dtype=np.float64 if found.double else np.float32))
+    counts = (
+        (
+            repeated,
+            "row repeats a document of its",
+            "rows repeat a document of their",
+            "query; the best score was kept",
+        ),
+        (misranked, "list has", "lists have", "ranks that disagree with the scores; the scores decide"),
+        (unsorted, "list was", "lists were", "not in the order of the scores, and sorted"),
+        (found.unscored, "list has", "lists have", "no scores; the order given was kept"),
+    )
+    return Run.from_lists(lists), [f"{counted(count, one, many)} {what}" for count, one, many, what in counts if count]
+
+
+def _rises(scores: NDArray[np.float32]) -> bool:
+    """Return whether a later score is above an earlier one; ties may be in any order."""
+    return bool((scores[1:] > scores[:-1]).any())
+
+
+def _folded(rows: QueryRows) -> tuple[list[str], list[float]]:
+    """Fold repeated documents, keeping the best score of each."""
+    if len(set(rows.documents)) == len(rows.documents):
+        return rows.documents, rows.scores
+    best: dict[str, float] = {}
+    for document, score in zip(rows.documents, rows.scores, strict=True):
+        best[document] = max(score, best.get(document, score))
+    return list(best), list(best.values())
+
+
+def read_trec(data: bytes, name: str) -> FileRows:
+    """Read the rows of a TREC run. Columns are separated by ASCII's white space; any other may be part of an id."""
+    found = FileRows()
+    for number, line in enumerate(data.split(b"\n"), 1):
+        columns = line.split()
+        if not columns:
+            continue
+        try:
+            query, _, document, rank, text, _ = columns
+            place, score = int(rank), float(text)
+            rows = found.of(query.decode())
+            rows.documents.append(document.decode())
+        except ValueError:
+            raise DataError(f"{name}:{number}: {_fault(columns)}") from None
+        if not math.isfinite(score):
+            raise DataError(f"{name}:{number}: the score is {score}, not a finite number")
+        rows.scores.append(score)
+        rows.ranks.append(place)
+    return found
+
+
+def _fault(columns: list[bytes]) -> str:
+    """Return what is wrong with a line that could not be read."""
+    if len(columns) != 6:
+        return f"{len(columns)} columns where a TREC run has 6: query Q0 document rank score tag"
+    for column in (columns[0], columns[2]):
+        try:
+            column.decode()
+        except UnicodeDecodeError:
+            return "not UTF-8"
+    rank, score = (column.decode(errors="replace")[:40] for column in columns[3:5])
+    try:
+        int(columns[3])
+    except ValueError:
+        return f"the rank is {rank!r}, not a whole number"
+    return f"the score is {score!r}, not a number"
+
+
+def write_trec(run: Run, tag: str) -> bytes:
+    """Write a TREC run; white space in the tag is left out."""
+    for name in (*run.queries, *set(run.documents)):
+        if name.split() != [name]:
+            fault = "has white space in it" if name else "is empty"
+            raise DataError(f"the id {name!r} {fault}, which a TREC run cannot hold; write .jsonl or .parquet")
+    label = "".join(tag.split()) or "r2med"
+    lines: list[str] = []
+    for query, (documents, scores) in run:
+        rows = enumerate(zip(documents, scores.tolist(), strict=True), 1)
+        lines += [f"{query} Q0 {document} {place} {score!r} {label}\n" for place, (document, score) in rows]
+    return "".join(lines).encode()
+
+
+def read_lines(data: bytes, name: str) -> FileRows:
+    """Read the rows of a file with a query per line."""
+    found = FileRows()
+    for number, line in enumerate(data.split(b"\n"), 1):
+        if not line.strip():
+            continue
+        where = f"{name}:{number}"
+        entry = _parsed(line, where)
+        if not isinstance(entry, dict):
+            raise DataError(f"{where}: not an object with a query and its documents")
+        query, documents = pick(entry, QUERY), pick(entry, LIST)
+        if query is None:
+            raise DataError(f"{where}: no query id; looked for {', '.join(QUERY)}")
+        if documents is None:
+            raise DataError(f"{where}: no list of documents; looked for {', '.join(LIST)}")
+        _add(found, _identifier(entry[query], where), entry[documents], where)
+    return found
+
+
+def read_object(data: bytes, name: str) -> FileRows:
+    """Read the rows of a file that is one object of queries."""
+    lists = _parsed(data, name)
+    if not isinstance(lists, dict):
+        raise DataError(f"{name}: not an object of queries, each with its documents")
+    found = FileRows()
+    for query, documents in lists.items():
+        _add(found, query, documents, f"{name}: query {query}")
+    return found
+
+
+def write_lines(run: Run, _: str) -> bytes:
+    """Write a query per line, in the shape of the benchmark's authors."""
+    lines = []
+    for query, (documents, scores) in run:
+        pairs = list(zip(documents, scores.tolist(), strict=True))
+        lines.append(orjson.dumps({"id": query, "topk_pid": pairs}, option=orjson.OPT_APPEND_NEWLINE))
+    return b"".join(lines)
+
+
+def write_object(run: Run, _: str) -> bytes:
+    """Write one object: query to document to score."""
+    lists = {query: dict(zip(documents, scores.tolist(), strict=True)) for query, (documents, scores) in run}
+    return orjson.dumps(lists, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def is_lines(data: bytes) -> bool:
+    """Return whether JSON text is a query per line rather than one object."""
+    first, _, rest = data.strip().partition(b"\n")
+    try:
+        entry = orjson.loads(first)
+    except orjson.JSONDecodeError:
+        return False
+    return bool(rest) or (isinstance(entry, dict) and None not in (pick(entry, QUERY), pick(entry, LIST)))
+
+
+def pick(entry: Mapping[str, Any], keys: tuple[str, ...]) -> str | None:
+    """Return the first of these keys that an object has."""
+    return next((key for key in keys if key in entry), None)
+
+
+def _parsed(data: bytes, where: str) -> Any:
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        fault = f"not JSON ({error.msg.removesuffix('.')}, column {error.colno})"
+        try:
+            data.decode()
+        except UnicodeDecodeError:
+            fault = "not UTF-8"
+        # One object may span lines; a line of jsonl is in `where` already.
+        line = f":{error.lineno}" if b"\n" in data else ""
+        raise DataError(f"{where}{line}: {fault}") from error
+    if repeated := repeated_key(data, value):
+        raise DataError(f"{where}: the key {shorten(repeated)!r} is given twice")
+    return value
+
+
+def _add(found: FileRows, query: str, value: Any, where: str) -> None:
+    """Add a query's list in any of its shapes."""
+    pairs = list(_pairs(value, where))
+    unscored = sum(score is _UNSCORED for _, score in pairs)
+    rows = found.of(query)
+    if unscored:
+        if unscored < len(pairs):
+            raise DataError(f"{where}: {unscored} of {len(pairs)} documents have no score")
+        if rows.documents:
+            raise DataError(f"{where}: a second list for query {query}, without scores to join the two by")
+        found.unscored += 1
+        pairs = [(document, len(pairs) - place) for place, (document, _) in enumerate(pairs)]
+    for document, score in pairs:
+        rows.documents.append(document)
+        rows.scores.append(as_score(score, f"{where}: document {document}"))
+
+
+def _pairs(value: Any, where: str) -> Iterator[tuple[str, Any]]:
+    """Yield documents and their scores."""
+    if isinstance(value, dict):
+        yield from value.items()
+        return
+    if not isinstance(value, list):
+        raise DataError(f"{where}: the documents are neither a list nor an object")
+    for item in value:
+        if isinstance(item, list) and len(item) == 2:
+            yield _identifier(item[0], where), item[1]
+        elif isinstance(item, dict) and (key := pick(item, DOCUMENT)) is not None:
+            yield _identifier(item[key], where), item.get("score", _UNSCORED)
+        else:
+            yield _identifier(item, where), _UNSCORED
+
+
+def _identifier(value: Any, where: str) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    raise DataError(f"{where}: expected an id, found {describe(value)}")
+
+
+def read_parquet(data: bytes, name: str) -> FileRows:
+    """Read the rows of a parquet file."""
+    import polars as pl
+
+    try:
+        table = pl.read_parquet(BytesIO(data))
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        raise DataError(f"{name}: not a parquet file, or a damaged one") from error
+    queries, documents = _ids(table, _QUERY_COLUMN, name), _ids(table, _DOCUMENT_COLUMN, name)
+    scores = _scores(table, name)
+    found = FileRows(double=scores.dtype != pl.Float32)
+    for query, document, score in zip(queries, documents, scores.to_list(), strict=True):
+        rows = found.of(query)
+        rows.documents.append(document)
+        rows.scores.append(score)
+    if "rank" in table.columns and table["rank"].dtype.is_integer() and not table["rank"].null_count():
+        for query, rank in zip(queries, table["rank"].to_list(), strict=True):
+            found.of(query).ranks.append(rank)
+    return found
+
+
+def write_parquet(run: Run, _: str) -> bytes:
+    """Write a table with the columns query, document, rank and score."""
+    import polars as pl
+
+    lengths = np.diff(run.offsets)
+    starts = np.repeat(run.offsets[:-1], lengths)
+    table = pl.DataFrame(
+        {
+            "query": pl.Series(list(run.queries), dtype=pl.String).gather(np.repeat(np.arange(len(run)), lengths)),
+            "document": pl.Series(list(run.documents), dtype=pl.String),
+            "rank": np.arange(run.rows) - starts + 1,
+            "score": run.scores,
+        }
+    )
+    buffer = BytesIO()
+    table.write_parquet(buffer)
+    return buffer.getvalue()
+
+
+def _column(table: pl.DataFrame, names: tuple[str, ...], path: str) -> pl.Series:
+    chosen = next((name for name in names if name in table.columns), None)
+    if chosen is None:
+        raise DataError(
+            f"{path}: no column of the {names[0]}; looked for {', '.join(names)} among {', '.join(table.columns)}"
+        )
+    column = table[chosen]
+    if column.null_count():
+        raise DataError(f"{path}: row {int(column.is_null().arg_max() or 0) + 1}: no {chosen}")
+    return column
+
+
+def _ids(table: pl.DataFrame, names: tuple[str, ...], path: str) -> list[str]:
+    import polars as pl
+
+    column = _column(table, names, path)
+    if not (column.dtype.is_integer() or column.dtype in (pl.String, pl.Categorical, pl.Enum)):
+        raise DataError(f"{path}: the column {column.name} is {column.dtype}, not ids")
+    found: list[str] = column.cast(pl.String).to_list()
+    return found
+
+
+def _scores(table: pl.DataFrame, path: str) -> pl.Series:
+    import polars as pl
+
+    column = _column(table, _SCORE_COLUMN, path)
+    if not column.dtype.is_numeric():
+        raise DataError(f"{path}: the column {column.name} is {column.dtype}, not numbers")
+    if column.dtype != pl.Float32:
+        column = column.cast(pl.Float64)
+    finite = column.is_finite()
+    if not finite.all():
+        bad = int(finite.arg_min() or 0)
+        raise DataError(f"{path}: row {bad + 1}: the score is {column[bad]}, not a finite number")
+    return column
+
+
+class RunFormat(NamedTuple):
+    """Format of run files, with its reader and writer."""
+
+    extensions: tuple[str, ...]
+    read: Callable[[bytes, str], FileRows]
+    write: Callable[[Run, str], bytes]
+
+
+FORMATS: Mapping[str, RunFormat] = {
+    "trec": RunFormat((".trec", ".run", ".txt", ".res"), read_trec, write_trec),
+    "jsonl": RunFormat((".jsonl", ".ndjson"), read_lines, write_lines),
+    "json": RunFormat((".json",), read_object, write_object),
+    "parquet": RunFormat((".parquet", ".pq"), read_parquet, write_parquet),
+}
+"""Every format of run files."""

@@ -1,1 +1,0 @@
-"""Formats of run files: JSON lines, parquet and TREC."""

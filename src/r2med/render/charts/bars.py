@@ -1,0 +1,164 @@
+"""Bars: shares of a whole, groups side by side, and funnels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from r2med.measure.figure import Figure
+from r2med.render.charts.chart import Chart, figure
+from r2med.render.charts.drawing import Layout, axis, fill_legend, filled, part, rungs, shortened, tag, words
+from r2med.render.charts.scale import Scale, legend_columns, span
+from r2med.render.palette import Fill
+
+
+class Series(NamedTuple):
+    """Meaning, fill and values of one part of the bars."""
+
+    name: str
+    fill: Fill
+    values: Sequence[float]
+    """A figure for each row."""
+    intervals: Sequence[Figure] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class ShareChart(Chart):
+    """Shares that make a whole, a bar a row, the first on top."""
+
+    title: str
+    axis: str
+    rows: Sequence[str]
+    series: Sequence[Series]
+
+    @property
+    def description(self) -> str:
+        """Describe the chart in a sentence."""
+        first = ", ".join(f"{series.name} {series.values[0]:.0f}%" for series in self.series) if self.rows else ""
+        return f"{self.axis}. {self.rows[0]}: {first}." if self.rows else self.axis
+
+    @property
+    def caption(self) -> str:
+        """Return what the shares are of."""
+        return self.axis
+
+    def figures(self) -> list[Sequence[str]]:
+        """Return the shares, a column per part."""
+        columns = zip(*(series.values for series in self.series), strict=True)
+        rows = [(name, *map(figure, values)) for name, values in zip(self.rows, columns, strict=True)]
+        return [("", *(series.name for series in self.series)), *rows]
+
+    def draw(self, layout: Layout) -> tuple[float, list[str]]:
+        """Draw a bar per row below a legend, with shares that have room for their figures."""
+        layout = layout.fitted(self.rows)
+        scale = Scale(0, 100, 4 if layout.above else layout.label + 12, layout.width - 20)
+        in_line = layout.width // 170 if layout.above else max(1, len(self.series))
+        top, parts = fill_legend({series.name: series.fill for series in self.series}, layout, in_line)
+        row_height = 42 if layout.above else 26
+        bottom = top + row_height * len(self.rows)
+        parts.append(axis(scale, top, bottom))
+        for row, name in enumerate(self.rows):
+            y, done = top + row_height * row + (18 if layout.above else 3), 0.0
+            parts.append(layout.name_of(y + (8 if layout.above else 10), name))
+            for series in self.series:
+                share = series.values[row]
+                left, right = scale(done), scale(done + share)
+                done += share
+                bar = filled("rect", series.fill, layout, x=left, y=y, width=max(0.0, right - left - 1), height=20)
+                look = "cell on-dark" if series.fill.dark else "cell on-light"
+                number = words((left + right) / 2, y + 14, f"{share:.0f}", class_=look) if right - left >= 20 else ""
+                parts.append(part(f"{name}: {series.name} {share:.1f}%", bar, number))
+        return bottom + 22, parts
+
+
+@dataclass(frozen=True, eq=False)
+class BarChart(Chart):
+    """Bars side by side: a group of them for each task, one a system, with intervals."""
+
+    title: str
+    axis: str
+    groups: Sequence[str]
+    series: Sequence[Series]
+    rule: int
+    """Before which group a line is drawn."""
+
+    @property
+    def description(self) -> str:
+        """Describe the chart in a sentence."""
+        return f"{self.axis} of {len(self.series)} systems on {', '.join(self.groups)}."
+
+    def draw(self, layout: Layout) -> tuple[float, list[str]]:
+        """Draw bars for each group below a legend, one per series, with 95% intervals."""
+        fills = {series.name: series.fill for series in self.series}
+        top, parts = fill_legend(fills, layout, legend_columns(list(fills), layout.width // 7))
+        top, bottom, left = top + 26, top + 240, 44.0
+        high = max(interval.percents[2] for series in self.series for interval in series.intervals)
+        y = Scale(0.0, span([0.0, high])[1], bottom, top)
+        parts += [words(4, top - 12, self.axis, class_="tick"), *rungs(y, left, layout.width)]
+        wide = (layout.width - left) / len(self.groups)
+        bar = 0.84 * wide / len(self.series)
+        for group, name in enumerate(self.groups):
+            start = left + wide * (group + 0.5) - bar * len(self.series) / 2
+            for place, series in enumerate(self.series):
+                value, interval, x = series.values[group], series.intervals[group], start + bar * (place + 0.5)
+                _, low, high = interval.percents
+                text = f"{series.name}, {name}: {value:.2f}, 95% interval {low:.2f} to {high:.2f}"
+                box = filled(
+                    "rect", series.fill, layout, x=x - bar / 2, y=y(value), width=bar, height=bottom - y(value)
+                )
+                # White below black is seen on dark bars as on light ones.
+                line = f"M{x:.1f} {y(low):.1f}V{y(high):.1f}"
+                spread = [tag("path", d=line, class_=look) for look in ("spread back", "spread")]
+                parts.append(part(text, box, *spread))
+            middle = left + wide * (group + 0.5)
+            parts.append(words(middle, bottom + 15, name, class_="tick", text_anchor="middle"))
+        rule = left + wide * self.rule
+        parts.append(tag("line", x1=rule, x2=rule, y1=top, y2=bottom, class_="stair"))
+        return bottom + 22, parts
+
+
+class FunnelStep(NamedTuple):
+    """Questions left after a step."""
+
+    name: str
+    left: int
+    why: str
+    """What most of the others were dropped for; empty where none was."""
+
+
+@dataclass(frozen=True, eq=False)
+class FunnelChart(Chart):
+    """Questions left after each step, the first on top."""
+
+    title: str
+    steps: Sequence[FunnelStep]
+
+    @property
+    def description(self) -> str:
+        """Describe the chart in a sentence."""
+        return "Questions left: " + ", ".join(f"{step.name} {step.left:,}" for step in self.steps) + "."
+
+    @property
+    def caption(self) -> str:
+        """Return what is counted."""
+        return "questions left, and what most others were dropped for"
+
+    def draw(self, layout: Layout) -> tuple[float, list[str]]:
+        """Draw bars that grow shorter, with the questions left and why others were dropped."""
+        layout = layout.fitted([step.name for step in self.steps])
+        left, row = layout.label + 12, layout.row + 6
+        most = max((step.left for step in self.steps), default=1) or 1
+        scale = Scale(0.0, float(most), left, layout.width - (120 if layout.above else 300))
+        parts = []
+        for place, step in enumerate(self.steps):
+            y = 8 + row * (place + (0.5 if layout.above else 0))
+            middle = y + (row / 2 if not layout.above else row / 2 - 6)
+            end = scale(step.left)
+            bar = tag("rect", x=left, y=middle - 8, width=max(1.0, end - left), height=16, class_="bar")
+            number = words(end + 6, middle + 4, f"{step.left:,}", class_="value")
+            why = words(end + 60, middle + 4, shortened(step.why, 34), class_="tick") if step.why else ""
+            text = f"{step.name}: {step.left:,} left" + (f"; dropped: {step.why}" if step.why else "")
+            name = layout.name_of(middle, step.name)
+            parts.append(part(text, name, bar, number, "" if layout.above else why))
+        return 16 + row * (len(self.steps) + (0.5 if layout.above else 0)), parts

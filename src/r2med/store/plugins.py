@@ -1,0 +1,44 @@
+"""Stages, encoders and verbs of other distributions, found by their entry points.
+
+    [project.entry-points."r2med.stages"]
+    shuffle = "my_package.shuffle:Shuffle"
+
+    [project.entry-points."r2med.encoders"]
+    my-encoder = "my_package.encoder:MyEncoder"
+
+    [project.entry-points."r2med.verbs"]
+    hello = "my_package.cli:hello_command"
+
+A name of r2med itself is never looked up here.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import TypeVar
+
+from r2med.errors import R2medError, blame
+
+Kind = TypeVar("Kind")
+
+
+@cache
+def plugins(group: str) -> dict[str, EntryPoint]:
+    """Return the entry points of a group by name; of equal names the first on the path."""
+    return {point.name: point for point in reversed(entry_points(group=group))}
+
+
+def load_plugin(group: str, name: str, kind: type[Kind]) -> Kind | None:
+    """Import what an entry point names; None if there is none of the name."""
+    point = plugins(group).get(name)
+    if point is None:
+        return None
+    where = f"{name} of the package {point.dist.name}" if point.dist else name
+    try:
+        target = point.load()
+    except Exception as error:  # whatever the code of others may raise is one line
+        raise R2medError(f"{where} ({point.value}) cannot be imported: {blame(error)}") from error
+    if not isinstance(target, kind):
+        raise R2medError(f"{where} ({point.value}) is not a {kind.__name__}")
+    return target
