@@ -285,8 +285,8 @@ def problem(reply: Any, paths: ReplyPaths) -> str:
 
 def message_of(reply: Any) -> str:
     """Return the message of a reply; empty if there is none."""
-    said = reply.get("message") if isinstance(reply, Mapping) else None
-    return _one_line(said) if said else ""
+    message = reply.get("message") if isinstance(reply, Mapping) else None
+    return _one_line(message) if message else ""
 
 
 def _one_line(value: Any) -> str:

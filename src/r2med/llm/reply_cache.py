@@ -146,14 +146,14 @@ class ReplyCache:
 
     def find(self, keys: Iterable[str]) -> dict[str, RawAnswer]:
         """Return the stored answers among these keys."""
-        wanted = list(dict.fromkeys(keys))
-        found: dict[str, RawAnswer] = {}
-        for start in range(0, len(wanted), _AT_A_TIME):
-            part = wanted[start : start + _AT_A_TIME]
+        distinct = list(dict.fromkeys(keys))
+        answers: dict[str, RawAnswer] = {}
+        for start in range(0, len(distinct), _AT_A_TIME):
+            part = distinct[start : start + _AT_A_TIME]
             marks = ",".join("?" * len(part))
             rows = self._read(f"SELECT {_USED}, seal FROM answers WHERE key IN ({marks})", part)
-            found |= {row[0]: answer for row in rows if (answer := self._sound(row)) is not None}
-        return found
+            answers |= {row[0]: answer for row in rows if (answer := self._sound(row)) is not None}
+        return answers
 
     def write(self, works: Sequence[Callable[[], Any]], *, wait: bool = True) -> list[Any]:
         """Run some work on the file in one transaction, all of it or nothing; return the results.
@@ -341,8 +341,8 @@ def _is_gone(owner: str) -> bool:
 def encode_answer(answer: RawAnswer) -> str:
     """Encode an answer as JSON."""
     tokens = [list(token) for token in answer.logprobs]
-    said = {name: value for name, value in vars(answer).items() if name != "unread"}
-    return orjson.dumps({**said, "usage": answer.usage.as_json(), "logprobs": tokens}).decode()
+    fields = {name: value for name, value in vars(answer).items() if name != "unread"}
+    return orjson.dumps({**fields, "usage": answer.usage.as_json(), "logprobs": tokens}).decode()
 
 
 def decode_answer(text: str) -> RawAnswer:
