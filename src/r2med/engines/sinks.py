@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from r2med.engines.request import EngineRequest
+from r2med.engines.http import EngineConnection
 from r2med.engines.sql import Postgres, vector_text
 from r2med.engines.targets import EngineAnswer, IndexTarget, Push, PushedDocument
 from r2med.errors import R2medError
-from r2med.models.http import AttemptError, FatalServerError, RequestLimits, backoff
-from r2med.models.server import JsonServer
+from r2med.models.http import AttemptError, backoff
 
 if TYPE_CHECKING:
-    import httpx2
     import psycopg
     from psycopg import sql
 
@@ -26,18 +24,11 @@ _WAIT = 0.05
 """Seconds until a task of the engine is asked about again, to begin with."""
 
 
-class EngineWriter(JsonServer[EngineAnswer]):
+class EngineWriter(EngineConnection[EngineAnswer]):
     """The connection that documents are sent over."""
 
     path = "r2med engines push"
     made = "documents sent"
-    retry_unreadable = False
-    bearer = False
-
-    def __init__(self, request: EngineRequest, url: str) -> None:
-        super().__init__(request.name, url, ", ".join(request.keys()), RequestLimits.configured(), needs_key=False)
-        self._without_keys = request.without_keys
-        self._client.headers.update(request.sent_headers())
 
     def ask(self, push: Push) -> EngineAnswer:
         """Send a request, and retry it until it is answered or hopeless."""
@@ -64,13 +55,6 @@ class EngineWriter(JsonServer[EngineAnswer]):
             return EngineAnswer(response.status_code, _parsed(content))
         except orjson.JSONDecodeError as error:
             raise AttemptError(f"{self.url} sent an answer that cannot be read", retry=False) from error
-
-    def _refusal(self, response: httpx2.Response, text: str) -> AttemptError:
-        text = self._without_keys(text)
-        if response.status_code == 404:
-            message = " ".join(text.split())[:200]
-            return FatalServerError(f"{response.request.url} is not there (404): check url and index; {message}")
-        return super()._refusal(response, text)
 
 
 def _parsed(content: bytes) -> Any:

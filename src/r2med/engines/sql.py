@@ -17,13 +17,7 @@ from typing import TYPE_CHECKING, Any
 from r2med.engines.remote import KeptReply, Outcome, RemoteEngine
 from r2med.engines.request import ReplyPaths, hits_of
 from r2med.errors import DataError, R2medError, SpecError, require_extra
-from r2med.models.http import (
-    AttemptError,
-    FailedAttempts,
-    FatalServerError,
-    RequestLimits,
-    TimedOut,
-)
+from r2med.models.http import AttemptError, FailedAttempts, FatalServerError, RequestLimits, TimedOut, mask
 from r2med.models.server import Requester, RequestFailed
 from r2med.pipeline.registry import spec_of
 from r2med.pipeline.stage import Requirements
@@ -114,21 +108,19 @@ class Postgres:
         from psycopg import OperationalError
 
         state = error.sqlstate or ""
-        line = " ".join((error.diag.message_primary or str(error)).split())[:300]
+        message = " ".join((error.diag.message_primary or str(error)).split())[:300]
         for name in _SECRET:
-            if value := str(self.settings.get(name) or ""):
-                line = line.replace(value, "***")
-        said = line
+            message = mask(message, str(self.settings.get(name) or ""))
         if state == CANCELED:
             return TimedOut(f"no answer from {self.name} within {self.limits.timeout:g} s", retry=False)
         if error.diag.statement_position:
-            return StatementError(said, int(error.diag.statement_position))
+            return StatementError(message, int(error.diag.statement_position))
         if state.startswith("28"):
-            return FatalServerError(f"{self.name} refused the user or password of {self.dsn_env}: {said}")
+            return FatalServerError(f"{self.name} refused the user or password of {self.dsn_env}: {message}")
         if state in _ALL_ALIKE:
-            return FatalServerError(f"{self.name}: {said}")
+            return FatalServerError(f"{self.name}: {message}")
         again = state.startswith(_AGAIN) if state else isinstance(error, OperationalError)
-        return AttemptError(f"{self.name}: {said}", retry=again)
+        return AttemptError(f"{self.name}: {message}", retry=again)
 
     def cancel(self) -> None:
         """Cancel running statements, from another thread."""

@@ -179,7 +179,9 @@ class ReplyCache:
         if claimed:
             self._writer.execute("DELETE FROM answers WHERE key = ?", (key,))
             self._claims.add(key)
-            self._renew()
+            if self._renewer is None or not self._renewer.is_alive():
+                self._renewer = threading.Thread(target=self._renew_claims, name="r2med-claims", daemon=True)
+                self._renewer.start()
         return Claim(bool(claimed))
 
     def release(self, key: str) -> None:
@@ -307,16 +309,8 @@ class ReplyCache:
             raise
         return value
 
-    def _renew(self) -> None:
-        """Start a thread that renews the claims, which a busy event loop cannot hold up.
-
-        The thread also moves the write-ahead log into the file, for which the loop must not wait.
-        """
-        if self._renewer is None or not self._renewer.is_alive():
-            self._renewer = threading.Thread(target=self._renew_claims, name="r2med-claims", daemon=True)
-            self._renewer.start()
-
     def _renew_claims(self) -> None:
+        """Renew the claims, which a busy event loop cannot hold up, and move the write-ahead log into the file."""
         while not self._closing.wait(self._lease / 4):
             # If this fails, the next write of an answer fails the same way and reports it.
             with suppress(R2medError, sqlite3.DatabaseError):
