@@ -69,8 +69,7 @@ class Mapped:
 
 def step(kind: str, folder: Path) -> None:
     """What a process does: make ready, search, say how it went."""
-    from r2med.encode.indexes import EngineSettings, recall_lost
-    from r2med.encode.indexes import QUANTIZED, FloatIndex
+    from r2med.encode.indexes import QUANTIZED, EngineSettings, FloatIndex, recall_lost
     from r2med.encode.vector_search import Similarity
 
     queries, how = np.load(folder / "queries.npy"), Similarity()

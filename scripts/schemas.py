@@ -10,9 +10,30 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from type_schemas import type_schema
+from type_schemas import shape, type_schema
 
-from r2med.answers.effects import Counts, Grounding, InView, Paired, Quadrants
+from r2med.answers.effects import Counts, Grounding, InView, Paired, Quadrants, WayToGold
+from r2med.construction.publish import Publication
+from r2med.data.validate import Stats, ValidationReport
+from r2med.diagnosis.complement import Complement
+from r2med.diagnosis.coverage import Coverage
+from r2med.diagnosis.gap import Climb
+from r2med.exchange.verify import Verified
+from r2med.leakage.findings import Share
+from r2med.llm.budget import Estimate
+from r2med.measure.significance import Difference
+from r2med.nano.profile import TaskProfile
+from r2med.pipeline.plan import Plan
+from r2med.pipeline.search import Hit
+from r2med.reviews.export import LabelExport
+from r2med.reviews.imports import ImportedLabels
+from r2med.reviews.model import ModelJudging
+from r2med.reviews.progress import ReviewProgress
+from r2med.runs.cost import Cost
+from r2med.tuning.frontier import Bill
+from r2med.tuning.routes import CurvePoint
+from r2med.tuning.study import Fold
+from r2med.workbench.cases import Case
 
 Schema = dict[str, Any]
 
@@ -80,22 +101,7 @@ NOTES = array(string(), "What a reader must know, a sentence each.")
 METRICS = table(share(), "Measure, such as nDCG@10, to its mean over the queries with judgements.")
 ENDS = array(number(), "Low and high end of the 95% interval.", minItems=2, maxItems=2)
 MEAN = record({"mean": number(), "low": number(), "high": number()}, "A mean with its 95% interval.")
-COST = record(
-    {
-        "requests": unknown(count()),
-        "prompt_tokens": unknown(count()),
-        "completion_tokens": unknown(count()),
-        "reasoning_tokens": unknown(count()),
-        "dollars": unknown(number("US dollars.")),
-        "seconds": number("Of the whole run on the clock."),
-        "loading": unknown(number("Seconds to bring models into memory.")),
-        "indexing": unknown(number("Seconds to encode or index the documents.")),
-        "searching": unknown(number("Seconds to answer the queries.")),
-        "queries": count(),
-        "seconds_per_query": unknown(number()),
-    },
-    "What the runs took; null where the records do not say.",
-)
+COST = shape(Cost, "seconds_per_query")
 SPENDING = {"requests": count(), "tokens": count(), "dollars": unknown(number("US dollars; null if unknown."))}
 
 RESULT = record(
@@ -138,41 +144,12 @@ RUN = record(
     failures=array(FAILURE),
 )
 
-STAGE = record(
-    {
-        "spec": string(),
-        "kind": string("expander, retriever, reranker or fusion."),
-        "settings": anything("Every setting with its value, defaults included."),
-        "needs": anything("Extras, keys, models and files that the stage needs."),
-    }
-)
-PLANNED = record(
-    {
-        "task": TASK,
-        "state": string("Whether it is in the ledger or is to be computed."),
-        "forecast": anything("Requests, tokens and dollars, where models are asked."),
-    }
-)
-PLAN = array(record({"system": SPEC, "stages": array(STAGE), "tasks": array(PLANNED)}, "One system."))
+PLAN = array(shape(Plan))
 
 
 def difference(text: str, **more: Schema) -> Schema:
     """A paired difference of two systems."""
-    fields = {
-        "queries": count(),
-        "mean": number("The mean difference, b less a."),
-        "low": number("The differences from here on are not rejected by the randomisation test."),
-        "high": number("And up to here."),
-        "randomisation": unknown(share("p-value of a paired randomisation test; exact for up to 16 queries.")),
-        "at_floor": flag("Whether it is the smallest that the test can give: the true one may be smaller."),
-        "t_test": unknown(share("p-value of a paired t test.")),
-        "effect": unknown(number("The mean difference in standard deviations.")),
-        "detectable": unknown(number("The smallest difference that so many queries would show.")),
-        "wins": count(),
-        "ties": count(),
-        "losses": count(),
-    }
-    return record(fields, text, **more)
+    return shape(Difference, **more) | {"description": text}
 
 
 COMPARE = array(
@@ -294,16 +271,7 @@ CAUSES = record(
     }
 )
 
-CLIMB = record(
-    {
-        "plain": unknown(number("Without generation.")),
-        "oracle": unknown(number("With the gold answer.")),
-        "system": unknown(number()),
-        "closed": unknown(number("The share of the way between plain and oracle that the system goes.")),
-        "low": unknown(number()),
-        "high": unknown(number()),
-    }
-)
+CLIMB = shape(Climb)
 GAP = record(
     {
         "gap": array(
@@ -332,43 +300,11 @@ GAP = record(
     }
 )
 
-PAIR = record(
-    {
-        "a": SPEC,
-        "b": SPEC,
-        "only_a": count(),
-        "only_b": count(),
-        "both": count(),
-        "neither": count(),
-        "recall_a": share(),
-        "recall_b": share(),
-        "union": share("Recall of both together."),
-        "overlap": share("Documents that the first ten of both have in common."),
-        "relevant": count(),
-    }
-)
+PAIR = shape(Complement, "relevant")
 COMPLEMENT = array(
     record({"task": TASK, "deep_cutoff": count(), "union": share("Recall of all together."), "pairs": array(PAIR)})
 )
-HOLE = record(
-    {
-        "query": string(),
-        "document": string(),
-        "systems": count("How many systems return it."),
-        "best": count("Its best rank."),
-    }
-)
-COVERAGE = array(
-    record(
-        {
-            "task": TASK,
-            "judged": table(share(), "System to the judged share of its first ten."),
-            "positives_only": flag("Whether no document is judged irrelevant."),
-            "holes": array(HOLE, "Documents that systems return and nobody judged."),
-            "twins": array(anything("A document nearly equal to a relevant one, and not judged relevant.")),
-        }
-    )
-)
+COVERAGE = array(shape(Coverage))
 SLICE_MEAN = record(
     {"mean": number(), "low": unknown(number()), "high": unknown(number())},
     "A mean with its 95% interval; null where a task has one query in the slice.",
@@ -397,31 +333,12 @@ SLICES = table(
 )
 FRONTIER = record(
     {
-        "systems": array(
-            record(
-                {
-                    "system": SPEC,
-                    "score": number(),
-                    "money": unknown(number("US dollars a query.")),
-                    "tokens": unknown(number("Tokens a query.")),
-                    "seconds": unknown(number("Seconds a query.")),
-                    "machine": string("Where the runs were made."),
-                    "oracle": flag(),
-                }
-            )
-        ),
+        "systems": array(record({"system": SPEC, "score": number(), **shape(Bill)["properties"], "oracle": flag()})),
         "frontier": table(array(string()), "Kind of cost to the systems that no other beats for as little."),
     }
 )
 
-_BILL = record(
-    {
-        "money": unknown(number("US dollars a query.")),
-        "tokens": unknown(number("Tokens a query.")),
-        "seconds": unknown(number("Seconds a query.")),
-        "machine": string("Where the runs were made."),
-    }
-)
+_BILL = shape(Bill)
 SENSITIVITY = record(
     {
         "system": SPEC,
@@ -467,19 +384,12 @@ SAVING = record(
                     "advantage": difference("Over a random choice of queries, on average over all shares."),
                     "p_holm": share("Its p-value after Holm over the signals of the pair."),
                     "points": array(
-                        record(
-                            {
-                                "share": share("As a route's spec states it."),
-                                "sent": share(
-                                    "Of all queries, really sent to the strong system: of few, not any share."
-                                ),
-                                "score": number(),
-                                "random": number("The score when as many queries are chosen at random."),
-                                "difference": record(
-                                    {"mean": number(), "low": number(), "high": number()},
-                                    "To the strong system alone, with its 95% interval.",
-                                ),
-                            }
+                        shape(
+                            CurvePoint,
+                            difference=record(
+                                {"mean": number(), "low": number(), "high": number()},
+                                "To the strong system alone, with its 95% interval.",
+                            ),
                         )
                     ),
                     "bills": array(_BILL, "Of the cheap and the strong system."),
@@ -496,20 +406,7 @@ TUNED = record(
         "measure": string(),
         "split": string("How queries were split."),
         "candidates": count(),
-        "folds": array(
-            record(
-                {
-                    "chosen": SPEC,
-                    "weight": share("How much the split counts in a mean; they add up to 1."),
-                    "by": number("Its mean on the queries it was chosen by."),
-                    "on": number("Its mean on the others."),
-                    "untuned": number("That of the system as it was written, on the others."),
-                    "sent": unknown(share("Of the others, what a route sent to its strong system.")),
-                    "random": unknown(number("What a random choice of as many would have given.")),
-                }
-            ),
-            "One a split.",
-        ),
+        "folds": array(shape(Fold), "One a split."),
         "gain": unknown(difference("Tuned less as written, on queries not chosen by; null for halves.")),
         "gain_mean": number("Over splits, each with its weight."),
         "gain_spread": unknown(number("The standard deviation over splits.")),
@@ -693,27 +590,13 @@ RAG_ARM = record(
         "oracle": flag("Whether its passages were chosen by judgements or gold answers: a limit, not a system."),
         "accuracy": ACCURACY,
         "tasks": table(ACCURACY, "Task to its accuracy."),
-        "answers": type_schema(Counts),
+        "answers": shape(Counts),
         **type_schema(InView)["properties"],
         "retrieval": unknown(number("The measure of its lists, the mean over tasks; null for what is not a list.")),
-        "quadrants": unknown(type_schema(Quadrants)),
-        "grounding": type_schema(Grounding),
-        "paired": unknown(
-            record(
-                PAIRED["properties"] | {"difference": difference("The arm minus closed, paired by question.")},
-                "The arm against closed; null for closed itself, and where closed was not asked.",
-            )
-        ),
-        "way_to_gold": unknown(
-            record(
-                {
-                    "share": unknown(number()),
-                    **LOW_HIGH,
-                    "undefined": string("Why there is none; empty where there is."),
-                },
-                "The share of the way from closed to gold; null for these two.",
-            )
-        ),
+        "quadrants": unknown(shape(Quadrants)),
+        "grounding": shape(Grounding),
+        "paired": unknown(shape(Paired, difference=difference("The arm minus closed, paired by question."))),
+        "way_to_gold": unknown(shape(WayToGold)),
         "harm": table(
             record(
                 {
@@ -741,17 +624,7 @@ RAG = record(
         "notes": NOTES,
     }
 )
-RAG_ESTIMATE = record(
-    {
-        "requests": count(),
-        "cached": count("Those that are answered already."),
-        "prompt_tokens": count(),
-        "completion_tokens": count("A guess."),
-        "cost": unknown(number("US dollars; null when a price is unknown.")),
-        "cost_limit": unknown(number("If every reply were as long as it may be.")),
-        "known": count("Kept answers of the same kind that the length is guessed from; 0 for a default."),
-    }
-)
+RAG_ESTIMATE = shape(Estimate)
 RAG_PLAN = record(
     {
         "study": string(),
@@ -784,30 +657,9 @@ PROBLEM = record(
         "message": string(),
     }
 )
-VALIDATE = array(
-    record(
-        {
-            "source": string(),
-            "ok": flag("Whether there is no error."),
-            "errors": count(),
-            "warnings": count(),
-            "queries": count(),
-            "documents": count(),
-            "judgements": count(),
-            "problems": array(PROBLEM),
-        }
-    )
-)
+VALIDATE = array(shape(ValidationReport, "ok", "errors", "warnings", without=("strict",), problems=array(PROBLEM)))
 
-AFFECTED = record(
-    {
-        "total": count(),
-        "affected": count(),
-        "methods": table(count()),
-        "too_short": count("Texts with too few words to be compared."),
-        "share": share(),
-    }
-)
+AFFECTED = shape(Share, "share")
 HIT = record(
     {
         "file": string(),
@@ -849,36 +701,9 @@ SUBMITTED = record(
         "data": anything("Fingerprints and revision."),
     }
 )
-VERIFY = record(
-    {
-        "ok": flag(),
-        "path": string(),
-        "description": anything("Title, authors, systems and versions."),
-        "results": array(SUBMITTED),
-        "figures": count("Figures that were computed again."),
-        "faults": array(string()),
-    }
-)
+VERIFY = shape(Verified, "ok", results=array(SUBMITTED))
 
-WORDS = record({name: number() for name in ("mean", "p5", "p50", "p95", "max")})
-STATS = array(
-    record(
-        {
-            "task": TASK,
-            "queries": count(),
-            "documents": count(),
-            "qrels": count(),
-            "positives": number("Relevant documents a query."),
-            "query_words": WORDS,
-            "document_words": WORDS,
-            "distinct_texts": count(),
-            "empty_documents": count(),
-            "one_character_documents": count(),
-            "shared_ids": count("Ids that a query and a document have in common."),
-            "fingerprint": string(),
-        }
-    )
-)
+STATS = array(shape(Stats))
 TEXTS = ("name", "family", "scenario", "noun", "target", "purpose", "hub", "revision")
 TASKS = array(
     record(
@@ -897,85 +722,14 @@ TASKS = array(
     )
 )
 
-MATCHED = record(
-    {
-        "term": string("As the model's vocabulary writes it."),
-        "share": number("What it adds to the score."),
-        "expanded": string("Where the model added it: query, document or both; empty where it stands in both texts."),
-    }
-)
-ALIGNED = record(
-    {
-        "query": string("A token of the query."),
-        "document": string("The token of the document that it fits best."),
-        "similarity": number("What it adds to the score."),
-        "written": flag("Whether the query's token stands in its text; markers and masks do not."),
-        "start": {"type": "integer", "description": "Where the document's token is in the text; -1 for a marker."},
-        "end": {"type": "integer"},
-    }
-)
-SEEN = record(
-    {
-        "document": string("Its id."),
-        "text": string(),
-        "relevant": flag(),
-        "rank": unknown(count("Its place, from 1; null when it is not in the list.")),
-        "score": unknown(number()),
-        "other": unknown(count("Its place in the run that is compared with.")),
-        "terms": unknown(
-            array(
-                MATCHED, "The terms that a learned sparse encoder matched; null where it did not, or kept no vectors."
-            )
-        ),
-        "tokens": unknown(
-            array(ALIGNED, "The tokens that a late-interaction model matched; null where there is none, or no vectors.")
-        ),
-    }
-)
-WRITTEN = record(
-    {
-        "text": string(),
-        "method": string(),
-        "model": string(),
-        "reasoning": string("What a reasoning model wrote before; never searched with."),
-        "join": string("How it joins the query; empty for as published."),
-        "incomplete": string("Why it cannot be used; empty if it can."),
-    }
-)
-SIDE = record(
-    {
-        "system": SPEC,
-        "value": share("nDCG@10 of the query."),
-        "length": count("Documents in its list."),
-        "generations": array(WRITTEN),
-        "incomplete": string("Why a stage could not do its part; empty if it could."),
-        "top": array(SEEN, "The first documents."),
-        "positives": array(SEEN, "The relevant documents."),
-    }
-)
-INSPECT = array(
-    record(
-        {
-            "task": TASK,
-            "query": string("Its id."),
-            "text": string(),
-            "answer": string("The gold answer; empty if the task has none."),
-            "documents": count("Of the task."),
-            "side": SIDE,
-            "other": unknown(SIDE),
-        }
-    )
-)
+INSPECT = array(shape(Case))
 
 SEARCH = record(
     {
         "system": string(),
         "query": string("The question as it was asked."),
         "task": TASK,
-        "hits": array(
-            record({"rank": count(), "document": string("Its id."), "score": number(), "text": string()}),
-            "Best first.",
-        ),
+        "hits": array(shape(Hit), "Best first."),
     }
 )
 LABEL = record(
@@ -997,22 +751,7 @@ PROFILE = array(
         {
             "set": string(),
             "dense": unknown(string("The system of the dense lists.")),
-            "tasks": array(
-                record(
-                    {
-                        "task": TASK,
-                        "split": string(),
-                        "queries": count(),
-                        "documents": count(),
-                        "positives": count(),
-                        "profiles": PROFILES,
-                        "published": PROFILES,
-                        "safeguards": count(),
-                        "best": string("The list with the highest nDCG@10."),
-                        "best_published": unknown(string()),
-                    }
-                )
-            ),
+            "tasks": array(shape(TaskProfile, best=string("The profile with the highest nDCG@10."), best_published=unknown(string()))),
             "averages": table(PROFILES, "query-weighted and macro."),
             "published_averages": table(PROFILES),
         }
@@ -1335,30 +1074,9 @@ TRAIN_EXPORT = record(
         "questions": record({"train": count(), "dev": count()}, "Rows of each part, before formats expand them."),
     }
 )
-BUILD_PUBLISH = record(
-    {
-        "repo": string("The dataset on the hub."),
-        "private": flag("Whether only its organisation sees it, where it was made by this command."),
-        "files": array(record({"name": string(), "bytes": count()})),
-        "url": string("Its page; empty with --dry-run."),
-        "commit": string("The commit that was made; empty with --dry-run."),
-    }
-)
-BUILD_PLAN = array(
-    record(
-        {
-            "step": string(),
-            "items": count("Those that are not kept yet."),
-            "requests": count(),
-            "cached": count("Requests that are answered already."),
-            "prompt_tokens": count("Of requests that are still to be asked."),
-            "completion_tokens": count("A guess."),
-            "cost": unknown(number("US dollars; null where a price is not known.")),
-            "cost_limit": unknown(number("The same if every reply were as long as it may be.")),
-            "known": count("Kept answers of the same kind that the length is guessed from; 0 for a default."),
-        }
-    )
-)
+BUILD_PUBLISH = shape(Publication)
+_ESTIMATE = shape(Estimate)["properties"]
+BUILD_PLAN = array(record({"step": string(), "items": count("Those that are not kept yet."), **_ESTIMATE}))
 _OPINION = record(
     {
         "judge": string(),
@@ -1395,67 +1113,7 @@ BUILD_SHOW = record(
     }
 )
 
-HITS = record({"count": count("How many."), "total": count("Of how many.")})
-REVIEW_PROJECT = record(
-    {
-        "name": string(),
-        "created": string("When it was made, in UTC."),
-        "sources": array(string(), "What --from named."),
-        "data": table(string(), "Task to the fingerprint of its data."),
-        "queue": string("How items were drawn."),
-        "frames": table(count(), "Each way of drawing to the number of pairs that it could draw from."),
-        "scale": record(
-            {
-                "grades": array(record({"value": count(), "name": string(), "meaning": string()})),
-                "relevant_from": count("A passage with at least this grade is relevant."),
-            }
-        ),
-        "guideline": string(),
-        "overlap": share("Share of items that everybody judges."),
-        "repeat": share("Share of a person's items that come a second time."),
-        "seed": value("integer"),
-        "open_answer": flag("Whether everybody sees the gold answer from the start."),
-    },
-    "What a review is of, and by which rules.",
-)
-REVIEW = record(
-    {
-        "project": REVIEW_PROJECT,
-        "questions": count(),
-        "items": count(),
-        "drawn": table(count(), "How items were drawn, to their number."),
-        "judged": count("Items that a person graded."),
-        "by_two": count("Items that two people at least have graded."),
-        "disagreements": count("Of these, how many have different grades."),
-        "by_models": count("Items that a model or an import graded."),
-        "ruled": count("Items that an adjudicator has ruled on."),
-        "people": array(
-            record(
-                {
-                    "name": string(),
-                    "kind": string("person, model or imported."),
-                    "role": string("reviewer or adjudicator."),
-                    "links": count("Links of theirs that hold."),
-                    "graded": count(),
-                    "unsure": count(),
-                    "skipped": count(),
-                    "ruled": count("Rulings of theirs that hold."),
-                    "seconds": unknown(number("Median of an item.")),
-                    "agreement": HITS | {"description": "Same grade as another person."},
-                    "models": HITS | {"description": "Same grade as a model or an import."},
-                    "repeats": HITS | {"description": "Same grade as the first time."},
-                    "gold": HITS | {"description": "The grade that is known to be right."},
-                }
-            )
-        ),
-        "trouble": array(
-            record({"number": count("Counted from 0."), "text": string(), "count": count()}),
-            "Sentences of the guideline that were named as unclear.",
-        ),
-        "causes": table(count(), "Why people disagreed, as adjudicators named it."),
-    },
-    "How a review stands.",
-)
+REVIEW = shape(ReviewProgress)
 _AGREEMENT_ROW = record(
     {
         "name": string(),
@@ -1505,63 +1163,24 @@ REVIEW_AGREEMENT = record(
     },
     "How far reviewers agree.",
 )
-REVIEW_EXPORT = record(
-    {
-        "path": string("What was written."),
-        "form": string(),
-        "labels": count(),
-        "settings": record(
-            {
-                "binary": flag("Whether every relevant grade is written as 1."),
-                "open_answer": flag("Whether everybody saw the gold answer from the start."),
-            },
-            "How the labels were come by.",
-            rule=string("A ruling first, then the rule."),
-            reviewers=array(string(), "Whose labels count."),
-            labels=count(),
-            ruled=count("Labels that an adjudicator decided."),
-            undecided=count("Items on which reviewers differ, and which are left out."),
-        ),
-        "fingerprint": string("Of the new version of the task; empty for other forms."),
-        "before": string("Of the version that was reviewed."),
-        "changed": count("Judgements that are other than they were."),
-        "added": count("Pairs that nobody had judged."),
-        "notes": array(string()),
-    }
+REVIEW_EXPORT = shape(
+    LabelExport,
+    settings=record(
+        {
+            "binary": flag("Whether every relevant grade is written as 1."),
+            "open_answer": flag("Whether everybody saw the gold answer from the start."),
+        },
+        "How the labels were come by.",
+        rule=string("A ruling first, then the rule."),
+        reviewers=array(string(), "Whose labels count."),
+        labels=count(),
+        ruled=count("Labels that an adjudicator decided."),
+        undecided=count("Items on which reviewers differ, and which are left out."),
+    ),
 )
-REVIEW_JUDGE = record(
-    {
-        "reviewer": string(),
-        "items": count(),
-        "graded": count(),
-        "written": count("Decisions that were not there before."),
-        "unread": count("Replies without a grade of the scale, which count as nothing."),
-        "failed": count("Requests without a reply."),
-        "invented": count("Quotes that the passage does not have."),
-        "first_unread": string(),
-        "cost": unknown(number("US dollars; null where a price is not known.")),
-    }
-)
-REVIEW_JUDGE_PLAN = record(
-    {
-        "requests": count(),
-        "cached": count("Requests that are answered already."),
-        "prompt_tokens": count("Of requests that are still to be asked."),
-        "completion_tokens": count("A guess."),
-        "cost": unknown(number("US dollars; null where a price is not known.")),
-        "cost_limit": unknown(number("The same if every reply were as long as it may be.")),
-        "known": count("Kept answers of the same kind that the length is guessed from; 0 for a default."),
-    }
-)
-REVIEW_IMPORT = record(
-    {
-        "reviewers": table(count(), "Reviewer to the labels that came in under this name."),
-        "written": count("Decisions that were not there before."),
-        "unknown": count("Labels of pairs that are not items of the review."),
-        "first_unknown": string(),
-        "skipped": count("Answers that their tool calls cancelled, discarded or a draft."),
-    }
-)
+REVIEW_JUDGE = shape(ModelJudging)
+REVIEW_JUDGE_PLAN = shape(Estimate)
+REVIEW_IMPORT = shape(ImportedLabels)
 _SHARE = record(
     {"part": count(), "whole": count(), "value": share(), "low": share(), "high": share()},
     "A share with Wilson's 95% interval.",

@@ -6,9 +6,10 @@ import ast
 import inspect
 import re
 import textwrap
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, get_args, get_type_hints
 
 import msgspec
 import numpy as np
@@ -31,6 +32,36 @@ def type_schema(kind: Any) -> Schema:
                 part["properties"][field] = {"description": text} | part["properties"][field]
     own = parts.pop(schema["$ref"].removeprefix("#/$defs/")) if schema.keys() == {"$ref"} else schema
     return own | ({"$defs": parts} if parts else {})
+
+
+def shape(kind: Any, *properties: str, without: Sequence[str] = (), **fields: Schema) -> Schema:
+    """Return the schema of a type in one piece, with some properties of its class, and with other fields."""
+    whole = type_schema(kind)
+    schema: Schema = _inlined(whole, whole.get("$defs", {}))
+    for name in properties:
+        getter = getattr(kind, name)
+        getter = getattr(getter, "fget", None) or getattr(getter, "func", getter)
+        text = _about(getter).removeprefix("Return ").removeprefix("whether ")
+        schema["properties"][name] = shape(get_type_hints(getter)["return"]) | {
+            "description": text[:1].upper() + text[1:]
+        }
+    if "properties" not in schema:
+        return schema
+    schema["properties"] = {n: s for n, s in schema["properties"].items() if n not in without} | fields
+    schema["required"] = list(schema["properties"])
+    return schema
+
+
+def _inlined(part: Any, parts: Schema) -> Any:
+    """Replace references to parts by the parts."""
+    if isinstance(part, list):
+        return [_inlined(item, parts) for item in part]
+    if not isinstance(part, dict):
+        return part
+    named = parts.get(str(part.get("$ref", "")).removeprefix("#/$defs/"), {})
+    whole = {key: value for key, value in (named | part).items() if key not in ("$ref", "$defs")}
+    # A class's name means nothing to a reader of JSON; a field may be called title.
+    return {key: _inlined(value, parts) for key, value in whole.items() if key != "title" or isinstance(value, dict)}
 
 
 def _custom(kind: type) -> Schema:
@@ -60,7 +91,7 @@ def _hints(kind: type) -> dict[str, Any]:
     if not (hasattr(kind, "__struct_fields__") or hasattr(kind, "__dataclass_fields__")):
         return {}
     known = msgspec.inspect.type_info(kind)
-    names = [field.name for field in known.fields]  # type: ignore[attr-defined]
+    names = [field.name for field in getattr(known, "fields", ())]
     hints: dict[str, Any] = msgspec._utils.get_class_annotations(kind)  # type: ignore[attr-defined]
     return {name: hints[name] for name in names}
 

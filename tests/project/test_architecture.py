@@ -18,7 +18,8 @@ PARTS = {path.stem for path in SOURCE.iterdir() if (path / "__init__.py").is_fil
     "__main__",
 }
 """Folders of the package, and modules beside them."""
-NO_MODULES = ("r2med.toml", "r2med.json", "r2med.github.io")
+ENTRY_POINTS = ("r2med.stages", "r2med.encoders", "r2med.verbs")
+NO_MODULES = ("r2med.toml", "r2med.json", "r2med.github.io", *ENTRY_POINTS)
 
 
 def text_of(page: str) -> str:

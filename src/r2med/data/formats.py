@@ -319,7 +319,7 @@ def plain_name(name: str) -> str:
     return name.strip().casefold().replace("_", "-")
 
 
-class Format(NamedTuple):
+class DataFormat(NamedTuple):
     """Format of files: what they are called, and how their rows are read."""
 
     endings: tuple[str, ...]
@@ -330,8 +330,8 @@ class Format(NamedTuple):
     be cut into `{split}-00000-of-00002.parquet` and so on."""
 
 
-FORMATS: Sequence[Format] = (
-    Format(
+FORMATS: Sequence[DataFormat] = (
+    DataFormat(
         (".jsonl", ".json"),
         json_rows,
         {
@@ -340,9 +340,9 @@ FORMATS: Sequence[Format] = (
             "qrels": ("qrels.jsonl",),
         },
     ),
-    Format((".txt", ".tsv"), table_rows, {"qrels": ("qrels.txt", "qrels.tsv", "qrels/{split}.tsv")}),
-    Format((".csv",), csv_rows, {"qrels": ("qrels.csv", "qrels/{split}.csv")}),
-    Format(
+    DataFormat((".txt", ".tsv"), table_rows, {"qrels": ("qrels.txt", "qrels.tsv", "qrels/{split}.tsv")}),
+    DataFormat((".csv",), csv_rows, {"qrels": ("qrels.csv", "qrels/{split}.csv")}),
+    DataFormat(
         (".parquet",),
         parquet_rows,
         {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from inspect import cleandoc
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -142,6 +143,6 @@ def plot_command(kind: str, tasks: tuple[str, ...], out: Path, **given: Any) -> 
     click.echo(f"the figure is in {out}", err=True)
 
 
-plot_command.help = str(plot_command.help).replace(
-    "{figures}", "\n    ".join(["\b", *(f"{name:<11}  {meaning}" for name, (meaning, _) in FIGURES.items())])
+plot_command.help = cleandoc(str(plot_command.help)).replace(
+    "{figures}", "\n".join(["\b", *(f"{name:<11}  {meaning}" for name, (meaning, _) in FIGURES.items())])
 )

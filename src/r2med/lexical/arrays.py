@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,7 +59,7 @@ def row_slices_up_to(rows: NDArray[np.int64], sizes: NDArray[np.int64], limit: i
         start = stop
 
 
-def offsets_of(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+def offsets_of(counts: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
     """Return where lists of these lengths start if they stand end to end, and finally where the last one ends.
 
     >>> offsets_of(np.array([2, 0, 3])).tolist()

@@ -73,11 +73,11 @@ def write_index(
         worker.finish()
         builder.spill()
         result = worker.result()
-    if result is None:
-        builder.add_all(TextQueue(documents.texts, start=queue.stop).blocks(block_size(share)))
-        result = [], np.empty(0, dtype=np.int32)
-    runs, lengths = result
-    _finish([*builder.finish(), *runs], np.concatenate([builder.lengths, lengths]), documents.ids, folder, memory)
+        if result is None:
+            builder.add_all(TextQueue(documents.texts, start=queue.stop).blocks(block_size(share)))
+            result = [], np.empty(0, dtype=np.int32)
+        runs, lengths = result
+        _finish([*builder.finish(), *runs], np.concatenate([builder.lengths, lengths]), documents.ids, folder, memory)
 
 
 def write_vector_index(

@@ -7,7 +7,7 @@ so on: postings are read from start to end, a stretch of the alphabet at a time;
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, count
@@ -23,6 +23,8 @@ FORMAT = 2
 """Format number, raised if the files or their meaning change: part of the cache key."""
 _RUN_COLUMNS = ("offsets", "documents", "values")
 _COLUMNS = (*_RUN_COLUMNS, "lengths", "ties")
+_TERMS_AT_ONCE = 16_384
+"""Terms of a run merged at a time: few enough to stay in the processor's cache."""
 _POSTINGS_AT_ONCE = 1 << 19
 """Postings merged at a time at most, whatever the memory: larger columns are slower to allocate than to fill."""
 _BYTES_A_POSTING = 48
@@ -68,31 +70,42 @@ def _read_column(folder: Path, name: str) -> NDArray[Any]:
 def merge_runs(folders: Sequence[Path], folder: Path, memory: int) -> None:
     """Merge runs into one, in a folder of its own; `memory` bounds the bytes of the postings that are in work."""
     runs = [TermPostings.mapped(path) for path in folders]
-    # Sorting what is sorted in parts only merges the parts; equal terms are folded afterwards.
-    number = dict(zip(dict.fromkeys(sorted(chain.from_iterable(run.terms for run in runs))), count(), strict=False))
-    numbers = [np.fromiter(map(number.__getitem__, run.terms), np.int64, len(run.terms)) for run in runs]
-    dfs = np.zeros(len(number), dtype=np.int64)
-    for run, own in zip(runs, numbers, strict=True):
-        dfs[own] += np.diff(run.offsets)
-    offsets = offsets_of(dfs)
-    _write_terms(folder, number)
-    np.save(folder / "offsets.npy", offsets, allow_pickle=False)
-    kinds = {"documents": np.dtype(np.int32), "values": np.result_type(np.uint8, *(run.values.dtype for run in runs))}
+    terms: list[str] = []
+    dfs = [np.empty(0, dtype=np.int64)]
+    kinds = np.dtype(np.int32), np.result_type(np.uint8, *(run.values.dtype for run in runs))
     with (folder / "documents.npy").open("wb") as documents_file, (folder / "values.npy").open("wb") as values_file:
-        for file, kind in zip((documents_file, values_file), kinds.values(), strict=True):
-            header = {"descr": kind.str, "fortran_order": False, "shape": (int(offsets[-1]),)}
+        for file, kind in zip((documents_file, values_file), kinds, strict=True):
+            header = {"descr": kind.str, "fortran_order": False, "shape": (sum(len(run.values) for run in runs),)}
             np.lib.format.write_array_header_1_0(file, header)
-        for part in slices_up_to(dfs, max(1, min(_POSTINGS_AT_ONCE, memory // _BYTES_A_POSTING))):
-            free = offsets[part] - offsets[part.start]
-            documents, values = (np.empty(dfs[part].sum(), dtype=kind) for kind in kinds.values())
-            for run, own in zip(runs, numbers, strict=True):
-                first, last = np.searchsorted(own, (part.start, part.stop))
-                bounds = run.offsets[first : last + 1]
-                places = append_places(free, own[first:last] - part.start, np.diff(bounds))
-                span = slice(int(bounds[0]), int(bounds[-1]))
-                documents[places], values[places] = run.documents[span], run.values[span]
-            documents_file.write(documents.data)
-            values_file.write(values.data)
+        starts = [0 for _ in runs]
+        while True:
+            heads = [run.terms[start : start + _TERMS_AT_ONCE] for run, start in zip(runs, starts, strict=True)]
+            if not any(heads):
+                break
+            # Beyond the least of the last terms, a run may have terms that have not been looked at.
+            bound = min(head[-1] for head in heads if head)
+            heads = [head[: bisect_right(head, bound)] for head in heads]
+            # Sorting what is sorted in parts only merges the parts; equal terms are folded afterwards.
+            number = dict(zip(dict.fromkeys(sorted(chain.from_iterable(heads))), count(), strict=False))
+            numbers = [np.fromiter(map(number.__getitem__, head), np.int64, len(head)) for head in heads]
+            terms += number
+            dfs.append(np.zeros(len(number), dtype=np.int64))
+            for run, start, own in zip(runs, starts, numbers, strict=True):
+                dfs[-1][own] += np.diff(run.offsets[start : start + len(own) + 1])
+            for part in slices_up_to(dfs[-1], max(1, min(_POSTINGS_AT_ONCE, memory // _BYTES_A_POSTING))):
+                free = offsets_of(dfs[-1][part])
+                documents, values = (np.empty(free[-1], dtype=kind) for kind in kinds)
+                for run, start, own in zip(runs, starts, numbers, strict=True):
+                    first, last = np.searchsorted(own, (part.start, part.stop)).tolist()
+                    bounds = run.offsets[start + first : start + last + 1]
+                    places = append_places(free, own[first:last] - part.start, np.diff(bounds))
+                    span = slice(int(bounds[0]), int(bounds[-1]))
+                    documents[places], values[places] = run.documents[span], run.values[span]
+                documents_file.write(documents.data)
+                values_file.write(values.data)
+            starts = [start + len(head) for start, head in zip(starts, heads, strict=True)]
+    _write_terms(folder, terms)
+    np.save(folder / "offsets.npy", offsets_of(np.concatenate(dfs)), allow_pickle=False)
 
 
 def append_places(

@@ -121,15 +121,7 @@ def near_pairs(texts: Sequence[str], distinct: Places, near: float) -> list[tupl
     """Return pairs of some of the texts that are similar enough, the earlier first, in the order of the earlier."""
     shingles = ngrams(hash_words([texts[place] for place in distinct.tolist()]), SHINGLE)
     made = signatures(shingles)
-    ours, theirs = _candidates(band_keys(made, rows_of_band(near)))
-    likely = agree(made, made, (ours, theirs), near)
-    ours, theirs = ours[likely], theirs[likely]
-    enough = similarities(shingles, shingles, (ours, theirs)) >= near
-    return sorted(zip(distinct[ours[enough]].tolist(), distinct[theirs[enough]].tolist(), strict=True))
-
-
-def _candidates(keys: NDArray[np.uint64]) -> tuple[Places, Places]:
-    """Pair each text with the first that shares a band with it, each pair once."""
+    keys = band_keys(made, rows_of_band(near))
     pairs = []
     for band in keys.T:
         _, firsts, groups = np.unique(band, return_index=True, return_inverse=True)
@@ -137,4 +129,8 @@ def _candidates(keys: NDArray[np.uint64]) -> tuple[Places, Places]:
         later = np.flatnonzero(first != np.arange(len(band)))
         pairs.append(first[later] * len(band) + later)
     both = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *pairs]))
-    return np.divmod(both, max(1, len(keys)))
+    ours, theirs = np.divmod(both, max(1, len(keys)))
+    likely = agree(made, made, (ours, theirs), near)
+    ours, theirs = ours[likely], theirs[likely]
+    enough = similarities(shingles, shingles, (ours, theirs)) >= near
+    return sorted(zip(distinct[ours[enough]].tolist(), distinct[theirs[enough]].tolist(), strict=True))

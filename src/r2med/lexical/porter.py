@@ -75,7 +75,11 @@ def stem(word: str) -> str:
     ['assembl', 'cardiolog', 'metabolit', 'hypertens', 'is']
     """
     if not word.isascii() and max(word) > "\uffff":
-        return _join_surrogates(stem_basic(_split_surrogates(word)))
+        return (
+            stem_basic(_split_surrogates(word))
+            .encode("utf-16-le", "surrogatepass")
+            .decode("utf-16-le", "surrogatepass")
+        )
     return stem_basic(word)
 
 
@@ -159,7 +163,3 @@ def _split_surrogates(word: str) -> str:
     """Write characters beyond the basic plane as Java counts them: as two, both of them consonants."""
     units = word.encode("utf-16-le", "surrogatepass")
     return "".join(units[i : i + 2].decode("utf-16-le", "surrogatepass") for i in range(0, len(units), 2))
-
-
-def _join_surrogates(word: str) -> str:
-    return word.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")

@@ -125,7 +125,8 @@ class PostingsBuilder:
         order = np.array(sorted(np.flatnonzero(dfs).tolist(), key=names.__getitem__), dtype=np.int64)
         offsets = offsets_of(dfs[order])
         # Half the bytes if they suffice: scattering is bound by memory.
-        free = np.empty(len(names), dtype=np.int32 if offsets[-1] < 1 << 31 else np.int64)
+        kind = np.int32 if offsets[-1] < 1 << 31 else np.int64
+        free: NDArray[np.signedinteger[Any]] = np.empty(len(names), dtype=kind)
         free[order] = offsets[:-1]
         documents = np.empty(offsets[-1], dtype=np.int32)
         values = np.empty(offsets[-1], dtype=np.result_type(np.uint8, *(block.values.dtype for block in self._blocks)))

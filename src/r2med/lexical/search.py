@@ -1,9 +1,10 @@
 """Exact search in an inverted index: the best documents of a batch of queries, by MaxScore.
 
-In a large collection terms are summed up for all documents in single precision, the rarest first. After some of them no document can be
-among the best any more that is not nearly so already, whatever the common terms add, which weigh little (MaxScore): so
-those are added only for the candidates that are left. The scores of the candidates, little more than the list itself,
-are summed up anew in double precision in one fixed order, so that no score depends on how its document was found.
+In a large collection terms are summed up for all documents in single precision, the rarest first. After some of them
+no document can be among the best any more that is not nearly so already, whatever the common terms add, which weigh
+little (MaxScore): so those are added only for the candidates that are left. The scores of the candidates, little more
+than the list itself, are summed up anew in double precision in one fixed order, so that no score depends on how its
+document was found. In a small collection all documents are scored in double precision at once.
 
 The weight of a posting is up to the scorer: `r2med.lexical.scorers` has BM25 and the weights that a learned sparse
 encoder gave.
@@ -129,10 +130,10 @@ class PostingsScorer(ABC):
             # In the order of terms, so that documents with equal text get equal sums.
             numbers = sorted(weights.keys() & rare.keys())
             places = [rare[number][0] for number in numbers]
-            impacts = [weights[number] * rare[number][1] for number in numbers]
+            parts = [weights[number] * rare[number][1] for number in numbers]
             scores: NDArray[np.float64] = np.zeros(documents)
             if numbers:
-                scores = np.bincount(np.concatenate(places), np.concatenate(impacts), documents)  # type: ignore[assignment]
+                scores[:] = np.bincount(np.concatenate(places), np.concatenate(parts), documents)
             if place >= 0:
                 scores[place] = -np.inf
             numbers = sorted(weights.keys() & common.keys())

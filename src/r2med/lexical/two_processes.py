@@ -128,6 +128,8 @@ class SecondIndexer:
             return None if self._result is None else self._result.result()
         except (futures.BrokenExecutor, OSError, MemoryError):
             return None
+        finally:
+            self._pool.shutdown(wait=False)
 
 
 @contextmanager

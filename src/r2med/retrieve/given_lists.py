@@ -108,24 +108,21 @@ class AnswerChecker:
     def run(self, context: Context) -> Run:
         """Return the lists as a run; warn about unknown ids, and refuse them if there are too many."""
         if self._unknown:
-            self._say_unknown(context)
+            query, document = self._unknown[0]
+            share = len(self._unknown) / self._returned
+            task = self._collection.task.name
+            counts = f"{len(self._unknown):,} of {counted(self._returned, 'id')} ({share:.1%})"
+            first = f"the first {shorten(document)!r} for query {query}"
+            line = f"{self._name}: {counts} are not documents of {task}, {first}"
+            if share == 1:
+                raise R2medError(f"{line}; are they the ids of another collection?")
+            if share > self._share:
+                raise R2medError(f"{line}; more than {self._share:.0%} is refused{self._hint}")
+            context.warn(f"{line}; they are left out")
         if self._answers and not self._returned:
             asked = counted(self._answers, "query", "queries")
             context.warn(f"{self._name}: found nothing for any of {asked}; is the right index or field searched?")
         return Run.from_lists(self._lists)
-
-    def _say_unknown(self, context: Context) -> None:
-        query, document = self._unknown[0]
-        share = len(self._unknown) / self._returned
-        task = self._collection.task.name
-        counts = f"{len(self._unknown):,} of {counted(self._returned, 'id')} ({share:.1%})"
-        first = f"the first {shorten(document)!r} for query {query}"
-        line = f"{self._name}: {counts} are not documents of {task}, {first}"
-        if share == 1:
-            raise R2medError(f"{line}; are they the ids of another collection?")
-        if share > self._share:
-            raise R2medError(f"{line}; more than {self._share:.0%} is refused{self._hint}")
-        context.warn(f"{line}; they are left out")
 
 
 def _is_pair(item: Any) -> bool:

@@ -183,7 +183,17 @@ class Splade(Retriever):
         stored = encode_sparse(encoder, _queries(collection, self.join), Role.QUERY, context)
         whole = _comparable(stored[:], encoder)
         queries = whole.heaviest(self.query_terms)
-        self._note(scorer.index, queries, context)
+        silent = int((queries.counts == 0).sum())
+        if silent:
+            context.warn(f"{counted(silent, 'query', 'queries')} of {len(queries)} have no term and find nothing")
+        context.notes.facts |= {
+            "vocabulary": len(scorer.index.terms),
+            "document_terms": round(scorer.index.average_length, 3),
+            "query_terms": round(float(queries.counts.mean()), 3) if len(queries) else 0.0,
+            "index_bytes": sum(
+                column.nbytes for column in (scorer.index.offsets, scorer.index.documents, scorer.index.values)
+            ),
+        }
         copies = self.drop_copies(collection, context)
         position = collection.documents.position if copies else {}
         hidden = [position[query] if query in copies else -1 for query in collection.queries.ids]
@@ -218,17 +228,6 @@ class Splade(Retriever):
                 write_vector_index(blocks, names, ids.ids, folder, context.executor.memory, bar.advance)
 
         return InvertedIndex.mapped(context.cache.sound_entry("sparse", key, build))
-
-    def _note(self, index: InvertedIndex, queries: SparseVectors, context: Context) -> None:
-        silent = int((queries.counts == 0).sum())
-        if silent:
-            context.warn(f"{counted(silent, 'query', 'queries')} of {len(queries)} have no term and find nothing")
-        context.notes.facts |= {
-            "vocabulary": len(index.terms),
-            "document_terms": round(index.average_length, 3),
-            "query_terms": round(float(queries.counts.mean()), 3) if len(queries) else 0.0,
-            "index_bytes": sum(column.nbytes for column in (index.offsets, index.documents, index.values)),
-        }
 
     def matches(self, collection: Collection, query: str, documents: Sequence[str]) -> dict[str, list[MatchedTerm]]:
         """Return the terms that a query shares with some documents, the heaviest first, if their vectors are stored.

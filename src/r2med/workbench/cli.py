@@ -59,7 +59,9 @@ def inspect_command(run: str, tasks: tuple[str, ...], against: str | None, **giv
         remark(shared.notes)
         cases = look(open_shared(ledger, shared), choice)
     if given["html"] is not None:
-        _write(cases, names, given["html"])
+        path = given["html"]
+        write_file(path, page(cases, " against ".join(names)), parents=True)
+        click.echo(f"{len(cases)} queries are in {path}", err=True)
     if given["as_json"]:
         write_json([case.as_dict() for case in cases])
     elif given["html"] is None:
@@ -87,11 +89,6 @@ def _show(cases: Sequence[Case], words: int) -> None:
     text = StringIO()
     show_cases(cases, written_to(text, console.width, styled=True), words)
     click.echo_via_pager(text.getvalue(), color=True)
-
-
-def _write(cases: Sequence[Case], names: Sequence[str], path: Path) -> None:
-    write_file(path, page(cases, " against ".join(names)), parents=True)
-    click.echo(f"{len(cases)} queries are in {path}", err=True)
 
 
 _BEGINNING = 300  # characters of a text; --whole shows all of it

@@ -66,7 +66,8 @@ def run_page(library: Library, request: Request) -> PageContent:
         content["local"] = {PurePath(place).name: digest for place, digest in content["local"].items()}
     record = orjson.dumps(content, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS)
     return "workbench/run.html", {
-        "entry": entry, "means": _headline_first(library.means().get(entry.id, {})),
+        "entry": entry,
+        "means": dict(sorted(library.means().get(entry.id, {}).items(), key=lambda mean: mean[0] != str(HEADLINE))),
         "rows": rows[pages.cut()], "pages": pages,
         "links": links, "record": record.decode("utf-8", "replace"), "cost": Cost.of_runs([entry]),
         "cite": citation(f"{entry.system} on {entry.task}, run {entry.id}", "runs", "show", entry.id),
@@ -83,10 +84,6 @@ def _entry(library: Library, name: str) -> Entry:
         near = [(f"{each} {known[each].system} on {known[each].task}", f"/run/{each}") for each in alike[:5]]
         raise NotFound(f"no run {name!r} in the ledger", near)
     return known[name]
-
-
-def _headline_first(means: Mapping[str, float]) -> dict[str, float]:
-    return dict(sorted(means.items(), key=lambda pair: pair[0] != str(HEADLINE)))
 
 
 def _has_cause(found: QueryCause | None, cause: str) -> bool:

@@ -163,15 +163,19 @@ def _answers(library: Library, question: str, task: str, systems: list[str]) -> 
     answers = search(library, question, dataset, systems[:_LISTS])
     first = {each.document: each.rank for each in answers[0].documents} if answers else {}
     moved = [
-        replace(each, documents=[_moved(found, first) for found in each.documents]) if place else each
+        replace(
+            each,
+            documents=[
+                replace(found, moved=first[found.document] - found.rank if found.document in first else None)
+                for found in each.documents
+            ],
+        )
+        if place
+        else each
         for place, each in enumerate(answers)
     ]
     kinds = question_kinds(question)
     return {"question": question, "answers": moved, "kinds": kinds, "words": WORDS, "task": task, "chosen": systems}
-
-
-def _moved(found: Any, first: dict[str, int]) -> Any:
-    return replace(found, moved=first[found.document] - found.rank if found.document in first else None)
 
 
 def build_index(library: Library, form: Mapping[str, str]) -> str:

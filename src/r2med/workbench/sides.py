@@ -98,7 +98,8 @@ def listed(library: Library, entries: Sequence[Entry], query: str, measure: str,
     sides: list[Listed] = []
     first: dict[str, int] = {}
     for letter, entry in zip(LETTERS, entries, strict=False):
-        ranking = _ranking(library, entry, query)
+        run = library.run(entry)
+        ranking = run[query] if query in run else Ranking([], run.scores[:0])
         case = _case(library, entry, query, depth)
         sides.append(
             Listed(
@@ -113,11 +114,6 @@ def listed(library: Library, entries: Sequence[Entry], query: str, measure: str,
         )
         first = first or {name: rank for rank, name in enumerate(ranking.documents, 1)}
     return sides
-
-
-def _ranking(library: Library, entry: Entry, query: str) -> Ranking:
-    run = library.run(entry)
-    return run[query] if query in run else Ranking([], run.scores[:0])
 
 
 def _case(library: Library, entry: Entry, query: str, depth: int) -> Case | None:
