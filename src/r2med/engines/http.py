@@ -29,7 +29,7 @@ from r2med.engines.request import (
 )
 from r2med.errors import SpecError
 from r2med.models.http import AttemptError, FailedAttempts, FatalServerError, RequestLimits, check_url, server_name
-from r2med.models.server import JsonServer, RequestFailed
+from r2med.models.server import JsonServer, RequestFailed, Value
 from r2med.pipeline.registry import spec_of
 from r2med.pipeline.stage import Requirements
 from r2med.settings import prices
@@ -50,19 +50,34 @@ Found = tuple[list[Any], float]
 """For each query of a request its hits, or in a text why it has none; and the seconds that the request took."""
 
 
-class EngineServer(JsonServer[Found]):
-    """The connection to an engine."""
+class EngineConnection(JsonServer[Value]):
+    """A connection whose keys are in the headers of the engine's description."""
 
-    made = "lists"
-    largest = _LARGEST
     retry_unreadable = False
     bearer = False
 
-    def __init__(self, request: EngineRequest, url: str, paths: ReplyPaths, chunk: re.Pattern[str] | None) -> None:
-        self.path, self.method, self._paths, self._chunk = request.path, request.method, paths, chunk
+    def __init__(self, request: EngineRequest, url: str) -> None:
         super().__init__(request.name, url, ", ".join(request.keys()), RequestLimits.configured(), needs_key=False)
         self._without_keys = request.without_keys
         self._client.headers.update(request.sent_headers())
+
+    def _refusal(self, response: httpx2.Response, text: str) -> AttemptError:
+        text = self._without_keys(text)
+        if response.status_code == 404:
+            place, message = response.request.url.copy_with(query=None), " ".join(text.split())[:200]
+            return FatalServerError(f"{place} is not there (404): check url and index; {message}")
+        return super()._refusal(response, text)
+
+
+class EngineServer(EngineConnection[Found]):
+    """The connection that queries are sent over."""
+
+    made = "lists"
+    largest = _LARGEST
+
+    def __init__(self, request: EngineRequest, url: str, paths: ReplyPaths, chunk: re.Pattern[str] | None) -> None:
+        self.path, self.method, self._paths, self._chunk = request.path, request.method, paths, chunk
+        super().__init__(request, url)
 
     def sent(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of a request: the body, or for GET the query string."""
@@ -70,8 +85,8 @@ class EngineServer(JsonServer[Found]):
 
     def _attempt(self, body: Mapping[str, Any]) -> Found:
         started = time.perf_counter()
-        found, _ = super()._attempt(body)
-        return found, time.perf_counter() - started
+        hits, _ = super()._attempt(body)
+        return hits, time.perf_counter() - started
 
     def read(self, answer: Any, body: Mapping[str, Any]) -> Found:
         """Read the hits of every query of a request."""
@@ -79,20 +94,13 @@ class EngineServer(JsonServer[Found]):
             replies = follow(answer, self._paths.lists) if self._paths.lists else [answer]
             return [self._problem(reply) or hits_of(reply, self._paths, self._chunk) for reply in replies], 0.0
         except NoSuchPath as error:
-            if said := self._problem(answer):
-                raise AttemptError(f"{self.url} could not search: {said}", retry=False) from error
-            said = self._without_keys(message_of(answer))
-            why = f"{error}; {said}" if said else f"{error}"
+            if message := self._problem(answer):
+                raise AttemptError(f"{self.url} could not search: {message}", retry=False) from error
+            message = self._without_keys(message_of(answer))
+            why = f"{error}; {message}" if message else f"{error}"
             raise FatalServerError(f"the reply of {self.url}/{self.path} {why}; see its [reply] table") from error
         except UnusableHit as error:
             raise AttemptError(f"the reply of {self.url}/{self.path} {error}", retry=False) from error
-
-    def _refusal(self, response: httpx2.Response, text: str) -> AttemptError:
-        text = self._without_keys(text)
-        if response.status_code == 404:
-            said = " ".join(text.split())[:200]
-            return FatalServerError(f"{self.url}/{self.path} is not there (404): check url and index; {said}")
-        return super()._refusal(response, text)
 
     def _problem(self, reply: Any) -> str:
         return self._without_keys(problem(reply, self._paths))
@@ -183,8 +191,8 @@ class HttpEngine(RemoteEngine):
         """Return the whole request except for its keys, the server's name, and the settings of the vectors."""
         request = self.request
         content = (request.method, request.path, request.body, request.item, dict(request.headers), request.reply)
-        found = {"request": cache_key(content=content), "url": server_name(self._address)}
-        return found | self._encoder_settings()
+        settings = {"request": cache_key(content=content), "url": server_name(self._address)}
+        return settings | self._encoder_settings()
 
     def local_content(self) -> Mapping[str, str]:
         """Return the file that describes the engine, and the content of the encoder."""
@@ -270,7 +278,7 @@ class HttpEngine(RemoteEngine):
     def _body(self, values: Sequence[Mapping[str, Any]]) -> Any:
         if self.request.item is None:
             return fill(self.request.body, values[0])
-        items = [fill(self.request.item, each) for each in values]
+        items = [fill(self.request.item, row) for row in values]
         return fill(self.request.body, {**values[0], "items": items})
 
 

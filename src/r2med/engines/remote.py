@@ -136,7 +136,7 @@ class RemoteEngine(Retriever):
     def retrieve(self, collection: Collection, context: Context) -> Run:
         """Ask the engine for every query that it has not answered before."""
         queries = self._queries(collection, context)
-        found: dict[str, KeptReply] = {}
+        replies: dict[str, KeptReply] = {}
         failed: dict[str, str] = {}
         attempts = FailedAttempts()
         base = self.key()
@@ -151,30 +151,30 @@ class RemoteEngine(Retriever):
                     if key in kept:
                         reply = KeptReply(*orjson.loads(kept[key]))
                         doubtful |= {} if checker.add(query, reply.hits) else {query: reply}
-                        found[query] = reply
-            if found:
+                        replies[query] = reply
+            if replies:
                 context.reuse("replies")
-            left = [query for query in queries if query not in found]
+            left = [query for query in queries if query not in replies]
             with context.executor.progress(self._name, len(left)) as bar:
                 for query, outcome in self._asked(left, queries, attempts) if left else ():
                     bar.advance()
                     if isinstance(outcome, str):
                         failed[query] = outcome
                     else:
-                        found[query] = outcome
+                        replies[query] = outcome
                         if checker.add(query, outcome.hits):
                             store.write({keys[query]: orjson.dumps([*outcome])})
                         else:
                             doubtful[query] = outcome
             context.notes.facts |= vars(attempts)
-            self._book(len(found), len(left), context)
-            if failed and not found:
+            self._book(len(replies), len(left), context)
+            if failed and not replies:
                 raise R2medError(f"{self._name} could search for none of the queries: {next(iter(failed.values()))}")
             run = self._accepted(checker, context, {keys[query]: reply for query, reply in doubtful.items()}, store)
         if not checker.returned:
-            context.notes.incomplete |= dict.fromkeys(found, _NOTHING)
+            context.notes.incomplete |= dict.fromkeys(replies, _NOTHING)
         note_incomplete(self, failed, len(queries), context, kept="could not be searched")
-        times = latency([reply.seconds for reply in found.values()] if self._one_by_one else [])
+        times = latency([reply.seconds for reply in replies.values()] if self._one_by_one else [])
         context.notes.facts |= {"unsearched": list(failed), **times, **checker.record()}
         return run.without_self(self.drop_copies(collection, context)).cut(self.depth)
 

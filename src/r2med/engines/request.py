@@ -169,12 +169,6 @@ def read_request(engine: str, *, vector: bool) -> EngineRequest:
         engine, table.path, reply, body, item, table.method, table.url, table.versions, table.headers, table.largest,
         table.batch,
     )  # fmt: skip
-    _check_places(request, kind)
-    return request
-
-
-def _check_places(request: EngineRequest, kind: str) -> None:
-    """Refuse placeholders that nothing fills, and requests that would be the same for every query."""
     name, texts = request.name, [*_texts(request.body), *_texts(request.item)]
     for text in texts:
         _check_known(f"{name}: [{kind}]", text, _PLACES)
@@ -187,6 +181,7 @@ def _check_places(request: EngineRequest, kind: str) -> None:
         raise SpecError(f"{name}: [{kind}_item] needs {{items}} in [{kind}], and reply.lists")
     if request.batch > 1 and not several:
         raise SpecError(f"{name}: batch = {request.batch} needs a table [{kind}_item]")
+    return request
 
 
 def _check_known(where: str, text: str, known: Sequence[str]) -> None:
@@ -285,8 +280,8 @@ def problem(reply: Any, paths: ReplyPaths) -> str:
 
 def message_of(reply: Any) -> str:
     """Return the message of a reply; empty if there is none."""
-    said = reply.get("message") if isinstance(reply, Mapping) else None
-    return _one_line(said) if said else ""
+    message = reply.get("message") if isinstance(reply, Mapping) else None
+    return _one_line(message) if message else ""
 
 
 def _one_line(value: Any) -> str:

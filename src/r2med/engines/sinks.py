@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from r2med.engines.request import EngineRequest
+from r2med.engines.http import EngineConnection
 from r2med.engines.sql import Postgres, vector_text
 from r2med.engines.targets import EngineAnswer, IndexTarget, Push, PushedDocument
 from r2med.errors import R2medError
-from r2med.models.http import AttemptError, FatalServerError, RequestLimits, backoff
-from r2med.models.server import JsonServer
+from r2med.models.http import AttemptError, backoff
 
 if TYPE_CHECKING:
-    import httpx2
     import psycopg
     from psycopg import sql
 
@@ -26,18 +24,11 @@ _WAIT = 0.05
 """Seconds until a task of the engine is asked about again, to begin with."""
 
 
-class EngineWriter(JsonServer[EngineAnswer]):
+class EngineWriter(EngineConnection[EngineAnswer]):
     """The connection that documents are sent over."""
 
     path = "r2med engines push"
     made = "documents sent"
-    retry_unreadable = False
-    bearer = False
-
-    def __init__(self, request: EngineRequest, url: str) -> None:
-        super().__init__(request.name, url, ", ".join(request.keys()), RequestLimits.configured(), needs_key=False)
-        self._without_keys = request.without_keys
-        self._client.headers.update(request.sent_headers())
 
     def ask(self, push: Push) -> EngineAnswer:
         """Send a request, and retry it until it is answered or hopeless."""
@@ -64,13 +55,6 @@ class EngineWriter(JsonServer[EngineAnswer]):
             return EngineAnswer(response.status_code, _parsed(content))
         except orjson.JSONDecodeError as error:
             raise AttemptError(f"{self.url} sent an answer that cannot be read", retry=False) from error
-
-    def _refusal(self, response: httpx2.Response, text: str) -> AttemptError:
-        text = self._without_keys(text)
-        if response.status_code == 404:
-            said = " ".join(text.split())[:200]
-            return FatalServerError(f"{response.request.url} is not there (404): check url and index; {said}")
-        return super()._refusal(response, text)
 
 
 def _parsed(content: bytes) -> Any:
@@ -100,7 +84,7 @@ class EngineSink:
 
     def add(self, documents: Sequence[PushedDocument]) -> None:
         """Send a batch, or each document by itself if the engine takes one at a time."""
-        batches = [[each] for each in documents] if self.target.one_by_one else [documents]
+        batches = [[document] for document in documents] if self.target.one_by_one else [documents]
         for batch in batches:
             self._do(self.target.add(batch))
 
@@ -111,8 +95,8 @@ class EngineSink:
             time.sleep(min(2.0, backoff(attempt + 1, _WAIT)))
             attempt += 1
             answer = self._writer.ask(later)
-        if said := self.target.refused(answer):
-            raise R2medError(f"{self._writer.url} did not take {said}")
+        if reason := self.target.refused(answer):
+            raise R2medError(f"{self._writer.url} did not take {reason}")
 
     def finish(self) -> int:
         """Make everything visible to the next search, and count the documents."""
@@ -145,11 +129,11 @@ class PostgresSink:
         vector = sql.SQL(", vector vector({})").format(sql.Literal(self._dimension)) if self._dimension else sql.SQL("")
         words = "tsvector GENERATED ALWAYS AS (to_tsvector('english', text)) STORED"
         columns = f"id text PRIMARY KEY, text text NOT NULL, words_of_text {words}"
-        made = sql.SQL("CREATE TABLE IF NOT EXISTS {} ({}{})").format(table, sql.SQL(columns), vector)
+        create = sql.SQL("CREATE TABLE IF NOT EXISTS {} ({}{})").format(table, sql.SQL(columns), vector)
         extension = [sql.SQL("CREATE EXTENSION IF NOT EXISTS vector")] if self._dimension else []
         index = sql.Identifier(f"{self._table}_words_of_text")
         gin = sql.SQL("CREATE INDEX IF NOT EXISTS {} ON {} USING gin (words_of_text)").format(index, table)
-        return [*extension, made], [gin, sql.SQL("ANALYZE {}").format(table)]
+        return [*extension, create], [gin, sql.SQL("ANALYZE {}").format(table)]
 
     def _run(self, statements: Sequence[sql.Composed | sql.SQL]) -> None:
         with self._transaction() as connection:
@@ -181,7 +165,7 @@ class PostgresSink:
         """Insert rows, in place of those with the same ids."""
         sql = _sql()
         names = ["id", "text", *(["vector"] if self._dimension else [])]
-        rows = [self._row(each) for each in documents]
+        rows = [self._row(document) for document in documents]
         statement = sql.SQL("INSERT INTO {} ({}) VALUES ({}) ON CONFLICT (id) DO UPDATE SET {}").format(
             sql.Identifier(self._table),
             sql.SQL(", ").join(map(sql.Identifier, names)),

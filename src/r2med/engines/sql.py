@@ -17,13 +17,7 @@ from typing import TYPE_CHECKING, Any
 from r2med.engines.remote import KeptReply, Outcome, RemoteEngine
 from r2med.engines.request import ReplyPaths, hits_of
 from r2med.errors import DataError, R2medError, SpecError, require_extra
-from r2med.models.http import (
-    AttemptError,
-    FailedAttempts,
-    FatalServerError,
-    RequestLimits,
-    TimedOut,
-)
+from r2med.models.http import AttemptError, FailedAttempts, FatalServerError, RequestLimits, TimedOut, mask
 from r2med.models.server import Requester, RequestFailed
 from r2med.pipeline.registry import spec_of
 from r2med.pipeline.stage import Requirements
@@ -71,17 +65,17 @@ class Postgres:
         """Return the connection of this thread, made again if it was lost."""
         import psycopg
 
-        kept: psycopg.Connection[Any] | None = getattr(self._local, "connection", None)
-        if kept is not None and not kept.closed:
-            return kept
+        open_connection: psycopg.Connection[Any] | None = getattr(self._local, "connection", None)
+        if open_connection is not None and not open_connection.closed:
+            return open_connection
         seconds = max(2, min(30, round(self.limits.timeout)))
         with self.errors():
             # A prepared statement may get another plan after some calls, and is lost behind a pooler.
-            made = psycopg.connect(self._dsn, connect_timeout=seconds, prepare_threshold=None)
-        self._local.connection = made
+            connection = psycopg.connect(self._dsn, connect_timeout=seconds, prepare_threshold=None)
+        self._local.connection = connection
         with self._lock:
-            self._open.append(made)
-        return made
+            self._open.append(connection)
+        return connection
 
     def read(self, statement: bytes, values: Mapping[str, Any]) -> tuple[list[str], list[Any]]:
         """Return the columns and rows of a statement, in a read-only transaction with a timeout."""
@@ -114,21 +108,19 @@ class Postgres:
         from psycopg import OperationalError
 
         state = error.sqlstate or ""
-        line = " ".join((error.diag.message_primary or str(error)).split())[:300]
+        message = " ".join((error.diag.message_primary or str(error)).split())[:300]
         for name in _SECRET:
-            if value := str(self.settings.get(name) or ""):
-                line = line.replace(value, "***")
-        said = line
+            message = mask(message, str(self.settings.get(name) or ""))
         if state == CANCELED:
             return TimedOut(f"no answer from {self.name} within {self.limits.timeout:g} s", retry=False)
         if error.diag.statement_position:
-            return StatementError(said, int(error.diag.statement_position))
+            return StatementError(message, int(error.diag.statement_position))
         if state.startswith("28"):
-            return FatalServerError(f"{self.name} refused the user or password of {self.dsn_env}: {said}")
+            return FatalServerError(f"{self.name} refused the user or password of {self.dsn_env}: {message}")
         if state in _ALL_ALIKE:
-            return FatalServerError(f"{self.name}: {said}")
+            return FatalServerError(f"{self.name}: {message}")
         again = state.startswith(_AGAIN) if state else isinstance(error, OperationalError)
-        return AttemptError(f"{self.name}: {said}", retry=again)
+        return AttemptError(f"{self.name}: {message}", retry=again)
 
     def cancel(self) -> None:
         """Cancel running statements, from another thread."""
@@ -249,8 +241,8 @@ class SqlEngine(RemoteEngine):
         try:
             text = expanded(self.file).read_text("utf-8")
         except FileNotFoundError as error:
-            known = ", ".join(EXAMPLES)
-            raise DataError(f"{self.file}: no such file; `r2med engines show` prints examples: {known}") from error
+            examples = ", ".join(EXAMPLES)
+            raise DataError(f"{self.file}: no such file; `r2med engines show` prints examples: {examples}") from error
         except (OSError, UnicodeDecodeError) as error:
             raise DataError(f"{self.file}: cannot be read ({error})") from error
         names = _parameters(self.file, text)
@@ -266,8 +258,8 @@ class SqlEngine(RemoteEngine):
     def fingerprint(self) -> Mapping[str, object]:
         """Return the statement, the database's identity without its password, and the settings of the vectors."""
         with closing(self._database()) as database:
-            found = {"statement": cache_key(text=self.statement), "database": database.identity()}
-        return found | self._encoder_settings()
+            settings = {"statement": cache_key(text=self.statement), "database": database.identity()}
+        return settings | self._encoder_settings()
 
     def local_content(self) -> Mapping[str, str]:
         """Return the file with the statement, and what belongs to the encoder."""
@@ -360,7 +352,9 @@ def _parameters(file: str, text: str) -> set[str]:
             continue
         line = text.count("\n", 0, match.start()) + 1
         if match["name"] not in _KNOWN or match["kind"] not in ("s", "b", "t"):
-            known = ", ".join(f"%({name})s" for name in _KNOWN)
-            raise SpecError(f"{file}:{line}: {match[0]!r} is not a parameter; there are {known}, and a plain % is %%")
+            parameters = ", ".join(f"%({name})s" for name in _KNOWN)
+            raise SpecError(
+                f"{file}:{line}: {match[0]!r} is not a parameter; there are {parameters}, and a plain % is %%"
+            )
         names.add(match["name"])
     return names

@@ -146,8 +146,8 @@ class IndexTarget(ABC):
         return {}
 
     def _fields(self, document: PushedDocument) -> dict[str, Any]:
-        found: dict[str, Any] = {"text": document.text}
-        return found if document.vector is None else found | {"vector": document.vector}
+        fields: dict[str, Any] = {"text": document.text}
+        return fields if document.vector is None else fields | {"vector": document.vector}
 
 
 def error_words(error: Any) -> str:
@@ -178,7 +178,7 @@ class ElasticsearchIndex(IndexTarget):
 
     def add(self, documents: Sequence[PushedDocument]) -> Push:
         """Return lines of actions and documents."""
-        rows = [row for each in documents for row in ({"index": {"_id": each.id}}, self._fields(each))]
+        rows = [row for document in documents for row in ({"index": {"_id": document.id}}, self._fields(document))]
         return Push.lines(f"{self.path}/_bulk", rows)
 
     def refused(self, answer: EngineAnswer) -> str:
@@ -235,7 +235,7 @@ class SolrIndex(IndexTarget):
 
     def add(self, documents: Sequence[PushedDocument]) -> Push:
         """Return a request with a list of documents."""
-        rows = [{"id": each.id} | self._fields(each) for each in documents]
+        rows = [{"id": document.id} | self._fields(document) for document in documents]
         return Push.of("POST", f"{self.path}/update", rows)
 
     def finish(self) -> list[Push]:
@@ -293,10 +293,10 @@ class VespaIndex(IndexTarget):
 
     def add(self, documents: Sequence[PushedDocument]) -> Push:
         """Return the request for one document."""
-        (each,) = documents
-        fields: dict[str, Any] = {"id": each.id, "text": _CONTROL.sub(" ", each.text)}
-        fields |= {"vector": {"values": each.vector}} if each.vector is not None else {}
-        path = f"document/v1/{self.index}/{self.index}/docid/{quote(each.id, safe='')}"
+        (document,) = documents
+        fields: dict[str, Any] = {"id": document.id, "text": _CONTROL.sub(" ", document.text)}
+        fields |= {"vector": {"values": document.vector}} if document.vector is not None else {}
+        path = f"document/v1/{self.index}/{self.index}/docid/{quote(document.id, safe='')}"
         return Push.of("POST", path, {"fields": fields})
 
     def count(self) -> Push:
@@ -330,7 +330,7 @@ class TypesenseIndex(IndexTarget):
 
     def add(self, documents: Sequence[PushedDocument]) -> Push:
         """Return lines of documents."""
-        rows = [{"id": each.id} | self._fields(each) for each in documents]
+        rows = [{"id": document.id} | self._fields(document) for document in documents]
         push = Push.lines(f"{self.path}/documents/import?action=upsert", rows)
         return Push(push.method, push.path, push.content, "text/plain")
 
@@ -363,9 +363,9 @@ class MeilisearchIndex(IndexTarget):
     def add(self, documents: Sequence[PushedDocument]) -> Push:
         """Return documents with a key made of the task's id."""
         rows = []
-        for each in documents:
-            row: dict[str, Any] = {"key": derived_uuid(each.id), "id": each.id, "text": each.text}
-            rows.append(row | ({"_vectors": {"vector": each.vector}} if each.vector is not None else {}))
+        for document in documents:
+            row: dict[str, Any] = {"key": derived_uuid(document.id), "id": document.id, "text": document.text}
+            rows.append(row | ({"_vectors": {"vector": document.vector}} if document.vector is not None else {}))
         return Push.of("POST", f"{self.path}/documents?primaryKey=key", rows)
 
     def waits(self, answer: EngineAnswer) -> Push | None:
@@ -403,8 +403,12 @@ class QdrantIndex(IndexTarget):
     def add(self, documents: Sequence[PushedDocument]) -> Push:
         """Return a request with points that is answered once they are stored."""
         points = [
-            {"id": derived_uuid(each.id), "vector": each.vector, "payload": {"id": each.id, "text": each.text}}
-            for each in documents
+            {
+                "id": derived_uuid(document.id),
+                "vector": document.vector,
+                "payload": {"id": document.id, "text": document.text},
+            }
+            for document in documents
         ]
         return Push.of("PUT", f"{self.path}/points?wait=true", {"points": points})
 
@@ -435,18 +439,18 @@ class WeaviateIndex(IndexTarget):
     def add(self, documents: Sequence[PushedDocument]) -> Push:
         """Return objects with their properties."""
         objects = []
-        for each in documents:
-            made: dict[str, Any] = {"class": self.index, "id": derived_uuid(each.id)}
-            made["properties"] = {"doc_id": each.id, "text": each.text}
-            objects.append(made | ({"vector": each.vector} if each.vector is not None else {}))
+        for document in documents:
+            row: dict[str, Any] = {"class": self.index, "id": derived_uuid(document.id)}
+            row["properties"] = {"doc_id": document.id, "text": document.text}
+            objects.append(row | ({"vector": document.vector} if document.vector is not None else {}))
         return Push.of("POST", "v1/batch/objects", {"objects": objects})
 
     def refused(self, answer: EngineAnswer) -> str:
         """Return the error of the first object that failed; the status of the whole reply is 200 nevertheless."""
-        for each in answer.content if isinstance(answer.content, list) else ():
-            errors = ((each.get("result") or {}).get("errors") or {}).get("error")
+        for item in answer.content if isinstance(answer.content, list) else ():
+            errors = ((item.get("result") or {}).get("errors") or {}).get("error")
             if errors:
-                return f"{each.get('properties', {}).get('doc_id', '?')}: {error_words(errors[0])}"
+                return f"{item.get('properties', {}).get('doc_id', '?')}: {error_words(errors[0])}"
         return ""
 
     def count(self) -> Push:
@@ -509,7 +513,7 @@ class MilvusIndex(IndexTarget):
 
     def add(self, documents: Sequence[PushedDocument]) -> Push:
         """Return rows, which replace those with the same ids."""
-        rows = [{"id": each.id} | self._fields(each) for each in documents]
+        rows = [{"id": document.id} | self._fields(document) for document in documents]
         return Push.of("POST", "v2/vectordb/entities/upsert", {"collectionName": self.index, "data": rows})
 
     def refused(self, answer: EngineAnswer) -> str:

@@ -64,13 +64,13 @@ def retriever(target: Any = None, *, name: str = "", version: str = "") -> Any:
     """
     if target is None:
         return partial(retriever, name=name, version=version)
-    chosen = name or getattr(target, "__name__", "")
-    check_free(chosen)
-    _check_target(chosen, target)
-    before = _NAMED.get(chosen)
+    label = name or getattr(target, "__name__", "")
+    check_free(label)
+    _check_target(label, target)
+    before = _NAMED.get(label)
     if before is not None and _place(before.target) != _place(target):
-        raise SpecError(f"{chosen} is the name of {_place(before.target)} already; choose another")
-    _NAMED[chosen] = NamedEngine(target, version)
+        raise SpecError(f"{label} is the name of {_place(before.target)} already; choose another")
+    _NAMED[label] = NamedEngine(target, version)
     return target
 
 
@@ -92,8 +92,8 @@ def find_engine(call: Call) -> UserEngine | None:
     if not is_class(call.name):
         return None
     target = import_class(call.name)
-    taken = {name for name, _ in call.options} - set(_OWN)
-    return UserEngine.from_call(call, target) if _searches(target, taken) else None
+    given = {name for name, _ in call.options} - set(_OWN)
+    return UserEngine.from_call(call, target) if _searches(target, given) else None
 
 
 @dataclass(frozen=True)
@@ -136,13 +136,13 @@ class UserEngine(Retriever):
         if call.args:
             raise SpecError(f"{call}: name the options, as in {call.name}(depth=10)")
         given = dict(call.options)
-        own: dict[str, Any] = {name: given.pop(name) for name in _OWN if name in given}
-        for name, value in own.items():
-            wanted = bool if name == "drop_self" else type(getattr(cls, name))
-            fits = type(value) in ((int, float) if wanted is float else (wanted,))
+        options: dict[str, Any] = {name: given.pop(name) for name in _OWN if name in given}
+        for name, value in options.items():
+            kind = bool if name == "drop_self" else type(getattr(cls, name))
+            fits = type(value) in ((int, float) if kind is float else (kind,))
             if not fits:
-                raise SpecError(f"{call.name}: {name} must be {_KINDS[wanted]}, not {value}")
-        return cls(call.name, **own, options=tuple(given.items()), target=target)
+                raise SpecError(f"{call.name}: {name} must be {_KINDS[kind]}, not {value}")
+        return cls(call.name, **options, options=tuple(given.items()), target=target)
 
     @property
     def spec(self) -> Call:
@@ -152,15 +152,15 @@ class UserEngine(Retriever):
 
     def fingerprint(self) -> Mapping[str, object]:
         """Return a hash of the code and content of the function or class, and its version if it states one."""
-        known = _NAMED.get(self.address)
-        stated = known.version if known else str(getattr(self.target, "version", "") or "")
+        named = _NAMED.get(self.address)
+        stated = named.version if named else str(getattr(self.target, "version", "") or "")
         return {"code": live_hash(self.target, stated), **({"version": stated} if stated else {})}
 
     def local_content(self) -> Mapping[str, str]:
         """Return the file of the function or class. Values that it holds differ between processes and do not count."""
         kind = self.target if inspect.isroutine(self.target) or inspect.isclass(self.target) else type(self.target)
-        known = _NAMED.get(self.address)
-        return class_content(self.address, kind, known.version if known else "")
+        named = _NAMED.get(self.address)
+        return class_content(self.address, kind, named.version if named else "")
 
     def describe(self) -> Mapping[str, object]:
         """Return what a plan shows."""
@@ -312,7 +312,9 @@ def _required(function: Any) -> set[str]:
     """Return the required positional parameters, without those that r2med passes by name."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     parameters = _parameters(function).values()
-    return {each.name for each in parameters if each.kind in kinds and each.default is each.empty} - set(HANDED)
+    return {
+        parameter.name for parameter in parameters if parameter.kind in kinds and parameter.default is parameter.empty
+    } - set(HANDED)
 
 
 def _parameters(target: Any) -> Mapping[str, inspect.Parameter]:

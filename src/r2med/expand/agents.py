@@ -57,10 +57,10 @@ class Log:
     def ask(self, requests: Sequence[Request]) -> list[Reply | Failed]:
         """Send requests and log the replies."""
         started = time.perf_counter()
-        found = current_client().ask_all(requests)
+        replies = current_client().ask_all(requests)
         self.seconds += time.perf_counter() - started
-        self.replies += found
-        return found
+        self.replies += replies
+        return replies
 
 
 @dataclass(frozen=True)
@@ -140,8 +140,10 @@ class Agent(ModelExpander):
                 bar.advance(len(active) - len(going))
                 active = going
         note_account(log.replies, log.seconds, context)
-        context.notes.facts["agent"] = dict(sum((each.counts for each in trajectories), log.counts))
-        written = [self.generation(each.answer, each.text, each.incomplete) for each in trajectories]
+        context.notes.facts["agent"] = dict(sum((trajectory.counts for trajectory in trajectories), log.counts))
+        written = [
+            self.generation(trajectory.answer, trajectory.text, trajectory.incomplete) for trajectory in trajectories
+        ]
         rows = [written[start : start + self.samples] for start in range(0, len(written), self.samples)]
         return attach_generations(self, collection, rows, context)
 
@@ -171,8 +173,8 @@ class Agent(ModelExpander):
                 trajectory.tell(f"You made this search before. It found:\n{before}{self._last_call(trajectory)}")
             else:
                 searches.append(AgentSearch(trajectory, move.text))
-        found = self._search(searches, collection, context)
-        for search, text in zip(found, self.read(found, log), strict=True):
+        results = self._search(searches, collection, context)
+        for search, text in zip(results, self.read(results, log), strict=True):
             search.trajectory.counts["found_nothing"] += not search.documents
             search.trajectory.found[same_search(search.query)] = text
             search.trajectory.tell(text + self._last_call(search.trajectory))
@@ -196,11 +198,11 @@ class Agent(ModelExpander):
             places = [place for place, search in enumerate(searches) if search.trajectory.sample == sample]
             ids = [searches[place].trajectory.query for place in places]
             asked = Texts(ids, [searches[place].query for place in places])
-            own = context.for_stage()
-            run = self.tool.run(replace(collection, queries=asked, generations=()), own)
-            context.notes.work |= own.notes.work
+            inner = context.for_stage()
+            run = self.tool.run(replace(collection, queries=asked, generations=()), inner)
+            context.notes.work |= inner.notes.work
             for place, query in zip(places, ids, strict=True):
-                texts = [documents.text(found) for found in run[query].documents[: self.docs]]
+                texts = [documents.text(document) for document in run[query].documents[: self.docs]]
                 done[place] = searches[place]._replace(documents=texts)
         return done
 

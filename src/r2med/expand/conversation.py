@@ -61,8 +61,8 @@ class Trajectory:
     @property
     def _format(self) -> TraceFormat:
         """Return the marks of this model's reasoning; think tags if its card has none."""
-        known = FORMATS[self.model.trace]
-        return known if known.closing else FORMATS["think-tags"]
+        marks = FORMATS[self.model.trace]
+        return marks if marks.closing else FORMATS["think-tags"]
 
     @property
     def _begins_thinking(self) -> bool:
@@ -112,8 +112,8 @@ class Trajectory:
     def _opening(self) -> str:
         """Return the mark that the chat template put before the model's first word, and that must be put back."""
         rule = self._format
-        own = self.pieces[0].text.lstrip().startswith(rule.opening)
-        return f"{rule.opening}\n" if rule.always and rule.opening and not own else ""
+        marked = self.pieces[0].text.lstrip().startswith(rule.opening)
+        return f"{rule.opening}\n" if rule.always and rule.opening and not marked else ""
 
     def hear(self, reply: Reply | Failed) -> Move | None:
         """Add a reply; return the move that it makes, or None if the conversation is over."""
@@ -232,12 +232,12 @@ def read_turns(text: str, tags: Tags) -> list[Turn]:
     """
     kinds = {"search": tags.call, "result": tags.result, "answer": tags.answer}
     ways = [f"{re.escape(start)}(?P<{kind}>.*?){re.escape(end)}" for kind, (start, end) in kinds.items()]
-    found, done = [], 0
+    turns, done = [], 0
     for match in re.finditer("|".join(ways), text, re.DOTALL):
         kind = str(match.lastgroup)
-        found += [Turn("thought", text[done : match.start()].strip()), Turn(kind, match[kind].strip())]
+        turns += [Turn("thought", text[done : match.start()].strip()), Turn(kind, match[kind].strip())]
         done = match.end()
-    return [turn for turn in (*found, Turn("thought", text[done:].strip())) if turn.text]
+    return [turn for turn in (*turns, Turn("thought", text[done:].strip())) if turn.text]
 
 
 _LONGEST_OPEN_QUERY = 500

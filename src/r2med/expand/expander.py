@@ -55,8 +55,8 @@ class ModelExpander(AskingStage, Expander):
 
     def template(self, task: Task) -> Template:
         """Return the prompt for a task."""
-        found = self._templates()
-        return found.get(task.family, found["custom"])
+        by_family = self._templates()
+        return by_family.get(task.family, by_family["custom"])
 
     def _templates(self) -> Mapping[str, Template]:
         """Return the prompts by family; a user's prompt serves all of them."""

@@ -98,19 +98,19 @@ class LameR(Writer):
         facts = estimate_requests(self.asked(collection.task, filled))
         del facts["answered already"]
         for values in filled[:1]:
-            shown = {**values, "passages": f"({self.depth} passages by {self.first})"}
-            facts["first prompt"] = self.template(collection.task).fill(shown)
+            described = {**values, "passages": f"({self.depth} passages by {self.first})"}
+            facts["first prompt"] = self.template(collection.task).fill(described)
         return facts
 
     def values(self, collection: Collection, context: Context) -> list[dict[str, str]]:
         """Return the query's own values, and the passages of the first search."""
-        own = context.for_stage()
-        run = self.first.run(collection, own)
-        context.notes.absorb("first", own.notes)
+        inner = context.for_stage()
+        run = self.first.run(collection, inner)
+        context.notes.absorb("first", inner.notes)
         documents, filled = collection.documents, super().values(collection, context)
         for query, values in zip(collection.queries.ids, filled, strict=True):
-            found = [documents.text(document) for document in run[query].documents[: self.depth]]
-            values["passages"] = numbered(found, self.words) or "(nothing was found)"
+            passages = [documents.text(document) for document in run[query].documents[: self.depth]]
+            values["passages"] = numbered(passages, self.words) or "(nothing was found)"
         return filled
 
 

@@ -114,8 +114,8 @@ class Replay(Expander):
 
     def _chosen(self, names: Sequence[str], where: str) -> str:
         """Select the one file of the method and model among those that exist."""
-        found = [name.split("/") for name in names if name.endswith(f"/{HYDOC}") and name.count("/") == 2]
-        models = [llm for method, llm, _ in found if method == self._method]
+        paths = [name.split("/") for name in names if name.endswith(f"/{HYDOC}") and name.count("/") == 2]
+        models = [llm for method, llm, _ in paths if method == self._method]
         if self.llm in models:
             return f"{self._method}/{self.llm}/{HYDOC}"
         if not self.llm and len(models) == 1:
@@ -123,7 +123,7 @@ class Replay(Expander):
         if models:
             problem = f"no {self._method} of {self.llm!r}" if self.llm else f"{self._method} of several models"
             raise DataError(f"{where} has {problem}; say llm=... with one of {', '.join(sorted(models))}")
-        methods = sorted({method for method, _, _ in found})
+        methods = sorted({method for method, _, _ in paths})
         others = f"; it has {', '.join(methods)}" if methods else ""
         raise DataError(f"{where} has no generations of {self._method} (METHOD/LLM/{HYDOC}){others}")
 
@@ -148,7 +148,7 @@ class Replay(Expander):
         return attach_generations(self, collection, rows, context)
 
     def _generations(self, query: str, written: Written) -> Iterator[Generation]:
-        made = Generation(
+        empty = Generation(
             "",
             method="replay" if written.whole else self._method,
             model=self.llm or ("" if written.whole else written.path.parent.name),
@@ -156,12 +156,12 @@ class Replay(Expander):
         )
         for text in written.texts.get(query, ()):
             if written.whole:
-                yield replace(made, text=text, incomplete="" if text.strip() else "empty text")
+                yield replace(empty, text=text, incomplete="" if text.strip() else "empty text")
             else:
                 trace = split_trace(text)
-                yield replace(made, text=trace.answer, reasoning=trace.reasoning, incomplete=trace.incomplete)
+                yield replace(empty, text=trace.answer, reasoning=trace.reasoning, incomplete=trace.incomplete)
         if query not in written.texts:
-            yield replace(made, incomplete=f"not in {written.path.name}")
+            yield replace(empty, incomplete=f"not in {written.path.name}")
 
 
 def published_task(task: Task) -> Task:

@@ -173,8 +173,8 @@ class Estimate:
         """Describe the basis of the estimated length of answers."""
         if self.requests == self.cached:
             return ""
-        each = f"{self.completion_tokens / (self.requests - self.cached):,.0f} tokens an answer"
-        return f"{each}, the mean of {self.known:,} such" if self.known else f"{each}, a default: none such is kept"
+        mean = f"{self.completion_tokens / (self.requests - self.cached):,.0f} tokens an answer"
+        return f"{mean}, the mean of {self.known:,} such" if self.known else f"{mean}, a default: none such is kept"
 
 
 _ANSWER, _REASONED_ANSWER = 400, 2500
@@ -231,10 +231,10 @@ class FollowUp:
 def estimate_follow_up(follow: FollowUp, first: int, answers: ReplyCache) -> Estimate:
     """Estimate what follows so many first requests: as in stored conversations, or else as many as are allowed."""
     before, usual = answers.typical(follow.model, follow.after), answers.typical(follow.model, follow.kind)
-    each = usual.answers / before.answers if usual.answers and before.answers else float(follow.most)
-    asked = Request(follow.model, (), follow.model.sampling, kind=follow.kind)
-    read, written = round(usual.prompt) or follow.prompt, _length(asked, usual)
-    requests, longest = round(first * min(each, follow.most)), follow.model.sampling.max_tokens
+    ratio = usual.answers / before.answers if usual.answers and before.answers else float(follow.most)
+    request = Request(follow.model, (), follow.model.sampling, kind=follow.kind)
+    read, written = round(usual.prompt) or follow.prompt, _length(request, usual)
+    requests, longest = round(first * min(ratio, follow.most)), follow.model.sampling.max_tokens
     cost = follow.model.cost(read, written)
     limit = None if longest is None else follow.model.cost(max(read, follow.prompt), longest)
     return Estimate(

@@ -70,13 +70,13 @@ def find_model(text: str) -> Model:
     name, _, url = text.partition("@")
     if url:
         return _at(text, name, url)
-    found = _DECK.cards()
-    if text not in found:
+    cards = _DECK.cards()
+    if text not in cards:
         raise SpecError(
             f"unknown model {text!r}{suggest(text, model_names())}"
             " (or NAME@http://host:port/v1 for any server, local, scripted:FILE)"
         )
-    return _model(found[text])
+    return _model(cards[text])
 
 
 def model_names() -> list[str]:
@@ -117,10 +117,10 @@ def _set_of(url: str) -> str:
 
 
 def _choice(card: ChatCard, name: str, choices: Mapping[str, Any]) -> Any:
-    chosen = getattr(card, name)
-    if chosen not in choices:
-        raise SpecError(f"model {card.name}: unknown {name} {chosen!r}{suggest(chosen, choices)}")
-    return choices[chosen]
+    choice = getattr(card, name)
+    if choice not in choices:
+        raise SpecError(f"model {card.name}: unknown {name} {choice!r}{suggest(choice, choices)}")
+    return choices[choice]
 
 
 def _at(text: str, name: str, url: str) -> Model:
@@ -130,9 +130,9 @@ def _at(text: str, name: str, url: str) -> Model:
     url = check_url(name, url, _OWN_KEY)
     host = urlsplit(url).hostname or ""
     key_env = _DECK.tables["host"].get(host, "")
-    own = _DECK.tables["server"]["own"]
-    known = next((card for card in _DECK.cards().values() if name in (card.name, card.id)), None)
-    model = _model(known) if known else Model(name, name, sampling=Sampling(**_DECK.tables["sampling"]["own"]))
+    own_server = _DECK.tables["server"]["own"]
+    card = next((card for card in _DECK.cards().values() if name in (card.name, card.id)), None)
+    model = _model(card) if card else Model(name, name, sampling=Sampling(**_DECK.tables["sampling"]["own"]))
     return replace(
         model,
         name=text,
@@ -140,7 +140,7 @@ def _at(text: str, name: str, url: str) -> Model:
         servers=_set_of(url),
         key_env=key_env or _OWN_KEY,
         needs_key=bool(key_env),
-        continues=own["continues"] and not key_env,
+        continues=own_server["continues"] and not key_env,
         token_field="max_completion_tokens" if host == "api.openai.com" else "max_tokens",
         price=model.price if key_env and key_env == model.key_env else None,
     )

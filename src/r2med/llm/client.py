@@ -82,17 +82,17 @@ class Client:
         open_places = [place for place, reply in enumerate(replies) if reply is None]
         if progress is not None and len(open_places) < len(requests):
             progress.advance(len(requests) - len(open_places))
-        wanted = {keys[place]: kept.get(keys[place]) for place in open_places}
+        unanswered = {keys[place]: kept.get(keys[place]) for place in open_places}
         self._say_again(requests[place].model.name for place in open_places if keys[place] in kept)
-        elsewhere = self._elsewhere(dict(zip(keys, requests, strict=True)), wanted, progress)
-        here = [place for place in open_places if keys[place] not in elsewhere]
-        found = iter(self.run(self._ask_many([requests[place] for place in here], progress)) if here else ())
+        elsewhere = self._elsewhere(dict(zip(keys, requests, strict=True)), unanswered, progress)
+        local = [place for place in open_places if keys[place] not in elsewhere]
+        fetched = iter(self.run(self._ask_many([requests[place] for place in local], progress)) if local else ())
         for place in open_places:
             key = keys[place]
             if key in elsewhere:
                 replies[place], elsewhere[key] = elsewhere[key], _taken(elsewhere[key])
             else:
-                replies[place] = next(found)
+                replies[place] = next(fetched)
         answered = [reply for reply in replies if reply is not None]
         if not probing:
             self._refuse_silence(answered)
@@ -103,28 +103,28 @@ class Client:
         return not self._alone and current_spread() is not None and can_be_sent(request, self.limits)
 
     def _elsewhere(
-        self, asked: Mapping[str, Request], wanted: Mapping[str, RawAnswer | None], progress: Progress | None
+        self, asked: Mapping[str, Request], unanswered: Mapping[str, RawAnswer | None], progress: Progress | None
     ) -> dict[str, Reply | Failed]:
         """Return the replies to the wanted requests to local models, from workers of a cluster or a batch."""
         spread = None if self._alone else current_spread()
-        if spread is None or not wanted:
+        if spread is None or not unanswered:
             return {}
         advance = progress.advance if progress else _ignore
         groups = worth_sending(asked, self.limits)
-        parts = [partial(self._answered_by, spread, group, wanted, advance) for group in groups]
+        parts = [partial(self._answered_by, spread, group, unanswered, advance) for group in groups]
         return {key: reply for part in every_share(parts) for key, reply in part.items()}
 
     def _answered_by(
         self,
         spread: Spread,
         asked: Mapping[str, Request],
-        wanted: Mapping[str, RawAnswer | None],
+        unanswered: Mapping[str, RawAnswer | None],
         advance: Callable[[int], None],
     ) -> dict[str, Reply | Failed]:
         """Return the replies of one model from workers."""
         model = next(iter(asked.values())).model
-        answers = SpreadAnswers(model, self.limits, spread).run(asked, wanted.keys() & asked.keys(), advance)
-        return {key: self._written(key, asked[key], answer, wanted[key]) for key, answer in answers}
+        answers = SpreadAnswers(model, self.limits, spread).run(asked, unanswered.keys() & asked.keys(), advance)
+        return {key: self._written(key, asked[key], answer, unanswered[key]) for key, answer in answers}
 
     def _written(self, key: str, request: Request, answer: Answered, reject: RawAnswer | None) -> Reply | Failed:
         """Store an answer of a worker and return its reply."""

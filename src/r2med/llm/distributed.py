@@ -100,10 +100,10 @@ class SpreadAnswers:
                 self.spread.store.remove(block.key)
 
     def _blocks(self, asked: Mapping[str, Request], wanted: Collection[str]) -> Iterator[WorkBlock]:
-        for group in grouped((_KeyedRequest(*each) for each in asked.items()), _BLOCK_TOKENS):
-            keys = [each.key for each in group]
+        for group in grouped((_KeyedRequest(*keyed) for keyed in asked.items()), _BLOCK_TOKENS):
+            keys = [keyed.key for keyed in group]
             if any(key in wanted for key in keys):
-                payload = orjson.dumps([_as_json(each.request) for each in group])
+                payload = orjson.dumps([_as_json(keyed.request) for keyed in group])
                 yield WorkBlock(block_key(b"answers", *map(str.encode, keys)), payload, keys)
 
 

@@ -144,10 +144,10 @@ class ItemStore:
 
     def sound(self, step: str, identifier: str) -> Outcome:
         """Return one row that must exist; raise if it is lost."""
-        found = self.outcome(step, identifier)
-        if found is None:
+        outcome = self.outcome(step, identifier)
+        if outcome is None:
             raise DamagedError(f"{self._file.path}: {identifier!r} of {step} is lost; run the same command again")
-        return found
+        return outcome
 
     def put(self, step: str, rows: Iterable[tuple[str, str, Outcome]]) -> None:
         """Store items with their keys, all or none of them."""
@@ -214,9 +214,9 @@ def count_files(step: str, outcomes: Mapping[str, Outcome]) -> Count:
 
 def count_reasons(step: str, reasons: Iterable[str]) -> Count:
     """Count the outcomes of a step without models, by the reason each item was dropped; empty for one that was kept."""
-    found = Counter(reasons)
-    kept = found.pop("", 0)
-    return Count(step, kept + found.total(), kept, dict(found))
+    counts = Counter(reasons)
+    kept = counts.pop("", 0)
+    return Count(step, kept + counts.total(), kept, dict(counts))
 
 
 def _row(step: str, identifier: str, key: str, outcome: Outcome) -> tuple[Any, ...]:

@@ -68,10 +68,10 @@ def whole_number(tokens: Sequence[Token], text: str) -> float | None:
     >>> whole_number([], " 3 "), whole_number([], "high")
     (3.0, None)
     """
-    found = _WHOLE.fullmatch(text.strip())
-    if found is None or int(found[1]) > TOP_GRADE:
+    match = _WHOLE.fullmatch(text.strip())
+    if match is None or int(match[1]) > TOP_GRADE:
         return None
-    return int(found[1]) * _probability(tokens, found[1])
+    return int(match[1]) * _probability(tokens, match[1])
 
 
 _WHOLE = re.compile(r"(\d{1,2})(?:\.0)?[.\s]*")
@@ -94,11 +94,11 @@ def _word(token: str) -> str:
 
 
 def _odds(alternatives: Iterable[tuple[str, float]], words: tuple[str, str] = ("yes", "no")) -> float:
-    known = dict(alternatives)
-    floor = min(known.values())
+    log_probabilities = dict(alternatives)
+    floor = min(log_probabilities.values())
 
     def likelihood(word: str) -> float:
-        logs = [value for text, value in known.items() if _word(text) == word] or [floor]
+        logs = [value for text, value in log_probabilities.items() if _word(text) == word] or [floor]
         highest = max(logs)
         return highest + math.log(sum(math.exp(value - highest) for value in logs))
 

@@ -71,8 +71,8 @@ def weights(gguf: str) -> Path:
     """Return the GGUF file of a local model."""
     if gguf != _PACKAGE:
         return Path(gguf)
-    found = importlib.util.find_spec(_PACKAGE)
-    for folder in found.submodule_search_locations or () if found else ():
+    spec = importlib.util.find_spec(_PACKAGE)
+    for folder in spec.submodule_search_locations or () if spec else ():
         for file in sorted(Path(folder).glob("*.gguf")):
             return file
     raise SpecError(_MISSING)

@@ -119,18 +119,18 @@ def _citations(texts: Sequence[str]) -> list[int]:
 
 def _fields(text: str) -> list[tuple[str, str]]:
     """Return the fields of a reply in order; an answer extends to the next blank line, sources are one line."""
-    found: list[tuple[str, str]] = []
+    fields: list[tuple[str, str]] = []
     going_on = False
     for line in text.splitlines():
         if match := _FIELD.fullmatch(line):
-            found.append(("answer" if match[1].casefold() == "answer" else "sources", match[2].strip()))
+            fields.append(("answer" if match[1].casefold() == "answer" else "sources", match[2].strip()))
             going_on = True
-        elif found and going_on:
-            name, value = found[-1]
+        elif fields and going_on:
+            name, value = fields[-1]
             going_on = not value or (name == "answer" and bool(line.strip()))
             if going_on:
-                found[-1] = name, f"{value} {line.strip()}".strip()
-    return found
+                fields[-1] = name, f"{value} {line.strip()}".strip()
+    return fields
 
 
 def _uncited(answer: str) -> str:
@@ -199,18 +199,18 @@ def read_permutation(text: str, count: int) -> Permutation | None:
     """
     text = _plain_signs(text)
     best: list[int] = []
-    chosen: Sequence[int] = ()
+    ranking: Sequence[int] = ()
     for numbers in _rankings(text):
         usable = list(dict.fromkeys(number - 1 for number in numbers if 1 <= number <= count))
         if usable and len(usable) >= len(best):
-            best, chosen = usable, numbers
+            best, ranking = usable, numbers
     if not best:
         return None
     if len(best) == 1:
-        chosen = [int(number) for number in _BRACKETED.findall(text)] or chosen
-        best = list(dict.fromkeys(number - 1 for number in chosen if 1 <= number <= count)) or best
+        ranking = [int(number) for number in _BRACKETED.findall(text)] or ranking
+        best = list(dict.fromkeys(number - 1 for number in ranking if 1 <= number <= count)) or best
     missing = [place for place in range(count) if place not in set(best)]
-    return Permutation((*best, *missing), bool(missing) or len(chosen) != len(best))
+    return Permutation((*best, *missing), bool(missing) or len(ranking) != len(best))
 
 
 _TIED = re.compile(r"[\[【]\s*\d{1,9}\s*[\]】](?:\s*=\s*[\[【]\s*\d{1,9}\s*[\]】])+")
@@ -279,12 +279,12 @@ def _json_grades(text: str) -> list[tuple[int, float]]:
     """Read numbers and grades from the JSON in a reply; none if there is no JSON, or it has another form."""
     for value in (read_object(text), _last_list(text)):
         if isinstance(value, dict):
-            inner = next((each for each in value.values() if isinstance(each, dict | list)), None)
-            found = _graded(inner if inner is not None else value)
+            inner = next((part for part in value.values() if isinstance(part, dict | list)), None)
+            grades = _graded(inner if inner is not None else value)
         else:
-            found = _graded(value)
-        if found:
-            return found
+            grades = _graded(value)
+        if grades:
+            return grades
     return []
 
 
@@ -293,7 +293,9 @@ def _graded(value: Any) -> list[tuple[int, float]]:
         pairs = list(value.items())
     elif isinstance(value, list):
         pairs = [
-            (_first_of(each, _NUMBER_KEYS), _first_of(each, _GRADE_KEYS)) for each in value if isinstance(each, dict)
+            (_first_of(entry, _NUMBER_KEYS), _first_of(entry, _GRADE_KEYS))
+            for entry in value
+            if isinstance(entry, dict)
         ]
     else:
         return []

@@ -96,8 +96,8 @@ def split_trace(text: str, format: str = "auto", *, field: str = "", finish: str
     >>> split_trace("Bleeding gums ...", "think").incomplete
     'the reasoning never ended'
     """
-    chosen = detect(text) if format == "auto" else format
-    rule = FORMATS[chosen]
+    name = detect(text) if format == "auto" else format
+    rule = FORMATS[name]
     if field and not _marked(text, rule):
         # The server has split already; a trace that is not in the text cannot be missing from it.
         rule = FORMATS["none"]
@@ -153,17 +153,19 @@ def to_reply(request: Request, answer: RawAnswer, *, cached: bool = False) -> Re
     trace = split_trace(
         answer.text, request.model.trace, field=answer.reasoning, finish=answer.finish, refusal=answer.refusal
     )
-    told, price = answer.usage, request.model.cost(answer.usage.prompt_tokens, answer.usage.completion_tokens)
-    thought = told.reasoning_tokens
-    if trace.reasoning and not thought:
-        thought = round(told.completion_tokens * len(trace.reasoning) / (len(trace.reasoning) + len(trace.answer)))
+    tokens, price = answer.usage, request.model.cost(answer.usage.prompt_tokens, answer.usage.completion_tokens)
+    reasoning_tokens = tokens.reasoning_tokens
+    if trace.reasoning and not reasoning_tokens:
+        reasoning_tokens = round(
+            tokens.completion_tokens * len(trace.reasoning) / (len(trace.reasoning) + len(trace.answer))
+        )
     usage = Usage(
         requests=1,
         cached=int(cached),
         incomplete=int(bool(trace.incomplete)),
-        prompt_tokens=told.prompt_tokens,
-        completion_tokens=told.completion_tokens,
-        reasoning_tokens=thought,
+        prompt_tokens=tokens.prompt_tokens,
+        completion_tokens=tokens.completion_tokens,
+        reasoning_tokens=reasoning_tokens,
         cost=price,
         paid=0.0 if cached else price,
         seconds=answer.seconds,

@@ -146,14 +146,14 @@ class ReplyCache:
 
     def find(self, keys: Iterable[str]) -> dict[str, RawAnswer]:
         """Return the stored answers among these keys."""
-        wanted = list(dict.fromkeys(keys))
-        found: dict[str, RawAnswer] = {}
-        for start in range(0, len(wanted), _AT_A_TIME):
-            part = wanted[start : start + _AT_A_TIME]
+        distinct = list(dict.fromkeys(keys))
+        answers: dict[str, RawAnswer] = {}
+        for start in range(0, len(distinct), _AT_A_TIME):
+            part = distinct[start : start + _AT_A_TIME]
             marks = ",".join("?" * len(part))
             rows = self._read(f"SELECT {_USED}, seal FROM answers WHERE key IN ({marks})", part)
-            found |= {row[0]: answer for row in rows if (answer := self._sound(row)) is not None}
-        return found
+            answers |= {row[0]: answer for row in rows if (answer := self._sound(row)) is not None}
+        return answers
 
     def write(self, works: Sequence[Callable[[], Any]], *, wait: bool = True) -> list[Any]:
         """Run some work on the file in one transaction, all of it or nothing; return the results.
@@ -179,7 +179,9 @@ class ReplyCache:
         if claimed:
             self._writer.execute("DELETE FROM answers WHERE key = ?", (key,))
             self._claims.add(key)
-            self._renew()
+            if self._renewer is None or not self._renewer.is_alive():
+                self._renewer = threading.Thread(target=self._renew_claims, name="r2med-claims", daemon=True)
+                self._renewer.start()
         return Claim(bool(claimed))
 
     def release(self, key: str) -> None:
@@ -307,16 +309,8 @@ class ReplyCache:
             raise
         return value
 
-    def _renew(self) -> None:
-        """Start a thread that renews the claims, which a busy event loop cannot hold up.
-
-        The thread also moves the write-ahead log into the file, for which the loop must not wait.
-        """
-        if self._renewer is None or not self._renewer.is_alive():
-            self._renewer = threading.Thread(target=self._renew_claims, name="r2med-claims", daemon=True)
-            self._renewer.start()
-
     def _renew_claims(self) -> None:
+        """Renew the claims, which a busy event loop cannot hold up, and move the write-ahead log into the file."""
         while not self._closing.wait(self._lease / 4):
             # If this fails, the next write of an answer fails the same way and reports it.
             with suppress(R2medError, sqlite3.DatabaseError):
@@ -341,8 +335,8 @@ def _is_gone(owner: str) -> bool:
 def encode_answer(answer: RawAnswer) -> str:
     """Encode an answer as JSON."""
     tokens = [list(token) for token in answer.logprobs]
-    said = {name: value for name, value in vars(answer).items() if name != "unread"}
-    return orjson.dumps({**said, "usage": answer.usage.as_json(), "logprobs": tokens}).decode()
+    fields = {name: value for name, value in vars(answer).items() if name != "unread"}
+    return orjson.dumps({**fields, "usage": answer.usage.as_json(), "logprobs": tokens}).decode()
 
 
 def decode_answer(text: str) -> RawAnswer:

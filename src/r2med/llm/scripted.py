@@ -115,13 +115,13 @@ class ScriptedServer:
         """Return the answer of the script, with tokens counted by length."""
         if request.model.answer is None:
             raise TypeError(f"{request.model.name} has no script")
-        said = request.model.answer(request)
-        found = RawAnswer(said) if isinstance(said, str) else said
-        if found.usage == Usage():
+        reply = request.model.answer(request)
+        answer = RawAnswer(reply) if isinstance(reply, str) else reply
+        if answer.usage == Usage():
             read = guess_tokens(prompt_text(request.messages))
-            written = guess_tokens(found.text) + guess_tokens(found.reasoning)
-            found = replace(found, usage=Usage(prompt_tokens=read, completion_tokens=written))
-        return replace(found, text=clean(found.text), reasoning=clean(found.reasoning))
+            written = guess_tokens(answer.text) + guess_tokens(answer.reasoning)
+            answer = replace(answer, usage=Usage(prompt_tokens=read, completion_tokens=written))
+        return replace(answer, text=clean(answer.text), reasoning=clean(answer.reasoning))
 
     async def close(self) -> None:
         """Do nothing: there is no connection to close."""

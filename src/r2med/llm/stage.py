@@ -67,13 +67,13 @@ class AskingStage(Stage):
     @property
     def model(self) -> Model:
         """Return the model, with this stage's sampling."""
-        found = find_model(self.llm)
-        sampling = self.usual(found)
+        model = find_model(self.llm)
+        sampling = self.usual(model)
         if self.temperature is not None:
-            sampling = replace(found.sampling, temperature=self.temperature)
+            sampling = replace(model.sampling, temperature=self.temperature)
         if self.max_tokens is not None:
             sampling = replace(sampling, max_tokens=self.max_tokens)
-        return replace(found, sampling=sampling)
+        return replace(model, sampling=sampling)
 
     @property
     def billed(self) -> bool:

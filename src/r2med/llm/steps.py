@@ -184,11 +184,11 @@ class _Dialogue(Generic[Item]):
 
     def _go_on(self, advance: Callable[[], Sequence[Request] | Unread]) -> None:
         try:
-            wanted = advance()
-            while isinstance(wanted, Unread):
-                self.unread += wanted.replies
-                wanted = self._asking.send(())
-            self.requests = wanted
+            step = advance()
+            while isinstance(step, Unread):
+                self.unread += step.replies
+                step = self._asking.send(())
+            self.requests = step
         except StopIteration as ended:
             if not (ended.value.dropped or ended.value.marks):
                 self.unread = []  # a later sample was read in their place
@@ -218,18 +218,18 @@ class _Asker(Generic[Item]):
     def _send(self, waiting: list[_Dialogue[Item]]) -> None:
         """Continue dialogues through workers, one round of replies after another, until each has its outcome."""
         while waiting:
-            requests = [request for each in waiting for request in each.requests]
+            requests = [request for dialogue in waiting for request in dialogue.requests]
             replies = iter(self._client.ask_all(requests, self._bar_of(waiting, len(requests)), probing=True))
-            for each in waiting:
-                each.hear(list(itertools.islice(replies, len(each.requests))))
+            for dialogue in waiting:
+                dialogue.hear(list(itertools.islice(replies, len(dialogue.requests))))
             waiting = self._converse(iter(waiting))
 
     def _bar_of(self, waiting: Sequence[_Dialogue[Item]], requests: int) -> Progress | None:
         """Return a bar that advances once per item, with its first replies from workers; None if it has advanced."""
         if waiting[0].counted:
             return None
-        for each in waiting:
-            each.counted = True
+        for dialogue in waiting:
+            dialogue.counted = True
         return _ScaledBar(self._bar, len(waiting) / requests)
 
     def _converse(self, dialogues: Iterator[_Dialogue[Item]], most: float = math.inf) -> list[_Dialogue[Item]]:
@@ -237,9 +237,9 @@ class _Asker(Generic[Item]):
         waiting: list[_Dialogue[Item]] = []
 
         async def work() -> None:
-            while len(waiting) < most and (each := next(dialogues, None)) is not None:
-                if not await self._finished(each):
-                    waiting.append(each)
+            while len(waiting) < most and (dialogue := next(dialogues, None)) is not None:
+                if not await self._finished(dialogue):
+                    waiting.append(dialogue)
 
         async def everything() -> None:
             workers = [asyncio.ensure_future(work()) for _ in range(self._client.workers)]
@@ -248,17 +248,17 @@ class _Asker(Generic[Item]):
                     raise error
 
         self._client.run(everything())
-        return sorted(waiting, key=lambda each: each.place)
+        return sorted(waiting, key=lambda dialogue: dialogue.place)
 
-    async def _finished(self, each: _Dialogue[Item]) -> bool:
+    async def _finished(self, dialogue: _Dialogue[Item]) -> bool:
         """Ask until an item has its outcome, and store it; return False if a request is for workers."""
-        while each.outcome is None:
-            if any(map(self._client.sends, each.requests)):
+        while dialogue.outcome is None:
+            if any(map(self._client.sends, dialogue.requests)):
                 return False
-            each.hear(await asyncio.gather(*map(self._client.ask, each.requests)))
-        self._client.reject(each.unread)
-        self._keep(each.item, each.key, each.outcome)
-        if not each.counted:
+            dialogue.hear(await asyncio.gather(*map(self._client.ask, dialogue.requests)))
+        self._client.reject(dialogue.unread)
+        self._keep(dialogue.item, dialogue.key, dialogue.outcome)
+        if not dialogue.counted:
             self._bar.advance()
         return True
 
@@ -365,6 +365,6 @@ def price_step(
 ) -> StepEstimate:
     """Estimate the cost of a step for the items that are not stored; of very many, a sample is estimated."""
     missing = open_items(step, items, store)
-    chosen = missing[:: max(1, len(missing) // _SAMPLE)]
-    guess = current_client().estimate([request for item in chosen for request in foresee(item)])
-    return StepEstimate(step.name, len(missing), guess * (len(missing) / max(1, len(chosen))))
+    sample = missing[:: max(1, len(missing) // _SAMPLE)]
+    guess = current_client().estimate([request for item in sample for request in foresee(item)])
+    return StepEstimate(step.name, len(missing), guess * (len(missing) / max(1, len(sample))))

@@ -349,7 +349,7 @@ class Address:
             content = orjson.loads(mask(text, key))
         except orjson.JSONDecodeError:
             content = mask(text, key)
-        said = mask(error_text(content), key)
+        message = mask(error_text(content), key)
         if 300 <= code < 400:
             target = headers.get("location", "")[:200] or "another address"
             return FatalServerError(f"{self.url} redirects to {target}; name the address that answers itself")
@@ -360,11 +360,11 @@ class Address:
             advice = f"{' and '.join(unset)} not set" if unset else f"check {self.key_env or 'its key'}"
             return FatalServerError(f"{self.url} refused the key of {self.name} ({code}): {advice}")
         if code == 404:
-            return FatalServerError(f"{self.url} does not know the model {self.id}, or has no /{self.path}: {said}")
+            return FatalServerError(f"{self.url} does not know the model {self.id}, or has no /{self.path}: {message}")
         if code in _SETUP or "insufficient_quota" in text:
-            return FatalServerError(f"{self.url} takes no requests to {self.name} ({code}): {said}")
+            return FatalServerError(f"{self.url} takes no requests to {self.name} ({code}): {message}")
         again = code in _AGAIN or code >= 500
-        return AttemptError(f"{code} from {self.url}: {said}", retry=again, wait=retry_after(headers))
+        return AttemptError(f"{code} from {self.url}: {message}", retry=again, wait=retry_after(headers))
 
 
 def mask(text: str, key: str) -> str:

@@ -73,8 +73,8 @@ class Cost:
         counted = all(account.counted for account in accounts)
 
         def count(name: str) -> int | None:
-            known = not unpriced and (counted or name == "requests")
-            return sum(getattr(account, name) for account in accounts) if known else None
+            stated = not unpriced and (counted or name == "requests")
+            return sum(getattr(account, name) for account in accounts) if stated else None
 
         def phase(name: str) -> float | None:
             return None if steps is None else sum(getattr(step, name) for step in steps)
@@ -103,8 +103,8 @@ class Cost:
     @property
     def tokens(self) -> int | None:
         """Return the tokens read and written, reasoning included."""
-        known = self.prompt_tokens is not None and self.completion_tokens is not None
-        return (self.prompt_tokens or 0) + (self.completion_tokens or 0) if known else None
+        stated = self.prompt_tokens is not None and self.completion_tokens is not None
+        return (self.prompt_tokens or 0) + (self.completion_tokens or 0) if stated else None
 
     @property
     def seconds_per_query(self) -> float | None:
