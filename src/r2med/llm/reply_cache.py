@@ -59,7 +59,7 @@ CREATE TABLE claims (
 """
 _USED = "key, model, server, prompt_tokens, completion_tokens, answer, problem"
 """Columns of an answer that are used, and sealed; the request is stored for users to read."""
-_FORMAT = Format("file of kept answers", 4, _TABLES, cache=True)
+_FORMAT = Format("file of kept answers", 5, _TABLES, cache=True)
 _AT_A_TIME = 500
 _LEASE = 10.0
 """Seconds for which a claim holds without a sign of its process."""

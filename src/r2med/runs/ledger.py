@@ -124,7 +124,7 @@ CREATE TABLE generations (
     seal INTEGER NOT NULL
 );
 """
-_FORMAT = Format("ledger", 4, _TABLES + ANSWER_TABLES)
+_FORMAT = Format("ledger", 5, _TABLES + ANSWER_TABLES)
 _COLUMNS = "id, key, system, task, task_group, created, seconds, queries, record, used"
 _SEALED = f"{_COLUMNS}, seal, used_seal"
 _NEXT_USE = "(SELECT COALESCE(MAX(used), 0) + 1 FROM runs)"
