@@ -157,7 +157,7 @@ def test_unreadable_files_are_one_line(tmp_path: Path) -> None:
     (tmp_path / "latin").write_bytes(b"q1\t\xe9\n")
     with pytest.raises(DataError, match="not UTF-8"):
         read_labels(tmp_path / "latin")
-    with pytest.raises(DataError, match="No such file"):
+    with pytest.raises(DataError, match="no such file"):
         read_labels(tmp_path / "none")
     with pytest.raises(DataError, match="a tab or a line break"):
         write_labels(tmp_path / "out", [("t", "q\t1", "nervous")])
@@ -231,7 +231,7 @@ def test_classes_of_ones_own_are_asked_for_in_ones_own_words(tmp_path: Path) -> 
         ('classes = ["a", "b"]\nprompt = "{query}"', "with {classes} in it"),
         ('classes = ["a", "b"]\nprompt = 3', "with {query} and {classes} in it"),
         ('class = ["a", "b"]', "unknown key 'class'; did you mean classes"),
-        ("classes = [", "cannot be read"),
+        ("classes = [", "not readable as TOML"),
     ],
 )
 def test_classes_that_cannot_be_used_are_one_line(tmp_path: Path, content: str, complaint: str) -> None:
@@ -240,7 +240,7 @@ def test_classes_that_cannot_be_used_are_one_line(tmp_path: Path, content: str, 
     with pytest.raises(R2medError, match=re.escape(complaint)) as raised:
         scheme(str(file))
     assert str(raised.value).startswith(str(file))
-    with pytest.raises(R2medError, match="No such file"):
+    with pytest.raises(R2medError, match="no such file"):
         scheme(str(tmp_path / "none.toml"))
 
 
