@@ -231,7 +231,7 @@ def test_classes_of_ones_own_are_asked_for_in_ones_own_words(tmp_path: Path) -> 
         ('classes = ["a", "b"]\nprompt = "{query}"', "with {classes} in it"),
         ('classes = ["a", "b"]\nprompt = 3', "with {query} and {classes} in it"),
         ('class = ["a", "b"]', "unknown key 'class'; did you mean classes"),
-        ("classes = [", "cannot be read"),
+        ("classes = [", "not readable as TOML"),
     ],
 )
 def test_classes_that_cannot_be_used_are_one_line(tmp_path: Path, content: str, complaint: str) -> None:
@@ -240,7 +240,7 @@ def test_classes_that_cannot_be_used_are_one_line(tmp_path: Path, content: str, 
     with pytest.raises(R2medError, match=re.escape(complaint)) as raised:
         scheme(str(file))
     assert str(raised.value).startswith(str(file))
-    with pytest.raises(R2medError, match="No such file"):
+    with pytest.raises(R2medError, match="no such file"):
         scheme(str(tmp_path / "none.toml"))
 
 

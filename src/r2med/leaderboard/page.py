@@ -142,17 +142,17 @@ def board_page(library: Library, request: Request) -> PageContent:
 
 def board_file(library: Library, request: Request) -> tuple[str, str]:
     """Write the whole board as text in one of `FILES`, as it is filtered and sorted, and the kind of the text."""
-    found = read_board(library, request.query_params)
+    query = read_board(library, request.query_params)
     wanted = request.query_params.getlist("system")
-    lines = [line for line in found.lines if not wanted or line.name in wanted]
+    lines = [line for line in query.lines if not wanted or line.name in wanted]
     if wanted and not lines:
         raise R2medError(f"this board has no {' and no '.join(map(repr, wanted))}")
     sure = [line for line in lines if line.own and line.average is not None]
-    lines = decorated(lines, library.intervals(sure, found.view.measure))
+    lines = decorated(lines, library.intervals(sure, query.view.measure))
     ending = request.url.path.rpartition(".")[2]
     name = next(name for name, each in FILES.items() if each == ending)
     kind = "application/json" if ending == "json" else "text/csv" if ending == "csv" else "text/plain"
-    return FORMATS[name.lower()]([replace(found.board, lines=lines)]), kind
+    return FORMATS[name.lower()]([replace(query.board, lines=lines)]), kind
 
 
 def report_file(library: Library, request: Request) -> tuple[str, str]:

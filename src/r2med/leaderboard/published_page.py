@@ -73,15 +73,15 @@ def published_facts(name: str, group: str, measure: str = "") -> dict[str, Any]:
 
 def disputed_columns(rows: Sequence[PublishedSystem], tasks: Sequence[str], measure: str) -> set[str]:
     """Return the tasks, and the average under its name, on which sources differ by more than rounding explains."""
-    found = set()
+    columns = set()
     for column in (*tasks, AVERAGE):
         stated = [
             (value, row.source.rounding) for row in rows if (value := stated_figure(row, column, measure)) is not None
         ]
         spread = [abs(one - other) - (slack + more) for one, slack in stated for other, more in stated]
         if any(excess > 1e-9 for excess in spread):
-            found.add(column)
-    return found
+            columns.add(column)
+    return columns
 
 
 def stated_figure(row: PublishedSystem, column: str, measure: str) -> float | None:

@@ -81,7 +81,7 @@ def reproductions(names: Sequence[str], *, generate: bool = False) -> list[Repro
     >>> reproductions(["hyde/gpt4/bm25"], generate=True)[0].system
     'hyde(gpt-4o) >> bm25'
     """
-    found: dict[str, list[PublishedSystem]] = {}
+    systems: dict[str, list[PublishedSystem]] = {}
     for name in names:
         for row in find_published(name):
             spec = (row.generate if generate else "") or row.system
@@ -89,9 +89,9 @@ def reproductions(names: Sequence[str], *, generate: bool = False) -> list[Repro
                 raise R2medError(f"{row.name} cannot be said in r2med's terms ({row.note or 'no card for its model'})")
             if generate and not row.generate and not name.casefold().startswith(TABLE):
                 raise R2medError(f"{row.name} has no published texts to generate anew; run it without --generate")
-            if spec and row not in found.setdefault(spec, []):
-                found[spec].append(row)
-    return [Reproduction(spec, tuple(rows)) for spec, rows in found.items()]
+            if spec and row not in systems.setdefault(spec, []):
+                systems[spec].append(row)
+    return [Reproduction(spec, tuple(rows)) for spec, rows in systems.items()]
 
 
 def needs(spec: str) -> dict[str, Any]:
@@ -176,7 +176,7 @@ def compare(made: Reproduction, report: Report, measure: str) -> list[Compared]:
 
 def _against(system: str, row: PublishedSystem, report: Report, measure: str) -> list[Compared]:
     figures = row.figures.get(measure, PublishedFigures({}))
-    found = []
+    rows = []
     for group in report.groups:
         ranges = report.intervals(group, measure).get(system, {})
         comparable = figures if group == row.source.group else PublishedFigures({})
@@ -189,8 +189,8 @@ def _against(system: str, row: PublishedSystem, report: Report, measure: str) ->
         for task, value in measured.items():
             stated = comparable.tasks.get(task) if task else _average(comparable, measured)
             interval = ranges.get(task) or _alone(report, system, task, measure)
-            found.append(_compared(system, row, task, (stated, value), interval))
-    return found
+            rows.append(_compared(system, row, task, (stated, value), interval))
+    return rows
 
 
 def _average(figures: PublishedFigures, measured: Mapping[str, float]) -> float | None:

@@ -207,11 +207,11 @@ def _submitted(found: Board, sent: Submissions) -> Board:
 
 
 def _by_group(runs: Runs) -> Grouped:
-    found: dict[str, dict[str, dict[str, Entry]]] = {}
+    groups: dict[str, dict[str, dict[str, Entry]]] = {}
     for name, row in runs.items():
         for task, entry in row.items():
-            found.setdefault(entry.group, {}).setdefault(name, {})[task] = entry
-    return {group: rows for group, rows in found.items() if group in _FILES}
+            groups.setdefault(entry.group, {}).setdefault(name, {})[task] = entry
+    return {group: rows for group, rows in groups.items() if group in _FILES}
 
 
 def _archive(sent: Accepted) -> str:
@@ -233,27 +233,27 @@ def _how_to_submit(site: Site, sent: Submissions, frame: Frame, names: Names) ->
 
 def _own(ledger: Ledger, names: Sequence[str]) -> Grouped:
     """Return the chosen runs by group and system."""
-    found: dict[str, dict[str, dict[str, Entry]]] = {}
+    groups: dict[str, dict[str, dict[str, Entry]]] = {}
     for chosen in select(ledger, names) if names else ():
         for task, entry in chosen.runs.items():
             if entry.group in _FILES and task in registry():
-                found.setdefault(entry.group, {}).setdefault(entry.name, {})[task] = entry
-    if names and not found:
+                groups.setdefault(entry.group, {}).setdefault(entry.name, {})[task] = entry
+    if names and not groups:
         raise R2medError("a site shows runs on the full, nano or sample tasks, and none of these is one")
-    return found
+    return groups
 
 
 def _file_names(shown: Mapping[str, Board]) -> Names:
     """Name a file for each system: its name in letters that every host takes, numbered if two would be alike."""
-    found: dict[tuple[str, bool, str], str] = {}
+    files: dict[tuple[str, bool, str], str] = {}
     for group, board_ in shown.items():
         for row in {(line.own, line.name): line for line in board_.lines}.values():
             base = re.sub(r"[^a-z0-9]+", "-", row.name.lower()).strip("-")[:60] or "system"
             name = f"{'systems' if row.own else 'published'}/{group}-{base}"
-            while f"{name}.html" in found.values():
+            while f"{name}.html" in files.values():
                 name += "-2"
-            found[group, row.own, row.name] = f"{name}.html"
-    return found
+            files[group, row.own, row.name] = f"{name}.html"
+    return files
 
 
 def _board_files(

@@ -26,15 +26,15 @@ def number_corners(marks: Sequence[tuple[float, float]]) -> list[Corner]:
     >>> number_corners([(50, 50), (51, 49), (200, 50)])
     [Corner(x=1, y=1), Corner(x=1, y=-1), Corner(x=1, y=1)]
     """
-    found: list[Corner] = []
+    corners: list[Corner] = []
     taken = list(marks)
     for x, y in marks:
         places = {corner: (x + _AWAY * corner.x, y + 0.6 * _AWAY * corner.y) for corner in CORNERS}
         others = [place for place in taken if place != (x, y)]
         best = min(CORNERS, key=lambda corner: _in_the_way(places[corner], others))
-        found.append(best)
+        corners.append(best)
         taken.append(places[best])
-    return found
+    return corners
 
 
 def _in_the_way(place: tuple[float, float], others: Sequence[tuple[float, float]]) -> int:
@@ -94,8 +94,8 @@ class Scale:
         """Return powers of ten between the ends, and 2 and 5 times them where there is room."""
         powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
         digits = (1, 2, 5) if self.high / self.low < 200 else (1,)
-        found = [float(f"{digit}e{power}") for power in powers for digit in digits]
-        return [tick for tick in found if self.low <= tick <= self.high]
+        ticks = [float(f"{digit}e{power}") for power in powers for digit in digits]
+        return [tick for tick in ticks if self.low <= tick <= self.high]
 
 
 def _step(least: float) -> float:

@@ -308,11 +308,11 @@ class Board:
 def line_labels(board: Board) -> list[str]:
     """Return names of lines; equal names are followed by their sources, but not those of local systems."""
     counts = Counter(line.name for line in board.lines)
-    found: list[str] = []
+    labels: list[str] = []
     for line in board.lines:
         several = counts[line.name] > 1 and not line.own
         label = f"{line.name} ({', '.join(line.sources)})" if several else line.title or line.name
-        while label in found:
+        while label in labels:
             label += "'"
-        found.append(label)
-    return found
+        labels.append(label)
+    return labels
