@@ -596,7 +596,7 @@ RAG_ARM = record(
         "quadrants": unknown(shape(Quadrants)),
         "grounding": shape(Grounding),
         "paired": unknown(shape(Paired, difference=difference("The arm minus closed, paired by question."))),
-        "way_to_gold": unknown(shape(WayToGold)),
+        "way_to_gold": unknown(shape(WayToGold, share=unknown(number()), **LOW_HIGH)),
         "harm": table(
             record(
                 {
@@ -751,7 +751,11 @@ PROFILE = array(
         {
             "set": string(),
             "dense": unknown(string("The system of the dense lists.")),
-            "tasks": array(shape(TaskProfile, best=string("The profile with the highest nDCG@10."), best_published=unknown(string()))),
+            "tasks": array(
+                shape(
+                    TaskProfile, best=string("The profile with the highest nDCG@10."), best_published=unknown(string())
+                )
+            ),
             "averages": table(PROFILES, "query-weighted and macro."),
             "published_averages": table(PROFILES),
         }

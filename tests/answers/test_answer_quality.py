@@ -22,7 +22,7 @@ from r2med.llm.cards import add_model
 from r2med.llm.client import session
 from r2med.llm.judge import read_verdict
 from r2med.llm.scripted import scripted
-from r2med.measure.answers import matches, normalised
+from r2med.measure.answers import matches, normalise_answer
 from r2med.models.http import AttemptError
 from r2med.pipeline.evaluate import evaluate
 
@@ -92,7 +92,7 @@ def test_words_are_compared_for_free(answer, gold, found):
 def test_what_is_exact_is_contained(answer, gold):
     exact, contained = matches(answer, gold)
     assert contained or not exact
-    assert matches(gold, gold) == (bool(normalised(gold)),) * 2
+    assert matches(gold, gold) == (bool(normalise_answer(gold)),) * 2
 
 
 def generations(dataset, text=lambda gold: gold):

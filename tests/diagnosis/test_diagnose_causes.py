@@ -316,7 +316,7 @@ def test_a_query_that_the_run_lacks_is_not_found(task: Path) -> None:
 def test_a_diagnosis_is_made_once_and_recalled_whole(task: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     r2med.evaluate("bm25", task)
     made = of("bm25", task)
-    monkeypatch.setattr(attribution, "attribute_failures", lambda *_: pytest.fail("decided again"))
+    monkeypatch.setattr(attribution, "_facts", lambda *_: pytest.fail("decided again"))
     assert of("bm25", task) == made
 
 

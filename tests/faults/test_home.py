@@ -175,7 +175,7 @@ def test_a_full_disk_is_one_true_line_and_what_was_computed_is_shown(measured, t
 def test_a_lock_held_for_long_is_one_line_that_says_by_whom(measured, tmp_path, monkeypatch):
     home = Path(shutil.copytree(measured, tmp_path / "home"))
     monkeypatch.setenv("R2MED_HOME", str(home))
-    monkeypatch.setattr(sqlite, "PATIENCE", 1.0)
+    monkeypatch.setattr(sqlite, "TIMEOUT", 1.0)
     code = f"import sqlite3, sys; d = sqlite3.connect({str(home / 'ledger.sqlite')!r}, isolation_level=None)"
     code += "; d.execute('BEGIN IMMEDIATE'); print('held', flush=True); sys.stdin.read()"
     holder = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

@@ -21,7 +21,7 @@ from r2med.leakage import training
 from r2med.leakage.check import check
 from r2med.leakage.findings import Tally
 from r2med.leakage.index import IndexedTask, Settings
-from r2med.leakage.lookup import LeakHits, joined
+from r2med.leakage.lookup import LeakHits, join_hits
 from r2med.leakage.match import Matcher
 from r2med.leakage.training import Block, TrainingRow
 from r2med.lexical.arrays import row_slices_up_to, slices_up_to
@@ -94,7 +94,7 @@ def test_a_row_may_hold_more_texts_than_are_worked_on_at_a_time(at_once: int, tm
     subject = subject_of(data, tmp_path, chosen)
     found = pieces([subject], block_of(rows), chosen, at_once)
     assert [sorted(set(hits.rows.tolist())) for _, hits in found] == ([[2, 3]] if at_once == HUGE else [[2], [3]])
-    hits = named(subject, joined([hits for _, hits in found]))
+    hits = named(subject, join_hits([hits for _, hits in found]))
     assert {name for row, name in hits if row == 2} == {*(f"d{n}" for n in range(60)), *(f"q{n}" for n in range(30))}
     assert {name for row, name in hits if row == 3} == {f"d{n}" for n in range(60)}
     assert hits[2, "d30"] == hits[3, "d59"] == ("exact", 1.0)

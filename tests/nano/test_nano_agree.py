@@ -11,7 +11,7 @@ from sources import folder
 
 from r2med.errors import R2medError
 from r2med.measure.bootstrap import percentile_ends
-from r2med.measure.correlation import flipped, kendall, kendalls, spearman
+from r2med.measure.correlation import flipped_pairs, kendall, kendall_columns, spearman
 from r2med.nano.agreement import PairedScores, agree, agreement
 from r2med.nano.builder import build
 from r2med.nano.recipe import Recipe
@@ -50,7 +50,7 @@ def test_coefficients_of_a_constant_column():
 def test_rounding_makes_no_order():
     noisy = [0.1 + 0.2, 0.3, 0.5]
     assert noisy[0] > noisy[1]
-    assert flipped(noisy, [1, 2, 3]) == []
+    assert flipped_pairs(noisy, [1, 2, 3]) == []
     assert kendall(noisy, [1, 1, 2]) == pytest.approx(1.0)
 
 
@@ -58,7 +58,7 @@ def test_rounding_makes_no_order():
 def test_taus_of_many_columns_do_not_depend_on_the_block(pairs, monkeypatch):
     monkeypatch.setattr("r2med.measure.correlation._PAIRS_AT_ONCE", pairs)
     one, other = np.random.default_rng(4).random((2, 5, 37))
-    assert kendalls(one, other).tolist() == [kendall(a, b).item() for a, b in zip(one.T, other.T, strict=True)]
+    assert kendall_columns(one, other).tolist() == [kendall(a, b).item() for a, b in zip(one.T, other.T, strict=True)]
 
 
 def test_intervals_at_their_edges():

@@ -16,7 +16,7 @@ from sources import content, folder, tree
 
 from data.folders import LAYOUTS, Content, write_beir, write_r2med
 from r2med import evaluate
-from r2med.data.candidates import candidates, offered
+from r2med.data.candidates import candidates, offered_kinds
 from r2med.data.loader import load
 from r2med.data.tasks import resolve
 from r2med.errors import DataError, R2medError
@@ -50,7 +50,7 @@ def test_the_loader_reads_it_back_with_its_candidates(tmp_path):
     dataset = load(built.folder)
     assert dataset.warnings == ()
     assert dataset.fingerprint == built.manifest["splits"]["NanoMine"]["fingerprint"]
-    assert offered(dataset.collection) == ["bm25", "dense", "hybrid"]
+    assert offered_kinds(dataset.collection) == ["bm25", "dense", "hybrid"]
     for kind, spec in (("bm25", "bm25(depth=500)"), ("dense", "bm25-classic(depth=500)")):
         stored = candidates(dataset.collection, kind)
         found = evaluate(f"candidates({kind})", built.folder).results[0].metrics
@@ -138,7 +138,7 @@ def test_the_card_names_every_file(tmp_path):
 def test_without_a_dense_system_the_pool_is_of_bm25_alone(tmp_path):
     built = build(folder(tmp_path / "mine"), tmp_path / "out", Recipe(documents=25))
     collection = load(built.folder).collection
-    assert offered(collection) == ["bm25", "hybrid"]
+    assert offered_kinds(collection) == ["bm25", "hybrid"]
     assert built.manifest["candidates"]["hybrid"]["of"] == ["bm25"]
     assert "of bm25 alone" in (built.folder / "README.md").read_text()
     with pytest.raises(DataError, match="built without dense candidates; it has bm25, hybrid"):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from r2med.diagnosis.causes import Cause
 from r2med.diagnosis.charts import cause_chart
-from r2med.leaderboard.charts import heat_map, line_point, shade_of
+from r2med.leaderboard.charts import line_point
 from r2med.render.charts.chart import draw
 from r2med.render.charts.dots import DotChart
 from r2med.render.charts.drawing import NARROW, WIDE, ChartPoint, shortened
@@ -20,7 +20,7 @@ from r2med.render.charts.flows import FlowChart, FlowRow
 from r2med.render.charts.scale import CORNERS, Scale, number_corners
 from r2med.render.charts.scatter import Level, TrendChart, TrendPoint
 from r2med.render.palette import HATCHES, fills
-from r2med.render.scores.model import Board, BoardRow
+from r2med.render.scores.model import BoardRow
 from r2med.tuning.charts import frontier_chart
 from r2med.tuning.frontier import Bill, Priced, frontier
 
@@ -47,34 +47,9 @@ def test_any_name_gives_a_drawing_that_parses(rows):
     assert [circles[place] for place in order] == sorted(circles)
 
 
-@given(st.lists(st.tuples(names, shares, shares), min_size=1, max_size=6))
-def test_a_heat_map_has_every_figure(rows):
-    lines = [line(name, {"A": a, "B": b}) for name, a, b in rows]
-    drawing = ElementTree.fromstring(draw(heat_map(Board("full", "nDCG@10", ["A", "B"], lines), lines)))
-    cells = [each.text for each in drawing.iter() if "cell" in (each.get("class") or "")]
-    assert cells == [
-        f"{100 * value:.1f}" for each in lines for value in (each.value("A"), each.value("B"), each.average)
-    ]
-
-
-def test_one_outlier_does_not_make_all_others_alike():
-    figures = [0.95, 0.36, 0.355, 0.35, 0.345, 0.34, 0.335, 0.33, 0.325]
-    lines = [line(f"s{place}", {"A": value, "B": value}) for place, value in enumerate(figures)]
-    chart = heat_map(Board("full", "nDCG@10", ["A", "B"], lines), lines)
-    shades = [row.cells[0].shade for row in chart.rows]
-    assert shades == sorted(shades, reverse=True)
-    assert len(set(shades)) == len(figures), "each place has a shade of its own, however far apart the figures are"
-    drawing = ElementTree.fromstring(draw(chart))
-    drawn = {box.get("class") for box in drawing.iter() if (box.get("class") or "").startswith("h")}
-    assert drawn == {f"h{shade}" for shade in shades}
-
-
-def test_a_missing_task_is_a_missing_cell_and_no_mark():
+def test_a_missing_task_is_no_mark():
     lacking = line("x", {"A": 0.5})
     assert line_point(lacking, "B") is None
-    lines = [line("y", {"A": 0.1, "B": 0.2}), lacking]
-    drawing = draw(heat_map(Board("full", "nDCG@10", ["A", "B"], lines), lines))
-    assert drawing.count('class="cell') == 4
 
 
 @given(st.lists(st.tuples(shares, st.one_of(st.none(), st.floats(0, 1e3))), max_size=8))
@@ -188,13 +163,6 @@ def test_ticks_are_few_and_inside(low, size):
     ticks = Scale(low, low + size, 0, 1).ticks()
     assert 1 <= len(ticks) <= 12
     assert all(low - size * 1e-6 <= tick <= low + size * (1 + 1e-6) for tick in ticks)
-
-
-@given(shares, shares, shares)
-def test_a_better_figure_never_has_a_weaker_shade(one, other, third):
-    low, _, high = sorted((one, other, third))
-    assert 0 <= shade_of(one, low, high) <= 8
-    assert (one <= other) == (shade_of(one, low, high) <= shade_of(other, low, high)) or one > other
 
 
 @given(names, st.integers(3, 50))

@@ -49,9 +49,7 @@ class Counts:
     """Samples by what became of them."""
 
     right: int = shown("right")
-    """Those that are right."""
     wrong: int = shown("wrong")
-    """Those that are wrong."""
     abstained: int = shown("abstained")
     """Not right, and not wrong either."""
     unparsable: int = shown("unparsable")
@@ -127,9 +125,7 @@ class Paired:
     broken: int = shown("broken")
     """Right without passages, wrong with them."""
     both_right: int = shown("both right")
-    """Right in both ways."""
     both_wrong: int = shown("both wrong")
-    """Wrong in both ways."""
     difference: Difference
     """The arm minus closed, paired by question within tasks."""
     switch: float

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from r2med.answers.sources import ShownPassage
 from r2med.llm.parsing import read_cited_answer
 from r2med.llm.types import Failed, Reply
-from r2med.measure.answers import matches, normalised, plainly_contains
+from r2med.measure.answers import matches, normalise_answer, plainly_contains
 from r2med.store.typed import Typed
 
 _LONGEST = 2000
@@ -84,7 +84,7 @@ class QuestionAnswers(Typed, frozen=True, dict=True):
     def agreement(self) -> float | None:
         """Return the share of pairs of samples with the same words; None for fewer than two answers."""
         unread = (AnswerKind.FAILED, AnswerKind.UNPARSABLE)
-        words = [normalised(sample.answer) for sample in self.samples if sample.kind not in unread]
+        words = [normalise_answer(sample.answer) for sample in self.samples if sample.kind not in unread]
         pairs = list(combinations(words, 2))
         return sum(one == other for one, other in pairs) / len(pairs) if pairs else None
 

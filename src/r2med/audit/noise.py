@@ -8,7 +8,7 @@ documents in a draw are left out of it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -18,7 +18,8 @@ from r2med.data.dataset import Qrels
 from r2med.data.run import Run
 from r2med.measure.agreement import Ratings
 from r2med.measure.bootstrap import SEED, percentile_ends
-from r2med.measure.correlation import above, kendall
+from r2med.measure.correlation import compare_pairs, kendall
+from r2med.measure.figure import Figure
 from r2med.measure.metrics import Gains, Measure
 
 Floats = NDArray[np.float64]
@@ -30,18 +31,11 @@ SIMULATIONS = 500
 class Stability:
     """Effect of drawing the labels again on an order of systems."""
 
-    simulations: int
-    kept: NDArray[np.float64]
+    simulations: int = 0
+    kept: Floats = field(default_factory=lambda: np.zeros((0, 0)))
     """For each two systems the share of simulations in which they stand as under the first set."""
-    kendall: float | None
-    """The mean of Kendall's tau between the order under the first set and under drawn labels."""
-    kendall_interval: tuple[float, float] | None
-    """Where the tau of 95% of the simulations lies."""
-
-    @classmethod
-    def unknown(cls) -> Stability:
-        """Return the stability of an empty list of systems."""
-        return cls(0, np.zeros((0, 0)), None, None)
+    kendall: Figure | None = None
+    """The mean of Kendall's tau between the order under the first set and under drawn labels, with the ends of 95%."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,9 +117,9 @@ def simulate(lists: JudgedLists, errors: ErrorModel, measure: Measure, simulatio
     chance = np.random.default_rng([SEED, simulations])
     base = lists.means(lists.judged, measure)
     drawn = np.stack([lists.means(errors.draw(lists.judged, chance), measure) for _ in range(simulations)], axis=1)
-    same = (above(drawn) == above(base)[:, :, None]) & (above(base) != 0)[:, :, None]
+    same = (compare_pairs(drawn) == compare_pairs(base)[:, :, None]) & (compare_pairs(base) != 0)[:, :, None]
     taus = kendall(np.repeat(base[:, None], simulations, axis=1), drawn) if len(base) > 1 else np.array([])
     finite = taus[np.isfinite(taus)]
-    mean = float(finite.mean()) if len(finite) else None
     # No queries are drawn, so there is nothing by which to take the ends further out.
-    return Stability(simulations, same.mean(axis=2), mean, percentile_ends(taus, []))
+    mean = Figure(float(finite.mean()), *(percentile_ends(taus, []) or (None, None))) if len(finite) else None
+    return Stability(simulations, same.mean(axis=2), mean)

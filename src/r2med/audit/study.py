@@ -26,10 +26,10 @@ from r2med.data.dataset import Dataset
 from r2med.data.run import Run
 from r2med.measure.agreement import Ratings, coefficients
 from r2med.measure.bootstrap import percentile_ends, resampled_means
-from r2med.measure.correlation import kendall, kendalls
+from r2med.measure.correlation import kendall, kendall_columns
 from r2med.measure.figure import Figure, figure_dict
 from r2med.measure.metrics import DEFAULT, Measure
-from r2med.measure.score import Place, positive, score, thirds
+from r2med.measure.score import Tertile, positive, score, tertiles
 from r2med.measure.significance import ALPHA, Difference, difference, difference_interval, holm
 from r2med.pipeline.named_runs import select
 from r2med.runs.ledger import Entry, Ledger
@@ -207,19 +207,24 @@ class LabelChange:
     only_b: int
     systems: Sequence[SystemChange]
     """The best under A first."""
-    kendall: float | None
-    kendall_interval: tuple[float, float] | None
+    kendall: Figure | None
+    """Kendall's tau of the two orders."""
     conclusions: Sequence[Conclusion]
     stability: Stability
 
     def as_dict(self) -> dict[str, Any]:
         """Return the change in the shape of `--json`."""
-        stability = vars(self.stability)
         return vars(self) | {
+            **_tau_dict(self.kendall),
             "systems": [vars(system) | {"change": figure_dict(system.change, "mean")} for system in self.systems],
             "conclusions": [conclusion.as_dict() for conclusion in self.conclusions],
-            "stability": {name: stability[name] for name in ("simulations", "kendall", "kendall_interval")},
+            "stability": {"simulations": self.stability.simulations, **_tau_dict(self.stability.kendall)},
         }
+
+
+def _tau_dict(tau: Figure | None) -> dict[str, Any]:
+    interval = tau.ends if tau and tau.low is not None else None
+    return {"kendall": tau and tau.value, "kendall_interval": interval}
 
 
 @dataclass(frozen=True)
@@ -342,8 +347,8 @@ def _set_pair(one: LabelSet, other: LabelSet, dataset: Dataset, scale: Sequence[
     queries, documents = dataset.collection.queries, dataset.collection.documents
     asked = {query: len(queries.text(query).split()) for query, _ in pairs}
     texts = {document: len(documents.text(document).split()) for _, document in pairs}
-    of_query = thirds(list(asked.values()), "{:.0f} words")
-    of_document = thirds(list(texts.values()), "{:.0f} words")
+    of_query = tertiles(list(asked.values()), "{:.0f} words")
+    of_document = tertiles(list(texts.values()), "{:.0f} words")
     grades = ratings.grades[:, 0].astype(int).tolist()
     ways = {
         f"grade of {one.name}": [(grade, str(grade)) for grade in grades],
@@ -354,7 +359,7 @@ def _set_pair(one: LabelSet, other: LabelSet, dataset: Dataset, scale: Sequence[
     return SetPair.of(one.name, other.name, ratings, slices)
 
 
-def _sliced(places: Sequence[Place], ratings: Ratings) -> Iterator[AgreementSlice]:
+def _sliced(places: Sequence[Tertile], ratings: Ratings) -> Iterator[AgreementSlice]:
     for place in sorted(set(places)):
         members = np.array([other == place for other in places])
         raw = coefficients(ratings.select(members), ["raw"])["raw"]
@@ -389,7 +394,7 @@ def _change(
     queries = [query for query in with_a if query in with_b]
     counts = (len(queries), len(with_a) - len(queries), len(with_b) - len(queries))
     if not queries:
-        return LabelChange(base.name, other.name, *counts, [], None, None, [], Stability.unknown())
+        return LabelChange(base.name, other.name, *counts, [], None, [], Stability())
     ranked, (one, two) = _ranked(runs, (base, after), queries, options.measure)
     lists = JudgedLists.of({query: base.qrels[query] for query in queries}, ranked, options.measure)
     stability = simulate(lists, ErrorModel.of(share_pairs([base, other])[1]), options.measure)
@@ -399,7 +404,7 @@ def _change(
         for holes in [[_holes(run, labels, queries) for labels in (judged, after)]]
     ]
     conclusions = _conclusions(list(ranked), one, two, stability)
-    return LabelChange(base.name, other.name, *counts, systems, *_tau(one, two), conclusions, stability)
+    return LabelChange(base.name, other.name, *counts, systems, _tau(one, two), conclusions, stability)
 
 
 def _ranked(
@@ -424,14 +429,14 @@ def _holes(run: Run, labels: LabelSet, queries: Sequence[str], depth: int = 10) 
     return float(np.mean(shares))
 
 
-def _tau(one: Floats, two: Floats) -> tuple[float | None, tuple[float, float] | None]:
+def _tau(one: Floats, two: Floats) -> Figure | None:
     """Return Kendall's tau of the order of systems under both sets, with its interval over queries."""
-    if len(one) < 2:
-        return None, None
-    value = float(kendall(one.mean(axis=1), two.mean(axis=1)))
+    value = float(kendall(one.mean(axis=1), two.mean(axis=1))) if len(one) > 1 else np.nan
+    if np.isnan(value):
+        return None
     drawn = [resampled_means(table) for table in (one, two)]
-    around = percentile_ends(kendalls(*drawn), [one.shape[1]]) if one.shape[1] > 1 else None
-    return None if np.isnan(value) else value, around
+    ends = percentile_ends(kendall_columns(*drawn), [one.shape[1]]) if one.shape[1] > 1 else None
+    return Figure(value, *(ends or (None, None)))
 
 
 def _conclusions(systems: Sequence[str], one: Floats, two: Floats, stability: Stability) -> list[Conclusion]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from r2med.errors import R2medError
 from r2med.formatting import p_text
-from r2med.measure.correlation import flipped
+from r2med.measure.correlation import flipped_pairs
 from r2med.render.charts.dots import DotChart
 from r2med.render.charts.drawing import ChartPoint
 from r2med.render.sections import Section
@@ -205,12 +205,11 @@ def _order(change: LabelChange) -> list[str]:
     """Return a sentence on how the order of systems changes."""
     if change.kendall is None:
         return []
-    around = change.kendall_interval
-    within = f" (95% interval {around[0]:.2f} to {around[1]:.2f})" if around else ""
+    within = "" if change.kendall.low is None else f" (95% interval {ends(change.kendall, digits=2)})"
     names, values = [row.system for row in change.systems], [[row.a, row.b] for row in change.systems]
-    swaps = [f"{names[one]} and {names[other]}" for one, other in flipped(*zip(*values, strict=True))]
+    swaps = [f"{names[one]} and {names[other]}" for one, other in flipped_pairs(*zip(*values, strict=True))]
     moved = f"Who changes places: {'; '.join(swaps)}." if swaps else "No two systems change places."
-    return [f"Kendall's tau of the two orders of {len(names)} systems: {change.kendall:.2f}{within}. {moved}"]
+    return [f"Kendall's tau of the two orders of {len(names)} systems: {change.kendall.value:.2f}{within}. {moved}"]
 
 
 def _conclusions(change: LabelChange) -> Section:
@@ -241,13 +240,12 @@ def _stability(change: LabelChange) -> list[str]:
     if stability.kendall is None:
         return []
     weakest = min(change.conclusions, key=lambda conclusion: conclusion.stability)
-    around = stability.kendall_interval
-    within = f" ({around[0]:.2f} to {around[1]:.2f} in 95% of them)" if around else ""
+    within = "" if stability.kendall.low is None else f" ({ends(stability.kendall, digits=2)} in 95% of them)"
     return [
         f"order kept: if the labels of {change.a} were wrong as often as {change.b} says, the share of"
         f" {stability.simulations:,} simulations in which the two systems stand as under {change.a}.",
-        f"Kendall's tau with the order under {change.a} is then {stability.kendall:.2f} on average{within}; the least"
-        f" sure pair, {weakest.first} and {weakest.second}, keeps its order in {100 * weakest.stability:.0f}%.",
+        f"Kendall's tau with the order under {change.a} is then {stability.kendall.value:.2f} on average{within}; the"
+        f" least sure pair, {weakest.first} and {weakest.second}, keeps its order in {100 * weakest.stability:.0f}%.",
     ]
 
 

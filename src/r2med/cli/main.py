@@ -39,7 +39,7 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "rag": ("answers.cli", "Does retrieval change the answer, for better or for worse?"),
         "frontier": ("tuning.cli", "Which systems are worth their price? What would routing save?"),
         "sensitivity": ("diagnosis.cli", "How does a figure move with the number of tokens read?"),
-        "label": ("diagnosis.label", "Sort queries into classes by a language model."),
+        "label": ("diagnosis.labelling", "Sort queries into classes by a language model."),
         "analyze": ("cli.tasks", "Show the tokens that BM25 sees."),
         "plot": ("leaderboard.plot", "Draw boards, differences, costs and causes as figures."),
         "serve": ("cli.serve", "Look at the ledger in a browser: board, live search."),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from r2med.comparison.charts import difference_chart, pair_scatter, transitions
-from r2med.comparison.published import NOT_TESTED, compare_figures, find_published, published_lines
 from r2med.comparison.study import Comparison, compare
 from r2med.data.published import published, sources
 from r2med.errors import R2medError
@@ -19,7 +18,7 @@ from r2med.measure.metrics import Measure
 from r2med.measure.significance import PERMUTATIONS, Difference
 from r2med.pipeline.loaded_runs import HEADLINE, TOP
 from r2med.render.charts.chart import responsive, single
-from r2med.render.scores.model import BoardRow, View
+from r2med.render.scores.model import Board, BoardRow, View, line_labels
 from r2med.runs.ledger import Entry
 from r2med.runs.selection import check_same_data
 from r2med.web.addresses import Correction, PageContent, Pages, UnknownName, one_of, page_number, sort_links
@@ -30,6 +29,77 @@ from r2med.workbench.state import BenchState
 
 if TYPE_CHECKING:
     from starlette.requests import Request
+
+NOT_TESTED = (
+    "Published figures come without their queries, so whether a difference is more than chance cannot be tested."
+)
+
+
+@dataclass(frozen=True)
+class FigureRow:
+    """The figures of two lines on a task, or their averages."""
+
+    task: str
+    a: float | None
+    b: float | None
+
+    @property
+    def gain(self) -> float | None:
+        """Return B minus A; None where one of them has no figure."""
+        return None if self.a is None or self.b is None else self.b - self.a
+
+
+@dataclass(frozen=True)
+class FigurePair:
+    """Two lines of a board with all their figures."""
+
+    a: BoardRow
+    b: BoardRow
+    group: str
+    measure: str
+    rows: Sequence[FigureRow]
+    """By task, with the averages last where there are several tasks."""
+    cite: Citation
+
+    @property
+    def overall(self) -> FigureRow:
+        """Return the averages, or the figures of the only task."""
+        return self.rows[-1]
+
+
+def published_lines(board: Board) -> dict[str, BoardRow]:
+    """Return the published lines of a board by names of which no two are alike."""
+    labels = zip(line_labels(board), board.lines, strict=True)
+    return {label: line for label, line in labels if not line.own}
+
+
+def find_published(lines: Mapping[str, BoardRow], name: str, *, other: str = "") -> str:
+    """Return the label of a published line that is meant by a name; empty for none.
+
+    A system that several sources list has one name and several lines: the second of a pair is not the first again.
+    """
+    if name in lines and name != other:
+        return name
+    for label, line in lines.items():
+        if name in (line.name, f"{line.name} ({', '.join(line.sources)})") and label != other:
+            return label
+    return ""
+
+
+def compare_figures(library: Library, group: str, measure: str, a: str, b: str) -> FigurePair:
+    """Put two lines of a board side by side, each an own system or the label of a published line."""
+    board = library.board(View(group=group, measure=measure))
+    lines = published_lines(board)
+    own = {line.name: line for line in reversed(board.lines) if line.own}
+    one, other = (own.get(name) or lines.get(find_published(lines, name)) for name in (a, b))
+    if one is None or other is None:
+        raise R2medError(f"{a if one is None else b} has no figure by {measure} here")
+    rows = [FigureRow(task, one.value(task), other.value(task)) for task in board.tasks]
+    rows += [FigureRow("average", one.average, other.average)] * (len(rows) > 1)
+    words = options(("--group", group), ("--measure", measure))
+    cite = citation(f"{b} against {a}, {measure}", "board", *words)
+    return FigurePair(one, other, group, measure, rows, cite)
+
 
 _QUERIES = 20
 """Queries of a page: on a phone each takes a third of the screen."""
@@ -101,7 +171,9 @@ class TaskRow:
 def compare_page(library: Library, request: Request) -> PageContent:
     """Compare two systems: overall, by task, why, and query by query. Unknown names are reported in the form."""
     asked = request.query_params
-    groups, wrong = _compared_groups(library), list[Correction]()
+    # Groups with something to compare: own runs, or published figures.
+    groups = list(dict.fromkeys((*library.groups(), *(source.group for source in sources().values()))))
+    wrong: list[Correction] = []
     group = asked.get("group", "") or next(iter(library.groups()), groups[0])
     if group not in groups:
         wrong.append(Correction.of(UnknownName("group", group, groups), "/compare", dict(asked), "group"))
@@ -140,11 +212,6 @@ def compare_page(library: Library, request: Request) -> PageContent:
         except R2medError as error:
             wrong.append(Correction(str(error)))
     return "comparison/compare.html", {**values, "status": 404 if wrong else 200}
-
-
-def _compared_groups(library: Library) -> list[str]:
-    """Return the groups that have something to compare: own runs, or published figures."""
-    return list(dict.fromkeys((*library.groups(), *(source.group for source in sources().values()))))
 
 
 def _published_labels(library: Library, group: str, measure: str) -> dict[str, BoardRow]:

@@ -16,7 +16,7 @@ from r2med.data.tasks import registry
 from r2med.errors import R2medError
 from r2med.formatting import p_words
 from r2med.measure.metrics import Measure
-from r2med.measure.significance import ALPHA, Difference, difference, holm, shown_words
+from r2med.measure.significance import ALPHA, Difference, describe_detectable, difference, holm
 from r2med.pipeline.evaluate import shallow_run
 from r2med.pipeline.loaded_runs import query_values
 from r2med.pipeline.named_runs import select
@@ -86,7 +86,7 @@ class Comparison:
         p = p_words(self.corrected, at_floor=self.overall.at_floor)
         p += f" after Holm over {self.pairs} pairs" if self.pairs > 1 else ""
         if not self.differs:
-            return f"No difference is shown ({p}){shown_words(self.overall, 'one of about ')}."
+            return f"No difference is shown ({p}){describe_detectable(self.overall, 'one of about ')}."
         higher, lower = (self.b, self.a) if self.overall.mean > 0 else (self.a, self.b)
         if not self.oracles:
             return f"{higher} is better than {lower} ({p})."
@@ -140,32 +140,28 @@ def compare_shared(ledger: Ledger, shared: Shared, measure: str = "nDCG@10") -> 
         for chosen in shared.systems
     }
     lost = {chosen.label: sum(len(chosen.runs[task].incomplete) for task in shared.tasks) for chosen in shared.systems}
-    made = [_pair(a, b, values, shared.tasks) for a, b in combinations(values, 2)]
-    corrected = holm([each.overall.randomisation for each in made])
+    pairs = [_pair(a, b, values, shared.tasks) for a, b in combinations(values, 2)]
+    corrected = holm([pair.overall.randomisation for pair in pairs])
+    # Systems whose lists are not as deep as the measure looks.
+    shallow = dict.fromkeys(
+        f"{chosen.label}: {sentence}"
+        for chosen in shared.systems
+        for task in shared.tasks
+        for sentence in shallow_run(Measure.parse(measure), chosen.runs[task])
+    )
     oracles = {chosen.label for chosen in shared.systems if any(chosen.runs[task].oracle for task in shared.tasks)}
     return [
         replace(
             each,
             corrected=p,
-            pairs=len(made),
+            pairs=len(pairs),
             measure=measure,
             group=shared.group,
             oracles=frozenset({each.a, each.b} & oracles),
             incomplete=(lost[each.a], lost[each.b]),
-            notes=(*shared.notes, *_shallow(shared, measure)),
+            notes=(*shared.notes, *shallow),
         )
-        for each, p in zip(made, corrected, strict=True)
-    ]
-
-
-def _shallow(shared: Shared, measure: str) -> list[str]:
-    """Warn in a sentence of each system whose lists are not as deep as the measure looks."""
-    return [
-        f"{chosen.label}: {sentence}"
-        for chosen in shared.systems
-        for sentence in dict.fromkeys(
-            each for task in shared.tasks for each in shallow_run(Measure.parse(measure), chosen.runs[task])
-        )
+        for each, p in zip(pairs, corrected, strict=True)
     ]
 
 

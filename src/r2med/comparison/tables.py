@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from string import ascii_letters
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from r2med.data.task_names import GROUP_TITLES, task_names
-from r2med.formatting import p_text
+from r2med.formatting import counted, p_text
 from r2med.measure.significance import POWER
 from r2med.render.sections import Section, show_sections
 from r2med.render.table import cells, column, percent, signed_interval, signed_percent
@@ -58,7 +58,9 @@ def comparison_sections(comparisons: Sequence[Comparison], measure: str, *, by_t
 def _all_pairs(comparisons: Sequence[Comparison], measure: str, whose: str) -> list[Section]:
     """Return a matrix of the systems, and a row with interval and p-value for each pair."""
     systems = list(dict.fromkeys(name for one in comparisons for name in (one.a, one.b)))
-    letter = dict(zip(systems, _letters(len(systems)), strict=True))
+    many = len(systems) > len(ascii_letters)
+    letter = {name: str(place + 1) if many else ascii_letters[place] for place, name in enumerate(systems)}
+    oracles = frozenset[str]().union(*(one.oracles for one in comparisons))
     cells = {(row, column): "" for row in systems for column in systems}
     rows: list[list[Cell]] = []
     for one in comparisons:
@@ -68,9 +70,10 @@ def _all_pairs(comparisons: Sequence[Comparison], measure: str, whose: str) -> l
         wins = f"{overall.wins}/{overall.ties}/{overall.losses}"
         pair = f"{letter[one.b]} - {letter[one.a]}"
         rows.append([pair, signed_percent(overall.mean), signed_interval(overall), p_text(one.corrected), wins])
-    tasks = f"{len(comparisons[0].tasks)} task{'s' * (len(comparisons[0].tasks) > 1)}"
+    tasks = counted(len(comparisons[0].tasks), "task")
     matrix = [
-        [f"{letter[row]}  {_named(row, comparisons)}", *(cells[row, column] for column in systems)] for row in systems
+        [f"{letter[row]}  {row}{' (oracle)' * (row in oracles)}", *(cells[row, column] for column in systems)]
+        for row in systems
     ]
     return [
         Section(
@@ -91,15 +94,6 @@ def _all_pairs(comparisons: Sequence[Comparison], measure: str, whose: str) -> l
     ]
 
 
-def _letters(count: int) -> list[str]:
-    """Return names for so many systems: letters while they last."""
-    return list(ascii_letters[:count]) if count <= len(ascii_letters) else [str(place + 1) for place in range(count)]
-
-
-def _named(name: str, comparisons: Sequence[Comparison]) -> str:
-    return f"{name} (oracle)" if any(name in one.oracles for one in comparisons) else name
-
-
 def _pair(one: Comparison, measure: str, whose: str) -> Section:
     """Return a pair by task, by family and overall, with what follows from it."""
     names = task_names(one.tasks)
@@ -107,18 +101,16 @@ def _pair(one: Comparison, measure: str, whose: str) -> Section:
     rows += [[f"all {family}", *cells(_COLUMNS, value)] for family, value in one.families.items()]
     if len(one.tasks) > 1:
         rows.append(["all tasks", *cells(_COLUMNS, one.overall)])
-    sentences = [one.verdict, *([_by_task(one, names)] if len(one.tasks) > 1 else []), *_incomplete(one)]
+    sentences = [one.verdict]
+    if len(one.tasks) > 1:
+        differing = ", ".join(names[task] for task in one.differing_tasks) or "none of them"
+        sentences.append(f"By task, after Holm over {len(one.tasks)} tasks, a difference is shown on: {differing}.")
+    sentences += _incomplete(one)
     alone = "Intervals and p of a line are of that line alone; the sentences are corrected after Holm. "
     power = f"detectable: the smallest difference that so many queries show with {POWER:.0%} power."
     sentences.append(power if len(one.tasks) == 1 else alone + power)
     headings = (f"{measure} x 100", *(column.heading for column in _COLUMNS))
-    return Section(
-        f"{one.b}  minus  {one.a}{whose}",
-        headings,
-        rows,
-        sentences,
-        len(one.tasks) > 1,
-    )
+    return Section(f"{one.b}  minus  {one.a}{whose}", headings, rows, sentences, total=len(one.tasks) > 1)
 
 
 def _incomplete(one: Comparison) -> list[str]:
@@ -128,12 +120,6 @@ def _incomplete(one: Comparison) -> list[str]:
         for name, count in zip((one.a, one.b), one.incomplete, strict=True)
         if count
     ]
-
-
-def _by_task(one: Comparison, names: Mapping[str, str]) -> str:
-    """Return on which tasks alone there is a difference, for so many looks."""
-    shown = ", ".join(names[task] for task in one.differing_tasks) or "none of them"
-    return f"By task, after Holm over {len(one.tasks)} tasks, a difference is shown on: {shown}."
 
 
 def comparison_csv(comparisons: Sequence[Comparison]) -> str:

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from r2med.construction.health import TaskHealth
-from r2med.render.charts.bars import FunnelChart, FunnelStep
+from r2med.render.charts.bars import FunnelChart, FunnelStep, UpSetChart, UpSetColumn
 from r2med.render.charts.bubbles import ScoreBubble, ScoreChart
 from r2med.render.charts.chart import Chart
 from r2med.render.charts.files import save_charts
-from r2med.render.charts.grids import UpSetChart, UpSetColumn
 
 _OF_QUESTIONS = ("read", "rules", "intent", "difficulty", "rewrite", "reason", "mine", "select")
 _MOST_OVERLAPS = 16

@@ -16,7 +16,7 @@ from r2med.llm.judge import judge_text, read_verdict
 from r2med.llm.parsing import read_class, read_object
 from r2med.llm.steps import AskedModel, Asking, Step, Tries, Unread, answered, step_key, tries
 from r2med.llm.types import Request
-from r2med.measure.answers import matches, normalised
+from r2med.measure.answers import matches, normalise_answer
 from r2med.store.typed import plain
 
 OTHER = "other"
@@ -226,7 +226,7 @@ class _RewriteStep(QuestionStep):
         return Outcome({"text": text}, why)
 
     def _problem(self, question: Question, text: str) -> Tries[str]:
-        if not text or normalised(text) == normalised(question.with_options):
+        if not text or normalise_answer(text) == normalise_answer(question.with_options):
             return "nothing was written"
         if gives_away(question, text):
             return _GIVEN_AWAY

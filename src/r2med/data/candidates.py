@@ -26,9 +26,9 @@ def candidates(collection: Collection, kind: str) -> Run:
     Lists are stored in order without scores; a document's score is its number of places above the end.
     """
     files = candidate_files(collection, kind)
-    found = Findings()
-    lists = _read(files, collection, found)
-    found.raise_errors(collection.task.name)
+    findings = Findings()
+    lists = _read(files, collection, findings)
+    findings.raise_errors(collection.task.name)
     absent = [query for query in collection.queries.ids if query not in lists]
     if absent:
         raise DataError(f"{files[0]}: no candidates for {len(absent)} queries, the first is {shorten(absent[0])!r}")
@@ -36,7 +36,7 @@ def candidates(collection: Collection, kind: str) -> Run:
     return Run.from_lists({query: (ids, [float(place) for place in range(len(ids), 0, -1)]) for query, ids in ranked})
 
 
-def offered(collection: Collection) -> list[str]:
+def offered_kinds(collection: Collection) -> list[str]:
     """Return the kinds of candidates that a nano task has."""
     if collection.task.hub:
         return list(candidate_configs())
@@ -75,12 +75,12 @@ def _beside(collection: Collection, folder: Path, kind: str) -> list[Path]:
     return [folder / name for name in config_files(config, listing(folder, config), collection.task.split)]
 
 
-def _read(files: Sequence[Path], collection: Collection, found: Findings) -> dict[str, list[str]]:
+def _read(files: Sequence[Path], collection: Collection, findings: Findings) -> dict[str, list[str]]:
     """Return the list of each query, with every defect noted."""
     lists: dict[str, list[str]] = {}
     for file in files:
-        for line, row in read_rows(file, found):
-            spot = Spot(file, line, found)
+        for line, row in read_rows(file, findings):
+            spot = Spot(file, line, findings)
             query = next((row[name] for name in QUERY_FIELDS if name in row), None)
             ids = next((row[name] for name in LIST_FIELDS if name in row), None)
             if not isinstance(query, str) or not isinstance(ids, list):

@@ -56,27 +56,27 @@ class _Facts(Typed, frozen=True):
     problems: tuple[Problem, ...]
 
 
-def read_corpus(files: Sequence[Path], found: Findings) -> Corpus:
+def read_corpus(files: Sequence[Path], findings: Findings) -> Corpus:
     """Read the files and note every problem; what is too large for memory is stored until the process ends."""
     if _is_large(files) and _is_huge(files):
-        return _stored(files, found, None)
-    table = fill_documents(TextTable(), files, found)
+        return _stored(files, findings, None)
+    table = fill_documents(TextTable(), files, findings)
     return Corpus(table.column(), table.rows, table.whole)
 
 
-def recall_corpus(files: Sequence[Path], found: Findings) -> Corpus:
+def recall_corpus(files: Sequence[Path], findings: Findings) -> Corpus:
     """Read the files, or recall the result if these very bytes were read before."""
     if not _is_large(files):
-        return read_corpus(files, found)
+        return read_corpus(files, findings)
     cache = Cache.default()
     # Before the first corpus is stored no file needs to be hashed.
     key = _key(files, _hashes(files, cache)) if (cache.root / _KIND).is_dir() else ""
     if key and cache.has(_KIND, key):
-        corpus = _open(cache.root / _KIND / key, files, found)
+        corpus = _open(cache.root / _KIND / key, files, findings)
         if corpus is not None:
             return corpus
         cache.drop(_KIND, key)
-    return _stored(files, found, cache)
+    return _stored(files, findings, cache)
 
 
 def _is_large(files: Sequence[Path]) -> bool:
@@ -92,7 +92,7 @@ def _is_huge(files: Sequence[Path]) -> bool:
     return packed > memory_limit() // _SHARE
 
 
-def _stored(files: Sequence[Path], found: Findings, keep: Cache | None) -> Corpus:
+def _stored(files: Sequence[Path], findings: Findings, keep: Cache | None) -> Corpus:
     """Read files into a folder, which is kept if there is a cache for it."""
     folder, noted = (keep or Cache.default()).root / _KIND, Findings()
     try:
@@ -105,26 +105,26 @@ def _stored(files: Sequence[Path], found: Findings, keep: Cache | None) -> Corpu
             raise unwritable(folder, error) from error
         table = fill_documents(TextTable(), files, noted := Findings())
         corpus = Corpus(table.column(), table.rows, table.whole)
-    found.extend(noted)
+    findings.extend(noted)
     return corpus
 
 
-def _store(files: Sequence[Path], found: Findings, draft: Path, keep: Cache | None) -> Corpus:
+def _store(files: Sequence[Path], findings: Findings, draft: Path, keep: Cache | None) -> Corpus:
     """Read files into a folder, which is cached by the bytes that were read, unless there are errors in them."""
     digests, before = Digests(), [stamp(file) for file in files]
-    table = fill_documents(StoredTable(draft), files, found, digests)
-    table.finish(found)
+    table = fill_documents(StoredTable(draft), files, findings, digests)
+    table.finish(findings)
     order = {str(file): place for place, file in enumerate(files)}
-    found.problems.sort(key=lambda problem: (order[problem.file], problem.line))
-    if keep is None or found.errors:
+    findings.problems.sort(key=lambda problem: (order[problem.file], problem.line))
+    if keep is None or findings.errors:
         # Mapped files can be used after they are removed.
         return Corpus(_documents(draft, files), table.rows, table.whole)
-    known = FileHashes(keep.root / "hashes")
+    hashes = FileHashes(keep.root / "hashes")
     for file, was in zip(files, before, strict=True):
-        known.remember(file, was, digests.of(file))
+        hashes.remember(file, was, digests.of(file))
     documents = _documents(draft, files)
     fingerprint = text_fingerprint(documents.ids, documents.texts)
-    write_json(draft / _FACTS, _Facts(fingerprint, table.rows, tuple(found.problems)))
+    write_json(draft / _FACTS, _Facts(fingerprint, table.rows, tuple(findings.problems)))
     write_checksums(draft, by_size=(_TEXTS,))  # texts have checksums of their own
     key = _key(files, [digests.of(file) for file in files])
 
@@ -145,14 +145,14 @@ def _key(files: Sequence[Path], digests: Sequence[str]) -> str:
 
 def _hashes(files: Sequence[Path], cache: Cache) -> list[str]:
     """Return the hash of each file; none if a file cannot be read, which reading it will report."""
-    known = FileHashes(cache.root / "hashes")
+    remembered = FileHashes(cache.root / "hashes")
     hashes = []
     try:
         for file in files:
-            before, value = stamp(file), known.recall(file)
+            before, value = stamp(file), remembered.recall(file)
             if not value:
                 value = _digest(file)
-                known.remember(file, before, value)
+                remembered.remember(file, before, value)
             hashes.append(value)
     except OSError:
         return []
@@ -164,13 +164,13 @@ def _digest(file: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def _open(folder: Path, files: Sequence[Path], found: Findings) -> Corpus | None:
+def _open(folder: Path, files: Sequence[Path], findings: Findings) -> Corpus | None:
     """Open the corpus that a folder holds of some files; return None if it is damaged."""
     if (folder / DAMAGED).exists() or not is_unchanged(folder, by_size=(_TEXTS,)):
         return None
     facts = read_json(folder / _FACTS, _Facts)
     for problem in facts.problems:
-        found.add(*problem)
+        findings.add(*problem)
     return Corpus(_documents(folder, files, facts.fingerprint), facts.rows, whole=True)
 
 
@@ -202,7 +202,7 @@ class StoredTable(TextTable):
         """Set the file that the next rows come from."""
         self._files.append((self.rows, file))
 
-    def add(self, identifier: str, text: str, line: int, found: Findings) -> None:
+    def add(self, identifier: str, text: str, line: int, findings: Findings) -> None:
         """Append a row; repeated ids are looked for at the end."""
         name, content = encode(identifier), encode(text)
         self._id_file.write(name)
@@ -214,7 +214,7 @@ class StoredTable(TextTable):
         self._checks.append(zlib.crc32(content))
         self.rows += 1
 
-    def finish(self, found: Findings) -> None:
+    def finish(self, findings: Findings) -> None:
         """Fold repeated ids, note them, and write the place of every id and text."""
         self._id_file.close()
         self._text_file.close()
@@ -224,7 +224,7 @@ class StoredTable(TextTable):
         )
         ids = StoredTexts(self._folder / _IDS, id_starts, id_lengths)
         texts = StoredTexts(self._folder / _TEXTS, text_starts, text_lengths, checks)
-        repeated = self._fold(ids, texts, found)
+        repeated = self._fold(ids, texts, findings)
         columns: dict[str, NDArray[Any]] = {
             "id_starts": id_starts,
             "id_lengths": id_lengths,
@@ -232,12 +232,13 @@ class StoredTable(TextTable):
             "text_lengths": text_lengths,
             "checks": checks,
         }
-        columns = {name: np.delete(column, repeated) for name, column in columns.items()}
-        columns["order"] = ids.without(repeated).alphabetical()
+        if repeated:
+            ids, columns = ids.without(repeated), {name: np.delete(one, repeated) for name, one in columns.items()}
+        columns["order"] = ids.alphabetical()
         for name, column in columns.items():
             np.save(self._folder / f"{name}.npy", column, allow_pickle=False)
 
-    def _fold(self, ids: StoredTexts, texts: StoredTexts, found: Findings) -> list[int]:
+    def _fold(self, ids: StoredTexts, texts: StoredTexts, findings: Findings) -> list[int]:
         """Return the rows whose id an earlier row has."""
         hashes = np.asarray(self._hashes)
         order = np.argsort(hashes, kind="stable")
@@ -249,6 +250,6 @@ class StoredTable(TextTable):
             before = first.setdefault(identifier, row)
             if before != row:
                 repeated.append(row)
-                spot = Spot(*self.origin(row), found)
+                spot = Spot(*self.origin(row), findings)
                 self.note_repeat(identifier, before, texts[before] == texts[row], spot)
         return repeated

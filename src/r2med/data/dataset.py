@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 _HASH_BLOCK = 64
 """Texts hashed at a time: few calls, and pieces that still fit the processor's cache."""
-_STRETCH = 16 * _HASH_BLOCK
-"""Texts read at a time for a hash."""
 
 
 def text_fingerprint(*columns: Sequence[str]) -> str:
@@ -34,18 +32,10 @@ def text_fingerprint(*columns: Sequence[str]) -> str:
     digest = hashlib.sha256()
     for column in columns:
         digest.update(b"%d\n" % len(column))
-        for start in range(0, len(column), _STRETCH):
-            for part in _hashed_parts(column[start : start + _STRETCH]):
-                digest.update(part)
+        for start in range(0, len(column), _HASH_BLOCK):
+            pieces = [text.encode("utf-8", "surrogatepass") for text in column[start : start + _HASH_BLOCK]]
+            digest.update(",".join(map(str, map(len, pieces))).encode() + b"\n" + b"".join(pieces))
     return digest.hexdigest()[:32]
-
-
-def _hashed_parts(texts: Sequence[str]) -> Iterator[bytes]:
-    """Yield what enters a fingerprint for a stretch of texts."""
-    for start in range(0, len(texts), _HASH_BLOCK):
-        pieces = [text.encode("utf-8", "surrogatepass") for text in texts[start : start + _HASH_BLOCK]]
-        yield ",".join(map(str, map(len, pieces))).encode() + b"\n"
-        yield b"".join(pieces)
 
 
 @dataclass(frozen=True)
@@ -159,8 +149,8 @@ class Collection:
     @cached_property
     def shared_ids(self) -> frozenset[str]:
         """Return the ids of queries that are copies of documents, which a system may leave out of the query's list."""
-        known = self.documents.position
-        shared = frozenset(query for query in self.queries.ids if query in known)
+        position = self.documents.position
+        shared = frozenset(query for query in self.queries.ids if query in position)
         return shared if self.copies is None else shared & self.copies
 
     @cached_property

@@ -76,92 +76,84 @@ class Digests:
 
     def take(self, path: Path) -> None:
         """Read a file for its hash."""
-        digest = self.begin(path)
         with path.open("rb") as stream:
-            while block := stream.read(_BUFFER):
-                digest.update(block)
+            self._hashes[path] = hashlib.file_digest(stream, "sha256")
 
     def of(self, path: Path) -> str:
         """Return the hash of a file that was read; empty for one that was not."""
         return self._hashes[path].hexdigest() if path in self._hashes else ""
 
 
-class _HashedFile(io.RawIOBase):
+class _HashedFile(io.FileIO):
     """File whose bytes go into a hash as they are read."""
 
     def __init__(self, path: Path, digest: hashlib._Hash) -> None:
-        self._file, self._digest = io.FileIO(path), digest
-
-    def readable(self) -> bool:
-        return True
+        super().__init__(path)
+        self._digest = digest
 
     def readinto(self, buffer: Any) -> int:
-        count = self._file.readinto(buffer) or 0
+        count = super().readinto(buffer) or 0
         self._digest.update(memoryview(buffer)[:count])
         return count
 
-    def close(self) -> None:
-        self._file.close()
-        super().close()
 
-
-def lines(path: Path, found: Findings, digests: Digests | None = None) -> Iterator[tuple[int, bytes]]:
+def lines(path: Path, findings: Findings, digests: Digests | None = None) -> Iterator[tuple[int, bytes]]:
     """Yield the lines of a text file with their numbers, unzipped and without a byte order mark."""
     number = 0
     crlf = False
     try:
-        with opened(path, digests) as stream:
+        with open_file(path, digests) as stream:
             first = stream.readline(_LONGEST + 1)
             if first.startswith(_UTF16):
-                found.add("bad-encoding", path, 1, "the file is UTF-16; save it as UTF-8")
+                findings.add("bad-encoding", path, 1, "the file is UTF-16; save it as UTF-8")
                 return
             if first.startswith(_BOM):
-                found.add("bom", path, 1, "starts with a byte order mark, which was skipped")
+                findings.add("bom", path, 1, "starts with a byte order mark, which was skipped")
                 first = first.removeprefix(_BOM)
             rest = iter(partial(stream.readline, _LONGEST + 1), b"")
             for number, line in enumerate(chain([first] if first else [], rest), 1):
                 if len(line) > _LONGEST:
                     message = f"longer than {_LONGEST >> 20} MB without an end of line; a row is a line"
-                    found.add("damaged-file", path, number, message)
+                    findings.add("damaged-file", path, number, message)
                     return
                 if not crlf and line.endswith(b"\r\n"):
                     crlf = True
-                    found.add("crlf", path, number, "Windows line ends (CRLF), which were accepted")
+                    findings.add("crlf", path, number, "Windows line ends (CRLF), which were accepted")
                 yield number, line
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        found.add("damaged-file", path, number + 1, f"the gzip data is cut short or damaged ({first_line(error)})")
+        findings.add("damaged-file", path, number + 1, f"the gzip data is cut short or damaged ({first_line(error)})")
     except OSError as error:
-        found.add("unreadable-file", path, 0, f"cannot be read: {error.strerror or first_line(error)}")
+        findings.add("unreadable-file", path, 0, f"cannot be read: {error.strerror or first_line(error)}")
 
 
-def json_rows(path: Path, found: Findings, digests: Digests | None = None) -> Rows:
+def json_rows(path: Path, findings: Findings, digests: Digests | None = None) -> Rows:
     """Read the objects of a file of JSON lines; blank lines are skipped."""
-    return parsed(lines(path, found, digests), path, found)
+    return parse_lines(lines(path, findings, digests), path, findings)
 
 
-def parsed(numbered: Iterable[tuple[int, bytes]], path: Path, found: Findings) -> Rows:
+def parse_lines(numbered: Iterable[tuple[int, bytes]], path: Path, findings: Findings) -> Rows:
     """Yield the objects that lines of a file hold."""
     for number, line in numbered:
         try:
             row = orjson.loads(line)
         except orjson.JSONDecodeError as error:
             if "memory" in error.msg.lower() and line.count(b"[") + line.count(b"{") > _DEEPEST:
-                found.add("broken-json", path, number, "not JSON: brackets are nested too deeply, or not closed")
+                findings.add("broken-json", path, number, "not JSON: brackets are nested too deeply, or not closed")
                 continue
             if "memory" in error.msg.lower():
                 # orjson reports it so when memory cannot be allocated.
                 raise MemoryError(f"while {path} was read") from error
             if line.strip():
                 code, message = _broken(line, error)
-                found.add(code, path, number, message)
+                findings.add(code, path, number, message)
             continue
         if type(row) is not dict:
-            found.add("broken-json", path, number, f"expected a JSON object, found {describe(row)}")
+            findings.add("broken-json", path, number, f"expected a JSON object, found {describe(row)}")
         elif line.count(b'"') == 2 * (len(row) + list(map(type, row.values())).count(str)):
             # Quotes surround keys and texts, and escaped ones only add to them: without more of them, no further key.
             yield number, row
         elif repeated := repeated_key(line, row):
-            found.add("repeated-key", path, number, f"the key {shorten(repeated)!r} is given twice")
+            findings.add("repeated-key", path, number, f"the key {shorten(repeated)!r} is given twice")
         else:
             yield number, row
 
@@ -186,13 +178,13 @@ def repeated_key(text: bytes, value: object) -> str:
 
 def _count_keys(value: object) -> int:
     if type(value) is dict:
-        return len(value) + sum(_count_keys(each) for each in value.values() if type(each) in (dict, list))
+        return len(value) + sum(_count_keys(part) for part in value.values() if type(part) in (dict, list))
     if type(value) is list:
-        return sum(_count_keys(each) for each in value if type(each) in (dict, list))
+        return sum(_count_keys(part) for part in value if type(part) in (dict, list))
     return 0
 
 
-def parquet_rows(path: Path, found: Findings, digests: Digests | None = None) -> Rows:
+def parquet_rows(path: Path, findings: Findings, digests: Digests | None = None) -> Rows:
     """Yield the rows of a parquet file, a slice of them in memory at a time."""
     import polars
 
@@ -211,7 +203,7 @@ def parquet_rows(path: Path, found: Findings, digests: Digests | None = None) ->
     if stamp(path) != before:
         problem = "unreadable-file", "changed while it was read; read it again"
     if problem[0]:
-        found.add(problem[0], path, 0, problem[1])
+        findings.add(problem[0], path, 0, problem[1])
 
 
 def parquet_slices(path: Path, size: int) -> Iterator[polars.DataFrame]:
@@ -228,7 +220,7 @@ def parquet_slices(path: Path, size: int) -> Iterator[polars.DataFrame]:
         rows = max(1, min(_MOST_ROWS, size * len(part) // max(1, int(part.estimated_size()))))
 
 
-def opened(path: Path, digests: Digests | None = None) -> BinaryIO:
+def open_file(path: Path, digests: Digests | None = None) -> BinaryIO:
     """Open the bytes of a file, unzipped if it is gzipped."""
     raw = io.FileIO(path) if digests is None else _HashedFile(path, digests.begin(path))
     stream = io.BufferedReader(raw, _BUFFER)
@@ -256,22 +248,22 @@ def not_utf8(line: bytes, bad: UnicodeDecodeError) -> str:
     return f"not UTF-8: byte 0x{line[bad.start]:02x} at position {bad.start + 1}; save it as UTF-8"
 
 
-def table_rows(path: Path, found: Findings, digests: Digests | None = None) -> Rows:
+def table_rows(path: Path, findings: Findings, digests: Digests | None = None) -> Rows:
     """Read a table, its cells between tabs if a line has any, otherwise between blanks; or JSON lines of any ending."""
     first = next((line for _, line in lines(path, Findings()) if line.strip()), b"")
     with suppress(orjson.JSONDecodeError):
         if isinstance(orjson.loads(first), dict):
-            return json_rows(path, found, digests)
-    return _named_cells(_table_cells(path, found, digests), path, found)
+            return json_rows(path, findings, digests)
+    return _named_cells(_table_cells(path, findings, digests), path, findings)
 
 
-def csv_rows(path: Path, found: Findings, digests: Digests | None = None) -> Rows:
+def csv_rows(path: Path, findings: Findings, digests: Digests | None = None) -> Rows:
     """Read the rows of a CSV file, cells quoted or not."""
-    return _named_cells(_csv_cells(path, found, digests), path, found)
+    return _named_cells(_csv_cells(path, findings, digests), path, findings)
 
 
-def _table_cells(path: Path, found: Findings, digests: Digests | None) -> Iterator[tuple[int, list[str]]]:
-    for number, line in lines(path, found, digests):
+def _table_cells(path: Path, findings: Findings, digests: Digests | None) -> Iterator[tuple[int, list[str]]]:
+    for number, line in lines(path, findings, digests):
         if not line.strip():
             continue
         # Split before decoding: only ASCII blanks separate columns, an id may hold any other space.
@@ -279,23 +271,25 @@ def _table_cells(path: Path, found: Findings, digests: Digests | None) -> Iterat
         try:
             yield number, [cell.decode("utf-8") for cell in cells]
         except UnicodeDecodeError as bad:
-            found.add("bad-encoding", path, number, f"not UTF-8: byte 0x{bad.object[bad.start]:02x}; save it as UTF-8")
+            findings.add(
+                "bad-encoding", path, number, f"not UTF-8: byte 0x{bad.object[bad.start]:02x}; save it as UTF-8"
+            )
 
 
-def _csv_cells(path: Path, found: Findings, digests: Digests | None) -> Iterator[tuple[int, list[str]]]:
-    for number, line in lines(path, found, digests):
+def _csv_cells(path: Path, findings: Findings, digests: Digests | None) -> Iterator[tuple[int, list[str]]]:
+    for number, line in lines(path, findings, digests):
         try:
             cells = next(csv.reader([line.decode("utf-8").rstrip("\r\n")], strict=True), [])
         except UnicodeDecodeError as bad:
-            found.add("bad-encoding", path, number, not_utf8(line, bad))
+            findings.add("bad-encoding", path, number, not_utf8(line, bad))
         except csv.Error as error:
-            found.add("wrong-columns", path, number, f"not a line of CSV: {error}")
+            findings.add("wrong-columns", path, number, f"not a line of CSV: {error}")
         else:
             if any(cell.strip() for cell in cells):
                 yield number, cells
 
 
-def _named_cells(numbered: Iterator[tuple[int, list[str]]], path: Path, found: Findings) -> Rows:
+def _named_cells(numbered: Iterator[tuple[int, list[str]]], path: Path, findings: Findings) -> Rows:
     """Yield rows by the names of a header, or of the columns that a table of judgements without one has."""
     header: Sequence[str] | None = None
     for place, (line, cells) in enumerate(numbered):
@@ -303,13 +297,13 @@ def _named_cells(numbered: Iterator[tuple[int, list[str]]], path: Path, found: F
         if any(plain & set(map(plain_name, one)) and plain & set(map(plain_name, other)) for one, other in _HEADINGS):
             header = cells
             if len({*cells}) < len(cells):
-                found.add("wrong-columns", path, line, f"two columns have the same name: {', '.join(cells)}")
+                findings.add("wrong-columns", path, line, f"two columns have the same name: {', '.join(cells)}")
                 return
             continue
         names = header or _COLUMNS.get(len(cells))
         if names is None or len(names) != len(cells):
             expected = ", ".join(header) if header else "query, document, grade or query, 0, document, grade"
-            found.add("wrong-columns", path, line, f"{len(cells)} columns; expected {expected}")
+            findings.add("wrong-columns", path, line, f"{len(cells)} columns; expected {expected}")
             continue
         yield line, dict(zip(names, cells, strict=True))
 
@@ -368,8 +362,8 @@ PATTERNS: Mapping[str, Sequence[str]] = {
 """The names of the files of each part, in the order in which they are looked for."""
 
 
-def read_rows(path: Path, found: Findings, digests: Digests | None = None, part: str = "documents") -> Rows:
+def read_rows(path: Path, findings: Findings, digests: Digests | None = None, part: str = "documents") -> Rows:
     """Read the rows of a file of a part by its format; `digests` receives its hash."""
     ending = Path(path.name.removesuffix(".gz")).suffix
     readers = [form.rows for form in FORMATS if part in form.patterns and ending in form.endings]
-    return (*readers, table_rows if part == "qrels" else json_rows)[0](path, found, digests)
+    return (*readers, table_rows if part == "qrels" else json_rows)[0](path, findings, digests)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
@@ -41,12 +41,12 @@ def choose(names: Iterable[str], split: str = DEFAULT_SPLIT, patterns: TaskFiles
     >>> choose(["corpus.jsonl", "queries.jsonl", "qrels/dev.tsv", "qrels/test.tsv"]).files
     ('corpus.jsonl', 'queries.jsonl', 'qrels/test.tsv')
     """
-    known = sorted(names)
+    ordered = sorted(names)
     if patterns is None:
-        return TaskFiles(*(choose_part(part, known, split) for part in PATTERNS))
+        return TaskFiles(*(choose_part(part, ordered, split) for part in PATTERNS))
     parts = []
     for part in PATTERNS:
-        matching = [tuple(name for name in known if fnmatchcase(name, one)) for one in getattr(patterns, part)]
+        matching = [tuple(name for name in ordered if fnmatchcase(name, one)) for one in getattr(patterns, part)]
         parts.append(next((files for files in matching if files and _is_whole(files)), ()))
     return TaskFiles(*parts)
 
@@ -60,33 +60,28 @@ def folders_of(patterns: TaskFiles | None) -> list[str]:
 def choose_part(part: str, names: Sequence[str], split: str = DEFAULT_SPLIT) -> tuple[str, ...]:
     """Choose the files of one part among those that exist; none if there are none, or if pieces of one are missing."""
     for pattern in PATTERNS[part]:
-        by_split = _matches(pattern, names)
         if "{split}" in pattern:
-            chosen = _choose_split(by_split, pattern, split)
-            if chosen and _is_whole(chosen):
-                return tuple(chosen)
+            if files := _split_files(pattern, names, split):
+                return files
         # Judgements without a split of their own cannot be those of a split asked for by name.
-        elif by_split and (part != "qrels" or split == DEFAULT_SPLIT):
+        elif (part != "qrels" or split == DEFAULT_SPLIT) and (by_split := _matches(pattern, names)):
             return tuple(by_split[""][:1])
     return ()
 
 
-def _choose_split(by_split: Mapping[str, Sequence[str]], pattern: str, split: str) -> Sequence[str] | None:
+def _split_files(pattern: str, names: Sequence[str], split: str) -> tuple[str, ...]:
     """Return the files of a split, or of one named like the part, or, if no split was asked for, of the only one."""
-    chosen = by_split.get(split) or by_split.get(pattern.partition("/")[0])
-    if chosen is None and len(by_split) == 1 and split == DEFAULT_SPLIT and pattern.endswith(".parquet"):
-        return next(iter(by_split.values()))
-    return chosen
+    by_split = _matches(pattern, names)
+    files = by_split.get(split) or by_split.get(pattern.partition("/")[0])
+    if files is None and len(by_split) == 1 and split == DEFAULT_SPLIT and pattern.endswith(".parquet"):
+        [files] = by_split.values()
+    return tuple(files) if files and _is_whole(files) else ()
 
 
 def splits(names: Iterable[str], part: str = "qrels") -> list[str]:
     """Return the splits by which a part is stored; empty if it is not stored by splits."""
-    known = sorted(names)
-    found: set[str] = set()
-    for pattern in PATTERNS[part]:
-        if "{split}" in pattern:
-            found.update(_matches(pattern, known))
-    return sorted(found)
+    ordered = sorted(names)
+    return sorted({split for one in PATTERNS[part] if "{split}" in one for split in _matches(one, ordered)})
 
 
 def config_files(config: str, names: Sequence[str], split: str) -> tuple[str, ...]:
@@ -95,11 +90,8 @@ def config_files(config: str, names: Sequence[str], split: str) -> tuple[str, ..
     >>> config_files("bm25", ["bm25/A-00000-of-00001.parquet", "bm25/B-00000-of-00001.parquet"], "B")
     ('bm25/B-00000-of-00001.parquet',)
     """
-    for pattern in (f"{config}/{{split}}.parquet", f"{config}/{{split}}/{{shard}}.parquet"):
-        chosen = _choose_split(_matches(pattern, names), pattern, split)
-        if chosen and _is_whole(chosen):
-            return tuple(chosen)
-    return ()
+    patterns = (f"{config}/{{split}}.parquet", f"{config}/{{split}}/{{shard}}.parquet")
+    return next(filter(None, (_split_files(pattern, names, split) for pattern in patterns)), ())
 
 
 def listing(folder: Path, *configs: str) -> list[str]:
@@ -118,13 +110,13 @@ def listing(folder: Path, *configs: str) -> list[str]:
     return names
 
 
-def locate(folder: Path, split: str, found: Findings, patterns: TaskFiles | None = None) -> TaskFiles:
+def locate(folder: Path, split: str, findings: Findings, patterns: TaskFiles | None = None) -> TaskFiles:
     """Find the parts in a folder; note what is missing with the name it should have."""
     names = listing(folder, *folders_of(patterns))
     parts = choose(names, split, patterns)
     for part in PATTERNS:
         if not getattr(parts, part):
-            found.add("missing-file", folder, 0, missing(part, names, split, patterns))
+            findings.add("missing-file", folder, 0, missing(part, names, split, patterns))
     return parts
 
 

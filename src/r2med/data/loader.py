@@ -60,10 +60,10 @@ def _local_copy(task: Task) -> Snapshot | None:
     """Return the folder that `[data]` of the settings names for a task, or for the group that it belongs to."""
     folders = local_copies()
     tasks = [each for each in (*registry().values(), *other_tasks().values()) if each.hub]
-    known = {name for each in tasks for name in (each.name, each.group)}
+    names = {name for each in tasks for name in (each.name, each.group)}
     for name in folders:
-        if name not in known and not name.startswith(HUB_PREFIX):
-            raise DataError(f"[data] of the settings: no task or group {name!r}{suggest(name, known)}")
+        if name not in names and not name.startswith(HUB_PREFIX):
+            raise DataError(f"[data] of the settings: no task or group {name!r}{suggest(name, names)}")
     folder = folders.get(task.name) or (folders[task.group] / task.base if task.group in folders else None)
     if folder is None:
         return None
@@ -100,18 +100,18 @@ def load(
     >>> dataset.name, dataset.task.family, len(dataset.collection.queries) == len(dataset.gold.qrels)
     ('sample/Biology', 'qa-reference', True)
     """
-    found = resolve([task], split=split)
-    if len(found) != 1:
-        raise DataError(f"{task} stands for {len(found)} tasks; load one of {', '.join(each.name for each in found)}")
-    chosen = found[0]
-    if chosen.folder is not None:
+    tasks = resolve([task], split=split)
+    if len(tasks) != 1:
+        raise DataError(f"{task} stands for {len(tasks)} tasks; load one of {', '.join(each.name for each in tasks)}")
+    one = tasks[0]
+    if one.folder is not None:
         if revision is not None:
-            raise DataError(f"{chosen.name} is a folder and has no revision {revision}")
-        return read_dataset(chosen, chosen.folder, strict=strict)
+            raise DataError(f"{one.name} is a folder and has no revision {revision}")
+        return read_dataset(one, one.folder, strict=strict)
 
-    chosen = replace(chosen, revision=revision or chosen.revision)
-    snapshot = fetch_task(chosen)
-    return read_dataset(chosen, snapshot.folder, snapshot.commit, strict=strict)
+    one = replace(one, revision=revision or one.revision)
+    snapshot = fetch_task(one)
+    return read_dataset(one, snapshot.folder, snapshot.commit, strict=strict)
 
 
 def present_fingerprints(tasks: Iterable[str]) -> dict[str, str]:

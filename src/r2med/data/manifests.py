@@ -44,7 +44,7 @@ class NanoSet(NamedTuple):
     def configs(self) -> Mapping[str, str]:
         """Return the candidate lists that were written: their kinds, and their configs."""
         lists: Mapping[str, Mapping[str, Any]] = self.content.get("candidates", {})
-        return {kind: str(each["config"]) for kind, each in lists.items()}
+        return {kind: str(entry["config"]) for kind, entry in lists.items()}
 
     @property
     def recipe(self) -> Mapping[str, Any]:

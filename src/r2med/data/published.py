@@ -143,8 +143,8 @@ def _table(name: str) -> list[PublishedSystem]:
     systems = [system for system in published() if system.source.name == name]
     systems = systems or [system for system in benchmark if system.kind == name]
     if not systems:
-        known = {system.kind for system in benchmark} | set(sources())
-        raise R2medError(f"no published table {name!r}{suggest(name, known)}")
+        names = {system.kind for system in benchmark} | set(sources())
+        raise R2medError(f"no published table {name!r}{suggest(name, names)}")
     return systems
 
 

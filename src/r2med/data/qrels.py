@@ -48,18 +48,18 @@ class Judgements:
         else:
             spot.note("conflicting-grade", f"judges {pair} as {grade}, {first} as {judged[document]}")
 
-    def check_queries(self, known: Container[str], found: Findings) -> None:
+    def check_queries(self, known: Container[str], findings: Findings) -> None:
         """Note every judgement of a query that does not exist."""
         for (query, _), (file, line) in self._places.items():
             if query not in known:
-                found.add("unknown-query", file, line, f"judges the query {shorten(query)!r}, which does not exist")
+                findings.add("unknown-query", file, line, f"judges the query {shorten(query)!r}, which does not exist")
 
-    def leave_out_documents(self, known: Container[str], found: Findings) -> None:
+    def leave_out_documents(self, known: Container[str], findings: Findings) -> None:
         """Note and leave out every judgement of a document that does not exist: nothing could find it."""
         for (query, document), (file, line) in self._places.items():
             if document not in known:
                 message = f"judges the document {shorten(document)!r}, which does not exist"
-                found.add("missing-document", file, line, message)
+                findings.add("missing-document", file, line, message)
                 del self.grades[query][document]
 
     def origin(self, query: str) -> tuple[Path, int]:
@@ -84,16 +84,16 @@ def read_qrels(path: str | Path, *, split: str = DEFAULT_SPLIT) -> QrelsFile:
     Queries without a relevant document are left out, as `load` does, with a counted warning.
     """
     source = expanded(path)
-    found = Findings()
-    judgements = read_judgements(_qrels_files(source, split), found)
-    found.raise_errors(source)
+    findings = Findings()
+    judgements = read_judgements(_qrels_files(source, split), findings)
+    findings.raise_errors(source)
     qrels = judgements.positive()
     for query in judgements.grades:
         if query not in qrels:
-            Spot(*judgements.origin(query), found).note("no-positive", no_positive(query))
+            Spot(*judgements.origin(query), findings).note("no-positive", no_positive(query))
     if not qrels:
         raise DataError(f"{source}: no query has a relevant document (a grade of 1 or more)")
-    return QrelsFile(qrels, found.warnings())
+    return QrelsFile(qrels, findings.warnings())
 
 
 def no_positive(query: str) -> str:
@@ -107,22 +107,22 @@ def _qrels_files(source: Path, split: str) -> list[Path]:
     if not source.is_dir():
         return [source]
     names = listing(source)
-    chosen = choose_part("qrels", names, split)
-    if not chosen:
+    files = choose_part("qrels", names, split)
+    if not files:
         raise DataError(f"{source}: {missing('qrels', names, split)}")
-    return [source / name for name in chosen]
+    return [source / name for name in files]
 
 
-def read_judgements(files: Sequence[Path], found: Findings) -> Judgements:
+def read_judgements(files: Sequence[Path], findings: Findings) -> Judgements:
     """Read the judgements of a task, with every defect noted."""
     judgements = Judgements()
-    errors, start = found.errors, len(found.problems)
+    errors, start = findings.errors, len(findings.problems)
     for file in files:
-        for row in _judged_rows(file, found):
+        for row in _judged_rows(file, findings):
             judgements.add(row.query, row.document, row.grade, row.spot)
-    if files and not judgements.rows and found.errors == errors:
-        found.add("empty-file", files[0], 0, "holds no rows")
-    judgements.whole = judgements.rows > 0 and not found.lost_a_file(start)
+    if files and not judgements.rows and findings.errors == errors:
+        findings.add("empty-file", files[0], 0, "holds no rows")
+    judgements.whole = judgements.rows > 0 and not findings.lost_a_file(start)
     return judgements
 
 
@@ -131,27 +131,29 @@ def read_label_sets(path: str | Path) -> dict[str, Qrels]:
 
     A file without a column of reviewers holds one set, whose name is empty; so does the folder of a task.
     """
-    found = Findings()
+    findings = Findings()
     sets: dict[str, Judgements] = {}
-    for row in _label_rows(path, found):
+    for row in _label_rows(path, findings):
         sets.setdefault(row.reviewer, Judgements()).add(row.query, row.document, row.grade, row.spot)
-    found.raise_errors(expanded(path))
+    findings.raise_errors(expanded(path))
     return {reviewer: judgements.grades for reviewer, judgements in sets.items()}
 
 
 def read_label_rows(path: str | Path) -> list[JudgedRow]:
     """Read every judgement of a file with all columns of its row."""
-    found = Findings()
-    rows = _label_rows(path, found)
-    found.raise_errors(expanded(path))
+    findings = Findings()
+    rows = _label_rows(path, findings)
+    findings.raise_errors(expanded(path))
     return rows
 
 
-def _label_rows(path: str | Path, found: Findings) -> list[JudgedRow]:
+def _label_rows(path: str | Path, findings: Findings) -> list[JudgedRow]:
     source = expanded(path)
-    rows = [row for file in _qrels_files(source, DEFAULT_SPLIT) for row in _judged_rows(file, found, by_reviewer=True)]
+    rows = [
+        row for file in _qrels_files(source, DEFAULT_SPLIT) for row in _judged_rows(file, findings, by_reviewer=True)
+    ]
     if not rows:
-        found.raise_errors(source)
+        findings.raise_errors(source)
         raise DataError(f"{source}: holds no rows")
     return rows
 
@@ -169,11 +171,11 @@ class JudgedRow(NamedTuple):
     """The whole row by the names of its columns."""
 
 
-def _judged_rows(file: Path, found: Findings, *, by_reviewer: bool = False) -> Iterator[JudgedRow]:
+def _judged_rows(file: Path, findings: Findings, *, by_reviewer: bool = False) -> Iterator[JudgedRow]:
     """Yield the sound judgements of a file; every defect of the others is noted."""
     ungraded: bool | None = None
-    for line, row in read_rows(file, found, part="qrels"):
-        spot, columns = Spot(file, line, found), _columns_of(tuple(row))
+    for line, row in read_rows(file, findings, part="qrels"):
+        spot, columns = Spot(file, line, findings), _columns_of(tuple(row))
         query = _identifier(row, columns.query, QUERY_FIELDS, "query", spot)
         document = _identifier(row, columns.document, DOCUMENT_FIELDS, "document", spot)
         grade = _grade(row, columns, spot)
@@ -189,19 +191,19 @@ def _judged_rows(file: Path, found: Findings, *, by_reviewer: bool = False) -> I
 class _Columns(NamedTuple):
     """Columns of a row by their role; None for one that is missing."""
 
+    fault: str
+    """The reason why the grade is ambiguous or unknown; empty if it is clear."""
     query: str | None
     document: str | None
     grade: str | None
     reviewer: str | None
-    fault: str
-    """The reason why the grade is ambiguous or unknown; empty if it is clear."""
 
 
 @lru_cache(maxsize=64)
 def _columns_of(names: tuple[str, ...]) -> _Columns:
     plain = {plain_name(name): name for name in names if name}
     query, document, graded, reviewer = (
-        [plain[known] for known in map(plain_name, fields) if known in plain]
+        [plain[field] for field in map(plain_name, fields) if field in plain]
         for fields in (QUERY_FIELDS, DOCUMENT_FIELDS, GRADE_FIELDS, REVIEWER_FIELDS)
     )
     others = [name for name in names if name and name not in (*query, *document, *graded, *reviewer)]
@@ -212,10 +214,7 @@ def _columns_of(names: tuple[str, ...]) -> _Columns:
         fault = (
             f"the column {shorten(others[0])!r} is unknown; a column of grades is called {', '.join(GRADE_FIELDS[:5])}"
         )
-    first_query, first_document, first_grade, first_reviewer = (
-        next(iter(several), None) for several in (query, document, graded, reviewer)
-    )
-    return _Columns(first_query, first_document, first_grade, first_reviewer, fault)
+    return _Columns(fault, *(next(iter(several), None) for several in (query, document, graded, reviewer)))
 
 
 def _identifier(row: Row, name: str | None, names: Sequence[str], what: str, spot: Spot) -> str | None:
@@ -233,20 +232,16 @@ def _grade(row: Row, columns: _Columns, spot: Spot) -> int | None:
     if columns.grade is None:
         return 1
     value = row[columns.grade]
-    number = _whole_number(value)
+    number = None
+    if isinstance(value, str):
+        # int() would also take 1_000 and the digits of other scripts.
+        number = int(float(value)) if len(value) < 100 and _GRADE.fullmatch(value.strip(" ")) else None
+    elif isinstance(value, int | float) and not isinstance(value, bool) and float(value).is_integer():
+        number = int(value)
     if number is None:
         spot.note("bad-grade", f"the grade ({columns.grade}) must be an integer, not {describe(value)}")
     elif abs(number) > _LARGEST:
         spot.note("bad-grade", f"the grade ({columns.grade}) is {describe(value)}, which is not a grade")
     else:
         return number
-    return None
-
-
-def _whole_number(value: object) -> int | None:
-    if isinstance(value, str):
-        # int() would also take 1_000 and the digits of other scripts.
-        return int(float(value)) if len(value) < 100 and _GRADE.fullmatch(value.strip(" ")) else None
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return int(value) if isinstance(value, int) or value.is_integer() else None
     return None

@@ -26,29 +26,29 @@ class Contents(NamedTuple):
 def read_contents(
     folder: Path,
     split: str,
-    found: Findings,
+    findings: Findings,
     corpus: Callable[[Sequence[Path], Findings], Corpus] = read_corpus,
     patterns: TaskFiles | None = None,
 ) -> Contents:
     """Read all that a folder holds of a task, noting every problem; `corpus` reads its documents."""
-    parts = locate(folder, split, found, patterns)
+    parts = locate(folder, split, findings, patterns)
     contents = Contents(
-        corpus([folder / name for name in parts.documents], found),
-        read_queries([folder / name for name in parts.queries], found),
-        read_judgements([folder / name for name in parts.qrels], found),
+        corpus([folder / name for name in parts.documents], findings),
+        read_queries([folder / name for name in parts.queries], findings),
+        read_judgements([folder / name for name in parts.qrels], findings),
     )
     several = patterns is None and len(splits(listing(folder))) > 1
-    _check_references(contents, folder, found, several=several)
+    _check_references(contents, folder, findings, several=several)
     return contents
 
 
-def _check_references(contents: Contents, folder: Path, found: Findings, *, several: bool) -> None:
+def _check_references(contents: Contents, folder: Path, findings: Findings, *, several: bool) -> None:
     """Check ids across parts, as far as they were read to their end: half a file would make many look unknown."""
     queries, judgements = contents.queries, contents.judgements
     if queries.whole:
-        judgements.check_queries(queries.position, found)
+        judgements.check_queries(queries.position, findings)
     if contents.corpus.whole:
-        judgements.leave_out_documents(contents.corpus.documents.position, found)
+        judgements.leave_out_documents(contents.corpus.documents.position, findings)
     if not (queries.whole and judgements.whole):
         return
     positive = judgements.positive()
@@ -56,16 +56,16 @@ def _check_references(contents: Contents, folder: Path, found: Findings, *, seve
         if query not in positive and queries.texts[position].strip():
             # If there are several splits, a query that this one does not mention belongs to another.
             code = "other-split" if several and query not in judgements.grades else "no-positive"
-            Spot(*queries.origin(position), found).note(code, no_positive(query))
+            Spot(*queries.origin(position), findings).note(code, no_positive(query))
     if not any(queries.texts[place].strip() for query, place in queries.position.items() if query in positive):
-        found.add("no-queries", folder, 0, "no query has a relevant document (a grade of 1 or more)")
+        findings.add("no-queries", folder, 0, "no query has a relevant document (a grade of 1 or more)")
 
 
 def read_dataset(task: Task, folder: Path, revision: str = "", *, strict: bool = False) -> Dataset:
     """Read the dataset of a task in a folder; raise the first problem that makes it unusable as one line."""
-    found = Findings()
-    contents = read_contents(folder, task.split, found, recall_corpus, task.files)
-    found.raise_errors(task.name, strict=strict)
+    findings = Findings()
+    contents = read_contents(folder, task.split, findings, recall_corpus, task.files)
+    findings.raise_errors(task.name, strict=strict)
     # It is unknown if the published counts included repeated rows.
     counts = (
         ("queries", task.queries, contents.queries.rows, len(contents.queries.ids)),
@@ -75,7 +75,7 @@ def read_dataset(task: Task, folder: Path, revision: str = "", *, strict: bool =
     for what, published, rows, distinct in counts:
         if published is not None and published not in (rows, distinct):
             message = f"{rows:,} {what}, where {published:,} are published"
-            found.add("unexpected-count", task.hub or task.name, 0, message)
+            findings.add("unexpected-count", task.hub or task.name, 0, message)
     qrels, table = contents.judgements.positive(), contents.queries
     kept = [place for place, query in enumerate(table.ids) if query in qrels and table.texts[place].strip()]
     queries = Texts([table.ids[place] for place in kept], [table.texts[place] for place in kept])
@@ -89,6 +89,6 @@ def read_dataset(task: Task, folder: Path, revision: str = "", *, strict: bool =
     return Dataset(
         Collection(task, contents.corpus.documents, queries, origin=folder, copies=copies),
         Gold(qrels, answers, reasoning, synonyms),
-        warnings=found.warnings(folder),
+        warnings=findings.warnings(folder),
         revision=revision,
     )

@@ -131,8 +131,8 @@ class Run:
     def select(self, queries: Iterable[str]) -> Run:
         """Return only these queries' lists; a query that was never asked gets an empty one."""
         empty = Ranking([], np.empty(0, dtype=self.scores.dtype))
-        known = self._place
-        return Run.from_ranked({query: self[query] if query in known else empty for query in queries})
+        places = self._place
+        return Run.from_ranked({query: self[query] if query in places else empty for query in queries})
 
 
 def _column(values: Sequence[float] | Scores) -> Scores:

@@ -25,18 +25,14 @@ def read_run(path: Path | str) -> tuple[Run, list[str]]:
     data = _content(path)
     if not data.strip():
         raise DataError(f"{path}: the file is empty")
-    found = FORMATS[_format(path, data)].read(data, str(path))
-    if not found.lists:
+    file_rows = FORMATS[_format(path, data)].read(data, str(path))
+    if not file_rows.lists:
         raise DataError(f"{path}: the file holds no query")
-    run, warnings = assemble(found)
-    return run, [*warnings, *_merged(run)]
-
-
-def _merged(run: Run) -> list[str]:
-    """Warn if scores that differ are equal in single precision, in which trec_eval and r2med compare them."""
+    run, warnings = assemble(file_rows)
+    # Single precision is that of trec_eval and r2med.
     lists = sum(len(np.unique(ranking.scores)) > len(np.unique(as_float32(ranking.scores))) for _, ranking in run)
     what = "scores that differ in double precision only or lie beyond single precision; they rank as equal"
-    return [f"{counted(lists, 'list has', 'lists have')} {what}"] if lists else []
+    return run, [*warnings, *([f"{counted(lists, 'list has', 'lists have')} {what}"] if lists else [])]
 
 
 def write_run(run: Run, path: Path | str, tag: str = "r2med") -> None:

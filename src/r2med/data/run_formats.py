@@ -83,11 +83,11 @@ def as_score(value: Any, where: str) -> float:
     return number
 
 
-def assemble(found: FileRows) -> tuple[Run, list[str]]:
+def assemble(file_rows: FileRows) -> tuple[Run, list[str]]:
     """Build the run of a file's rows; return it with a counted sentence for each kind of fix."""
     lists: dict[str, tuple[list[str], Scores]] = {}
     repeated = misranked = unsorted = 0
-    for query, rows in found.lists.items():
+    for query, rows in file_rows.lists.items():
         compared = as_float32(np.array(rows.scores))
         by_rank = sorted(range(len(rows.ranks)), key=rows.ranks.__getitem__)
         if _rises(compared[by_rank]):
@@ -96,7 +96,7 @@ def assemble(found: FileRows) -> tuple[Run, list[str]]:
             unsorted += 1
         documents, scores = _folded(rows)
         repeated += len(rows.documents) - len(documents)
-        lists[query] = (documents, np.array(scores, dtype=np.float64 if found.double else np.float32))
+        lists[query] = (documents, np.array(scores, dtype=np.float64 if file_rows.double else np.float32))
     counts = (
         (
             repeated,
@@ -106,7 +106,7 @@ def assemble(found: FileRows) -> tuple[Run, list[str]]:
         ),
         (misranked, "list has", "lists have", "ranks that disagree with the scores; the scores decide"),
         (unsorted, "list was", "lists were", "not in the order of the scores, and sorted"),
-        (found.unscored, "list has", "lists have", "no scores; the order given was kept"),
+        (file_rows.unscored, "list has", "lists have", "no scores; the order given was kept"),
     )
     return Run.from_lists(lists), [f"{counted(count, one, many)} {what}" for count, one, many, what in counts if count]
 
@@ -128,7 +128,7 @@ def _folded(rows: QueryRows) -> tuple[list[str], list[float]]:
 
 def read_trec(data: bytes, name: str) -> FileRows:
     """Read the rows of a TREC run. Columns are separated by ASCII's white space; any other may be part of an id."""
-    found = FileRows()
+    file_rows = FileRows()
     for number, line in enumerate(data.split(b"\n"), 1):
         columns = line.split()
         if not columns:
@@ -136,7 +136,7 @@ def read_trec(data: bytes, name: str) -> FileRows:
         try:
             query, _, document, rank, text, _ = columns
             place, score = int(rank), float(text)
-            rows = found.of(query.decode())
+            rows = file_rows.of(query.decode())
             rows.documents.append(document.decode())
         except ValueError:
             raise DataError(f"{name}:{number}: {_fault(columns)}") from None
@@ -144,7 +144,7 @@ def read_trec(data: bytes, name: str) -> FileRows:
             raise DataError(f"{name}:{number}: the score is {score}, not a finite number")
         rows.scores.append(score)
         rows.ranks.append(place)
-    return found
+    return file_rows
 
 
 def _fault(columns: list[bytes]) -> str:
@@ -180,7 +180,7 @@ def write_trec(run: Run, tag: str) -> bytes:
 
 def read_lines(data: bytes, name: str) -> FileRows:
     """Read the rows of a file with a query per line."""
-    found = FileRows()
+    file_rows = FileRows()
     for number, line in enumerate(data.split(b"\n"), 1):
         if not line.strip():
             continue
@@ -193,8 +193,8 @@ def read_lines(data: bytes, name: str) -> FileRows:
             raise DataError(f"{where}: no query id; looked for {', '.join(QUERY)}")
         if documents is None:
             raise DataError(f"{where}: no list of documents; looked for {', '.join(LIST)}")
-        _add(found, _identifier(entry[query], where), entry[documents], where)
-    return found
+        _add(file_rows, _identifier(entry[query], where), entry[documents], where)
+    return file_rows
 
 
 def read_object(data: bytes, name: str) -> FileRows:
@@ -202,10 +202,10 @@ def read_object(data: bytes, name: str) -> FileRows:
     lists = _parsed(data, name)
     if not isinstance(lists, dict):
         raise DataError(f"{name}: not an object of queries, each with its documents")
-    found = FileRows()
+    file_rows = FileRows()
     for query, documents in lists.items():
-        _add(found, query, documents, f"{name}: query {query}")
-    return found
+        _add(file_rows, query, documents, f"{name}: query {query}")
+    return file_rows
 
 
 def write_lines(run: Run, _: str) -> bytes:
@@ -255,17 +255,17 @@ def _parsed(data: bytes, where: str) -> Any:
     return value
 
 
-def _add(found: FileRows, query: str, value: Any, where: str) -> None:
+def _add(file_rows: FileRows, query: str, value: Any, where: str) -> None:
     """Add a query's list in any of its shapes."""
     pairs = list(_pairs(value, where))
     unscored = sum(score is _UNSCORED for _, score in pairs)
-    rows = found.of(query)
+    rows = file_rows.of(query)
     if unscored:
         if unscored < len(pairs):
             raise DataError(f"{where}: {unscored} of {len(pairs)} documents have no score")
         if rows.documents:
             raise DataError(f"{where}: a second list for query {query}, without scores to join the two by")
-        found.unscored += 1
+        file_rows.unscored += 1
         pairs = [(document, len(pairs) - place) for place, (document, _) in enumerate(pairs)]
     for document, score in pairs:
         rows.documents.append(document)
@@ -306,15 +306,15 @@ def read_parquet(data: bytes, name: str) -> FileRows:
         raise DataError(f"{name}: not a parquet file, or a damaged one") from error
     queries, documents = _ids(table, _QUERY_COLUMN, name), _ids(table, _DOCUMENT_COLUMN, name)
     scores = _scores(table, name)
-    found = FileRows(double=scores.dtype != pl.Float32)
+    file_rows = FileRows(double=scores.dtype != pl.Float32)
     for query, document, score in zip(queries, documents, scores.to_list(), strict=True):
-        rows = found.of(query)
+        rows = file_rows.of(query)
         rows.documents.append(document)
         rows.scores.append(score)
     if "rank" in table.columns and table["rank"].dtype.is_integer() and not table["rank"].null_count():
         for query, rank in zip(queries, table["rank"].to_list(), strict=True):
-            found.of(query).ranks.append(rank)
-    return found
+            file_rows.of(query).ranks.append(rank)
+    return file_rows
 
 
 def write_parquet(run: Run, _: str) -> bytes:
@@ -337,14 +337,14 @@ def write_parquet(run: Run, _: str) -> bytes:
 
 
 def _column(table: pl.DataFrame, names: tuple[str, ...], path: str) -> pl.Series:
-    chosen = next((name for name in names if name in table.columns), None)
-    if chosen is None:
+    heading = next((name for name in names if name in table.columns), None)
+    if heading is None:
         raise DataError(
             f"{path}: no column of the {names[0]}; looked for {', '.join(names)} among {', '.join(table.columns)}"
         )
-    column = table[chosen]
+    column = table[heading]
     if column.null_count():
-        raise DataError(f"{path}: row {int(column.is_null().arg_max() or 0) + 1}: no {chosen}")
+        raise DataError(f"{path}: row {int(column.is_null().arg_max() or 0) + 1}: no {heading}")
     return column
 
 
@@ -354,8 +354,8 @@ def _ids(table: pl.DataFrame, names: tuple[str, ...], path: str) -> list[str]:
     column = _column(table, names, path)
     if not (column.dtype.is_integer() or column.dtype in (pl.String, pl.Categorical, pl.Enum)):
         raise DataError(f"{path}: the column {column.name} is {column.dtype}, not ids")
-    found: list[str] = column.cast(pl.String).to_list()
-    return found
+    file_rows: list[str] = column.cast(pl.String).to_list()
+    return file_rows
 
 
 def _scores(table: pl.DataFrame, path: str) -> pl.Series:

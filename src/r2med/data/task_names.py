@@ -92,9 +92,9 @@ def task_headings(tasks: Sequence[str]) -> dict[str, str]:
     """
     headings = {task: task_heading(task) for task in tasks}
     for parts in range(2, max((task.count("/") for task in headings), default=0) + 2):
-        shown = list(headings.values())
+        names = list(headings.values())
         headings |= {
-            task: "/".join(task.rsplit("/", parts)[-parts:]) for task, name in headings.items() if shown.count(name) > 1
+            task: "/".join(task.rsplit("/", parts)[-parts:]) for task, name in headings.items() if names.count(name) > 1
         }
     return headings
 

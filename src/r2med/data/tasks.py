@@ -370,8 +370,8 @@ def folder_task(folder: Path, split: str = layout.DEFAULT_SPLIT) -> Task:
         present = layout.splits(layout.listing(folder))
         stored = present[0] if len(present) == 1 else split  # what is read if no split was asked for
     published = {entry["nano"]["split"].casefold(): entry for entry in _facts()["task"]}
-    known = {entry["base"].casefold(): entry for entry in _facts()["task"]} | published
-    entry = known.get(stored.casefold()) or known.get(base.casefold()) or {}
+    entries = {entry["base"].casefold(): entry for entry in _facts()["task"]} | published
+    entry = entries.get(stored.casefold()) or entries.get(base.casefold()) or {}
     # Named by its whole path: two folders of one name are two tasks, and a run finds its data from anywhere.
     name = str(place_of_folder(folder))
     if split != layout.DEFAULT_SPLIT:

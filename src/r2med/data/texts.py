@@ -47,7 +47,7 @@ class TextTable:
         """Set the file that the next rows come from."""
         self._files.append((len(self.ids), file))
 
-    def add(self, identifier: str, text: str, line: int, found: Findings) -> None:
+    def add(self, identifier: str, text: str, line: int, findings: Findings) -> None:
         """Append a row, or fold it into the row that has its id already."""
         self.rows += 1
         here = len(self.ids)
@@ -57,7 +57,7 @@ class TextTable:
             self.texts.append(text)
             self._lines.append(line)
             return
-        self.note_repeat(identifier, first, self.texts[first] == text, Spot(self._files[-1][1], line, found))
+        self.note_repeat(identifier, first, self.texts[first] == text, Spot(self._files[-1][1], line, findings))
 
     def note_repeat(self, identifier: str, first: int, same: bool, spot: Spot) -> None:
         """Note a row that repeats the id of an earlier one."""
@@ -72,49 +72,49 @@ class TextTable:
         return Texts(self.ids, self.texts)
 
 
-def read_documents(files: Sequence[Path], found: Findings) -> TextTable:
+def read_documents(files: Sequence[Path], findings: Findings) -> TextTable:
     """Read the documents; a title is put before its text."""
-    return fill_documents(TextTable(), files, found)
+    return fill_documents(TextTable(), files, findings)
 
 
-def fill_documents(table: Table, files: Sequence[Path], found: Findings, digests: Digests | None = None) -> Table:
+def fill_documents(table: Table, files: Sequence[Path], findings: Findings, digests: Digests | None = None) -> Table:
     """Read documents into a table of another kind."""
-    return _fill(table, files, found, "documents", digests)
+    return _fill(table, files, findings, "documents", digests)
 
 
-def read_queries(files: Sequence[Path], found: Findings) -> TextTable:
+def read_queries(files: Sequence[Path], findings: Findings) -> TextTable:
     """Read the queries, with the gold answers and reasoning paths that their rows may hold."""
-    return _fill(TextTable(), files, found, "queries", None)
+    return _fill(TextTable(), files, findings, "queries", None)
 
 
-def _fill(table: Table, files: Sequence[Path], found: Findings, part: str, digests: Digests | None) -> Table:
-    errors, start = found.errors, len(found.problems)
+def _fill(table: Table, files: Sequence[Path], findings: Findings, part: str, digests: Digests | None) -> Table:
+    errors, start = findings.errors, len(findings.problems)
     documents, empty = part == "documents", "empty-document" if part == "documents" else "empty-query"
     for file in files:
         table.begin(file)
         id_field = ID_FIELDS[0]
-        for line, row in read_rows(file, found, digests, part):
+        for line, row in read_rows(file, findings, digests, part):
             if id_field not in row:
                 id_field = next((name for name in ID_FIELDS if name in row), id_field)
             identifier, text = row.get(id_field), row.get("text")
             if type(identifier) is not str or type(text) is not str or not identifier:
-                identifier, text = _mended(identifier, id_field, row, Spot(file, line, found))
+                identifier, text = _mended(identifier, id_field, row, Spot(file, line, findings))
                 if identifier is None or text is None:
                     continue
             if not documents:
-                _keep_extras(table, identifier, row, Spot(file, line, found))
+                _keep_extras(table, identifier, row, Spot(file, line, findings))
             elif title := row.get("title"):
                 if type(title) is str:
                     text = f"{title} {text}" if text else title
                 else:
                     message = f"the field title must be a string, not {describe(title)}"
-                    found.add("wrong-type", file, line, message)
+                    findings.add("wrong-type", file, line, message)
             if not text or text.isspace():
-                found.add(empty, file, line, f"{shorten(identifier)!r} has no text")
-            table.add(identifier, text, line, found)
-    if files and not table.rows and found.errors == errors:
-        found.add("empty-file", files[0], 0, "holds no rows")
-    table.whole = table.rows > 0 and not found.lost_a_file(start)
+                findings.add(empty, file, line, f"{shorten(identifier)!r} has no text")
+            table.add(identifier, text, line, findings)
+    if files and not table.rows and findings.errors == errors:
+        findings.add("empty-file", files[0], 0, "holds no rows")
+    table.whole = table.rows > 0 and not findings.lost_a_file(start)
     return table
 
 

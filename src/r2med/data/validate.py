@@ -71,18 +71,16 @@ class ValidationReport:
         """Return whether `load` accepts it."""
         return not self.errors
 
+    def _severity(self, problem: Problem) -> str:
+        return ERROR if problem.is_error(strict=self.strict) else WARNING
+
     def groups(self) -> list[Group]:
         """Group the problems by kind: errors first, in the order of the table of kinds."""
         by_code: dict[str, list[Problem]] = {}
         for problem in self.problems:
             by_code.setdefault(problem.code, []).append(problem)
         return [
-            Group(
-                ERROR if by_code[code][0].is_error(strict=self.strict) else WARNING,
-                KINDS[code].summary,
-                code,
-                by_code[code],
-            )
+            Group(self._severity(by_code[code][0]), KINDS[code].summary, code, by_code[code])
             for code in sorted(KINDS, key=lambda code: not self.strict or not KINDS[code].strict)
             if code in by_code
         ]
@@ -97,10 +95,7 @@ class ValidationReport:
             "queries": self.queries,
             "documents": self.documents,
             "judgements": self.judgements,
-            "problems": [
-                {"severity": ERROR if problem.is_error(strict=self.strict) else WARNING, **problem._asdict()}
-                for problem in self.problems
-            ],
+            "problems": [{"severity": self._severity(problem), **problem._asdict()} for problem in self.problems],
         }
 
 
@@ -114,23 +109,32 @@ _READERS: Mapping[str, Callable[[Sequence[Path], Findings], object]] = {
 
 def validate(source: str | Path | Task, *, split: str | None = None, strict: bool = False) -> ValidationReport:
     """Check a task, a group of tasks, a folder, or one file whose name says what it holds."""
-    found = Findings()
+    findings = Findings()
     path = None if isinstance(source, Task) else expanded(source)
     if path is not None and path.is_file():
-        _reader(path)([path], found)
-        return ValidationReport(str(path), tuple(found.problems), strict=strict)
+        readers = [
+            reader
+            for name in (path.name, path.parent.name)
+            for beginning, reader in _READERS.items()
+            if name.startswith(beginning)
+        ]
+        if not readers:
+            names = "corpus, query, queries or qrels"
+            raise DataError(f"{path}: cannot tell what it holds; its name must begin with {names}")
+        readers[0]([path], findings)
+        return ValidationReport(str(path), tuple(findings.problems), strict=strict)
     queries = documents = judgements = 0
     for task in resolve([source], split=split):
-        contents = read_contents(_folder(task), task.split, found)
-        _note_shared_ids(task, contents, found)
+        contents = read_contents(task.folder or fetch_task(task).folder, task.split, findings)
+        _note_shared_ids(task, contents, findings)
         queries += contents.queries.rows
         documents += contents.corpus.rows
         judgements += contents.judgements.rows
     name = source.name if isinstance(source, Task) else str(source)
-    return ValidationReport(name, tuple(found.problems), queries, documents, judgements, strict)
+    return ValidationReport(name, tuple(findings.problems), queries, documents, judgements, strict)
 
 
-def _note_shared_ids(task: Task, contents: Contents, found: Findings) -> None:
+def _note_shared_ids(task: Task, contents: Contents, findings: Findings) -> None:
     """Note how many queries have a document of the same id, and which systems leave it out of their lists."""
     documents, positive = contents.corpus.documents.position, contents.judgements.positive()
     shared = [query for query in contents.queries.ids if query in positive and query in documents]
@@ -147,21 +151,7 @@ def _note_shared_ids(task: Task, contents: Contents, found: Findings) -> None:
         f"{sharing} a document of the same id, {relevant:,} of them relevant;"
         f" {rules[task.drop_self]} (--drop-self, --keep-self)"
     )
-    found.add("shared-id", task.folder or task.hub, 0, message)
-
-
-def _folder(task: Task) -> Path:
-    if task.folder is not None:
-        return task.folder
-    return fetch_task(task).folder
-
-
-def _reader(path: Path) -> Callable[[Sequence[Path], Findings], object]:
-    for name in (path.name, path.parent.name):
-        for beginning, reader in _READERS.items():
-            if name.startswith(beginning):
-                return reader
-    raise DataError(f"{path}: cannot tell what it holds; its name must begin with corpus, query, queries or qrels")
+    findings.add("shared-id", task.folder or task.hub, 0, message)
 
 
 @dataclass(frozen=True)

@@ -14,14 +14,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import orjson
 
 from r2med.data.dataset import Dataset
 from r2med.data.run import Run
 from r2med.diagnosis.causes import Cause, Diagnosis, Placed, QueryCause
-from r2med.diagnosis.gap import Rarity, bare, measured, searches, with_answer
+from r2med.diagnosis.gap import Rarity, bare, measure, searches, with_answer
 from r2med.encode.encoder import Encoder, Role
 from r2med.errors import R2medError
 from r2med.pipeline.executor.local import Executor
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from r2med.web.library import Library
 from r2med.store.hashes import cache_key, is_unchanged
 
-Wanted = Mapping[str, Sequence[str]]
-"""Query id to documents."""
 _NO_ANSWER = "the task has no answer to it"
 
 
@@ -59,49 +57,38 @@ class _Facts:
 
 def diagnose(opened: LoadedRun, ledger: Ledger, executor: Executor | None = None) -> Diagnosis:
     """Return the cause of every query of a run. The search with gold answers is run if it is needed, and kept."""
-    return load_cached_diagnosis(opened.entry, ledger) or save_diagnosis(
-        opened.entry, attribute_failures(opened, ledger, executor)
+    if (known := load_cached_diagnosis(opened.entry, ledger)) is not None:
+        return known
+    system = System.parse(opened.entry.system)
+    failed: dict[str, str] = {}
+    # A reranker's failures lose no document.
+    if not system.oracle and any(isinstance(stage, Expander) for stage in system.walk()):
+        texts = opened.generations
+        failed = {query: why for query, why in opened.incomplete.items() if not usable(texts.get(query, ()))}
+    missing: dict[str, list[str]] = {}
+    for query, relevant in opened.positives.items():
+        reached = set(opened.found(query, opened.deep))
+        lost = [document for document in relevant if document not in reached]
+        if lost and query not in failed:
+            missing[query] = lost
+    facts = replace(_facts(system, opened, missing, ledger, executor), failed=failed)
+    queries = [_query(query, opened, facts) for query in opened.positives]
+    notes = _notes(system, opened)
+    return save_diagnosis(
+        opened.entry, Diagnosis(opened.system, opened.entry.task, opened.deep, queries, facts.oracle_id, notes)
     )
 
 
-def attribute_failures(opened: LoadedRun, ledger: Ledger, executor: Executor | None) -> Diagnosis:
-    """Decide the cause of every query of a run, computing what is needed for it."""
-    system = System.parse(opened.entry.system)
-    failed = _failed(system, opened)
-    missing = {query: documents for query, documents in _missing(opened).items() if query not in failed}
-    facts = replace(_facts(system, opened, missing, ledger, executor), failed=failed)
-    queries = [_query(query, opened, facts) for query in opened.positives]
-    return Diagnosis(opened.system, opened.entry.task, opened.deep, queries, facts.oracle_id, _notes(system, opened))
-
-
-def _failed(system: System, opened: LoadedRun) -> dict[str, str]:
-    """Return queries that an expander left without a usable text. A reranker's failures lose no document."""
-    if system.oracle or not any(isinstance(stage, Expander) for stage in system.walk()):
-        return {}
-    return {
-        query: reason for query, reason in opened.incomplete.items() if not usable(opened.generations.get(query, ()))
-    }
-
-
-def _missing(opened: LoadedRun) -> dict[str, list[str]]:
-    """Return the relevant documents that are not found at all, of each query that has such."""
-    found: dict[str, list[str]] = {}
-    for query in opened.positives:
-        reached = set(opened.found(query, opened.deep))
-        missing = [document for document in opened.positives[query] if document not in reached]
-        if missing:
-            found[query] = missing
-    return found
-
-
-def _facts(system: System, opened: LoadedRun, missing: Wanted, ledger: Ledger, executor: Executor | None) -> _Facts:
+def _facts(
+    system: System, opened: LoadedRun, missing: Mapping[str, Sequence[str]], ledger: Ledger, executor: Executor | None
+) -> _Facts:
     """Search with the gold answers, and see what of the documents still missing the encoder reads."""
     answered = {query: documents for query, documents in missing.items() if _answer(opened, query)}
     if not answered:
         return _Facts(untried=_NO_ANSWER)
     if not searches(system):
         return _Facts(untried="its lists are stored, and nothing else can be searched with")
-    result = measured(with_answer(system), opened.dataset, executor)
+    result = measure(with_answer(system), opened.dataset, executor)
     run = ledger.run(ledger.get(result.id))
     lost = {
         query: [document for document in documents if document not in run[query].documents[: opened.deep]]
@@ -130,16 +117,14 @@ def _query(query: str, opened: LoadedRun, facts: _Facts) -> QueryCause:
         elif query in facts.failed:
             cause = Cause.LOST
         elif tried is not None and not unsearched:
-            cause = _beyond_this_run(oracle.get(document), beyond, opened.deep)
+            oracle_rank = oracle.get(document)
+            if oracle_rank is not None and oracle_rank <= opened.deep:
+                cause = Cause.BRIDGE
+            else:
+                cause = Cause.TRUNCATED if beyond is not None and beyond > MOST else Cause.UNREACHABLE
         placed.append(Placed(document, cause, rank, oracle.get(document), beyond))
-    made = QueryCause(query, tuple(placed), facts.failed.get(query, ""))
-    return QueryCause(query, made.positives, unsearched or facts.untried) if made.cause is Cause.UNDECIDED else made
-
-
-def _beyond_this_run(oracle_rank: int | None, beyond: float | None, deep: int) -> Cause:
-    if oracle_rank is not None and oracle_rank <= deep:
-        return Cause.BRIDGE
-    return Cause.TRUNCATED if beyond is not None and beyond > MOST else Cause.UNREACHABLE
+    result = QueryCause(query, tuple(placed), facts.failed.get(query, ""))
+    return replace(result, reason=unsearched or facts.untried) if result.cause is Cause.UNDECIDED else result
 
 
 def _ranks(run: Run, query: str) -> dict[str, int]:
@@ -147,14 +132,14 @@ def _ranks(run: Run, query: str) -> dict[str, int]:
 
 
 def _notes(system: System, opened: LoadedRun) -> tuple[str, ...]:
-    depth, task, found = system.retriever.depth, opened.entry.task, []
+    depth, task, notes = system.retriever.depth, opened.entry.task, []
     if depth < opened.deep:
-        found.append(f"{task}: lists of {depth} documents, so that nothing is found deeper")
+        notes.append(f"{task}: lists of {depth} documents, so that nothing is found deeper")
     searching = [stage for stage in system.walk() if isinstance(stage, Retriever)]
     dropped = frozenset[str]().union(*(stage.dropped_copies(opened.dataset.collection) for stage in searching))
     if dropped:
-        found.append(f"{task}: {own_documents(len(dropped))} left out of its list")
-    return tuple(found)
+        notes.append(f"{task}: {own_documents(len(dropped))} left out of its list")
+    return tuple(notes)
 
 
 MOST = 0.5
@@ -162,27 +147,32 @@ MOST = 0.5
 _WORD_END = re.compile(r"\S(?=\s|$)")
 
 
-def beyond_reach(system: System, dataset: Dataset, wanted: Mapping[str, Sequence[str]]) -> dict[tuple[str, str], float]:
+def beyond_reach(
+    system: System, dataset: Dataset, missing: Mapping[str, Sequence[str]]
+) -> dict[tuple[str, str], float]:
     """Measure how much of their overlap with the answer is cut off, for documents that an encoder reads in part.
 
     The share is of weight, each term counted once by its rarity; a term that also stands in what is read is not lost.
     Documents that are read whole, or have no term of the answer, are left out.
     """
-    encoders = _encoders(system, dataset)
-    names = list(dict.fromkeys(document for documents in wanted.values() for document in documents))
+    encoders, collection = _encoders(system, dataset), dataset.collection.documents
+    names = list(dict.fromkeys(document for documents in missing.values() for document in documents))
     if not encoders or not names:
         return {}
-    texts = [dataset.collection.documents.text(name) for name in names]
+    texts = [collection.text(name) for name in names]
     read = [max(prefixes, key=len) for prefixes in zip(*(read_part(each, texts) for each in encoders), strict=True)]
     cut = {name: (part, text) for name, part, text in zip(names, read, texts, strict=True) if len(part) < len(text)}
-    rarity = Rarity.of(dataset.collection.documents) if cut else None
-    shares: dict[tuple[str, str], float] = {}
-    for query, documents in wanted.items():
+    if not cut:
+        return {}
+    rarity, shares = Rarity.of(collection), {}
+    for query, documents in missing.items():
+        answer = rarity.terms(dataset.gold.answers[query])
         for document in documents:
-            if rarity is not None and document in cut:
-                share = _unread_share(dataset.gold.answers[query], *cut[document], rarity)
+            if document in cut:
+                part, text = map(rarity.terms, cut[document])
+                share = rarity.share(answer & text, part)
                 if share is not None:
-                    shares[query, document] = share
+                    shares[query, document] = 1 - share
     return shares
 
 
@@ -193,12 +183,6 @@ def _encoders(system: System, dataset: Dataset) -> list[Encoder]:
     encoders = [stage.encoder(dataset.task) for stage in leaves if isinstance(stage, Dense)]
     limited = all(encoder.limit(Role.DOCUMENT) for encoder in encoders)
     return encoders if limited and len(encoders) == len(leaves) else []
-
-
-def _unread_share(answer: str, read: str, text: str, rarity: Rarity) -> float | None:
-    shared = rarity.terms(answer) & rarity.terms(text)
-    share = rarity.share(shared, rarity.terms(read))
-    return None if share is None else 1 - share
 
 
 def read_part(encoder: Encoder, texts: Sequence[str]) -> list[str]:
@@ -239,43 +223,38 @@ def load_cached_diagnosis(entry: Entry, ledger: Ledger) -> Diagnosis | None:
     if not cache.has(_KIND, key) or not is_unchanged(folder):
         return None
     try:
-        found = _diagnosis(orjson.loads((folder / _FILE).read_bytes()))
-        if found.oracle:
-            ledger.get(found.oracle)
+        facts = orjson.loads((folder / _FILE).read_bytes())
+        queries = [
+            QueryCause(
+                row["query"],
+                tuple(Placed(**{**placed, "cause": Cause(placed["cause"])}) for placed in row["positives"]),
+                row["reason"],
+            )
+            for row in facts["queries"]
+        ]
+        if facts["oracle_run"]:
+            ledger.get(facts["oracle_run"])
+        notes = tuple(facts["notes"])
+        return Diagnosis(entry.name, facts["task"], facts["deep_cutoff"], queries, facts["oracle_run"], notes)
     except (OSError, ValueError, KeyError, TypeError, R2medError):
         return None
-    return replace(found, system=entry.name)
 
 
-def save_diagnosis(entry: Entry, found: Diagnosis) -> Diagnosis:
+def save_diagnosis(entry: Entry, diagnosis: Diagnosis) -> Diagnosis:
     """Remember a diagnosis, in place of one that can no longer be used."""
-    content = orjson.dumps(found.as_dict())
 
     def write(folder: Path) -> None:
-        (folder / _FILE).write_bytes(content)
+        (folder / _FILE).write_bytes(orjson.dumps(diagnosis.as_dict()))
 
     cache, key = Cache.default(), _key(entry)
     cache.drop(_KIND, key)
     cache.keep(_KIND, key, write)
-    return found
+    return diagnosis
 
 
 def _key(entry: Entry) -> str:
     # A run that was made again under the same key is another run.
     return cache_key(run=entry.key, created=(entry.created, entry.seconds), format=FORMAT)
-
-
-def _diagnosis(made: Mapping[str, Any]) -> Diagnosis:
-    """Read what `Diagnosis.as_dict` writes."""
-    queries = [
-        QueryCause(row["query"], tuple(map(_placed, row["positives"])), row["reason"]) for row in made["queries"]
-    ]
-    notes = tuple(made["notes"])
-    return Diagnosis(made["system"], made["task"], made["deep_cutoff"], queries, made["oracle_run"], notes)
-
-
-def _placed(row: Mapping[str, Any]) -> Placed:
-    return Placed(**{**row, "cause": Cause(row["cause"])})
 
 
 def run_causes(library: Library, entry: Entry) -> Diagnosis | None:
@@ -289,5 +268,5 @@ def run_causes(library: Library, entry: Entry) -> Diagnosis | None:
 
 def run_query_causes(library: Library, entry: Entry) -> Mapping[str, QueryCause]:
     """Return what became of each query of a run; nothing if it was not diagnosed yet."""
-    found = run_causes(library, entry)
-    return {} if found is None else found.by_query
+    diagnosis = run_causes(library, entry)
+    return {} if diagnosis is None else diagnosis.by_query

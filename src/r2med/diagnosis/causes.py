@@ -32,17 +32,17 @@ class Cause(Enum):
     @property
     def meaning(self) -> str:
         """Describe the cause in a sentence."""
-        return _MEANINGS[self]
+        return _MEANINGS[self.name]
 
 
-_MEANINGS: Mapping[Cause, str] = {
-    Cause.FOUND: "among the first 10",
-    Cause.LOW: "found, but below the first 10: a failure of ranking",
-    Cause.LOST: "not found, and nothing usable was generated for the query",
-    Cause.BRIDGE: "not found, but it is when the gold answer is searched with: a failure of reasoning",
-    Cause.TRUNCATED: "not found even so, and what it shares with the answer lies beyond what the encoder reads",
-    Cause.UNREACHABLE: "not found even so: a failure of the index or the vocabulary",
-    Cause.UNDECIDED: "not found, and there is no gold answer to try",
+_MEANINGS = {
+    "FOUND": "among the first 10",
+    "LOW": "found, but below the first 10: a failure of ranking",
+    "LOST": "not found, and nothing usable was generated for the query",
+    "BRIDGE": "not found, but it is when the gold answer is searched with: a failure of reasoning",
+    "TRUNCATED": "not found even so, and what it shares with the answer lies beyond what the encoder reads",
+    "UNREACHABLE": "not found even so: a failure of the index or the vocabulary",
+    "UNDECIDED": "not found, and there is no gold answer to try",
 }
 _ORDER = list(Cause)
 LEVELS: Mapping[str, str] = {

@@ -56,28 +56,20 @@ def gap_chart(gaps: Sequence[Gap]) -> PairedChart:
                        list(task_headings([gap.task for gap in gaps]).values()), panels)  # fmt: skip
 
 
-def sensitivity_chart(found: Sensitivity) -> LineChart:
-    """Chart the mean over tasks with the paired interval around it, and each task's own curve."""
-    lengths = [float(figure.max_length) for figure in found.figures]
-    lines = [ChartLine("mean over tasks" if len(found.longest.tasks) > 1 else "score", lengths, *_band(found))]
-    if len(found.longest.tasks) > 1:
-        lines += [
-            ChartLine(name, lengths, [100 * figure.tasks[task] for figure in found.figures])
-            for task, name in task_names(found.longest.tasks).items()
-        ]
-    title = f"{found.measure} of {found.system} by the tokens that are read"
-    shaded = f"shaded: 95% interval of the difference from {found.longest.max_length:,} tokens"
-    panels = [(f"{found.system}; {shaded}", lines)]
-    return LineChart(title, "tokens read", f"{found.measure} x 100", panels, doubling=True)
-
-
-def _band(found: Sensitivity) -> tuple[Sequence[float], Sequence[float], Sequence[float]]:
-    """Return the averages, and the intervals around them relative to that of the longest limit."""
-    last = found.longest.score
-    scores = [100 * figure.score for figure in found.figures]
-    low = [100 * (last + (figure.difference.low if figure.difference else 0.0)) for figure in found.figures]
-    high = [100 * (last + (figure.difference.high if figure.difference else 0.0)) for figure in found.figures]
-    return scores, low, high
+def sensitivity_chart(study: Sensitivity) -> LineChart:
+    """Chart the mean over tasks with the paired interval around it, relative to the longest limit, and each task."""
+    figures, longest = study.figures, study.longest
+    lengths = [float(figure.max_length) for figure in figures]
+    ends = [(figure.difference.low, figure.difference.high) if figure.difference else (0.0, 0.0) for figure in figures]
+    low, high = ([100 * (longest.score + end) for end in column] for column in zip(*ends, strict=True))
+    mean = [100 * figure.score for figure in figures]
+    several = len(longest.tasks) > 1
+    lines = [ChartLine("mean over tasks" if several else "score", lengths, mean, low, high)]
+    for task, name in task_names(longest.tasks).items() if several else ():
+        lines.append(ChartLine(name, lengths, [100 * figure.tasks[task] for figure in figures]))
+    shaded = f"{study.system}; shaded: 95% interval of the difference from {longest.max_length:,} tokens"
+    title = f"{study.measure} of {study.system} by the tokens that are read"
+    return LineChart(title, "tokens read", f"{study.measure} x 100", [(shaded, lines)], doubling=True)
 
 
 def system_causes(found: Mapping[str, Sequence[Diagnosis]]) -> list[Panel]:
@@ -105,6 +97,9 @@ def _panels(shares: Mapping[str, Mapping[Cause, float]], averaged: str) -> list[
 
 def known_causes(library: Library, runs: Mapping[str, Mapping[str, Entry]]) -> dict[str, list[Diagnosis]]:
     """Return the systems whose causes are known on every task."""
-    made = {system: [run_causes(library, entry) for entry in by_task.values()] for system, by_task in runs.items()}
-    whole = {system: [each for each in found if each is not None] for system, found in made.items()}
-    return {system: found for system, found in whole.items() if found and len(found) == len(made[system])}
+    causes: dict[str, list[Diagnosis]] = {}
+    for system, by_task in runs.items():
+        known = [each for entry in by_task.values() if (each := run_causes(library, entry)) is not None]
+        if known and len(known) == len(by_task):
+            causes[system] = known
+    return causes

@@ -110,29 +110,30 @@ def diagnose_command(against: str | None, runs: tuple[str, ...], as_json: bool, 
       r2med diagnose bm25 --slices --labels body_system.tsv
       r2med diagnose --cost --tasks sample
     """
-    chosen = [part for part in _PARTS if given.pop(part)] or ["causes"]
+    names = [part for part in _PARTS if given.pop(part)] or ["causes"]
     asked = DiagnoseRequest(runs=(*runs, against) if against else runs, **given)
     with Ledger() as ledger:
-        groups = _groups(asked, ledger)
-        found = {
-            group: {part: _PARTS[part](each, ledger, Executor(messages())) for part in chosen}
-            for group, each in groups.items()
+        groups = {
+            group: {name: _PARTS[name](each, ledger, Executor(messages())) for name in names}
+            for group, each in _groups(asked, ledger).items()
         }
     if as_json:
-        contents = {group: _contents(parts) for group, parts in found.items()}
-        write_json(contents if len(contents) > 1 else next(iter(contents.values())))
+        contents = {
+            group: _only_or_all({name: part.content() for name, part in parts.items()})
+            for group, parts in groups.items()
+        }
+        write_json(_only_or_all(contents))
         return
     console = output()
-    for group, parts in found.items():
-        if len(found) > 1:
+    for group, parts in groups.items():
+        if len(groups) > 1:
             console.print(GROUP_TITLES.get(group, group), style="bold", markup=False)
         for part in parts.values():
             part.show(console)
 
 
-def _contents(parts: Mapping[str, DiagnosisPart]) -> object:
-    """Return the parts for JSON, one alone without its name."""
-    contents = {name: part.content() for name, part in parts.items()}
+def _only_or_all(contents: Mapping[str, object]) -> object:
+    """Return contents for JSON, one alone without its name."""
     return contents if len(contents) > 1 else next(iter(contents.values()))
 
 
@@ -147,6 +148,7 @@ def _groups(asked: DiagnoseRequest, ledger: Ledger) -> dict[str, DiagnoseRequest
 
 
 def _opened(asked: DiagnoseRequest, ledger: Ledger, names: Sequence[str]) -> Iterator[tuple[LoadedRun, ...]]:
+    """Open the runs task by task."""
     return open_shared(ledger, _shared(asked, ledger, names))
 
 
@@ -160,28 +162,26 @@ def _causes(asked: DiagnoseRequest, ledger: Ledger, executor: Executor) -> Diagn
     names = asked.names(1, "a diagnosis")
     shared = _shared(asked, ledger, names)
     with reporter.plan([chosen.system for chosen in shared.systems], shared.tasks):
-        by_task = [[_diagnosed(each, ledger, executor) for each in opened] for opened in open_shared(ledger, shared)]
-    found = [list(column) for column in zip(*by_task, strict=True)]
+        by_task = [[_diagnose(each, ledger, executor) for each in opened] for opened in open_shared(ledger, shared)]
+    systems = [list(column) for column in zip(*by_task, strict=True)]
 
     def show(console: Console) -> None:
-        for column in found:
-            show_causes(column, console)
+        for diagnoses in systems:
+            show_causes(diagnoses, console)
             console.print()
-        for column in found[:-1]:
-            show_changes(found[-1], column, console)
+        for diagnoses in systems[:-1]:
+            show_changes(systems[-1], diagnoses, console)
 
-    return DiagnosisPart(lambda: summary(found), show)
+    return DiagnosisPart(lambda: summary(systems), show)
 
 
-def _diagnosed(opened: LoadedRun, ledger: Ledger, executor: Executor) -> Diagnosis:
+def _diagnose(opened: LoadedRun, ledger: Ledger, executor: Executor) -> Diagnosis:
     """Diagnose a run, and report its progress."""
-    started = time.monotonic()
-    with executor.working(opened.system, opened.entry.task):
-        found = diagnose(opened, ledger, executor)
-    reporter.finish_cell(
-        opened.system, opened.entry.task, DONE, run=opened.entry.id, seconds=time.monotonic() - started
-    )
-    return found
+    started, task = time.monotonic(), opened.entry.task
+    with executor.working(opened.system, task):
+        diagnosis = diagnose(opened, ledger, executor)
+    reporter.finish_cell(opened.system, task, DONE, run=opened.entry.id, seconds=time.monotonic() - started)
+    return diagnosis
 
 
 def _gap(asked: DiagnoseRequest, ledger: Ledger, executor: Executor) -> DiagnosisPart:
@@ -199,9 +199,7 @@ def _gap(asked: DiagnoseRequest, ledger: Ledger, executor: Executor) -> Diagnosi
         show_gap(gaps, console)
         show_ceiling(climbs, console)
 
-    return DiagnosisPart(
-        lambda: {"gap": [gap.as_dict() for gap in gaps], "ceiling": [each.as_dict() for each in climbs]}, show
-    )
+    return DiagnosisPart(lambda: {"gap": [gap.as_dict() for gap in gaps], "ceiling": climbs}, show)
 
 
 def _to_climb(asked: DiagnoseRequest, ledger: Ledger) -> Iterator[tuple[Dataset, list[Mapping[str, float]]]]:
@@ -220,15 +218,13 @@ def _to_climb(asked: DiagnoseRequest, ledger: Ledger) -> Iterator[tuple[Dataset,
 
 def _complement(asked: DiagnoseRequest, ledger: Ledger, executor: Executor) -> DiagnosisPart:
     names = asked.names(2, "--complement")
-    found = [complementarity(opened) for opened in _opened(asked, ledger, names)]
-    return DiagnosisPart(lambda: [each.as_dict() for each in found], lambda console: show_complement(found, console))
+    tasks = [complementarity(opened) for opened in _opened(asked, ledger, names)]
+    return DiagnosisPart(lambda: [each.as_dict() for each in tasks], lambda console: show_complement(tasks, console))
 
 
 def _coverage(asked: DiagnoseRequest, ledger: Ledger, executor: Executor) -> DiagnosisPart:
-    found = [coverage(opened) for opened in _opened(asked, ledger, asked.names(1, "--coverage"))]
-    return DiagnosisPart(
-        lambda: [each.as_dict() for each in found], lambda console: show_coverage(found, console, asked.limit or None)
-    )
+    tasks = [coverage(opened) for opened in _opened(asked, ledger, asked.names(1, "--coverage"))]
+    return DiagnosisPart(lambda: tasks, lambda console: show_coverage(tasks, console, asked.limit or None))
 
 
 def _slices(asked: DiagnoseRequest, ledger: Ledger, executor: Executor) -> DiagnosisPart:
@@ -236,8 +232,8 @@ def _slices(asked: DiagnoseRequest, ledger: Ledger, executor: Executor) -> Diagn
     if len(names) > 2:
         raise click.UsageError("--slices takes one run or two")
     labels = read_labels(asked.labels) if asked.labels else None
-    found = [row for opened in _opened(asked, ledger, names) for row in rows(opened, labels, executor)]
-    slices = cut(found, labelled=labels is not None)
+    queries = [row for opened in _opened(asked, ledger, names) for row in rows(opened, labels, executor)]
+    slices = cut(queries, labelled=labels is not None)
     return DiagnosisPart(
         lambda: {way: [each.as_dict() for each in members] for way, members in slices.items()},
         lambda console: show_slices(slices, names, console),
@@ -247,11 +243,11 @@ def _slices(asked: DiagnoseRequest, ledger: Ledger, executor: Executor) -> Diagn
 def _cost(asked: DiagnoseRequest, ledger: Ledger, executor: Executor) -> DiagnosisPart:
     tasks = [task.name for task in resolve(asked.tasks)]
     remark(lacks(ledger, asked.runs, tasks))
-    found = price(ledger, asked.runs, tasks)
-    on = {by: [each.system for each in frontier(found, by)] for by in COSTS}
+    systems = price(ledger, asked.runs, tasks)
+    on = {by: [each.system for each in frontier(systems, by)] for by in COSTS}
     return DiagnosisPart(
-        lambda: {"systems": [each.as_dict() for each in found], "frontier": on},
-        lambda console: show_costs(found, console),
+        lambda: {"systems": [each.as_dict() for each in systems], "frontier": on},
+        lambda console: show_costs(systems, console),
     )
 
 
@@ -281,12 +277,12 @@ class LengthList(Lengths):
         if isinstance(value, tuple):
             return value
         try:
-            found = tuple(int(part) for part in str(value).split(","))
+            lengths = tuple(int(part) for part in str(value).split(","))
         except ValueError:
             self.fail(f"{value!r} is not a list of whole numbers such as 512,2048", param, ctx)
-        if min(found) < 1:
-            self.fail(f"a model reads at least 1 token, not {min(found)}", param, ctx)
-        return found
+        if min(lengths) < 1:
+            self.fail(f"a model reads at least 1 token, not {min(lengths)}", param, ctx)
+        return lengths
 
 
 @click.command("sensitivity", cls=ManyValues)
@@ -332,11 +328,11 @@ def sensitivity_command(
     every = [length for several in lengths for length in several]
     with asking(**hard) as executor:
         options = Options(measures=tuple(dict.fromkeys([figure, *DEFAULT])), shown=(figure,), executor=executor)
-        found = measure_sensitivity(system, every, resolve(tasks or ("sample",)), figure, options)
+        study = measure_sensitivity(system, every, resolve(tasks or ("sample",)), figure, options)
     if as_json:
-        write_json(found.as_dict())
+        write_json(study.as_dict())
     else:
-        show_sensitivity(found, output())
+        show_sensitivity(study, output())
     if plot is not None:
-        save(sensitivity_chart(found), plot)
+        save(sensitivity_chart(study), plot)
         click.echo(f"the figure is in {plot}", err=True)

@@ -59,7 +59,10 @@ class Complementarity:
 def complementarity(opened: Sequence[LoadedRun]) -> Complementarity:
     """Compare the runs of several systems on one task."""
     first = opened[0]
-    hits = [_hits(each) for each in opened]
+    hits = [
+        {query: set(grades).intersection(run.found(query, run.deep)) for query, grades in run.positives.items()}
+        for run in opened
+    ]
     pairs = [_pair(opened[a], opened[b], hits[a], hits[b]) for a, b in combinations(range(len(opened)), 2)]
     anyone = {query: set[str]().union(*(each[query] for each in hits)) for query in first.positives}
     return Complementarity(first.entry.task, first.deep, pairs, _recall(anyone, first))
@@ -67,37 +70,18 @@ def complementarity(opened: Sequence[LoadedRun]) -> Complementarity:
 
 def summed(found: Sequence[Complementarity]) -> Complementarity:
     """Merge several tasks: documents are added up, recalls and overlaps averaged over tasks."""
-    pairs = [_added(several) for several in zip(*(each.pairs for each in found), strict=True)]
+    pairs = [_add(several) for several in zip(*(each.pairs for each in found), strict=True)]
     union = float(np.mean([each.union for each in found]))
     return Complementarity("all tasks", max(each.deep for each in found), pairs, union)
 
 
-def _added(several: Sequence[Complement]) -> Complement:
-    def total(name: str) -> int:
-        return sum(getattr(each, name) for each in several)
-
-    def mean(name: str) -> float:
-        return float(np.mean([getattr(each, name) for each in several]))
-
-    return Complement(
-        a=several[0].a,
-        b=several[0].b,
-        only_a=total("only_a"),
-        only_b=total("only_b"),
-        both=total("both"),
-        neither=total("neither"),
-        recall_a=mean("recall_a"),
-        recall_b=mean("recall_b"),
-        union=mean("union"),
-        overlap=mean("overlap"),
-    )
-
-
-def _hits(opened: LoadedRun) -> dict[str, set[str]]:
-    """Return the relevant documents that a run finds, by query."""
-    return {
-        query: set(grades).intersection(opened.found(query, opened.deep)) for query, grades in opened.positives.items()
+def _add(several: Sequence[Complement]) -> Complement:
+    columns = {name: [getattr(each, name) for each in several] for name in Complement.__dataclass_fields__}
+    totals: dict[str, Any] = {name: sum(columns[name]) for name in ("only_a", "only_b", "both", "neither")}
+    means: dict[str, Any] = {
+        name: float(np.mean(columns[name])) for name in ("recall_a", "recall_b", "union", "overlap")
     }
+    return Complement(several[0].a, several[0].b, **totals, **means)
 
 
 def _pair(a: LoadedRun, b: LoadedRun, hits_a: Mapping[str, set[str]], hits_b: Mapping[str, set[str]]) -> Complement:

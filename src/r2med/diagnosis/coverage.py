@@ -12,8 +12,8 @@ full. No pair is missed, and few are compared for nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -63,48 +63,35 @@ class Coverage:
     twins: Sequence[Twin]
     """The most alike first."""
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the shape of `--json`."""
-        return asdict(self)
-
 
 def coverage(opened: Sequence[LoadedRun]) -> Coverage:
     """Measure what the judgements cover of the runs of several systems on one task."""
     first = opened[0]
     qrels = first.dataset.gold.qrels
-    places = _places(opened)
+    places: dict[str, dict[str, list[int]]] = {query: {} for query in first.positives}
+    judged = {}
+    for run in opened:
+        shares = []
+        for query, ranks in places.items():
+            top = run.found(query, TOP)
+            for rank, document in enumerate(top, 1):
+                ranks.setdefault(document, []).append(rank)
+            # A query without a list has none, and counts as nothing judged.
+            shares.append(sum(document in qrels[query] for document in top) / max(1, len(top)))
+        judged[run.system] = float(np.mean(shares))
     holes = [
         Hole(query, document, len(ranks), min(ranks))
-        for query, found in places.items()
-        for document, ranks in found.items()
+        for query, documents in places.items()
+        for document, ranks in documents.items()
         if document not in qrels[query]
     ]
     return Coverage(
         task=first.entry.task,
-        judged={each.system: _judged(each) for each in opened},
-        positives_only=all(grade > 0 for judged in qrels.values() for grade in judged.values()),
+        judged=judged,
+        positives_only=all(grade > 0 for grades in qrels.values() for grade in grades.values()),
         holes=sorted(holes, key=lambda hole: (-hole.systems, hole.best, hole.query, hole.document)),
         twins=_twins(first, places),
     )
-
-
-def _places(opened: Sequence[LoadedRun]) -> dict[str, dict[str, list[int]]]:
-    """Return for each query the documents among the first 10 of any run and their places."""
-    found: dict[str, dict[str, list[int]]] = {query: {} for query in opened[0].positives}
-    for each in opened:
-        for query, documents in found.items():
-            for rank, document in enumerate(each.found(query, TOP), 1):
-                documents.setdefault(document, []).append(rank)
-    return found
-
-
-def _judged(opened: LoadedRun) -> float:
-    """Average the share of judged documents; a query without a list has none, and counts as nothing judged."""
-    shares = []
-    for query in opened.positives:
-        found = opened.found(query, TOP)
-        shares.append(sum(document in opened.dataset.gold.qrels[query] for document in found) / max(1, len(found)))
-    return float(np.mean(shares))
 
 
 def _twins(opened: LoadedRun, places: Mapping[str, Mapping[str, Sequence[int]]]) -> list[Twin]:
@@ -113,17 +100,17 @@ def _twins(opened: LoadedRun, places: Mapping[str, Mapping[str, Sequence[int]]])
     for query, grades in opened.positives.items():
         for document in grades:
             owners.setdefault(document, []).append(query)
-    found: dict[tuple[str, str], Twin] = {}
+    twins: dict[tuple[str, str], Twin] = {}
     for pair in near_duplicates({name: documents.text(name) for name in owners}, documents):
         for query in owners[pair.document]:
             grade = qrels[query].get(pair.other)
-            known = found.get((query, pair.other))
+            known = twins.get((query, pair.other))
             # Of several relevant documents that it resembles, the one it resembles most.
             if (grade is None or grade < 1) and (known is None or known.jaccard < pair.jaccard):
                 ranks = places[query].get(pair.other)
-                twin = Twin(query, pair.document, pair.other, pair.jaccard, grade, min(ranks) if ranks else None)
-                found[query, pair.other] = twin
-    return sorted(found.values(), key=lambda twin: (-twin.jaccard, twin.query, twin.document))
+                best = min(ranks) if ranks else None
+                twins[query, pair.other] = Twin(query, pair.document, pair.other, pair.jaccard, grade, best)
+    return sorted(twins.values(), key=lambda twin: (-twin.jaccard, twin.query, twin.document))
 
 
 THRESHOLD = 0.8

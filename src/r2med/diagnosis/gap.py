@@ -8,9 +8,9 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -70,7 +70,7 @@ def searches(system: System) -> bool:
     return all(stage.searches for stage in bare(system).walk() if isinstance(stage, Retriever))
 
 
-def measured(system: System, dataset: Dataset, executor: Executor | None = None) -> Entry:
+def measure(system: System, dataset: Dataset, executor: Executor | None = None) -> Entry:
     """Return a system's result on a dataset, from the ledger or evaluated now and kept there."""
     report = evaluate(system, dataset, Options(executor=executor or quiet())).whole()
     if report.failures:
@@ -154,112 +154,86 @@ class Gap:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the shape of `--json`."""
-        sides = {"overlap": self.overlap, "similarity": self.similarity}
-        return {
-            "task": self.task,
-            "queries": self.queries,
-            "encoder": self.encoder,
-            **{
-                side: {pair: figure_dict(found, "mean") for pair, found in pairs.items()}
-                for side, pairs in sides.items()
-            },
-        }
+        facts: dict[str, Any] = {"task": self.task, "queries": self.queries, "encoder": self.encoder}
+        for side, pairs in (("overlap", self.overlap), ("similarity", self.similarity)):
+            facts[side] = {pair: figure_dict(mean, "mean") for pair, mean in pairs.items()}
+        return facts
+
+
+class _Query(NamedTuple):
+    """A query with what it is compared with."""
+
+    text: str
+    answer: str
+    positives: list[str]
+    others: list[str]
+    """Documents that are relevant to other queries and not to this one."""
 
 
 def measure_gap(dataset: Dataset, encoder: str = ENCODER, executor: Executor | None = None) -> Gap:
     """Measure the gap of a task, over its queries that have a gold answer."""
-    answers = {query: text for query, text in dataset.gold.answers.items() if text.strip()}
-    documents = dataset.collection.documents
-    wanted = {
-        query: [name for name in found if documents.text(name).strip()]
-        for query, found in positive(dataset.gold.qrels).items()
+    texts, documents, qrels = dataset.collection.queries, dataset.collection.documents, dataset.gold.qrels
+    positives = {
+        query: [name for name in relevant if documents.text(name).strip()]
+        for query, relevant in positive(qrels).items()
     }
-    queries = [query for query in dataset.collection.queries.ids if query in answers and wanted.get(query)]
-    if not queries:
+    answers = {query: text for query, text in dataset.gold.answers.items() if text.strip()}
+    ids = [query for query in texts.ids if query in answers and positives.get(query)]
+    if not ids:
         raise R2medError(f"{dataset.name} has no gold answers, without which there is no gap to measure")
-    texts = _Compared(dataset, queries, wanted, answers)
-    lexical, dense = _overlaps(texts, executor), _similarities(texts, encoder, executor)
-    return Gap(dataset.name, len(queries), _means(lexical), _means(dense), encoder)
+    names = list(dict.fromkeys(name for query in ids for name in positives[query]))
+    others = {query: [name for name in names if qrels[query].get(name, 0) < 1] for query in ids}
+    queries = [_Query(texts.text(query), answers[query], positives[query], others[query]) for query in ids]
+    passages = Texts(names, [documents.text(name) for name in names])
+    overlaps = _overlaps(queries, passages, Rarity.of(documents, executor))
+    similarities = _similarities(queries, passages, dataset, encoder, executor)
+    return Gap(dataset.name, len(ids), _means(overlaps), _means(similarities), encoder)
 
 
-@dataclass(frozen=True)
-class _Compared:
-    """The texts of a task that are compared."""
-
-    dataset: Dataset
-    queries: Sequence[str]
-    positives: Mapping[str, Sequence[str]]
-    answers: Mapping[str, str]
-
-    @property
-    def documents(self) -> list[str]:
-        """Return every document that is relevant to one of the queries, once."""
-        return list(dict.fromkeys(name for query in self.queries for name in self.positives[query]))
-
-    def others(self, query: str) -> list[str]:
-        """Return documents that are relevant to other queries and not to this one."""
-        own = self.dataset.gold.qrels[query]
-        return [name for name in self.documents if own.get(name, 0) < 1]
-
-
-def _overlaps(texts: _Compared, executor: Executor | None) -> dict[str, list[float]]:
+def _overlaps(queries: Sequence[_Query], passages: Texts, rarity: Rarity) -> dict[str, list[float]]:
     """Return each pair's overlap by query; a pair that cannot be compared for a query is left out there."""
-    collection = texts.dataset.collection
-    rarity = Rarity.of(collection.documents, executor)
-    terms = {name: rarity.terms(collection.documents.text(name)) for name in texts.documents}
-    found: dict[str, list[float]] = {pair: [] for pair in PAIRS}
-    for query in texts.queries:
-        asked = rarity.terms(collection.queries.text(query))
-        answer = rarity.terms(texts.answers[query])
-        own, others = texts.positives[query], texts.others(query)
+    terms = {name: rarity.terms(text) for name, text in passages}
+    overlaps: dict[str, list[float]] = {pair: [] for pair in PAIRS}
+    for query in queries:
+        asked, answer = rarity.terms(query.text), rarity.terms(query.answer)
         rows = {
-            "query-positive": [rarity.share(asked, terms[name]) for name in own],
-            "answer-positive": [rarity.share(answer, terms[name]) for name in own],
+            "query-positive": [rarity.share(asked, terms[name]) for name in query.positives],
+            "answer-positive": [rarity.share(answer, terms[name]) for name in query.positives],
             "query-answer": [rarity.share(answer, asked)],
-            "query-other": [rarity.share(asked, terms[name]) for name in others],
+            "query-other": [rarity.share(asked, terms[name]) for name in query.others],
         }
         for pair, shares in rows.items():
-            known = [share for share in shares if share is not None]
-            if known:
-                found[pair].append(float(np.mean(known)))
-    return found
+            if known := [share for share in shares if share is not None]:
+                overlaps[pair].append(float(np.mean(known)))
+    return overlaps
 
 
-def _similarities(texts: _Compared, encoder: str, executor: Executor | None) -> dict[str, list[float]]:
+def _similarities(
+    queries: Sequence[_Query], passages: Texts, dataset: Dataset, encoder: str, executor: Executor | None
+) -> dict[str, list[float]]:
     """Return each pair's cosine by query: of the query and of the answer with the mean over documents."""
-    vectors = _Vectors(texts, encoder, executor)
-    place = {name: row for row, name in enumerate(texts.documents)}
-    found: dict[str, list[float]] = {pair: [] for pair in PAIRS}
-    for row, query in enumerate(texts.queries):
-        asked, answer = vectors.queries[row], vectors.answers[row]
-        own = vectors.documents[[place[name] for name in texts.positives[query]]]
-        others = vectors.documents[[place[name] for name in texts.others(query)]]
-        found["query-positive"].append(float((own @ asked).mean()))
-        found["answer-positive"].append(float((own @ answer).mean()))
-        found["query-answer"].append(float(asked @ answer))
-        if len(others):
-            found["query-other"].append(float((others @ asked).mean()))
-    return found
+    stage = dense_of(encoder)
+    model, context = stage.encoder(dataset.task), Context(Cache.default(), executor or quiet())
+    numbers = [str(row) for row in range(len(queries))]
+    texts, answers = (Texts(numbers, [getattr(query, name) for query in queries]) for name in ("text", "answer"))
+    asked = unit_rows(encode_all(model, texts, Role.QUERY, context)[:])
+    answered = unit_rows(encode_all(model.for_passages(), answers, Role.QUERY, context, label="answers")[:])
+    vectors = unit_rows(encode_all(model, passages, Role.DOCUMENT, context, precision=stage.store)[:])
+    place = {name: row for row, name in enumerate(passages.ids)}
+    cosines: dict[str, list[float]] = {pair: [] for pair in PAIRS}
+    for query, question, answer in zip(queries, asked, answered, strict=True):
+        relevant = vectors[[place[name] for name in query.positives]]
+        cosines["query-positive"].append(float((relevant @ question).mean()))
+        cosines["answer-positive"].append(float((relevant @ answer).mean()))
+        cosines["query-answer"].append(float(question @ answer))
+        if query.others:
+            others = vectors[[place[name] for name in query.others]]
+            cosines["query-other"].append(float((others @ question).mean()))
+    return cosines
 
 
-class _Vectors:
-    """The embeddings of queries, answers and relevant documents, each of length 1."""
-
-    def __init__(self, texts: _Compared, encoder: str, executor: Executor | None) -> None:
-        stage = dense_of(encoder)
-        model = stage.encoder(texts.dataset.task)
-        context = Context(Cache.default(), executor or quiet())
-        collection = texts.dataset.collection
-        queries = Texts(texts.queries, [collection.queries.text(query) for query in texts.queries])
-        answers = Texts(texts.queries, [texts.answers[query] for query in texts.queries])
-        documents = Texts(texts.documents, [collection.documents.text(name) for name in texts.documents])
-        self.queries = unit_rows(encode_all(model, queries, Role.QUERY, context)[:])
-        self.answers = unit_rows(encode_all(model.for_passages(), answers, Role.QUERY, context, label="answers")[:])
-        self.documents = unit_rows(encode_all(model, documents, Role.DOCUMENT, context, precision=stage.store)[:])
-
-
-def _means(found: Mapping[str, Sequence[float]]) -> dict[str, Figure]:
-    return {pair: task_intervals(np.array([values]))[0] for pair, values in found.items() if values}
+def _means(pairs: Mapping[str, Sequence[float]]) -> dict[str, Figure]:
+    return {pair: task_intervals(np.array([values]))[0] for pair, values in pairs.items() if values}
 
 
 BASE = "bm25"
@@ -280,10 +254,6 @@ class Climb:
     high: float | None = None
     """The 95% interval of that share, over resampled queries."""
 
-    def as_dict(self) -> dict[str, float | None]:
-        """Return the shape of `--json`."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class Ceiling:
@@ -296,17 +266,6 @@ class Ceiling:
     tasks: Mapping[str, Climb]
     overall: Climb
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the shape of `--json`."""
-        return {
-            "base": self.base,
-            "oracle": self.oracle,
-            "system": self.system,
-            "measure": self.measure,
-            "tasks": {task: climb.as_dict() for task, climb in self.tasks.items()},
-            "overall": self.overall.as_dict(),
-        }
-
 
 def floor_and_ceiling(base: str, dataset: Dataset, executor: Executor | None = None) -> tuple[ByQuery, ByQuery]:
     """Return the headline by query of a base's plain search and of its search with the gold answer.
@@ -314,9 +273,9 @@ def floor_and_ceiling(base: str, dataset: Dataset, executor: Executor | None = N
     Both are runs of the ledger, the second marked as an oracle.
     """
     plain = bare(System.parse(base))
-    found = [measured(system, dataset, executor) for system in (plain, with_answer(plain))]
-    columns = [dict(zip(each.queries, each.scores[str(HEADLINE)].tolist(), strict=True)) for each in found]
-    return columns[0], columns[1]
+    results = [measure(system, dataset, executor) for system in (plain, with_answer(plain))]
+    floor, ceiling = (dict(zip(each.queries, each.scores[str(HEADLINE)].tolist(), strict=True)) for each in results)
+    return floor, ceiling
 
 
 def climb(base: str, system: str, rows: Mapping[str, tuple[ByQuery, ByQuery, ByQuery]]) -> Ceiling:

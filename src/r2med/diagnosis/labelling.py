@@ -1,24 +1,35 @@
-"""Labels of queries for slicing: a language model names one of a few classes per query; any other reply is no label."""
+"""`r2med label`: a language model sorts queries into a few classes, for slicing; any other reply is not a label."""
 
 from __future__ import annotations
 
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
+import click
+
+from r2med.cli.execution import asking, asking_options
+from r2med.cli.options import ManyValues, json_option, write_json
 from r2med.data.dataset import Texts
+from r2med.data.labels import write_labels
+from r2med.data.loader import load
+from r2med.data.problems import Findings
+from r2med.data.tasks import resolve
+from r2med.data.texts import read_queries
 from r2med.errors import R2medError, suggest
 from r2med.llm.budget import account
+from r2med.llm.cards import find_model
 from r2med.llm.client import current_client
 from r2med.llm.parsing import read_class
 from r2med.llm.types import Failed, Model, Reply
 from r2med.models.templates import Template
-from r2med.pipeline.executor.local import Progress
+from r2med.pipeline.executor.local import Progress, every_share, postponed_as
 from r2med.settings import read_toml
 from r2med.store.files import expanded
 from r2med.usage import Usage
@@ -66,16 +77,12 @@ def schemes() -> Mapping[str, Scheme]:
 
 def scheme(name: str) -> Scheme:
     """Return the scheme of a name, or of a file (`.toml`) with `classes`, and a `prompt` if it needs its own."""
-    if name.endswith(".toml"):
-        return _own_scheme(expanded(name))
-    if name not in schemes():
-        raise R2medError(
-            f"no labels by {name!r}{suggest(name, schemes())}; classes of your own are in a file NAME.toml"
-        )
-    return schemes()[name]
-
-
-def _own_scheme(path: Path) -> Scheme:
+    if not name.endswith(".toml"):
+        if name not in schemes():
+            near = suggest(name, schemes())
+            raise R2medError(f"no labels by {name!r}{near}; classes of your own are in a file NAME.toml")
+        return schemes()[name]
+    path = expanded(name)
     table = read_toml(path, ("classes", "prompt"))
     classes, prompt = table.get("classes"), table.get("prompt", _ANY_PROMPT)
     if not isinstance(classes, list) or not all(isinstance(name, str) and name.strip() for name in classes):
@@ -121,7 +128,74 @@ def label_queries(queries: Texts, by: Scheme, model: Model, progress: Progress |
     return Labelled(labels, unparsable, failed, account(replies))
 
 
-def counts(labels: Iterable[str], classes: Sequence[str]) -> dict[str, int]:
-    """Count the queries of each class, in the order of the classes."""
-    found = Counter(labels)
-    return {name: found[name] for name in classes}
+@click.command("label", cls=ManyValues)
+@click.argument("queries", nargs=-1, required=True, metavar="QUERIES...")
+@click.option("--by", default="body-system", show_default=True, metavar="SCHEME|FILE.toml", help="Into which classes.")
+@click.option("--llm", required=True, metavar="MODEL", help="Such as gpt-4o, NAME@http://host:port/v1 or local.")
+@click.option("--out", required=True, type=click.Path(path_type=Path, dir_okay=False), help="The table to write.")
+@asking_options
+@json_option()
+def label_command(queries: tuple[str, ...], by: str, llm: str, out: Path, as_json: bool, **settings: Any) -> None:
+    """Sort queries into classes by a language model, for r2med diagnose --slices --labels.
+
+    QUERIES are tasks, groups, folders, or a file of queries (query.jsonl). The table has a line for each query that
+    the model named exactly one class for; the others are counted, never guessed. Answers are kept, so that the same
+    command asks for what is missing only. A file of your own has classes = ["...", "..."], and a prompt with {classes}
+    and {query} in it where the usual one does not say enough.
+
+    \b
+    Examples:
+      r2med label sample --by body-system --llm gpt-4o --out body_system.tsv
+      r2med label sample --by urgency.toml --llm gpt-4o --out urgency.tsv
+    """
+    classes, model = scheme(by), find_model(llm)
+    rows: list[tuple[str, str, str]] = []
+    lost: dict[str, dict[str, str]] = {"unparsable": {}, "failed": {}}
+    money: float | None = 0.0
+    with asking(**settings) as executor:
+
+        def ask_about(task: str, texts: Texts) -> tuple[str, Labelled]:
+            name = task or "queries"
+            with executor.progress(f"label {name}", len(texts)) as bar, postponed_as(name):
+                return task, label_queries(texts, classes, model, bar)
+
+        labelled = every_share(partial(ask_about, *each) for each in _texts(queries))
+    for task, found in labelled:
+        rows += [(task, query, label) for query, label in found.labels.items()]
+        prefix = f"{task} " if task else ""
+        lost["unparsable"] |= {prefix + query: said for query, said in found.unparsable.items()}
+        lost["failed"] |= {prefix + query: why for query, why in found.failed.items()}
+        money = None if money is None or found.account.cost is None else money + found.account.cost
+    if not rows:
+        (query, why), *others = (lost["unparsable"] | lost["failed"]).items()
+        raise R2medError(
+            f"none of {len(others) + 1:,} queries got a label, so that {out} is not written;"
+            f" the first is {query}: {why!r}"
+        )
+    write_labels(out, rows)
+    counts = Counter(label for _, _, label in rows)
+    summary = {name: counts[name] for name in classes.classes}
+    if as_json:
+        write_json({"labels": summary, **lost, "cost": money, "file": str(out)})
+        return
+    for label, count in summary.items():
+        click.echo(f"{count:6,}  {label}")
+    for what, queries_lost in lost.items():
+        if queries_lost:
+            first, said = next(iter(queries_lost.items()))
+            click.echo(f"{len(queries_lost):6,}  {what}, the first {first}: {said!r}")
+    price = "at an unknown price" if money is None else f"for ${money:.4f}"
+    click.echo(f"{len(rows)} labels are in {out}, {price}", err=True)
+
+
+def _texts(names: tuple[str, ...]) -> Iterator[tuple[str, Texts]]:
+    """Yield the queries of each task, or of each file, which belongs to no task."""
+    for name in names:
+        if Path(name).is_file():
+            found = Findings()
+            table = read_queries([Path(name)], found)
+            found.raise_errors(name)
+            yield "", table.column()
+        else:
+            for task in resolve([name]):
+                yield task.name, load(task).collection.queries

@@ -12,7 +12,7 @@ from r2med.data.labels import Labels
 from r2med.diagnosis.gap import Rarity
 from r2med.measure.bootstrap import average_intervals
 from r2med.measure.figure import Figure, figure_dict
-from r2med.measure.score import thirds
+from r2med.measure.score import tertiles
 from r2med.measure.significance import difference_interval
 from r2med.pipeline.executor.local import Executor
 from r2med.pipeline.loaded_runs import LoadedRun
@@ -88,10 +88,10 @@ Namer = Callable[[SliceRow], tuple[int, str]]
 """The slice of a query, after its place among the slices; those with the same place stay in the order they are met."""
 
 
-def cut(found: Sequence[SliceRow], *, labelled: bool = False) -> dict[str, list[Slice]]:
+def cut(queries: Sequence[SliceRow], *, labelled: bool = False) -> dict[str, list[Slice]]:
     """Slice the queries in every way, with slices in order."""
-    words = thirds([row.words for row in found], "{:.0f} words")
-    overlaps = thirds([100 * row.overlap for row in found], "{:.1f}%")
+    words = tertiles([row.words for row in queries], "{:.0f} words")
+    overlaps = tertiles([100 * row.overlap for row in queries], "{:.1f}%")
     ways: dict[str, Namer] = {
         "family": lambda row: (0, row.family),
         "task": lambda row: (0, row.task),
@@ -102,26 +102,24 @@ def cut(found: Sequence[SliceRow], *, labelled: bool = False) -> dict[str, list[
     if labelled:
         ways["label"] = lambda row: (row.label == NO_LABEL, row.label)
     # A family is averaged over its tasks, as everywhere; other slices go across tasks and are averaged over queries.
-    return {way: _slices(found, namer, by_task=way == "family") for way, namer in ways.items()}
+    return {way: _slices(queries, namer, by_task=way == "family") for way, namer in ways.items()}
 
 
-def _slices(found: Sequence[SliceRow], namer: Namer, *, by_task: bool) -> list[Slice]:
+def _slices(queries: Sequence[SliceRow], namer: Namer, *, by_task: bool) -> list[Slice]:
     groups: dict[tuple[int, str], list[SliceRow]] = {}
-    for row in found:
+    for row in queries:
         groups.setdefault(namer(row), []).append(row)
-    ordered = sorted(groups, key=lambda group: group[0])
-    return [_slice(group[1], groups[group], by_task=by_task) for group in ordered]
-
-
-def _slice(name: str, members: Sequence[SliceRow], *, by_task: bool) -> Slice:
-    tasks: dict[str, list[tuple[float, ...]]] = {}
-    for row in members:
-        tasks.setdefault(row.task if by_task else "", []).append(row.values)
-    tables = [np.array(values).T for values in tasks.values()]
-    means = average_intervals(tables)
-    gains = [table[1] - table[0] for table in tables] if len(means) == 2 else []
-    sure = all(table.shape[1] > 1 for table in tables)
-    return Slice(name, len(members), tuple(means), difference_interval(gains) if gains else None, sure)
+    slices = []
+    for (_, name), members in sorted(groups.items(), key=lambda group: group[0][0]):
+        tasks: dict[str, list[tuple[float, ...]]] = {}
+        for row in members:
+            tasks.setdefault(row.task if by_task else "", []).append(row.values)
+        tables = [np.array(values).T for values in tasks.values()]
+        means = average_intervals(tables)
+        gain = difference_interval([table[1] - table[0] for table in tables]) if len(means) == 2 else None
+        sure = all(table.shape[1] > 1 for table in tables)
+        slices.append(Slice(name, len(members), tuple(means), gain, sure))
+    return slices
 
 
 def _count(positives: int) -> tuple[int, str]:

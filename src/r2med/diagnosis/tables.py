@@ -9,8 +9,8 @@ from r2med.data.task_names import task_names
 from r2med.diagnosis.causes import LEVELS, Cause, changes, moves, overall
 from r2med.diagnosis.complement import summed
 from r2med.diagnosis.gap import PAIRS
-from r2med.formatting import p_text, percent
-from r2med.render.table import Cell, Column, Number, Table, key, numbers
+from r2med.formatting import p_text, percent, percent_range
+from r2med.render.table import Cell, Column, Table, key, numbers, signed_interval, signed_percent
 from r2med.render.table import percent as percent_cell
 from r2med.runs.report import failure_lines
 from r2med.tuning.frontier import COSTS, frontier, left_out
@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     from r2med.diagnosis.coverage import Coverage
     from r2med.diagnosis.gap import Ceiling, Climb, Gap
     from r2med.diagnosis.slices import Slice
-    from r2med.diagnosis.truncation import LengthFigure, Sensitivity
+    from r2med.diagnosis.truncation import Sensitivity
     from r2med.measure.figure import Figure
-    from r2med.measure.significance import Difference
     from r2med.tuning.frontier import Priced
 
 _MOVES = 6
@@ -40,105 +39,85 @@ def _texts(*headings: str) -> list[Column]:
     return [Column(heading, folds=True) for heading in headings]
 
 
-def _say(console: Console, text: str, style: str = "") -> None:
-    console.print(text, style=style)
-
-
-def _between(found: Figure, sign: str = "") -> str:
-    return " to ".join(f"{100 * end:{sign}.1f}" for end in found.ends)
-
-
-def _no_interval(_: Figure, __: str = "") -> str:
-    return "-"
-
-
-def show_one(found: Diagnosis, console: Console) -> None:
+def show_one(diagnosis: Diagnosis, console: Console) -> None:
     """Print the causes of one system on one task."""
-    show_causes([found], console)
+    show_causes([diagnosis], console)
 
 
-def show_causes(found: Sequence[Diagnosis], console: Console) -> None:
+def show_causes(diagnoses: Sequence[Diagnosis], console: Console) -> None:
     """Print the shares of one system, of queries and of relevant documents: tasks down, causes across."""
-    used = [cause for cause in Cause if any(each.shares("documents")[cause] for each in found)]
-    names = task_names(each.task for each in found)
+    used = [cause for cause in Cause if any(each.shares("documents")[cause] for each in diagnoses)]
+    names = task_names(each.task for each in diagnoses)
     for of, meaning in LEVELS.items():
-        _say(console, f"{found[0].system}: causes in % {meaning}", "bold")
+        console.print(f"{diagnoses[0].system}: causes in % {meaning}", style="bold")
         table = _grid("task", "queries", "deep", *(cause.value for cause in used))
-        for each in found:
+        for each in diagnoses:
             shares = each.shares(of)
             sizes = (str(len(each.queries)), str(each.deep))
             table.add(names[each.task], *sizes, *(percent(shares[cause], 1) for cause in used))
-        if len(found) > 1:
+        if len(diagnoses) > 1:
             table.rule()
-            total = overall(found, of)
-            queries = str(sum(len(each.queries) for each in found))
+            total = overall(diagnoses, of)
+            queries = str(sum(len(each.queries) for each in diagnoses))
             table.add("all tasks", queries, "", *(percent(total[cause].value, 1) for cause in used), style="bold")
-            table.add("95% interval", "", "", *(_between(total[cause]) for cause in used), style="dim")
+            table.add("95% interval", "", "", *(percent_range(total[cause], 1) for cause in used), style="dim")
         table.show(console)
-    _explain(found, used, console)
-
-
-def _explain(found: Sequence[Diagnosis], used: Sequence[Cause], console: Console) -> None:
     for cause in used:
-        _say(console, f"{cause.value}: {cause.meaning}", "dim")
-    _say(
-        console,
-        "deep: what stands deeper counts as not found (100, a fifth of the documents where they are few)",
-        "dim",
+        console.print(f"{cause.value}: {cause.meaning}", style="dim")
+    console.print(
+        "deep: what stands deeper counts as not found (100, a fifth of the documents where they are few)", style="dim"
     )
-    for sentence in dict.fromkeys(note for each in found for note in each.notes):
-        _say(console, f"note: {sentence}", "yellow")
-    oracles = [each.oracle for each in found if each.oracle]
-    if oracles:
-        _say(console, f"searches with gold answers, oracle runs in the ledger: {' '.join(oracles)}", "dim")
+    for sentence in dict.fromkeys(note for each in diagnoses for note in each.notes):
+        console.print(f"note: {sentence}", style="yellow")
+    if oracles := [each.oracle for each in diagnoses if each.oracle]:
+        console.print(f"searches with gold answers, oracle runs in the ledger: {' '.join(oracles)}", style="dim")
 
 
 def show_changes(before: Sequence[Diagnosis], after: Sequence[Diagnosis], console: Console) -> None:
     """Print how two systems' shares differ, and which queries changed from what to what."""
     for of, meaning in LEVELS.items():
-        _say(console, f"{after[0].system}  against  {before[0].system}: causes in % {meaning}", "bold")
+        console.print(f"{after[0].system}  against  {before[0].system}: causes in % {meaning}", style="bold")
         old, new, difference = overall(before, of), overall(after, of), changes(before, after, of)
         table = _grid("cause", "against", "here", "change", "95% interval")
-        for cause in Cause:
+        for cause, change in difference.items():
             if old[cause].value or new[cause].value:
-                change = difference[cause]
                 shares = (percent(old[cause].value, 1), percent(new[cause].value, 1))
-                table.add(cause.value, *shares, f"{100 * change.value:+.1f}", _between(change, "+"))
+                table.add(cause.value, *shares, percent(change.value, 1, "+"), percent_range(change, 1, "+"))
         table.show(console)
     changed = [(count, step) for step, count in moves(before, after).items() if step[0] is not step[1]]
     for count, (one, other) in changed[:_MOVES]:
-        _say(console, f"{count} {'query' if count == 1 else 'queries'}: {one.value} -> {other.value}")
+        console.print(f"{count} {'query' if count == 1 else 'queries'}: {one.value} -> {other.value}")
 
 
-def show_gap(found: Sequence[Gap], console: Console) -> None:
+def show_gap(gaps: Sequence[Gap], console: Console) -> None:
     """Print the nearness of queries, answers and documents: tasks down, pairs across."""
-    names = task_names(each.task for each in found)
-    sides = (("lexical overlap x 100, by rarity", "overlap"), (f"cosine x 100 by {found[0].encoder}", "similarity"))
+    names = task_names(gap.task for gap in gaps)
+    sides = (("lexical overlap x 100, by rarity", "overlap"), (f"cosine x 100 by {gaps[0].encoder}", "similarity"))
     for title, side in sides:
-        _say(console, title, "bold")
+        console.print(title, style="bold")
         table = _grid("task", "queries", *PAIRS)
-        rows: list[Mapping[str, Figure]] = [getattr(each, side) for each in found]
-        for each, row in zip(found, rows, strict=True):
-            table.add(names[each.task], str(each.queries), *(_mean([row], pair) for pair in PAIRS))
-        if len(found) > 1:
+        rows: list[Mapping[str, Figure]] = [getattr(gap, side) for gap in gaps]
+        for gap, row in zip(gaps, rows, strict=True):
+            table.add(names[gap.task], str(gap.queries), *(_mean([row], pair) for pair in PAIRS))
+        if len(gaps) > 1:
             table.rule()
             table.add("all tasks", "", *(_mean(rows, pair) for pair in PAIRS), style="bold")
         table.show(console)
     for pair, meaning in PAIRS.items():
-        _say(console, f"{pair}: {meaning}", "dim")
+        console.print(f"{pair}: {meaning}", style="dim")
 
 
 def _mean(rows: Sequence[Mapping[str, Figure]], pair: str) -> str:
     values = [row[pair].value for row in rows if pair in row]
-    return percent(sum(values) / len(values), 1) if values else "-"
+    return percent(sum(values) / len(values) if values else None, 1)
 
 
-def show_ceiling(found: Sequence[Ceiling], console: Console) -> None:
+def show_ceiling(ceilings: Sequence[Ceiling], console: Console) -> None:
     """Print how far systems get from the plain search to the search with the gold answer."""
-    for each in found:
+    for each in ceilings:
         alone = each.system == each.base
         whose = f"{each.system}  between  {each.base}" if not alone else each.base
-        _say(console, f"{each.measure} x 100, {whose}  and  {each.oracle} (oracle)", "bold")
+        console.print(f"{each.measure} x 100, {whose}  and  {each.oracle} (oracle)", style="bold")
         table = _grid("task", "plain", "oracle", *([] if alone else ["system", "gap closed %", "95% interval"]))
         names = task_names(each.tasks)
         for task, climb in each.tasks.items():
@@ -150,58 +129,55 @@ def show_ceiling(found: Sequence[Ceiling], console: Console) -> None:
 
 
 def _climb(climb: Climb, *, alone: bool) -> list[str]:
-    ends = [f"{100 * climb.plain:.2f}", f"{100 * climb.oracle:.2f}"]
+    ends = [percent(climb.plain), percent(climb.oracle)]
     if alone:
         return ends
-    closed = ["-", ""]
-    if climb.closed is not None and climb.low is not None and climb.high is not None:
-        closed = [percent(climb.closed, 1), f"{100 * climb.low:.1f} to {100 * climb.high:.1f}"]
-    return [*ends, f"{100 * climb.system:.2f}", *closed]
+    known = climb.closed is not None and climb.low is not None
+    closed = [percent(climb.closed, 1), percent_range(climb, 1)] if known else ["-", ""]
+    return [*ends, percent(climb.system), *closed]
 
 
-def show_complement(found: Sequence[Complementarity], console: Console) -> None:
+def show_complement(tasks: Sequence[Complementarity], console: Console) -> None:
     """Print who finds what, pair by pair."""
-    rows = [*found, summed(found)] if len(found) > 1 else list(found)
-    names = task_names(each.task for each in found)
-    for place, pair in enumerate(found[0].pairs):
-        _say(console, f"relevant documents found:  A = {pair.a}  B = {pair.b}", "bold")
+    rows = [*tasks, summed(tasks)] if len(tasks) > 1 else list(tasks)
+    names = task_names(each.task for each in tasks)
+    for place, pair in enumerate(tasks[0].pairs):
+        console.print(f"relevant documents found:  A = {pair.a}  B = {pair.b}", style="bold")
         headings = ("only A", "only B", "both", "neither", "recall A", "recall B", "union", "overlap@10")
         table = _grid("task", "deep", *headings)
-        for each in rows:
-            own = each.pairs[place]
-            counts = [str(count) for count in (own.only_a, own.only_b, own.both, own.neither)]
-            shares = [percent(share, 1) for share in (own.recall_a, own.recall_b, own.union, own.overlap)]
-            last = each is rows[-1] and len(rows) > 1
+        for row in rows:
+            of = row.pairs[place]
+            counts = map(str, (of.only_a, of.only_b, of.both, of.neither))
+            shares = [percent(share, 1) for share in (of.recall_a, of.recall_b, of.union, of.overlap)]
+            last = row is rows[-1] and len(rows) > 1
             if last:
                 table.rule()
-            task, deep = (each.task, "") if last else (names[each.task], str(each.deep))
+            task, deep = (row.task, "") if last else (names[row.task], str(row.deep))
             table.add(task, deep, *counts, *shares, style="bold" if last else "")
         table.show(console)
-    if len(found[0].pairs) > 1:
-        _say(console, f"recall of what any of them finds: {percent(rows[-1].union, 1)}")
-    _say(console, "documents at `deep` or above count as found; union: the most that a fusion can reach", "dim")
+    if len(tasks[0].pairs) > 1:
+        console.print(f"recall of what any of them finds: {percent(rows[-1].union, 1)}")
+    console.print("documents at `deep` or above count as found; union: the most that a fusion can reach", style="dim")
 
 
-def show_coverage(found: Sequence[Coverage], console: Console, limit: int | None) -> None:
+def show_coverage(tasks: Sequence[Coverage], console: Console, limit: int | None) -> None:
     """Print how much is judged, what many systems return unjudged, and what looks wrongly unjudged."""
-    names = task_names(each.task for each in found)
-    table = _grid("judged@10 in %", *found[0].judged, "holes", "near-duplicates")
-    for each in found:
-        counts = [f"{len(each.holes):,}", f"{len(each.twins):,}"]
+    names = task_names(each.task for each in tasks)
+    table = _grid("judged@10 in %", *tasks[0].judged, "holes", "near-duplicates")
+    for each in tasks:
+        counts = (f"{len(each.holes):,}", f"{len(each.twins):,}")
         table.add(names[each.task], *(percent(share, 1) for share in each.judged.values()), *counts)
     table.show(console)
-    if all(each.positives_only for each in found):
-        _say(console, "only relevant documents are judged here, so that judged means relevant", "dim")
-    holes = [(names[each.task], hole) for each in found for hole in each.holes]
-    if holes:
-        _say(console, "holes: not judged, and among the first 10 of most systems", "bold")
+    if all(each.positives_only for each in tasks):
+        console.print("only relevant documents are judged here, so that judged means relevant", style="dim")
+    if holes := [(names[each.task], hole) for each in tasks for hole in each.holes]:
+        console.print("holes: not judged, and among the first 10 of most systems", style="bold")
         table = Table(*_texts("task", "query", "document"), *numbers("systems", "best rank"))
         for task, hole in sorted(holes, key=lambda row: (-row[1].systems, row[1].best))[:limit]:
             table.add(task, hole.query, hole.document, str(hole.systems), str(hole.best))
         table.show(console)
-    twins = [(names[each.task], twin) for each in found for twin in each.twins]
-    if twins:
-        _say(console, "nearly the same as a relevant document, and not judged relevant: review these", "bold")
+    if twins := [(names[each.task], twin) for each in tasks for twin in each.twins]:
+        console.print("nearly the same as a relevant document, and not judged relevant: review these", style="bold")
         table = Table(*_texts("task", "query", "relevant", "document"), *numbers("Jaccard", "best rank"))
         for task, twin in sorted(twins, key=lambda row: -row[1].jaccard)[:limit]:
             best = "" if twin.best is None else str(twin.best)
@@ -209,94 +185,68 @@ def show_coverage(found: Sequence[Coverage], console: Console, limit: int | None
         table.show(console)
 
 
-def show_slices(found: Mapping[str, Sequence[Slice]], systems: Sequence[str], console: Console) -> None:
+def show_slices(ways: Mapping[str, Sequence[Slice]], systems: Sequence[str], console: Console) -> None:
     """Print the means of each slice."""
-    for way, slices in found.items():
-        _say(console, f"nDCG@10 x 100 by {way}", "bold")
+    for way, slices in ways.items():
+        console.print(f"nDCG@10 x 100 by {way}", style="bold")
         headings = [heading for system in systems for heading in (system, "95% interval")]
         table = _grid(way, "queries", *headings, *(["difference", "95% interval"] if len(systems) == 2 else []))
         names = task_names(each.name for each in slices) if way == "task" else {}
         for each in slices:
-            shown = _between if each.sure else _no_interval
-            cells = [cell for mean in each.means for cell in (f"{100 * mean.value:.2f}", shown(mean))]
-            if each.difference is not None:
-                cells += [f"{100 * each.difference.value:+.2f}", shown(each.difference, "+")]
+            figures = [(mean, "") for mean in each.means] + ([(each.difference, "+")] if each.difference else [])
+            cells = [
+                cell
+                for figure, sign in figures
+                for cell in (percent(figure.value, 2, sign), percent_range(figure if each.sure else None, 1, sign))
+            ]
             table.add(names.get(each.name, each.name), str(each.queries), *cells)
         table.show(console)
 
 
-def show_costs(found: Sequence[Priced], console: Console) -> None:
+def show_costs(systems: Sequence[Priced], console: Console) -> None:
     """Print every system with its score and bill, and which are on the frontier of each kind of cost."""
-    best = {by: {each.system for each in frontier(found, by)} for by in COSTS}
+    best = {by: {each.system for each in frontier(systems, by)} for by in COSTS}
     table = Table(key("system"), *numbers("nDCG@10", *(f"{by}/query" for by in COSTS)), *_texts("on the frontier of"))
-    for each in found:
+    for each in systems:
         bill = each.bill
         money = "?" if bill.money is None else f"${bill.money:.6f}" if bill.money else "$0"
         tokens = "?" if bill.tokens is None else f"{bill.tokens:,.0f}"
         seconds = "?" if bill.seconds is None else f"{bill.seconds:.4f}"
         name = f"{each.system} (oracle)" if each.oracle else each.system
         on = ", ".join(by for by in COSTS if each.system in best[by])
-        table.add(name, f"{100 * each.score:.2f}", money, tokens, seconds, on)
+        table.add(name, percent(each.score), money, tokens, seconds, on)
     table.show(console)
-    _say(console, "?: the records do not say (generations made elsewhere, servers without prices, kept vectors)", "dim")
-    _say(console, "seconds: to search, without loading models and indexing documents", "dim")
+    console.print(
+        "?: the records do not say (generations made elsewhere, servers without prices, kept vectors)", style="dim"
+    )
+    console.print("seconds: to search, without loading models and indexing documents", style="dim")
     for by in COSTS:
-        reason = left_out(found, by)
-        if reason:
-            _say(console, f"frontier of {by}: {reason[0].lower()}{reason[1:]}", "dim")
+        if reason := left_out(systems, by):
+            console.print(f"frontier of {by}: {reason[0].lower()}{reason[1:]}", style="dim")
 
 
-_UNKNOWN = "?"
-
-
-def show_sensitivity(found: Sensitivity, console: Console) -> None:
+def show_sensitivity(study: Sensitivity, console: Console) -> None:
     """Print the averages with their differences from the longest limit, then those of each task."""
-    several = len(found.longest.tasks) > 1
-    title = f"{found.system}, {found.measure} x 100{', mean over tasks' if several else ''}"
-    console.print(title, style="bold", markup=False, highlight=False)
-    _averages(found).show(console)
-    if several:
-        _by_task(found).show(console)
-    for sentence in [*found.sentences, *failure_lines(found.failures)]:
+    tasks, figures = study.longest.tasks, study.figures
+    over = ", mean over tasks" if len(tasks) > 1 else ""
+    console.print(f"{study.system}, {study.measure} x 100{over}", style="bold", markup=False, highlight=False)
+    headings = (study.measure, "difference", "95% interval", "p (Holm)", "% docs cut", "% queries cut")
+    table = _grid("tokens", *headings)
+    for figure in figures:
+        found = figure.difference
+        compared: list[Cell] = ["longest", "", ""]
+        if found is not None and figure.holm is not None:
+            compared = [signed_percent(found.mean), signed_interval(found), p_text(figure.holm)]
+        cuts = (percent(cut, 1).replace("-", "?") for cut in (figure.documents_cut, figure.queries_cut))
+        table.add(f"{figure.max_length:,}", percent_cell(figure.score), *compared, *cuts)
+    table.show(console)
+    if len(tasks) > 1:
+        # The figure of each task at each limit, with the difference from the longest below.
+        table = _grid("task", *(f"{figure.max_length:,}" for figure in figures))
+        for task, name in task_names(tasks).items():
+            table.add(name, *(percent_cell(figure.tasks[task]) for figure in figures))
+            gains = [(figure.by_task or {}).get(task) for figure in figures]
+            table.add("", *("" if gain is None else signed_interval(gain) for gain in gains), style="dim")
+        table.show(console)
+    for sentence in [*study.sentences, *failure_lines(study.failures)]:
         console.print(sentence, markup=False, highlight=False)
-
-
-def _averages(found: Sensitivity) -> Table:
-    table = Table(key("tokens"), *numbers(found.measure, "difference", "95% interval", "p (Holm)", *_CUT))
-    for figure in found.figures:
-        cells = [percent_cell(figure.score), *_compared(figure.difference, figure.holm)]
-        table.add(f"{figure.max_length:,}", *cells, *map(_share, (figure.documents_cut, figure.queries_cut)))
-    return table
-
-
-_CUT = ("% docs cut", "% queries cut")
-
-
-def _compared(found: Difference | None, corrected: float | None) -> list[Cell]:
-    if found is None or corrected is None:
-        return ["longest", "", ""]
-    low, high = percent_cell(found.low, sign="+"), percent_cell(found.high, sign="+")
-    spread = Number(f"{low.wide} to {high.wide}", f"{low.narrow} to {high.narrow}")
-    return [percent_cell(found.mean, sign="+"), spread, p_text(corrected)]
-
-
-def _share(value: float | None) -> str:
-    return _UNKNOWN if value is None else f"{100 * value:.1f}"
-
-
-def _by_task(found: Sensitivity) -> Table:
-    """Build a row per task: the figure at each limit, with the difference from the longest below."""
-    names = task_names(found.longest.tasks)
-    table = Table(key("task"), *numbers(*(f"{figure.max_length:,}" for figure in found.figures)))
-    for task, name in names.items():
-        table.add(name, *(percent_cell(figure.tasks[task]) for figure in found.figures))
-        table.add("", *(_spread(figure, task) for figure in found.figures), style="dim")
-    return table
-
-
-def _spread(figure: LengthFigure, task: str) -> Cell:
-    each = (figure.by_task or {}).get(task)
-    if each is None:
-        return ""
-    low, high = percent_cell(each.low, sign="+"), percent_cell(each.high, sign="+")
-    return Number(f"{low.wide} to {high.wide}", f"{low.narrow} to {high.narrow}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,15 +10,15 @@ import numpy as np
 
 from r2med.data.tasks import Task
 from r2med.errors import R2medError, SpecError
-from r2med.formatting import p_words
+from r2med.formatting import p_words, percent, percent_range
 from r2med.measure.metrics import DEFAULT, Measure
-from r2med.measure.significance import ALPHA, Difference, difference, holm, shown_words
+from r2med.measure.significance import ALPHA, Difference, describe_detectable, difference, holm
 from r2med.pipeline.evaluate import Options, evaluate
 from r2med.pipeline.registry import build_system
 from r2med.pipeline.system import System
 from r2med.runs.ledger import Entry
 from r2med.runs.record import RunRecord
-from r2med.runs.report import Failure, Report
+from r2med.runs.report import Failure
 
 LIMITS = ("max_length", "document_length")
 """The options by which stages say how many tokens are read."""
@@ -101,10 +101,10 @@ def _sentence(figure: LengthFigure, longest: LengthFigure) -> str:
     limits = f"{figure.max_length:,} tokens instead of {longest.max_length:,}"
     p = p_words(figure.holm, at_floor=found.at_floor)
     if figure.differs:
-        return f"{limits}: {100 * found.mean:+.2f} points ({100 * found.low:+.2f} to {100 * found.high:+.2f}, {p})."
+        return f"{limits}: {percent(found.mean, sign='+')} points ({percent_range(found, sign='+')}, {p})."
     if found.wins == found.losses == 0:
         return f"{limits}: no query changes."
-    return f"{limits}: no difference is shown ({p}){shown_words(found)}."
+    return f"{limits}: no difference is shown ({p}){describe_detectable(found)}."
 
 
 def at_length(system: System, limit: int) -> System:
@@ -138,16 +138,14 @@ def measure_sensitivity(
     systems = {limit: at_length(system, limit) for limit in limits}
     chosen = options or Options(measures=tuple(dict.fromkeys([measure, *DEFAULT])))
     report = evaluate(list(systems.values()), list(tasks), chosen).whole()
-    results = {limit: _results(report, each.spec) for limit, each in systems.items()}
-    complete = {limit: found for limit, found in results.items() if len(found) == len(tasks)}
+    results = {
+        limit: [result for result in report.results if result.system == each.spec] for limit, each in systems.items()
+    }
+    complete = {limit: several for limit, several in results.items() if len(several) == len(tasks)}
     if len(complete) < 2:
         reason = report.failures[0].message if report.failures else "nothing could be measured"
         raise R2medError(f"{spec}: fewer than two of these lengths could be measured on all tasks: {reason}")
     return Sensitivity(system.spec, str(measure), _figures(complete, str(measure)), report.failures)
-
-
-def _results(report: Report, spec: str) -> list[Entry]:
-    return [result for result in report.results if result.system == spec]
 
 
 def _figures(complete: Mapping[int, Sequence[Entry]], measure: str) -> list[LengthFigure]:
@@ -192,18 +190,18 @@ def share_cut(record: RunRecord, what: str) -> float | None:
     >>> share_cut(RunRecord(notes={"rrf": {"minilm": {"documents": facts}}}), "documents")
     0.25
     """
-    shares = list(_shares(record.notes, what))
-    return max(shares) if shares else None
+    return max(_shares(record.notes, what), default=None)
 
 
-def _shares(notes: Any, what: str) -> list[float]:
+def _shares(notes: Any, what: str) -> Iterator[float]:
     if not isinstance(notes, Mapping):
-        return []
+        return
     facts: Any = notes.get(what)
     # A model that has not told its limit has not told how much it cuts either.
-    told = isinstance(facts, Mapping) and facts.get("max_tokens") and "truncated_share" in facts
-    own = [facts["truncated_share"]] if told else []
+    if isinstance(facts, Mapping) and facts.get("max_tokens") and "truncated_share" in facts:
+        yield float(facts["truncated_share"])
     if what == "documents" and isinstance(notes.get("truncated_share"), float):
-        own.append(notes["truncated_share"])
-    inner = [value for name, value in notes.items() if name not in ("documents", "queries", "passages")]
-    return [float(share) for share in own] + [share for value in inner for share in _shares(value, what)]
+        yield notes["truncated_share"]
+    for name, value in notes.items():
+        if name not in ("documents", "queries", "passages"):
+            yield from _shares(value, what)

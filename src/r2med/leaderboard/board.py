@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePath
+from typing import TypeVar
 
 from r2med.data.loader import present_fingerprints
-from r2med.data.published import PublishedFigures, PublishedSystem, published, sources
+from r2med.data.published import PublishedSystem, published, sources
 from r2med.data.task_names import GROUP_NOTES
 from r2med.data.tasks import AVERAGE, FOLDER_GROUPS, groups, registry
 from r2med.errors import R2medError, suggest
@@ -27,7 +28,7 @@ from r2med.render.scores.model import (
 from r2med.render.scores.report import mean_recall_lost, parts_of
 from r2med.render.scores.significance import Sample, about_marks, find_baseline, intervals, significance, unbeaten
 from r2med.runs.cost import Cost
-from r2med.runs.ledger import Entry, Ledger
+from r2med.runs.ledger import Ledger
 from r2med.runs.selection import Current, current_data, current_runs
 
 FAMILY = "family:"
@@ -65,29 +66,21 @@ def ordered(
         return list(lines) if descending else list(reversed(lines))
     if sort == "name":
         return sorted(lines, key=lambda line: line.name.casefold(), reverse=not descending)
-    column = AVERAGE if sort == "average" else sort
-    if sort in ("seconds", "dollars"):
-        figures = [(_saved(line, sort), line) for line in lines]
-    elif sort == INTERVAL:
-        figures = [(_lower_end(line), line) for line in lines]
-    else:
-        figures = [(figure_of(line, column, families or {}), line) for line in lines]
-    have = [(value, line) for value, line in figures if value is not None]
-    have.sort(key=lambda pair: -pair[0] if descending else pair[0])
-    return [line for _, line in have] + [line for value, line in figures if value is None]
 
+    def value(line: BoardRow) -> float | None:
+        if sort in ("seconds", "dollars"):
+            # The cheapest is the best.
+            cost = line.cost
+            amount = None if cost is None else cost.seconds_per_query if sort == "seconds" else cost.dollars
+            return None if amount is None else -amount
+        if sort == INTERVAL:
+            return line.intervals[AVERAGE].low if AVERAGE in line.intervals else None
+        return figure_of(line, AVERAGE if sort == "average" else sort, families or {})
 
-def _lower_end(line: BoardRow) -> float | None:
-    """Return the lower end of the interval of a system's average; None if there is no interval."""
-    found = line.intervals.get(AVERAGE)
-    return None if found is None else found.low
-
-
-def _saved(line: BoardRow, sort: str) -> float | None:
-    """Return a system's cost as a negative number, so that the cheapest is the best; None if it is unknown."""
-    cost = line.cost
-    value = None if cost is None else cost.seconds_per_query if sort == "seconds" else cost.dollars
-    return None if value is None else -value
+    figures = [(value(line), line) for line in lines]
+    known = [(figure, line) for figure, line in figures if figure is not None]
+    known.sort(key=lambda pair: -pair[0] if descending else pair[0])
+    return [line for _, line in known] + [line for figure, line in figures if figure is None]
 
 
 def check_column(sort: str, tasks: Sequence[str]) -> str:
@@ -100,13 +93,15 @@ def check_column(sort: str, tasks: Sequence[str]) -> str:
 
 def containing(lines: Sequence[BoardRow], text: str) -> list[BoardRow]:
     """Return the lines in whose name, parts or sources every word of a text occurs."""
-    wanted = text.casefold().split()
-    return [line for line in lines if all(word in _words(line) for word in wanted)] if wanted else list(lines)
+    words = text.casefold().split()
 
+    def texts(line: BoardRow) -> str:
+        parts = line.parts
+        return "\n".join(
+            (line.name, line.system, parts.kind, *parts.retrievers, *parts.llms, *parts.rerankers, *line.sources)
+        ).casefold()
 
-def _words(line: BoardRow) -> str:
-    parts = (line.name, line.system, line.parts.kind, *line.parts.retrievers, *line.parts.llms, *line.parts.rerankers)
-    return "\n".join((*parts, *line.sources)).casefold()
+    return [line for line in lines if all(word in texts(line) for word in words)]
 
 
 def newest_runs(ledger: Ledger, group: str, tasks: Sequence[str], present: Mapping[str, str] | None = None) -> Current:
@@ -126,34 +121,28 @@ def local_rows(
     """Return a row for each system; `means` are the ledger's, `present` the fingerprints of the data of tasks now."""
     latest = sorted((entry for row in runs.values() for entry in row.values()), key=lambda entry: -entry.used)
     data = current_data(latest) | dict(present or {})
-    return [
-        replace(
-            _local_row(system, entries, means, measure),
-            other_data=tuple(task for task, entry in entries.items() if entry.data != data[task]),
+    rows = []
+    for system, by_task in runs.items():
+        entries = list(by_task.values())
+        measured = {task: means.get(entry.id, {}) for task, entry in by_task.items()}
+        oracle = any(entry.oracle for entry in entries)
+        rows.append(
+            BoardRow(
+                name=system,
+                sources=(OWN,),
+                values={task: values[measure] for task, values in measured.items() if measure in values},
+                system=entries[0].system,
+                parts=parts_of(entries[0].record.stages or (), oracle=oracle),
+                oracle=oracle,
+                queries=sum(len(entry.queries) for entry in entries),
+                incomplete=sum(len(entry.incomplete) for entry in entries),
+                other_data=tuple(task for task, entry in by_task.items() if entry.data != data[task]),
+                runs={task: entry.id for task, entry in by_task.items()},
+                cost=Cost.of_runs(entries),
+                recall_lost=mean_recall_lost([entry.record for entry in entries]),
+            )
         )
-        for system, entries in runs.items()
-    ]
-
-
-def _local_row(
-    system: str, entries: Mapping[str, Entry], means: Mapping[str, Mapping[str, float]], measure: str
-) -> BoardRow:
-    measured = {task: means.get(entry.id, {}) for task, entry in entries.items()}
-    stages = next(iter(entries.values())).record.stages
-    oracle = any(entry.oracle for entry in entries.values())
-    return BoardRow(
-        name=system,
-        sources=(OWN,),
-        values={task: values[measure] for task, values in measured.items() if measure in values},
-        system=next(iter(entries.values())).system,
-        parts=parts_of(stages or (), oracle=oracle),
-        oracle=oracle,
-        queries=sum(len(entry.queries) for entry in entries.values()),
-        incomplete=sum(len(entry.incomplete) for entry in entries.values()),
-        runs={task: entry.id for task, entry in entries.items()},
-        cost=Cost.of_runs(list(entries.values())),
-        recall_lost=mean_recall_lost([entry.record for entry in entries.values()]),
-    )
+    return rows
 
 
 NO_AVERAGE = "These folders need not belong together, so there is no average and no rank: choose tasks (--tasks)"
@@ -174,51 +163,40 @@ def board(ledger: Ledger, view: View, chosen: Current | None = None) -> Board:
     present = present_fingerprints(tasks) if own and chosen is None else {}
     runs = newest_runs(ledger, view.group, tasks, present) if own and chosen is None else chosen or {}
     rows = local_rows(runs, ledger.means(view.measure), view.measure, present) if runs else []
-    rows += _published(view, tasks)
-    lines = _narrowed(ranked(_filtered(rows, view), tasks, averaged=averaged), view, tasks)
-    complete = {row.name: runs[row.name] for row in rows if row.own and average(row, tasks) is not None}
-    if view.sort == INTERVAL and averaged:
+    complete = {row.name: runs[row.name] for row in rows if row.values.keys() >= set(tasks)}
+    rows = ranked(_filtered(rows + _published(view, tasks), view), tasks, averaged=averaged)
+    matching = [row for row in containing(rows, view.find) if view.oracles or not row.oracle]
+    sort, descending = check_column(view.sort, tasks), not view.ascending
+    lines = ordered(matching, sort, descending=descending, families=families_of(tasks))
+    if sort == INTERVAL and averaged:
         sure = _decorated(ledger, lines, complete, View(measure=view.measure, intervals=True))
-        lines = ordered(sure, INTERVAL, descending=not view.ascending)
-    shown = lines[: view.limit] if view.limit else lines
-    shown = _decorated(ledger, shown, complete, view)
+        lines = ordered(sure, INTERVAL, descending=descending)
+    shown = _decorated(ledger, lines[: view.limit or None], complete, view)
     if not averaged:
-        shown = [_without_average(line) for line in shown]
+        shown = [replace(row, intervals=_by_task(row.intervals), marks=_by_task(row.marks)) for row in shown]
     notes = [*_disputes(lines, shown), *_notes(view, shown, runs), *([] if averaged else [NO_AVERAGE])]
-    left_out = len(lines) - len(shown)
+    # First stages are shown of rerankers by themselves.
+    details = {*view.details, *([FIRST_STAGE] if view.kind == "reranker" else [])}
     return Board(
         view.group,
         view.measure,
         tasks,
         shown,
         notes,
-        left_out,
-        view.cost,
-        view.baseline,
-        _details(view),
+        left_out=len(lines) - len(shown),
+        cost=view.cost,
+        baseline=view.baseline,
+        details=tuple(name for name in DETAILS if name in details),
         averaged=averaged,
     )
 
 
-def _without_average(line: BoardRow) -> BoardRow:
-    """Return a line without what was computed for its average."""
-    intervals, marks = dict(line.intervals), dict(line.marks)
-    intervals.pop(AVERAGE, None)
-    marks.pop(AVERAGE, None)
-    return replace(line, intervals=intervals, marks=marks)
+Value = TypeVar("Value")
 
 
-def _details(view: View) -> tuple[str, ...]:
-    """Return what is shown beside figures, in the order of `DETAILS`."""
-    wanted = {*view.details, *([FIRST_STAGE] if view.kind == "reranker" else [])}
-    return tuple(name for name in DETAILS if name in wanted)
-
-
-def _narrowed(lines: Sequence[BoardRow], view: View, tasks: Sequence[str]) -> list[BoardRow]:
-    """Return the lines that match a view, in its order."""
-    found = [line for line in containing(lines, view.find) if view.oracles or not line.oracle]
-    sort = check_column(view.sort, tasks)
-    return ordered(found, sort, descending=not view.ascending, families=families_of(tasks))
+def _by_task(values: Mapping[str, Value]) -> dict[str, Value]:
+    """Return values without that of the average."""
+    return {task: value for task, value in values.items() if task != AVERAGE}
 
 
 def _decorated(ledger: Ledger, lines: Sequence[BoardRow], complete: Current, view: View) -> list[BoardRow]:
@@ -229,78 +207,63 @@ def _decorated(ledger: Ledger, lines: Sequence[BoardRow], complete: Current, vie
     if not (view.intervals or view.baseline or view.ties):
         return list(lines)
     baseline = find_baseline(complete, view.baseline) if view.baseline else ""
-    shown = {line.name for line in lines if line.own}
+    names = {line.name for line in lines if line.own} | {baseline}
     samples = {
-        name: {task: _sample(ledger, entry, view.measure) for task, entry in entries.items()}
-        for name, entries in complete.items()
-        if name in shown or name == baseline
+        name: {task: Sample(run.queries, ledger.scores(run)[view.measure], run.data) for task, run in by_task.items()}
+        for name, by_task in complete.items()
+        if name in names
     }
     ranges = intervals(samples) if view.intervals else {}
     marks = significance(samples, baseline) if baseline else {}
     own = [line.name for line in lines if line.own and line.rank is not None]
     tied = unbeaten({name: samples[name] for name in own}, own[0]) if view.ties and own else set()
     return [
-        replace(
-            line,
-            intervals=ranges.get(line.name, {}),
-            marks=marks.get(line.name, {}),
-            tied=line.name in tied,
-        )
+        replace(line, intervals=ranges.get(line.name, {}), marks=marks.get(line.name, {}), tied=line.name in tied)
         if line.own
         else line
         for line in lines
     ]
 
 
-def _sample(ledger: Ledger, entry: Entry, measure: str) -> Sample:
-    return Sample(entry.queries, ledger.scores(entry)[measure], entry.data)
-
-
 def _tasks(view: View, ledger: Ledger) -> list[str]:
     """Return the columns: the group's tasks, or for a group of folders all that were run."""
     known = registry()
-    found = [task.name for task in known.values() if task.group == view.group]
-    if not found:
-        found = sorted({entry.task for entry in ledger.entries(group=view.group)})
-    found = list(view.tasks) or found
-    chosen = [name for name in found if view.family in ("", known[name].family if name in known else "")]
-    if found and not chosen:
-        families = {task.family for task in known.values()}
-        raise R2medError(f"no family {view.family!r}{suggest(view.family, families)}")
-    return chosen
+    tasks = list(view.tasks) or [task.name for task in known.values() if task.group == view.group]
+    tasks = tasks or sorted({entry.task for entry in ledger.entries(group=view.group)})
+    family = [name for name in tasks if view.family in ("", known[name].family if name in known else "")]
+    if tasks and not family:
+        raise R2medError(f"no family {view.family!r}{suggest(view.family, {task.family for task in known.values()})}")
+    return family
 
 
 def _published(view: View, tasks: Sequence[str]) -> list[BoardRow]:
     for name in view.sources:
         if name not in (OWN, *sources()):
             raise R2medError(f"no source {name!r}{suggest(name, (OWN, *sources()))}")
-    if not view.published:
-        return []
-    chosen = [
+    systems = [
         system
         for system in published()
         if system.source.group == view.group and (not view.sources or system.source.name in view.sources)
     ]
-    return published_rows(chosen, view.measure, tasks)
+    return published_rows(systems, view.measure, tasks) if view.published else []
 
 
 def _filtered(rows: Sequence[BoardRow], view: View) -> list[BoardRow]:
     """Select the rows with the parts of a view; a name that no row has is an error that suggests one."""
-    chosen = list(rows)
+    matching = list(rows)
     filters: tuple[tuple[str, str, Callable[[BoardRow], Iterable[str]]], ...] = (
         ("kind", view.kind, lambda row: (row.parts.kind,)),
         ("retriever", view.retriever, lambda row: row.parts.retrievers),
         ("llm", view.llm, lambda row: row.parts.llms),
         ("reranker", view.reranker, lambda row: row.parts.rerankers),
     )
-    for option, wanted, names in filters:
-        if not wanted:
-            continue
+    for option, value, names in filters:
         known = {name for row in rows for name in names(row)}
-        if option != "kind" and wanted.casefold() not in {name.casefold() for name in known}:
-            raise R2medError(f"no system on this board has the {option} {wanted!r}{suggest(wanted, known)}")
-        chosen = [row for row in chosen if wanted.casefold() in {name.casefold() for name in names(row)}]
-    return chosen
+        if value and option != "kind" and value.casefold() not in {name.casefold() for name in known}:
+            raise R2medError(f"no system on this board has the {option} {value!r}{suggest(value, known)}")
+        if value:
+            matching = [row for row in matching if value.casefold() in {name.casefold() for name in names(row)}]
+    return matching
 
 
 def ranked(rows: Sequence[BoardRow], tasks: Sequence[str], *, averaged: bool = True) -> list[BoardRow]:
@@ -404,24 +367,23 @@ def _about_runs(view: View, rows: Sequence[BoardRow], runs: Current) -> list[str
 
 def published_rows(systems: Sequence[PublishedSystem], measure: str, tasks: Sequence[str]) -> list[BoardRow]:
     """Return the rows of these systems that have a figure by the measure on one of the tasks, or an average."""
-    rows = [_row(system, system.figures[measure], tasks) for system in systems if measure in system.figures]
+    rows = [
+        BoardRow(
+            name=system.name,
+            sources=(system.source.name,),
+            values={task: figures.tasks[task] for task in tasks if task in figures.tasks},
+            system=system.system,
+            parts=published_parts(system),
+            # A published average is over all tasks: it says nothing about some of them.
+            stated=figures.average if len(tasks) == len(groups()[system.source.group]) else None,
+            max_query=system.max_query,
+            max_document=system.max_document,
+            note=system.note,
+        )
+        for system in systems
+        if (figures := system.figures.get(measure)) is not None
+    ]
     return joined([row for row in rows if row.values or row.stated is not None])
-
-
-def _row(system: PublishedSystem, figures: PublishedFigures, tasks: Sequence[str]) -> BoardRow:
-    values = {task: figures.tasks[task] for task in tasks if task in figures.tasks}
-    return BoardRow(
-        name=system.name,
-        sources=(system.source.name,),
-        values=values,
-        system=system.system,
-        parts=published_parts(system),
-        # A published average is over all tasks: it says nothing about some of them.
-        stated=figures.average if len(tasks) == len(groups()[system.source.group]) else None,
-        max_query=system.max_query,
-        max_document=system.max_document,
-        note=system.note,
-    )
 
 
 def published_parts(system: PublishedSystem) -> SystemParts:
@@ -495,16 +457,23 @@ def dispute(system: str, rows: Sequence[BoardRow]) -> str:
     'sources disagree about x: paper 15.00 at 512 tokens, page 17.50 (1 of 2 tasks differ, by 5.00 at the most)'
     """
     # The token limit moves a figure more than most settings.
-    limits = [f" at {row.token_limit} tokens" if row.token_limit else "" for row in rows]
-    figures = zip(rows, limits, strict=True)
-    shown = ", ".join(f"{'+'.join(row.sources)} {_mean(row)}{limit}" for row, limit in figures)
-    shared = [task for task in rows[0].values if all(task in row.values for row in rows)]
-    spans = [_span(rows, task) for task in shared]
+    figures = [
+        f"{'+'.join(row.sources)} {percent(mean_of(row, list(row.values)) if row.values else None)}"
+        + (f" at {row.token_limit} tokens" if row.token_limit else "")
+        for row in rows
+    ]
+    shared = _shared_tasks(rows)
+    columns = [[row.values[task] for row in rows] for task in shared]
+    spans = [max(values) - min(values) for values in columns]
     slack = sum(map(rounding, rows)) + 1e-12
     differing = sum(span > slack for span in spans)
     far = f"; averages {percent(apart(rows))} apart" if apart(rows) >= FAR_APART else ""
-    tail = f" ({differing} of {len(shared)} tasks differ, by {100 * max(spans):.2f} at the most{far})" if spans else ""
-    return f"sources disagree about {system}: {shown}{tail}"
+    tail = f" ({differing} of {len(shared)} tasks differ, by {percent(max(spans))} at the most{far})" if spans else ""
+    return f"sources disagree about {system}: {', '.join(figures)}{tail}"
+
+
+def _shared_tasks(rows: Sequence[BoardRow]) -> list[str]:
+    return [task for task in rows[0].values if all(task in row.values for row in rows)]
 
 
 def apart(rows: Sequence[BoardRow]) -> float:
@@ -513,22 +482,12 @@ def apart(rows: Sequence[BoardRow]) -> float:
     >>> round(apart([BoardRow("x", ("paper",), {"A": 0.4}), BoardRow("x", ("page",), {"A": 0.25, "B": 0.9})]), 4)
     0.15
     """
-    shared = [task for task in rows[0].values if all(task in row.values for row in rows)]
-    means = [mean_of(row, shared) if len(shared) == len(row.values) else _plain_mean(row, shared) for row in rows]
-    return max(means) - min(means) if shared else 0.0
-
-
-def _plain_mean(row: BoardRow, tasks: Sequence[str]) -> float:
-    return sum(row.values[task] for task in tasks) / len(tasks) if tasks else 0.0
-
-
-def _span(rows: Sequence[BoardRow], task: str) -> float:
-    values = [row.values[task] for row in rows]
-    return max(values) - min(values)
-
-
-def _mean(row: BoardRow) -> str:
-    return f"{100 * mean_of(row, list(row.values)):.2f}" if row.values else "-"
+    shared = _shared_tasks(rows)
+    if not shared:
+        return 0.0
+    # A published average is over all tasks of its row.
+    means = [mean_of(row if len(shared) == len(row.values) else replace(row, stated=None), shared) for row in rows]
+    return max(means) - min(means)
 
 
 def mean_of(row: BoardRow, tasks: Sequence[str]) -> float:

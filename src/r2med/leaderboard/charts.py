@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -11,7 +10,6 @@ import numpy as np
 from markupsafe import Markup
 
 from r2med.data.task_names import task_headings
-from r2med.data.tasks import AVERAGE
 from r2med.errors import R2medError
 from r2med.formatting import percent_range
 from r2med.measure.bootstrap import board_intervals
@@ -22,7 +20,6 @@ from r2med.render.charts.bars import BarChart, Series
 from r2med.render.charts.chart import CHARTED, Panel, responsive
 from r2med.render.charts.dots import DotChart
 from r2med.render.charts.drawing import ChartPoint, hint, system_point, tag, whisker, words
-from r2med.render.charts.grids import SHADES, HeatCell, HeatMap, HeatRow
 from r2med.render.charts.scale import Scale, span, tick_text
 from r2med.render.palette import HATCHES, fills
 from r2med.render.scores.model import Board, BoardRow
@@ -88,38 +85,32 @@ class IntervalColumn:
 
 def interval_column(intervals: Mapping[str, Figure]) -> IntervalColumn:
     """Draw intervals by name on one scale, in percent."""
-    ends = [100 * end for found in intervals.values() for end in found.ends]
+    ends = [100 * end for interval in intervals.values() for end in interval.ends]
     scale = Scale(*span(ends, from_zero=False), 12, _COLUMN[0] - 12)
-    ticks = _apart(scale)
+    ticks = scale.ticks()
+    # As many ticks as have room for their figures.
+    widths = [7.0 * len(tick_text(tick)) for tick in ticks]
+    room = 5 + max(((one + other) / 2 for one, other in pairwise(widths)), default=0.0)
+    ticks = ticks[:: next((n for n in range(1, len(ticks)) if scale(ticks[n]) - scale(ticks[0]) >= room), len(ticks))]
     lines = "".join(f"M{scale(tick):.1f} 0V{_COLUMN[1]}" for tick in ticks)
+    back = tag("path", d=lines, class_="grid")
     marks = [
         words(scale(tick), 10, tick_text(tick), class_="tick", text_anchor="middle")
         + tag("line", x1=scale(tick), x2=scale(tick), y1=13, y2=_COLUMN[1], class_="grid")
         for tick in ticks
     ]
-    told = f"scale from {tick_text(ticks[0])} to {tick_text(ticks[-1])}" if marks else "scale"
-    back = tag("path", d=lines, class_="grid")
-    cells = {name: _on(scale, found, back) for name, found in intervals.items()}
-    return IntervalColumn(_mini(told, *marks), cells, {name: found.ends[0] for name, found in intervals.items()})
+    head = _mini(f"scale from {tick_text(ticks[0])} to {tick_text(ticks[-1])}" if marks else "scale", *marks)
+    cells = {}
+    for name, interval in intervals.items():
+        title = f"95% interval {percent_range(interval)}"
+        mark = whisker(system_point("", interval.value, interval), scale, _COLUMN[1] / 2, 3.2)
+        cells[name] = _mini(title, hint(title), back, mark)
+    return IntervalColumn(head, cells, {name: interval.ends[0] for name, interval in intervals.items()})
 
 
-def _apart(scale: Scale) -> list[float]:
-    """Return the ticks of a scale, or as many of them as have room for their figures."""
-    ticks = scale.ticks()
-    widths = [7.0 * len(tick_text(tick)) for tick in ticks]
-    room = 5 + max(((one + other) / 2 for one, other in pairwise(widths)), default=0.0)
-    several = next((n for n in range(1, len(ticks)) if scale(ticks[n]) - scale(ticks[0]) >= room), len(ticks))
-    return ticks[::several]
-
-
-def _on(scale: Scale, found: Figure, back: str) -> Markup:
-    title = f"95% interval {percent_range(found)}"
-    return _mini(title, hint(title), back, whisker(system_point("", found.value, found), scale, _COLUMN[1] / 2, 3.2))
-
-
-def _mini(told: str, *parts: str) -> Markup:
+def _mini(label: str, *parts: str) -> Markup:
     width, height = _COLUMN
-    facts = {"class_": "mini", "viewBox": f"0 0 {width} {height}", "role": "img", "aria_label": told}
+    facts = {"class_": "mini", "viewBox": f"0 0 {width} {height}", "role": "img", "aria_label": label}
     return Markup(tag("svg", *parts, **facts))
 
 
@@ -133,12 +124,8 @@ def line_point(line: BoardRow, column: str, name: str = "") -> ChartPoint | None
 
 def average_chart(series: ScoreSeries) -> DotChart:
     """Chart every system's average with its 95% interval, the best on top; oracles are hollow."""
-    order = sorted(range(len(series.systems)), key=lambda place: -series.average[place].value)
-    points = [
-        system_point(name, series.average[place].value, series.average[place], oracle=name in series.oracles)
-        for place in order
-        for name in (series.systems[place],)
-    ]
+    averages = sorted(zip(series.systems, series.average, strict=True), key=lambda pair: -pair[1].value)
+    points = [system_point(name, mean.value, mean, oracle=name in series.oracles) for name, mean in averages]
     over = f"mean over {len(series.tasks)} {series.group} tasks"
     return DotChart("Averages of systems", f"{series.measure} x 100, {over}, 95% interval", points)
 
@@ -151,45 +138,19 @@ def task_chart(series: ScoreSeries) -> BarChart:
     columns = {**series.tasks, "mean": series.average}
     bars = []
     for place, (system, fill) in enumerate(zip(series.systems, fills(count), strict=True)):
-        found = [column[place] for column in columns.values()]
+        scores = [column[place] for column in columns.values()]
         name = f"{system} (oracle)" if system in series.oracles else system
-        bars.append(Series(name, fill, [100 * each.value for each in found], found))
+        bars.append(Series(name, fill, [100 * score.value for score in scores], scores))
     groups = list(task_headings(list(columns)).values())
     return BarChart("Systems by task", f"{series.measure} x 100", groups, bars, len(series.tasks))
-
-
-def heat_map(board: Board, lines: Sequence[BoardRow]) -> HeatMap:
-    """Map systems by tasks; shades go by place and not by figure, so that an outlier does not flatten the rest."""
-    columns = [column for column in board.columns if any(line.value(column) is not None for line in lines)]
-    ranked = [line for line in lines if not line.oracle] or lines
-    orders = {c: sorted({v for line in ranked if (v := line.value(c)) is not None}) for c in columns}
-    headings = task_headings(board.tasks) | {AVERAGE: "mean"}
-
-    def cell(line: BoardRow, column: str) -> HeatCell | None:
-        value, order = line.value(column), orders[column]
-        return None if value is None else HeatCell(100 * value, shade_of(bisect_left(order, value), 0, len(order) - 1))
-
-    rows = [HeatRow(line.name, [cell(line, column) for column in columns]) for line in lines]
-    return HeatMap(f"{board.measure} x 100 of systems by tasks", [headings[column] for column in columns], rows)
-
-
-def shade_of(value: float, low: float, high: float) -> int:
-    """Return the step of the heat map's scale, from the lowest figure of a column to its highest.
-
-    >>> shade_of(0.1, 0.1, 0.5), shade_of(0.5, 0.1, 0.5), shade_of(0.3, 0.3, 0.3)
-    (0, 8, 4)
-    """
-    if high <= low:
-        return SHADES // 2
-    return max(0, min(SHADES - 1, int(SHADES * (value - low) / (high - low))))
 
 
 def task_panels(board: Board, lines: Sequence[BoardRow]) -> list[Panel]:
     """Build a chart for each task."""
     panels = []
     for task in board.tasks:
-        found = [point for line in lines if (point := line_point(line, task)) is not None]
-        best = sorted(found, key=lambda point: -point.value)[:CHARTED]
+        points = [point for line in lines if (point := line_point(line, task)) is not None]
+        best = sorted(points, key=lambda point: -point.value)[:CHARTED]
         if best:
             chart = DotChart(f"{board.measure} on {task}", f"{board.measure} x 100", best)
             panels.append(Panel(task, "", responsive(chart)))

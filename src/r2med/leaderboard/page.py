@@ -110,23 +110,27 @@ def board_page(library: Library, request: Request) -> PageContent:
     page = (view, *found.order, pages.number)
     table = library.current(("table", page), lambda: sorted_table(board, shown, links.sort, standings))
     costs = library.current(("costs", page), lambda: frontier_panels(runs, shown, view.measure))
+    names = set(asked.getlist("tick"))
+    own = {line.name for line in board.lines if line.own}
+    ticked = {line.name: line.name in own for line in board.lines if line.name in names}
     values = {
         "asked": found,
         "table": table,
-        "ticked": _ticked(board, asked.getlist("tick")),
+        "ticked": ticked,
         "links": links,
         "pages": pages,
-        "panels": [
-            *costs,
-            *system_causes(known_causes(library, dict(list(runs.items())[:_EXPLAINED]))),
-        ],
+        "panels": costs + system_causes(known_causes(library, dict(list(runs.items())[:_EXPLAINED]))),
         "view": view,
         "kinds": KINDS,
         "sources": _sources(view.group),
         "source": view.sources[0] if view.sources else "",
         "boards": board_groups(library),
         "measures": board_measures(library, view),
-        "hrefs": Hrefs(lambda name: system_address(name, view.group), _published_address, _source_address),
+        "hrefs": Hrefs(
+            own=lambda name: system_address(name, view.group),
+            published=lambda name, group: address("/published", name=name, group=group),
+            source=lambda name: f"/sources#{name}",
+        ),
         "files": {name: address(f"/board.{ending}", **{**links.asked, "page": ""}) for name, ending in FILES.items()},
         "cite": board_citation(found),
         "status": 404 if any(each.wrong for each in found.dropped) else 200,
@@ -134,13 +138,6 @@ def board_page(library: Library, request: Request) -> PageContent:
         "cleared": address("/", group=view.group, task=found.task, metric=asked.get("metric", "")),
     }
     return "leaderboard/board.html", values
-
-
-def _ticked(board: Board, names: Sequence[str]) -> dict[str, bool]:
-    """Return the systems of a board that an address has ticked, and whether each is an own run."""
-    wanted = set(names)
-    found = {line.name: False for line in board.lines if line.name in wanted}
-    return found | {line.name: True for line in board.lines if line.own and line.name in wanted}
 
 
 def board_file(library: Library, request: Request) -> tuple[str, str]:
@@ -186,7 +183,8 @@ def read_board(library: Library, asked: QueryParams) -> BoardQuery:
     family = wishes.one("family", choices["family"], "family", elsewhere=True)
     view = replace(view, tasks=(task,) if task else (), family="" if task else family)
     whole = library.board(view)
-    choices |= {part: _parts(whole, part) for part in PARTS}
+    for part in PARTS:
+        choices[part] = sorted({name for line in whole.lines for name in getattr(line.parts, f"{part}s")})
     baselines = [line.name for line in whole.lines if line.own and line.rank is not None]
     baseline = wishes.one("baseline", baselines, "baseline", elsewhere=True)
     retriever, llm, reranker = (wishes.one(part, choices[part], part, elsewhere=True) for part in PARTS)
@@ -278,22 +276,13 @@ def board_citation(found: BoardQuery) -> Citation:
 
 def tied_board(library: Library, view: View) -> Board:
     """Return a board with the systems marked that the best local one does not beat."""
-
-    def make() -> Board:
-        board = library.board(view)
-        return with_ties(board, library.unbeaten(board.lines, view.measure))
-
-    return library.current(("tied", view), make)
+    board = library.board(view)
+    return library.current(("tied", view), lambda: with_ties(board, library.unbeaten(board.lines, view.measure)))
 
 
 def _sources(group: str) -> list[str]:
     """Return the sources that the figures of a group's board may have."""
     return [OWN, *(name for name, source in sources().items() if source.group == group)]
-
-
-def _parts(board: Board, part: str) -> list[str]:
-    """Return the retrievers, language models or rerankers of a board's systems."""
-    return sorted({name for line in board.lines for name in getattr(line.parts, f"{part}s")})
 
 
 def board_groups(library: Library) -> list[str]:
@@ -311,14 +300,6 @@ def board_measures(library: Library, view: View) -> list[str]:
     """Return the measures that a board can be ranked by: those of local runs, those published, and the present one."""
     found = [name for system in published() if system.source.group == view.group for name in system.figures]
     return list(dict.fromkeys((*library.measures(), *found, view.measure)))
-
-
-def _published_address(name: str, group: str) -> str:
-    return address("/published", name=name, group=group)
-
-
-def _source_address(name: str) -> str:
-    return f"/sources#{name}"
 
 
 def read_ahead(library: Library) -> None:

@@ -12,7 +12,7 @@ from r2med.cli.execution import executor_option, one_executor
 from r2med.cli.options import ManyValues, json_option, remark, typed_command, write_json
 from r2med.data.tasks import resolve
 from r2med.errors import R2medError
-from r2med.formatting import counted
+from r2med.formatting import counted, percent, percent_range
 from r2med.leaderboard.report_file import ReportChoice, report
 from r2med.leaderboard.reproduce import check_needs, compare, needs, reproductions
 from r2med.leaderboard.site import Site, WrittenSite, workflow, write_site
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from r2med.leaderboard.reproduce import Compared, Reproduction
-    from r2med.runs.report import Report
 from r2med.leaderboard.cli import LEFT_OUT
 
 
@@ -109,7 +108,15 @@ def _tasks(found: Sequence[Reproduction], given: dict[str, Any]) -> list[str]:
 
 
 def _announce(found: Sequence[Reproduction], given: dict[str, Any]) -> None:
-    facts = [_facts(each) for each in found]
+    facts: list[dict[str, Any]] = [
+        {
+            "system": each.system,
+            "published": [f"{row.name} ({row.source.name})" for row in each.rows],
+            "needs": needs(each.system),
+            "notes": each.notes,
+        }
+        for each in found
+    ]
     tasks = [task.name for task in resolve(_tasks(found, given))]
     if given["as_json"]:
         write_json({"tasks": tasks, "systems": facts})
@@ -125,11 +132,6 @@ def _announce(found: Sequence[Reproduction], given: dict[str, Any]) -> None:
     click.echo(f"on {', '.join(tasks)}")
 
 
-def _facts(each: Reproduction) -> dict[str, Any]:
-    rows = [f"{row.name} ({row.source.name})" for row in each.rows]
-    return {"system": each.system, "published": rows, "needs": needs(each.system), "notes": each.notes}
-
-
 def _run(found: Sequence[Reproduction], given: dict[str, Any]) -> None:
     measure = Measure.parse(given["measure"])
     with one_executor(given["executor"]) as executor:
@@ -143,28 +145,24 @@ def _run(found: Sequence[Reproduction], given: dict[str, Any]) -> None:
         console = output()
         for each in found:
             _show(each, compared[each.system], str(measure), console)
-        _complain(report)
+        for line in failure_lines(report.failures, report.names):
+            click.secho(line, fg="red", err=True)
+        if incomplete := sum(len(result.incomplete) for result in report.results):
+            click.echo(f"{incomplete} queries were incomplete; r2med runs show ID says why", err=True)
     if report.failures:
         raise click.exceptions.Exit(1)
-
-
-def _complain(report: Report) -> None:
-    for line in failure_lines(report.failures, report.names):
-        click.secho(line, fg="red", err=True)
-    incomplete = sum(len(result.incomplete) for result in report.results)
-    if incomplete:
-        click.echo(f"{incomplete} queries were incomplete; r2med runs show ID says why", err=True)
 
 
 def _show(each: Reproduction, compared: Sequence[Compared], measure: str, console: Console) -> None:
     console.print(each.system, style="bold")
     for row in each.rows:
+        # Some sources publish more than two digits.
         columns = (
             key(f"{measure} x 100", "task"),
-            column("published", f"published ({row.source.name})", _points),
-            column("measured", form=_points),
-            column("difference", form=lambda value: "" if value is None else f"{100 * value:+.3f}"),
-            column("", "95% interval", lambda one: f"{100 * one.low:.2f} to {100 * one.high:.2f}", lambda one: one),
+            column("published", f"published ({row.source.name})", lambda value: percent(value, 3)),
+            column("measured", form=lambda value: percent(value, 3)),
+            column("difference", form=lambda value: "" if value is None else percent(value, 3, "+")),
+            column("", "95% interval", percent_range, lambda one: one),
             Column("verdict", folds=True, name="verdict"),
         )
         table = Table(*columns)
@@ -174,11 +172,6 @@ def _show(each: Reproduction, compared: Sequence[Compared], measure: str, consol
         table.show(console)
     for note in each.notes:
         console.print(f"note: {note}", style="dim")
-
-
-def _points(value: float | None) -> str:
-    """Format a share times 100 with three digits, as sources with more than two publish them."""
-    return "-" if value is None else f"{100 * value:.3f}"
 
 
 _Folder = click.Path(path_type=Path, file_okay=False)

@@ -116,16 +116,12 @@ def gather(ledger: Ledger, choice: ReportChoice, executor: Executor | None = Non
         for place, (name, opened) in enumerate(zip(choice.systems, several, strict=True)):
             entry = opened.entry
             found.runs.setdefault(name, {})[entry.task] = entry
-            values = Sample(entry.queries, _column(opened), entry.data)
+            values = Sample(entry.queries, np.array([opened.values[query] for query in entry.queries]), entry.data)
             found.samples.setdefault(name, {})[entry.task] = values
             diagnosis = _diagnosed(name, opened, ledger, executor, found) if choice.causes else None
             found.lists[f"run-{place}-{number}"] = run_block(opened, block, several[0].entry.queries, diagnosis)
     found.causes = {name: each for name, each in found.causes.items() if len(each) == len(found.blocks)}
     return found
-
-
-def _column(opened: LoadedRun) -> Any:
-    return np.array([opened.values[query] for query in opened.entry.queries])
 
 
 def _diagnosed(
@@ -159,7 +155,8 @@ def _panels(ledger: Ledger, choice: ReportChoice, found: Gathered, board: Board)
     compared = _differences(ledger, choice)
     if compared:
         note = f"Minus {compared[0].a}, {choice.measure} × 100, paired by query, with 95% intervals; filled where "
-        note += f"they differ. {_verdicts(compared)}"
+        sure = sum(each.differs for each in compared)
+        note += f"they differ. {sure} of {len(compared)} differ at the 5% level (randomisation test, after Holm)."
         chart = against_chart(compared, str(choice.measure))
         panels.append(Panel("Paired differences", note, responsive(chart), "differences"))
     panels += frontier_panels(found.runs, board.lines, str(choice.measure))
@@ -171,14 +168,9 @@ def _differences(ledger: Ledger, choice: ReportChoice) -> list[Comparison]:
     if str(choice.measure) not in ledger.scores(first.runs[choice.runs.tasks[0]]):
         return []
     pairs = [replace(choice.runs, systems=(first, other)) for other in others]
-    made = [compare_shared(ledger, pair, str(choice.measure))[0] for pair in pairs]
-    corrected = holm([each.overall.randomisation for each in made])
-    return [replace(each, corrected=p) for each, p in zip(made, corrected, strict=True)]
-
-
-def _verdicts(compared: Sequence[Comparison]) -> str:
-    sure = [each for each in compared if each.differs]
-    return f"{len(sure)} of {len(compared)} differ at the 5% level (randomisation test, after Holm)."
+    results = [compare_shared(ledger, pair, str(choice.measure))[0] for pair in pairs]
+    corrected = holm([each.overall.randomisation for each in results])
+    return [replace(each, corrected=p) for each, p in zip(results, corrected, strict=True)]
 
 
 BUDGET = 24_000_000

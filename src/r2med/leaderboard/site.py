@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import urlencode
@@ -142,8 +141,12 @@ def _pages(
         cite = site.cite(title, _FILES[group])
         pages |= _board_files(found, frame, reports.get(group, ""), names, runs, made, marks, cite, sent)
         if group in compared:
-            places = ReportPlaces(reports[group], _places(shared[group])) if group in reports else ReportPlaces()
-            pair = pair_page(ledger, found, runs, partial(_href, names, group), places)
+            places = ReportPlaces()
+            if group in reports:
+                systems = ReportChoice(shared[group]).systems
+                places = ReportPlaces(reports[group], {name: place for place, name in enumerate(systems)})
+            hrefs = {(line.own, line.name): names[group, line.own, line.name] for line in found.lines}
+            pair = pair_page(ledger, found, runs, hrefs, places)
             pages[compared[group]] = _comparison(pair, replace(frame, current="Compare"), compared, site)
         inner = Frame({k: f"../{v}" for k, v in here.items()}, GROUP_TITLES[group], "../", policy=_POLICY)
         for line in found.lines:
@@ -164,15 +167,6 @@ def _pages(
         choice = ReportChoice(shared[group], causes=False, title=title, command=site.command)
         pages[name] = report(ledger, choice, executor)
     return pages
-
-
-def _places(shared: Shared) -> dict[str, int]:
-    """Return each system's number in the report of these runs."""
-    return {name: place for place, name in enumerate(ReportChoice(shared).systems)}
-
-
-def _href(names: Names, group: str, line: BoardRow) -> str:
-    return names[group, line.own, line.name]
 
 
 def _comparison(pair: PairPage, frame: Frame, compared: Mapping[str, str], site: Site) -> str:
@@ -289,7 +283,7 @@ def _board_files(
         cite=cite,
         colophon=made,
         baselines=list(marks),
-        marks=as_script(found, marks) if marks else "",
+        marks=as_script({"columns": list(found.columns), "marks": marks}) if marks else "",
         ceiling=best_ceiling(found.lines),
         hrefs=Hrefs(
             own=lambda system: names[found.group, True, system],

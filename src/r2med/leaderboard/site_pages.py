@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -11,12 +11,12 @@ from typing import Any
 import orjson
 from markupsafe import Markup
 
-from r2med.comparison.study import Comparison, compare_shared
+from r2med.comparison.study import compare_shared
 from r2med.errors import R2medError
 from r2med.formatting import p_words
 from r2med.measure.significance import Difference
 from r2med.render.scores.model import Board, BoardRow, line_labels
-from r2med.render.scores.significance import BETTER, Sample, significance
+from r2med.render.scores.significance import BETTER, WORSE, Sample, significance
 from r2med.runs.ledger import Entry, Ledger
 from r2med.runs.selection import Chosen, on_shared_tasks
 
@@ -40,31 +40,28 @@ def baseline_names(board: Board) -> list[str]:
 
 def baseline_marks(ledger: Ledger, board: Board, runs: Mapping[str, Mapping[str, Entry]]) -> Marks:
     """Mark how every local system with all tasks compares with each baseline."""
-    whole = [line for line in board.lines if line.own and line.average is not None]
-    samples = {line.name: _samples(ledger, board, runs[line.name]) for line in whole}
-    found = {}
-    for name in baseline_names(board):
-        marks = significance(samples, name)
-        found[name] = {system: _letters(board, row) for system, row in marks.items() if row}
-    return found
-
-
-def _samples(ledger: Ledger, board: Board, entries: Mapping[str, Entry]) -> dict[str, Sample]:
+    samples = {
+        line.name: {
+            task: Sample(run.queries, ledger.scores(run)[board.measure], run.data)
+            for task, run in ((task, runs[line.name][task]) for task in board.tasks)
+        }
+        for line in board.lines
+        if line.own and line.average is not None
+    }
+    letters = {"": "-", BETTER: "b", WORSE: "w"}
     return {
-        task: Sample(entries[task].queries, ledger.scores(entries[task])[board.measure], entries[task].data)
-        for task in board.tasks
+        name: {
+            system: "".join(letters[marks.get(column, "")] for column in board.columns)
+            for system, marks in significance(samples, name).items()
+            if marks
+        }
+        for name in baseline_names(board)
     }
 
 
-def _letters(board: Board, marks: Mapping[str, str]) -> str:
-    signs = [marks.get(column, "") for column in board.columns]
-    return "".join("-" if not sign else "b" if sign == BETTER else "w" for sign in signs)
-
-
-def as_script(board: Board, marks: Marks) -> Markup:
-    """Write the marks as a page's script reads them; no text can end the element that holds them."""
-    content = orjson.dumps({"columns": list(board.columns), "marks": marks}).decode()
-    return Markup(content.replace("<", "\\u003c"))
+def as_script(content: Mapping[str, Any]) -> Markup:
+    """Write values as a page's script reads them; no text can end the element that holds them."""
+    return Markup(orjson.dumps(content).decode().replace("<", "\\u003c"))
 
 
 def best_ceiling(lines: Sequence[BoardRow]) -> BoardRow | None:
@@ -103,50 +100,47 @@ class PairPage:
 
 
 def pair_page(
-    ledger: Ledger, board: Board, runs: Runs, href: Callable[[BoardRow], str], reported: ReportPlaces
+    ledger: Ledger, board: Board, runs: Runs, hrefs: Mapping[tuple[bool, str], str], reported: ReportPlaces
 ) -> PairPage:
     """Build the page of a board, with links to its report if there is one."""
     labels = line_labels(board)
-    lines = [_line(line, board, href(line), reported.places) for line in board.lines]
-    pairs = _tested(ledger, board, runs, labels)
+    lines = []
+    for line in board.lines:
+        values = [line.value(task) for task in board.tasks]
+        lines.append(
+            {
+                "name": line.name,
+                "own": line.own,
+                "oracle": line.oracle,
+                "sources": list(line.sources),
+                "href": hrefs[line.own, line.name],
+                "values": [None if value is None else round(value, 6) for value in values],
+                "average": None if line.average is None else round(line.average, 6),
+                "place": reported.places.get(line.name) if line.own else None,
+            }
+        )
+    pairs = _test_pairs(ledger, board, runs, labels)
     content = {"measure": board.measure, "tasks": list(board.tasks), "labels": labels, "lines": lines, "pairs": pairs}
-    content["report"] = reported.file
-    # No text can end the element that holds it.
-    return PairPage(board, labels, bool(pairs), Markup(orjson.dumps(content).decode().replace("<", "\\u003c")))
+    return PairPage(board, labels, bool(pairs), as_script(content | {"report": reported.file}))
 
 
-def _line(line: BoardRow, board: Board, href: str, places: Mapping[str, int]) -> dict[str, Any]:
-    values = [line.value(task) for task in board.tasks]
-    return {
-        "name": line.name,
-        "own": line.own,
-        "oracle": line.oracle,
-        "sources": list(line.sources),
-        "href": href,
-        "values": [None if value is None else round(value, 6) for value in values],
-        "average": None if line.average is None else round(line.average, 6),
-        "place": places.get(line.name) if line.own else None,
-    }
-
-
-def _tested(ledger: Ledger, board: Board, runs: Runs, labels: list[str]) -> list[dict[str, Any]]:
+def _test_pairs(ledger: Ledger, board: Board, runs: Runs, labels: list[str]) -> list[dict[str, Any]]:
     """Test each pair of the best local systems; pairs without a task in common are left out."""
     own = {line.name: place for place, line in enumerate(board.lines) if line.own}
-    found = []
+    tests = []
     for a, b in combinations(baseline_names(board)[:MAX_SYSTEMS], 2):
         with suppress(R2medError):
             shared = on_shared_tasks([Chosen(name, name, runs[name]) for name in (a, b)])
-            made = compare_shared(ledger, shared, board.measure)[0]
-            found.append({"a": labels[own[a]], "b": labels[own[b]], **_pair(made)})
-    return found
+            pair = compare_shared(ledger, shared, board.measure)[0]
+            rows = {task: _test(each, pair.corrected_tasks[task]) for task, each in pair.tasks.items()}
+            facts = {"verdict": pair.verdict, "differs": pair.differs, "rows": rows}
+            tests.append(
+                {"a": labels[own[a]], "b": labels[own[b]], **facts, "all": _test(pair.overall, pair.corrected)}
+            )
+    return tests
 
 
-def _pair(made: Comparison) -> dict[str, Any]:
-    rows = {task: _row(each, made.corrected_tasks[task]) for task, each in made.tasks.items()}
-    return {"verdict": made.verdict, "differs": made.differs, "rows": rows, "all": _row(made.overall, made.corrected)}
-
-
-def _row(found: Difference, corrected: float) -> list[Any]:
+def _test(found: Difference, corrected: float) -> list[Any]:
     """Return difference, interval, p after Holm, and queries that B won, that A won, and all."""
     p = p_words(corrected, at_floor=found.at_floor).removeprefix("p ").removeprefix("= ")
     figures = [round(value, 6) for value in (found.mean, found.low, found.high)]

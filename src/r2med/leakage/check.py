@@ -13,7 +13,7 @@ from typing import BinaryIO, cast
 import numpy as np
 import orjson
 
-from r2med.data.formats import opened
+from r2med.data.formats import open_file
 from r2med.data.loader import load
 from r2med.data.tasks import Task, resolve
 from r2med.errors import R2medError
@@ -58,10 +58,10 @@ def check(
     check_files(paths)
     if out is not None and out.resolve() in {path.resolve() for path in paths}:
         raise R2medError(f"{out}: is training data; give another --out")
-    chosen = resolve(tasks)
-    if not chosen:
+    subjects = resolve(tasks)
+    if not subjects:
         raise R2medError("name at least one task to check against")
-    tally = Tally([_index_task(task, settings, executor) for task in chosen], limit)
+    tally = Tally([_index_task(task, settings, executor) for task in subjects], limit)
     with ExitStack() as stack:
         # The file gets its name when all is done.
         draft = stack.enter_context(draft_file(out, parents=True)) if out is not None else None
@@ -154,8 +154,8 @@ def exclude(report: LeakageReport, places: Mapping[Path, Path], documents: bool 
     """
     lost = {}
     for source, target in places.items():
-        found = report.files[source]
-        rows = found.any if documents else found.judged
+        affected = report.files[source]
+        rows = affected.any if documents else affected.judged
         with draft_file(target, parents=True) as draft:
             (_without_rows if format_of(source) == ".parquet" else _without_lines)(source, draft, rows)
         lost[target] = len(rows)
@@ -166,7 +166,7 @@ def _without_lines(source: Path, target: Path, rows: Places) -> None:
     """Copy lines byte for byte, but these."""
     unwanted = set(rows.tolist())
     zipped = source.suffix == ".gz"
-    with opened(source) as stream, target.open("wb") as plain:
+    with open_file(source) as stream, target.open("wb") as plain:
         # No time stamp and no name: the same lines are the same bytes.
         sink = cast(BinaryIO, gzip.GzipFile("", "wb", fileobj=plain, mtime=0)) if zipped else plain
         sink.writelines(line for number, line in enumerate(stream, 1) if number not in unwanted)

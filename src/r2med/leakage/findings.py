@@ -89,19 +89,19 @@ class LeakageReport:
 
     def leaks(self, documents: bool = False) -> bool:
         """Return whether a query or a positive was found; or, if `documents` count as well, anything."""
-        return any(len(found.any if documents else found.judged) for found in self.files.values())
+        return any(len(rows.any if documents else rows.judged) for rows in self.files.values())
 
     def as_dict(self) -> dict[str, Any]:
         """Return the shape of `--json`."""
         names = ("queries", "positives", "documents")
         return {
-            "rows": sum(found.rows for found in self.files.values()),
-            "affected_rows": sum(len(found.judged) for found in self.files.values()),
-            "affected_rows_with_documents": sum(len(found.any) for found in self.files.values()),
-            "tasks": [{"task": each.task} | {n: getattr(each, n).as_dict() for n in names} for each in self.tasks],
+            "rows": sum(rows.rows for rows in self.files.values()),
+            "affected_rows": sum(len(rows.judged) for rows in self.files.values()),
+            "affected_rows_with_documents": sum(len(rows.any) for rows in self.files.values()),
+            "tasks": [{"task": task.task} | {n: getattr(task, n).as_dict() for n in names} for task in self.tasks],
             "pairs": self.pairs,
             "strongest": [pair._asdict() for pair in self.strongest],
-            "files": {str(path): found.rows for path, found in self.files.items()},
+            "files": {str(path): rows.rows for path, rows in self.files.items()},
             "settings": asdict(self.settings),
         }
 
@@ -174,9 +174,9 @@ def _task_shares(subject: IndexedTask, best: NDArray[np.int8]) -> TaskShares:
     short = subject.too_short
 
     def share(kinds: tuple[str, ...]) -> Share:
-        chosen = best[np.isin(subject.kinds, [KINDS.index(kind) for kind in kinds])]
-        counts = np.bincount(chosen, minlength=_NOT_FOUND + 1).tolist()
+        methods_of = best[np.isin(subject.kinds, [KINDS.index(kind) for kind in kinds])]
+        counts = np.bincount(methods_of, minlength=_NOT_FOUND + 1).tolist()
         methods = {method: counts[place] for place, method in enumerate(METHODS) if counts[place]}
-        return Share(len(chosen), sum(counts[:_NOT_FOUND]), methods, sum(short[kind] for kind in kinds))
+        return Share(len(methods_of), sum(counts[:_NOT_FOUND]), methods, sum(short[kind] for kind in kinds))
 
     return TaskShares(subject.name, share(("query",)), share(("positive",)), share(("positive", "document")))

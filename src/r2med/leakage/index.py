@@ -77,9 +77,9 @@ def gram_table(words: Words, texts: Places) -> HashTable:
     keys, owners = np.empty(total, dtype=np.uint64), np.empty(total, dtype=np.int32)
     done = 0
     for some in text_portions(words, texts):
-        made = ngrams(words.select(some), GRAM)
-        part = slice(done, done + len(made.hashes))
-        keys[part], owners[part] = made.hashes, np.repeat(some, made.counts)
+        grams = ngrams(words.select(some), GRAM)
+        part = slice(done, done + len(grams.hashes))
+        keys[part], owners[part] = grams.hashes, np.repeat(some, grams.counts)
         done = part.stop
     # Sorted a sixteenth at a time: a sort of the whole would need three times the memory.
     sixteenths = (np.flatnonzero(keys >> _TOP == top) for top in range(16))
@@ -89,11 +89,11 @@ def gram_table(words: Words, texts: Places) -> HashTable:
 
 def _rare(keys: Hashes, owners: NDArray[np.int32]) -> HashTable:
     """Build a table of runs, each once per text, without those of too many texts."""
-    found = HashTable.of(keys, owners)
+    table = HashTable.of(keys, owners)
     # The sort keeps the order of texts, so a run that a text repeats stands beside itself.
-    new = np.ones(len(found), dtype=bool)
-    new[1:] = (found.keys[1:] != found.keys[:-1]) | (found.owners[1:] != found.owners[:-1])
-    keys, owners = found.keys[new], found.owners[new]
+    new = np.ones(len(table), dtype=bool)
+    new[1:] = (table.keys[1:] != table.keys[:-1]) | (table.owners[1:] != table.owners[:-1])
+    keys, owners = table.keys[new], table.owners[new]
     edges = np.flatnonzero(np.diff(keys, prepend=keys[:1] + np.uint64(1)))
     held = np.diff(edges, append=len(keys))
     rare = np.repeat(held <= COMMON, held)
@@ -163,17 +163,17 @@ def index_texts(collection: Collection, executor: Executor, cache: Cache, near: 
         with executor.progress(f"{label}: MinHash", len(firsts)) as bar:
             return {"signatures": _signatures(words, firsts, bar)}
 
-    columns = kept(cache, "leakage", cache_key(gram=GRAM, common=COMMON, **depends), _COLUMNS, make_words)
+    columns = cached_columns(cache, "leakage", cache_key(gram=GRAM, common=COMMON, **depends), _COLUMNS, make_words)
     words = Words(columns["words"], np.array(columns["offsets"]))
     normal = np.array(columns["normal"])
     firsts, first = _distinct(normal)
-    made = None
+    minhash = None
     if near:
         key = cache_key(shingle=SHINGLE, slots=SLOTS, seed=SEED, library=library(), **depends)
-        made = kept(cache, "leakage-minhash", key, ("signatures",), make_signatures)["signatures"]
+        minhash = cached_columns(cache, "leakage-minhash", key, ("signatures",), make_signatures)["signatures"]
     grams = HashTable(columns["gram-keys"], columns["gram-owners"])
     return TaskIndex(
-        words, np.array(columns["raw"]), normal, grams, np.array(columns["gram-counts"]), firsts, first, made
+        words, np.array(columns["raw"]), normal, grams, np.array(columns["gram-counts"]), firsts, first, minhash
     )
 
 
@@ -184,11 +184,11 @@ def _distinct(normal: Hashes) -> tuple[Places, Places]:
 
 
 def _signatures(words: Words, firsts: Places, bar: Progress) -> Signatures:
-    made = [np.empty((0, SLOTS), dtype=np.uint32)]
+    parts = [np.empty((0, SLOTS), dtype=np.uint32)]
     for texts in text_portions(words, firsts):
-        made.append(signatures(ngrams(words.select(texts), SHINGLE)))
+        parts.append(signatures(ngrams(words.select(texts), SHINGLE)))
         bar.advance(len(texts))
-    return np.concatenate(made)
+    return np.concatenate(parts)
 
 
 @dataclass(frozen=True)
@@ -269,7 +269,7 @@ class IndexedTask:
 Columns = Mapping[str, NDArray[Any]]
 
 
-def kept(cache: Cache, kind: str, key: str, names: tuple[str, ...], make: Callable[[], Columns]) -> Columns:
+def cached_columns(cache: Cache, kind: str, key: str, names: tuple[str, ...], make: Callable[[], Columns]) -> Columns:
     """Return the columns of an entry, computed if it is missing or damaged."""
 
     def build(folder: Path) -> None:

@@ -33,8 +33,8 @@ class LeakHits:
     @classmethod
     def of(cls, method: str, rows: Places, texts: Places, scores: NDArray[np.float64] | None = None) -> LeakHits:
         """Build pairs that one method found; their score is 1 unless it is given."""
-        found = np.full(len(rows), METHODS.index(method), dtype=np.int8)
-        return cls(rows, texts, found, np.ones(len(rows)) if scores is None else scores)
+        places = np.full(len(rows), METHODS.index(method), dtype=np.int8)
+        return cls(rows, texts, places, np.ones(len(rows)) if scores is None else scores)
 
     @classmethod
     def none(cls) -> LeakHits:
@@ -49,13 +49,13 @@ class LeakHits:
         return LeakHits(self.rows[places], self.texts[places], self.methods[places], self.scores[places])
 
 
-def joined(parts: Sequence[LeakHits]) -> LeakHits:
+def join_hits(parts: Sequence[LeakHits]) -> LeakHits:
     """Join all pairs of all parts, by row."""
     hits = LeakHits(*(np.concatenate([getattr(part, column.name) for part in parts]) for column in fields(LeakHits)))
     return hits.take(np.argsort(hits.rows, kind="stable"))
 
 
-def strongest(hits: LeakHits) -> LeakHits:
+def keep_strongest(hits: LeakHits) -> LeakHits:
     """Return all pairs, each once, under its surest method and with its highest score; by row, then by text."""
     hits = hits.take(np.lexsort((-hits.scores, hits.methods, hits.texts, hits.rows)))
     first = np.ones(len(hits), dtype=bool)
@@ -63,9 +63,9 @@ def strongest(hits: LeakHits) -> LeakHits:
     return hits.take(first)
 
 
-def gathered(parts: Iterable[LeakHits]) -> LeakHits:
+def gather_hits(parts: Iterable[LeakHits]) -> LeakHits:
     """Return the strongest pairs of parts that are computed one after another and not kept."""
-    return reduce(lambda known, part: strongest(joined([known, part])), parts, LeakHits.none())
+    return reduce(lambda known, part: keep_strongest(join_hits([known, part])), parts, LeakHits.none())
 
 
 @dataclass(frozen=True)

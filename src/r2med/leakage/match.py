@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from r2med.leakage.index import GRAM, METHODS, IndexedTask, Settings
-from r2med.leakage.lookup import HashFilter, LeakHits, Lookup, by_rows, gathered, joined, strongest
+from r2med.leakage.lookup import HashFilter, LeakHits, Lookup, by_rows, gather_hits, join_hits, keep_strongest
 from r2med.leakage.training import Block
 from r2med.lexical.arrays import Places, row_slices_up_to, slices_up_to
 from r2med.lexical.hashes import Words, hash_words, raw_hash
@@ -62,7 +62,7 @@ class SameText:
     def hits(self, subject: IndexedTask, found: Lookup) -> LeakHits:
         """Return all of them."""
         places, firsts = found.texts()
-        return gathered([LeakHits.of("normalised", found.rows[places], firsts)])
+        return gather_hits([LeakHits.of("normalised", found.rows[places], firsts)])
 
 
 class SharedRuns:
@@ -116,7 +116,7 @@ class ShortTexts:
 
     def hits(self, subject: IndexedTask, found: Lookup) -> LeakHits:
         """Return those that go on as they begin."""
-        return gathered(self._whole(subject, portion) for portion in found.portions(self._probe.at_once))
+        return gather_hits(self._whole(subject, portion) for portion in found.portions(self._probe.at_once))
 
     def _whole(self, subject: IndexedTask, found: Lookup) -> LeakHits:
         """Return those all of whose words follow, before the end of the training text."""
@@ -150,7 +150,7 @@ class NearTexts:
 
     def hits(self, subject: IndexedTask, found: Lookup) -> LeakHits:
         """Return those that are similar enough."""
-        return gathered(self._near(subject, portion) for portion in found.portions(self._probe.at_once))
+        return gather_hits(self._near(subject, portion) for portion in found.portions(self._probe.at_once))
 
     def _near(self, subject: IndexedTask, found: Lookup) -> LeakHits:
         keys, numbers = found.texts()
@@ -194,18 +194,18 @@ class Matcher:
         A piece has all pairs of its rows. It is one row, or has at most `at_once` pairs.
         """
         probe = Probe(block, hash_words(block.texts), self.settings, self.at_once)
-        searches = [search(probe, known) for search, known in self._searches.items()]
+        searches = [search(probe, table_filter) for search, table_filter in self._searches.items()]
         for place, subject in enumerate(self.subjects):
             # About `at_once` candidates at most, or one row's, are in memory.
             for rows in by_rows([search.lookup(subject) for search in searches], self.at_once):
-                firsts = joined([search.hits(subject, keys) for search, keys in zip(searches, rows, strict=True)])
+                firsts = join_hits([search.hits(subject, keys) for search, keys in zip(searches, rows, strict=True)])
                 # A text that a corpus repeats under many ids was compared once; now all of its ids are named.
                 for part in row_slices_up_to(firsts.rows, subject.copies[firsts.texts], self.at_once):
                     some = firsts.take(part)
                     again, texts = subject.expanded(some.texts)
                     hits = LeakHits(some.rows[again], texts, some.methods[again], some.scores[again])
                     if len(hits := self._as_they_stand(subject, block, hits)):
-                        yield place, strongest(hits)
+                        yield place, keep_strongest(hits)
 
     def _as_they_stand(self, subject: IndexedTask, block: Block, hits: LeakHits) -> LeakHits:
         """Return the pairs, those with the same words divided into identical texts and others."""

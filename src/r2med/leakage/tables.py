@@ -33,10 +33,10 @@ def show(report: LeakageReport, console: Console) -> None:
 
 def conclusion(report: LeakageReport) -> list[str]:
     """Summarize the findings in sentences."""
-    rows = sum(found.rows for found in report.files.values())
-    judged = sum(len(found.judged) for found in report.files.values())
-    any_ = sum(len(found.any) for found in report.files.values())
-    said = [
+    rows = sum(leaked.rows for leaked in report.files.values())
+    judged = sum(len(leaked.judged) for leaked in report.files.values())
+    any_ = sum(len(leaked.any) for leaked in report.files.values())
+    sentences = [
         f"{judged:,} of {rows:,} rows hold queries or positives, {any_ - judged:,} more hold other documents."
         if any_
         else f"None of {rows:,} rows holds a query, a positive or another document of these tasks."
@@ -44,8 +44,8 @@ def conclusion(report: LeakageReport) -> list[str]:
     short = sum(getattr(task, kind).too_short for task in report.tasks for kind in ("queries", "documents"))
     if short:
         least = report.settings.min_words
-        said.append(f"{short:,} queries and documents of fewer than {least} words were not compared.")
-    return said
+        sentences.append(f"{short:,} queries and documents of fewer than {least} words were not compared.")
+    return sentences
 
 
 def _shares(report: LeakageReport) -> Table:

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from r2med.data.formats import lines, not_utf8, parsed
+from r2med.data.formats import lines, not_utf8, parse_lines
 from r2med.data.problems import ERROR, Findings
 from r2med.errors import DataError, suggest
 from r2med.formatting import first_line
@@ -81,9 +81,9 @@ def format_of(path: Path) -> str:
     """
     suffix = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
     if suffix not in FORMATS or (suffix == ".parquet" and path.suffix == ".gz"):
-        known = ", ".join(FORMATS)
+        endings = ", ".join(FORMATS)
         raise DataError(
-            f"{path}: the format is not known; training data ends in {known}, with .gz behind (not parquet)"
+            f"{path}: the format is not known; training data ends in {endings}, with .gz behind (not parquet)"
         )
     return suffix
 
@@ -118,17 +118,17 @@ def strings(value: object) -> list[str]:
     """
     if type(value) is str:
         return [value]
-    found = []
+    texts = []
     waiting = [value]
     while waiting:  # no recursion: JSON may be nested deeper than Python's stack
         value = waiting.pop()
         if isinstance(value, str):
-            found.append(value)
+            texts.append(value)
         elif isinstance(value, list):
             waiting += reversed(value)
         elif isinstance(value, dict):
             waiting += reversed(value.values())
-    return found
+    return texts
 
 
 def _parts(row: TrainingRow) -> Iterator[TrainingRow]:
@@ -143,15 +143,15 @@ def _parts(row: TrainingRow) -> Iterator[TrainingRow]:
 
 
 def _json(path: Path, fields: tuple[str, ...]) -> Iterator[TrainingRow]:
-    found, seen, size = Findings(), set[str](), 0
+    findings, seen, size = Findings(), set[str](), 0
 
     def measured() -> Iterator[tuple[int, bytes]]:
         nonlocal size
-        for number, line in lines(path, found):
+        for number, line in lines(path, findings):
             size += len(line)
             yield number, line
 
-    for number, row in _sound(parsed(measured(), path, found), found):
+    for number, row in _sound(parse_lines(measured(), path, findings), findings):
         seen.update(row)
         texts = strings([row[name] for name in fields if name in row] if fields else row)
         yield TrainingRow(number, texts, size)
@@ -162,8 +162,8 @@ def _json(path: Path, fields: tuple[str, ...]) -> Iterator[TrainingRow]:
 def _text(path: Path, fields: tuple[str, ...]) -> Iterator[TrainingRow]:
     if fields:
         raise DataError(f"{path}: lines of text have no fields; leave --fields away")
-    found = Findings()
-    for number, line in _sound(lines(path, found), found):
+    findings = Findings()
+    for number, line in _sound(lines(path, findings), findings):
         try:
             yield TrainingRow(number, [line.decode("utf-8").rstrip("\r\n")], len(line))
         except UnicodeDecodeError as bad:
@@ -200,14 +200,14 @@ FORMATS: Mapping[str, Callable[[Path, tuple[str, ...]], Iterator[TrainingRow]]] 
 """How the rows of a file are read, by its suffix."""
 
 
-def _sound(items: Iterable[Item], found: Findings) -> Iterator[Item]:
+def _sound(items: Iterable[Item], findings: Findings) -> Iterator[Item]:
     """Yield the items, until the reader meets an error, which is raised."""
     for item in items:
-        if found.errors:
+        if findings.errors:
             break
         yield item
-    if found.errors:
-        raise DataError(str(next(found.of(ERROR))))
+    if findings.errors:
+        raise DataError(str(next(findings.of(ERROR))))
 
 
 def _require(path: Path, fields: tuple[str, ...], seen: Iterable[str]) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from r2med.errors import R2medError
-from r2med.measure.bootstrap import percentile_ends, weights
+from r2med.measure.bootstrap import figure_of, weights
 from r2med.measure.figure import Figure
 
 Floats = NDArray[np.float64]
@@ -77,8 +77,7 @@ class Ratings:
 
     def confusion(self, pair: tuple[int, int] = (0, 1)) -> NDArray[np.int64]:
         """Count how often one rater gave the grade of the row and the other that of the column."""
-        found = self._cells(pair, np.ones(len(self.grades))).sum(axis=0)
-        return np.asarray(found, dtype=np.int64)
+        return np.asarray(self._cells(pair, np.ones(len(self.grades))).sum(axis=0), dtype=np.int64)
 
     @cached_property
     def _given(self) -> NDArray[np.bool_]:
@@ -95,29 +94,28 @@ class Ratings:
         both = self._given[:, one] & self._given[:, other]
         size, count = len(self.scale), int(self.questions.max(initial=-1)) + 1
         places = (self.questions * size + self._steps[:, one]) * size + self._steps[:, other]
-        found = np.bincount(places[both], worth[both], minlength=count * size * size)
-        return np.asarray(found, dtype=np.float64).reshape(count, size, size)
+        cells = np.bincount(places[both], worth[both], minlength=count * size * size)
+        return cells.astype(np.float64).reshape(count, size, size)
 
     def sums(self) -> Sums:
         """Return the sums from which the coefficients are computed, a row per question."""
         judged = self._given.sum(axis=1)
         tables = np.stack([self._cells(pair, np.ones(len(judged))) for pair in self.pairs], axis=1)
-        coincidences = self._both_ways(1 / np.maximum(1, judged - 1))
-        agreements = self._both_ways(1 / np.maximum(1, judged * (judged - 1)))
-        return Sums(self.scale, tables, coincidences, agreements, self._marginals(judged))
 
-    def _both_ways(self, worth: Floats) -> Floats:
-        """Return the tables of all pairs of raters, in both orders."""
-        found = np.sum([self._cells(pair, worth) for pair in self.pairs], axis=0)
-        return np.asarray(found + found.swapaxes(-1, -2))
+        def both_ways(worth: Floats) -> Floats:
+            table = np.sum([self._cells(pair, worth) for pair in self.pairs], axis=0)
+            return np.asarray(table + table.swapaxes(-1, -2))
 
-    def _marginals(self, judged: NDArray[np.intp]) -> Floats:
-        """Return for each question the shares of the grades, summed over its items."""
-        size, count = len(self.scale), int(self.questions.max(initial=-1)) + 1
-        places = (self.questions[:, None] * size + self._steps)[self._given]
+        places = (self.questions[:, None] * len(self.scale) + self._steps)[self._given]
         worth = np.broadcast_to((1 / np.maximum(1, judged))[:, None], self.grades.shape)[self._given]
-        found = np.bincount(places, worth, minlength=count * size)
-        return np.asarray(found, dtype=np.float64).reshape(count, size)
+        marginals = np.bincount(places, worth, minlength=len(tables) * len(self.scale))
+        return Sums(
+            self.scale,
+            tables,
+            coincidences=both_ways(1 / np.maximum(1, judged - 1)),
+            agreements=both_ways(1 / np.maximum(1, judged * (judged - 1))),
+            marginals=marginals.astype(np.float64).reshape(len(tables), len(self.scale)),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,27 +177,24 @@ def cohen_kappa(sums: Sums, kind: str = "identity") -> Floats:
     rows, columns = sums.tables.sum(axis=-1), sums.tables.sum(axis=-2)
     observed = (sums.tables * apart).sum(axis=(-1, -2)) * rows.sum(axis=-1)
     expected = np.einsum("...k,kl,...l->...", rows, apart, columns)
-    found = 1 - _ratio(observed, expected)
-    known = ~np.isnan(found)
-    return _ratio(np.where(known, found, 0.0).sum(axis=-1), known.sum(axis=-1))
+    kappas = 1 - _ratio(observed, expected)
+    defined = ~np.isnan(kappas)
+    return _ratio(np.where(defined, kappas, 0.0).sum(axis=-1), defined.sum(axis=-1))
 
 
 def krippendorff_alpha(sums: Sums, level: str = "ordinal") -> Floats:
     """Return Krippendorff's alpha for `nominal`, `ordinal` or `interval` grades."""
-    totals = sums.coincidences.sum(axis=-1)
-    distances = _distances(sums.scale, totals, level)
+    scale, totals = sums.scale, sums.coincidences.sum(axis=-1)
+    if level == "ordinal":
+        middles = np.cumsum(totals, axis=-1) - totals / 2
+        distances = (middles[..., :, None] - middles[..., None, :]) ** 2
+    elif level == "interval":
+        distances = (scale[:, None] - scale) ** 2
+    else:
+        distances = (scale[:, None] != scale).astype(np.float64)
     observed = (sums.coincidences * distances).sum(axis=(-1, -2)) * (totals.sum(axis=-1) - 1)
     expected = (totals[..., :, None] * totals[..., None, :] * distances).sum(axis=(-1, -2))
     return np.asarray(1 - _ratio(observed, expected))
-
-
-def _distances(scale: Floats, totals: Floats, level: str) -> Floats:
-    if level == "ordinal":
-        middles = np.cumsum(totals, axis=-1) - totals / 2
-        return np.asarray((middles[..., :, None] - middles[..., None, :]) ** 2)
-    if level == "interval":
-        return np.asarray((scale[:, None] - scale) ** 2)
-    return np.asarray(scale[:, None] != scale, dtype=np.float64)
 
 
 def gwet_ac(sums: Sums, kind: str = "identity") -> Floats:
@@ -216,8 +211,7 @@ def gwet_ac(sums: Sums, kind: str = "identity") -> Floats:
 
 def _ratio(part: Floats, whole: ArrayLike) -> Floats:
     size = np.asarray(whole, dtype=np.float64)
-    known = size != 0
-    return np.asarray(np.where(known, part / np.where(known, size, 1.0), np.nan))
+    return np.asarray(part / np.where(size != 0, size, np.nan))
 
 
 COEFFICIENTS: Mapping[str, Callable[[Sums], Floats]] = {
@@ -243,18 +237,12 @@ def coefficients(ratings: Ratings, names: Sequence[str] = tuple(COEFFICIENTS)) -
     (0.75, 0.6)
     """
     sums = ratings.sums()
-    if not len(sums.marginals):
+    questions = len(sums.marginals)
+    if not questions:
         return dict.fromkeys(names)
-    values = {name: COEFFICIENTS[name](sums.total())[0] for name in names}
-    drawn: dict[str, list[Floats]] = {name: [] for name in names}
-    if len(sums.marginals) > 1:
-        for block in sums.resampled():
-            for name in names:
-                drawn[name].append(COEFFICIENTS[name](block))
-    return {name: _figure(values[name], drawn[name], len(sums.marginals)) for name in names}
-
-
-def _figure(value: float, drawn: Sequence[Floats], questions: int) -> Figure | None:
-    if np.isnan(value):
-        return None
-    return Figure(float(value), *(percentile_ends(np.concatenate(drawn), [questions]) or () if drawn else ()))
+    drawn: dict[str, list[Floats]] = {name: [np.empty(0)] for name in names}
+    for block in sums.resampled() if questions > 1 else ():
+        for name in names:
+            drawn[name].append(COEFFICIENTS[name](block))
+    total = sums.total()
+    return {name: figure_of(COEFFICIENTS[name](total)[0], np.concatenate(drawn[name]), [questions]) for name in names}

@@ -10,10 +10,10 @@ from functools import lru_cache
 _ARTICLES = {"a", "an", "the"}
 
 
-def normalised(text: str) -> str:
+def normalise_answer(text: str) -> str:
     """Return a text's words in lower case without articles and punctuation, for comparison.
 
-    >>> normalised("The Addison's disease (autoimmune).")
+    >>> normalise_answer("The Addison's disease (autoimmune).")
     'addison s disease autoimmune'
     """
     words = re.findall(r"\w+", unicodedata.normalize("NFKC", text).casefold())
@@ -30,7 +30,7 @@ def matches(answer: str, gold: str, synonyms: Iterable[str] = ()) -> tuple[bool,
     >>> matches("hepatolenticular degeneration", "Wilson disease", ["Hepatolenticular degeneration"])
     (True, True)
     """
-    wanted, given = _wordings(gold, tuple(synonyms)), normalised(answer)
+    wanted, given = _wordings(gold, tuple(synonyms)), normalise_answer(answer)
     return given in wanted, any(f" {words} " in f" {given} " for words in wanted)
 
 
@@ -44,7 +44,7 @@ def plainly_contains(answer: str, gold: str, synonyms: Iterable[str] = ()) -> bo
     >>> [plainly_contains(text, "gout") for text in ("It is gout.", "It is not gout.", "gout or pseudogout")]
     [True, False, False]
     """
-    given = f" {normalised(answer)} "
+    given = f" {normalise_answer(answer)} "
     rests = [given.replace(f" {words} ", " ", 1) for words in _wordings(gold, tuple(synonyms)) if f" {words} " in given]
     return any(not _HEDGES & set(rest.split()) for rest in rests)
 
@@ -53,4 +53,4 @@ def plainly_contains(answer: str, gold: str, synonyms: Iterable[str] = ()) -> bo
 def _wordings(gold: str, synonyms: tuple[str, ...]) -> frozenset[str]:
     """Return every wording of the gold answer, with and without the parts in brackets."""
     texts = [wording for text in (gold, *synonyms) for wording in (text, re.sub(r"\([^()]*\)", " ", text))]
-    return frozenset({normalised(text) for text in texts} - {""})
+    return frozenset({normalise_answer(text) for text in texts} - {""})

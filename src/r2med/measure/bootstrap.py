@@ -109,12 +109,21 @@ def percentile_ends(drawn: Floats, queries: Sequence[int]) -> tuple[float, float
     >>> percentile_ends(np.full(10, 0.5), [8]), percentile_ends(np.full(10, np.nan), [8])
     ((0.5, 0.5), None)
     """
-    known = drawn[np.isfinite(drawn)]
-    if 2 * len(known) < len(drawn) or not len(known):
+    defined = drawn[np.isfinite(drawn)]
+    if 2 * len(defined) < len(drawn) or not len(defined):
         return None
     tail = 100 * expanded_tail(queries)
-    low, high = np.percentile(known, [tail, 100 - tail]).tolist()
+    low, high = np.percentile(defined, [tail, 100 - tail]).tolist()
     return low, high
+
+
+def figure_of(value: float | Floats, drawn: Floats, queries: Sequence[int]) -> Figure | None:
+    """Return a statistic with the interval of its resamples; None if it is not a number.
+
+    >>> figure_of(0.5, np.full(10, 0.5), [8]), figure_of(0.5, np.empty(0), [1])
+    (Figure(value=0.5, low=0.5, high=0.5), Figure(value=0.5, low=None, high=None))
+    """
+    return None if np.isnan(value) else Figure(float(value), *(percentile_ends(drawn, queries) or ()))
 
 
 def expanded_tail(queries: Sequence[int]) -> float:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from r2med.measure.bootstrap import percentile_ends, resampled_means, weights
+from r2med.measure.bootstrap import RESAMPLES, figure_of, resampled_means, weights
 from r2med.measure.figure import Figure, figure_dict
 
 _PAIRS_AT_ONCE = 1 << 20
@@ -59,8 +59,14 @@ def correlate(one: Sequence[float], other: Sequence[float]) -> Correlation:
         return Correlation(len(x))
     if len(x) < _LEAST:
         return Correlation(len(x), Figure(float(linear)), Figure(float(ranked)))
-    drawn_linear, drawn_ranked = _resampled(x, y)
-    return Correlation(len(x), _figure(linear, drawn_linear, [len(x)]), _figure(ranked, drawn_ranked, [len(x)]))
+    x_codes, y_codes = _codes(x), _codes(y)
+    drawn_linear, drawn_ranked = [], []
+    for shares in weights(len(x)):
+        drawn_ranked.append(_weighted(shares, _drawn_ranks(shares, x_codes), _drawn_ranks(shares, y_codes)))
+        # Sums of one value are rounded, so only the ranks show for certain that a column is constant.
+        drawn_linear.append(np.where(np.isnan(drawn_ranked[-1]), np.nan, _weighted(shares, x, y, 0.0)))
+    figures = ((linear, drawn_linear), (ranked, drawn_ranked))
+    return Correlation(len(x), *(figure_of(value, np.concatenate(drawn), [len(x)]) for value, drawn in figures))
 
 
 def ranks(values: ArrayLike) -> Floats:
@@ -75,8 +81,7 @@ def ranks(values: ArrayLike) -> Floats:
     places = rows + kinds * np.arange(count)[:, None]
     counts = np.bincount(places.ravel(), minlength=count * kinds).reshape(count, kinds)
     of_kind = np.cumsum(counts, axis=1) - (counts - 1) / 2
-    found: Floats = np.take_along_axis(of_kind, rows, axis=1).T.reshape(codes.shape)
-    return found
+    return np.asarray(np.take_along_axis(of_kind, rows, axis=1).T.reshape(codes.shape))
 
 
 def _codes(values: Floats) -> NDArray[np.intp]:
@@ -96,8 +101,8 @@ def pearson(one: ArrayLike, other: ArrayLike) -> Floats:
     """
     x, y = (np.asarray(side, dtype=np.float64) for side in (one, other))
     constant = (np.ptp(x, axis=0) == 0) | (np.ptp(y, axis=0) == 0)
-    found = np.clip(_cosine(x - x.mean(axis=0), y - y.mean(axis=0)), -1.0, 1.0)
-    return np.asarray(np.where(constant, np.nan, found))
+    cosines = np.clip(_cosine(x - x.mean(axis=0), y - y.mean(axis=0)), -1.0, 1.0)
+    return np.asarray(np.where(constant, np.nan, cosines))
 
 
 def spearman(one: ArrayLike, other: ArrayLike) -> Floats:
@@ -115,14 +120,16 @@ def kendall(one: ArrayLike, other: ArrayLike) -> Floats:
     >>> round(kendall([1, 2, 3, 4], [1, 2, 4, 3]).item(), 3)
     0.667
     """
-    a, b = (table.reshape(-1, *table.shape[2:]).astype(np.float64) for table in (above(one), above(other)))
+    a, b = (
+        table.reshape(-1, *table.shape[2:]).astype(np.float64) for table in (compare_pairs(one), compare_pairs(other))
+    )
     return _cosine(a, b)
 
 
-def kendalls(one: Floats, other: Floats) -> Floats:
+def kendall_columns(one: Floats, other: Floats) -> Floats:
     """Return Kendall's tau-b of many columns, a block at a time: each compares all pairs of its values.
 
-    >>> kendalls(np.array([[1.0, 2.0], [2.0, 1.0]]), np.array([[1.0, 1.0], [2.0, 2.0]])).tolist()
+    >>> kendall_columns(np.array([[1.0, 2.0], [2.0, 1.0]]), np.array([[1.0, 1.0], [2.0, 2.0]])).tolist()
     [1.0, -1.0]
     """
     block = max(1, _PAIRS_AT_ONCE // len(one) ** 2)
@@ -130,10 +137,10 @@ def kendalls(one: Floats, other: Floats) -> Floats:
     return np.concatenate([kendall(one[:, part], other[:, part]) for part in parts])
 
 
-def above(values: ArrayLike) -> NDArray[np.int8]:
+def compare_pairs(values: ArrayLike) -> NDArray[np.int8]:
     """Compare all pairs of values: 1 where that of the row is larger than that of the column, -1 where it is smaller.
 
-    >>> above([0.2, 0.1, 0.2]).tolist()
+    >>> compare_pairs([0.2, 0.1, 0.2]).tolist()
     [[0, 1, 0], [-1, 0, -1], [0, 1, 0]]
     """
     column = np.asarray(values, dtype=np.float64)
@@ -141,13 +148,13 @@ def above(values: ArrayLike) -> NDArray[np.int8]:
     return np.sign(np.where(np.abs(gaps) > _EQUAL, gaps, 0.0)).astype(np.int8)
 
 
-def flipped(one: ArrayLike, other: ArrayLike) -> list[tuple[int, int]]:
+def flipped_pairs(one: ArrayLike, other: ArrayLike) -> list[tuple[int, int]]:
     """Return the pairs whose order differs; a tie on either side is not a flip.
 
-    >>> flipped([3, 2, 1], [3, 1, 2])
+    >>> flipped_pairs([3, 2, 1], [3, 1, 2])
     [(1, 2)]
     """
-    opposite = above(one) * above(other) < 0
+    opposite = compare_pairs(one) * compare_pairs(other) < 0
     return [(first, second) for first, second in combinations(range(len(opposite)), 2) if opposite[first, second]]
 
 
@@ -156,23 +163,11 @@ def _cosine(a: Floats, b: Floats) -> Floats:
     return np.asarray((a * b).sum(axis=0) / np.where(size > 0, size, np.nan))
 
 
-def _resampled(x: Floats, y: Floats) -> tuple[Floats, Floats]:
-    """Compute both coefficients in every resample, a block at a time; not a number where a side is constant."""
-    x_codes, y_codes = _codes(x), _codes(y)
-    linear, ranked = [], []
-    for shares in weights(len(x)):
-        ranked.append(_weighted(shares, _drawn_ranks(shares, x_codes), _drawn_ranks(shares, y_codes)))
-        # Sums of one value are rounded, so only the ranks show for certain that a column is constant.
-        linear.append(np.where(np.isnan(ranked[-1]), np.nan, _weighted(shares, x, y, 0.0)))
-    return np.concatenate(linear), np.concatenate(ranked)
-
-
 def _drawn_ranks(shares: Floats, codes: NDArray[np.intp]) -> Floats:
     """Return the ranks of all points among those of each resample, as shares of it: the resamples are rows."""
     order = np.argsort(codes, kind="stable")
     held = np.add.reduceat(shares[:, order], np.searchsorted(codes[order], np.arange(codes.max() + 1)), axis=1)
-    found: Floats = (np.cumsum(held, axis=1) - held / 2)[:, codes]
-    return found
+    return np.asarray((np.cumsum(held, axis=1) - held / 2)[:, codes])
 
 
 def _weighted(shares: Floats, one: Floats, other: Floats, least: float = 1e-12) -> Floats:
@@ -209,27 +204,21 @@ def discrimination(tasks: Sequence[tuple[Floats, NDArray[np.bool_]]]) -> Discrim
     """
     events = sum(int(happened.sum()) for _, happened in tasks)
     others = sum(len(happened) for _, happened in tasks) - events
-    parts = [
-        _resampled_systems(values, happened, place) for place, (values, happened) in enumerate(tasks) if len(values)
-    ]
-    won, pairs = (np.sum([part[column] for part in parts], axis=0) for column in (0, 1)) if parts else (None, None)
-    if won is None or pairs is None or not pairs[0]:
+    # Pairs in which the event has the lower value, and all pairs: first as observed, then in every resample.
+    won, pairs = np.zeros(1 + RESAMPLES), np.zeros(1 + RESAMPLES)
+    for place, (values, happened) in enumerate(tasks):
+        below = values[happened][:, None] - values[~happened][None]
+        wins = np.where(below < 0, 1.0, np.where(below == 0, 0.5, 0.0))
+        if len(values):
+            drawn = np.concatenate(list(weights(len(values), place))) * len(values)
+            counts = np.concatenate([np.ones((1, len(values))), drawn])
+            lower, higher = counts[:, happened], counts[:, ~happened]
+            won += ((lower @ wins) * higher).sum(axis=1)
+            pairs += lower.sum(axis=1) * higher.sum(axis=1)
+    if not pairs[0]:
         return Discrimination(events, others)
     drawn = won[1:] / np.where(pairs[1:] > 0, pairs[1:], np.nan)
-    return Discrimination(events, others, _figure(won[0] / pairs[0], drawn, [len(values) for values, _ in tasks]))
-
-
-def _resampled_systems(values: Floats, happened: NDArray[np.bool_], stratum: int) -> tuple[Floats, Floats]:
-    """Count pairs in which the event has the lower value, and all pairs: first as observed, then in every resample."""
-    below = values[happened][:, None] - values[~happened][None]
-    wins = np.where(below < 0, 1.0, np.where(below == 0, 0.5, 0.0))
-    won, pairs = [np.array([wins.sum()])], [np.array([float(wins.size)])]
-    for shares in weights(len(values), stratum):
-        counts = shares * len(values)
-        events, others = counts[:, happened], counts[:, ~happened]
-        won.append(((events @ wins) * others).sum(axis=1))
-        pairs.append(events.sum(axis=1) * others.sum(axis=1))
-    return np.concatenate(won), np.concatenate(pairs)
+    return Discrimination(events, others, figure_of(won[0] / pairs[0], drawn, [len(values) for values, _ in tasks]))
 
 
 @dataclass(frozen=True)
@@ -256,7 +245,7 @@ def slope_over_systems(x: Sequence[Floats], y: Sequence[Floats]) -> Slope:
         return Slope(points)
     means = [np.mean([table.mean(axis=1) for table in side], axis=0)[:, None] for side in (x, y)]
     drawn = [np.mean([resampled_means(t, place) for place, t in enumerate(side)], axis=0) for side in (x, y)]
-    return Slope(points, _figure(_fit(*means)[0], _fit(*drawn), [table.shape[1] for table in x]))
+    return Slope(points, figure_of(_fit(*means)[0], _fit(*drawn), [table.shape[1] for table in x]))
 
 
 def slope_within_queries(x: Sequence[Floats], y: Sequence[Floats]) -> Slope:
@@ -268,22 +257,14 @@ def slope_within_queries(x: Sequence[Floats], y: Sequence[Floats]) -> Slope:
     """
     if not x or len(x[0]) < 2:
         return Slope(sum(table.shape[1] for table in x))
-    sums = [np.stack(_products(one, other)) for one, other in zip(x, y, strict=True)]
-    drawn = np.sum([_drawn(part, place) for place, part in enumerate(sums)], axis=0)
-    together = np.sum([part.sum(axis=1) for part in sums], axis=0)
-    counts = [table.shape[1] for table in x]
-    return Slope(sum(counts), _figure(_ratio(together[0], together[1]), _ratio(drawn[0], drawn[1]), counts))
-
-
-def _products(x: Floats, y: Floats) -> tuple[Floats, Floats]:
-    """Sum up x times y and x times x over the systems for each query, each about the query's own mean."""
-    a, b = (side - side.mean(axis=0) for side in (x, y))
-    return (a * b).sum(axis=0), (a * a).sum(axis=0)
-
-
-def _drawn(sums: Floats, stratum: int) -> Floats:
-    count = sums.shape[1]
-    return np.concatenate([(shares @ sums.T) * count for shares in weights(count, stratum)]).T
+    counts, drawn, together = [table.shape[1] for table in x], np.zeros((2, RESAMPLES)), np.zeros(2)
+    for place, (one, other) in enumerate(zip(x, y, strict=True)):
+        # Sums over the systems of each query, about the query's own mean.
+        a, b = (side - side.mean(axis=0) for side in (one, other))
+        sums = np.stack([(a * b).sum(axis=0), (a * a).sum(axis=0)])
+        together += sums.sum(axis=1)
+        drawn += resampled_means(sums, place) * counts[place]
+    return Slope(sum(counts), figure_of(_ratio(together[0], together[1]), _ratio(drawn[0], drawn[1]), counts))
 
 
 def _fit(x: Floats, y: Floats) -> Floats:
@@ -294,7 +275,3 @@ def _fit(x: Floats, y: Floats) -> Floats:
 
 def _ratio(part: Floats, whole: Floats) -> Floats:
     return np.asarray(part / np.where(whole > 1e-12, whole, np.nan))
-
-
-def _figure(value: float | Floats, drawn: Floats, queries: Sequence[int]) -> Figure | None:
-    return None if np.isnan(value) else Figure(float(value), *(percentile_ends(drawn, queries) or ()))

@@ -36,8 +36,7 @@ class Gains:
 
 
 def _discounted(gains: Floats) -> Floats:
-    total: Floats = (gains / np.log2(np.arange(2, gains.shape[1] + 2))).sum(axis=1)
-    return total
+    return np.asarray((gains / np.log2(np.arange(2, gains.shape[1] + 2))).sum(axis=1))
 
 
 def _ndcg(gains: Gains, _: int | None) -> Floats:
@@ -47,8 +46,7 @@ def _ndcg(gains: Gains, _: int | None) -> Floats:
 def _average_precision(gains: Gains, _: int | None) -> Floats:
     hits = gains.found > 0
     precisions = np.cumsum(hits, axis=1) / np.arange(1, hits.shape[1] + 1)
-    total: Floats = np.where(hits, precisions, 0.0).sum(axis=1) / gains.relevant
-    return total
+    return np.asarray(np.where(hits, precisions, 0.0).sum(axis=1) / gains.relevant)
 
 
 def _reciprocal_rank(gains: Gains, _: int | None) -> Floats:
@@ -59,13 +57,11 @@ def _reciprocal_rank(gains: Gains, _: int | None) -> Floats:
 
 
 def _recall(gains: Gains, _: int | None) -> Floats:
-    total: Floats = (gains.found > 0).sum(axis=1) / gains.relevant
-    return total
+    return np.asarray((gains.found > 0).sum(axis=1) / gains.relevant)
 
 
 def _precision(gains: Gains, cutoff: int | None) -> Floats:
-    total: Floats = (gains.found > 0).sum(axis=1) / float(cutoff or 1)
-    return total
+    return np.asarray((gains.found > 0).sum(axis=1) / float(cutoff or 1))
 
 
 def _hit(gains: Gains, _: int | None) -> Floats:

@@ -86,7 +86,8 @@ def _independent(seen: int, counts: Sequence[int]) -> tuple[float | None, int | 
     def likelihood(size: int) -> float:
         """Return the log-likelihood of a size, with each searcher's best chance to find an item."""
         arrangements = math.lgamma(size + 1) - math.lgamma(size - seen + 1)
-        return arrangements + sum(_entropy(count, size) for count in counts)
+        parts = (part for count in counts for part in (count, size - count) if part)
+        return arrangements + sum(part * math.log(part / size) for part in parts)
 
     most = _LARGEST * seen
     best = seen + _last(lambda step: likelihood(seen + step) > likelihood(seen + step - 1), most)
@@ -102,11 +103,6 @@ def _independent(seen: int, counts: Sequence[int]) -> tuple[float | None, int | 
         both = sum(counts) - seen
         return (counts[0] + 1) * (counts[1] + 1) / (both + 1) - 1, low, high
     return (None if best == seen + most else float(best)), low, high
-
-
-def _entropy(count: int, size: int) -> float:
-    rest = size - count
-    return sum(part * math.log(part / size) for part in (count, rest) if part)
 
 
 def _last(holds: Callable[[int], bool], most: int) -> int:

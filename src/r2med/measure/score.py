@@ -64,16 +64,16 @@ def score(run: Run, qrels: Qrels, measures: Iterable[Measure] = DEFAULT) -> Quer
     >>> scores.queries, scores.values(Measure("MRR", 10)).tolist(), scores.as_dict()
     (('q1', 'q2', 'q3'), [0.5, 1.0, 0.0], {'MRR@10': 0.5})
     """
-    wanted = tuple(dict.fromkeys(measures))
-    if not wanted:
+    distinct = tuple(dict.fromkeys(measures))
+    if not distinct:
         raise R2medError("no measure to score by")
     positives = positive(qrels)
     if not positives:
         raise R2medError("no query has a relevant document in the judgements, so there is nothing to average")
-    cutoffs = [measure.cutoff for measure in wanted]
+    cutoffs = [measure.cutoff for measure in distinct]
     depth = None if None in cutoffs else max(cutoff for cutoff in cutoffs if cutoff)
     gains = _gains(run, positives, depth)
-    return QueryScores(tuple(positives), {measure: measure.values(gains) for measure in wanted})
+    return QueryScores(tuple(positives), {measure: measure.values(gains) for measure in distinct})
 
 
 def positive(qrels: Qrels) -> dict[str, dict[str, int]]:
@@ -95,31 +95,31 @@ def _gains(run: Run, positives: Mapping[str, Mapping[str, int]], depth: int | No
             documents = run[query].documents[:depth]
             longest = max(longest, len(documents))
             places += [(row, rank, grades[d]) for rank, d in enumerate(documents) if d in grades]
-    found = np.zeros((len(positives), longest))
+    gained = np.zeros((len(positives), longest))
     if places:
         rows, ranks, values = zip(*places, strict=True)
-        found[list(rows), list(ranks)] = values
+        gained[list(rows), list(ranks)] = values
     relevant: NDArray[np.int64] = np.array([len(grades) for grades in positives.values()], dtype=np.int64)
     ideal = np.zeros((len(positives), int(relevant.max())))
     for row, grades in enumerate(positives.values()):
         ideal[row, : len(grades)] = sorted(grades.values(), reverse=True)
-    return Gains(found, ideal, relevant)
+    return Gains(gained, ideal, relevant)
 
 
-Place = tuple[int, str]
+Tertile = tuple[int, str]
 """Number and label of a tertile."""
 
 
-def thirds(values: Sequence[float], unit: str) -> Callable[[float], Place]:
+def tertiles(values: Sequence[float], unit: str) -> Callable[[float], Tertile]:
     """Return a function that maps a value to its tertile and its label.
 
-    >>> name = thirds([1, 2, 3, 4, 5, 6], "{:.0f} words")
+    >>> name = tertiles([1, 2, 3, 4, 5, 6], "{:.0f} words")
     >>> name(1), name(3), name(9)
     ((0, 'up to 2 words'), (1, 'over 2 words, up to 4 words'), (2, 'over 4 words'))
     """
     low, high = np.quantile(values, [1 / 3, 2 / 3], method="inverted_cdf").tolist()
 
-    def name(value: float) -> Place:
+    def name(value: float) -> Tertile:
         if value <= low:
             return 0, f"up to {unit.format(low)}"
         if value <= high:

@@ -71,24 +71,34 @@ def difference(tasks: Sequence[Floats], permutations: int = PERMUTATIONS, seed: 
     >>> round(found.mean, 3), found.wins, found.ties, found.losses
     (0.15, 5, 1, 0)
     """
-    every = np.concatenate(list(tasks))
-    mean = _mean(tasks)
-    spread, freedom = _standard_error(tasks)
-    flips = Flips.of(tasks, permutations, seed)
+    from scipy.special import ndtri, stdtr
+
+    differences = np.concatenate(list(tasks))
+    mean, flips = _mean(tasks), Flips.of(tasks, permutations, seed)
     low, high = flips.interval()
+    several = [values for values in tasks if len(values) > 1]
+    variances = [float(values.var(ddof=1)) / len(values) / len(tasks) ** 2 for values in several]
+    error = math.sqrt(sum(variances))
+    t_test = 1.0 if mean == 0.0 else 0.0
+    if error:
+        parts = zip(variances, several, strict=True)
+        freedom = sum(variances) ** 2 / sum(part**2 / (len(values) - 1) for part, values in parts if part)
+        t_test = float(2 * stdtr(freedom, -abs(mean) / error))
+    pooled = math.sqrt(float(np.mean([values.var(ddof=1) if len(values) > 1 else 0.0 for values in tasks])))
+    varies = any(np.ptp(values) for values in tasks)
     return Difference(
-        queries=len(every),
+        queries=len(differences),
         mean=mean,
         low=low,
         high=high,
         randomisation=flips.probability,
         at_floor=flips.at_floor,
-        t_test=_t_probability(mean, spread, freedom),
-        effect=_effect(tasks, mean),
-        detectable=_detectable(spread) if any(np.ptp(values) for values in tasks) else None,
-        wins=int((every > 0).sum()),
-        ties=int((every == 0).sum()),
-        losses=int((every < 0).sum()),
+        t_test=t_test,
+        effect=mean / pooled if pooled > 0 else 0.0,
+        detectable=float((ndtri(1 - ALPHA / 2) + ndtri(POWER)) * error) if varies else None,
+        wins=int((differences > 0).sum()),
+        ties=int((differences == 0).sum()),
+        losses=int((differences < 0).sum()),
     )
 
 
@@ -112,29 +122,29 @@ def randomisation_tests(several: Sequence[Sequence[Floats]], permutations: int =
     >>> randomisation_tests([ones, none]) == [randomisation_test(ones), randomisation_test(none)]
     True
     """
-    found = _many_tests(several, min(_FEWER, permutations))
-    near = [place for place, p in enumerate(found) if _CLEAR[0] < p < _CLEAR[1]]
-    if permutations > _FEWER and near and sum(map(len, several[0])) > EXACT:
-        for place, p in zip(near, _many_tests([several[place] for place in near], permutations), strict=True):
-            found[place] = p
-    return found
+    probabilities = _many_tests(several, min(_FEWER, permutations))
+    unclear = [place for place, p in enumerate(probabilities) if _CLEAR[0] < p < _CLEAR[1]]
+    if permutations > _FEWER and unclear and sum(map(len, several[0])) > EXACT:
+        again = _many_tests([several[place] for place in unclear], permutations)
+        for place, p in zip(unclear, again, strict=True):
+            probabilities[place] = p
+    return probabilities
 
 
 def _many_tests(several: Sequence[Sequence[Floats]], permutations: int) -> list[float]:
     if not several:
         return []
-    queries = sum(map(len, several[0]))
-    exact = queries <= EXACT
     shares = _shares(several[0])
     columns = np.stack([np.concatenate(list(tasks)) * shares for tasks in several], axis=1)
     sizes = np.array([max(float(np.abs(values).max()) for values in tasks) for tasks in several])
     least = np.abs([_mean(tasks) for tasks in several]) - 1e-12 * sizes
     reached, flips = np.zeros(len(several)), 0
-    for signs in _every_sign(queries) if exact else _random_signs(queries, permutations, SEED):
-        reached += (np.abs(signs @ columns) >= least).sum(axis=0)
-        flips += len(signs)
-    found: list[float] = (reached / flips if exact else (reached + 1) / (flips + 1)).tolist()
-    return found
+    for sums in _flipped_sums(columns, permutations, SEED):
+        reached += (np.abs(sums) >= least).sum(axis=0)
+        flips += len(sums)
+    more = 0 if len(columns) <= EXACT else 1
+    probabilities: list[float] = ((reached + more) / (flips + more)).tolist()
+    return probabilities
 
 
 def _shares(tasks: Sequence[Floats]) -> Floats:
@@ -159,16 +169,11 @@ class Flips:
     @classmethod
     def of(cls, tasks: Sequence[Floats], permutations: int = PERMUTATIONS, seed: int = SEED) -> Flips:
         """Flip all differences of the tasks, each task with the same weight."""
-        queries = sum(map(len, tasks))
-        exact = queries <= EXACT
         shares = _shares(tasks)
         columns = np.stack([np.concatenate(list(tasks)) * shares, shares], axis=1)
-        if exact:
-            found = np.concatenate([signs @ columns for signs in _every_sign(queries)])
-        else:
-            found = np.concatenate([_flipped(bits, columns) for bits in _random_bits(queries, permutations, seed)])
+        sums = np.concatenate(list(_flipped_sums(columns, permutations, seed)))
         size = max(float(np.abs(values).max()) for values in tasks)
-        return cls(_mean(tasks), size, found[:, 0], found[:, 1], exact)
+        return cls(_mean(tasks), size, sums[:, 0], sums[:, 1], len(shares) <= EXACT)
 
     @property
     def probability(self) -> float:
@@ -204,39 +209,30 @@ class Flips:
         return min(self.mean, max(-most, lowest)), max(self.mean, min(most, highest))
 
 
-def _every_sign(queries: int) -> Iterator[Floats]:
-    """Yield all ways to flip signs but for flipping all at once, which changes no distance from 0."""
-    numbers = np.arange(1 << max(0, queries - 1))[:, None]
-    yield (1 - 2 * ((numbers >> np.arange(queries)) & 1)).astype(np.float64)
-
-
-def _random_bits(queries: int, permutations: int, seed: int) -> Iterator[NDArray[np.uint8]]:
-    """Yield random flips, a row each, eight queries per byte: the highest bit is the first of them, 1 leaves a sign."""
-    generator = np.random.default_rng(seed)
-    block, width = max(1, min(_BLOCK, (1 << 21) // queries)), -(-queries // 8)
-    for start in range(0, permutations, block):
-        rows = min(block, permutations - start)
-        yield np.frombuffer(generator.bytes(rows * width), dtype=np.uint8).reshape(rows, width)
-
-
-def _random_signs(queries: int, permutations: int, seed: int) -> Iterator[Floats]:
-    """Yield the same flips as signs."""
-    for bits in _random_bits(queries, permutations, seed):
-        yield np.unpackbits(bits, axis=1, count=queries).astype(np.float64) * 2 - 1
-
-
-def _flipped(bits: NDArray[np.uint8], columns: Floats) -> Floats:
-    """Return the sums of columns under flips; those of eight queries are looked up among their 256 possible flips."""
-    padded = np.zeros((8 * bits.shape[1], columns.shape[1]))
-    padded[: len(columns)] = columns
-    sums = np.zeros((len(bits), columns.shape[1]))
-    for place, eight in enumerate(padded.reshape(bits.shape[1], 8, -1)):
-        sums += (_EIGHT @ eight)[bits[:, place]]
-    return sums
-
-
 _EIGHT = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1) * 2.0 - 1.0
 """All ways to flip eight signs."""
+
+
+def _flipped_sums(columns: Floats, permutations: int, seed: int) -> Iterator[Floats]:
+    """Yield the sums of columns of queries under flips of signs: under all flips, or for many queries random ones."""
+    queries = len(columns)
+    if queries <= EXACT:
+        # But for flipping all at once, which changes no distance from 0.
+        numbers = np.arange(1 << max(0, queries - 1))[:, None]
+        yield (1 - 2 * ((numbers >> np.arange(queries)) & 1)).astype(np.float64) @ columns
+        return
+    # A byte has the flips of eight queries, whose sums are looked up among their 256 possible flips.
+    generator, width = np.random.default_rng(seed), -(-queries // 8)
+    block = max(1, min(_BLOCK, (1 << 21) // queries))
+    padded = np.concatenate([columns, np.zeros((8 * width - queries, columns.shape[1]))])
+    tables = [_EIGHT @ eight for eight in padded.reshape(width, 8, -1)]
+    for start in range(0, permutations, block):
+        rows = min(block, permutations - start)
+        flips = np.frombuffer(generator.bytes(rows * width), dtype=np.uint8).reshape(rows, width)
+        sums = np.zeros((rows, columns.shape[1]))
+        for place, table in enumerate(tables):
+            sums += table[flips[:, place]]
+        yield sums
 
 
 def difference_interval(tasks: Sequence[Floats]) -> Figure:
@@ -249,11 +245,11 @@ def difference_interval(tasks: Sequence[Floats]) -> Figure:
     return Figure(flips.mean, *flips.interval())
 
 
-def shown_words(found: Difference, lead: str = "") -> str:
+def describe_detectable(difference: Difference, lead: str = "") -> str:
     """Return the words about the differences that these queries would show, for a comparison without a difference."""
-    if found.detectable is None:
+    if difference.detectable is None:
         return ""
-    return f"; these queries would show {lead}{100 * found.detectable:.1f} points with {POWER:.0%} power"
+    return f"; these queries would show {lead}{100 * difference.detectable:.1f} points with {POWER:.0%} power"
 
 
 def holm(probabilities: Sequence[float]) -> list[float]:
@@ -269,32 +265,3 @@ def holm(probabilities: Sequence[float]) -> list[float]:
         running = max(running, min(1.0, (len(probabilities) - place) * probabilities[index]))
         corrected[index] = running
     return corrected
-
-
-def _standard_error(tasks: Sequence[Floats]) -> tuple[float, float]:
-    """Return the standard error of the mean over tasks, and its degrees of freedom."""
-    parts = [(float(v.var(ddof=1)) / len(v) / len(tasks) ** 2, len(v) - 1) for v in tasks if len(v) > 1]
-    total = sum(part for part, _ in parts)
-    if total == 0.0:
-        return 0.0, 0.0
-    freedom = total**2 / sum(part**2 / count for part, count in parts if part > 0)
-    return math.sqrt(total), freedom
-
-
-def _t_probability(mean: float, spread: float, freedom: float) -> float:
-    if spread == 0.0:
-        return 1.0 if mean == 0.0 else 0.0
-    from scipy.special import stdtr
-
-    return float(2 * stdtr(freedom, -abs(mean) / spread))
-
-
-def _effect(tasks: Sequence[Floats], mean: float) -> float:
-    pooled = math.sqrt(float(np.mean([values.var(ddof=1) if len(values) > 1 else 0.0 for values in tasks])))
-    return mean / pooled if pooled > 0 else 0.0
-
-
-def _detectable(spread: float) -> float:
-    from scipy.special import ndtri
-
-    return float((ndtri(1 - ALPHA / 2) + ndtri(POWER)) * spread)

@@ -18,7 +18,7 @@ import numpy as np
 from r2med.data.tasks import Task, resolve
 from r2med.errors import R2medError
 from r2med.measure.bootstrap import percentile_ends, resampled_means
-from r2med.measure.correlation import Floats, flipped, kendall, kendalls, spearman
+from r2med.measure.correlation import Floats, flipped_pairs, kendall, kendall_columns, spearman
 from r2med.pipeline.evaluate import Options, evaluate
 from r2med.pipeline.executor.local import every_share
 from r2med.pipeline.stage import Stage
@@ -194,7 +194,7 @@ def agreement(scores: Sequence[PairedScores], name: str, measure: str) -> Agreem
         for row, system in enumerate(systems)
     ]
     flips = []
-    for one, other in flipped(nano, full):
+    for one, other in flipped_pairs(nano, full):
         (lead, ends), (lead_full, ends_full) = (
             (float(means[one] - means[other]), interval(drawn[one] - drawn[other]))
             for means, drawn in ((nano, many_nano), (full, many_full))
@@ -213,7 +213,7 @@ def agreement(scores: Sequence[PairedScores], name: str, measure: str) -> Agreem
         spearman=_number(spearman(nano, full)),
         spearman_interval=interval(spearman(many_nano, many_full)),
         kendall=_number(kendall(nano, full)),
-        kendall_interval=interval(kendalls(many_nano, many_full)),
+        kendall_interval=interval(kendall_columns(many_nano, many_full)),
         pairs=len(systems) * (len(systems) - 1) // 2,
         flips=flips,
     )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from r2med.data.candidates import candidates, offered
+from r2med.data.candidates import candidates, offered_kinds
 from r2med.data.loader import load
 from r2med.data.manifests import NanoSet, read_manifest
 from r2med.data.published import find_published
@@ -163,7 +163,7 @@ def profile_task(task: Task) -> TaskProfile:
     if task.hub and task.group != "nano":
         raise DataError(f"{task.name} is not a nano task and has no candidate lists; try nano/{task.base}")
     dataset = load(task)
-    kinds = offered(dataset.collection)
+    kinds = offered_kinds(dataset.collection)
     if not kinds:
         raise DataError(f"{task.name} has no candidate lists, so it is not a nano set; r2med nano build makes one")
     runs = {kind: candidates(dataset.collection, kind) for kind in kinds}

@@ -35,13 +35,14 @@ def shown_tokens(matches: Sequence[TokenMatch]) -> str:
     >>> shown_tokens([TokenMatch("wrist", "wrist", 0.9, True, 4, 9), TokenMatch("[MASK]", "nerve", 0.5, False, 0, 5)])
     'wrist → wrist 0.90; 1 marker or mask adds 0.5'
     """
-    written = sorted((each for each in matches if each.written), key=lambda each: -each.similarity)
-    shown = [f"{each.query} → {each.document} {each.similarity:.2f}" for each in written[:_SHOWN]]
-    rest = len(written) - len(shown)
-    words = ", ".join([*shown, *([f"{rest} more"] if rest else [])])
-    others = [each.similarity for each in matches if not each.written]
-    several = "1 marker or mask adds" if len(others) == 1 else f"{len(others)} markers and masks add"
-    return "; ".join([*([words] if words else []), *([f"{several} {sum(others):.3g}"] if others else [])])
+    written = sorted((match for match in matches if match.written), key=lambda match: -match.similarity)
+    pairs = [f"{match.query} → {match.document} {match.similarity:.2f}" for match in written[:_SHOWN]]
+    pairs += [f"{len(written) - _SHOWN} more"] if len(written) > _SHOWN else []
+    parts = [", ".join(pairs)] if pairs else []
+    if others := [match.similarity for match in matches if not match.written]:
+        several = "1 marker or mask adds" if len(others) == 1 else f"{len(others)} markers and masks add"
+        parts.append(f"{several} {sum(others):.3g}")
+    return "; ".join(parts)
 
 
 def matched(text: str, matches: Sequence[TokenMatch]) -> Markup:
@@ -55,16 +56,16 @@ def matched(text: str, matches: Sequence[TokenMatch]) -> Markup:
         if match.start >= 0:
             places.setdefault((match.start, match.end), []).append(match)
     pieces, done = [], 0
-    for (start, end), found in sorted(places.items()):
+    for (start, end), several in sorted(places.items()):
         if start < done:
             continue
-        said = ", ".join(f"{each.query} {each.similarity:.2f}" for each in found)
-        pieces.append(str(escape(harmless(text[done:start]))))
-        inner = escape(harmless(text[start:end]))
-        kind = "query" if any(each.written for each in found) else "generated"
-        pieces.append(f'<mark class="{kind}" title="{escape(harmless(said))}">{inner}</mark>')
+        title = ", ".join(f"{match.query} {match.similarity:.2f}" for match in several)
+        kind = "query" if any(match.written for match in several) else "generated"
+        pieces.append(escape(harmless(text[done:start])))
+        mark = Markup('<mark class="{}" title="{}">{}</mark>')
+        pieces.append(mark.format(kind, harmless(title), harmless(text[start:end])))
         done = end
-    return Markup("".join([*pieces, str(escape(harmless(text[done:])))]))
+    return Markup("").join([*pieces, escape(harmless(text[done:]))])
 
 
 _ADDRESS = re.compile(r"(https?://[^\s<>\"']+[^\s<>\"'.,;:)])")
@@ -124,12 +125,8 @@ def inlined(links: Mapping[str, str], *files: str) -> Frame:
     allowed = f"script-src {_digest(script)}; " if script else ""
     images = "data: blob:" if script else "data:"
     policy = f"default-src 'none'; {allowed}style-src {_digest(style)}; img-src {images}; base-uri 'none'"
-    return Frame(links, inline={"style": drawn(style), "script": drawn(script), "icon": _icon()}, policy=policy)
-
-
-def _icon() -> str:
-    """Return the icon as a data URL."""
-    return f"data:image/svg+xml;base64,{base64.b64encode(static('render/icon.svg').encode()).decode('ascii')}"
+    icon = f"data:image/svg+xml;base64,{base64.b64encode(static('render/icon.svg').encode()).decode('ascii')}"
+    return Frame(links, inline={"style": Markup(style), "script": Markup(script), "icon": icon}, policy=policy)
 
 
 def _digest(text: str) -> str:
@@ -196,7 +193,7 @@ def ticks(text: str) -> Markup:
 @cache
 def environment() -> Environment:
     """Return the templates with everything that they use."""
-    made = Environment(
+    templates = Environment(
         loader=FunctionLoader(partial(bundled_file, "templates")),
         autoescape=True,
         undefined=StrictUndefined,
@@ -205,7 +202,7 @@ def environment() -> Environment:
         auto_reload=False,
         finalize=_finalize,
     )
-    made.filters |= {
+    templates.filters |= {
         "marked": marked,
         "matched": matched,
         "token_line": shown_tokens,
@@ -222,14 +219,14 @@ def environment() -> Environment:
         "start_of": start_of,
         "quoted": shlex.quote,
     }
-    made.globals |= {
+    templates.globals |= {
         "version": r2med.__version__,
         "groups": GROUP_TITLES,
         "spent": spent,
         "signed": signed,
         "known_tasks": registry(),
     }
-    return made
+    return templates
 
 
 def _finalize(value: Any) -> Any:
@@ -243,9 +240,7 @@ def spent(cost: Cost | None) -> dict[str, str]:
     >>> spent(Cost(requests=12, prompt_tokens=3000, dollars=None, searching=6.0, queries=3))
     {'Requests': '12', 'Tokens': '3,000', 'Dollars': '?', 'Seconds a query': '2.000'}
     """
-    if cost is None:
-        return dict.fromkeys(("Requests", "Tokens", "Dollars", "Seconds a query"), "\N{EN DASH}")
-    requests, tokens, _, dollars, seconds = cost.cells()
+    requests, tokens, _, dollars, seconds = ["\N{EN DASH}"] * 5 if cost is None else cost.cells()
     return {"Requests": requests, "Tokens": tokens, "Dollars": dollars, "Seconds a query": seconds}
 
 
@@ -284,16 +279,7 @@ def places(text: str) -> list[tuple[str, str]]:
     >>> places("see https://a.example/x, page 3")
     [('see ', ''), ('https://a.example/x', 'https://a.example/x'), (', page 3', '')]
     """
-    found = []
-    for piece in _ADDRESS.split(text):
-        if piece:
-            found.append((piece, piece if _ADDRESS.fullmatch(piece) else ""))
-    return found
-
-
-def drawn(svg: str) -> Markup:
-    """Return one of this package's drawings, which is markup already."""
-    return Markup(svg)
+    return [(piece, piece if _ADDRESS.fullmatch(piece) else "") for piece in _ADDRESS.split(text) if piece]
 
 
 def address(path: str, **values: object) -> str:

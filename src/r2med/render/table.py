@@ -106,11 +106,6 @@ class Column(NamedTuple):
         return self.form(self.value(row))
 
 
-class _Row(NamedTuple):
-    cells: tuple[Cell, ...]
-    style: str = ""
-
-
 class _Form(NamedTuple):
     """One way to lay a table out."""
 
@@ -213,7 +208,7 @@ class Table:
         self._columns = (
             columns if any(column.key for column in columns) else (columns[0]._replace(key=True), *columns[1:])
         )
-        self._rows: list[_Row] = []
+        self._rows: list[tuple[tuple[Cell, ...], str]] = []
         self._rules: set[int] = set()
 
     @classmethod
@@ -226,7 +221,7 @@ class Table:
 
     def add(self, *cells: Cell, style: str = "") -> None:
         """Add a row."""
-        self._rows.append(_Row(cells, style))
+        self._rows.append((cells, style))
 
     def rule(self) -> None:
         """Draw a line below the rows so far."""
@@ -287,40 +282,41 @@ class Table:
 
     def _widths(self, form: _Form) -> list[int]:
         """Return the natural widths of the columns."""
-        cells = ([_width(row.cells[place], form) for row in self._rows] for place in range(len(self._columns)))
+        cells = ([_width(cells[place], form) for cells, _ in self._rows] for place in range(len(self._columns)))
         return [
             max([_heading_width(column, form), *several]) for column, several in zip(self._columns, cells, strict=True)
         ]
 
     def _shrunk(self, widths: Sequence[int], places: Sequence[int], width: int, form: _Form) -> list[int]:
         """Return the widths of columns, those that fold narrowed as far as needed and allowed, the widest first."""
-        found = {place: widths[place] for place in places}
-        beyond = _total(list(found.values())) - width
+        shrunk = {place: widths[place] for place in places}
+        beyond = _total(list(shrunk.values())) - width
         folding = [place for place in places if self._columns[place].folds]
         while beyond > 0 and folding:
-            place = max(folding, key=lambda place: found[place])
+            place = max(folding, key=lambda place: shrunk[place])
             least = max(min(form.least, widths[place]), _heading_width(self._columns[place], form))
-            if found[place] <= least:
+            if shrunk[place] <= least:
                 folding.remove(place)
                 continue
-            others = max((found[other] for other in folding if other != place), default=0)
-            step = min(beyond, found[place] - max(least, min(others, found[place] - 1)))
-            found[place] -= step
+            others = max((shrunk[other] for other in folding if other != place), default=0)
+            step = min(beyond, shrunk[place] - max(least, min(others, shrunk[place] - 1)))
+            shrunk[place] -= step
             beyond -= step
-        return list(found.values())
+        return list(shrunk.values())
 
     def _write(self, text: Text, places: Sequence[int], widths: Sequence[int], form: _Form) -> None:
         columns = [self._columns[place] for place in places]
-        for line in _head_lines(columns, widths, form):
+        heads = [Text(column.short or column.heading if form.short else column.heading) for column in columns]
+        for line in _lines(heads, widths, low=True):
             _add(text, columns, line, widths, "bold")
         rule = f" {'─' * (_total(widths) - 2)}\n"
         text.append(rule)
-        for number, row in enumerate(self._rows):
+        for number, (row, style) in enumerate(self._rows):
             if number in self._rules:
                 text.append(rule)
-            cells = [_text(row.cells[place], form) for place in places]
+            cells = [_text(row[place], form) for place in places]
             for line in _lines(cells, widths) if any(cell.plain for cell in cells) else ():
-                _add(text, columns, line, widths, row.style)
+                _add(text, columns, line, widths, style)
 
 
 def _total(widths: Sequence[int]) -> int:
@@ -346,33 +342,25 @@ def _heading_width(column: Column, form: _Form) -> int:
     return max((cell_len(word) if len(word) <= _HEADING else _HEADING for word in words), default=0)
 
 
-def _head_lines(columns: Sequence[Column], widths: Sequence[int], form: _Form) -> list[list[Text]]:
-    """Return the headings as the lines they take, on the line of figures if they are short."""
-    heads = [Text(column.short or column.heading if form.short else column.heading) for column in columns]
-    folded = [_folded(head, width) for head, width in zip(heads, widths, strict=True)]
-    most = max(map(len, folded))
-    return [list(line) for line in zip(*([Text()] * (most - len(parts)) + parts for parts in folded), strict=True)]
-
-
-def _lines(cells: Sequence[Text], widths: Sequence[int]) -> list[list[Text]]:
-    """Return a row as the lines it takes."""
+def _lines(cells: Sequence[Text], widths: Sequence[int], *, low: bool = False) -> list[list[Text]]:
+    """Return a row as the lines it takes; short cells stand on the first of them, or `low` on the last."""
     if all(cell.cell_len <= width for cell, width in zip(cells, widths, strict=True)):
         return [list(cells)]
     folded = [_folded(cell, width) for cell, width in zip(cells, widths, strict=True)]
     most = max(map(len, folded))
-    return [list(line) for line in zip(*(parts + [Text()] * (most - len(parts)) for parts in folded), strict=True)]
+    blanks = [[Text()] * (most - len(parts)) for parts in folded]
+    columns = [(above + parts) if low else (parts + above) for parts, above in zip(folded, blanks, strict=True)]
+    return [list(line) for line in zip(*columns, strict=True)]
 
 
 def _folded(cell: Text, width: int) -> list[Text]:
     """Fold a text over several lines, broken behind signs where it has some."""
     if cell.cell_len <= width:
         return [cell]
-    return [_stripped(part) for part in cell.divide(_breaks(cell.plain, width))]
-
-
-def _stripped(part: Text) -> Text:
-    part.rstrip()
-    return part[len(part.plain) - len(part.plain.lstrip()) :]
+    parts = list(cell.divide(_breaks(cell.plain, width)))
+    for part in parts:
+        part.rstrip()
+    return [part[len(part.plain) - len(part.plain.lstrip()) :] for part in parts]
 
 
 def _breaks(text: str, width: int) -> list[int]:
@@ -381,22 +369,22 @@ def _breaks(text: str, width: int) -> list[int]:
     >>> _breaks("sample/Medical-Sciences", 12)
     [7, 15]
     """
-    found: list[int] = []
+    breaks: list[int] = []
     start, used = 0, 0
     for place, sign in enumerate(text):
         used += cell_len(sign)
         if used > width and not (sign == " " and used == width + 1):
             ends = [match.end() for signs in (_SIGN, _SPACE) for match in signs.finditer(text, start, place)]
             start = ends[-1] if ends else place
-            found.append(start)
+            breaks.append(start)
             used = cell_len(text[start : place + 1].lstrip())
-    return found
+    return breaks
 
 
 def _add(table: Text, columns: Sequence[Column], cells: Sequence[Text], widths: Sequence[int], style: str) -> None:
     """Append a line of cells to a table at once: appending each by itself takes twice as long."""
     pieces: list[str] = []
-    spans = [Span(0, sum(widths) + 2 * len(widths), style)] if style else []
+    spans = [Span(0, _total(widths), style)] if style else []
     place = 0
     for column, cell, width in zip(columns, cells, widths, strict=True):
         plain, blank = cell.plain, " " * (width - cell.cell_len)

@@ -20,7 +20,7 @@ from r2med.audit.study import SetPair, figure_dicts
 from r2med.data.labels import Labels
 from r2med.measure.agreement import Ratings, coefficients
 from r2med.measure.figure import Figure
-from r2med.measure.score import Place, thirds
+from r2med.measure.score import Tertile, tertiles
 from r2med.reviews.estimates import LabelEstimates, estimate_labels
 from r2med.reviews.rows import ANSWER, GRADED, PERSON, RANDOM, UNSURE, Decision, Reviewer, ReviewItem
 from r2med.reviews.sampling import DEPTH
@@ -211,14 +211,14 @@ def _slices(grades: _Grades, both: Mask, used: Mask, labels: Labels | None) -> M
     def words_of_passage(item: ReviewItem) -> int:
         return len(item.text.split())
 
-    def label_of(item: ReviewItem) -> Place:
+    def label_of(item: ReviewItem) -> Tertile:
         question = questions[item.question]
         label = labels.of(question.task, question.query) if labels is not None else ""
         return (0, label) if label else (1, "(no label)")
 
-    by_question = thirds(list(map(words_of_question, items)), "{:.0f} words")
-    by_passage = thirds(list(map(words_of_passage, items)), "{:.0f} words")
-    ways: dict[str, Callable[[ReviewItem], Place]] = {
+    by_question = tertiles(list(map(words_of_question, items)), "{:.0f} words")
+    by_passage = tertiles(list(map(words_of_passage, items)), "{:.0f} words")
+    ways: dict[str, Callable[[ReviewItem], Tertile]] = {
         "drawn": lambda item: (0, item.drawn),
         "task": lambda item: (0, questions[item.question].task),
         "place": _rank,
@@ -228,14 +228,14 @@ def _slices(grades: _Grades, both: Mask, used: Mask, labels: Labels | None) -> M
     }
     slices = {}
     for way, place_of in ways.items():
-        members: dict[Place, list[int]] = defaultdict(list)
+        members: dict[Tertile, list[int]] = defaultdict(list)
         for number in np.flatnonzero(both if way == "drawn" else used).tolist():
             members[place_of(grades.items[number])].append(number)
         slices[way] = [grades.row(place[1], grades.mask(members[place])) for place in sorted(members)]
     return slices
 
 
-def _rank(item: ReviewItem) -> Place:
+def _rank(item: ReviewItem) -> Tertile:
     """Return the position of an item in the lists of runs."""
     ranks = list(item.facts.get("ranks", {}).values())
     if not ranks:

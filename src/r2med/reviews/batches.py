@@ -124,6 +124,12 @@ class Dealer:
         """Draw how many of the items of a first stop come again at the second."""
         return int(seen / 2 + self._chance(reviewer, f"repeats {question}").random())
 
+    def _chance(self, reviewer: Reviewer, what: object) -> random.Random:
+        return random.Random(f"{self.store.project.seed}\t{reviewer.name}\t{what}")
+
+    def _column(self, query: str, *values: int) -> list[int]:
+        return [row[0] for row in self.store.rows(query, values)]
+
     def deal(self, reviewer: Reviewer) -> int:
         """Deal the next questions until enough items lie ready, and return how many items were dealt."""
         dealt = 0
@@ -141,30 +147,25 @@ class Dealer:
         query = """SELECT item FROM hold WHERE reviewer = ?1 AND item NOT IN
                    (SELECT item FROM deal WHERE reviewer = ?1 AND state <> ?2)"""
         with self.store.transaction() as connection:
-            items = _column(connection, query, reviewer.id, OPEN)
-            pairs = [(reviewer.id, item) for item in items]
+            pairs = [(reviewer.id, item) for item in self._column(query, reviewer.id, OPEN)]
             connection.executemany("UPDATE hold SET reviewer = NULL WHERE reviewer = ? AND item = ?", pairs)
             connection.executemany("DELETE FROM deal WHERE reviewer = ? AND item = ?", pairs)
-        return len(items)
+        return len(pairs)
 
     def _plan(self, connection: Connection, reviewer: Reviewer) -> None:
         """Store a reviewer's tour, once."""
-        if connection.execute(_TOUR, (reviewer.id,)).fetchone():
-            return
-        numbers = _column(connection, "SELECT number FROM question ORDER BY number")
-        stops = plan_stops(numbers, self.store.project.repeat, self._chance(reviewer, "way"))
-        rows = [(reviewer.id, place, *stop) for place, stop in enumerate(stops)]
-        connection.executemany("INSERT INTO tour VALUES (?, ?, ?, ?)", rows)
-
-    def _chance(self, reviewer: Reviewer, what: object) -> random.Random:
-        return random.Random(f"{self.store.project.seed}\t{reviewer.name}\t{what}")
+        if not self.store.rows(_TOUR, (reviewer.id,)):
+            numbers = self._column("SELECT number FROM question ORDER BY number")
+            stops = plan_stops(numbers, self.store.project.repeat, self._chance(reviewer, "way"))
+            rows = [(reviewer.id, place, *stop) for place, stop in enumerate(stops)]
+            connection.executemany("INSERT INTO tour VALUES (?, ?, ?, ?)", rows)
 
     def _deal_stop(self, connection: Connection, reviewer: Reviewer, place: int, stop: Stop) -> int:
         connection.execute("DELETE FROM tour WHERE reviewer = ? AND place = ?", (reviewer.id, place))
         # A reviewer at the last stop must not be given a new tour.
         connection.execute("INSERT OR IGNORE INTO tour VALUES (?, ?, 0, 0)", (reviewer.id, _END))
         chance = self._chance(reviewer, place)
-        fresh = self._claimable(connection, reviewer, stop.question)
+        fresh = self._column(_CLAIMABLE, stop.question, reviewer.id)
         chance.shuffle(fresh)
         if stop.part == FIRST:
             self._hold(connection, reviewer, fresh)
@@ -173,7 +174,7 @@ class Dealer:
         if stop.part == SECOND:
             query = """SELECT deal.item FROM deal JOIN item ON item.number = deal.item
                        WHERE deal.reviewer = ? AND item.question = ? AND again = 0 ORDER BY deal.position"""
-            seen = _column(connection, query, reviewer.id, stop.question)
+            seen = self._column(query, reviewer.id, stop.question)
             repeats = chance.sample(seen, self._repeats(reviewer, stop.question, len(seen)))
         dealt = [(item, 0) for item in fresh] + [(item, 1) for item in repeats]
         chance.shuffle(dealt)
@@ -185,28 +186,18 @@ class Dealer:
         query = """SELECT question FROM hold WHERE reviewer IS NULL UNION ALL
                    SELECT question FROM item WHERE shared = 1 AND number NOT IN
                    (SELECT item FROM deal WHERE reviewer = ?) LIMIT 1"""
-        row = connection.execute(query, (reviewer.id,)).fetchone()
-        if row is None:
-            return 0
-        items = self._claimable(connection, reviewer, row[0])
-        self._chance(reviewer, f"rest {row[0]}").shuffle(items)
-        self._put(connection, reviewer, [(item, 0) for item in items])
-        return len(items)
-
-    @staticmethod
-    def _claimable(connection: Connection, reviewer: Reviewer, question: int) -> list[int]:
-        """Return the items of a question that can be dealt to this reviewer for the first time now."""
-        query = """SELECT number FROM item WHERE question = ?1 AND (shared = 1 OR number IN
-                   (SELECT item FROM hold WHERE question = ?1 AND (reviewer IS NULL OR reviewer = ?2)))
-                   AND number NOT IN (SELECT deal.item FROM deal JOIN item ON item.number = deal.item
-                                      WHERE deal.reviewer = ?2 AND item.question = ?1) ORDER BY number"""
-        return _column(connection, query, question, reviewer.id)
+        for question in self._column(query, reviewer.id):
+            items = self._column(_CLAIMABLE, question, reviewer.id)
+            self._chance(reviewer, f"rest {question}").shuffle(items)
+            self._put(connection, reviewer, [(item, 0) for item in items])
+            return len(items)
+        return 0
 
     def _put(self, connection: Connection, reviewer: Reviewer, dealt: Sequence[tuple[int, int]]) -> None:
         """Append items to those dealt to a reviewer, and hold those that are not repeats."""
         query = """SELECT max((SELECT coalesce(max(position), 0) FROM deal WHERE reviewer = ?1),
                               (SELECT coalesce(max(position), 0) FROM decision WHERE reviewer = ?1))"""
-        last = connection.execute(query, (reviewer.id,)).fetchone()[0]
+        last = self._column(query, reviewer.id)[0]
         self._hold(connection, reviewer, [item for item, again in dealt if not again])
         insert = """INSERT INTO deal SELECT ?1, ?2, number, ?3, shared, ?4, seal(?2, ?1, number, ?3, shared)
                     FROM item WHERE number = ?5"""
@@ -219,10 +210,15 @@ class Dealer:
         connection.executemany("UPDATE hold SET reviewer = ? WHERE item = ? AND reviewer IS NULL", rows)
 
 
-def _column(connection: Connection, query: str, *values: int) -> list[int]:
-    return [row[0] for row in connection.execute(query, values)]
-
-
+_CLAIMABLE = """
+    SELECT number FROM item WHERE question = ?1
+    AND (shared = 1 OR number IN
+         (SELECT item FROM hold WHERE question = ?1 AND (reviewer IS NULL OR reviewer = ?2)))
+    AND number NOT IN (SELECT deal.item FROM deal JOIN item ON item.number = deal.item
+                       WHERE deal.reviewer = ?2 AND item.question = ?1)
+    ORDER BY number
+"""
+"""The items of a question that can be dealt to a reviewer for the first time now."""
 _TOUR = "SELECT 1 FROM tour WHERE reviewer = ? LIMIT 1"
 _NEXT = "SELECT place, question, part FROM tour WHERE reviewer = ? ORDER BY place LIMIT 1"
 _END = 1 << 40

@@ -32,9 +32,26 @@ from r2med.runs.ledger import Ledger
 
 _NAME = click.argument("name", metavar="NAME")
 _OUT = click.Path(path_type=Path)
+_FILE = click.Path(path_type=Path, dir_okay=False)
 
 
-@click.command("export", short_help="Write the labels of a project.", cls=ManyValues)
+@click.group("review")
+def review_command() -> None:
+    """Have people and models judge passages, blind and one at a time, and keep every decision.
+
+    `new` makes a project, `invite` prints a link for a person, who opens it in a browser while `r2med serve` runs,
+    `show` tells how far everybody is, `agreement` how far they agree. `judge` has a model label the same items,
+    `import` brings labels in from elsewhere, `export` writes what came of it all.
+
+    \b
+    Examples:
+      r2med review new pilot --from sample/Biology bm25 --items 20
+      r2med review invite pilot "Dr. Ada"
+      r2med review show pilot
+    """
+
+
+@review_command.command("export", short_help="Write the labels of a project.", cls=ManyValues)
 @_NAME
 @click.option("--to", "form", type=click.Choice(FORMS), required=True, help="In which form.")
 @click.option("--out", type=_OUT, required=True, metavar="PATH", help="The file, or the folder of a task.")
@@ -75,7 +92,7 @@ def export_command(name: str, form: str, out: Path, as_json: bool, **given: Any)
         click.echo(f"see: r2med run bm25 --tasks {done.path}", err=True)
 
 
-@click.command("judge", short_help="Label every item by a language model.", cls=ManyValues)
+@review_command.command("judge", short_help="Label every item by a language model.", cls=ManyValues)
 @_NAME
 @click.option("--llm", required=True, metavar="MODEL", help="Such as gpt-4o, NAME@http://host:port/v1 or local.")
 @click.option("--as", "person", default="", metavar="NAME", help="What it is called here (default: as the model).")
@@ -125,7 +142,7 @@ def _show_estimate(guess: Estimate, as_json: bool) -> None:
     click.echo(f"{guess.requests:,} requests, {guess.cached:,} answered already; cost: {cost}")
 
 
-@click.command("import", short_help="Add labels from a file.")
+@review_command.command("import", short_help="Add labels from a file.")
 @_NAME
 @click.argument("file", type=_OUT)
 @click.option("--as", "person", required=True, metavar="NAME", help="What the reviewer is called here.")
@@ -167,25 +184,6 @@ def import_command(name: str, file: Path, person: str, grades: str, as_json: boo
         click.echo(f"{done.unknown:,} labels are of no item of {name}, the first in {done.first_unknown}", err=True)
     if done.skipped:
         click.echo(f"{done.skipped:,} answers are cancelled, discarded or drafts and left out", err=True)
-
-
-_FILE = click.Path(path_type=Path, dir_okay=False)
-
-
-@click.group("review")
-def review_command() -> None:
-    """Have people and models judge passages, blind and one at a time, and keep every decision.
-
-    `new` makes a project, `invite` prints a link for a person, who opens it in a browser while `r2med serve` runs,
-    `show` tells how far everybody is, `agreement` how far they agree. `judge` has a model label the same items,
-    `import` brings labels in from elsewhere, `export` writes what came of it all.
-
-    \b
-    Examples:
-      r2med review new pilot --from sample/Biology bm25 --items 20
-      r2med review invite pilot "Dr. Ada"
-      r2med review show pilot
-    """
 
 
 @review_command.command("new", short_help="Draw the passages of a new project.", cls=ManyValues)
@@ -330,7 +328,3 @@ def show_agreement(name: str, by: tuple[str, ...], labels: Path | None, form: st
         write_json(agreement.as_dict())
     else:
         write_sections(form, f"Agreement in {name}", agreement_sections(agreement, by), agreement.notes)
-
-
-for _each in (export_command, judge_command, import_command):
-    review_command.add_command(_each)

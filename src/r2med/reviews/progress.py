@@ -103,7 +103,7 @@ class ReviewProgress:
 
 
 class StandingDecisions:
-    """The standing decisions and what people disagree about, brought up to date by what was appended since.
+    """The standing decisions and what people disagree about, read again when something was appended.
 
     Models and imports are never among those who disagree. Several threads may ask.
     """
@@ -111,58 +111,38 @@ class StandingDecisions:
     def __init__(self, store: ReviewStore) -> None:
         self._store = store
         self._lock = threading.Lock()
-        self._last = 0
-        self._rows: dict[int, Decision] = {}
-        self._stacks: dict[tuple[int, int, bool], list[int]] = defaultdict(list)
-        """A reviewer's decisions on an item that were not undone, by ids, the last one last."""
-        self._by_item: dict[int, dict[int, Decision]] = defaultdict(dict)
-        """The standing decisions on an item by person, first looks only."""
-        self._people: dict[int, bool] = {}
-        """Whether a reviewer is a person."""
-        self._contested: set[int] = set()
+        self._state = -1
+        self._standing: list[Decision] = []
+        self._of_people: dict[int, list[Decision]] = {}
+        """The standing decisions of people on an item, first looks only."""
 
     def current(self) -> list[Decision]:
         """Return all standing decisions, second looks included."""
         with self._lock:
-            self._catch_up()
-            return [self._rows[stack[-1]] for stack in self._stacks.values() if stack]
+            state = self._store.state()
+            if state != self._state:
+                people = {reviewer.id for reviewer in self._store.reviewers() if reviewer.kind == PERSON}
+                self._standing, self._of_people = self._store.standing(), defaultdict(list)
+                for row in self._standing:
+                    if not row.again and row.reviewer in people:
+                        self._of_people[row.item].append(row)
+                self._state = state
+            return self._standing
 
     def contested(self) -> list[int]:
         """Return the items that need an adjudicator, in order: people differ, or one is unsure."""
-        with self._lock:
-            self._catch_up()
-            return sorted(self._contested)
+        self.current()
+        return sorted(item for item, rows in self._of_people.items() if _is_contested(rows))
 
     def of_item(self, item: int) -> list[Decision]:
         """Return the standing decisions of people on an item, first looks only."""
-        with self._lock:
-            self._catch_up()
-            return list(self._by_item[item].values())
+        self.current()
+        return self._of_people.get(item, [])
 
-    def _catch_up(self) -> None:
-        for row in self._store.decisions(self._last):
-            self._last = row.id
-            stack = self._stacks[row.reviewer, row.item, row.again]
-            if row.undoes is None:
-                self._rows[row.id] = row
-                stack.append(row.id)
-            elif row.undoes in self._rows:
-                del self._rows[row.undoes]
-                stack.remove(row.undoes)
-            if row.reviewer not in self._people:
-                self._people = {reviewer.id: reviewer.kind == PERSON for reviewer in self._store.reviewers()}
-            if not row.again and self._people.get(row.reviewer, False):
-                by_person = self._by_item[row.item]
-                by_person.pop(row.reviewer, None)
-                if stack:
-                    by_person[row.reviewer] = self._rows[stack[-1]]
-                verdicts = {
-                    d.grade if d.verdict == GRADED else UNSURE for d in by_person.values() if d.verdict != SKIPPED
-                }
-                if len(verdicts) > 1 or UNSURE in verdicts:
-                    self._contested.add(row.item)
-                else:
-                    self._contested.discard(row.item)
+
+def _is_contested(rows: Sequence[Decision]) -> bool:
+    verdicts = {row.grade if row.verdict == GRADED else UNSURE for row in rows if row.verdict != SKIPPED}
+    return len(verdicts) > 1 or UNSURE in verdicts
 
 
 def grades_by_item(decisions: Sequence[Decision]) -> dict[int, dict[int, int]]:

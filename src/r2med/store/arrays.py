@@ -237,11 +237,11 @@ class ArrayStore:
 
     def refresh(self) -> None:
         """Read the shards that were added since the last call."""
-        known = {shard.log: shard for shard in self._shards}
+        shards = {shard.log: shard for shard in self._shards}
         self._shards = []
         for log in sorted(self.folder.glob("*.log")):
             try:
-                shard = known.get(log) or self._read(log)
+                shard = shards.get(log) or self._read(log)
             except FileNotFoundError:
                 # Another process has merged it with others meanwhile: what is there now has its entries.
                 self.refresh()
@@ -384,8 +384,8 @@ class ValueStore(ArrayStore):
         self.damage.clear()
         stored = np.flatnonzero(places >= 0)
         values = self.located(places[stored], StoredArrays)
-        found = {asked[place]: values.rows(number).tobytes() for number, place in enumerate(stored.tolist())}
-        return {key: value for key, value in found.items() if value}
+        content = {asked[place]: values.rows(number).tobytes() for number, place in enumerate(stored.tolist())}
+        return {key: value for key, value in content.items() if value}
 
     def write(self, values: Mapping[bytes, bytes]) -> None:
         """Store values at once; an empty one removes its key."""

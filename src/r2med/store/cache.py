@@ -16,11 +16,11 @@ from r2med.store.hashes import KEY, is_unchanged, write_checksums
 
 def home() -> Path:
     """Return the folder of the ledger and the caches; create it if it is missing."""
-    chosen = os.environ.get("R2MED_HOME")
-    place = f"R2MED_HOME={chosen}" if chosen else "the folder for results"
+    setting = os.environ.get("R2MED_HOME")
+    place = f"R2MED_HOME={setting}" if setting else "the folder for results"
     try:
-        if chosen:
-            folder = Path(chosen).expanduser()
+        if setting:
+            folder = Path(setting).expanduser()
         else:
             from platformdirs import user_data_path
 

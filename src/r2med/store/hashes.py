@@ -103,12 +103,12 @@ def steady_digests() -> Iterator[None]:
 
 def file_digest(path: Path) -> str:
     """Return the hash of a file's content."""
-    taken = _TAKEN.get()
-    if taken is not None and path in taken:
-        return taken[path]
+    digests = _TAKEN.get()
+    if digests is not None and path in digests:
+        return digests[path]
     digest = _hash(path)
-    if taken is not None:
-        taken[path] = digest
+    if digests is not None:
+        digests[path] = digest
     return digest
 
 
@@ -123,8 +123,8 @@ def _hash(path: Path) -> str:
 
 def confirm(path: Path, read: str) -> None:
     """Compare the hash of the bytes that were read with the one taken before; raise an error if they differ."""
-    taken = _TAKEN.get()
-    if taken is not None and taken.get(path, read) != read:
+    digests = _TAKEN.get()
+    if digests is not None and digests.get(path, read) != read:
         raise DataError(f"{path}: was replaced while the run was made; run it again")
 
 
@@ -159,18 +159,18 @@ class FileHashes:
         """Return the hash of a file if it is known and the file has not changed since, else an empty text."""
         now = stamp(path)
         with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
-            known = orjson.loads(self._place(path).read_bytes())
-            if now and known["stamp"] == list(now) and known["check"] == _check(known["stamp"], known["hash"]):
-                return str(known["hash"])
+            entry = orjson.loads(self._place(path).read_bytes())
+            if now and entry["stamp"] == list(now) and entry["check"] == _check(entry["stamp"], entry["hash"]):
+                return str(entry["hash"])
         return ""
 
     def remember(self, path: Path, before: Stamp, value: str) -> None:
         """Store the hash of a file that had this stamp before it was read, unless it may have changed meanwhile."""
         if not before or not value or stamp(path) != before or time.time() - max(before[3:]) / 1e9 < SETTLED:
             return
-        known = {"path": str(path), "stamp": before, "hash": value, "check": _check(list(before), value)}
+        entry = {"path": str(path), "stamp": before, "hash": value, "check": _check(list(before), value)}
         with suppress(R2medError):
-            write_file(self._place(path), orjson.dumps(known, default=list), parents=True)
+            write_file(self._place(path), orjson.dumps(entry, default=list), parents=True)
 
     def _place(self, path: Path) -> Path:
         return self._folder / f"{cache_key(path=str(path.absolute()))}.json"

@@ -350,7 +350,7 @@ class Reporter:
         """Change the row; a full disk must not stop the work that is only being reported."""
         with suppress(OSError, R2medError, UnicodeEncodeError):
             if self._database is None:
-                self._database = Database(_path(), _FORMAT, patience=1.0, shared=True)
+                self._database = Database(_path(), _FORMAT, timeout=1.0, shared=True)
                 _forget(self._database)
             values = (work.name, time.time(), msgspec.json.encode(work))
             with self._database.transaction() as connection:
@@ -380,7 +380,7 @@ def _read() -> list[Work]:
     """Return the work of all rows; a table that cannot be read has none."""
     with suppress(R2medError):
         if (path := _path()).is_file():
-            with closing(Database(path, _FORMAT, patience=1.0)) as database:
+            with closing(Database(path, _FORMAT, timeout=1.0)) as database:
                 return _decode_rows(database)
     return []
 

@@ -1,6 +1,6 @@
 """Processes: marks that tell which process did something, a child process, and the output of other libraries.
 
-The child is plain Python started anew and fed over a pipe, not a fork: nothing of CUDA, of threads or of the caller's
+The child is plain Python started afresh and fed over a pipe, not a fork: nothing of CUDA, of threads or of the caller's
 script is carried over. Both sides talk in frames, a length and that many bytes. The process ends when its input does,
 so that it cannot outlive a caller that was killed.
 

@@ -67,12 +67,12 @@ def places_where(holds: Callable[[slice], NDArray[np.bool_]], count: int) -> NDA
     >>> places_where(lambda some: column[some] < 0, len(column)).tolist()
     [1, 3]
     """
-    found, end = scratch_column(count, np.intp), 0
+    places, end = scratch_column(count, np.intp), 0
     for some in spans(count):
         here = some.start + np.flatnonzero(holds(some))
-        found[end : end + len(here)] = here
+        places[end : end + len(here)] = here
         end += len(here)
-    return found[:end]
+    return places[:end]
 
 
 def rows_at(column: NDArray[Any], places: NDArray[np.intp]) -> NDArray[Any]:
@@ -81,7 +81,7 @@ def rows_at(column: NDArray[Any], places: NDArray[np.intp]) -> NDArray[Any]:
     >>> rows_at(np.array([5, 6, 7]), np.array([2, 0])).tolist()
     [7, 5]
     """
-    found = scratch_column(len(places), column.dtype, column.shape[1] if column.ndim > 1 else 0)
+    rows = scratch_column(len(places), column.dtype, column.shape[1] if column.ndim > 1 else 0)
     for some in spans(len(places)):
-        found[some] = column[places[some]]
-    return found
+        rows[some] = column[places[some]]
+    return rows

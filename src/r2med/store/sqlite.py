@@ -25,7 +25,7 @@ from r2med.errors import R2medError, StoreWarning
 from r2med.store.files import reason
 
 Value = str | bytes | int | float | None
-PATIENCE = 60.0
+TIMEOUT = 60.0
 """Seconds to wait for another process that is writing."""
 _AFTERWARDS = 1.0
 """Seconds to wait once that was in vain."""
@@ -98,10 +98,10 @@ class Database:
     """
 
     def __init__(
-        self, path: Path, form: Format, patience: float | None = None, *, shared: bool = False, durable: bool = False
+        self, path: Path, form: Format, timeout: float | None = None, *, shared: bool = False, durable: bool = False
     ) -> None:
         self.path, self.form, self._shared, self._durable = path, form, shared, durable
-        self.patience = PATIENCE if patience is None else patience
+        self.timeout = TIMEOUT if timeout is None else timeout
         self.obstacle = ""
         """The reason why nothing can be written; empty if it can."""
         self._copy: tempfile.TemporaryDirectory[str] | None = None
@@ -164,10 +164,10 @@ class Database:
         """Turn an error of SQLite into one that a user understands."""
         code = _code(error)
         if code in _BUSY:
-            line = f"{self.path}: locked by {_holder(self.path)} for {self.patience:.0f} s; nothing was written"
-            self.patience = min(self.patience, _AFTERWARDS)
+            line = f"{self.path}: locked by {_holder(self.path)} for {self.timeout:.0f} s; nothing was written"
+            self.timeout = min(self.timeout, _AFTERWARDS)
             with suppress(sqlite3.Error, AttributeError):
-                self.connection.execute(f"PRAGMA busy_timeout = {self.patience * 1000:.0f}")
+                self.connection.execute(f"PRAGMA busy_timeout = {self.timeout * 1000:.0f}")
             return StoreError(line)
         if code in _BROKEN or code == sqlite3.SQLITE_ERROR:
             advice = "move it away to start a new one"
@@ -220,7 +220,7 @@ class Database:
     def _connect(self, place: str) -> sqlite3.Connection:
         connection = sqlite3.connect(
             place,
-            timeout=self.patience,
+            timeout=self.timeout,
             isolation_level=None,
             check_same_thread=not self._shared,
             uri=place.startswith("file:"),

@@ -15,7 +15,7 @@ from r2med.llm.items import Outcome
 from r2med.llm.parsing import read_object
 from r2med.llm.steps import Asking, Step, step_key, tries
 from r2med.llm.types import Request
-from r2med.measure.answers import matches, normalised
+from r2med.measure.answers import matches, normalise_answer
 from r2med.models.templates import bundled
 from r2med.store.hashes import seeded_hash
 from r2med.training.settings import DataSettings, WriteSettings
@@ -85,7 +85,7 @@ def copied_run(question: str, passage: str, words: int) -> str:
     >>> copied_run("Why do gums bleed so easily?", "In scurvy the gums bleed so easily.", 4)
     'gums bleed so easily'
     """
-    asked, known = normalised(question).split(), f" {normalised(passage)} "
+    asked, known = normalise_answer(question).split(), f" {normalise_answer(passage)} "
     runs = (" ".join(asked[start : start + words]) for start in range(len(asked) - words + 1))
     return next((run for run in runs if f" {run} " in known), "")
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import orjson
+from markupsafe import Markup
 from starlette.concurrency import run_in_threadpool
 
 from r2med.errors import R2medError
-from r2med.render.html import Frame, drawn, render
+from r2med.render.html import Frame, render
 from r2med.store.jobs import PlannedCell, Work, ended_work, running_work
 from r2med.web.addresses import PageContent
 from r2med.web.citation import Citation
@@ -25,15 +26,15 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 _LOOK = 0.5
-"""Seconds between two looks at the table of jobs."""
+"""Seconds between two reads of the table of jobs."""
 _BEAT = 15.0
-"""Seconds after which something is sent in any case, so that both sides know of each other."""
+"""Seconds after which a heartbeat is sent."""
 _LASTS = 60.0
-"""Seconds after which a browser has to come in again, which it does by itself: who may is asked anew then."""
+"""Seconds after which a browser has to connect again, which it does by itself: access is checked anew then."""
 _SHOWN = 10
 """Finished work, and finished runs, that are listed."""
 _RETRY = 1000
-"""Milliseconds after which a browser that lost its server looks for it again."""
+"""Milliseconds after which a browser that lost its server connects again."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,8 @@ class LiveCard:
 
     name: str
     html: str
-    said: str = ""
-    """What to read out to those who listen, when it is there for the first time."""
+    outcome: str = ""
+    """Text for screen readers, read out when it appears."""
 
 
 @dataclass
@@ -74,14 +75,12 @@ class LiveFeed:
             cards = await run_in_threadpool(self._snapshot)
             changed = {card.name: card.html for card in cards if sent.get(card.name) != card.html}
             if changed or len(sent) != len(cards):
-                announcements = [
-                    card.said for card in cards if sent and card.said and announced.get(card.name) != card.said
-                ]
-                content = {"order": [card.name for card in cards], "cards": changed, "said": " ".join(announcements)}
+                news = [c.outcome for c in cards if sent and c.outcome and announced.get(c.name) != c.outcome]
+                content = {"order": [card.name for card in cards], "cards": changed, "said": " ".join(news)}
                 content |= {"jobs": {str(job.number): job.state for job in self.library.jobs.all()}}
                 yield b"data: " + orjson.dumps(content) + b"\n\n"
                 sent, last = {card.name: card.html for card in cards}, time.monotonic()
-                announced = {card.name: card.said for card in cards}
+                announced = {card.name: card.outcome for card in cards}
             elif time.monotonic() - last > _BEAT:
                 yield b": still here\n\n"
                 last = time.monotonic()
@@ -112,28 +111,23 @@ def _cards(library: Library, works: list[Work], ended: list[Work]) -> list[LiveC
     jobs = [job for job in reversed(library.jobs.all()) if job.active or time.time() - job.ended < 3600]
     by_process = {work.process: work for work in works}
     active = {job.process for job in jobs if job.active}
-    cards = [_card(f"job-{job.number}", "job", job=job, work=by_process.get(job.process)) for job in jobs]
-    cards = [
-        replace(card, said="" if job.active else f"{job.title}: {job.state}.")
-        for card, job in zip(cards, jobs, strict=True)
-    ]
+    cards = []
+    for job in jobs:
+        outcome = "" if job.active else f"{job.title}: {job.state}."
+        cards.append(_card(f"job-{job.number}", "job", outcome, job=job, work=by_process.get(job.process)))
     cards += [_card(f"work-{work.name}", "work", work=work) for work in works if work.process not in active]
-    if not cards:
-        cards.append(_card("nothing", "nothing"))
-    cards += [
-        replace(_card(f"ended-{work.name}", "ended", work=work), said=f"{work.command or 'Work'}: {work.summary}.")
-        for work in [work for work in ended if not work.page][:_SHOWN]
-    ]
+    cards = cards or [_card("nothing", "nothing")]
+    for work in [work for work in ended if not work.page][:_SHOWN]:
+        cards.append(_card(f"ended-{work.name}", "ended", f"{work.command or 'Work'}: {work.summary}.", work=work))
     entries, means = library.entries()[:_SHOWN], library.means()
     scores = {entry.id: means.get(entry.id, {}).get("nDCG@10") for entry in entries}
     return [*cards, _card("runs", "runs", entries=entries, scores=scores)]
 
 
-def _card(name: str, kind: str, **values: Any) -> LiveCard:
+def _card(name: str, kind: str, outcome: str = "", **values: Any) -> LiveCard:
     facts = {"entries": [], "scores": {}, "work": None, "job": None, **values}
     tools = {"now": time.time(), "matrix": matrix_of, "spell": spell_seconds}
-    html = render("web/_live.html", Frame({}), kind=kind, name=name, **tools, **facts)
-    return LiveCard(name, html)
+    return LiveCard(name, render("web/_live.html", Frame({}), kind=kind, name=name, **tools, **facts), outcome)
 
 
 def matrix_of(work: Work) -> list[tuple[str, list[PlannedCell]]]:
@@ -159,4 +153,4 @@ def spell_seconds(seconds: float) -> str:
 def progress_page(library: Library, request: Request) -> PageContent:
     """Show what runs right now, and what was finished last."""
     feed: LiveFeed = request.app.state.feed
-    return "web/progress.html", {"cite": Citation("In progress"), "cards": [drawn(card.html) for card in feed.cards()]}
+    return "web/progress.html", {"cite": Citation("In progress"), "cards": [Markup(card.html) for card in feed.cards()]}

@@ -1,4 +1,4 @@
-"""Bars: shares of a whole, groups side by side, and funnels."""
+"""Bars: shares of a whole, groups side by side, funnels, and columns over a table of dots."""
 
 from __future__ import annotations
 
@@ -8,7 +8,19 @@ from typing import NamedTuple
 
 from r2med.measure.figure import Figure
 from r2med.render.charts.chart import Chart, figure
-from r2med.render.charts.drawing import Layout, axis, fill_legend, filled, part, rungs, shortened, tag, words
+from r2med.render.charts.drawing import (
+    ChartPoint,
+    Layout,
+    axis,
+    draw_mark,
+    fill_legend,
+    filled,
+    part,
+    rungs,
+    shortened,
+    tag,
+    words,
+)
 from r2med.render.charts.scale import Scale, legend_columns, span
 from r2med.render.palette import Fill
 
@@ -162,3 +174,57 @@ class FunnelChart(Chart):
             name = layout.name_of(middle, step.name)
             parts.append(part(text, name, bar, number, "" if layout.above else why))
         return 16 + row * (len(self.steps) + (0.5 if layout.above else 0)), parts
+
+
+class UpSetColumn(NamedTuple):
+    """Positives that exactly these members found."""
+
+    members: tuple[bool, ...]
+    """For each member of the chart whether it is one of them."""
+    positives: int
+    label: str
+
+
+@dataclass(frozen=True, eq=False)
+class UpSetChart(Chart):
+    """Overlap of the findings of members: a column for each combination, with dots for the members in it."""
+
+    title: str
+    axis: str
+    members: Sequence[str]
+    totals: Sequence[int]
+    """How many each member found."""
+    columns: Sequence[UpSetColumn]
+    """The largest first."""
+    rest: int
+    """Positives of combinations that are not drawn."""
+
+    @property
+    def description(self) -> str:
+        """Describe the chart in a sentence."""
+        columns = "; ".join(f"{column.label}: {column.positives:,}" for column in self.columns[:5])
+        return f"{self.axis}. {columns}."
+
+    def draw(self, layout: Layout) -> tuple[float, list[str]]:
+        """Draw columns above a table of dots, a row per member."""
+        names = [f"{name} ({total:,})" for name, total in zip(self.members, self.totals, strict=True)]
+        layout = layout.fitted(names)
+        left, row = layout.label + 20, 38 if layout.above else 24
+        step = min(44.0, (layout.width - left - 10) / max(1, len(self.columns)))
+        most = max((column.positives for column in self.columns), default=1) or 1
+        height = Scale(0.0, float(most), 170, 38)
+        bottom = 176 + row * len(names)
+        middles = [188 + row * place + (10 if layout.above else 0) for place in range(len(names))]
+        parts = [words(0, 12, self.axis, class_="tick")]
+        parts += [layout.name_of(y, name) for y, name in zip(middles, names, strict=True)]
+        for place, column in enumerate(self.columns):
+            x, top = left + step * (place + 0.5), height(column.positives)
+            inside = [y for y, member in zip(middles, column.members, strict=True) if member]
+            dots = [draw_mark(ChartPoint("", 0, tone="own" if y in inside else "none"), x, y, 5) for y in middles]
+            line = tag("line", x1=x, x2=x, y1=min(inside), y2=max(inside), class_="joined") if len(inside) > 1 else ""
+            bar = tag("rect", x=x - step * 0.32, y=top, width=step * 0.64, height=170 - top, class_="bar")
+            number = words(x, top - 5, f"{column.positives:,}", class_="value", text_anchor="middle")
+            parts.append(part(f"{column.label}: {column.positives:,}", bar, number, line, *dots))
+        if self.rest:
+            parts.append(words(left, bottom + 14, f"{self.rest:,} of rarer combinations are not drawn", class_="tick"))
+        return bottom + (22 if self.rest else 8), parts
