@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[2] / "src" / "r2med"
-CEILINGS = {"persons": 204, "negated nouns": 7, "odd words": 46, "vague locals": 1_204}
+CEILINGS = {"persons": 199, "negated nouns": 7, "odd words": 46, "vague locals": 1_076}
 """How often each rule may be broken; lower a ceiling when the count has fallen."""
 PATTERNS = {
     # Say caller, user, reviewer, owner, process, worker.
