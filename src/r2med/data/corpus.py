@@ -37,6 +37,8 @@ _PACKED = 4
 """Ratio of the size of the texts to that of a packed file."""
 _LARGE = 4_000_000
 """Bytes in all from which on files are worth caching; smaller ones are read in a few hundredths of a second."""
+_BLOCK = 256
+"""Rows that are written at a time."""
 _IDS, _TEXTS, _FACTS = "ids.utf8", "texts.utf8", "facts.json"
 
 
@@ -193,6 +195,9 @@ class StoredTable(TextTable):
         super().__init__()
         self._folder = folder
         self._id_file, self._text_file = (folder / _IDS).open("wb"), (folder / _TEXTS).open("wb")
+        self._names: list[bytes] = []
+        self._contents: list[bytes] = []
+        """Ids and texts that are not yet written."""
         self._hashes: array[int] = array("q")
         self._id_lengths: array[int] = array("I")
         self._text_lengths: array[int] = array("I")
@@ -204,18 +209,25 @@ class StoredTable(TextTable):
 
     def add(self, identifier: str, text: str, line: int, findings: Findings) -> None:
         """Append a row; repeated ids are looked for at the end."""
-        name, content = encode(identifier), encode(text)
-        self._id_file.write(name)
-        self._text_file.write(content)
+        self._names.append(encode(identifier))
+        self._contents.append(encode(text))
         self._hashes.append(hash(identifier))
         self._lines.append(line)
-        self._id_lengths.append(len(name))
-        self._text_lengths.append(len(content))
-        self._checks.append(zlib.crc32(content))
         self.rows += 1
+        if len(self._names) == _BLOCK:
+            self._write_block()
+
+    def _write_block(self) -> None:
+        self._id_file.write(b"".join(self._names))
+        self._text_file.write(b"".join(self._contents))
+        self._id_lengths.extend(map(len, self._names))
+        self._text_lengths.extend(map(len, self._contents))
+        self._checks.extend(map(zlib.crc32, self._contents))
+        self._names, self._contents = [], []
 
     def finish(self, findings: Findings) -> None:
         """Fold repeated ids, note them, and write the place of every id and text."""
+        self._write_block()
         self._id_file.close()
         self._text_file.close()
         id_lengths, text_lengths, checks = map(np.asarray, (self._id_lengths, self._text_lengths, self._checks))

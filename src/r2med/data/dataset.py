@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from r2med.data.stored_texts import StoredIds, StoredTexts
+from r2med.data.stored_texts import StoredIds, StoredTexts, encode
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,7 +33,8 @@ def text_fingerprint(*columns: Sequence[str]) -> str:
     for column in columns:
         digest.update(b"%d\n" % len(column))
         for start in range(0, len(column), _HASH_BLOCK):
-            pieces = [text.encode("utf-8", "surrogatepass") for text in column[start : start + _HASH_BLOCK]]
+            block = slice(start, start + _HASH_BLOCK)
+            pieces = column.encoded(block) if isinstance(column, StoredTexts) else list(map(encode, column[block]))
             digest.update(",".join(map(str, map(len, pieces))).encode() + b"\n" + b"".join(pieces))
     return digest.hexdigest()[:32]
 

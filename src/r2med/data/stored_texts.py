@@ -58,7 +58,8 @@ class StoredTexts(Sequence[str]):
         for start in range(0, len(self), _AT_ONCE):
             yield from self._some(slice(start, start + _AT_ONCE))
 
-    def _some(self, places: slice) -> list[str]:
+    def encoded(self, places: slice) -> list[bytes]:
+        """Return the texts at some places as they are stored."""
         starts, lengths = self._starts[places].tolist(), self._lengths[places].tolist()
         parts = [bytes(self._data[start : start + length]) for start, length in zip(starts, lengths, strict=True)]
         if self._checks is not None and list(map(zlib.crc32, parts)) != self._checks[places].tolist():
@@ -66,7 +67,10 @@ class StoredTexts(Sequence[str]):
             raise DataError(
                 f"{self._file}: this copy of a corpus is damaged; run the same command again to make it anew"
             )
-        return [part.decode("utf-8", "surrogatepass") for part in parts]
+        return parts
+
+    def _some(self, places: slice) -> list[str]:
+        return [part.decode("utf-8", "surrogatepass") for part in self.encoded(places)]
 
     def without(self, places: Sequence[int]) -> Self:
         """Return all but the texts at these places."""
