@@ -82,8 +82,9 @@ def test_each_queue_draws_what_it_says(ledger):
 
 def test_the_random_part_is_drawn_evenly_from_its_frame(ledger):
     pools = read_pools(ledger, [TASK, "bm25"])
-    size = len(pools[0].frame)
-    counts = dict.fromkeys(((each.query, each.document) for each in pools[0].frame), 0)
+    frame = [pair.candidate for pair in draw(pools, "random", 10**6, 0)[0]["random"].pairs]
+    size = len(frame)
+    counts = dict.fromkeys(((each.query, each.document) for each in frame), 0)
     for seed in range(400):
         for pair in draw(pools, "random", size // 4, seed)[0]["random"].pairs:
             counts[pair.candidate.query, pair.candidate.document] += 1
@@ -99,7 +100,8 @@ def test_a_mixed_project_keeps_how_each_item_was_drawn_and_can_be_made_again(led
         assert drawn.count("random") == 12
         assert {"holes", "near-cut", "disagreements"} <= set(drawn)
         assert sum(item.shared for item in one.items()) == 12
-        assert one.project.frames["random"] == len(read_pools(ledger, [TASK, "bm25", "bm25-classic"])[0].frame)
+        pools = read_pools(ledger, [TASK, "bm25", "bm25-classic"])
+        assert one.project.frames["random"] == len(draw(pools, "random", 10**6, 0)[0]["random"].pairs)
         dataset = r2med.load(TASK)
         for item in one.items():
             question = one.question(item.question)

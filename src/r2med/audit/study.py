@@ -39,7 +39,7 @@ Floats = NDArray[np.float64]
 MOST_SYSTEMS = 10
 """So many systems, the best, are looked at unless they are named: every pair of them is tested twice."""
 OF_JUDGEMENTS = "judgements"
-_OF_PAIR = ("raw", "kappa", "weighted-kappa", "alpha-ordinal", "ac1", "ac2")
+OF_PAIR = ("raw", "kappa", "weighted-kappa", "alpha-ordinal", "ac1", "ac2")
 
 
 def figure_dicts(figures: Mapping[str, Figure | None]) -> dict[str, dict[str, float | None]]:
@@ -111,7 +111,7 @@ class SetPair:
             queries=int(ratings.questions.max()) + 1,
             scale=tuple(map(int, ratings.scale)),
             confusion=tuple(map(tuple, ratings.confusion().tolist())),
-            coefficients=coefficients(ratings, _OF_PAIR),
+            coefficients=coefficients(ratings, OF_PAIR),
             slices=slices or {},
         )
 

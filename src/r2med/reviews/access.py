@@ -19,9 +19,6 @@ from r2med.reviews.rows import PERSON, REVIEWER, Reviewer, review_path
 from r2med.reviews.store import ReviewStore
 from r2med.web.access import Entrance, Visit
 
-_BYTES = 24
-"""Of a secret: 192 bits cannot be guessed."""
-
 
 class Invited(NamedTuple):
     """A reviewer, and the secret of a new link, which is shown only once."""
@@ -31,17 +28,16 @@ class Invited(NamedTuple):
 
 
 class Withdrawn(NamedTuple):
-    """Result of withdrawing a reviewer's links."""
+    """Result of withdrawing a reviewer's links: their number, and that of the items that others are dealt now."""
 
     links: int
     released: int
-    """Items that they held and had not looked at, which others are dealt now."""
 
 
 def invite(store: ReviewStore, name: str, role: str = REVIEWER) -> Invited:
     """Create a new link for a reviewer; earlier links stay valid until they are withdrawn."""
     reviewer = store.add_reviewer(name, PERSON, role)
-    secret = secrets.token_urlsafe(_BYTES)
+    secret = secrets.token_urlsafe(24)  # 192 bits cannot be guessed
     store.add_invitation(reviewer.id, secret)
     return Invited(reviewer, secret)
 
@@ -65,13 +61,10 @@ def withdraw(store: ReviewStore, name: str) -> Withdrawn:
 
 
 PLACE = "/review"
-_PATH = re.compile(r"/review/([^/]+)(?:/join/([^/]+))?")
-_MOST = 10
-"""So many wrong secrets may come from an address within a window."""
-_WINDOW = 60.0
-"""Seconds of the window."""
-_ADDRESSES = 10_000
-"""Addresses that are remembered."""
+_MOST, _WINDOW = 10, 60.0
+"""So many wrong secrets may come from an address within so many seconds."""
+_REMEMBERED = 10_000
+"""Addresses with wrong secrets, and right secrets, that are remembered."""
 _WRONG = "this link does not open a review, or it was withdrawn; ask whoever invited you for a new one"
 _NO_LINK = "this page opens with the link that you were sent; the owner opens the address that r2med serve printed"
 _LOCKED = "too many wrong links came from your address; wait a minute and open yours again"
@@ -91,7 +84,7 @@ class GuessLimit:
             times = self._wrong.setdefault(address, deque(maxlen=_MOST))
             times.append(self._clock())
             self._wrong.move_to_end(address)
-            while len(self._wrong) > _ADDRESSES:
+            while len(self._wrong) > _REMEMBERED:
                 self._wrong.popitem(last=False)
 
     def reached(self, address: str) -> bool:
@@ -149,13 +142,11 @@ class ReviewDoor:
     def person(self, visit: Visit) -> tuple[Desk, Reviewer] | None:
         """Return the desk of a request and its reviewer; None without a valid link."""
         name, secret = named(visit)
-        if not name or not secret:
-            return None
         try:
             desk = self.desk(name)
         except R2medError:
             return None
-        reviewer = desk.store.admitted(secret)
+        reviewer = desk.store.admitted(secret) if secret else None
         return (desk, reviewer) if reviewer else None
 
     def known_person(self, visit: Visit, desk: Desk) -> Reviewer | None:
@@ -172,7 +163,7 @@ class ReviewDoor:
             valid = False
         if valid:
             self._valid[name, secret] = None
-            while len(self._valid) > _ADDRESSES:
+            while len(self._valid) > _REMEMBERED:
                 self._valid.popitem(last=False)
         else:
             self._valid.pop((name, secret), None)
@@ -182,7 +173,7 @@ class ReviewDoor:
 
 def named(visit: Visit) -> tuple[str, str]:
     """Return the project of a request and its secret, from the link or the cookie."""
-    match = _PATH.match(visit.path)
+    match = re.match(r"/review/([^/]+)(?:/join/([^/]+))?", visit.path)
     if not match:
         return "", ""
     name = unquote(match[1])

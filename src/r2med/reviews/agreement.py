@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.audit.study import SetPair, figure_dicts
+from r2med.audit.study import OF_PAIR, SetPair, figure_dicts
 from r2med.data.labels import Labels
+from r2med.formatting import counted
 from r2med.measure.agreement import Ratings, coefficients
 from r2med.measure.figure import Figure
 from r2med.measure.score import Tertile, tertiles
@@ -27,11 +28,6 @@ from r2med.reviews.sampling import DEPTH
 from r2med.reviews.store import ReviewStore
 
 Mask = NDArray[np.bool_]
-OF_PAIR = ("raw", "kappa", "weighted-kappa", "alpha-ordinal", "ac1", "ac2")
-OF_SLICE = ("raw", "kappa", "ac1")
-OF_PERSON = ("raw", "kappa")
-_NEAR = DEPTH // 2
-"""So many places about the tenth are near the cut."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +121,9 @@ class _Grades:
 
     def row(self, name: str, items: Mask) -> AgreementRow:
         """Return the agreement of the compared reviewers on some items."""
-        return AgreementRow(name, int(items.sum()), coefficients(self.ratings(self.compared, items), OF_SLICE))
+        return AgreementRow(
+            name, int(items.sum()), coefficients(self.ratings(self.compared, items), ("raw", "kappa", "ac1"))
+        )
 
     def row_of_pairs(self, name: str, pairs: Mapping[int, tuple[object, object]]) -> Iterator[AgreementRow]:
         """Yield the agreement of two grades of each item, if there are any."""
@@ -133,12 +131,10 @@ class _Grades:
             grades = np.array(list(pairs.values()), dtype=np.float64)
             questions = {item.number: item.question for item in self.items}
             ratings = Ratings.of(grades, [questions[number] for number in pairs], self.scale)
-            yield AgreementRow(name, len(pairs), coefficients(ratings, OF_PERSON))
+            yield AgreementRow(name, len(pairs), coefficients(ratings, ("raw", "kappa")))
 
     def mask(self, places: Sequence[int] | NDArray[np.intp]) -> Mask:
-        mask = np.zeros(len(self.items), dtype=bool)
-        mask[places] = True
-        return mask
+        return np.isin(np.arange(len(self.items)), places)
 
 
 def review_agreement(store: ReviewStore, labels: Labels | None = None) -> ReviewAgreement:
@@ -184,7 +180,7 @@ def _notes(standing: Sequence[Decision], compared: Sequence[Reviewer]) -> list[s
         notes.append(f"{informed:,} of {len(given):,} grades were given with the gold answer in view")
     unsure = len({(row.reviewer, row.item) for row in standing if row.verdict == UNSURE and not row.again})
     if unsure:
-        answers = "1 answer is" if unsure == 1 else f"{unsure:,} answers are"
+        answers = counted(unsure, "answer is", "answers are")
         notes.append(
             f"{answers} `unsure` and counted nowhere; the harder items are among them,"
             " so agreement looks a little better"
@@ -205,27 +201,19 @@ def _slices(grades: _Grades, both: Mask, used: Mask, labels: Labels | None) -> M
     """Return agreement by facts on items; slices by how items were drawn cover all items."""
     questions, items = grades.questions, grades.select(used)
 
-    def words_of_question(item: ReviewItem) -> int:
-        return len(questions[item.question].text.split())
-
-    def words_of_passage(item: ReviewItem) -> int:
-        return len(item.text.split())
-
-    def label_of(item: ReviewItem) -> Tertile:
-        question = questions[item.question]
-        label = labels.of(question.task, question.query) if labels is not None else ""
-        return (0, label) if label else (1, "(no label)")
-
-    by_question = tertiles(list(map(words_of_question, items)), "{:.0f} words")
-    by_passage = tertiles(list(map(words_of_passage, items)), "{:.0f} words")
+    words = {number: len(question.text.split()) for number, question in questions.items()}
+    by_question = tertiles([words[item.question] for item in items], "{:.0f} words")
+    by_passage = tertiles([len(item.text.split()) for item in items], "{:.0f} words")
     ways: dict[str, Callable[[ReviewItem], Tertile]] = {
         "drawn": lambda item: (0, item.drawn),
         "task": lambda item: (0, questions[item.question].task),
         "place": _rank,
-        "question": lambda item: by_question(words_of_question(item)),
-        "passage": lambda item: by_passage(words_of_passage(item)),
-        **({"label": label_of} if labels is not None else {}),
+        "question": lambda item: by_question(words[item.question]),
+        "passage": lambda item: by_passage(len(item.text.split())),
     }
+    if labels is not None:
+        classes = {number: labels.of(question.task, question.query) for number, question in questions.items()}
+        ways["label"] = lambda item: (0, label) if (label := classes[item.question]) else (1, "(no label)")
     slices = {}
     for way, place_of in ways.items():
         members: dict[Tertile, list[int]] = defaultdict(list)
@@ -237,18 +225,18 @@ def _slices(grades: _Grades, both: Mask, used: Mask, labels: Labels | None) -> M
 
 def _rank(item: ReviewItem) -> Tertile:
     """Return the position of an item in the lists of runs."""
-    ranks = list(item.facts.get("ranks", {}).values())
+    ranks, near = list(item.facts.get("ranks", {}).values()), DEPTH // 2
     if not ranks:
         return 2, "in no list"
-    near = abs(sum(ranks) / len(ranks) - DEPTH - 0.5) <= _NEAR
-    return (1, f"near the cut, places {DEPTH - _NEAR + 1} to {DEPTH + _NEAR}") if near else (0, "at the top of lists")
+    if abs(sum(ranks) / len(ranks) - DEPTH - 0.5) > near:
+        return 0, "at the top of lists"
+    return 1, f"near the cut, places {DEPTH - near + 1} to {DEPTH + near}"
 
 
 def _periods(grades: _Grades, used: Mask) -> Iterator[AgreementRow]:
     """Yield agreement by thirds of the items in the order of their last decision, by row number rather than time."""
     if used.sum() >= 3:
-        last = grades.decided[:, grades.compared].max(axis=1)
-        order = np.argsort(last, kind="stable")
+        order = np.argsort(grades.decided[:, grades.compared].max(axis=1), kind="stable")
         parts = np.array_split(order[used[order]], 3)
         for name, part in zip(("first third", "middle third", "last third"), parts, strict=True):
             yield grades.row(name, grades.mask(part))

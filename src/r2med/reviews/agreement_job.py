@@ -25,9 +25,6 @@ from r2med.reviews.tables import BREAKDOWNS, agreement_sections
 from r2med.store.processes import ChildProcess, caller_pipes, read_frame, write_frame
 from r2med.store.typed import json_bytes
 
-_NICENESS = 10
-"""The desks go first if processors are few."""
-
 
 @dataclass(frozen=True)
 class ComputedAgreement:
@@ -100,26 +97,20 @@ class AgreementJobs:
             child.close()
 
 
-def _compute(name: str) -> ComputedAgreement:
-    try:
-        with ReviewStore.open(name) as store:
-            state = store.state()
-            agreement = review_agreement(store)
-    except (R2medError, MemoryError, OSError) as error:
-        return ComputedAgreement(0, error=one_line(error))
-    sections = [
-        {**vars(section), "rows": [list(map(wide, row)) for row in section.rows]}
-        for section in agreement_sections(agreement, BREAKDOWNS)
-    ]
-    return ComputedAgreement(state, sections, agreement.notes)
-
-
 def main() -> int:
     """Answer one request and return the exit code."""
     pipes = caller_pipes()
-    os.nice(_NICENESS)
-    name = read_frame(pipes.requests).decode()
-    write_frame(pipes.answers, json_bytes(_compute(name)))
+    os.nice(10)  # the desks go first if processors are few
+    try:
+        with ReviewStore.open(read_frame(pipes.requests).decode()) as store:
+            state = store.state()
+            agreement = review_agreement(store)
+        parts = agreement_sections(agreement, BREAKDOWNS)
+        sections = [{**vars(part), "rows": [list(map(wide, row)) for row in part.rows]} for part in parts]
+        computed = ComputedAgreement(state, sections, agreement.notes)
+    except (R2medError, MemoryError, OSError) as error:
+        computed = ComputedAgreement(0, error=one_line(error))
+    write_frame(pipes.answers, json_bytes(computed))
     return 0
 
 

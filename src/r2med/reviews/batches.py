@@ -45,16 +45,12 @@ def plan_stops(questions: Sequence[int], repeat: float, chance: random.Random) -
     chance.shuffle(order)
     share = min(1.0, repeat / _REPEATED)
     twice = {question for question in order if chance.random() < share}
-    keys = [
-        (float(place), Stop(question, FIRST if question in twice else WHOLE)) for place, question in enumerate(order)
-    ]
+    keys = [(float(n), Stop(question, FIRST if question in twice else WHOLE)) for n, question in enumerate(order)]
     # A second stop lies anywhere after a tenth of the way, and then in the order of its draw.
-    gap = max(1.0, len(order) / 10)
-    keys += [
-        (chance.uniform(min(place + gap, len(order)), len(order) + gap), Stop(stop.question, SECOND))
-        for place, stop in keys
-        if stop.part == FIRST
-    ]
+    gap, end = max(1.0, len(order) / 10), len(order)
+    for place, question in enumerate(order):
+        if question in twice:
+            keys.append((chance.uniform(min(place + gap, end), end + gap), Stop(question, SECOND)))
     return [stop for _, stop in sorted(keys)]
 
 
@@ -76,20 +72,18 @@ class Dealer:
 
     def neighbour(self, reviewer: Reviewer, position: int, step: int) -> int | None:
         """Return the dealt place before (-1) or after (1) a place, decided or not; None at the ends."""
-        side, order = (">", "ASC") if step > 0 else ("<", "DESC")
-        query = f"SELECT position FROM deal WHERE reviewer = ? AND position {side} ? ORDER BY position {order} LIMIT 1"
-        rows = self.store.rows(query, (reviewer.id, position))
-        return int(rows[0][0]) if rows else None
+        side, end = (">", "min") if step > 0 else ("<", "max")
+        query = f"SELECT {end}(position) FROM deal WHERE reviewer = ? AND position {side} ?"
+        return self._column(query, reviewer.id, position)[0]
 
     def skipped(self, reviewer: Reviewer) -> list[int]:
         """Return the places that a reviewer has skipped."""
         query = "SELECT position FROM deal WHERE reviewer = ? AND state = ? ORDER BY position"
-        return [row[0] for row in self.store.rows(query, (reviewer.id, LEFT))]
+        return self._column(query, reviewer.id, LEFT)
 
     def done(self, reviewer: Reviewer) -> int:
         """Count the reviewer's decisions, repeats included: a count that stood still would reveal a repeat."""
-        query = "SELECT count(*) FROM deal WHERE reviewer = ? AND state = ?"
-        return int(self.store.rows(query, (reviewer.id, DECIDED))[0][0])
+        return self._column("SELECT count(*) FROM deal WHERE reviewer = ? AND state = ?", reviewer.id, DECIDED)[0]
 
     def waiting(self, reviewer: Reviewer) -> int:
         """Count what a reviewer may still decide: dealt or skipped, free, held for later, shared, and repeats.
@@ -99,18 +93,15 @@ class Dealer:
         query = """SELECT (SELECT count(*) FROM deal WHERE reviewer = ?1 AND state <> ?2)
                         + (SELECT count(*) FROM hold WHERE reviewer IS NULL OR reviewer = ?1)
                         - (SELECT count(*) FROM deal WHERE reviewer = ?1 AND again = 0)"""
-        dealt = int(self.store.rows(query, (reviewer.id, DECIDED))[0][0]) + self.store.shared_count
-        return dealt + self._repeats_to_come(reviewer)
+        dealt = self._column(query, reviewer.id, DECIDED)[0] + self.store.shared_count
+        return dealt + (self._repeats_to_come(reviewer) if self.store.project.repeat else 0)
 
     def _repeats_to_come(self, reviewer: Reviewer) -> int:
         """Count the repeats at the second stops that are left for a reviewer, as far as they are known."""
-        if not self.store.project.repeat:
-            return 0
         if not self.store.rows(_TOUR, (reviewer.id,)):
             with self.store.transaction() as connection:
                 self._plan(connection, reviewer)
-        first = "SELECT question FROM tour WHERE reviewer = ?1 AND part = ?2"
-        second = "SELECT question FROM tour WHERE reviewer = ?1 AND part = ?3"
+        first, second = (f"SELECT question FROM tour WHERE reviewer = ?1 AND part = ?{part}" for part in (2, 3))
         begun = f"""SELECT item.question, count(*) FROM deal JOIN item ON item.number = deal.item
                     WHERE deal.reviewer = ?1 AND deal.again = 0 AND item.question IN ({second})
                     AND item.question NOT IN ({first}) GROUP BY item.question"""

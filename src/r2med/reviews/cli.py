@@ -86,9 +86,8 @@ def export_command(name: str, form: str, out: Path, as_json: bool, **given: Any)
         return
     click.echo(f"{counted(done.labels, 'label')} in {done.path}")
     if done.fingerprint:
-        click.echo(
-            f"{done.changed:,} changed, {done.added:,} new; fingerprint {done.fingerprint}, before {done.before}"
-        )
+        changes = f"{done.changed:,} changed, {done.added:,} new"
+        click.echo(f"{changes}; fingerprint {done.fingerprint}, before {done.before}")
         click.echo(f"see: r2med run bm25 --tasks {done.path}", err=True)
 
 
@@ -114,12 +113,13 @@ def judge_command(name: str, llm: str, person: str, dry_run: bool, as_json: bool
     """
     with ReviewStore.open(name) as store, asking(dry_run=dry_run, **settings) as executor:
         reviewer = ModelReviewer(store, find_model(llm), person)
-        if dry_run:
-            _show_estimate(reviewer.estimate(), as_json)
-            return
-        done = reviewer.judge(executor)
+        done = reviewer.estimate() if dry_run else reviewer.judge(executor)
     if as_json:
         write_json(done)
+        return
+    if isinstance(done, Estimate):
+        cost = "unknown" if done.cost is None else f"about ${done.cost:.4f}"
+        click.echo(f"{done.requests:,} requests, {done.cached:,} answered already; cost: {cost}")
         return
     price = "at an unknown price" if done.cost is None else f"for ${done.cost:.4f}"
     click.echo(f"{done.reviewer}: {done.graded:,} of {counted(done.items, 'item')} graded {price}")
@@ -132,14 +132,6 @@ def judge_command(name: str, llm: str, person: str, dry_run: bool, as_json: bool
         click.echo(f"{done.failed:,} requests had no reply; the same command asks them again")
     if done.invented:
         click.echo(f"{done.invented:,} quotes are not in their passage; the grade stands, nothing is marked")
-
-
-def _show_estimate(guess: Estimate, as_json: bool) -> None:
-    if as_json:
-        write_json(guess)
-        return
-    cost = "unknown" if guess.cost is None else f"about ${guess.cost:.4f}"
-    click.echo(f"{guess.requests:,} requests, {guess.cached:,} answered already; cost: {cost}")
 
 
 @review_command.command("import", short_help="Add labels from a file.")
@@ -262,8 +254,8 @@ def show_project(name: str, as_json: bool) -> None:
         progress = review_progress(store)
     if as_json:
         write_json(progress)
-        return
-    show_progress(progress, output())
+    else:
+        show_progress(progress, output())
 
 
 @review_command.command("invite", short_help="Print a link for a reviewer.")
@@ -282,8 +274,8 @@ def invite_person(name: str, person: str, adjudicator: bool, url: str) -> None:
       r2med review invite pilot "Dr. Edsger" --adjudicator
     """
     with ReviewStore.open(name) as store:
-        invited = invite(store, person, ADJUDICATOR if adjudicator else REVIEWER)
-    click.echo(f"{url.rstrip('/')}{join_path(name, invited.secret)}")
+        _, secret = invite(store, person, ADJUDICATOR if adjudicator else REVIEWER)
+    click.echo(f"{url.rstrip('/')}{join_path(name, secret)}")
     click.echo("the link is shown this once; r2med serve must run for it to work", err=True)
 
 
@@ -293,9 +285,9 @@ def invite_person(name: str, person: str, adjudicator: bool, url: str) -> None:
 def withdraw_person(name: str, person: str) -> None:
     """Let the links of PERSON open nothing any more; their decisions stay, what they had not begun goes to others."""
     with ReviewStore.open(name) as store:
-        done = withdraw(store, person)
-    released = f"; {counted(done.released, 'item')} went back to the others" if done.released else ""
-    click.echo(f"{counted(done.links, 'link')} of {person} withdrawn{released}")
+        links, items = withdraw(store, person)
+    released = f"; {counted(items, 'item')} went back to the others" if items else ""
+    click.echo(f"{counted(links, 'link')} of {person} withdrawn{released}")
 
 
 @review_command.command("agreement", short_help="Measure how far reviewers agree.", cls=ManyValues)

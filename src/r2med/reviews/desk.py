@@ -32,7 +32,7 @@ from r2med.reviews.store import ReviewStore
 
 LONGEST = 200_000
 """Characters of a passage that are shown; a genome has millions."""
-_LONGEST = 600
+LONGEST_SENTENCE = 600
 """A sentence with more characters is cut between words: tables and genomes have no full stops."""
 
 
@@ -53,9 +53,9 @@ def sentence_places(text: str) -> Iterator[tuple[int, int]]:
     """
     starts = [start for start, _ in text_sentences(text)]
     for start, end in pairwise([*starts, len(text)]):
-        while end - start > _LONGEST:
-            cut = text.rfind(" ", start, start + _LONGEST) + 1
-            cut = cut if cut > start else start + _LONGEST
+        while end - start > LONGEST_SENTENCE:
+            cut = text.rfind(" ", start, start + LONGEST_SENTENCE) + 1
+            cut = cut if cut > start else start + LONGEST_SENTENCE
             yield start, cut
             start = cut
         yield start, end
@@ -68,12 +68,10 @@ def lay_out(text: str, kinds: Kinds) -> list[Sentence]:
     starts = [word.start for word in words]
     sentences = []
     for start, end in sentence_places(text):
-        parts: list[Part] = []
-        done = start
+        parts, done = [], start
         for word in words[bisect_left(starts, start) : bisect_left(starts, end)]:
-            stop = min(word.end, end)
-            parts += [Part(text[done : word.start]), Part(text[word.start : stop], word.kind)]
-            done = stop
+            parts += [Part(text[done : word.start]), Part(text[word.start : min(word.end, end)], word.kind)]
+            done = min(word.end, end)
         parts.append(Part(text[done:end]))
         sentences.append(Sentence(start, end, tuple(part for part in parts if part.text)))
     return sentences
@@ -109,7 +107,7 @@ class Desk:
             "cut": max(0, len(item.text) - LONGEST),
             "held": held,
             # What the form holds already: the last decision, even if it was taken back.
-            "draft": held or self.store.last_at(person.id, position),
+            "draft": held or self.store.standing_at(person.id, position, undone=True),
             "before": self.dealer.neighbour(person, position, -1),
             "after": self.dealer.neighbour(person, position, 1),
             "following": following.position if following and following.position != position else None,
@@ -142,11 +140,10 @@ class Desk:
         self._reveal(person, position, self.card(person, position), what, " before you have decided")
 
     def _reveal(self, person: Reviewer, place: int, card: Card, what: str, limit: str = "") -> None:
-        if what in card["revealed"]:
-            return
-        if what not in card["hidden"]:
+        if what in card["hidden"]:
+            self.store.reveal(person.id, place, what)
+        elif what not in card["revealed"]:
             raise R2medError(f"{what!r} cannot be shown here{limit}")
-        self.store.reveal(person.id, place, what)
 
     # ------------------------------------------------------------------------------------------ adjudication
 
@@ -207,10 +204,8 @@ class Desk:
     def undo_ruling(self, person: Reviewer, token: str) -> Ruling | None:
         """Undo this adjudicator's last standing ruling."""
         rulings = [row for row in self.store.rulings().values() if row.reviewer == person.id]
-        if not rulings:
-            return None
-        last = max(rulings, key=lambda row: row.id)
-        return self.store.rule(Ruling(0, person.id, last.item, None, "", None, "", None, "", last.id), token)
+        last = max(rulings, key=lambda row: row.id, default=None)
+        return last and self.store.rule(Ruling(0, person.id, last.item, None, "", None, "", None, "", last.id), token)
 
 
 def _origin(item: ReviewItem) -> str:

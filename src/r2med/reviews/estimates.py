@@ -57,8 +57,7 @@ class LabelEstimates:
     def as_dict(self) -> dict[str, Any]:
         """Return the estimates in the shape of `--json`."""
         rates = {name: getattr(self, name) for name in ("precision", "overlooked", "missed")}
-        shapes = {name: None if rate is None else rate.as_dict() for name, rate in rates.items()}
-        return {"frame": self.frame, "drawn": self.drawn, **shapes}
+        return vars(self) | {name: rate and rate.as_dict() for name, rate in rates.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,10 +69,6 @@ class Votes:
     predicted: Floats
     unlabelled: Floats
     """1 if the task does not label the pair relevant."""
-
-    def select(self, items: NDArray[np.bool_]) -> Votes:
-        """Return the votes on some items."""
-        return Votes(self.human[items], self.predicted[items], self.unlabelled[items])
 
     @property
     def judged(self) -> NDArray[np.bool_]:
@@ -105,18 +100,6 @@ class Votes:
 def estimate_labels(store: ReviewStore, items: Sequence[ReviewItem], standing: Sequence[Decision]) -> LabelEstimates:
     """Estimate the quality of the task's labels from the votes of people and models."""
     drawn = [item for item in items if item.drawn == RANDOM]
-    votes = _votes(store, drawn, standing)
-    labelled = votes.unlabelled == 0
-    return LabelEstimates(
-        store.project.frames.get(RANDOM, 0),
-        len(drawn),
-        _rate(votes.select(labelled)),
-        _rate(votes.select(~labelled)),
-        missed_share(votes),
-    )
-
-
-def _votes(store: ReviewStore, items: Sequence[ReviewItem], standing: Sequence[Decision]) -> Votes:
     kinds = {reviewer.id: reviewer.kind for reviewer in store.reviewers()}
     cut = store.project.scale.relevant_from
     votes: dict[str, dict[int, list[bool]]] = {kind: defaultdict(list) for kind in (PERSON, MODEL, IMPORTED)}
@@ -125,12 +108,15 @@ def _votes(store: ReviewStore, items: Sequence[ReviewItem], standing: Sequence[D
             votes[kinds[row.reviewer]][row.item].append(row.grade >= cut)
     for number, ruling in store.rulings().items():
         votes[PERSON][number] = [(ruling.grade or 0) >= cut]
-
-    def mean(kind: str) -> Floats:
-        return np.array([np.mean(v) if (v := votes[kind].get(item.number)) else np.nan for item in items], np.float64)
-
-    unlabelled = np.array([(item.facts.get("label") or 0) <= 0 for item in items], dtype=np.float64)
-    return Votes(mean(PERSON), mean(MODEL), unlabelled)
+    means = (
+        np.array([np.mean(v) if (v := votes[kind].get(item.number)) else np.nan for item in drawn], np.float64)
+        for kind in (PERSON, MODEL)
+    )
+    every = Votes(*means, np.array([(item.facts.get("label") or 0) <= 0 for item in drawn], dtype=np.float64))
+    precision, overlooked = (
+        _rate(Votes(*(column[every.unlabelled == side] for column in vars(every).values()))) for side in (0, 1)
+    )
+    return LabelEstimates(store.project.frames.get(RANDOM, 0), len(drawn), precision, overlooked, missed_share(every))
 
 
 def _rate(votes: Votes) -> RateEstimate | None:
@@ -139,8 +125,7 @@ def _rate(votes: Votes) -> RateEstimate | None:
     if len(human) < 2:
         return None
     mean = votes.interval(lambda relevant, _: relevant)
-    if np.ptp(human) == 0 or mean.low == mean.high:
-        mean = _wilson(human)
+    mean = _wilson(human) if np.ptp(human) == 0 or mean.low == mean.high else mean
     return votes.estimate(mean.value, *mean.ends)
 
 

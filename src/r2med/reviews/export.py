@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,12 @@ from r2med.data.dataset import Dataset
 from r2med.data.loader import load
 from r2med.data.task_names import task_names
 from r2med.errors import R2medError, suggest
+from r2med.formatting import counted
 from r2med.reviews.labels import ResolvedLabels, resolve_labels, written_score
 from r2med.reviews.rows import ANSWER, GRADED, MODEL, Decision, Ruling, now
 from r2med.reviews.store import ReviewStore
 from r2med.store.files import draft_folder, unwritable, write_file
-from r2med.store.typed import json_bytes
+from r2med.store.typed import json_bytes, json_lines
 
 TASK, CSV = "task", "csv"
 CHANGES, RECORD = "label_changes.csv", "review.json"
@@ -60,13 +61,11 @@ def export_labels(store: ReviewStore, out: Path, settings: ExportSettings) -> La
     if settings.form == CSV:
         return _export_csv(store, out, settings)
     tasks = list(store.project.data)
-    if settings.task and settings.task not in tasks:
-        raise R2medError(
-            f"the review {store.project.name} has no task {settings.task!r}{suggest(settings.task, tasks)}"
-        )
+    task, review = settings.task or tasks[0], f"the review {store.project.name}"
+    if task not in tasks:
+        raise R2medError(f"{review} has no task {task!r}{suggest(task, tasks)}")
     if not settings.task and len(tasks) > 1:
-        raise R2medError(f"the review {store.project.name} is of {len(tasks)} tasks; choose with --task {tasks[0]}")
-    task = settings.task or tasks[0]
+        raise R2medError(f"{review} is of {len(tasks)} tasks; choose with --task {task}")
     if settings.form == TASK:
         return _export_task(store, out, task, settings)
     resolved = resolve_labels(store, settings.rule, settings.reviewers, binary=settings.binary)
@@ -94,7 +93,7 @@ def _trec(rows: Sequence[Row]) -> str:
 
 
 def _r2med(rows: Sequence[Row]) -> bytes:
-    return _lines({"q_id": query, "p_id": document, "score": score} for query, document, score in rows)
+    return json_lines({"q_id": query, "p_id": document, "score": score} for query, document, score in rows)
 
 
 def _beir(rows: Sequence[Row]) -> str:
@@ -102,10 +101,6 @@ def _beir(rows: Sequence[Row]) -> str:
         if any(sign in "\t\r\n" for sign in query + document):
             raise R2medError(f"BEIR's format has no ids with tabs, such as {query!r} {document!r}; try --to r2med")
     return "query-id\tcorpus-id\tscore\n" + "".join(f"{q}\t{d}\t{score}\n" for q, d, score in rows)
-
-
-def _lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
-    return b"".join(json_bytes(row) + b"\n" for row in rows)
 
 
 _FORMS: Mapping[str, Callable[[Sequence[Row]], bytes | str]] = {"trec": _trec, "r2med": _r2med, "beir": _beir}
@@ -117,7 +112,7 @@ def _notes(resolved: ResolvedLabels) -> tuple[str, ...]:
     opened = (_OPEN,) if resolved.open_answer else ()
     if not resolved.undecided:
         return opened
-    items = "1 item is" if resolved.undecided == 1 else f"{resolved.undecided:,} items are"
+    items = counted(resolved.undecided, "item is", "items are")
     return (*opened, f"{items} left out: reviewers differ, nobody has ruled, and {resolved.rule} does not decide")
 
 
@@ -150,15 +145,15 @@ def _export_csv(store: ReviewStore, out: Path, settings: ExportSettings) -> Labe
         rows.append((*head, row.seconds, row.created, _prose(quote), _prose(row.note), " ".join(seen)))
     if not rows:
         raise R2medError(f"nobody has graded an item of {store.project.name} yet")
-    write_file(out, _csv_text(_COLUMNS, rows), parents=True)
+    write_file(out, _csv_text(_COLUMNS, *rows), parents=True)
     opened = store.project.open_answer
     facts = {"binary": settings.binary, "open_answer": opened}
     return LabelExport(str(out), CSV, len(rows), facts, notes=(_OPEN,) if opened else ())
 
 
-def _csv_text(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+def _csv_text(*rows: Sequence[object]) -> str:
     stream = io.StringIO()
-    csv.writer(stream, lineterminator="\n").writerows([columns, *rows])
+    csv.writer(stream, lineterminator="\n").writerows(rows)
     return stream.getvalue()
 
 
@@ -192,24 +187,17 @@ def _export_task(store: ReviewStore, out: Path, task: str, settings: ExportSetti
         if before != score:
             changes.append((query, document, before, score))
         merged[query][document] = score
-    record = {
-        "review": store.project.name,
-        "task": task,
-        "made": now(),
-        "data": dataset.fingerprint,
-        "scale": store.project.scale,
-        **resolved.settings(),
-    }
+    facts = {"review": store.project.name, "task": task, "made": now(), "data": dataset.fingerprint}
+    record = {**facts, "scale": store.project.scale, **resolved.settings()}
     qrels = [(query, document, score) for query, judged in merged.items() for document, score in judged.items()]
     files = {
-        "corpus.jsonl": _lines({"id": name, "text": text} for name, text in dataset.collection.documents),
-        "query.jsonl": _lines(_query_row(dataset, name, text) for name, text in dataset.collection.queries),
+        "corpus.jsonl": json_lines({"id": name, "text": text} for name, text in dataset.collection.documents),
+        "query.jsonl": json_lines(_query_row(dataset, name, text) for name, text in dataset.collection.queries),
         "qrels.jsonl": _r2med(qrels),
-        CHANGES: _csv_text(("query_id", "doc_id", "before", "after"), changes).encode(),
+        CHANGES: _csv_text(("query_id", "doc_id", "before", "after"), *changes).encode(),
         RECORD: json_bytes(record, indent=2),
     }
-    folder = dataset.task.folder
-    if folder and (folder / "task.toml").is_file():
+    if (folder := dataset.task.folder) and (folder / "task.toml").is_file():
         files["task.toml"] = (folder / "task.toml").read_bytes()
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -235,8 +223,7 @@ def _export_task(store: ReviewStore, out: Path, task: str, settings: ExportSetti
 
 
 def _query_row(dataset: Dataset, name: str, text: str) -> dict[str, Any]:
-    facts = {field: getattr(dataset.gold, plural).get(name) for field, plural in _GOLD.items()}
+    gold = dataset.gold
+    tables = {"answer": gold.answers, "reasoning": gold.reasoning, "synonyms": gold.synonyms}
+    facts = {field: table.get(name) for field, table in tables.items()}
     return {"id": name, "text": text} | {field: value for field, value in facts.items() if value}
-
-
-_GOLD = {"answer": "answers", "reasoning": "reasoning", "synonyms": "synonyms"}

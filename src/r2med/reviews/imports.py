@@ -22,10 +22,6 @@ from r2med.reviews.scale import GradeScale
 from r2med.reviews.store import ReviewStore
 from r2med.store.files import expanded, reason
 
-_SKIPPED = ("discarded", "draft", "pending")
-"""Statuses of Argilla for what is not an answer."""
-GIVEN = "given"
-"""The column of `r2med review export --to csv` that has the grade on the scale of the review."""
 OF_JUDGEMENTS, OF_REVIEW = "judgements", "review"
 """The scales that the numbers of a file may be on."""
 KINDS = (PERSON, MODEL)
@@ -33,7 +29,7 @@ KINDS = (PERSON, MODEL)
 
 
 class ForeignLabel(NamedTuple):
-    """A label as it is in the file."""
+    """A label as it is in the file; task and kind of reviewer are empty if the file does not name them."""
 
     who: str
     query: str
@@ -44,11 +40,9 @@ class ForeignLabel(NamedTuple):
     """Where it stands in the file, for messages."""
     task: str = ""
     kind: str = ""
-    """Whether a person or a model made it; both are empty if the file does not say."""
     is_score: bool = False
     """Whether the value is that of judgements, which may not be on the scale of the review."""
     revealed: tuple[str, ...] = ()
-    """What was in view when it was given, as the CSV of a review says."""
 
 
 @dataclass(frozen=True)
@@ -68,20 +62,16 @@ class ImportedLabels:
 
 @dataclass(frozen=True)
 class ImportSettings:
-    """Settings for reading a file of labels."""
+    """Settings for reading a file of labels, by the options of `r2med review import`."""
 
     name: str
-    """What the reviewer is called here; with several in the file, the beginning of their names."""
+    """The name of the reviewer; with several in the file, the beginning of their names."""
     grades: Mapping[str, int]
-    """What the file says, to the grade that it means here."""
+    """The values of the file with the grades that they mean."""
     question: str = ""
-    """Which question of an annotation tool holds the grade, if it has several."""
     task: str = ""
-    """Which task of the review the file is about, if that is not clear."""
     scale: str = ""
-    """What scale the numbers of judgements are on: theirs, where 1 is relevant, or that of the review."""
     kind: str = ""
-    """Whether the labels are a person's or a model's; without it they count as those of neither."""
 
 
 def import_labels(store: ReviewStore, path: Path, settings: ImportSettings) -> ImportedLabels:
@@ -91,23 +81,21 @@ def import_labels(store: ReviewStore, path: Path, settings: ImportSettings) -> I
     project = store.project
     if settings.task and settings.task not in project.data:
         raise R2medError(f"the review {project.name} has no task {settings.task!r}; it has {', '.join(project.data)}")
-    known, unknown = _match_items(path, store, labels, settings.task)
-    if not known:
+    matched, unknown = _match_items(path, store, labels, settings.task)
+    if not matched:
         first = f"; its first is {_pair(unknown[0])}" if unknown else ""
         raise DataError(f"{path}: labels no item of {project.name}{first}")
-    grades = settings.grades or _meanings(path, [label for label, _ in known], store, settings.scale)
+    grades = settings.grades or _meanings(path, [label for label, _ in matched], store, settings.scale)
     drafts: dict[str, dict[int, DraftDecision]] = {}
     kinds: dict[str, str] = {}
-    several = len({label.who for label, _ in known}) > 1
-    for label, number in known:
+    several = len({label.who for label, _ in matched}) > 1
+    for label, number in matched:
         name = f"{settings.name}: {label.who}" if several else settings.name
         seen = tuple(Revealed(what, "") for what in label.revealed)
         draft = DraftDecision(GRADED, _grade(path, label, project.scale, grades), note=label.note, revealed=seen)
-        before = drafts.setdefault(name, {}).setdefault(number, draft)
-        if before.grade != draft.grade:
-            raise DataError(
-                f"{path}: {label.place}: {_pair(label)} is labelled twice, {before.grade} and {draft.grade}"
-            )
+        before = drafts.setdefault(name, {}).setdefault(number, draft).grade
+        if before != draft.grade:
+            raise DataError(f"{path}: {label.place}: {_pair(label)} is labelled twice, {before} and {draft.grade}")
         kinds.setdefault(name, settings.kind or label.kind or IMPORTED)
     for reviewer in store.reviewers():
         if reviewer.name in kinds and "file" not in reviewer.settings:
@@ -136,18 +124,15 @@ def _match_items(
             question = questions[item.question]
             items.setdefault((question.query, item.document), {})[question.task] = item.number
     tasks = {name: full for full, short in task_names(store.project.data).items() for name in (short, full)}
-    known, unknown = [], []
+    matched, unknown = [], []
     for label in labels:
-        by_task = items.get((label.query, label.document), {})
-        named = tasks.get(label.task)
+        by_task, named = items.get((label.query, label.document), {}), tasks.get(label.task)
         numbers = [number for full, number in by_task.items() if named in (None, full)]
         if len(numbers) > 1:
             raise DataError(f"{path}: {label.place}: {_pair(label)} is in {len(numbers)} tasks; name one with --task")
-        if numbers:
-            known.append((label, numbers[0]))
-        else:
-            unknown.append(label)
-    return known, unknown
+        matched += [(label, number) for number in numbers]
+        unknown += [] if numbers else [label]
+    return matched, unknown
 
 
 def _meanings(path: Path, labels: Sequence[ForeignLabel], store: ReviewStore, given_scale: str) -> Mapping[str, int]:
@@ -229,7 +214,7 @@ def foreign_labels(path: Path, question: str = "", skipped: list[str] | None = N
 
 
 def _judgements(path: Path) -> Iterator[ForeignLabel]:
-    """Yield the labels of a file of judgements: the grade as given, if a row has it."""
+    """Yield the labels of a file of judgements: the grade as given, if it has that column of our CSV."""
     built = judged_qrels(path)
     if built is not None:
         for query, judged in built.items():
@@ -239,20 +224,11 @@ def _judgements(path: Path) -> Iterator[ForeignLabel]:
     for row in read_label_rows(path):
         columns = {str(name).strip().casefold(): value for name, value in row.columns.items()}
         task, kind, note, seen = (str(columns.get(name) or "") for name in ("task", "kind", "note", "revealed"))
-        given = columns.get(GIVEN)
-        is_score = given in (None, "")
-        yield ForeignLabel(
-            row.reviewer,
-            row.query,
-            row.document,
-            row.grade if is_score else given,
-            note,
-            place=f"{row.query} {row.document}",
-            task=task,
-            kind=kind if kind in KINDS else "",
-            is_score=is_score,
-            revealed=tuple(what for what in dict.fromkeys(seen.split()) if what in REVEALS),
-        )
+        kind = kind if kind in KINDS else ""
+        revealed = tuple(what for what in dict.fromkeys(seen.split()) if what in REVEALS)
+        is_score = columns.get("given") in (None, "")
+        value, place = row.grade if is_score else columns["given"], f"{row.query} {row.document}"
+        yield ForeignLabel(row.reviewer, row.query, row.document, value, note, place, task, kind, is_score, revealed)
 
 
 def _records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -280,13 +256,14 @@ def _records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 def _ids(path: Path, place: str, *tables: object) -> tuple[str, str]:
     """Return query and document of a record, by the names that judgements have for them."""
     merged = {str(key).casefold(): value for table in tables for key, value in _table(table).items()}
-    ids = []
-    for what, fields in (("query", QUERY_FIELDS), ("document", DOCUMENT_FIELDS)):
-        value = next((merged[name] for name in fields if merged.get(name) not in (None, "")), None)
-        if value is None:
-            raise DataError(f"{path}: {place}: no {what} id ({', '.join(fields[:3])}) in its data")
-        ids.append(str(value))
-    return ids[0], ids[1]
+
+    def find(what: str, fields: Sequence[str]) -> str:
+        for name in fields:
+            if merged.get(name) not in (None, ""):
+                return str(merged[name])
+        raise DataError(f"{path}: {place}: no {what} id ({', '.join(fields[:3])}) in its data")
+
+    return find("query", QUERY_FIELDS), find("document", DOCUMENT_FIELDS)
 
 
 def _table(value: object) -> dict[str, Any]:
@@ -305,11 +282,10 @@ def _answer(path: Path, place: str, answers: Mapping[str, object], question: str
     if len(named) > 1:
         raise DataError(f"{path}: {place}: answers {', '.join(named)}; say which is the grade: --question NAME")
     value = next(iter(named.values()), None)
-    if isinstance(value, list):
-        if len(value) > 1:
-            raise DataError(f"{path}: {place}: has {counted(len(value), 'choice')} where a grade is one")
-        return value[0] if value else None
-    return value
+    choices = value if isinstance(value, list) else [value]
+    if len(choices) > 1:
+        raise DataError(f"{path}: {place}: has {counted(len(choices), 'choice')} where a grade is one")
+    return next(iter(choices), None)
 
 
 _Answers = Iterator[tuple[str, dict[str, object], str]]
@@ -338,19 +314,13 @@ def _label_studio(record: Mapping[str, Any], place: str, skipped: list[str]) -> 
 def _argilla(record: Mapping[str, Any], place: str, skipped: list[str]) -> _Answers:
     """Yield the responses of a record of Argilla: by question as in version 2, or by user as in version 1."""
     responses = record.get("responses")
-    if isinstance(responses, dict):
-        flat = [(answer, name, answer.get("value")) for name in responses for answer in _tables(responses[name])]
-    else:
-        flat = [
-            (user, name, answer.get("value") if isinstance(answer, dict) else answer)
-            for user in _tables(responses)
-            for name, answer in _table(user.get("values")).items()
-        ]
+    flat = [(answer, name, answer) for name, answers in _table(responses).items() for answer in _tables(answers)]
+    flat += [(user, name, value) for user in _tables(responses) for name, value in _table(user.get("values")).items()]
     by_user: dict[str, dict[str, object]] = {}
-    for response, name, value in flat:
-        if str(response.get("status") or "") in _SKIPPED:
+    for response, name, answer in flat:
+        if response.get("status") in ("discarded", "draft", "pending"):
             skipped.append(place)
         else:
+            value = answer.get("value") if isinstance(answer, dict) else answer
             by_user.setdefault(str(response.get("user_id") or ""), {})[str(name)] = value
-    for who, answers in by_user.items():
-        yield who, answers, ""
+    yield from ((who, answers, "") for who, answers in by_user.items())

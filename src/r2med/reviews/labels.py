@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median_low
+from statistics import median_low, multimode
 from typing import Any, NoReturn
 
 from r2med.audit.label_sets import GivenGrades, LookedUpLabels
@@ -18,9 +17,8 @@ RULED = "ruling"
 
 
 def _majority(grades: Sequence[int]) -> int | None:
-    """Return the most frequent grade; None for a tie."""
-    counts = Counter(grades).most_common(2)
-    return None if len(counts) > 1 and counts[0][1] == counts[1][1] else counts[0][0]
+    most_common = multimode(grades)
+    return most_common[0] if len(most_common) == 1 else None
 
 
 RULES: Mapping[str, Callable[[Sequence[int]], int | None]] = {
@@ -87,27 +85,27 @@ def resolve_labels(
     """
     if rule not in RULES:
         raise R2medError(f"there is no rule {rule!r}; choose {', '.join(RULES)}")
-    names = {reviewer.id: reviewer.name for reviewer in store.reviewers()}
-    counted = {store.reviewer(name).name for name in reviewers} or {
-        reviewer.name for reviewer in store.reviewers() if reviewer.kind == PERSON
+    people = [reviewer for reviewer in store.reviewers() if reviewer.kind == PERSON]
+    counted = {reviewer.id: reviewer.name for reviewer in map(store.reviewer, reviewers)} or {
+        person.id: person.name for person in people
     }
     grades = grades_by_item(store.standing())
     rulings = store.rulings() if ruled else {}
     questions = {question.number: question for question in store.questions()}
     labels, undecided = [], 0
     for item in store.items():
-        given = {names[who]: grade for who, grade in grades.get(item.number, {}).items() if names[who] in counted}
+        given = [grade for who, grade in grades.get(item.number, {}).items() if who in counted]
         grade = rulings[item.number].grade if item.number in rulings else None
         by = rule if grade is None else RULED
         if grade is None and given:
-            grade = RULES[rule](list(given.values()))
+            grade = RULES[rule](given)
             undecided += grade is None
         if grade is not None:
             score = written_score(grade, store.project.scale.relevant_from, binary=binary)
             labels.append(ResolvedLabel(item, questions[item.question], grade, score, by))
     if not labels:
         raise R2medError(_explain_none(store, undecided))
-    return ResolvedLabels(labels, undecided, rule, sorted(counted), binary, store.project.open_answer)
+    return ResolvedLabels(labels, undecided, rule, sorted(counted.values()), binary, store.project.open_answer)
 
 
 def _explain_none(store: ReviewStore, undecided: int) -> str:

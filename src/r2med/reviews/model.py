@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
 from r2med.errors import R2medError
 from r2med.llm.budget import Estimate, account
@@ -55,6 +54,10 @@ class ModelReviewer:
         self.store, self.model, self.name = store, unwavering(model), name or model.name
         self._template = bundled("grade", "r2med.reviews")
         self._items = store.items()
+        sampling = sampling_settings(self.model.sampling)
+        # All that the labels depend on.
+        self._settings = {"model": self.model.id, "server": self.model.server, "sampling": sampling}
+        self._settings["prompt"] = self._template.hash
 
     def requests(self) -> list[Request]:
         """Return the requests, one per item, in order; each text stands between tags that it cannot close."""
@@ -100,24 +103,12 @@ class ModelReviewer:
             cost=account(replies).cost,
         )
 
-    @property
-    def _settings(self) -> dict[str, Any]:
-        """Return the settings that the model's labels depend on."""
-        return {
-            "model": self.model.id,
-            "server": self.model.server,
-            "sampling": sampling_settings(self.model.sampling),
-            "prompt": self._template.hash,
-        }
-
     def refuse_another(self) -> None:
         """Refuse a name that another reviewer has, before anything is asked."""
         for reviewer in self.store.reviewers():
             if reviewer.name == self.name and (reviewer.kind, dict(reviewer.settings)) != (MODEL, self._settings):
-                raise R2medError(
-                    f"{self.name} is somebody else here, another model or asked in other words;"
-                    " give this one a name: --as NAME"
-                )
+                why = "is somebody else here, another model or asked in other words"
+                raise R2medError(f"{self.name} {why}; give this one a name: --as NAME")
 
 
 def _read(reply: Reply | Failed, item: ReviewItem, scale: GradeScale) -> DraftDecision | None:

@@ -6,7 +6,6 @@ the changing part of a page for `part=1`, so that the next item is there before 
 
 from __future__ import annotations
 
-import math
 import os
 import secrets
 import time
@@ -50,14 +49,6 @@ from r2med.web.jobs import Jobs, JudgingOffer, judging_limits
 from r2med.web.live import LiveFeed
 from r2med.web.server import SharedPages
 
-_LONGEST_NOTE = 4000
-_DAY = 24 * 3600.0
-_REFRESH = 2
-"""Seconds after which a page that waits for figures is loaded again."""
-_OWNER_THREADS = 2
-"""Pages of owners that are made at a time, in threads that no desk waits for."""
-_TOKEN = 200
-"""Characters of a form's token, at most."""
 _STATUS = {DecisionConflict: 409, StoreError: 507, TooLong: 413}
 Page = tuple[str, dict[str, Any]]
 Form = Mapping[str, str]
@@ -84,7 +75,7 @@ def review_routes(door: ReviewDoor, menu: Mapping[str, str]) -> list[Route]:
         Route(f"{place}/item/{{position:int}}", pages.change(_decide), methods=["POST"]),
         Route(f"{place}/item/{{position:int}}/reveal", pages.change(_reveal), methods=["POST"]),
         Route(f"{place}/undo", pages.change(_undo), methods=["POST"]),
-        Route(f"{place}/guideline", pages.show(_guideline_page)),
+        Route(f"{place}/guideline", pages.show(lambda sitting, _: ("reviews/guideline.html", {}))),
         Route(f"{place}/done", pages.show(_done_page)),
         Route(f"{place}/rule/{{item:int}}", pages.show(_ruling_page)),
         Route(f"{place}/rule/{{item:int}}", pages.change(_rule), methods=["POST"]),
@@ -97,7 +88,7 @@ class _Pages:
 
     def __init__(self, door: ReviewDoor, menu: Mapping[str, str]) -> None:
         self.door, self.menu = door, menu
-        self._shared: SharedPages[Response] = SharedPages(_OWNER_THREADS)
+        self._shared: SharedPages[Response] = SharedPages(2)  # threads that no desk waits for
 
     def owner(self, view: Callable[[ReviewDoor, Request], Page]) -> Callable[[Request], Awaitable[Response]]:
         """Return the endpoint of a page that needs the server's token."""
@@ -108,7 +99,7 @@ class _Pages:
             except R2medError as error:
                 return self._error(request, 404, str(error), "/review")
             frame = Frame(self.menu, "Review", root="/static/", live=True, busy=bool(running_work()))
-            return _html(render(template, frame, **values), values.get("headers", {}))
+            return _html(render(template, frame, **values), **values.get("headers", {}))
 
         @wraps(view)
         async def endpoint(request: Request) -> Response:
@@ -148,8 +139,9 @@ class _Pages:
                 if isinstance(page, str):
                     return RedirectResponse(page, 303)
                 template, values = page
-                values = {"saved": _saved(sitting, request), "desk": sitting[0], "person": sitting[1], **values}
-                return _html(render(template, self._frame(sitting), **values))
+                saved = _confirm_earlier(sitting, whole_number(request.query_params.get("saved")))
+                facts = {"saved": saved, "desk": sitting[0], "person": sitting[1]}
+                return _html(render(template, self._frame(sitting), **facts | values))
             except R2medError as error:
                 return self._error(request, 403 if isinstance(error, NotAdmitted) else 404, _without_folder(error))
 
@@ -185,16 +177,15 @@ class _Pages:
         if sitting is None:
             return self._error(request, 403, "open the link that you were sent")
         desk, person = sitting
-        headers = {"set-cookie": cookie(visit, *named(visit)), "cache-control": "no-store"}
+        headers = {"set-cookie": cookie(visit, *named(visit))}
         if request.method == "POST":
-            return RedirectResponse(_place(desk), 303, headers=headers)
+            return RedirectResponse(_place(desk), 303, headers={"cache-control": "no-store"} | headers)
         before = self.door.known_person(visit, desk)
         if before is not None and before.id != person.id:
             frame = self._frame((desk, before))
             return _html(render("reviews/switch.html", frame, desk=desk, person=person, before=before))
         waits = {"done": desk.dealer.done(person), "left": desk.dealer.waiting(person)}
-        page = render("reviews/join.html", self._frame(sitting), desk=desk, person=person, **waits)
-        return HTMLResponse(page, headers=headers)
+        return _html(render("reviews/join.html", self._frame(sitting), desk=desk, person=person, **waits), **headers)
 
     def _sitting(self, request: Request) -> Sitting:
         sitting = self.door.person(visit_of(request.scope))
@@ -206,9 +197,9 @@ class _Pages:
     def _frame(self, sitting: Sitting) -> Frame:
         """Return the frame of a reviewer's pages: its menu holds only the desk."""
         desk, person = sitting
-        place = _place(desk)
         first = "Adjudication" if person.role == ADJUDICATOR else "Desk"
-        return Frame({first: place, "Guideline": f"{place}/guideline"}, root="/static/", live=True, person=person.name)
+        menu = {first: _place(desk), "Guideline": _place(desk, "guideline")}
+        return Frame(menu, root="/static/", live=True, person=person.name)
 
     def _error(self, request: Request, status: int, message: str, owner_back: str = "") -> Response:
         name = request.path_params.get("name", "")
@@ -218,8 +209,8 @@ class _Pages:
         return HTMLResponse(render("reviews/error.html", frame, message=message, back=back), status)
 
 
-def _html(page: str, headers: Mapping[str, str] | None = None) -> Response:
-    return HTMLResponse(page, headers={"cache-control": "no-store", **(headers or {})})
+def _html(page: str, **headers: str) -> Response:
+    return HTMLResponse(page, headers={"cache-control": "no-store"} | headers)
 
 
 def _without_folder(error: R2medError) -> str:
@@ -261,14 +252,9 @@ def _decide(sitting: Sitting, request: Request, form: Form) -> dict[str, Any]:
     desk, person = sitting
     start, end, answer = whole_number(form.get("start")), whole_number(form.get("end")), form.get("say", "")
     verdict = {"unsure": UNSURE, "skip": SKIPPED}.get(answer, GRADED)
-    draft = DraftDecision(
-        verdict,
-        whole_number(answer) if verdict == GRADED else None,
-        ProofSpan(start, end) if start is not None and end is not None else None,
-        _note(form),
-        whole_number(form.get("sentence")),
-        _seconds(form),
-    )
+    grade = whole_number(answer) if verdict == GRADED else None
+    span = ProofSpan(start, end) if start is not None and end is not None else None
+    draft = DraftDecision(verdict, grade, span, _note(form), whole_number(form.get("sentence")), _seconds(form))
     position = request.path_params["position"]
     row, following = desk.decide(person, position, draft, _token(form), whole_number(form.get("seen")))
     counts = {"done": desk.dealer.done(person), "left": desk.dealer.waiting(person)}
@@ -276,24 +262,22 @@ def _decide(sitting: Sitting, request: Request, form: Form) -> dict[str, Any]:
 
 
 def _note(form: Form) -> str:
-    return form.get("note", "").strip()[:_LONGEST_NOTE]
+    return form.get("note", "").strip()[:4000]
 
 
 def _seconds(form: Form) -> float | None:
-    """Return how long an item was in view: by the browser's clock, or since the page was made; None if unknown.
-
-    A clock that was set meanwhile gives no time rather than a wrong one.
-    """
+    """Return how long an item was in view: by the browser's clock, or since the page was made; None if unknown."""
     try:
         seconds = float(form["seconds"]) if form.get("seconds") else time.time() - float(form["shown"])
     except (KeyError, ValueError):
         return None
-    return round(seconds, 2) if math.isfinite(seconds) and 0 <= seconds < _DAY else None
+    # A clock that was set meanwhile gives no time rather than a wrong one.
+    return round(seconds, 2) if 0 <= seconds < 24 * 3600 else None
 
 
 def _token(form: Form) -> str:
     token = form.get("token", "")
-    if not 8 <= len(token) <= _TOKEN:
+    if not 8 <= len(token) <= 200:
         raise R2medError("the form has no token; load the page again")
     return token
 
@@ -308,13 +292,10 @@ def _confirm(desk: Desk, row: Decision | Ruling) -> str:
     return f"Saved: {row.grade}, {desk.store.project.scale.grade(row.grade or 0).name}"
 
 
-def _saved(sitting: Sitting, request: Request) -> str:
+def _confirm_earlier(sitting: Sitting, number: int | None) -> str:
     """Return what a plain form sent before this page has saved; empty if there was none."""
     desk, person = sitting
-    number = whole_number(request.query_params.get("saved"))
-    if number is None:
-        return ""
-    row: Decision | Ruling | None = desk.store.decision_of(person.id, number)
+    row: Decision | Ruling | None = None if number is None else desk.store.decision_of(person.id, number)
     if person.role == ADJUDICATOR:
         row = next((ruling for ruling in desk.store.rulings().values() if ruling.id == number), None)
     return _confirm(desk, row) if row else ""
@@ -339,10 +320,6 @@ def _reveal(sitting: Sitting, request: Request, form: Form) -> dict[str, Any]:
     return {"said": "Shown, and recorded", "next": _place(desk, "item", position)}
 
 
-def _guideline_page(sitting: Sitting, request: Request) -> Page:
-    return "reviews/guideline.html", {"scale": sitting[0].store.project.scale}
-
-
 def _done_page(sitting: Sitting, request: Request) -> Page:
     desk, person = sitting
     adjudicator = person.role == ADJUDICATOR
@@ -354,30 +331,28 @@ def _done_page(sitting: Sitting, request: Request) -> Page:
 # ---------------------------------------------------------------------------------------------- adjudication
 
 
-def _check_adjudicator(person: Reviewer) -> None:
+def _contested(sitting: Sitting, request: Request) -> tuple[Desk, Reviewer, int]:
+    """Return the desk, its adjudicator and the item of a request; any other reviewer is refused."""
+    desk, person = sitting
     if person.role != ADJUDICATOR:
         raise NotAdmitted("adjudication is for whoever was invited to it")
+    return desk, person, request.path_params["item"]
 
 
 def _ruling_page(sitting: Sitting, request: Request) -> Page:
-    desk, person = sitting
-    _check_adjudicator(person)
-    card = desk.ruling_card(person, request.path_params["item"])
-    return _card_page(desk, request, "rule", card=card, causes=CAUSES)
+    desk, person, item = _contested(sitting, request)
+    return _card_page(desk, request, "rule", card=desk.ruling_card(person, item), causes=CAUSES)
 
 
 def _reveal_ruling(sitting: Sitting, request: Request, form: Form) -> dict[str, Any]:
-    desk, person = sitting
-    _check_adjudicator(person)
-    item = request.path_params["item"]
+    desk, person, item = _contested(sitting, request)
     desk.reveal_ruling(person, item, form.get("what", ""))
     return {"said": "Shown, and recorded", "next": _place(desk, "rule", item)}
 
 
 def _rule(sitting: Sitting, request: Request, form: Form) -> dict[str, Any]:
-    desk, person = sitting
-    _check_adjudicator(person)
-    item, grade = request.path_params["item"], whole_number(form.get("say"))
+    desk, person, item = _contested(sitting, request)
+    grade = whole_number(form.get("say"))
     if grade is None:
         raise R2medError("a ruling needs a grade")
     facts = (form.get("cause", ""), whole_number(form.get("sentence")), _note(form), _seconds(form))
@@ -436,8 +411,8 @@ def _items_page(door: ReviewDoor, request: Request) -> Page:
 def _agreement_page(door: ReviewDoor, request: Request) -> Page:
     """Return the page of `r2med review agreement`, with every breakdown.
 
-    A page that waits loads itself again with `of`, the state that it waits for: reviewers who go on deciding meanwhile
-    do not keep it waiting.
+    A page that waits loads itself again with `of`, the state that it waits for: decisions made meanwhile do not keep it
+    waiting.
     """
     name = request.path_params["name"]
     store = door.desk(name).store
@@ -445,7 +420,7 @@ def _agreement_page(door: ReviewDoor, request: Request) -> Page:
     needed = min(state, whole_number(request.query_params.get("of")) or state)
     computed = door.agreements.get(store, needed)
     if computed is None:
-        refresh = {"refresh": f"{_REFRESH}; url={address(request.url.path, of=needed)}"}
+        refresh = {"refresh": f"2; url={address(request.url.path, of=needed)}"}
         return "reviews/agreement.html", {"name": name, "computed": None, "headers": refresh}
     if computed.error:
         raise R2medError(computed.error)

@@ -5,26 +5,17 @@ from __future__ import annotations
 import statistics
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from r2med.errors import R2medError, suggest
-from r2med.reviews.rows import (
-    GRADED,
-    PERSON,
-    SKIPPED,
-    UNSURE,
-    Decision,
-    Reviewer,
-    ReviewProject,
-    review_names,
-)
+from r2med.reviews.rows import GRADED, PERSON, SKIPPED, UNSURE, Decision, Reviewer, ReviewProject, review_names
 from r2med.reviews.scale import sentences
 from r2med.reviews.store import ReviewStore
 
 Grades = Mapping[int, Mapping[int, int]]
-"""Item to reviewer to grade."""
+"""Item to reviewer to grade; 0 is no reviewer."""
 
 
 @dataclass(frozen=True)
@@ -40,9 +31,10 @@ class HitCount:
         return self.count / self.total if self.total else None
 
     @classmethod
-    def of_equal(cls, pairs: Sequence[tuple[int | None, int | None]]) -> HitCount:
+    def of_equal(cls, pairs: Iterable[tuple[int | None, int | None]]) -> HitCount:
         """Count the pairs of equal grades."""
-        return cls(sum(one == other for one, other in pairs), len(pairs))
+        hits = [one == other for one, other in pairs]
+        return cls(sum(hits), len(hits))
 
 
 @dataclass(frozen=True)
@@ -132,17 +124,16 @@ class StandingDecisions:
     def contested(self) -> list[int]:
         """Return the items that need an adjudicator, in order: people differ, or one is unsure."""
         self.current()
-        return sorted(item for item, rows in self._of_people.items() if _is_contested(rows))
+        verdicts = {
+            item: {row.grade if row.verdict == GRADED else UNSURE for row in rows if row.verdict != SKIPPED}
+            for item, rows in self._of_people.items()
+        }
+        return sorted(item for item, given in verdicts.items() if len(given) > 1 or UNSURE in given)
 
     def of_item(self, item: int) -> list[Decision]:
         """Return the standing decisions of people on an item, first looks only."""
         self.current()
         return self._of_people.get(item, [])
-
-
-def _is_contested(rows: Sequence[Decision]) -> bool:
-    verdicts = {row.grade if row.verdict == GRADED else UNSURE for row in rows if row.verdict != SKIPPED}
-    return len(verdicts) > 1 or UNSURE in verdicts
 
 
 def grades_by_item(decisions: Sequence[Decision]) -> dict[int, dict[int, int]]:
@@ -163,14 +154,13 @@ def review_progress(store: ReviewStore, decisions: Sequence[Decision] | None = N
     by_people = grades_by_item([row for row in standing if row.reviewer in people])
     by_models = grades_by_item([row for row in standing if row.reviewer not in people])
     shared = [grades for grades in by_people.values() if len(grades) > 1]
-    gold = dict(store.rows("SELECT number, gold FROM item WHERE gold IS NOT NULL"))
+    gold = {number: {0: grade} for number, grade in store.rows("SELECT number, gold FROM item WHERE gold IS NOT NULL")}
     links = Counter(invitation.reviewer for invitation in store.invitations())
     ruled = Counter(ruling.reviewer for ruling in rulings)
     rows_of: dict[int, list[Decision]] = defaultdict(list)
     for row in standing:
         rows_of[row.reviewer].append(row)
-    named = [*(row.sentence for row in standing), *(row.sentence for row in rulings)]
-    unclear = Counter(number for number in named if number is not None)
+    unclear = Counter(row.sentence for row in (*standing, *rulings) if row.sentence is not None)
     texts = dict(enumerate(sentences(store.project.guideline)))
     return ReviewProgress(
         project=store.project,
@@ -183,8 +173,8 @@ def review_progress(store: ReviewStore, decisions: Sequence[Decision] | None = N
         by_models=len(by_models),
         ruled=len(rulings),
         people=[
-            _person(reviewer, rows_of[reviewer.id], links[reviewer.id], ruled[reviewer.id], by_people, by_models, gold)
-            for reviewer in reviewers
+            _person(person, rows_of[person.id], links[person.id], ruled[person.id], (by_people, by_models, gold))
+            for person in reviewers
         ],
         trouble=[SentenceTrouble(number, texts.get(number, ""), count) for number, count in unclear.most_common()],
         causes=dict(Counter(ruling.cause for ruling in rulings if ruling.cause)),
@@ -192,43 +182,25 @@ def review_progress(store: ReviewStore, decisions: Sequence[Decision] | None = N
 
 
 def _person(
-    reviewer: Reviewer,
-    rows: Sequence[Decision],
-    links: int,
-    ruled: int,
-    by_people: Grades,
-    by_models: Grades,
-    gold: Mapping[int, int],
+    reviewer: Reviewer, rows: Sequence[Decision], links: int, ruled: int, others: tuple[Grades, Grades, Grades]
 ) -> PersonProgress:
+    """Count the decisions of a reviewer; `others` are the grades of people, of models, and those known to be right."""
+    by_people, by_models, gold = others
     verdicts = Counter(row.verdict for row in rows if not row.again)
     seconds = [row.seconds for row in rows if row.seconds is not None and row.verdict != SKIPPED]
-    first = {row.item: row.grade for row in rows if row.verdict == GRADED and not row.again}
-    second = {row.item: row.grade for row in rows if row.verdict == GRADED and row.again}
+    graded = [row for row in rows if row.verdict == GRADED]
+    first = {row.item: row.grade for row in graded if not row.again}
+    again = {row.item: {0: row.grade or 0} for row in graded if row.again}
 
-    def compare_with(others: Grades) -> HitCount:
-        return HitCount.of_equal(
-            [
-                (grade, other)
-                for item, grade in first.items()
-                for who, other in others.get(item, {}).items()
-                if who != reviewer.id
-            ]
-        )
+    def compare_with(table: Grades) -> HitCount:
+        pairs = ((first[item], grades.items()) for item, grades in table.items() if item in first)
+        return HitCount.of_equal((mine, grade) for mine, row in pairs for who, grade in row if who != reviewer.id)
 
     return PersonProgress(
-        reviewer.name,
-        reviewer.kind,
-        reviewer.role,
-        links,
-        verdicts[GRADED],
-        verdicts[UNSURE],
-        verdicts[SKIPPED],
-        ruled,
+        *(reviewer.name, reviewer.kind, reviewer.role, links),
+        *(verdicts[GRADED], verdicts[UNSURE], verdicts[SKIPPED], ruled),
         statistics.median(seconds) if seconds else None,
-        agreement=compare_with(by_people),
-        models=compare_with(by_models),
-        repeats=HitCount.of_equal([(first[item], grade) for item, grade in second.items() if item in first]),
-        gold=HitCount.of_equal([(first[item], grade) for item, grade in gold.items() if item in first]),
+        *map(compare_with, (by_people, by_models, again, gold)),
     )
 
 
@@ -247,14 +219,13 @@ def every_progress() -> tuple[list[ReviewProgress], list[str]]:
 # ---------------------------------------------------------------------------------------------- the owner's table
 
 
-def _grades_of_people(rows: Sequence[Decision], people: frozenset[int]) -> list[int | None]:
-    return [row.grade for row in rows if row.verdict == GRADED and row.reviewer in people]
-
-
 FILTERS: Mapping[str, tuple[str, Callable[[Sequence[Decision], frozenset[int]], bool]]] = {
     "": ("All items", lambda rows, people: True),
     "unsure": ("Somebody is unsure", lambda rows, people: any(row.verdict == UNSURE for row in rows)),
-    "disagree": ("People disagree", lambda rows, people: len(set(_grades_of_people(rows, people))) > 1),
+    "disagree": (
+        "People disagree",
+        lambda rows, people: len({row.grade for row in rows if row.verdict == GRADED and row.reviewer in people}) > 1,
+    ),
     "noted": ("With a note", lambda rows, people: any(row.note for row in rows)),
     "marked": ("With a marked stretch", lambda rows, people: any(row.span for row in rows)),
     "skipped": ("Skipped", lambda rows, people: any(row.verdict == SKIPPED for row in rows)),
@@ -279,8 +250,8 @@ def filter_items(store: ReviewStore, standing: Sequence[Decision], name: str = "
     numbers = [number for (number,) in store.rows("SELECT number FROM item ORDER BY number")]
     if not reviewer:
         return [number for number in numbers if keeps(rows[number], people)]
-    asked = store.reviewer(reviewer).id
-    by_reviewer = {number: [row for row in rows[number] if row.reviewer == asked] for number in numbers}
+    identifier = store.reviewer(reviewer).id
+    by_reviewer = {number: [row for row in rows[number] if row.reviewer == identifier] for number in numbers}
     # Disagreement takes two; everything else is asked of this reviewer's own decisions.
     tested = rows if name == "disagree" else by_reviewer
     return [number for number in numbers if by_reviewer[number] and keeps(tested[number], people)]
@@ -296,8 +267,8 @@ def item_rows(store: ReviewStore, standing: Sequence[Decision], numbers: Sequenc
         if row.item in items:
             quote = items[row.item].text[slice(*row.span)] if row.span else ""
             opinions[row.item].append({"reviewer": reviewers[row.reviewer], "decision": row, "quote": quote})
+    questions = {number: store.question(item.question) for number, item in items.items()}
     return [
-        {"item": item, "question": store.question(item.question)}
-        | {"opinions": opinions[number], "ruling": rulings.get(number)}
+        {"item": item, "question": questions[number], "opinions": opinions[number], "ruling": rulings.get(number)}
         for number, item in items.items()
     ]

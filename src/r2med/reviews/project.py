@@ -40,8 +40,7 @@ def new_review(
     sample, notes = draw(pools, settings.queue, settings.items, settings.seed)
     gold = _read_gold(settings.gold, pools, settings.scale) if settings.gold else {}
     pairs = {_key(pair): (name, pair) for name, stratum in sample.items() for pair in stratum.pairs}
-    for key, (pair, _) in gold.items():
-        pairs.setdefault(key, (GOLD, pair))
+    pairs = {key: (GOLD, pair) for key, (pair, _) in gold.items()} | pairs
     pairs = dict(sorted(pairs.items()))  # equal draws give equal projects
     questions = _questions([pair for _, pair in pairs.values()])
     others = [key for key in pairs if key not in gold]

@@ -228,7 +228,8 @@ class Invitation(Typed, frozen=True):
     created: str
 
 
-Row = TypeVar("Row", bound=ReviewQuestion | ReviewItem | Reviewer | Decision | Ruling | Invitation)
+AnyRow = ReviewQuestion | ReviewItem | Reviewer | Decision | Ruling | Invitation
+Row = TypeVar("Row", bound=AnyRow)
 
 
 def seal_values(*values: Value) -> tuple[Value, ...]:
@@ -236,7 +237,7 @@ def seal_values(*values: Value) -> tuple[Value, ...]:
     return (*values, seal(*values))
 
 
-def encode_row(row: Row) -> tuple[Value, ...]:
+def encode_row(row: AnyRow) -> tuple[Value, ...]:
     """Return the values of a row and its seal, as its table has them."""
     values = msgspec.structs.astuple(row)
     return seal_values(*(v if v is None or isinstance(v, str | int | float) else json_bytes(v) for v in values))
@@ -249,7 +250,6 @@ def decode_row(kind: type[Row], values: Sequence[Any]) -> Row:
     return msgspec.convert(fields, kind, strict=False)  # SQLite has 0 and 1 for false and true
 
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 FORMAT = Format(
     "review",
     4,
@@ -315,11 +315,10 @@ FORMAT = Format(
 
 def review_path(name: str) -> Path:
     """Return the file of a project; an invalid name is an error."""
-    if not _NAME.fullmatch(name):
-        raise R2medError(
-            f"{name!r} is not a name for a review; use letters, digits, dots, dashes and underscores, 64 at most"
-        )
-    return review_folder() / f"{name}.sqlite"
+    if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
+        return review_folder() / f"{name}.sqlite"
+    signs = "letters, digits, dots, dashes and underscores"
+    raise R2medError(f"{name!r} is not a name for a review; use {signs}, 64 at most")
 
 
 def review_folder() -> Path:

@@ -8,7 +8,7 @@ may not: every item keeps how it was drawn.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,8 +30,6 @@ from r2med.runs.selection import check_data
 
 DEPTH = 10
 """A document is found when it is among so many: what nDCG@10 looks at."""
-_BEYOND = DEPTH + 5
-"""Lists are read as far as this, since what stands just below the cut lies near it."""
 
 
 @dataclass
@@ -68,11 +66,6 @@ class TaskPool:
     built: bool = False
     guideline: str = ""
     """Of a build."""
-
-    @property
-    def frame(self) -> list[Candidate]:
-        """Return the candidates of a random draw: all judged pairs, and all finds of runs."""
-        return [pair for pair in self.candidates if pair.label is not None or pair.found or self.built]
 
 
 def read_pools(ledger: Ledger, names: Sequence[str]) -> list[TaskPool]:
@@ -117,9 +110,10 @@ def _pool(ledger: Ledger, task: str, entries: Sequence[Entry], folder: Path | No
         check_data(entry, dataset)
         run = ledger.run(entry)
         for query in run.queries:
-            for rank, document in enumerate(run[query].documents[:_BEYOND], 1):
+            # What stands just below the cut lies near it.
+            for rank, document in enumerate(run[query].documents[: DEPTH + 5], 1):
                 pair(query, document).ranks[entry.name] = rank
-    for row in _judged(folder) if folder else ():
+    for row in _judged(folder).iter_rows(named=True) if folder else ():
         if row["passage_id"] in dataset.collection.documents.position:
             candidate = pair(row["query_id"], row["passage_id"])
             candidate.margin, candidate.spread = row["margin"], row["spread"]
@@ -130,23 +124,19 @@ def _pool(ledger: Ledger, task: str, entries: Sequence[Entry], folder: Path | No
     return TaskPool(dataset, candidates, len(entries), folder is not None, guideline)
 
 
-def _judged(folder: Path) -> Iterator[dict[str, Any]]:
-    """Yield each pair judged in a build, with its margin to the cuts and the spread of the judges."""
-    settings = read_plan(folder).select
+def _judged(folder: Path) -> pl.DataFrame:
+    """Return the pairs judged in a build, with the margin to the cuts and the spread of the judges."""
+    settings, axes = read_plan(folder).select, ("answers", "supports")
     file = folder / BUILT / "judgements.parquet"
     try:
         table = pl.read_parquet(file)
     except (OSError, pl.exceptions.PolarsError) as error:
         raise DataError(f"{file}: cannot be read; run: r2med build run {folder}") from error
-    spreads = [pl.col(f"judge_{axis}").max() - pl.col(f"judge_{axis}").min() for axis in _AXES]
-    grouped = table.group_by("query_id", "passage_id", maintain_order=True).agg(
-        pl.col("verdict", *_AXES).first(), spread=pl.max_horizontal(*spreads)
-    )
-    margins = [pl.col(axis) - getattr(settings, axis) for axis in _AXES]
-    yield from grouped.with_columns(margin=pl.min_horizontal(*margins)).iter_rows(named=True)
-
-
-_AXES = ("answers", "supports")
+    spreads = [pl.col(f"judge_{axis}").max() - pl.col(f"judge_{axis}").min() for axis in axes]
+    grouped = table.group_by("query_id", "passage_id", maintain_order=True)
+    pairs = grouped.agg(pl.col("verdict", *axes).first(), spread=pl.max_horizontal(*spreads))
+    margins = [pl.col(axis) - getattr(settings, axis) for axis in axes]
+    return pairs.with_columns(margin=pl.min_horizontal(*margins))
 
 
 # ---------------------------------------------------------------------------------------------- draws
@@ -163,6 +153,12 @@ class PooledPair(NamedTuple):
     pool: TaskPool
     candidate: Candidate
 
+    @property
+    def vote(self) -> float:
+        """Return how highly the runs rank the document, from 0 to 1: 1 if it is the first of all."""
+        votes = [max(0.0, 1 - (rank - 1) / DEPTH) for rank in self.candidate.ranks.values()]
+        return sum(votes) / self.pool.runs if self.pool.runs else 0.0
+
 
 class Stratum(NamedTuple):
     """Pairs that were drawn in one way, and how many it could draw from."""
@@ -177,7 +173,9 @@ def draw(pools: Sequence[TaskPool], queue: str, count: int, seed: int) -> tuple[
     `mixed` draws half of them at random, the rest in equal parts from the other queues.
     """
     chance = random.Random(f"{seed}\tdraw")
-    frames = {name: list(frame(pools)) for name, frame in _FRAMES.items()}
+    pairs = [PooledPair(pool, candidate) for pool in pools for candidate in pool.candidates]
+    rated = {name: [(rate(pair), pair) for pair in pairs] for name, rate in _RATES.items()}
+    frames = {name: [(worth, pair) for worth, pair in rows if worth is not None] for name, rows in rated.items()}
     drawn: set[int] = set()
     sample: dict[str, Stratum] = {}
     for name, number in _shares(queue, count, frames, pools).items():
@@ -187,7 +185,17 @@ def draw(pools: Sequence[TaskPool], queue: str, count: int, seed: int) -> tuple[
         best = [pair for _, pair in sorted(ranked, key=lambda item: -item[0])[:number]]
         sample[name] = Stratum(best, len(frames[name]))
         drawn |= {id(pair.candidate) for pair in best}
-    return sample, [*_shortfall(queue, count, sample), *_one_sided(queue, pools)]
+    notes = []
+    if (total := sum(len(stratum.pairs) for stratum in sample.values())) < count:
+        parts = ", ".join(f"{len(stratum.pairs)} {name}" for name, stratum in sample.items())
+        notes.append(f"only {counted(total, 'pair')} of {count} could be drawn" + f" ({parts})" * (queue == MIXED))
+    at_random = [pair.candidate.label or 0 for _, pair in frames[RANDOM]]
+    if queue in (RANDOM, MIXED) and at_random and min(at_random) > 0:
+        notes.append(
+            "every pair that can be drawn at random is labelled relevant, which a reviewer soon notices;"
+            " add systems to --from to draw from what they found, too"
+        )
+    return sample, notes
 
 
 def _shares(
@@ -208,74 +216,41 @@ def _shares(
     raise R2medError(f"--queue {queue} needs runs or a build to look at: add systems to --from, such as bm25")
 
 
-def _shortfall(queue: str, count: int, sample: Mapping[str, Stratum]) -> Iterator[str]:
-    total = sum(len(stratum.pairs) for stratum in sample.values())
-    if total < count:
-        parts = ", ".join(f"{len(stratum.pairs)} {name}" for name, stratum in sample.items())
-        yield f"only {counted(total, 'pair')} of {count} could be drawn" + (f" ({parts})" if queue == MIXED else "")
+def _rate_random(pair: PooledPair) -> float | None:
+    """Rate judged pairs and finds of runs alike."""
+    pool, candidate = pair
+    return 0.0 if candidate.label is not None or candidate.found or pool.built else None
 
 
-def _one_sided(queue: str, pools: Sequence[TaskPool]) -> Iterator[str]:
-    frame = [pair for pool in pools for pair in pool.frame]
-    if queue in (RANDOM, MIXED) and frame and all((pair.label or 0) > 0 for pair in frame):
-        yield (
-            "every pair that can be drawn at random is labelled relevant, which a reviewer soon notices;"
-            " add systems to --from to draw from what they found, too"
-        )
+def _rate_hole(pair: PooledPair) -> float | None:
+    """Rate finds of runs that are not judged by how highly runs rank them."""
+    verdict = pair.candidate.facts.get("verdict", "")
+    is_unjudged = verdict == "unjudged" or (pair.candidate.found and not verdict)
+    return pair.vote if pair.candidate.label is None and is_unjudged else None
 
 
-def _every(pools: Sequence[TaskPool]) -> Iterator[PooledPair]:
-    return (PooledPair(pool, candidate) for pool in pools for candidate in pool.candidates)
+def _rate_near_cut(pair: PooledPair) -> float | None:
+    """Rate pairs close to the cut: of the judges' scores in a build, of the lists of runs otherwise."""
+    margin, ranks = pair.candidate.margin, pair.candidate.ranks
+    if margin is not None:
+        return -abs(margin) if abs(margin) <= 1 else None
+    distance = abs(sum(ranks.values()) / len(ranks) - DEPTH - 0.5) if ranks else DEPTH
+    return -distance / DEPTH if distance <= DEPTH / 2 else None
 
 
-def _random(pools: Sequence[TaskPool]) -> Iterator[tuple[float, PooledPair]]:
-    return ((0.0, PooledPair(pool, candidate)) for pool in pools for candidate in pool.frame)
+def _rate_disagreement(pair: PooledPair) -> float | None:
+    """Rate pairs that the judges of a build grade differently, or, otherwise, on which runs and labels disagree."""
+    spread = pair.candidate.spread
+    if spread is not None:
+        return spread if spread > 0 else None
+    distance = abs(pair.vote - ((pair.candidate.label or 0) > 0))
+    return distance if pair.pool.runs and distance >= _APART else None
 
 
-def _holes(pools: Sequence[TaskPool]) -> Iterator[tuple[float, PooledPair]]:
-    """Yield finds of runs that are not judged, with how highly runs rank them."""
-    for pair in _every(pools):
-        verdict = pair.candidate.facts.get("verdict", "")
-        unjudged = verdict == "unjudged" or (pair.candidate.found and not verdict)
-        if pair.candidate.label is None and unjudged:
-            yield _vote(pair), pair
-
-
-def _near_cut(pools: Sequence[TaskPool]) -> Iterator[tuple[float, PooledPair]]:
-    """Yield pairs close to the cut: of the judges' scores in a build, of the lists of runs otherwise."""
-    for pair in _every(pools):
-        margin, ranks = pair.candidate.margin, pair.candidate.ranks
-        if margin is not None:
-            if abs(margin) <= 1:
-                yield -abs(margin), pair
-        elif ranks:
-            distance = abs(sum(ranks.values()) / len(ranks) - DEPTH - 0.5)
-            if distance <= DEPTH / 2:
-                yield -distance / DEPTH, pair
-
-
-def _disagreements(pools: Sequence[TaskPool]) -> Iterator[tuple[float, PooledPair]]:
-    """Yield pairs that the judges of a build grade differently, or, otherwise, on which runs and labels disagree."""
-    for pair in _every(pools):
-        spread = pair.candidate.spread
-        if spread is not None:
-            if spread > 0:
-                yield spread, pair
-        elif pair.pool.runs:
-            distance = abs(_vote(pair) - ((pair.candidate.label or 0) > 0))
-            if distance >= _APART:
-                yield distance, pair
-
-
-def _vote(pair: PooledPair) -> float:
-    """Return how highly the runs rank a document, from 0 to 1: 1 if it is the first of all."""
-    votes = [max(0.0, 1 - (rank - 1) / DEPTH) for rank in pair.candidate.ranks.values()]
-    return sum(votes) / pair.pool.runs if pair.pool.runs else 0.0
-
-
-_FRAMES: Mapping[str, Callable[[Sequence[TaskPool]], Iterator[tuple[float, PooledPair]]]] = {
-    RANDOM: _random,
-    DISAGREEMENTS: _disagreements,
-    NEAR_CUT: _near_cut,
-    HOLES: _holes,
+_RATES: Mapping[str, Callable[[PooledPair], float | None]] = {
+    RANDOM: _rate_random,
+    DISAGREEMENTS: _rate_disagreement,
+    NEAR_CUT: _rate_near_cut,
+    HOLES: _rate_hole,
 }
+"""How much a pair is worth to each way of drawing; None if it cannot be drawn."""

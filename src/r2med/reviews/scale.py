@@ -38,9 +38,8 @@ class GradeScale(Typed, frozen=True):
 
     def grade(self, value: int) -> Grade:
         """Return the grade with a value; any other value is an error."""
-        for grade in self.grades:
-            if grade.value == value:
-                return grade
+        if value in self.values:
+            return self.grades[self.values.index(value)]
         raise R2medError(f"the scale has no grade {value}; it has {', '.join(map(str, self.values))}")
 
     @property
@@ -56,10 +55,10 @@ class _ScaleFile(Typed, frozen=True):
     def __post_init__(self) -> None:
         values = sorted({grade.value for grade in self.grade})
         require(len(values) == len(self.grade), "grade", "has two grades of the same value")
-        is_grade = self.relevant_from in (None, *values[1:])
-        require(is_grade, "relevant_from", f"must be one of the grades {', '.join(map(str, values[1:]))}")
-        texts = [text for grade in self.grade for text in (grade.name, grade.meaning)]
-        require(all(map(str.strip, texts)), "grade", "has a name or a meaning without text")
+        why = f"must be one of the grades {', '.join(map(str, values[1:]))}"
+        require(self.relevant_from in (None, *values[1:]), "relevant_from", why)
+        has_texts = all(grade.name.strip() and grade.meaning.strip() for grade in self.grade)
+        require(has_texts, "grade", "has a name or a meaning without text")
 
 
 DEFAULT_SCALE = GradeScale(

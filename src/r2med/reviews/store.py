@@ -2,8 +2,8 @@
 
 The contract for callers:
 
-- `reviews/NAME.sqlite` in `R2MED_HOME` is one project, whole: questions, passages, people, every decision. Nothing
-  outside of it is needed to judge, to measure agreement or to export.
+- `reviews/NAME.sqlite` in `R2MED_HOME` is one project, whole: nothing outside of it is needed to judge, to measure
+  agreement or to export.
 - An **item** is a passage to be judged for a question. It is known by its number. `ReviewItem.drawn` says how it was
   drawn; only `random` items may feed an estimate, and `ReviewProject.frames["random"]` says out of how many.
 - A **reviewer** is a person, a model or an imported label set (`kind`); all of them make the same rows. People are
@@ -44,6 +44,7 @@ from r2med.reviews.rows import (
     SKIPPED,
     SOURCES,
     UNDONE,
+    AnyRow,
     DealtItem,
     Decision,
     DecisionConflict,
@@ -87,9 +88,8 @@ def create_review(
         with database.transaction() as connection:
             value = json_bytes(project)
             connection.execute("INSERT INTO project VALUES (1, ?, ?)", (value, seal(value)))
-            rows: list[ReviewQuestion | ReviewItem] = [*questions, *items]
-            for row in rows:
-                _insert(connection, row.table, encode_row(row))
+            for row in (*questions, *items):
+                _insert(connection, row)
             private = ((item.number, item.question) for item in items if not item.shared)
             connection.executemany("INSERT INTO hold VALUES (?, ?, NULL)", private)
         # One file takes the name: what the log holds is moved into it first.
@@ -197,9 +197,9 @@ class ReviewStore:
     def reviewer(self, name: str) -> Reviewer:
         """Return a reviewer by name."""
         by_name = {reviewer.name: reviewer for reviewer in self.reviewers()}
-        if name not in by_name:
-            raise R2medError(f"the review {self.project.name} has no reviewer {name!r}{suggest(name, by_name)}")
-        return by_name[name]
+        if name in by_name:
+            return by_name[name]
+        raise R2medError(f"the review {self.project.name} has no reviewer {name!r}{suggest(name, by_name)}")
 
     def add_reviewer(
         self, name: str, kind: str = PERSON, role: str = REVIEWER, settings: Mapping[str, Any] | None = None
@@ -212,7 +212,7 @@ class ReviewStore:
             present = next((reviewer for reviewer in self.reviewers() if reviewer.name == name), None)
             if present is None:
                 present = Reviewer(_next_id(connection, "reviewer"), name, kind, role, dict(settings or {}))
-                _insert(connection, "reviewer", encode_row(present))
+                _insert(connection, present)
             elif (present.kind, present.role) != (kind, role):
                 raise R2medError(f"{name} is a {present.kind} ({present.role}) here; choose another name")
         return present
@@ -220,25 +220,19 @@ class ReviewStore:
     def add_invitation(self, reviewer: int, secret: str) -> None:
         """Add a secret that opens the desk for a reviewer."""
         with self.transaction() as connection:
-            row = Invitation(_next_id(connection, "invitation"), reviewer, _hash_secret(secret), now())
-            _insert(connection, "invitation", encode_row(row))
+            _insert(connection, Invitation(_next_id(connection, "invitation"), reviewer, _hash_secret(secret), now()))
 
-    def invitations(self) -> list[Invitation]:
-        """Return all links that are valid."""
-        withdrawn = self._withdrawals()
-        return [row for row in self._read(Invitation, "ORDER BY id") if row.id not in withdrawn]
-
-    def _withdrawals(self) -> set[int]:
-        """Return the invitations that were withdrawn. A damaged row is an error: its invitation is unknown."""
+    def invitations(self, condition: str = "ORDER BY id", values: Sequence[Value] = ()) -> list[Invitation]:
+        """Return the links that are valid, of those for which a condition of SQL holds."""
+        # A damaged withdrawal is an error: its invitation is unknown.
         rows = self.rows("SELECT invitation, created, seal FROM withdrawal")
-        return {self._check(row, "withdrawal")[0] for row in rows}
+        withdrawn = {self._check(row, "withdrawal")[0] for row in rows}
+        return [row for row in self._read(Invitation, condition, values) if row.id not in withdrawn]
 
     def admitted(self, secret: str) -> Reviewer | None:
         """Return the reviewer of a secret; None if the secret is unknown or withdrawn."""
-        rows = self._read(Invitation, "WHERE hash = ?", (_hash_secret(secret),))
-        if not rows or rows[0].id in self._withdrawals():
-            return None
-        return next((reviewer for reviewer in self.reviewers() if reviewer.id == rows[0].reviewer), None)
+        invited = {row.reviewer for row in self.invitations("WHERE hash = ?", (_hash_secret(secret),))}
+        return next((reviewer for reviewer in self.reviewers() if reviewer.id in invited), None)
 
     def withdraw(self, reviewer: int) -> int:
         """Withdraw all links of a reviewer and return how many there were."""
@@ -283,7 +277,7 @@ class ReviewStore:
             if seen is not None and seen != (standing.id if standing else 0):
                 raise DecisionConflict(_MEANWHILE)
             draft = replace(draft, revealed=self.revealed(reviewer, position))
-            row = _append(connection, reviewer, place.item, draft, token, position, place.again)
+            row = _append(connection, reviewer, (place.item, position, place.again), draft, token)
             _mark(connection, reviewer, position, row)
         return row
 
@@ -300,7 +294,7 @@ class ReviewStore:
                 draft.check(self.project.scale, 1 << 40, 1 << 40)
                 if standing.get(item) != _content(draft):
                     count += 1
-                    _append(connection, reviewer, item, draft, f"{first}-{count}")
+                    _append(connection, reviewer, (item, None, False), draft, f"{first}-{count}")
         return count
 
     def undo(self, reviewer: int, token: str) -> Decision | None:
@@ -310,10 +304,9 @@ class ReviewStore:
                 return sent
             condition = f"WHERE reviewer = ?1 AND verdict <> ?2 AND {_NOT_UNDONE} ORDER BY id DESC LIMIT 1"
             for last in self._read(Decision, condition, (reviewer, UNDONE)):
-                place = last.position or 0
-                draft = DraftDecision(UNDONE)
-                row = _append(connection, reviewer, last.item, draft, token, last.position, last.again, undoes=last.id)
-                _mark(connection, reviewer, place, self.standing_at(reviewer, place))
+                where, position = (last.item, last.position, last.again), last.position or 0
+                row = _append(connection, reviewer, where, DraftDecision(UNDONE), token, undoes=last.id)
+                _mark(connection, reviewer, position, self.standing_at(reviewer, position))
                 return row
         return None
 
@@ -329,10 +322,8 @@ class ReviewStore:
         """Return all decisions, undone ones included, or those after an id; damaged rows are skipped with a warning."""
         rows = self._select(Decision, "WHERE id > ? ORDER BY id", (after,))
         sound = [row for row in rows if seal(*row[:-1]) == row[-1]]
-        if len(sound) < len(rows):
-            warn(
-                f"{self.path}: {len(rows) - len(sound)} decisions are damaged and left out; restore a copy of the file"
-            )
+        if damaged := len(rows) - len(sound):
+            warn(f"{self.path}: {damaged} decisions are damaged and left out; restore a copy of the file")
         return [decode_row(Decision, row[:-1]) for row in sound]
 
     def standing(self) -> list[Decision]:
@@ -342,16 +333,10 @@ class ReviewStore:
         valid = (row for row in rows if row.verdict != UNDONE and row.id not in undone)
         return list({(row.reviewer, row.item, row.again): row for row in valid}.values())
 
-    def standing_at(self, reviewer: int, position: int) -> Decision | None:
-        """Return the standing decision at a place of a reviewer's order."""
-        return self._last_at(reviewer, position, f"AND {_NOT_UNDONE}")
-
-    def last_at(self, reviewer: int, position: int) -> Decision | None:
-        """Return the last decision at a place of a reviewer's order, undone or not."""
-        return self._last_at(reviewer, position, "")
-
-    def _last_at(self, reviewer: int, position: int, further: str) -> Decision | None:
-        condition = f"WHERE reviewer = ? AND position = ? AND verdict <> ? {further} ORDER BY id DESC LIMIT 1"
+    def standing_at(self, reviewer: int, position: int, *, undone: bool = False) -> Decision | None:
+        """Return the standing decision at a place of a reviewer's order; with `undone`, the last one, undone or not."""
+        which = "TRUE" if undone else _NOT_UNDONE
+        condition = f"WHERE reviewer = ? AND position = ? AND verdict <> ? AND {which} ORDER BY id DESC LIMIT 1"
         return next(iter(self._read(Decision, condition, (reviewer, position, UNDONE))), None)
 
     def labels(self) -> dict[str, dict[int, int]]:
@@ -366,8 +351,8 @@ class ReviewStore:
     def reveal(self, reviewer: int, position: int, what: str) -> None:
         """Record a revelation to a reviewer, before it is shown; an adjudicator's places are the items."""
         with self.transaction() as connection:
-            values = (_next_id(connection, "reveal"), reviewer, position, what, now())
-            _insert(connection, "reveal", seal_values(*values))
+            values = seal_values(_next_id(connection, "reveal"), reviewer, position, what, now())
+            connection.execute("INSERT INTO reveal VALUES (?, ?, ?, ?, ?, ?)", values)
 
     def revealed(self, reviewer: int, position: int) -> tuple[Revealed, ...]:
         """Return what was revealed to a reviewer at a place.
@@ -375,11 +360,9 @@ class ReviewStore:
         An answer that is revealed once is known from then on, at every passage of the question.
         """
         place = self.dealt(reviewer, position)
-        if place is None:
-            return ()
         places = """SELECT deal.position FROM deal JOIN item ON item.number = deal.item
                     WHERE deal.reviewer = ?1 AND item.question = (SELECT question FROM item WHERE number = ?3)"""
-        return self._revealed(reviewer, position, place.item, places)
+        return self._revealed(reviewer, position, place.item, places) if place else ()
 
     def revealed_ruling(self, reviewer: int, item: int) -> tuple[Revealed, ...]:
         """Return what was revealed to an adjudicator of an item's question."""
@@ -410,7 +393,7 @@ class ReviewStore:
             revealed = self.revealed_ruling(ruling.reviewer, ruling.item)
             identifier = _next_id(connection, "ruling")
             row = replace(ruling, id=identifier, created=now(), revealed=revealed, token=token)
-            _insert(connection, "ruling", encode_row(row))
+            _insert(connection, row)
         return row
 
     def all_rulings(self) -> list[Ruling]:
@@ -428,7 +411,7 @@ _NOT_UNDONE = "NOT EXISTS (SELECT 1 FROM decision later WHERE later.undoes = dec
 
 
 def _hash_secret(secret: str) -> str:
-    """Hash a secret: with 192 random bits in it, a slow hash is not needed."""
+    # With 192 random bits in it, a slow hash is not needed.
     return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
 
 
@@ -441,28 +424,24 @@ def _next_id(connection: Connection, table: str) -> int:
     return int(connection.execute(f"SELECT coalesce(max(id), 0) + 1 FROM {table}").fetchone()[0])
 
 
-def _insert(connection: Connection, table: str, values: Sequence[Value]) -> None:
-    connection.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(values))})", values)
+def _insert(connection: Connection, row: AnyRow) -> None:
+    values = encode_row(row)
+    connection.execute(f"INSERT INTO {row.table} VALUES ({', '.join('?' * len(values))})", values)
 
 
 def _append(
-    connection: Connection,
-    reviewer: int,
-    item: int,
-    draft: DraftDecision,
-    token: str,
-    position: int | None = None,
-    again: bool = False,
-    undoes: int | None = None,
+    connection: Connection, reviewer: int, where: _Where, draft: DraftDecision, token: str, undoes: int | None = None
 ) -> Decision:
-    """Append a row of decisions and return it."""
-    draft_fields = {**msgspec.structs.asdict(draft), "created": now(), "undoes": undoes, "token": token}
-    row = Decision(_next_id(connection, "decision"), reviewer, item, position, again, **draft_fields)
-    _insert(connection, "decision", encode_row(row))
+    fields = {**msgspec.structs.asdict(draft), "created": now(), "undoes": undoes, "token": token}
+    row = Decision(_next_id(connection, "decision"), reviewer, *where, **fields)
+    _insert(connection, row)
     return row
 
 
+_Where = tuple[int, int | None, bool]
+"""Item, position, and whether it is a second look."""
+
+
 def _mark(connection: Connection, reviewer: int, position: int, standing: Decision | None) -> None:
-    """Note the state of a dealt item."""
     state = OPEN if standing is None else LEFT if standing.verdict == SKIPPED else DECIDED
     connection.execute("UPDATE deal SET state = ? WHERE reviewer = ? AND position = ?", (state, reviewer, position))

@@ -37,14 +37,7 @@ _RATES: Mapping[str, tuple[str, str]] = {
     "overlooked": ("not labelled, but relevant", "of all other pairs, so many are relevant all the same."),
     "missed": ("missed by the labels", "of all relevant pairs, so many have no such label."),
 }
-_SHORT: Mapping[str, str] = {
-    "raw": "raw",
-    "kappa": "kappa",
-    "weighted-kappa": "quadratic",
-    "alpha-ordinal": "alpha",
-    "ac1": "AC1",
-    "ac2": "AC2",
-}
+_SHORT: Mapping[str, str] = dict(zip(NAMES, ("raw", "kappa", "quadratic", "alpha", "AC1", "AC2"), strict=True))
 
 
 def agreement_sections(agreement: ReviewAgreement, by: Collection[str] = ()) -> list[Section]:
@@ -106,22 +99,13 @@ def _breakdown(title: str, named: Sequence[tuple[str, AgreementRow]], heading: s
     if not named:
         return Section(title, sentences=["There is too little to say anything yet."])
     _, *measures = named[0][1].coefficients
-    rows: list[list[Cell]] = [
-        [
-            name,
-            f"{row.items:,}",
-            two_digits(row.coefficients["raw"]),
-            _around(row.coefficients["raw"]),
-            *(two_digits(row.coefficients[measure]) for measure in measures),
-        ]
-        for name, row in named
-    ]
+    rows: list[list[Cell]] = []
+    for name, row in named:
+        raw, *further = row.coefficients.values()
+        # An interval has no width when all or none of a few items agree.
+        around = "-" if raw is None or raw.low == raw.high else ends(raw, digits=2)
+        rows.append([name, f"{row.items:,}", two_digits(raw), around, *map(two_digits, further)])
     return Section(title, (heading, "items", "raw", "95% interval", *(_SHORT[name] for name in measures)), rows)
-
-
-def _around(raw: Figure | None) -> str:
-    """Return an interval; a dash if it has no width, as when all or none of a few items agree."""
-    return "-" if raw is None or raw.low == raw.high else ends(raw, digits=2)
 
 
 def _estimates(agreement: ReviewAgreement) -> Section:
@@ -133,26 +117,18 @@ def _estimates(agreement: ReviewAgreement) -> Section:
         if not estimates.drawn:
             why = "No item was drawn at random, so that nothing can be said about the labels of the task."
         return Section(title, sentences=[why])
-    rows = [
-        (
-            _RATES[name][0],
-            f"{100 * rate.figure.value:.1f}",
-            ends(rate.figure, 100, 1),
-            f"{rate.human:,}",
-            f"{rate.predicted:,}",
-        )
-        for name, rate in rates.items()
-    ]
+    rows = []
+    for name, rate in rates.items():
+        figures = (f"{100 * rate.figure.value:.1f}", ends(rate.figure, 100, 1))
+        rows.append((_RATES[name][0], *figures, f"{rate.human:,}", f"{rate.predicted:,}"))
     basis = (
         f"From the {estimates.drawn:,} pairs that were drawn at random out of {estimates.frame:,}. What an adjudicator"
         " decided goes first; otherwise an item is relevant by the share of people who say so."
     )
     how = "People's labels alone; a model that labels the other items would narrow the interval: r2med review judge."
     if any(rate.predicted for rate in rates.values()):
-        how = (
-            "The interval rests on the people's labels; those of models on the further items only narrow it"
-            " (prediction-powered)."
-        )
+        how = "The interval rests on the people's labels; those of models on the further items only narrow it"
+        how += " (prediction-powered)."
     headings = ("share of pairs", "%", "95% interval", "by people", "by models only")
     return Section(title, headings, rows, [*(": ".join(_RATES[name]) for name in rates), basis, how])
 
@@ -207,9 +183,8 @@ def _show_people(people: Sequence[PersonProgress], console: Console) -> None:
     ]
     Table.of(columns, people).show(console)
     models = " models: as a model or an import;" if with_models else ""
-    say(
-        console, f"agree: same grade as another person;{models} again: as the first time; gold: as is known to be right"
-    )
+    meaning = f"agree: same grade as another person;{models} again: as the first time; gold: as is known to be right"
+    say(console, meaning)
 
 
 def _share(hits: HitCount) -> str:
