@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from r2med.cli.execution import asking_options, one_executor
-from r2med.cli.options import json_option, write_json
-from r2med.engines.push import POSTGRES, PushPlan, PushRequest, PushResult, as_dict, plan_push, push
+from r2med.cli.options import json_option, remark, write_json
+from r2med.engines.push import POSTGRES, PushPlan, PushRequest, plan_push, push
 from r2med.engines.request import preset_text, presets, read_request
 from r2med.engines.sql import DEFAULT_TABLE, EXAMPLES, example
 from r2med.engines.targets import TARGETS
@@ -34,8 +34,15 @@ def engines_command(ctx: click.Context, as_json: bool) -> None:
     """
     if ctx.invoked_subcommand is not None:
         return
-    facts = [_fact(name) for name in presets()]
-    facts += [_statement(name) for name in EXAMPLES]
+    facts = []
+    for name in presets():
+        searches = [word for word, table in (("text", "query"), ("vectors", "vector")) if table in presets()[name]]
+        request = read_request(name, vector="vectors" in searches)
+        facts.append(_fact(name, "http", searches, request.versions, ", ".join(request.keys())))
+    for name in EXAMPLES:
+        places = {"text": "%(query)s", "vectors": "%(vector)s"}
+        searches = [word for word, place in places.items() if place in example(name)]
+        facts.append(_fact(name, "sql", searches, "PostgreSQL 16", "DATABASE_URL"))
     if as_json:
         write_json(facts)
         return
@@ -47,17 +54,8 @@ def engines_command(ctx: click.Context, as_json: bool) -> None:
     table.show(output())
 
 
-def _fact(name: str) -> dict[str, Any]:
-    searches = [word for word, table in (("text", "query"), ("vectors", "vector")) if table in presets()[name]]
-    request = read_request(name, vector="vectors" in searches)
-    keys = ", ".join(request.keys())
-    return {"name": name, "stage": "http", "searches": searches, "versions": request.versions, "key": keys}
-
-
-def _statement(name: str) -> dict[str, Any]:
-    text = example(name)
-    searches = [word for word, place in (("text", "%(query)s"), ("vectors", "%(vector)s")) if place in text]
-    return {"name": name, "stage": "sql", "searches": searches, "versions": "PostgreSQL 16", "key": "DATABASE_URL"}
+def _fact(name: str, stage: str, searches: list[str], versions: str, key: str) -> dict[str, Any]:
+    return {"name": name, "stage": stage, "searches": searches, "versions": versions, "key": key}
 
 
 @engines_command.command("show", short_help="Print how a search engine is asked.")
@@ -106,42 +104,31 @@ def push_documents(
       r2med engines push path/to/folder --to postgres --dsn-env MEDLINE_DSN
     """
     request = PushRequest(**given)
-    chosen = one_executor("local" if dry_run else executor, no_shards="documents are pushed once")
-    with overriding(RequestSettings(timeout, retries, rpm, concurrency)), chosen as where:
+    local = one_executor("local" if dry_run else executor, no_shards="documents are pushed once")
+    with overriding(RequestSettings(timeout, retries, rpm, concurrency)), local as where:
         outcome = plan_push(request) if dry_run else push(request, where)
+    left_out = f" ({outcome.left_out:,} without text are left out)" if outcome.left_out else ""
     if as_json:
-        write_json(as_dict(outcome))
+        write_json(outcome)
     elif isinstance(outcome, PushPlan):
-        _show_plan(outcome)
+        requests = "one request each" if outcome.engine == "vespa" else counted(outcome.batches, "request")
+        megabytes = outcome.bytes >= 1e5
+        size = f"about {outcome.bytes / 1e6:,.1f} MB" if megabytes else f"about {outcome.bytes / 1e3:,.0f} KB"
+        documents = counted(outcome.documents, "document")
+        click.echo(f"{documents} to {outcome.index} of {outcome.engine}, {requests}, {size}{left_out}")
+        if outcome.to_encode:
+            click.echo(f"{counted(outcome.to_encode, 'text')} to encode before")
+        click.echo(outcome.mapping, nl=False)
     else:
-        _show_result(outcome, request.task)
-
-
-def _left_out(outcome: PushPlan | PushResult) -> str:
-    return f" ({outcome.left_out:,} without text are left out)" if outcome.left_out else ""
-
-
-def _show_plan(plan: PushPlan) -> None:
-    requests = "one request each" if plan.engine == "vespa" else counted(plan.batches, "request")
-    size = f"about {plan.bytes / 1e6:,.1f} MB" if plan.bytes >= 1e5 else f"about {plan.bytes / 1e3:,.0f} KB"
-    click.echo(
-        f"{counted(plan.documents, 'document')} to {plan.index} of {plan.engine}, {requests}, {size}{_left_out(plan)}"
-    )
-    if plan.to_encode:
-        click.echo(f"{counted(plan.to_encode, 'text')} to encode before")
-    click.echo(plan.mapping, nl=False)
-
-
-def _show_result(result: PushResult, task: str) -> None:
-    for sentence in result.warnings:
-        click.echo(f"note: {sentence}", err=True)
-    there = f"{result.documents - result.sent:,} were there already, " if result.sent < result.documents else ""
-    click.echo(
-        f"{counted(result.count, 'document')} in {result.index} of {result.engine}: {there}"
-        f"{result.sent:,} sent in {result.seconds:,.1f} s{_left_out(result)}"
-    )
-    if result.engine == POSTGRES:
-        name = result.system.partition("(")[2].partition(".sql")[0]
-        table = "" if result.index == DEFAULT_TABLE else f" --table {quote(result.index)}"
-        click.echo(f"r2med engines show {name}{table} > {name}.sql")
-    click.echo(f"r2med run {quote(result.system)} --tasks {quote(task)}")
+        remark(outcome.warnings)
+        there = outcome.documents - outcome.sent
+        click.echo(
+            f"{counted(outcome.count, 'document')} in {outcome.index} of {outcome.engine}: "
+            f"{f'{there:,} were there already, ' if there else ''}"
+            f"{outcome.sent:,} sent in {outcome.seconds:,.1f} s{left_out}"
+        )
+        if outcome.engine == POSTGRES:
+            name = outcome.system.partition("(")[2].partition(".sql")[0]
+            table = "" if outcome.index == DEFAULT_TABLE else f" --table {quote(outcome.index)}"
+            click.echo(f"r2med engines show {name}{table} > {name}.sql")
+        click.echo(f"r2med run {quote(outcome.system)} --tasks {quote(request.task)}")

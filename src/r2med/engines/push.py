@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections import deque
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from r2med.data.dataset import Texts
 from r2med.data.loader import load
@@ -19,7 +17,7 @@ from r2med.engines.http import HttpEngine
 from r2med.engines.request import read_request
 from r2med.engines.sinks import EngineSink, EngineWriter, PostgresSink, Sink
 from r2med.engines.sql import DEFAULT_TABLE, Postgres
-from r2med.engines.targets import TARGETS, IndexTarget, PushedDocument
+from r2med.engines.targets import TARGETS, PushedDocument
 from r2med.errors import R2medError, SpecError, suggest
 from r2med.formatting import counted, shorten
 from r2med.models.http import RequestLimits, check_url, server_name
@@ -30,10 +28,6 @@ from r2med.retrieve.dense import Dense
 from r2med.store.cache import Cache, home
 from r2med.store.hashes import cache_key
 from r2med.store.sqlite import Database, Format, StoreError
-
-if TYPE_CHECKING:
-    from r2med.data.dataset import Collection
-    from r2med.encode.vectors import StoredVectors
 
 POSTGRES = "postgres"
 _AT_ONCE = 4
@@ -116,35 +110,105 @@ class _Work:
     """A request with its data, encoder and index resolved."""
 
     request: PushRequest
-    collection: Collection
+    task: str
     documents: Texts
     encoder: Encoder | None
     index: str
     left_out: int = 0
 
-    @property
+    @classmethod
+    def of(cls, request: PushRequest) -> _Work:
+        collection = load(request.task).collection
+        name, documents, encoder, left_out = collection.task.name, collection.documents, None, 0
+        target = TARGETS.get(request.engine)
+        if request.encoder:
+            stage = build_system(request.encoder).stages[-1]
+            if not isinstance(stage, Dense):
+                raise SpecError(f"--encoder {request.encoder}: that is not an encoder")
+            encoder = stage.encoder(collection.task)
+            nonblank = {document: text for document, text in documents if text.strip()}
+            left_out = len(documents) - len(nonblank)
+            if left_out:
+                documents = Texts(list(nonblank), list(nonblank.values()))
+        if not len(documents):
+            raise R2medError(f"{name} has no documents to push")
+        for document, text in documents if target and target.longest else ():
+            if len(text.encode("utf-8", "replace")) > target.longest:
+                raise R2medError(
+                    f"{request.engine} holds texts of {target.longest:,} bytes, {shorten(document)!r} is longer"
+                )
+        index = request.index or (target.default_name(name) if target else DEFAULT_TABLE)
+        return cls(request, name, documents, encoder, index, left_out)
+
+    def sink(self, dimension: int) -> Sink:
+        """Return the index, with a place for vectors of so many dimensions."""
+        request = self.request
+        if request.engine == POSTGRES:
+            return PostgresSink(self.index, dimension, self.database())
+        similarity = self.encoder.similarity if self.encoder else "cosine"
+        target = TARGETS[request.engine](self.index, dimension, similarity)
+        requests = read_request(request.engine, vector=bool(dimension))
+        variables = ", ".join(requests.keys()) or "a variable"
+        url = check_url(request.engine, request.url, variables, "--url http://host:port")
+        return EngineSink(target, EngineWriter(requests, url))
+
+    def database(self) -> Postgres:
+        return Postgres(self.request.dsn_env, RequestLimits.configured())
+
     def key(self) -> str:
         """Return the key of what was pushed: the place, and all that a pushed document is made of."""
         request = self.request
-        place = server_name(request.url) if request.url else _database(request).identity()
+        place = server_name(request.url) if request.url else self.database().identity()
         settings = sorted(self.encoder.settings(Role.DOCUMENT).items()) if self.encoder else []
-        parts = (request.engine, place, self.index, self.documents.fingerprint, settings)
-        return cache_key(push=parts)
+        return cache_key(push=(request.engine, place, self.index, self.documents.fingerprint, settings))
+
+    def check_count(self, count: int, before: int) -> None:
+        """Refuse an index that holds other documents too, or not all of them."""
+        total = len(self.documents)
+        if count != total:
+            held = f"{self.request.engine} counts {counted(count, 'document')} in {self.index}"
+            more = f"it held {before:,} before; choose another --index"
+            why = more if count > total else "the push is not complete"
+            raise R2medError(f"{held}, {self.task} has {total:,}: {why}")
+
+    def system(self) -> str:
+        """Return the spec of the system that searches what was pushed."""
+        request = self.request
+        if request.engine == POSTGRES:
+            name = "postgres-vector" if self.encoder else "postgres-text"
+            encoder = f", encoder={request.encoder}" if self.encoder else ""
+            return f"sql({name}.sql, dsn_env={request.dsn_env}{encoder})"
+        target = TARGETS[request.engine](self.index, int(self.encoder is not None))
+        options: dict[str, Any] = {"index": self.index, "encoder": request.encoder, **target.options()}
+        return str(HttpEngine(request.engine, url=request.url, **options))
 
 
 def plan_push(request: PushRequest) -> PushPlan:
     """Return the plan of a push; nothing is sent, and at most one text is encoded."""
-    work = _work(request)
-    waiting = to_encode(work.encoder, work.documents, Role.DOCUMENT) if work.encoder else 0
-    dimension = _dimension(work)
-    with closing(_sink(work, dimension)) as sink:
-        total = len(work.documents)
-        sample = range(0, total, max(1, total // 200))
-        sizes = [sink.size(_example(work, place, dimension)) for place in sample]
-        about = round(sum(sizes) / max(1, len(sizes)) * total)
-        batches = -(-total // request.batch)
+    work = _Work.of(request)
+    documents, encoder, dimension = work.documents, work.encoder, 0
+    if encoder:
+        first = Texts(list(documents.ids[:1]), list(documents.texts[:1]))
+        waiting = to_encode(encoder, documents, Role.DOCUMENT)
+        dimension = encode_all(encoder, first, Role.DOCUMENT, Context(Cache.default(), quiet())).shape[1]
+    vector = [-0.0123456789] * dimension if dimension else None
+    total = len(documents)
+    with closing(work.sink(dimension)) as sink:
+        sizes = [
+            sink.size(PushedDocument(documents.ids[place], documents.texts[place], vector))
+            for place in range(0, total, max(1, total // 200))
+        ]
         mapping = sink.mapping()
-    return PushPlan(request.engine, work.index, total, work.left_out, batches, about, waiting, mapping)
+    return PushPlan(
+        engine=request.engine,
+        index=work.index,
+        documents=total,
+        left_out=work.left_out,
+        batches=-(-total // request.batch),
+        bytes=round(sum(sizes) / len(sizes) * total),
+        to_encode=waiting if encoder else 0,
+        mapping=mapping,
+    )
 
 
 def push(request: PushRequest, engine: Executor | None = None) -> PushResult:
@@ -152,132 +216,50 @@ def push(request: PushRequest, engine: Executor | None = None) -> PushResult:
     started = time.perf_counter()
     begin_command()
     context = Context(Cache.default(), engine or quiet())
-    work = _work(request)
-    vectors = encode_all(work.encoder, work.documents, Role.DOCUMENT, context) if work.encoder else None
-    total = len(work.documents)
-    with closing(_sink(work, vectors.shape[1] if vectors is not None else 0)) as sink, _Pushed(work.key) as pushed:
-        there = sink.begin()
-        if there > total:
-            raise R2medError(_miscount(work, there, total, there))
-        if there < pushed.total():
-            pushed.forget()
-        left = [span for gap in pushed.gaps(total) for span in _spans(gap, request.batch)]
-        sent = sum(last - first for first, last in left)
-        with context.executor.progress(f"push to {request.engine}", sent, unit="documents") as bar:
-            for first, last in _at_once(sink, work, vectors, left):
-                pushed.add(first, last)
-                bar.advance(last - first)
-        count = sink.finish()
-    if count != total:
-        raise R2medError(_miscount(work, count, total, there))
-    seconds = round(time.perf_counter() - started, 3)
-    warnings = tuple(context.notes.warnings)
-    return PushResult(
-        request.engine, work.index, total, work.left_out, sent, count, seconds, _system(work), warnings
-    )  # fmt: skip
+    work = _Work.of(request)
+    documents = work.documents
+    vectors = encode_all(work.encoder, documents, Role.DOCUMENT, context) if work.encoder else None
 
-
-def _miscount(work: _Work, count: int, total: int, before: int) -> str:
-    held = f"{work.request.engine} counts {counted(count, 'document')} in {work.index}, {work.collection.task.name} has"
-    why = f"it held {before:,} before; choose another --index" if count > total else "the push is not complete"
-    return f"{held} {total:,}: {why}"
-
-
-def _work(request: PushRequest) -> _Work:
-    collection = load(request.task).collection
-    documents, encoder, left_out = collection.documents, None, 0
-    if request.encoder:
-        stage = build_system(request.encoder).stages[-1]
-        if not isinstance(stage, Dense):
-            raise SpecError(f"--encoder {request.encoder}: that is not an encoder")
-        encoder = stage.encoder(collection.task)
-        kept = [(name, text) for name, text in documents if text.strip()]
-        left_out = len(documents) - len(kept)
-        if left_out:
-            documents = Texts([name for name, _ in kept], [text for _, text in kept])
-    if not len(documents):
-        raise R2medError(f"{collection.task.name} has no documents to push")
-    longest = TARGETS[request.engine].longest if request.engine in TARGETS else 0
-    for name, text in documents if longest else ():
-        if len(text.encode("utf-8", "replace")) > longest:
-            raise R2medError(f"{request.engine} holds texts of {longest:,} bytes, {shorten(name)!r} is longer")
-    default = TARGETS[request.engine].default_name(collection.task.name) if request.engine in TARGETS else DEFAULT_TABLE
-    return _Work(request, collection, documents, encoder, request.index or default, left_out)
-
-
-def _dimension(work: _Work) -> int:
-    """Return the dimension of the vectors; at most one text is encoded."""
-    if work.encoder is None:
-        return 0
-    context = Context(Cache.default(), quiet())
-    first = Texts(list(work.documents.ids[:1]), list(work.documents.texts[:1]))
-    return encode_all(work.encoder, first, Role.DOCUMENT, context).shape[1]
-
-
-def _example(work: _Work, place: int, dimension: int) -> PushedDocument:
-    vector = [-0.0123456789] * dimension if dimension else None
-    return PushedDocument(work.documents.ids[place], work.documents.texts[place], vector)
-
-
-def _database(request: PushRequest) -> Postgres:
-    return Postgres(request.dsn_env, RequestLimits.configured())
-
-
-def _sink(work: _Work, dimension: int) -> Sink:
-    request = work.request
-    if request.engine == POSTGRES:
-        return PostgresSink(work.index, dimension, _database(request))
-    similarity = work.encoder.similarity if work.encoder else "cosine"
-    target: IndexTarget = TARGETS[request.engine](work.index, dimension, similarity)
-    asked = read_request(request.engine, vector=bool(dimension))
-    variables = ", ".join(asked.keys()) or "a variable"
-    return EngineSink(
-        target, EngineWriter(asked, check_url(request.engine, request.url, variables, "--url http://host:port"))
-    )
-
-
-def _system(work: _Work) -> str:
-    """Return the spec of the system that searches what was pushed."""
-    request = work.request
-    if request.engine == POSTGRES:
-        name = "postgres-vector" if work.encoder else "postgres-text"
-        encoder = f", encoder={request.encoder}" if work.encoder else ""
-        return f"sql({name}.sql, dsn_env={request.dsn_env}{encoder})"
-    target = TARGETS[request.engine](work.index, int(work.encoder is not None))
-    given: dict[str, Any] = {"url": request.url, "index": work.index, "encoder": request.encoder, **target.options()}
-    return str(HttpEngine(request.engine, **given))
-
-
-def _spans(gap: tuple[int, int], size: int) -> list[tuple[int, int]]:
-    first, last = gap
-    return [(start, min(start + size, last)) for start in range(first, last, size)]
-
-
-def _at_once(
-    sink: Sink, work: _Work, vectors: StoredVectors | None, spans: Sequence[tuple[int, int]]
-) -> Iterator[tuple[int, int]]:
-    """Send a few batches at a time, with as few in memory, and yield each span in order once it is sent."""
-    limit = RequestLimits.configured().concurrency
-    at_once = min(limit, _AT_ONCE)
-
-    def send(first: int, last: int) -> tuple[int, int]:
+    def send(span: tuple[int, int]) -> tuple[int, int]:
+        first, last = span
         rows = vectors[first:last].tolist() if vectors is not None else [None] * (last - first)
-        texts = zip(work.documents.ids[first:last], work.documents.texts[first:last], rows, strict=True)
-        sink.add([PushedDocument(name, text, row) for name, text, row in texts])
-        return first, last
+        sink.add(list(map(PushedDocument, documents.ids[first:last], documents.texts[first:last], rows)))
+        return span
 
-    waiting: deque[Future[tuple[int, int]]] = deque()
-    with ThreadPoolExecutor(at_once) as pool:
+    dimension = vectors.shape[1] if vectors is not None else 0
+    with closing(work.sink(dimension)) as sink, closing(_Pushed(work.key())) as pushed:
+        before = sink.begin()
+        if before > len(documents):
+            work.check_count(before, before)
+        if before < pushed.total():
+            pushed.forget()
+        spans = [
+            (start, min(start + request.batch, end))
+            for first, end in pushed.gaps(len(documents))
+            for start in range(first, end, request.batch)
+        ]
+        sent = sum(last - first for first, last in spans)
+        pool = ThreadPoolExecutor(min(RequestLimits.configured().concurrency, _AT_ONCE))
         try:
-            for span in spans:
-                if len(waiting) >= 2 * at_once:
-                    yield waiting.popleft().result()
-                waiting.append(pool.submit(send, *span))
-            while waiting:
-                yield waiting.popleft().result()
+            with context.executor.progress(f"push to {request.engine}", sent, unit="documents") as bar:
+                for first, last in pool.map(send, spans):
+                    pushed.add(first, last)
+                    bar.advance(last - first)
         finally:
-            for job in waiting:
-                job.cancel()
+            pool.shutdown(cancel_futures=True)
+        count = sink.finish()
+    work.check_count(count, before)
+    return PushResult(
+        engine=request.engine,
+        index=work.index,
+        documents=len(documents),
+        left_out=work.left_out,
+        sent=sent,
+        count=count,
+        seconds=round(time.perf_counter() - started, 3),
+        system=work.system(),
+        warnings=tuple(context.notes.warnings),
+    )
 
 
 class _Pushed:
@@ -287,15 +269,11 @@ class _Pushed:
         self._key = key
         self._db = Database(home() / "pushes.sqlite", _FORMAT)
 
-    def __enter__(self) -> _Pushed:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self._db.close()
 
     def _spans(self) -> list[tuple[int, int]]:
-        rows = self._db.rows("SELECT first, last FROM pushed WHERE target = ? ORDER BY first", (self._key,))
-        return [(int(first), int(last)) for first, last in rows]
+        return self._db.rows("SELECT first, last FROM pushed WHERE target = ? ORDER BY first", (self._key,))
 
     def total(self) -> int:
         """Return the number of documents that have arrived."""
@@ -315,8 +293,3 @@ class _Pushed:
         """Remove the record: the index was emptied or removed since."""
         with suppress(StoreError), self._db.transaction() as db:
             db.execute("DELETE FROM pushed WHERE target = ?", (self._key,))
-
-
-def as_dict(outcome: PushPlan | PushResult) -> dict[str, Any]:
-    """Return a plan or a result as JSON has it."""
-    return vars(outcome) | ({"warnings": list(outcome.warnings)} if isinstance(outcome, PushResult) else {})

@@ -52,19 +52,13 @@ class EngineWriter(EngineConnection[EngineAnswer]):
             raise self._refusal(response, content.decode("utf-8", "replace"))
         self._count(None)
         try:
-            return EngineAnswer(response.status_code, _parsed(content))
+            return EngineAnswer(response.status_code, orjson.loads(content) if content.strip() else {})
         except orjson.JSONDecodeError as error:
-            raise AttemptError(f"{self.url} sent an answer that cannot be read", retry=False) from error
-
-
-def _parsed(content: bytes) -> Any:
-    """Parse JSON, or a line of it per row."""
-    if not content.strip():
-        return {}
-    try:
-        return orjson.loads(content)
-    except orjson.JSONDecodeError:
-        return [orjson.loads(line) for line in content.splitlines() if line.strip()]
+            try:  # a line of JSON per row
+                rows = [orjson.loads(line) for line in content.splitlines() if line.strip()]
+            except orjson.JSONDecodeError:
+                raise AttemptError(f"{self.url} sent an answer that cannot be read", retry=False) from error
+            return EngineAnswer(response.status_code, rows)
 
 
 class EngineSink:
@@ -73,14 +67,17 @@ class EngineSink:
     def __init__(self, target: IndexTarget, writer: EngineWriter) -> None:
         self.target, self._writer = target, writer
 
+    def _ask(self, push: Push) -> EngineAnswer:
+        return self._writer.ask(self.target.addressed(push))
+
     def begin(self) -> int:
         """Create the index if it does not exist, and return how many documents it holds."""
-        if not self.target.there(self._writer.ask(self.target.exists())):
-            for push in self.target.create():
-                self._do(push)
-            return 0
-        # A push that was stopped may have sent what no search shows yet.
-        return self.finish()
+        if self.target.there(self._ask(self.target.exists())):
+            # A push that was stopped may have sent what no search shows yet.
+            return self.finish()
+        for push in self.target.create():
+            self._do(push)
+        return 0
 
     def add(self, documents: Sequence[PushedDocument]) -> None:
         """Send a batch, or each document by itself if the engine takes one at a time."""
@@ -89,20 +86,20 @@ class EngineSink:
             self._do(self.target.add(batch))
 
     def _do(self, push: Push) -> None:
-        answer = self._writer.ask(push)
+        answer = self._ask(push)
         attempt = 0
         while (later := self.target.waits(answer)) is not None:
-            time.sleep(min(2.0, backoff(attempt + 1, _WAIT)))
             attempt += 1
-            answer = self._writer.ask(later)
+            time.sleep(min(2.0, backoff(attempt, _WAIT)))
+            answer = self._ask(later)
         if reason := self.target.refused(answer):
             raise R2medError(f"{self._writer.url} did not take {reason}")
 
     def finish(self) -> int:
         """Make everything visible to the next search, and count the documents."""
-        for push in self.target.finish():
-            self._writer.ask(push)
-        return self.target.counted(self._writer.ask(self.target.count()))
+        for push in self.target.visible:
+            self._ask(push)
+        return self.target.counted(self._ask(self.target.count()))
 
     def mapping(self) -> str:
         """Return the requests that create the index."""
@@ -135,10 +132,14 @@ class PostgresSink:
         gin = sql.SQL("CREATE INDEX IF NOT EXISTS {} ON {} USING gin (words_of_text)").format(index, table)
         return [*extension, create], [gin, sql.SQL("ANALYZE {}").format(table)]
 
-    def _run(self, statements: Sequence[sql.Composed | sql.SQL]) -> None:
+    def _run(self, statements: Sequence[sql.Composed | sql.SQL]) -> int:
+        """Run statements and return how many rows the table has."""
+        sql = _sql()
         with self._transaction() as connection:
             for statement in statements:
                 connection.execute(statement)
+            row = connection.execute(sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(self._table))).fetchone()
+        return int(row[0]) if row else 0
 
     @contextmanager
     def _transaction(self) -> Iterator[psycopg.Connection[Any]]:
@@ -150,16 +151,9 @@ class PostgresSink:
         except AttemptError as error:
             raise R2medError(error.reason) from error
 
-    def _count(self) -> int:
-        sql = _sql()
-        with self._transaction() as connection:
-            row = connection.execute(sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(self._table))).fetchone()
-        return int(row[0]) if row else 0
-
     def begin(self) -> int:
         """Create the table if it does not exist, and return how many rows it has."""
-        self._run(self._statements()[0])
-        return self._count()
+        return self._run(self._statements()[0])
 
     def add(self, documents: Sequence[PushedDocument]) -> None:
         """Insert rows, in place of those with the same ids."""
@@ -182,8 +176,7 @@ class PostgresSink:
 
     def finish(self) -> int:
         """Index the words, and count."""
-        self._run(self._statements()[1])
-        return self._count()
+        return self._run(self._statements()[1])
 
     def mapping(self) -> str:
         """Return the statements."""

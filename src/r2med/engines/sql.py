@@ -44,9 +44,20 @@ class Postgres:
 
     def __init__(self, dsn_env: str, limits: RequestLimits) -> None:
         require_extra("sql", "psycopg")
+        import psycopg
+        from psycopg.conninfo import conninfo_to_dict
+
         self.dsn_env, self.limits = dsn_env, limits
-        self._dsn = _dsn(dsn_env)
-        self.settings = _settings(dsn_env, self._dsn)
+        self._dsn = os.environ.get(dsn_env, "").strip()
+        form = "the address of {} database: postgresql://user:password@host:5432/name"
+        if not self._dsn:
+            raise R2medError(f"set {dsn_env} to {form.format('the')}")
+        settings = None
+        with suppress(psycopg.ProgrammingError):  # its message quotes the address, and a password with it
+            settings = conninfo_to_dict(self._dsn)
+        if settings is None:
+            raise R2medError(f"{dsn_env} does not hold {form.format('a')}")
+        self.settings: dict[str, Any] = settings
         self._local = threading.local()
         self._lock = threading.Lock()
         self._open: list[psycopg.Connection[Any]] = []
@@ -99,12 +110,12 @@ class Postgres:
         try:
             yield
         except psycopg.Error as error:
-            kept = getattr(self._local, "connection", None)
-            if kept is not None and (kept.closed or kept.broken):
+            connection = getattr(self._local, "connection", None)
+            if connection is not None and (connection.closed or connection.broken):
                 self._local.connection = None
-            raise self._told(error) from error
+            raise self._failure(error) from error
 
-    def _told(self, error: psycopg.Error) -> AttemptError:
+    def _failure(self, error: psycopg.Error) -> AttemptError:
         from psycopg import OperationalError
 
         state = error.sqlstate or ""
@@ -143,25 +154,6 @@ class StatementError(FatalServerError):
         super().__init__(reason)
         self.position = position
         """The character, counted from 1, in the statement as it was sent."""
-
-
-def _dsn(dsn_env: str) -> str:
-    dsn = os.environ.get(dsn_env, "").strip()
-    if not dsn:
-        raise R2medError(f"set {dsn_env} to the address of the database: postgresql://user:password@host:5432/name")
-    return dsn
-
-
-def _settings(dsn_env: str, dsn: str) -> dict[str, Any]:
-    import psycopg
-    from psycopg.conninfo import conninfo_to_dict
-
-    try:
-        return conninfo_to_dict(dsn)
-    except psycopg.ProgrammingError:
-        # What the driver says here quotes the address, and a password with it.
-        line = f"{dsn_env} does not hold the address of a database: postgresql://user:password@host:5432/name"
-    raise R2medError(line)
 
 
 def vector_text(vector: Sequence[float]) -> str:
@@ -245,14 +237,24 @@ class SqlEngine(RemoteEngine):
             raise DataError(f"{self.file}: no such file; `r2med engines show` prints examples: {examples}") from error
         except (OSError, UnicodeDecodeError) as error:
             raise DataError(f"{self.file}: cannot be read ({error})") from error
-        names = _parameters(self.file, text)
+        names = set()
+        for match in _PLACE.finditer(text):
+            if match["other"] == "%":
+                continue
+            if match["name"] not in _KNOWN or match["kind"] not in ("s", "b", "t"):
+                place = f"{self.file}:{text.count(chr(10), 0, match.start()) + 1}"
+                parameters = ", ".join(f"%({name})s" for name in _KNOWN)
+                raise SpecError(
+                    f"{place}: {match[0]!r} is not a parameter; there are {parameters}, and a plain % is %%"
+                )
+            names.add(match["name"])
         if "k" not in names:
             raise SpecError(f"{self.file}: no %(k)s in it; end the statement with LIMIT %(k)s")
         if not names & {"query", "vector"}:
             raise SpecError(f"{self.file}: neither %(query)s nor %(vector)s is in it, so every query is the same")
         if ("vector" in names) != bool(self.encoder):
-            hint = "give encoder=..." if "vector" in names else "leave encoder out"
-            raise SpecError(f"{self.file}: {'has a' if 'vector' in names else 'has no'} %(vector)s; {hint}")
+            words = "a %(vector)s; give encoder=..." if "vector" in names else "no %(vector)s; leave encoder out"
+            raise SpecError(f"{self.file}: has {words}")
         return text
 
     def fingerprint(self) -> Mapping[str, object]:
@@ -269,15 +271,8 @@ class SqlEngine(RemoteEngine):
         """Return what a plan shows."""
         with closing(self._database()) as database:
             name = database.name
-        return {
-            "statement": self.file,
-            "database": name,
-            "encoder": self.encoder or "none",
-            "depth": self.depth,
-            "rows asked for": self._hits,
-            "join": self.join or "as published",
-            "backend": "postgres",
-        }
+        facts = {"statement": self.file, "database": name, "encoder": self.encoder or "none", "depth": self.depth}
+        return {**facts, "rows asked for": self._hits, "join": self.join or "as published", "backend": "postgres"}
 
     def _database(self) -> Postgres:
         return Postgres(self.dsn_env, RequestLimits.configured())
@@ -286,7 +281,7 @@ class SqlEngine(RemoteEngine):
         self, left: Sequence[str], rows: Mapping[str, Mapping[str, Any]], failed: FailedAttempts
     ) -> Iterator[Outcome]:
         with closing(self._database()) as database:
-            sender = _Sender(self.statement, self.file, database, self._pattern)
+            sender = _Sender(self, database)
             sender.failed = failed
             for place, answer in sender.ask_each([rows[query] for query in left]):
                 yield left[place], str(answer) if isinstance(answer, RequestFailed) else answer
@@ -295,11 +290,11 @@ class SqlEngine(RemoteEngine):
 class _Sender(Requester[KeptReply]):
     """Sender of one statement with the values of each query."""
 
-    def __init__(self, statement: str, file: str, database: Postgres, chunk: re.Pattern[str] | None) -> None:
+    def __init__(self, engine: SqlEngine, database: Postgres) -> None:
         limits = database.limits
         few = replace(limits, retries=min(2, limits.retries), backoff=min(0.5, limits.backoff))
-        super().__init__(f"{file}@{database.name}", few)
-        self._statement, self._file, self._database, self._chunk = statement, file, database, chunk
+        super().__init__(f"{engine.file}@{database.name}", few)
+        self._engine, self._file, self._database = engine, engine.file, database
 
     def _cancel(self) -> None:
         self._database.cancel()
@@ -310,10 +305,10 @@ class _Sender(Requester[KeptReply]):
         self._database.connection()
         started = time.perf_counter()
         try:
-            columns, rows = self._database.read(self._statement.encode(), values)
+            columns, rows = self._database.read(self._engine.statement.encode(), values)
         except StatementError as error:
             # Parameters are replaced within their lines, so that these can be counted.
-            sent = re.sub(rf"%\((?:{'|'.join(_KNOWN)})\)[sbt]", "$1", self._statement)
+            sent = re.sub(rf"%\((?:{'|'.join(_KNOWN)})\)[sbt]", "$1", self._engine.statement)
             line = sent.count("\n", 0, error.position - 1) + 1
             raise FatalServerError(f"{self._file}:{line}: {error.reason}") from error
         seconds = time.perf_counter() - started
@@ -322,7 +317,7 @@ class _Sender(Requester[KeptReply]):
             raise FatalServerError(f"{self._file}: the statement returns {names}; an id and a score are wanted")
         paths = ReplyPaths(hits="", id="0", score="1" if len(columns) == 2 else "")
         try:
-            hits = hits_of(rows, paths, self._chunk)
+            hits = hits_of(rows, paths, self._engine._pattern)
         except (TypeError, ValueError) as error:
             raise FatalServerError(f"{self._file}: {_odd(rows)}") from error
         self._health.answered = True
@@ -342,19 +337,3 @@ def _odd(rows: Sequence[Sequence[Any]]) -> str:
         if not fine:
             return f"the score of {row[0]!r} is {row[1]!r}, not a number; a score comes second"
     return "rows that cannot be read"
-
-
-def _parameters(file: str, text: str) -> set[str]:
-    """Return the names of a statement's parameters; an unknown one is an error."""
-    names: set[str] = set()
-    for match in _PLACE.finditer(text):
-        if match["other"] == "%":
-            continue
-        line = text.count("\n", 0, match.start()) + 1
-        if match["name"] not in _KNOWN or match["kind"] not in ("s", "b", "t"):
-            parameters = ", ".join(f"%({name})s" for name in _KNOWN)
-            raise SpecError(
-                f"{file}:{line}: {match[0]!r} is not a parameter; there are {parameters}, and a plain % is %%"
-            )
-        names.add(match["name"])
-    return names

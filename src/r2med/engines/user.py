@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from r2med.data.run import Run
 from r2med.engines.remote import latency
@@ -37,14 +37,8 @@ _HOPELESS = 5
 """Where none of so many first queries could be searched, no other one will be."""
 
 
-class NamedEngine(NamedTuple):
-    """A user's engine registered by `@r2med.retriever`, and its stated version."""
-
-    target: Any
-    version: str
-
-
-_NAMED: dict[str, NamedEngine] = {}
+_NAMED: dict[str, tuple[Any, str]] = {}
+"""The engines registered by `@r2med.retriever`, each with its stated version."""
 
 
 @overload
@@ -67,17 +61,17 @@ def retriever(target: Any = None, *, name: str = "", version: str = "") -> Any:
     label = name or getattr(target, "__name__", "")
     check_free(label)
     _check_target(label, target)
-    before = _NAMED.get(label)
-    if before is not None and _place(before.target) != _place(target):
-        raise SpecError(f"{label} is the name of {_place(before.target)} already; choose another")
-    _NAMED[label] = NamedEngine(target, version)
+    before, _ = _NAMED.get(label, (target, ""))
+    if _place(before) != _place(target):
+        raise SpecError(f"{label} is the name of {_place(before)} already; choose another")
+    _NAMED[label] = target, version
     return target
 
 
 def from_object(target: Any) -> UserEngine:
     """Return the stage of a function, a class or an object passed in Python."""
-    for name, known in _NAMED.items():
-        if known.target is target:
+    for name, (engine, _) in _NAMED.items():
+        if engine is target:
             return UserEngine(name, target=target)
     address = _place(target)
     if not is_class(address):
@@ -88,12 +82,18 @@ def from_object(target: Any) -> UserEngine:
 def find_engine(call: Call) -> UserEngine | None:
     """Return the stage of a call that names a user's engine, or None."""
     if call.name in _NAMED:
-        return UserEngine.from_call(call, _NAMED[call.name].target)
+        return UserEngine.from_call(call, _NAMED[call.name][0])
     if not is_class(call.name):
         return None
     target = import_class(call.name)
-    given = {name for name, _ in call.options} - set(_OWN)
-    return UserEngine.from_call(call, target) if _searches(target, given) else None
+    if inspect.isroutine(target):
+        # A function with fewer parameters may make an encoder.
+        options = {name for name, _ in call.options} - set(_OWN)
+        searches = len(_required(target) - options) == 2 or "queries" in _parameters(target)
+    else:
+        encodes = any(callable(getattr(target, name, None)) for name in ("encode_queries", "encode"))
+        searches = callable(getattr(target, "search", None)) and not encodes
+    return UserEngine.from_call(call, target) if searches else None
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class UserEngine(Retriever):
             raise SpecError(f"{self.address}: unknown is a share between 0 and 1, not {self.unknown}")
         if self.join:
             query_copies(self.join)
-        if inspect.isroutine(self.target) or inspect.isclass(self.target):
+        if _is_called(self.target):
             check_arguments(self.address, self.target, dict(self.options))
         elif self.options:
             raise SpecError(f"{self.address} is an object that is made already and takes no {self.options[0][0]!r}")
@@ -135,43 +135,40 @@ class UserEngine(Retriever):
         """Build the stage of `my.module:my_search(depth=50, option=...)`."""
         if call.args:
             raise SpecError(f"{call}: name the options, as in {call.name}(depth=10)")
-        given = dict(call.options)
-        options: dict[str, Any] = {name: given.pop(name) for name in _OWN if name in given}
-        for name, value in options.items():
+        options = dict(call.options)
+        ours: dict[str, Any] = {name: options.pop(name) for name in _OWN if name in options}
+        for name, value in ours.items():
             kind = bool if name == "drop_self" else type(getattr(cls, name))
-            fits = type(value) in ((int, float) if kind is float else (kind,))
-            if not fits:
+            if type(value) not in ((int, float) if kind is float else (kind,)):
                 raise SpecError(f"{call.name}: {name} must be {_KINDS[kind]}, not {value}")
-        return cls(call.name, **options, options=tuple(given.items()), target=target)
+        return cls(call.name, **ours, options=tuple(options.items()), target=target)
 
     @property
     def spec(self) -> Call:
         """Return the stage in the spec language."""
-        own = [(name, getattr(self, name)) for name in _OWN if getattr(self, name) != getattr(type(self), name)]
-        return Call(self.address, (), (*own, *self.options))
+        ours = [(name, getattr(self, name)) for name in _OWN if getattr(self, name) != getattr(type(self), name)]
+        return Call(self.address, (), (*ours, *self.options))
 
     def fingerprint(self) -> Mapping[str, object]:
         """Return a hash of the code and content of the function or class, and its version if it states one."""
-        named = _NAMED.get(self.address)
-        stated = named.version if named else str(getattr(self.target, "version", "") or "")
-        return {"code": live_hash(self.target, stated), **({"version": stated} if stated else {})}
+        version = _NAMED[self.address][1] if self.address in _NAMED else str(getattr(self.target, "version", "") or "")
+        return {"code": live_hash(self.target, version), **({"version": version} if version else {})}
 
     def local_content(self) -> Mapping[str, str]:
         """Return the file of the function or class. Values that it holds differ between processes and do not count."""
-        kind = self.target if inspect.isroutine(self.target) or inspect.isclass(self.target) else type(self.target)
-        named = _NAMED.get(self.address)
-        return class_content(self.address, kind, named.version if named else "")
+        kind = self.target if _is_called(self.target) else type(self.target)
+        return class_content(self.address, kind, _NAMED.get(self.address, (None, ""))[1])
 
     def describe(self) -> Mapping[str, object]:
         """Return what a plan shows."""
-        own = {name: getattr(self, name) for name in _OWN if name != "join"} | {"drop_self": self.self_rule}
+        ours = {name: getattr(self, name) for name in _OWN if name != "join"} | {"drop_self": self.self_rule}
         options = {name: str(value) for name, value in self.options}
-        return {"engine": self.address, **own, "join": self.join or "as published", "options": options}
+        return {"engine": self.address, **ours, "join": self.join or "as published", "options": options}
 
     @property
     def user_options(self) -> frozenset[str]:
         """Return the options of the constructor, or of the function apart from queries and k."""
-        if not inspect.isroutine(self.target) and not inspect.isclass(self.target):
+        if not _is_called(self.target):
             return frozenset()
         handed = _required(self.target) if inspect.isroutine(self.target) else set()
         return option_names(self.target, dict(self.options)) - {*HANDED, *_OWN, *handed}
@@ -184,7 +181,7 @@ class UserEngine(Retriever):
         """Pass the queries to the engine, a batch at a time, and check the answers."""
         copies = self.drop_copies(collection, context)
         with context.timed("index" if "documents" in _parameters(self.target) else "load"):
-            asked = _Asked(str(self.address), self._search(collection), self.depth + bool(copies))
+            asked = _Asked(self.address, self._search(collection), self.depth + bool(copies))
         queries = list(zip(collection.queries.ids, search_texts(collection, self.join), strict=True))
         checker = AnswerChecker(self.address, collection, self.unknown)
         with context.executor.progress(self.address, len(queries)) as bar:
@@ -195,29 +192,27 @@ class UserEngine(Retriever):
                 bar.advance(len(batch))
         note_incomplete(self, asked.failed, len(queries), context, kept="could not be searched")
         context.notes.facts |= {**asked.record(), **checker.record()}
-        run = checker.run(context)
-        return run.without_self(copies).cut(self.depth)
+        return checker.run(context).without_self(copies).cut(self.depth)
 
     def _search(self, collection: Collection) -> Search:
         """Return the function, or the method of the object, ready to be called."""
-        given: dict[str, Any] = dict(self.options)
+        options: dict[str, Any] = dict(self.options)
         if "task" in _parameters(self.target):
-            given["task"] = collection.task
+            options["task"] = collection.task
         if "documents" in _parameters(self.target):
-            given["documents"] = dict(collection.documents)
+            options["documents"] = dict(collection.documents)
         if inspect.isroutine(self.target):
-            return partial(self.target, **given)
-        made = self._made(given) if inspect.isclass(self.target) else self.target
-        search: Search = made.search
+            return partial(self.target, **options)
+        engine = self.target
+        if inspect.isclass(engine):
+            try:
+                engine = engine(**options)
+            except R2medError:
+                raise
+            except Exception as error:  # whatever a user's code may raise is the user's to see, as one line
+                raise R2medError(f"{self.address} cannot be made: {blame(error)}") from error
+        search: Search = engine.search
         return search
-
-    def _made(self, given: Mapping[str, Any]) -> Any:
-        try:
-            return self.target(**given)
-        except R2medError:
-            raise
-        except Exception as error:  # whatever a user's code may raise is the user's to see, as one line
-            raise R2medError(f"{self.address} cannot be made: {blame(error)}") from error
 
 
 _KINDS = {int: "a whole number", str: "a name or text", bool: "true or false", float: "a number"}
@@ -226,8 +221,8 @@ _KINDS = {int: "a whole number", str: "a name or text", bool: "true or false", f
 class _Asked:
     """Calls to a user's code, with their latency and the queries on which they failed."""
 
-    def __init__(self, name: str, search: Search, wanted: int) -> None:
-        self._name, self._search, self._wanted = name, search, wanted
+    def __init__(self, name: str, search: Search, k: int) -> None:
+        self._name, self._search, self._k = name, search, k
         self._seconds: list[float] = []
         self._calls = self._answered = 0
         self.failed: dict[str, str] = {}
@@ -235,9 +230,15 @@ class _Asked:
 
     def answers(self, batch: Sequence[tuple[str, str]]) -> Iterator[tuple[str, Any]]:
         """Yield the answer to each query of a batch; if the call fails, each query is sent alone."""
+        started = time.perf_counter()
+        self._calls += 1
         try:
-            yield from self._call(batch)
-            return
+            answers = self._search([text for _, text in batch], self._k)
+            if len(batch) == 1:
+                self._seconds.append(time.perf_counter() - started)
+            if isinstance(answers, str | bytes | Mapping) or not hasattr(answers, "__iter__"):
+                raise R2medError(f"{self._name} returned {type(answers).__name__}, not a list for each query")
+            answers = list(answers)
         except R2medError:
             raise
         except (
@@ -247,44 +248,27 @@ class _Asked:
             debug(error)
             self._attempts.count(error)
             failure = error
-        if len(batch) == 1:
-            self._fail(batch[0][0], failure)
+        else:
+            if len(answers) != len(batch):
+                count = f"{len(answers)} lists for {len(batch)} queries"
+                raise R2medError(f"{self._name} returned {count}; one for each is due")
+            self._answered += len(batch)
+            yield from ((query, answer) for (query, _), answer in zip(batch, answers, strict=True))
             return
-        for query in batch:
-            yield from self.answers([query])
-
-    def _call(self, batch: Sequence[tuple[str, str]]) -> list[tuple[str, Any]]:
-        started = time.perf_counter()
-        self._calls += 1
-        answers = self._search([text for _, text in batch], self._wanted)
-        if len(batch) == 1:
-            self._seconds.append(time.perf_counter() - started)
-        if isinstance(answers, str | bytes | Mapping) or not hasattr(answers, "__iter__"):
-            raise R2medError(f"{self._name} returned {type(answers).__name__}, not a list for each query")
-        listed = list(answers)
-        if len(listed) != len(batch):
-            raise R2medError(f"{self._name} returned {len(listed)} lists for {len(batch)} queries; one for each is due")
-        self._answered += len(batch)
-        return [(query, answer) for (query, _), answer in zip(batch, listed, strict=True)]
-
-    def _fail(self, query: str, error: BaseException) -> None:
-        self.failed[query] = f"{self._name} failed: {blame(error)}"
+        if len(batch) > 1:
+            for query in batch:
+                yield from self.answers([query])
+            return
+        query = batch[0][0]
+        self.failed[query] = f"{self._name} failed: {blame(failure)}"
         if not self._answered and len(self.failed) >= _HOPELESS:
-            raise R2medError(self.failed[query]) from error
+            raise R2medError(self.failed[query]) from failure
 
     def record(self) -> dict[str, Any]:
         """Return calls, unanswered queries, errors and timeouts, and the latency of calls with one query."""
         if self.failed and not self._answered:
             raise R2medError(next(iter(self.failed.values())))
         return {"calls": self._calls, "unsearched": list(self.failed), **vars(self._attempts), **latency(self._seconds)}
-
-
-def _searches(target: Any, taken: set[str]) -> bool:
-    """Return whether a name stands for an engine; a function with fewer parameters may make an encoder."""
-    if inspect.isroutine(target):
-        return len(_required(target) - taken) == 2 or "queries" in _parameters(target)
-    encodes = any(callable(getattr(target, name, None)) for name in ("encode_queries", "encode"))
-    return callable(getattr(target, "search", None)) and not encodes
 
 
 def _check_target(name: str, target: Any) -> None:
@@ -294,40 +278,36 @@ def _check_target(name: str, target: Any) -> None:
         raise SpecError(f"{name} has no method search; an engine is a function search(queries, k), or has that method")
     if inspect.iscoroutinefunction(method):
         raise SpecError(f"{name} is async; an engine is a plain function search(queries, k)")
-    if not inspect.isclass(target) and len(_required(method)) < 2 and not _takes_two(method):
-        raise SpecError(f"{name} does not take queries and k; an engine is a function search(queries, k)")
-
-
-def _takes_two(method: Any) -> bool:
-    try:
-        inspect.signature(method).bind([], 1)
-    except TypeError:
-        return False
-    except ValueError:  # a function written in C says nothing of its parameters
-        pass
-    return True
+    if not inspect.isclass(target) and len(_required(method)) < 2:
+        try:
+            inspect.signature(method).bind([], 1)
+        except TypeError:
+            raise SpecError(f"{name} does not take queries and k; an engine is a function search(queries, k)") from None
+        except ValueError:  # a function written in C says nothing of its parameters
+            pass
 
 
 def _required(function: Any) -> set[str]:
     """Return the required positional parameters, without those that r2med passes by name."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    parameters = _parameters(function).values()
-    return {
-        parameter.name for parameter in parameters if parameter.kind in kinds and parameter.default is parameter.empty
-    } - set(HANDED)
+    parameters = _parameters(function).items()
+    return {name for name, one in parameters if one.kind in kinds and one.default is one.empty} - set(HANDED)
+
+
+def _is_called(target: Any) -> bool:
+    """Return whether a target is a function or a class, not an object that is made already."""
+    return inspect.isroutine(target) or inspect.isclass(target)
 
 
 def _parameters(target: Any) -> Mapping[str, inspect.Parameter]:
     """Return the parameters of a function or a constructor."""
-    if not inspect.isroutine(target) and not inspect.isclass(target):
-        return {}
     try:
-        return inspect.signature(target).parameters
+        return inspect.signature(target).parameters if _is_called(target) else {}
     except (TypeError, ValueError):
         return {}
 
 
 def _place(target: Any) -> str:
     """Return the place at which a function, or the class of an object, is defined: `module:name`."""
-    kind = target if inspect.isroutine(target) or inspect.isclass(target) else type(target)
+    kind = target if _is_called(target) else type(target)
     return f"{kind.__module__}:{kind.__name__}"

@@ -59,13 +59,17 @@ class Budget:
     async def hold(self, request: Request) -> Usage:
         """Reserve the most that a request may cost; waits for others to settle, and refuses what can never fit."""
         hold = self._most(request)
-        while not self._fits(hold):
+        most_tokens, most_cost = self._limits.max_tokens, self._limits.max_cost
+        while True:
+            parts = (self.spent, self.lost, *self._holds, hold)
+            tokens, cost = sum(part.tokens for part in parts), sum(part.cost or 0.0 for part in parts)
+            if (most_tokens is None or tokens <= most_tokens) and (most_cost is None or cost <= most_cost):
+                self._holds.append(hold)
+                return hold
             if not self._holds:
                 raise LimitReached(self._full(hold))
             self._changed.clear()
             await self._changed.wait()
-        self._holds.append(hold)
-        return hold
 
     def pay(self, hold: Usage, spent: Usage) -> None:
         """Count the usage of an answered request in place of its reservation."""
@@ -98,12 +102,6 @@ class Budget:
                 " limit tokens instead, or give the price in llms.toml"
             )
         return Usage(prompt_tokens=read, completion_tokens=written, cost=cost or 0.0)
-
-    def _fits(self, hold: Usage) -> bool:
-        parts = (self.spent, self.lost, *self._holds, hold)
-        tokens, cost = sum(part.tokens for part in parts), sum(part.cost or 0.0 for part in parts)
-        most_tokens, most_cost = self._limits.max_tokens, self._limits.max_cost
-        return (most_tokens is None or tokens <= most_tokens) and (most_cost is None or cost <= most_cost)
 
     def _full(self, hold: Usage) -> str:
         if self._limits.max_cost is not None:
@@ -148,15 +146,8 @@ class Estimate:
     """How many kept answers the length is guessed from; 0 if a part of it is a default."""
 
     def __mul__(self, factor: float) -> Estimate:
-        return Estimate(
-            round(self.requests * factor),
-            round(self.cached * factor),
-            round(self.prompt_tokens * factor),
-            round(self.completion_tokens * factor),
-            None if self.cost is None else self.cost * factor,
-            None if self.cost_limit is None else self.cost_limit * factor,
-            self.known,
-        )
+        scaled = {name: value * factor for name, value in vars(self).items() if value is not None and name != "known"}
+        return replace(self, **{name: value if "cost" in name else round(value) for name, value in scaled.items()})
 
     def __add__(self, other: Estimate) -> Estimate:
         """Add two estimates; what is unknown in one is unknown in the sum, and so is an assumed length."""

@@ -22,7 +22,6 @@ from r2med.llm.scripted import ScriptedServer
 from r2med.llm.server import HttpServer, Server
 from r2med.llm.types import Failed, Model, RawAnswer, Reply, Request
 from r2med.models.http import AttemptError, ServerError
-from r2med.pipeline.executor.blocks import Spread
 from r2med.pipeline.executor.local import Progress, at_command_start, current_spread, every_share
 from r2med.store.cache import home
 from r2med.store.sqlite import warn
@@ -55,11 +54,6 @@ class Client:
         self._asked_again: set[str] = set()
         """Models of which it was said that kept answers of no use are asked for again."""
 
-    @property
-    def workers(self) -> int:
-        """Return the number of concurrent workers: with some in reserve, a server never waits for the next request."""
-        return 2 * self.limits.concurrency
-
     @cached_property
     def _answers(self) -> ReplyCache:
         """Open the cache of answers with the first request, so that a command that asks nothing needs no file."""
@@ -86,16 +80,23 @@ class Client:
         self._say_again(requests[place].model.name for place in open_places if keys[place] in kept)
         elsewhere = self._elsewhere(dict(zip(keys, requests, strict=True)), unanswered, progress)
         local = [place for place in open_places if keys[place] not in elsewhere]
-        fetched = iter(self.run(self._ask_many([requests[place] for place in local], progress)) if local else ())
+        next_places = iter(local)
+
+        async def work() -> None:
+            for place in next_places:
+                replies[place] = await self.ask(requests[place])
+                if progress is not None:
+                    progress.advance()
+
+        if local:
+            self.run_workers(work)
         for place in open_places:
-            key = keys[place]
-            if key in elsewhere:
-                replies[place], elsewhere[key] = elsewhere[key], _taken(elsewhere[key])
-            else:
-                replies[place] = next(fetched)
+            if (key := keys[place]) in elsewhere:
+                replies[place], elsewhere[key] = elsewhere[key], _as_shared(elsewhere[key])
         answered = [reply for reply in replies if reply is not None]
-        if not probing:
-            self._refuse_silence(answered)
+        failed = [reply for reply in answered if isinstance(reply, Failed)]
+        if failed and len(failed) == len(answered) and not probing:
+            self._raise_if_dead(failed)
         return answered
 
     def sends(self, request: Request) -> bool:
@@ -105,26 +106,29 @@ class Client:
     def _elsewhere(
         self, asked: Mapping[str, Request], unanswered: Mapping[str, RawAnswer | None], progress: Progress | None
     ) -> dict[str, Reply | Failed]:
-        """Return the replies to the wanted requests to local models, from workers of a cluster or a batch."""
+        """Return the replies to requests to local models from workers of a cluster or a batch."""
         spread = None if self._alone else current_spread()
         if spread is None or not unanswered:
             return {}
-        advance = progress.advance if progress else _ignore
-        groups = worth_sending(asked, self.limits)
-        parts = [partial(self._answered_by, spread, group, unanswered, advance) for group in groups]
+
+        def answer(group: Mapping[str, Request]) -> dict[str, Reply | Failed]:
+            advance = progress.advance if progress else lambda _: None
+            answers = SpreadAnswers(next(iter(group.values())).model, self.limits, spread)
+            pairs = answers.run(group, unanswered.keys() & group.keys(), advance)
+            return {key: self._written(key, group[key], answer, unanswered[key]) for key, answer in pairs}
+
+        parts = [partial(answer, group) for group in worth_sending(asked, self.limits)]
         return {key: reply for part in every_share(parts) for key, reply in part.items()}
 
-    def _answered_by(
-        self,
-        spread: Spread,
-        asked: Mapping[str, Request],
-        unanswered: Mapping[str, RawAnswer | None],
-        advance: Callable[[int], None],
-    ) -> dict[str, Reply | Failed]:
-        """Return the replies of one model from workers."""
-        model = next(iter(asked.values())).model
-        answers = SpreadAnswers(model, self.limits, spread).run(asked, unanswered.keys() & asked.keys(), advance)
-        return {key: self._written(key, asked[key], answer, unanswered[key]) for key, answer in answers}
+    def _raise_if_dead(self, failed: Sequence[Failed]) -> None:
+        """Raise if a model answered none of the requests, now or before, for then it cannot be used."""
+        none = "the request was not" if len(failed) == 1 else f"none of {len(failed)} requests was"
+        models = [reply.request.model for reply in failed if _place(reply.request.model) in self._endpoints]
+        if not models:
+            raise ServerError(f"{failed[0].reason}; {none} answered")
+        health = [self._endpoints[_place(model)].result().health(model) for model in models]
+        if not any(model.answered for model in health):
+            raise health[0].give_up(f"{failed[0].reason}; {none} answered")
 
     def _written(self, key: str, request: Request, answer: Answered, reject: RawAnswer | None) -> Reply | Failed:
         """Store an answer of a worker and return its reply."""
@@ -135,31 +139,12 @@ class Client:
         _, stays = self._answers.write([claim, partial(self._answers.keep, key, request, answer, reply.incomplete)])
         return self._noted(key, stays, reply if stays is answer else to_reply(request, stays))
 
-    def _refuse_silence(self, replies: Sequence[Reply | Failed]) -> None:
-        """Raise if a model answered none of the requests, now or before, for then it cannot be used."""
-        failed = [reply for reply in replies if isinstance(reply, Failed)]
-        if not failed or len(failed) < len(replies):
-            return
-        none = "the request was not" if len(failed) == 1 else f"none of {len(failed)} requests was"
-        models = [reply.request.model for reply in failed if _place(reply.request.model) in self._endpoints]
-        if not models:
-            raise ServerError(f"{failed[0].reason}; {none} answered")
-        health = [self._endpoints[_place(model)].result().health(model) for model in models]
-        if not any(model.answered for model in health):
-            raise health[0].give_up(f"{failed[0].reason}; {none} answered")
-
-    def forget_outages(self) -> None:
-        """Reset servers that count as dead: a new command begins."""
-        for opening in self._endpoints.values():
-            if opening.done() and not _broken(opening):
-                opening.result().forget_outages()
-
     async def ask(self, request: Request) -> Reply | Failed:
         """Return the reply to one request; for coroutines that are given to `run`, such as agents."""
         key = request.key()
         flight = self._flights.get(key)
         if flight is not None:
-            return _taken(await asyncio.shield(flight))
+            return _as_shared(await asyncio.shield(flight))
         answer = self._answers.find([key]).get(key)
         reply = self._usable(request, key, answer)
         if reply is not None:
@@ -167,9 +152,14 @@ class Client:
         if self._why is not None:
             raise self._why
         self._say_again([request.model.name] if answer is not None else ())
-        flight = asyncio.ensure_future(self._fetch(request, key, answer))
-        self._flights[key] = flight
-        flight.add_done_callback(lambda done: self._landed(key, done))
+
+        def land(flight: asyncio.Task[Reply | Failed]) -> None:
+            self._flights.pop(key, None)
+            # Callers that waited have the error; after a Ctrl-C there are none, and asyncio must not print a traceback.
+            _broken(flight)
+
+        flight = self._flights[key] = asyncio.ensure_future(self._fetch(request, key, answer))
+        flight.add_done_callback(land)
         return await asyncio.shield(flight)
 
     def run(self, work: Coroutine[Any, Any, Value]) -> Value:
@@ -180,6 +170,17 @@ class Client:
         self._why = None
         self._loop.call(self._halted.clear)
         return self._loop.run(work)
+
+    def run_workers(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run workers that share a source of requests; with some in reserve, a server never waits for the next one."""
+
+        async def everything() -> None:
+            workers = (work() for _ in range(2 * self.limits.concurrency))
+            for outcome in await asyncio.gather(*workers, return_exceptions=True):
+                if isinstance(outcome, BaseException):
+                    raise outcome
+
+        self.run(everything())
 
     def reject(self, replies: Iterable[Reply | Failed]) -> None:
         """Mark replies in which no decision could be read, so that the next command asks for them again."""
@@ -209,23 +210,6 @@ class Client:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    async def _ask_many(self, requests: Sequence[Request], progress: Progress | None) -> list[Reply | Failed]:
-        replies: list[Reply | Failed | None] = [None] * len(requests)
-        places = iter(range(len(requests)))
-
-        async def work() -> None:
-            for place in places:
-                replies[place] = await self.ask(requests[place])
-                if progress is not None:
-                    progress.advance()
-
-        workers = min(len(requests), self.workers)
-        outcomes = await asyncio.gather(*(work() for _ in range(workers)), return_exceptions=True)
-        errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
-        if errors:
-            raise errors[0]
-        return [reply for reply in replies if reply is not None]
 
     def _usable(self, request: Request, key: str, answer: RawAnswer | None) -> Reply | None:
         """Return the reply of a stored answer; None for an unusable one of an earlier command, which is asked again."""
@@ -312,26 +296,28 @@ class Client:
             raise ServerError(trouble.reason) from trouble
         return Endpoint(server, model, self.limits, self.budget, self._halted)
 
-    def _landed(self, key: str, flight: asyncio.Task[Reply | Failed]) -> None:
-        self._flights.pop(key, None)
-        # Callers that waited have the error; after a Ctrl-C there are none, and asyncio must not print a traceback.
-        _broken(flight)
-
     def _halt(self, why: R2medError) -> None:
         self._why = self._why or why
         self._halted.set()
 
+    @property
+    def _opened(self) -> list[Endpoint]:
+        return [opening.result() for opening in self._endpoints.values() if opening.done() and not _broken(opening)]
+
+    def forget_outages(self) -> None:
+        """Reset servers that count as dead: a new command begins."""
+        for endpoint in self._opened:
+            endpoint.forget_outages()
+
     def _under_way(self) -> int:
-        opened = [opening for opening in self._endpoints.values() if opening.done() and not _broken(opening)]
-        return sum(opening.result().under_way for opening in opened)
+        return sum(endpoint.under_way for endpoint in self._opened)
 
     async def _drain(self) -> None:
         await asyncio.gather(*self._flights.values(), return_exceptions=True)
 
     async def _shut(self) -> None:
-        for opening in self._endpoints.values():
-            if opening.done() and not _broken(opening):
-                await opening.result().close()
+        for endpoint in self._opened:
+            await endpoint.close()
 
 
 def _place(model: Model) -> tuple[str, str]:
@@ -339,13 +325,9 @@ def _place(model: Model) -> tuple[str, str]:
     return model.url or model.gguf or model.id, model.key_env
 
 
-def _taken(reply: Reply | Failed) -> Reply | Failed:
+def _as_shared(reply: Reply | Failed) -> Reply | Failed:
     """Mark the reply of a shared request as cached: it is paid for once, by the first caller."""
     return reply.as_cached() if isinstance(reply, Reply) else reply
-
-
-def _ignore(amount: float) -> None:
-    """Do nothing; used if there is no progress bar."""
 
 
 def _broken(task: asyncio.Task[Any]) -> bool:
@@ -369,7 +351,6 @@ def session(limits: Limits | None = None) -> Iterator[Client]:
 
 @at_command_start
 def _forget_outages() -> None:
-    """Reset servers that count as dead: a new command begins."""
     for client in (*_current, *_default.values()):
         client.forget_outages()
 

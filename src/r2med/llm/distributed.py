@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import atexit
 import socket
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
 
@@ -17,7 +17,7 @@ from r2med.errors import R2medError
 from r2med.llm.budget import Limits
 from r2med.llm.local import local_model
 from r2med.llm.reply_cache import ReplyCache, decode_answer, encode_answer
-from r2med.llm.types import Failed, Message, Model, RawAnswer, Reply, Request, Sampling
+from r2med.llm.types import Failed, Message, Model, RawAnswer, Request, Sampling
 from r2med.pipeline.executor.blocks import Spread, SpreadJob, WorkBlock, block_key, carried, grouped
 
 if TYPE_CHECKING:
@@ -103,7 +103,13 @@ class SpreadAnswers:
         for group in grouped((_KeyedRequest(*keyed) for keyed in asked.items()), _BLOCK_TOKENS):
             keys = [keyed.key for keyed in group]
             if any(key in wanted for key in keys):
-                payload = orjson.dumps([_as_json(keyed.request) for keyed in group])
+                payload = orjson.dumps([
+                    (
+                        [[message.role, carried(message.content)] for message in request.messages],
+                        vars(request.sampling), request.stop, request.logprobs, request.sample,
+                    )
+                    for _, request in group
+                ])  # fmt: skip
                 yield WorkBlock(block_key(b"answers", *map(str.encode, keys)), payload, keys)
 
 
@@ -123,16 +129,20 @@ class AnswerWorker:
     def run(self, payload: bytes) -> bytes:
         """Answer each request of a block, or give the reason of its failure."""
         client, answers = _client(self.model.gguf, self.limits)
-        requests = [_from_json(self.model, *fields) for fields in orjson.loads(payload)]
+        requests = []
+        for messages, sampling, stop, logprobs, sample in orjson.loads(payload):
+            turns = tuple(Message(role, content) for role, content in messages)
+            requests.append(Request(self.model, turns, Sampling(**sampling), tuple(stop), logprobs, sample))
         replies = client.ask_all(requests, probing=True)
-        found = answers.find([request.key() for request in requests])
-        return orjson.dumps([_result(reply, found.get(reply.request.key())) for reply in replies])
-
-
-def _result(reply: Reply | Failed, answer: RawAnswer | None) -> tuple[str, str]:
-    if isinstance(reply, Failed) or answer is None:
-        return "", reply.reason if isinstance(reply, Failed) else "the answer was lost"
-    return encode_answer(answer), ""
+        stored = answers.find([request.key() for request in requests])
+        results = []
+        for request, reply in zip(requests, replies, strict=True):
+            answer = stored.get(request.key())
+            if isinstance(reply, Failed) or answer is None:
+                results.append(("", reply.reason if isinstance(reply, Failed) else "the answer was lost"))
+            else:
+                results.append((encode_answer(answer), ""))
+        return orjson.dumps(results)
 
 
 @cache
@@ -151,20 +161,3 @@ def _client(weights: str, limits: Limits) -> tuple[Client, ReplyCache]:
 
     atexit.register(close)
     return client, answers
-
-
-def _as_json(request: Request) -> list[object]:
-    messages = [[message.role, carried(message.content)] for message in request.messages]
-    return [messages, vars(request.sampling), request.stop, request.logprobs, request.sample]
-
-
-def _from_json(
-    model: Model,
-    messages: Sequence[Sequence[str]],
-    sampling: Mapping[str, Any],
-    stop: Sequence[str],
-    logprobs: int,
-    sample: int,
-) -> Request:
-    turns = tuple(Message(role, content) for role, content in messages)
-    return Request(model, turns, Sampling(**sampling), tuple(stop), logprobs, sample)

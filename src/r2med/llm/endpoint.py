@@ -9,10 +9,10 @@ import asyncio
 import socket
 import threading
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for_futures
-from contextlib import asynccontextmanager
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from r2med.errors import R2medError
@@ -39,10 +39,7 @@ class Endpoint:
     """Connection to one server, with slots, rate limit, waits and retries. Lives on one event loop."""
 
     def __init__(self, server: Server, model: Model, limits: Limits, budget: Budget, halt: asyncio.Event) -> None:
-        self._server = server
-        self._limits = limits
-        self._budget = budget
-        self._halt = halt
+        self._server, self._limits, self._budget, self._halt = server, limits, budget, halt
         self._slots = asyncio.Semaphore(min(limits.concurrency, model.parallel or limits.concurrency))
         self.under_way = 0
         """Requests that have a slot."""
@@ -62,27 +59,22 @@ class Endpoint:
         released once the answer is stored, so that a kill loses no more answers than slots.
         """
         health = self.health(request.model)
-        async with self._slot():
-            for attempt in range(self._limits.retries + 1):
-                health.check()
-                await self._wait(self._pace.turn())
-                try:
-                    answer = await self._attempt(request)
-                except AttemptError as trouble:
-                    await self._wait(self._wait_or_raise(trouble, attempt, health))
-                else:
-                    health.answered, health.failures = True, 0
-                    return await keep(answer)
-        raise AssertionError("the last attempt returns or raises")
-
-    @asynccontextmanager
-    async def _slot(self) -> AsyncIterator[None]:
         async with self._slots:
             self.under_way += 1
             try:
-                yield
+                for attempt in range(self._limits.retries + 1):
+                    health.check()
+                    await self._wait(self._pace.turn())
+                    try:
+                        answer = await self._attempt(request)
+                    except AttemptError as trouble:
+                        await self._wait(self._wait_or_raise(trouble, attempt, health))
+                    else:
+                        health.answered, health.failures = True, 0
+                        return await keep(answer)
             finally:
                 self.under_way -= 1
+        raise AssertionError("the last attempt returns or raises")
 
     async def close(self) -> None:
         """Close the server."""
@@ -124,15 +116,13 @@ class Endpoint:
 
     async def _wait(self, seconds: float) -> None:
         """Sleep, unless everything stops."""
+        if not self._halt.is_set():
+            if seconds <= 0:
+                return
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._halt.wait(), seconds)
         if self._halt.is_set():
             raise AttemptError("stopped", retry=False)
-        if seconds <= 0:
-            return
-        try:
-            await asyncio.wait_for(self._halt.wait(), seconds)
-        except TimeoutError:
-            return
-        raise AttemptError("stopped", retry=False)
 
 
 class Interrupted(R2medError):
@@ -149,10 +139,7 @@ class Loop:
         under_way: Callable[[], int],
         grace: float,
     ) -> None:
-        self._halt = halt
-        self._drain = drain
-        self._under_way = under_way
-        self._grace = grace
+        self._halt, self._drain, self._under_way, self._grace = halt, drain, under_way, grace
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -162,11 +149,21 @@ class Loop:
         if threading.current_thread() is self._thread:
             work.close()
             raise RuntimeError("on the client's own loop, `await client.ask(...)`, and run blocking tools in a thread")
-        try:
-            loop = self._started()
-        except OSError:
-            work.close()
-            raise
+        with self._lock:
+            if self._loop is None:
+                try:
+                    # OSError if no loop can be opened: a half-made one prints a traceback when it is collected.
+                    one, other = socket.socketpair()
+                    with one, other, one.dup():
+                        pass
+                except OSError:
+                    work.close()
+                    raise
+                self._loop = asyncio.new_event_loop()
+                # A daemon: a second Ctrl-C must not wait for a server that hangs.
+                self._thread = threading.Thread(target=self._loop.run_forever, name="r2med-llm", daemon=True)
+                self._thread.start()
+            loop = self._loop
         future = asyncio.run_coroutine_threadsafe(work, loop)
         try:
             return future.result()
@@ -177,7 +174,7 @@ class Loop:
                 drained: Future[Any] = asyncio.run_coroutine_threadsafe(self._drain(), loop)
                 wait_for_futures((drained, future), timeout=self._grace)
             finally:
-                loop.call_soon_threadsafe(_cancel_all, loop)
+                loop.call_soon_threadsafe(lambda: [task.cancel() for task in asyncio.all_tasks(loop)])
             raise
 
     def call(self, function: Callable[[], None]) -> None:
@@ -194,36 +191,16 @@ class Loop:
             self._loop = self._thread = None
         if loop is None or thread is None:
             return
-        ending = asyncio.run_coroutine_threadsafe(_end(shut), loop)
-        wait_for_futures([ending], timeout=10)
+
+        async def end() -> None:
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
+            await shut()
+
+        wait_for_futures([asyncio.run_coroutine_threadsafe(end(), loop)], timeout=10)
         loop.call_soon_threadsafe(loop.stop)
         thread.join(timeout=10)
         if not thread.is_alive():
             loop.close()
-
-    def _started(self) -> asyncio.AbstractEventLoop:
-        with self._lock:
-            if self._loop is None:
-                # OSError if no loop can be opened: a half-made one prints a traceback when it is collected.
-                one, other = socket.socketpair()
-                with one, other, one.dup():
-                    pass
-                self._loop = asyncio.new_event_loop()
-                # A daemon: a second Ctrl-C must not wait for a server that hangs.
-                self._thread = threading.Thread(target=self._loop.run_forever, name="r2med-llm", daemon=True)
-                self._thread.start()
-            return self._loop
-
-
-def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:
-    for task in asyncio.all_tasks(loop):
-        task.cancel()
-
-
-async def _end(shut: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    this = asyncio.current_task()
-    others = [task for task in asyncio.all_tasks() if task is not this]
-    for task in others:
-        task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
-    await shut()

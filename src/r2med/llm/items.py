@@ -151,11 +151,16 @@ class ItemStore:
 
     def put(self, step: str, rows: Iterable[tuple[str, str, Outcome]]) -> None:
         """Store items with their keys, all or none of them."""
+        sealed = []
+        for identifier, key, outcome in rows:
+            value = orjson.dumps({"value": outcome.value, "marks": outcome.marks}, default=list)
+            reason, spent = outcome.failed or outcome.dropped, outcome.spent
+            key = "" if ASKED_AGAIN in outcome.marks else key  # no item has this key, so it counts as not there
+            tokens = (spent.requests, spent.prompt_tokens, spent.completion_tokens)
+            row = (step, identifier, key, outcome.state, reason, value, *tokens, spent.cost)
+            sealed.append((*row, seal(*row)))
         with self._file.transaction() as connection:
-            connection.executemany(
-                "INSERT OR REPLACE INTO item VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                [_row(step, identifier, key, outcome) for identifier, key, outcome in rows],
-            )
+            connection.executemany("INSERT OR REPLACE INTO item VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", sealed)
 
     def retain(self, step: str, identifiers: Iterable[str]) -> None:
         """Remove items of a step that are no longer in the input."""
@@ -189,18 +194,20 @@ def read_count(value: Mapping[str, Any]) -> Count:
 
 def count_outcomes(step: str, outcomes: Iterable[Outcome]) -> Count:
     """Count the outcomes of a step's items."""
+    states: Counter[str] = Counter()
     dropped: Counter[str] = Counter()
     failed: Counter[str] = Counter()
     marks: Counter[str] = Counter()
-    items, kept, spent = 0, 0, Usage()
+    spent = Usage()
     for outcome in outcomes:
-        items += 1
-        kept += outcome.state == KEPT
-        dropped.update([outcome.dropped] if outcome.state == DROPPED else ())
-        failed.update([outcome.failed] if outcome.failed else ())
+        states[outcome.state] += 1
+        if outcome.failed:
+            failed[outcome.failed] += 1
+        elif outcome.dropped:
+            dropped[outcome.dropped] += 1
         marks.update(outcome.marks)
         spent += outcome.spent
-    return Count(step, items, kept, dict(dropped), dict(failed), dict(marks), spent)
+    return Count(step, states.total(), states[KEPT], dict(dropped), dict(failed), dict(marks), spent)
 
 
 def count_files(step: str, outcomes: Mapping[str, Outcome]) -> Count:
@@ -217,15 +224,6 @@ def count_reasons(step: str, reasons: Iterable[str]) -> Count:
     counts = Counter(reasons)
     kept = counts.pop("", 0)
     return Count(step, kept + counts.total(), kept, dict(counts))
-
-
-def _row(step: str, identifier: str, key: str, outcome: Outcome) -> tuple[Any, ...]:
-    value = orjson.dumps({"value": outcome.value, "marks": outcome.marks}, default=list)
-    reason, spent = outcome.failed or outcome.dropped, outcome.spent
-    key = "" if ASKED_AGAIN in outcome.marks else key  # no item has this key, so it counts as not there
-    tokens = (spent.requests, spent.prompt_tokens, spent.completion_tokens)
-    row = (step, identifier, key, outcome.state, reason, value, *tokens, spent.cost)
-    return (*row, seal(*row))
 
 
 def _whole(step: str, row: Sequence[Any]) -> bool:

@@ -37,9 +37,16 @@ _MISSING = (
 
 def local_model(path: str = "") -> Model:
     """Return the small model that installs with pip, or any GGUF file."""
+    identity = "SmolLM2-135M-Instruct-Q4_1"
+    if path:
+        try:
+            stat = Path(path).stat()
+        except OSError as error:
+            raise SpecError(f"cannot read the weights {path}: {error.strerror or error}") from error
+        identity = f"{Path(path).stem}-{_digest(path, stat.st_size, stat.st_mtime_ns)}"
     return Model(
         name=f"local:{path}" if path else "local",
-        id=_identity(path) if path else "SmolLM2-135M-Instruct-Q4_1",
+        id=identity,
         sampling=Sampling(temperature=0.7, seed=42, max_tokens=10240 if path else 512),
         price=(0.0, 0.0),
         continues=True,
@@ -48,17 +55,9 @@ def local_model(path: str = "") -> Model:
     )
 
 
-def _identity(path: str) -> str:
-    """Name weights by what changes with them: the file's name, size, head and tail."""
-    try:
-        stat = Path(path).stat()
-    except OSError as error:
-        raise SpecError(f"cannot read the weights {path}: {error.strerror or error}") from error
-    return f"{Path(path).stem}-{_digest(path, stat.st_size, stat.st_mtime_ns)}"
-
-
 @lru_cache(maxsize=32)
 def _digest(path: str, size: int, changed: int) -> str:
+    """Name weights by what changes with them: size, head and tail."""
     digest = hashlib.blake2b(str(size).encode(), digest_size=8)
     with Path(path).open("rb") as file:
         digest.update(file.read(_SAMPLE))
@@ -124,9 +123,9 @@ class LocalServer:
 
 def _environment() -> dict[str, str]:
     """Return the child's environment: it finds this package at the same path, and has no keys."""
-    keep = {name: value for name, value in os.environ.items() if not name.endswith(("_KEY", "_TOKEN"))}
-    source = str(Path(__file__).parents[2])
-    return {**keep, "PYTHONPATH": os.pathsep.join(filter(None, (source, keep.get("PYTHONPATH"))))}
+    env = {name: value for name, value in os.environ.items() if not name.endswith(("_KEY", "_TOKEN"))}
+    path = (str(Path(__file__).parents[2]), env.get("PYTHONPATH"))
+    return {**env, "PYTHONPATH": os.pathsep.join(filter(None, path))}
 
 
 def serve(file: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from json import JSONDecoder
 from typing import Any, NamedTuple
 
@@ -58,13 +59,9 @@ def read_class(text: str, classes: Sequence[str]) -> str | None:
         stated = lines
     if any(_DENIAL.search(line) for line in stated):
         return None
-    named = [{name for name in classes if _names(line, name)} for line in stated]
+    words = {name: rf"(?<![\w-]){re.escape(name.casefold())}(?![\w-])" for name in classes}
+    named = [{name for name, pattern in words.items() if re.search(pattern, line)} for line in stated]
     return next(iter(named[0])) if named and all(named) and len(set().union(*named)) == 1 else None
-
-
-def _names(line: str, name: str) -> bool:
-    """Return whether a line contains a class's name as whole words."""
-    return re.search(rf"(?<![\w-]){re.escape(name.casefold())}(?![\w-])", line) is not None
 
 
 ABSTENTION = "not answerable from this"
@@ -151,13 +148,10 @@ def read_object(text: str) -> dict[str, Any] | None:
     last: dict[str, Any] | None = None
     end = 0
     for start in (match.start() for match in re.finditer(r"\{", text)):
-        if start < end:
-            continue
-        try:
-            _, stop = _DECODER.raw_decode(text, start)
-            last, end = orjson.loads(text[start:stop]), stop
-        except (ValueError, RecursionError):
-            continue
+        with suppress(ValueError, RecursionError):
+            if start >= end:
+                _, stop = _DECODER.raw_decode(text, start)
+                last, end = orjson.loads(text[start:stop]), stop
     return last
 
 
@@ -198,9 +192,15 @@ def read_permutation(text: str, count: int) -> Permutation | None:
     >>> read_permutation("I would not know.", 3)
     """
     text = _plain_signs(text)
+    if _ONLY_NUMBERS.fullmatch(text.strip()):
+        rankings = [list(map(int, _BARE.findall(text)))]
+    else:
+        # Those in brackets last, so that they win between equals.
+        bare = [chain for chain in _chains(text, _BARE, _BETWEEN_BARE) if len(chain) > 1]
+        rankings = [*bare, *_chains(text, _BRACKETED, _BETWEEN)]
     best: list[int] = []
     ranking: Sequence[int] = ()
-    for numbers in _rankings(text):
+    for numbers in rankings:
         usable = list(dict.fromkeys(number - 1 for number in numbers if 1 <= number <= count))
         if usable and len(usable) >= len(best):
             best, ranking = usable, numbers
@@ -222,21 +222,11 @@ def read_tied_ranking(text: str, count: int) -> Permutation | None:
     >>> read_tied_ranking("[3] > [2] = [1]", 3)
     Permutation(order=(2, 0, 1), repaired=False)
     """
-    plain = _plain_signs(text)
-    settled = _TIED.sub(lambda tie: " > ".join(f"[{number}]" for number in sorted(_numbers(tie[0]))), plain)
-    return read_permutation(settled, count)
 
+    def settle(tie: re.Match[str]) -> str:
+        return " > ".join(f"[{number}]" for number in sorted(map(int, _BARE.findall(tie[0]))))
 
-def _numbers(text: str) -> list[int]:
-    return [int(number) for number in _BARE.findall(text)]
-
-
-def _rankings(text: str) -> Iterable[list[int]]:
-    """Return every run of numbers that may be a ranking; those in brackets last, so that they win between equals."""
-    if _ONLY_NUMBERS.fullmatch(text.strip()):
-        return [[int(number) for number in _BARE.findall(text)]]
-    bare = [chain for chain in _chains(text, _BARE, _BETWEEN_BARE) if len(chain) > 1]
-    return [*bare, *_chains(text, _BRACKETED, _BETWEEN)]
+    return read_permutation(_TIED.sub(settle, _plain_signs(text)), count)
 
 
 def _chains(text: str, item: re.Pattern[str], between: re.Pattern[str]) -> Iterable[list[int]]:
@@ -279,52 +269,33 @@ def _json_grades(text: str) -> list[tuple[int, float]]:
     """Read numbers and grades from the JSON in a reply; none if there is no JSON, or it has another form."""
     for value in (read_object(text), _last_list(text)):
         if isinstance(value, dict):
-            inner = next((part for part in value.values() if isinstance(part, dict | list)), None)
-            grades = _graded(inner if inner is not None else value)
+            value = next((part for part in value.values() if isinstance(part, dict | list)), value)
+        if isinstance(value, list):
+            entries = [entry for entry in value if isinstance(entry, dict)]
+            pairs = [(_first_of(entry, _NUMBER_KEYS), _first_of(entry, _GRADE_KEYS)) for entry in entries]
         else:
-            grades = _graded(value)
+            pairs = list((value or {}).items())
+        grades = []
+        for key, grade in pairs:
+            number = _KEY_NUMBER.fullmatch(str(key))
+            grade = read_grade(grade) if isinstance(grade, str) else grade  # a text such as 7/10
+            if number and isinstance(grade, int | float) and not isinstance(grade, bool):
+                grades.append((int(number[1]), float(grade)))
         if grades:
             return grades
     return []
-
-
-def _graded(value: Any) -> list[tuple[int, float]]:
-    if isinstance(value, dict):
-        pairs = list(value.items())
-    elif isinstance(value, list):
-        pairs = [
-            (_first_of(entry, _NUMBER_KEYS), _first_of(entry, _GRADE_KEYS))
-            for entry in value
-            if isinstance(entry, dict)
-        ]
-    else:
-        return []
-    return [
-        (int(number[1]), grade)
-        for key, given in pairs
-        if (number := _KEY_NUMBER.fullmatch(str(key))) and (grade := _plain_grade(given)) is not None
-    ]
 
 
 def _first_of(entry: dict[str, Any], names: Sequence[str]) -> Any:
     return next((entry[name] for name in names if name in entry), None)
 
 
-def _plain_grade(value: Any) -> float | None:
-    """Read a grade as JSON may hold it: a number, or a text such as 7 or 7/10."""
-    if isinstance(value, str):
-        return read_grade(value)
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
 def _last_list(text: str) -> Any:
     """Read the last JSON list of objects in a reply."""
-    end = text.rfind("]")
-    for start in [match.start() for match in re.finditer(r"\[\s*\{", text)]:
-        try:
-            return orjson.loads(text[start : end + 1])
-        except orjson.JSONDecodeError:
-            continue
+    end = text.rfind("]") + 1
+    for match in re.finditer(r"\[\s*\{", text):
+        with suppress(orjson.JSONDecodeError):
+            return orjson.loads(text[match.start() : end])
     return None
 
 

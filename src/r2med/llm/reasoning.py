@@ -98,7 +98,8 @@ def split_trace(text: str, format: str = "auto", *, field: str = "", finish: str
     """
     name = detect(text) if format == "auto" else format
     rule = FORMATS[name]
-    if field and not _marked(text, rule):
+    marks = (rule.opening, rule.closing, rule.answer_opening, rule.answer_closing)
+    if field and not any(mark and mark in text for mark in marks):
         # The server has split already; a trace that is not in the text cannot be missing from it.
         rule = FORMATS["none"]
     reasoning, answer = _parts(text, rule)
@@ -112,11 +113,6 @@ def split_trace(text: str, format: str = "auto", *, field: str = "", finish: str
     if len(answer) <= _REFUSAL_LENGTH and _REFUSAL.match(answer):
         return Trace("", reasoning, REFUSED)
     return Trace(answer, reasoning)
-
-
-def _marked(text: str, rule: TraceFormat) -> bool:
-    marks = (rule.opening, rule.closing, rule.answer_opening, rule.answer_closing)
-    return any(mark and mark in text for mark in marks)
 
 
 def _parts(text: str, rule: TraceFormat) -> tuple[str, str | None]:

@@ -131,7 +131,7 @@ class ReplyCache:
             file.connection.execute("PRAGMA busy_timeout = 0")
         # Moving the log into the file waits for the disk, so a thread does it; the writer only when the log is long.
         self._writer.execute(f"PRAGMA wal_autocheckpoint = {_LONG_LOG}")
-        self._writer.create_function("is_gone", 1, _is_gone)
+        self._writer.create_function("is_gone", 1, lambda owner: is_gone(owner.rpartition(" ")[0]))
 
     def close(self) -> None:
         """Release the claims and close the file."""
@@ -255,81 +255,51 @@ class ReplyCache:
         return None if row is None else self._sound(row)
 
     def _write(self, work: Callable[[], Value], wait: bool = True) -> Value:
-        """Run some work in one transaction."""
+        """Run some work in one transaction; while the file is being written, wait up to the patience, or not at all."""
         file = self._written
         if file.obstacle:
             raise StoreError(f"{self.path}: cannot be written ({file.obstacle}); nothing more is asked")
-        try:
-            return self._patiently(work) if wait else self._at_once(work)
-        except sqlite3.DatabaseError as error:
-            raise StoreError(f"{file.translate_error(error)}; nothing more is asked") from error
-
-    def _at_once(self, work: Callable[[], Value]) -> Value:
-        """Run some work unless another thread or process is writing."""
-        if not self._write_lock.acquire(blocking=False):
-            raise FileInUse
-        try:
-            return self._transaction(work)
-        except sqlite3.OperationalError as error:
-            if _is_busy(error):
-                raise FileInUse from error
-            raise
-        finally:
-            self._write_lock.release()
-
-    def _patiently(self, work: Callable[[], Value]) -> Value:
-        """Run some work, waiting while another process holds the file, up to the patience."""
         while True:
+            if not self._write_lock.acquire(blocking=wait):
+                raise FileInUse
             try:
-                with self._write_lock:
-                    value = self._transaction(work)
-            except sqlite3.OperationalError as error:
-                if not _is_busy(error):
+                self._writer.execute("BEGIN IMMEDIATE")
+                try:
+                    value = work()
+                    self._writer.execute("COMMIT")
+                except BaseException:
+                    if self._writer.in_transaction:
+                        self._writer.execute("ROLLBACK")
                     raise
-                now = time.monotonic()
-                self._locked_since = self._locked_since or now
-                if now - self._locked_since > self._patience:
+            except sqlite3.DatabaseError as error:
+                code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+                if code not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                    raise StoreError(f"{file.translate_error(error)}; nothing more is asked") from error
+                if not wait:
+                    raise FileInUse from error
+                self._locked_since = self._locked_since or time.monotonic()
+                if time.monotonic() - self._locked_since > self._patience:
                     raise R2medError(
                         f"{self.path}: another process has held it for {self._patience:g} s, so no answer can be kept"
                         " and nothing more is asked; end that process (is it suspended?) and run the same command again"
                     ) from error
-                time.sleep(_LOOK_AGAIN)
             else:
                 self._locked_since = None
                 return value
-
-    def _transaction(self, work: Callable[[], Value]) -> Value:
-        self._writer.execute("BEGIN IMMEDIATE")
-        try:
-            value = work()
-            self._writer.execute("COMMIT")
-        except BaseException:
-            if self._writer.in_transaction:
-                self._writer.execute("ROLLBACK")
-            raise
-        return value
+            finally:
+                self._write_lock.release()
+            time.sleep(_LOOK_AGAIN)
 
     def _renew_claims(self) -> None:
         """Renew the claims, which a busy event loop cannot hold up, and move the write-ahead log into the file."""
+        renew = "UPDATE claims SET expires = ? WHERE owner = ?"
         while not self._closing.wait(self._lease / 4):
             # If this fails, the next write of an answer fails the same way and reports it.
             with suppress(R2medError, sqlite3.DatabaseError):
                 if self._claims:
-                    self._write(self._extend)
+                    self._write(lambda: self._writer.execute(renew, (time.time() + self._lease, self._owner)))
                 with self._log_lock:
                     self._log.rows("PRAGMA wal_checkpoint(PASSIVE)")
-
-    def _extend(self) -> None:
-        longer = (time.time() + self._lease, self._owner)
-        self._writer.execute("UPDATE claims SET expires = ? WHERE owner = ?", longer)
-
-
-def _is_busy(error: sqlite3.OperationalError) -> bool:
-    return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-
-
-def _is_gone(owner: str) -> bool:
-    return is_gone(owner.rpartition(" ")[0])
 
 
 def encode_answer(answer: RawAnswer) -> str:
@@ -362,54 +332,52 @@ class GroupedWrites:
 
     async def write(self, work: Callable[[], Value], *, urgent: bool = True) -> Value:
         """Return the result of some work on the file once it is committed; an urgent one commits all that wait."""
-        loop = asyncio.get_running_loop()
-        outcome: asyncio.Future[Value] = loop.create_future()
+        outcome: asyncio.Future[Value] = asyncio.get_running_loop().create_future()
         self._waiting.append((work, outcome))
-        self._schedule(loop, urgent)
+        self._schedule(urgent)
         return await outcome
 
     def close(self) -> None:
         """End the thread."""
         self._thread.shutdown()
 
-    def _schedule(self, loop: asyncio.AbstractEventLoop, urgent: bool) -> None:
+    def _schedule(self, urgent: bool) -> None:
         if self._writing or (self._due is not None and (self._urgent or not urgent)):
             return
         if self._due is not None:
             self._due.cancel()
-        self._urgent = urgent
+        self._urgent, loop = urgent, asyncio.get_running_loop()
         self._due = loop.call_soon(self._flush) if urgent else loop.call_later(_DELAY, self._flush)
 
     def _flush(self) -> None:
         """Write at once, or in a thread while another process holds the file; the order of the writes stays."""
         self._due = None
         waiting, self._waiting = self._waiting, []
-        works, outcomes = [work for work, _ in waiting], [outcome for _, outcome in waiting]
+        works = [work for work, _ in waiting]
+
+        def settle(write: Callable[[], list[Any]]) -> None:
+            """Give each write its value, or all of them the error."""
+            error: Exception | None = None
+            values: list[Any] = [None] * len(waiting)
+            try:
+                values = write()
+            except FileInUse:
+                raise
+            except Exception as failure:  # any error goes to all callers that wait for the write
+                error = failure
+            for (_, outcome), value in zip(waiting, values, strict=True):
+                if not outcome.done():
+                    outcome.set_result(value) if error is None else outcome.set_exception(error)
+
+        def settle_later(done: asyncio.Future[list[Any]]) -> None:
+            self._writing = False
+            settle(done.result)
+            if self._waiting:
+                self._schedule(urgent=True)
+
         try:
-            _settle(outcomes, lambda: self._answers().write(works, wait=False))
+            settle(lambda: self._answers().write(works, wait=False))
         except FileInUse:
             self._writing = True
-            loop = asyncio.get_running_loop()
-            later = loop.run_in_executor(self._thread, self._answers().write, works)
-            later.add_done_callback(lambda done: self._written(outcomes, done))
-
-    def _written(self, outcomes: list[asyncio.Future[Any]], done: asyncio.Future[list[Any]]) -> None:
-        self._writing = False
-        _settle(outcomes, done.result)
-        if self._waiting:
-            self._schedule(asyncio.get_running_loop(), urgent=True)
-
-
-def _settle(outcomes: list[asyncio.Future[Any]], write: Callable[[], list[Any]]) -> None:
-    """Give each outcome its value, or all of them the error of the write."""
-    error: Exception | None = None
-    values: list[Any] = [None] * len(outcomes)
-    try:
-        values = write()
-    except FileInUse:
-        raise
-    except Exception as failure:  # any error goes to all callers that wait for the write
-        error = failure
-    for outcome, value in zip(outcomes, values, strict=True):
-        if not outcome.done():
-            outcome.set_result(value) if error is None else outcome.set_exception(error)
+            later = asyncio.get_running_loop().run_in_executor(self._thread, self._answers().write, works)
+            later.add_done_callback(settle_later)

@@ -62,20 +62,6 @@ class HttpServer:
     async def answer(self, request: Request) -> RawAnswer:
         """Send a request once."""
         started = time.perf_counter()
-        content = await self._post(request)
-        try:
-            answer = read_answer(content, request)
-        except AttemptError as error:
-            error.reason = mask(error.reason, self._key)
-            raise
-        return replace(answer, seconds=time.perf_counter() - started)
-
-    async def close(self) -> None:
-        """Close the connections."""
-        for client in self._idle:
-            await client.aclose()
-
-    async def _post(self, request: Request) -> bytes:
         sent = json.dumps(body(request), ensure_ascii=False).encode()
         received = bytearray()
         client = self._idle.pop() if self._idle else self._open()
@@ -90,9 +76,19 @@ class HttpServer:
                             raise AttemptError(reason, retry=False, billed=True)
         finally:
             self._idle.append(client)
-        if response.status_code != 200:
-            raise _address(request.model).refusal(response, received.decode("utf-8", "replace"), self._key)
-        return bytes(received)
+        try:
+            if response.status_code != 200:
+                raise _address(request.model).refusal(response, received.decode("utf-8", "replace"), self._key)
+            answer = read_answer(bytes(received), request)
+        except AttemptError as error:
+            error.reason = mask(error.reason, self._key)
+            raise
+        return replace(answer, seconds=time.perf_counter() - started)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        for client in self._idle:
+            await client.aclose()
 
 
 def _address(model: Model) -> Address:
@@ -144,9 +140,9 @@ def body(request: Request) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None} | dict(request.model.extra)
 
 
-def read_answer(content: bytes, request: Request) -> RawAnswer:
+def read_answer(received: bytes, request: Request) -> RawAnswer:
     """Read the answer in the body of a successful response; raise `AttemptError` for anything else."""
-    data = _json(content)
+    data = _json(received)
     if data.get("error"):
         raise AttemptError(f"the server answered with an error: {error_text(data)}")
     choices = data.get("choices")
@@ -154,10 +150,14 @@ def read_answer(content: bytes, request: Request) -> RawAnswer:
     if not isinstance(choice, dict) or not isinstance(choice.get("message"), dict):
         raise AttemptError("the server answered without a choice", billed=True)
     message = choice["message"]
-    given = message.get("content")
-    if not isinstance(given, str | list | None):
+    content = message.get("content")
+    if not isinstance(content, str | list | None):
         raise AttemptError("the server answered with content that is not text", billed=True)
-    text = _without_prefix(_text(given), request)
+    text = _text(content)
+    if request.continuing:
+        # Some servers repeat the message that the model was to continue.
+        begun = clean(request.messages[-1].content)
+        text = text.removeprefix(begun) if text.startswith(begun) else text.removeprefix(begun.strip())
     reasoning = _text(message.get("reasoning_content")) or _text(message.get("reasoning"))
     return RawAnswer(
         text=text,
@@ -191,16 +191,6 @@ def _text(content: Any) -> str:
     return clean(content) if isinstance(content, str) else ""
 
 
-def _without_prefix(text: str, request: Request) -> str:
-    """Remove the message that the model was to continue, which some servers repeat."""
-    if request.continuing:
-        begun = clean(request.messages[-1].content)
-        for prefix in (begun, begun.strip()):
-            if prefix and text.startswith(prefix):
-                return text[len(prefix) :]
-    return text
-
-
 def _usage(data: Any, request: Request, text: str, reasoning: str) -> Usage:
     counts = data if isinstance(data, dict) else {}
     details = counts.get("completion_tokens_details")
@@ -216,11 +206,13 @@ def _usage(data: Any, request: Request, text: str, reasoning: str) -> Usage:
 def _tokens(data: Any) -> tuple[Token, ...]:
     entries = data.get("content") if isinstance(data, dict) else None
     try:
-        return tuple(_token(entry) for entry in entries or ())
+        return tuple(
+            Token(
+                clean(entry["token"]),
+                float(entry["logprob"]),
+                tuple((clean(one["token"]), float(one["logprob"])) for one in entry.get("top_logprobs") or ()),
+            )
+            for entry in entries or ()
+        )
     except (KeyError, TypeError, ValueError) as error:
         raise AttemptError("the server answered with log probabilities that cannot be read", billed=True) from error
-
-
-def _token(entry: dict[str, Any]) -> Token:
-    top = tuple((clean(other["token"]), float(other["logprob"])) for other in entry.get("top_logprobs") or ())
-    return Token(clean(entry["token"]), float(entry["logprob"]), top)

@@ -12,6 +12,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -35,8 +36,6 @@ class Unread(NamedTuple):
 Asking = Generator[Sequence[Request] | Unread, Sequence[Reply | Failed], Outcome]
 """An item being worked on: requests out, replies in, its outcome at the end."""
 Item = TypeVar("Item")
-Keep = Callable[[Item, str, Outcome], None]
-"""What keeps the outcome of an item under a key."""
 _AT_ONCE = 200
 """How many finished items wait for each other to be written in one transaction, and for how many seconds."""
 _SECONDS = 0.5
@@ -46,10 +45,6 @@ _SENT = 4096
 
 class NoReply(R2medError):
     """A request of an item that no server answered: the item is asked about again the next time."""
-
-
-def _as_they_come(items: list[Item]) -> list[Item]:
-    return items
 
 
 @dataclass(frozen=True)
@@ -65,31 +60,39 @@ class Step(Generic[Item]):
     make: Callable[[Sequence[Item]], Iterable[Outcome]] | None = None
     """For items that ask none: outcomes in order, of a batch."""
     batch: int = 256
-    order: Callable[[list[Item]], list[Item]] = _as_they_come
+    order: Callable[[list[Item]], list[Item]] = list
     """The order in which items are made."""
 
 
 def run_step(step: Step[Item], items: Sequence[Item], store: ItemStore, executor: Executor) -> dict[str, Outcome]:
     """Return the outcome of every item, in order; only those without a stored outcome under their key are made."""
     make_items(step, items, store, executor)
-    kept = store.kept(step.name)
-    outcomes = {name: kept[name].outcome for name in map(step.identify, items)}
+    rows = store.kept(step.name)
+    outcomes = {name: rows[name].outcome for name in map(step.identify, items)}
     raise_if_all_failed(count_outcomes(step.name, outcomes.values()))
     return outcomes
 
 
 def make_items(step: Step[Item], items: Sequence[Item], store: ItemStore, executor: Executor) -> None:
-    """Make the outcome of every item and store it; items that are not in the input are removed."""
+    """Make the outcome of every item and store it; items that are not in the input are removed.
+
+    Keys are computed before: what changes meanwhile is made again the next time.
+    """
     for missing in _rounds(step, items, store):
         if not missing:
             continue
-        with executor.progress(step.name, len(items)) as bar, _Writer(step.name, store) as writer:
+        with executor.progress(step.name, len(items)) as bar, closing(_Writer(step.name, store)) as writer:
             bar.advance(len(items) - len(missing))
-
-            def keep(item: Item, key: str, outcome: Outcome, writer: _Writer = writer) -> None:
-                writer.add(step.identify(item), key, outcome)
-
-            _make(step, missing, keep, bar)
+            if step.make is None:
+                with postponed_as(step.name):
+                    _Asker(step, writer, bar).ask(missing)
+                continue
+            for start in range(0, len(missing), step.batch):
+                batch = missing[start : start + step.batch]
+                keys = [step.key(item) for item in batch]
+                for item, key, outcome in zip(batch, keys, step.make(batch), strict=True):
+                    writer.add(step.identify(item), key, outcome)
+                    bar.advance()
 
 
 def _rounds(step: Step[Item], items: Iterable[Item], store: ItemStore) -> Iterator[list[Item]]:
@@ -122,22 +125,8 @@ def open_items(step: Step[Item], items: Sequence[Item], store: ItemStore) -> lis
     return [item for item in items if kept.get(step.identify(item)) != step.key(item)]
 
 
-def _make(step: Step[Item], missing: Sequence[Item], keep: Keep[Item], bar: Progress) -> None:
-    """Make items. Keys are computed before: what changes meanwhile is made again the next time."""
-    if step.make is None:
-        with postponed_as(step.name):
-            _Asker(step, keep, bar).ask(missing)
-        return
-    for start in range(0, len(missing), step.batch):
-        batch = missing[start : start + step.batch]
-        keys = [step.key(item) for item in batch]
-        for item, key, outcome in zip(batch, keys, step.make(batch), strict=True):
-            keep(item, key, outcome)
-            bar.advance()
-
-
 class _Writer:
-    """Writer of finished items, a few at a time, which also writes the last of them after an error."""
+    """Writer of finished items, a few at a time; those left are written when it is closed, also after an error."""
 
     def __init__(self, step: str, store: ItemStore) -> None:
         self._step, self._store = step, store
@@ -147,18 +136,12 @@ class _Writer:
     def add(self, identifier: str, key: str, outcome: Outcome) -> None:
         self._rows.append((identifier, key, outcome))
         if len(self._rows) >= _AT_ONCE or time.monotonic() - self._since > _SECONDS:
-            self.write()
+            self.close()
 
-    def write(self) -> None:
+    def close(self) -> None:
         if self._rows:
             self._store.put(self._step, self._rows)
         self._rows, self._since = [], time.monotonic()
-
-    def __enter__(self) -> _Writer:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.write()
 
 
 class _Dialogue(Generic[Item]):
@@ -167,7 +150,7 @@ class _Dialogue(Generic[Item]):
     def __init__(self, step: Step[Item], place: int, item: Item) -> None:
         if step.work is None:
             raise TypeError(f"{step.name} asks nobody")
-        self.place, self.item, self.key = place, item, step.key(item)
+        self.place, self.identifier, self.key = place, step.identify(item), step.key(item)
         self.requests: Sequence[Request] = ()
         self.outcome: Outcome | None = None
         self.counted = False
@@ -175,16 +158,13 @@ class _Dialogue(Generic[Item]):
         self.unread: list[Reply] = []
         """Replies that its outcome lacks."""
         self._asking, self._spent = step.work(item), Usage()
-        self._go_on(self._asking.__next__)
+        self.hear(None)
 
-    def hear(self, replies: Sequence[Reply | Failed]) -> None:
-        """Continue with the replies to its requests."""
-        self._spent = sum((reply.usage for reply in replies), self._spent)
-        self._go_on(lambda: self._asking.send(replies))
-
-    def _go_on(self, advance: Callable[[], Sequence[Request] | Unread]) -> None:
+    def hear(self, replies: Sequence[Reply | Failed] | None) -> None:
+        """Begin, or continue with the replies to its requests."""
+        self._spent = sum((reply.usage for reply in replies or ()), self._spent)
         try:
-            step = advance()
+            step = next(self._asking) if replies is None else self._asking.send(replies)
             while isinstance(step, Unread):
                 self.unread += step.replies
                 step = self._asking.send(())
@@ -201,36 +181,30 @@ class _Dialogue(Generic[Item]):
 class _Asker(Generic[Item]):
     """Loop that asks models about the items of a step, as many at a time as keep the servers busy."""
 
-    def __init__(self, step: Step[Item], keep: Keep[Item], bar: Progress) -> None:
-        self._step, self._keep, self._bar, self._client = step, keep, bar, current_client()
+    def __init__(self, step: Step[Item], writer: _Writer, bar: Progress) -> None:
+        self._step, self._writer, self._bar, self._client = step, writer, bar, current_client()
 
     def ask(self, items: Iterable[Item]) -> None:
-        """Make and store the outcome of every item; raise at the end if some are left to other shards."""
-        new = (_Dialogue(self._step, place, item) for place, item in enumerate(items))
-        every_share(self._parts(new))
+        """Make and store the outcome of every item; raise at the end if some are left to other shards.
 
-    def _parts(self, new: Iterator[_Dialogue[Item]]) -> Iterator[Callable[[], None]]:
-        """Ask from this process and yield the sending of what remains, some thousands at a time. What is sent does not
-        depend on replies to earlier parts, so that all shards send the same."""
-        while waiting := self._converse(new, _SENT):
-            yield partial(self._send, waiting)
+        What remains to be sent to workers is sent some thousands at a time and does not depend on replies to earlier
+        parts, so that all shards send the same.
+        """
+        new = (_Dialogue(self._step, place, item) for place, item in enumerate(items))
+        every_share(partial(self._send, waiting) for waiting in iter(lambda: self._converse(new, _SENT), []))
 
     def _send(self, waiting: list[_Dialogue[Item]]) -> None:
         """Continue dialogues through workers, one round of replies after another, until each has its outcome."""
         while waiting:
             requests = [request for dialogue in waiting for request in dialogue.requests]
-            replies = iter(self._client.ask_all(requests, self._bar_of(waiting, len(requests)), probing=True))
+            # The bar advances once per item, with its first replies from workers.
+            bar = None if waiting[0].counted else _ScaledBar(self._bar, len(waiting) / len(requests))
+            for dialogue in waiting:
+                dialogue.counted = True
+            replies = iter(self._client.ask_all(requests, bar, probing=True))
             for dialogue in waiting:
                 dialogue.hear(list(itertools.islice(replies, len(dialogue.requests))))
             waiting = self._converse(iter(waiting))
-
-    def _bar_of(self, waiting: Sequence[_Dialogue[Item]], requests: int) -> Progress | None:
-        """Return a bar that advances once per item, with its first replies from workers; None if it has advanced."""
-        if waiting[0].counted:
-            return None
-        for dialogue in waiting:
-            dialogue.counted = True
-        return _ScaledBar(self._bar, len(waiting) / requests)
 
     def _converse(self, dialogues: Iterator[_Dialogue[Item]], most: float = math.inf) -> list[_Dialogue[Item]]:
         """Ask from this process, each item at its own pace; return those with requests for workers, in order."""
@@ -238,29 +212,19 @@ class _Asker(Generic[Item]):
 
         async def work() -> None:
             while len(waiting) < most and (dialogue := next(dialogues, None)) is not None:
-                if not await self._finished(dialogue):
-                    waiting.append(dialogue)
+                while dialogue.outcome is None:
+                    if any(map(self._client.sends, dialogue.requests)):
+                        waiting.append(dialogue)
+                        break
+                    dialogue.hear(await asyncio.gather(*map(self._client.ask, dialogue.requests)))
+                else:
+                    self._client.reject(dialogue.unread)
+                    self._writer.add(dialogue.identifier, dialogue.key, dialogue.outcome)
+                    if not dialogue.counted:
+                        self._bar.advance()
 
-        async def everything() -> None:
-            workers = [asyncio.ensure_future(work()) for _ in range(self._client.workers)]
-            for error in await asyncio.gather(*workers, return_exceptions=True):
-                if isinstance(error, BaseException):
-                    raise error
-
-        self._client.run(everything())
+        self._client.run_workers(work)
         return sorted(waiting, key=lambda dialogue: dialogue.place)
-
-    async def _finished(self, dialogue: _Dialogue[Item]) -> bool:
-        """Ask until an item has its outcome, and store it; return False if a request is for workers."""
-        while dialogue.outcome is None:
-            if any(map(self._client.sends, dialogue.requests)):
-                return False
-            dialogue.hear(await asyncio.gather(*map(self._client.ask, dialogue.requests)))
-        self._client.reject(dialogue.unread)
-        self._keep(dialogue.item, dialogue.key, dialogue.outcome)
-        if not dialogue.counted:
-            self._bar.advance()
-        return True
 
 
 @dataclass(frozen=True)
