@@ -29,10 +29,8 @@ if TYPE_CHECKING:
     from r2med.pipeline.spec import Call
 
 _OWN_KEY = "R2MED_RERANK_KEY"
-_SAMPLED = 500
-"""From about how many documents a price is reckoned."""
-_CHARACTERS = 4
-"""Of a token, about."""
+_SAMPLED = 500  # from about how many documents a price is reckoned
+_CHARACTERS = 4  # of a token, about
 
 
 def api_model(address: str) -> ApiCard:

@@ -19,22 +19,18 @@ from r2med.errors import SpecError
 from r2med.lexical.ranking import Scores, as_float32
 from r2med.pipeline.stage import Context, Stage, note_incomplete
 
-_LOWEST = float(np.finfo(np.float32).min) / 2
-"""Below this there may be no room left for the tail of a list."""
+_LOWEST = float(np.finfo(np.float32).min) / 2  # below this there may be no room left for the tail of a list
 
 
 @dataclass(frozen=True)
 class CandidateList:
     """First documents of one query's list: the input of a reranker."""
 
-    query: str
-    """The query's id."""
+    query: str  # the query's id
     text: str
-    documents: Sequence[str]
-    """Their ids, best first."""
+    documents: Sequence[str]  # their ids, best first
     texts: Sequence[str]
-    scores: Scores
-    """Their scores so far."""
+    scores: Scores  # their scores so far
 
     def __len__(self) -> int:
         return len(self.documents)
@@ -47,8 +43,7 @@ class KeptOrder:
     reason: str
 
 
-Outcome = Scores | KeptOrder
-"""New scores, one per candidate in their order, or why there are none."""
+Outcome = Scores | KeptOrder  # new scores, one per candidate in their order, or why there are none
 
 
 def check_depth(name: str, depth: int) -> None:

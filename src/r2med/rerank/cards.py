@@ -20,8 +20,7 @@ from r2med.pipeline.stage import Reranker
 from r2med.pipeline.user_code import import_class, is_class
 from r2med.store.files import expanded
 
-PREFIX = "ce:"
-"""Before the name of a cross-encoder of the hub that has no card."""
+PREFIX = "ce:"  # before the name of a cross-encoder of the hub that has no card
 _CLASSIFIER, _LANGUAGE_MODEL = "ForSequenceClassification", "ForCausalLM"
 
 
@@ -133,10 +132,8 @@ class ApiCard:
     key_env: str
     needs_key: bool = True
     top: str = "top_n"
-    price: float | None = None
-    """US dollars per million tokens; None if unknown."""
-    request_price: float | None = None
-    """US dollars per thousand requests, if these are billed."""
+    price: float | None = None  # US dollars per million tokens; None if unknown
+    request_price: float | None = None  # US dollars per thousand requests, if these are billed
 
 
 _INSTRUCTION = Reader("a text", is_text, Template.of)
@@ -212,8 +209,7 @@ class ServedCard:
 
     name: str
     stage: str
-    prompt: str
-    """The bundled prompt."""
+    prompt: str  # the bundled prompt
     answer: str
     parameters: float = 0
     licence: str = ""

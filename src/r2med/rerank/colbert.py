@@ -61,11 +61,7 @@ class ColBERTReranker(LateInteraction, Reranker):
 
 
 def _scored(
-    stage: ColBERTReranker,
-    query: Vectors,
-    shown: CandidateList,
-    documents: TokenVectors,
-    places: Mapping[str, int],
+    stage: ColBERTReranker, query: Vectors, shown: CandidateList, documents: TokenVectors, places: Mapping[str, int]
 ) -> Outcome:
     """Score a query's candidates; those without text come last."""
     rows = [places.get(name, -1) for name in shown.documents]

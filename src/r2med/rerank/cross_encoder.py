@@ -248,8 +248,7 @@ class LoadedCrossEncoder:
     truncate: str = "document"
     backend: str = "torch"
     device: str = "auto"
-    remote_code: bool = False
-    """Whether the user lets code of the repository run."""
+    remote_code: bool = False  # whether the user lets code of the repository run
 
     @cached_property
     def source(self) -> ModelSource:
@@ -316,9 +315,7 @@ class LoadedCrossEncoder:
         tokenizer = pretrained_tokenizer(Path(build.folder), append_eos=False, remote_code=build.remote_code)
         # The cache is shared with the encoders: a retriever of billions of weights must not stay beside a reranker.
         judge: PairModel = MODEL_CACHE.take(
-            (build, card.answers, self.backend, device),
-            build.size,
-            lambda: self._judge(build, tokenizer, device),
+            (build, card.answers, self.backend, device), build.size, lambda: self._judge(build, tokenizer, device)
         )
         check_limit(card.id, card.max_length, judge.positions)
         tokenizer.pad = judge.pad

@@ -92,8 +92,7 @@ class _Grades:
     given: dict[int, list[float]] = field(default_factory=dict)
     lowest: dict[int, float] = field(default_factory=dict)
     """For passages that a reply left out, the lowest grade that it gave others."""
-    problems: list[str] = field(default_factory=list)
-    """Why a group came to nothing, for each that did."""
+    problems: list[str] = field(default_factory=list)  # why a group came to nothing, for each that did
 
     def add(self, places: Sequence[int], group: _GroupGrades) -> None:
         """Add the grades of a group."""

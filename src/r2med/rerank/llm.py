@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from r2med.rerank.candidates import CandidateList
 
 _REFERENCE = re.compile(r"\[(\d+)\]")
-_EXAMPLES, _EXAMPLE = 100, 200
-"""From how many queries, and from how many documents at the most, a price is reckoned."""
+_EXAMPLES, _EXAMPLE = 100, 200  # from how many queries, and from how many documents at the most, a price is reckoned
 
 
 def spread_places(count: int, wanted: int) -> list[int]:

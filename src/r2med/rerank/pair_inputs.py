@@ -37,10 +37,8 @@ class PairInput(NamedTuple):
 
     ids: Sequence[int]
     types: Sequence[int]
-    tokens: int
-    """How many tokens there were before any was cut."""
-    query_lost: int
-    """How many of the query's tokens were cut."""
+    tokens: int  # how many tokens there were before any was cut
+    query_lost: int  # how many of the query's tokens were cut
 
 
 @dataclass(frozen=True)
@@ -166,8 +164,7 @@ class _Tokens:
         return np.array(parts, dtype=np.int8)
 
 
-_Spans = Mapping[int, tuple[int, int]]
-"""Where the query's and the document's characters are in a text."""
+_Spans = Mapping[int, tuple[int, int]]  # where the query's and the document's characters are in a text
 _PLACES = {"{query}": _QUERY, "{document}": _DOCUMENT}
 
 

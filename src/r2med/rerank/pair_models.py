@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
     from r2med.models.tokenizer import Tokenizer
 
-Columns = NDArray[np.float32]
-"""One row per pair."""
+Columns = NDArray[np.float32]  # one row per pair
 HEADS: Mapping[str, tuple[int, Callable[[Columns], Columns]]] = {
     "one": (1, lambda columns: columns[:, 0]),
     "second": (2, lambda columns: columns[:, 1]),
@@ -36,8 +35,7 @@ HEADS: Mapping[str, tuple[int, Callable[[Columns], Columns]]] = {
     "margin": (2, lambda columns: columns[:, 1] - columns[:, 0]),
 }
 """How columns become a score, and how many there must be, by the names that cards and specs use."""
-_CLASSIFIERS = ("score", "classifier")
-"""What classification heads are called."""
+_CLASSIFIERS = ("score", "classifier")  # what classification heads are called
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 _AGREEMENT = 1e-3
 
@@ -58,10 +56,8 @@ def scores_of(columns: Columns, head: str, model: str) -> Columns:
 class PairModel(Protocol):
     """A model that gives columns for pairs."""
 
-    pad: int
-    """The token that fills up a shorter row."""
-    positions: int
-    """The tokens that the model has places for; 0 for any number."""
+    pad: int  # the token that fills up a shorter row
+    positions: int  # the tokens that the model has places for; 0 for any number
 
     def columns(self, batch: Padded) -> Columns:
         """Return the columns of one batch."""

@@ -37,13 +37,10 @@ if TYPE_CHECKING:
     from r2med.pipeline.executor.local import Progress
     from r2med.rerank.cross_encoder import LoadedCrossEncoder
 
-WINDOW = 1024
-"""Pairs that are tokenized and sorted before the next are."""
+WINDOW = 1024  # pairs that are tokenized and sorted before the next are
 _HOPELESS = 8  # pairs in a row that fail on their own, with none that ever worked, until the model counts as broken
-_BLOCK_TOKENS = 32_768
-"""Tokens of a worker's block, padding included."""
-_UNLIMITED = 1 << 62
-"""A budget that leaves every batch as it came."""
+_BLOCK_TOKENS = 32_768  # tokens of a worker's block, padding included
+_UNLIMITED = 1 << 62  # a budget that leaves every batch as it came
 _SCORED = struct.Struct("<dII")
 
 
@@ -51,10 +48,8 @@ class Scored(NamedTuple):
     """Stored score of a pair."""
 
     score: float
-    tokens: int = 0
-    """Its length in the model's tokens before anything was cut; 0 if it is not counted."""
-    query_lost: int = 0
-    """How many tokens of the query could not be read."""
+    tokens: int = 0  # its length in the model's tokens before anything was cut; 0 if it is not counted
+    query_lost: int = 0  # how many tokens of the query could not be read
 
 
 class WantedPair(NamedTuple):
@@ -193,8 +188,7 @@ class _Failure(NamedTuple):
     """A failed attempt at scoring."""
 
     reason: str
-    full: bool
-    """Whether memory ran out."""
+    full: bool  # whether memory ran out
 
 
 @dataclass(frozen=True)

@@ -27,10 +27,8 @@ _TRAINED: Mapping[str, Callable[[Sequence[Token], str], float | None]] = {
 }
 """How the answers of models that were trained to rerank become scores."""
 MODES = ("auto", "logprobs", "grade")
-_ALTERNATIVES = 20
-"""How many of the likeliest tokens are asked for: the most that servers give."""
-_ANSWER_TOKENS = 8
-"""Enough for a yes or a no with some marks around it."""
+_ALTERNATIVES = 20  # how many of the likeliest tokens are asked for: the most that servers give
+_ANSWER_TOKENS = 8  # enough for a yes or a no with some marks around it
 
 
 @dataclass(frozen=True)

@@ -130,10 +130,7 @@ class Dense(Retriever):
             object.__setattr__(self, "model", spelled_folder(self.model))
         if self.adapter:
             object.__setattr__(self, "adapter", spelled_folder(self.adapter))
-        for name, allowed in (
-            ("quantize", ("", *QUANTIZED)),
-            ("store", PRECISIONS),
-        ):
+        for name, allowed in (("quantize", ("", *QUANTIZED)), ("store", PRECISIONS)):
             value = getattr(self, name)
             if value not in allowed:
                 raise SpecError(f"{self.model}: unknown {name} {value!r}{suggest(value, filter(None, allowed))}")
@@ -345,8 +342,7 @@ class Dense(Retriever):
         return mean[:, : self.dim] if self.dim else mean
 
 
-_SAMPLED = 500
-"""From about how many texts a price is reckoned."""
+_SAMPLED = 500  # from about how many texts a price is reckoned
 _SETTINGS = frozenset(entry.name for entry in fields(Dense)) - {"model", "options", "made"}
 """What a spec may set of any model."""
 
@@ -396,8 +392,7 @@ def find_dense(call: Call) -> Dense | None:
     return Dense.from_call(call)
 
 
-ENCODER = "wordllama"
-"""Whose embeddings are compared unless another is asked for: it needs no torch and no download."""
+ENCODER = "wordllama"  # whose embeddings are compared unless another is asked for: it needs no torch and no download
 Floats = NDArray[np.float64]
 
 

@@ -29,8 +29,7 @@ def run_of_hits(collection: Collection, hits: VectorHits) -> Run:
     return Run(list(collection.queries.ids), offsets, documents, hits.scores.ravel())
 
 
-_CHECKED: Final = 200
-"""For how many queries, at the most, lists are compared with the exact ones."""
+_CHECKED: Final = 200  # for how many queries, at the most, lists are compared with the exact ones
 _LEAST: Final = 10
 _SHARE: Final = 10
 _Places = NDArray[np.intp]

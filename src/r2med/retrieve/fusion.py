@@ -24,12 +24,9 @@ from r2med.pipeline.spec import Call
 from r2med.pipeline.stage import Context, Retriever, Stage
 from r2med.pipeline.system import System
 
-Part = System | Stage | str
-"""A system to fuse, in any form."""
-_LARGEST = 1e6
-"""The largest weight, and the largest k: beyond, sums of scores lose the differences between them."""
-Contribution = Callable[[Ranking], NDArray[np.float64]]
-"""What each document of a list adds to its fused score."""
+Part = System | Stage | str  # a system to fuse, in any form
+_LARGEST = 1e6  # the largest weight, and the largest k: beyond, sums of scores lose the differences between them
+Contribution = Callable[[Ranking], NDArray[np.float64]]  # what each document of a list adds to its fused score
 
 
 def min_max(scores: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -130,8 +130,7 @@ def _is_pair(item: Any) -> bool:
 
 
 _ALL = 1_000_000
-_UNKNOWN = 0.1
-"""The share of a file's ids that may be of documents that the task does not have."""
+_UNKNOWN = 0.1  # the share of a file's ids that may be of documents that the task does not have
 
 
 def find_imported(call: Call) -> ImportedLists | None:

@@ -22,13 +22,10 @@ from r2med.pipeline.stage import Context, Retriever, Signal, Stage
 from r2med.pipeline.system import System, as_step, foreseeing
 from r2med.retrieve.signals import ScoreGap, TextSignal
 
-Part = System | Stage | str
-"""A system, in any form."""
-SHARE = 0.3
-"""The default share of the queries that is sent on."""
+Part = System | Stage | str  # a system, in any form
+SHARE = 0.3  # the default share of the queries that is sent on
 ENDS = ("low", "high")
-BY_GAP = System((ScoreGap(),))
-"""The default signal."""
+BY_GAP = System((ScoreGap(),))  # the default signal
 _SIGNALS = (
     "score-gap, top-score, nqc, wig, clarity, query-length, agreement(SYSTEM), answer-agreement(LLM), confidence(LLM), "
     "random"
@@ -124,7 +121,9 @@ class Route(Retriever):
         """Return the places of the queries that go to the strong system."""
         if self.threshold is None:
             return hardest(values, names, self.share, self.hard_end)
-        places: list[int] = np.flatnonzero(~_beyond(values, _easy_sign(self.hard_end), self.threshold)).tolist()
+        places: list[int] = np.flatnonzero(
+            ~_beyond(values, ">" if self.hard_end == "low" else "<", self.threshold)
+        ).tolist()
         return places
 
     def retrieve(self, collection: Collection, context: Context) -> Run:
@@ -161,10 +160,6 @@ def signal_values(
         return foreseeing(signal, collection, own, lambda: signal.values(collection, run, own))
 
     return as_step(signal, done, context, work)
-
-
-def _easy_sign(harder: str) -> str:
-    return ">" if harder == "low" else "<"
 
 
 def _beyond(values: NDArray[np.float64], sign: str, limit: float) -> NDArray[np.bool_]:

@@ -182,11 +182,12 @@ class Random(TextSignal):
 
     def of_queries(self, collection: Collection) -> Values:
         """Return a number that depends on the query's id and the seed alone."""
-        return np.array([_drawn(f"{self.seed}\t{query}") for query in collection.queries.ids])
-
-
-def _drawn(name: str) -> float:
-    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:6], "big") / 2**48
+        return np.array(
+            [
+                (int.from_bytes(hashlib.sha256(f"{self.seed}\t{query}".encode()).digest()[:6], "big") / 2**48)
+                for query in collection.queries.ids
+            ]
+        )
 
 
 @dataclass(frozen=True)

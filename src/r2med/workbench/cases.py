@@ -80,11 +80,9 @@ class CaseDocument:
     document: str
     text: str
     relevant: bool
-    rank: int | None
-    """Its place, from 1; None when it is not in the list."""
+    rank: int | None  # its place, from 1; None when it is not in the list
     score: float | None
-    other: int | None = None
-    """Its place in the run that is compared with."""
+    other: int | None = None  # its place in the run that is compared with
     terms: Sequence[MatchedTerm] | None = None
     """The terms by which a learned sparse encoder found it; None where it did not, or its vectors are gone."""
     tokens: Sequence[TokenMatch] | None = None
@@ -96,10 +94,8 @@ class Side:
     """One run's part in a case."""
 
     system: str
-    value: float
-    """The headline."""
-    length: int
-    """How many documents its list holds."""
+    value: float  # the headline
+    length: int  # how many documents its list holds
     generations: Sequence[Generation]
     incomplete: str
     top: Sequence[CaseDocument]
@@ -114,8 +110,7 @@ class Case:
     query: str
     text: str
     answer: str
-    documents: int
-    """How many the task has."""
+    documents: int  # how many the task has
     side: Side
     other: Side | None = None
 
@@ -156,13 +151,10 @@ class Case:
 class CaseChoice:
     """Selection of queries to look at, and their number."""
 
-    query: str = ""
-    """A query's id; empty for any."""
-    kind: str = "all"
-    """`all`, `failures` (nothing relevant in the first 10), `worst`, or `sample`."""
+    query: str = ""  # a query's id; empty for any
+    kind: str = "all"  # `all`, `failures` (nothing relevant in the first 10), `worst`, or `sample`
     count: int | None = None
-    depth: int = TOP
-    """How many documents of a list are shown."""
+    depth: int = TOP  # how many documents of a list are shown
 
 
 def look(tasks: Iterable[Sequence[LoadedRun]], choice: CaseChoice) -> list[Case]:

@@ -49,8 +49,7 @@ class Pen:
     """Style of texts: their length, and the marks of their words."""
 
     words: int
-    signs: bool
-    """Whether marks are signs, for want of styles."""
+    signs: bool  # whether marks are signs, for want of styles
 
     def marked(self, text: str, kinds: Kinds) -> Text:
         """Mark the matching words of a text."""
@@ -156,16 +155,14 @@ def shown_terms(terms: Sequence[MatchedTerm]) -> str:
 
 
 _ADDED = {"": "", "query": " (added to the query)", "document": " (added to the document)", "both": " (added to both)"}
-TERMS = 8
-"""How many of a document's terms are shown."""
+TERMS = 8  # how many of a document's terms are shown
 
 
 def _rank(rank: int | None) -> str:
     return "not found" if rank is None else str(rank)
 
 
-_SUMMARY = 160
-"""Characters of a document that are shown before it is opened."""
+_SUMMARY = 160  # characters of a document that are shown before it is opened
 
 
 def page(cases: Sequence[Case], title: str) -> str:

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 
 _BARS = (100, 11)
 _SLOPE = (40, 20)
-_DEPTH = 100
-"""The lowest place that a slope has room for."""
+_DEPTH = 100  # the lowest place that a slope has room for
 
 
 @lru_cache(maxsize=8192)
@@ -107,10 +106,8 @@ def _option(name: str, selected: str = "") -> Markup:
     return Markup("<option{}>{}</option>").format(selected, harmless(name))
 
 
-_BRIEF = 24
-"""Words of a document in a list, where it has less room than a relevant one."""
-_BEST = 10
-"""So many of the best systems on a query are named."""
+_BRIEF = 24  # words of a document in a list, where it has less room than a relevant one
+_BEST = 10  # so many of the best systems on a query are named
 
 
 @dataclass(frozen=True)
@@ -118,13 +115,10 @@ class Workbench:
     """Runs of A and the others, and the queries of the list, resolved from an address."""
 
     state: BenchState
-    entries: Sequence[Entry]
-    """On the task of the query that is shown, A first."""
+    entries: Sequence[Entry]  # on the task of the query that is shown, A first
     rows: Sequence[BenchRow]
-    tasks: Sequence[str]
-    """Those that the list could be over."""
-    pairs: Sequence[tuple[Entry, Entry | None]]
-    """The runs of A and of B that the list is over."""
+    tasks: Sequence[str]  # those that the list could be over
+    pairs: Sequence[tuple[Entry, Entry | None]]  # the runs of A and of B that the list is over
     measures: Sequence[str]
     wrong: Sequence[Correction] = ()
 

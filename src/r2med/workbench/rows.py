@@ -14,10 +14,8 @@ from r2med.web.addresses import Pages
 from r2med.web.library import Library
 from r2med.workbench.state import BenchState
 
-LISTED = 40
-"""Queries of a page of the list."""
-_STEPS = 40
-"""Into how many steps each side of the scatter of scores is divided."""
+LISTED = 40  # queries of a page of the list
+_STEPS = 40  # into how many steps each side of the scatter of scores is divided
 
 
 class BenchRow(NamedTuple):
@@ -27,8 +25,7 @@ class BenchRow(NamedTuple):
     query: str
     a: float | None = None
     b: float | None = None
-    before: QueryCause | None = None
-    """Its cause in A; None if not diagnosed yet."""
+    before: QueryCause | None = None  # its cause in A; None if not diagnosed yet
     after: QueryCause | None = None
 
     @property
@@ -72,17 +69,13 @@ def place_scores(place: str) -> tuple[float, float]:
 class QueryList:
     """Part of the queries that the list shows."""
 
-    rows: Sequence[BenchRow]
-    """Those of the page that is shown."""
+    rows: Sequence[BenchRow]  # those of the page that is shown
     pages: Pages
-    total: int
-    """How many there are without a filter."""
-    texts: Mapping[tuple[str, str], str]
-    """The questions of the rows, if the data is local."""
+    total: int  # how many there are without a filter
+    texts: Mapping[tuple[str, str], str]  # the questions of the rows, if the data is local
     previous: BenchRow | None
     following: BenchRow | None
-    place: int | None
-    """Where the query that is shown stands, from 1; None where the filter leaves it out."""
+    place: int | None  # where the query that is shown stands, from 1; None where the filter leaves it out
 
 
 def bench_rows(library: Library, sides: Sequence[tuple[Entry, Entry | None]], measure: str) -> list[BenchRow]:

@@ -19,7 +19,6 @@ from r2med.render.charts.chart import responsive
 from r2med.render.charts.dots import DotChart
 from r2med.render.charts.drawing import system_point
 from r2med.runs.cost import Cost
-from r2med.runs.ledger import Entry
 from r2med.runs.selection import with_words
 from r2med.web.addresses import NotFound, PageContent, Pages, page_number, several_like, sort_links, system_address
 from r2med.web.citation import citation, colophon, options
@@ -50,7 +49,13 @@ def runs_page(library: Library, request: Request) -> PageContent:
 
 def run_page(library: Library, request: Request) -> PageContent:
     """Show a run with everything that was recorded, and its queries."""
-    entry = _entry(library, request.path_params["id"])
+    name = request.path_params["id"]
+    entries = library.by_id()
+    if name not in entries:
+        alike = [run for run in entries if name and run.startswith(name[:4])] or several_like(name, entries)
+        near = [(f"{run} {entries[run].system} on {entries[run].task}", f"/run/{run}") for run in alike[:5]]
+        raise NotFound(f"no run {name!r} in the ledger", near)
+    entry = entries[name]
     asked = request.query_params
     values, diagnosis = library.query_scores(entry), run_causes(library, entry)
     causes = {each.query: each for each in diagnosis.queries} if diagnosis else {}
@@ -74,16 +79,6 @@ def run_page(library: Library, request: Request) -> PageContent:
         "text": asked.get("q", ""), "causes": causes, "cause": cause,
         "known_causes": [each.value for each in Cause if any(_has_cause(row, each.value) for row in causes.values())],
     }  # fmt: skip
-
-
-def _entry(library: Library, name: str) -> Entry:
-    """Return a run by its id; an unknown id is an error that suggests similar ones."""
-    entries = library.by_id()
-    if name not in entries:
-        alike = [run for run in entries if name and run.startswith(name[:4])] or several_like(name, entries)
-        near = [(f"{run} {entries[run].system} on {entries[run].task}", f"/run/{run}") for run in alike[:5]]
-        raise NotFound(f"no run {name!r} in the ledger", near)
-    return entries[name]
 
 
 def _has_cause(found: QueryCause | None, cause: str) -> bool:

@@ -37,14 +37,10 @@ from r2med.workbench.sides import FoundDocument, run_kinds
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-WORDS = 45
-"""Of a document, before it is opened."""
-LONGEST = 8000
-"""Characters of a question."""
-LONGEST_TEXT = 200_000
-"""Characters of a document that a page shows."""
-_MOST_NAMES = 20_000
-"""Ids that are looked at for the nearest."""
+WORDS = 45  # of a document, before it is opened
+LONGEST = 8000  # characters of a question
+LONGEST_TEXT = 200_000  # characters of a document that a page shows
+_MOST_NAMES = 20_000  # ids that are looked at for the nearest
 
 
 def document_page(library: Library, request: Request) -> PageContent:
@@ -89,8 +85,7 @@ class Searcher:
     """A system that could search a task."""
 
     system: str
-    ready: bool
-    """Whether its index is there; a page only reads and never builds one."""
+    ready: bool  # whether its index is there; a page only reads and never builds one
 
 
 @dataclass(frozen=True)

@@ -46,10 +46,8 @@ class Listed:
 
     letter: str
     entry: Entry
-    value: float | None
-    """By the measure that is shown; None where it was not measured."""
-    case: Case | None
-    """None if the data is not local: then only ids are known."""
+    value: float | None  # by the measure that is shown; None where it was not measured
+    case: Case | None  # None if the data is not local: then only ids are known
     documents: Sequence[FoundDocument]
     kinds: Mapping[str, str]
     cause: QueryCause | None = None
@@ -66,10 +64,8 @@ class RelevantPlace:
     """Place of a relevant document in one list."""
 
     letter: str
-    rank: int | None
-    """None where it is not in the list."""
-    placed: Placed | None = None
-    """Its cause; None if not diagnosed yet."""
+    rank: int | None  # None where it is not in the list
+    placed: Placed | None = None  # its cause; None if not diagnosed yet
 
 
 @dataclass(frozen=True)
@@ -78,8 +74,7 @@ class RelevantDocument:
 
     document: str
     text: str
-    places: Sequence[RelevantPlace]
-    """In each list."""
+    places: Sequence[RelevantPlace]  # in each list
 
     @property
     def highest(self) -> float:

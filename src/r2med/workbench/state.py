@@ -14,12 +14,9 @@ from r2med.web.addresses import UnknownName
 if TYPE_CHECKING:
     from starlette.datastructures import QueryParams
 
-SIDES = 6
-"""As many lists fit side by side."""
-DEEP = 100
-"""As far as lists are shown when one asks for more."""
-LETTERS = "ABCDEF"
-"""What the lists are called, from the first on."""
+SIDES = 6  # as many lists fit side by side
+DEEP = 100  # as far as lists are shown when one asks for more
+LETTERS = "ABCDEF"  # what the lists are called, from the first on
 ORDERS: Mapping[str, str] = {
     "given": "as in the data",
     "lowest": "lowest A first",
@@ -56,25 +53,20 @@ class BenchState:
     group: str = ""
     task: str = ""
     query: str = ""
-    over: str = ""
-    """`all` where the list of queries is over all tasks that the systems share; else it is over the task."""
-    systems: tuple[str, ...] = ()
-    """Whose lists are shown, A first: specs, or ids of runs."""
+    over: str = ""  # `all` where the list of queries is over all tasks that the systems share; else it is over the task
+    systems: tuple[str, ...] = ()  # whose lists are shown, A first: specs, or ids of runs
     measure: str = ""
     text: str = ""
     before: str = ""
-    after: str = ""
-    """Only queries with a relevant document of which this became in A, and that in B."""
+    after: str = ""  # only queries with a relevant document of which this became in A, and that in B
     won: str = ""
-    at: str = ""
-    """Only queries at one place of the scatter of scores."""
+    at: str = ""  # only queries at one place of the scatter of scores
     order: str = ""
     tab: str = ""
     depth: str = ""
     page: str = ""
     gold: str = ""
-    hidden: str = ""
-    """The numbers of lists that are not shown, with commas."""
+    hidden: str = ""  # the numbers of lists that are not shown, with commas
 
     @classmethod
     def read(cls, asked: QueryParams) -> tuple[BenchState, dict[str, UnknownName]]:
