@@ -15,7 +15,7 @@ from r2med.errors import SpecError
 from r2med.models.http import AttemptError, RequestLimits, check_url, server_name
 from r2med.models.server import JsonServer, RequestFailed
 from r2med.models.templates import cut_words
-from r2med.pipeline.registry import spec_of
+from r2med.pipeline.registry import NamedStage
 from r2med.pipeline.stage import Context, Requirements, Reranker
 from r2med.rerank.candidates import KeptOrder, Outcome, candidates, check_depth, checked, reranked
 from r2med.rerank.cards import ApiCard, api_card, api_cards
@@ -26,7 +26,6 @@ from r2med.usage import Usage
 if TYPE_CHECKING:
     from r2med.data.dataset import Collection
     from r2med.data.run import Run
-    from r2med.pipeline.spec import Call
 
 _OWN_KEY = "R2MED_RERANK_KEY"
 _SAMPLED = 500  # from about how many documents a price is reckoned
@@ -79,7 +78,7 @@ class RerankServer(JsonServer[NDArray[np.float64]]):
 
 
 @dataclass(frozen=True)
-class ApiRerank(Reranker):
+class ApiRerank(NamedStage, Reranker):
     """Reranker of a server's `/rerank`: a card's name (cohere, jina, voyage), or `NAME@http://host:port/v1`.
 
     >>> str(ApiRerank("rerank-v3.5@https://api.cohere.com/v2", depth=50))
@@ -95,17 +94,14 @@ class ApiRerank(Reranker):
     words: int = 0
     """How many words of a document are sent, for servers that refuse long ones; 0 for all."""
 
+    name = "api-rerank"
+
     def __post_init__(self) -> None:
         check_depth("api-rerank", self.depth)
         if self.batch < 1 or self.words < 0:
             raise SpecError(f"api-rerank: batch must be positive and words not negative: {self.batch}, {self.words}")
         # A wrong name is an error before anything runs.
         api_model(self.model)
-
-    @property
-    def spec(self) -> Call:
-        """Return the stage in the spec language."""
-        return spec_of(self, "api-rerank")
 
     @cached_property
     def card(self) -> ApiCard:

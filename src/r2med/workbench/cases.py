@@ -80,9 +80,11 @@ class CaseDocument:
     document: str
     text: str
     relevant: bool
-    rank: int | None  # its place, from 1; None when it is not in the list
+    rank: int | None
+    """Its place, from 1; None when it is not in the list."""
     score: float | None
-    other: int | None = None  # its place in the run that is compared with
+    other: int | None = None
+    """Its place in the run that is compared with."""
     terms: Sequence[MatchedTerm] | None = None
     """The terms by which a learned sparse encoder found it; None where it did not, or its vectors are gone."""
     tokens: Sequence[TokenMatch] | None = None
@@ -94,8 +96,10 @@ class Side:
     """One run's part in a case."""
 
     system: str
-    value: float  # the headline
-    length: int  # how many documents its list holds
+    value: float
+    """The headline."""
+    length: int
+    """How many documents its list holds."""
     generations: Sequence[Generation]
     incomplete: str
     top: Sequence[CaseDocument]
@@ -110,7 +114,8 @@ class Case:
     query: str
     text: str
     answer: str
-    documents: int  # how many the task has
+    documents: int
+    """How many the task has."""
     side: Side
     other: Side | None = None
 
