@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from r2med.diagnosis.causes import Cause
 from r2med.pipeline.loaded_runs import HEADLINE
@@ -13,6 +13,8 @@ from r2med.web.addresses import UnknownName
 
 if TYPE_CHECKING:
     from starlette.datastructures import QueryParams
+
+    from r2med.workbench.rows import BenchRow
 
 SIDES = 6  # as many lists fit side by side
 DEEP = 100  # as far as lists are shown when one asks for more
@@ -32,18 +34,6 @@ _NAMES = {"text": "q", "before": "from", "after": "to", "order": "sort", "hidden
 """Fields that have another name in the address."""
 _CHOICES = {"order": "order", "won": "winner", "tab": "tab", "before": "cause", "after": "cause"}
 """Fields that can have a few values only, and what these are."""
-
-
-class Linked(Protocol):
-    """A query of a task."""
-
-    @property
-    def task(self) -> str:
-        """Return the task."""
-
-    @property
-    def query(self) -> str:
-        """Return the query's id."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +106,7 @@ class BenchState:
         """Return the address of just this."""
         return address("/query", **self.values())
 
-    def row_linker(self) -> Callable[[Linked], str]:
+    def row_linker(self) -> Callable[[BenchRow], str]:
         """Return a function from another query to its address in the same workbench; the rest of it is built once."""
         rest = address("", **replace(self, task="", query="", page="").values()).removeprefix("?")
         return lambda row: address("/query", task=row.task, query=row.query) + (f"&{rest}" if rest else "")
