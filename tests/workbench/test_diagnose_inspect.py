@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import asdict, replace
 from html import unescape
 from html.parser import HTMLParser
 from io import StringIO
@@ -136,7 +136,7 @@ def test_against_another_run_losses_come_first_and_moves_are_shown(runs: list[st
 def test_one_query_by_its_id(runs: list[str]) -> None:
     (case,) = cases(["replay >> bm25"], CaseChoice(query="mqd-q01"))
     assert case.answer == "Acute intermittent porphyria"
-    assert case.as_dict()["side"]["generations"][0]["text"]
+    assert asdict(case)["side"]["generations"][0]["text"]
     with pytest.raises(R2medError, match="no query 'nope'"):
         cases(["bm25"], CaseChoice(query="nope"))
 

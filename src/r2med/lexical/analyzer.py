@@ -9,8 +9,7 @@ from typing import Final, NamedTuple
 from r2med.lexical.porter import stem, stem_basic
 from r2med.lexical.segmentation import MAX_UNITS, segment
 
-ANALYZER: Final = "lucene-english"
-"""The name of this analyzer in run files, tables and cache keys."""
+ANALYZER: Final = "lucene-english"  # the name of this analyzer in run files, tables and cache keys
 ANALYZER_VERSION: Final = "1"
 """Version, raised if and only if the tokens of some text change: part of every cache key that depends on tokens."""
 STOP_WORDS: Final = frozenset(
@@ -65,10 +64,8 @@ _ASCII_MARKS: Final = "\"#'*,.:;"
 class PieceTokens(NamedTuple):
     """Tokens of many pieces of text, end to end."""
 
-    tokens: list[str]
-    """All tokens, in the order of the pieces."""
-    counts: list[int]
-    """Number of tokens of each piece; they sum to the length of ``tokens``."""
+    tokens: list[str]  # all tokens, in the order of the pieces
+    counts: list[int]  # number of tokens of each piece; they sum to the length of ``tokens``
 
 
 def analyze(text: str) -> list[str]:

@@ -55,8 +55,7 @@ class Words:
     """Hashed words of several texts, end to end."""
 
     hashes: Hashes
-    offsets: NDArray[np.int64]
-    """Offsets at which each text's words start, and finally where the last end."""
+    offsets: NDArray[np.int64]  # offsets at which each text's words start, and finally where the last end
 
     def __len__(self) -> int:
         return len(self.offsets) - 1

@@ -13,8 +13,7 @@ from r2med.lexical.segmentation import segment
 
 _PIECE = re.compile(BREAK_PATTERN.replace("[", "[^", 1))
 _WORD = re.compile(r"\S+")
-_LETTERS = 12
-"""Characters of an excerpt for each of its words: a genome is one word."""
+_LETTERS = 12  # characters of an excerpt for each of its words: a genome is one word
 _FUNCTION_WORDS = frozenset(
     "about above after again against all also although am among any anybody anything because been before being "
     "below between both can cannot could did do does doing down during each either else ever every few from "
@@ -25,8 +24,7 @@ _FUNCTION_WORDS = frozenset(
     "where whether which while who whom whose why within without would yet you your yours yourself".split()
 )
 """Function words beside the stop words of the analyzer: BM25 counts them, but they are not highlighted."""
-_LONGEST_WORD = 200
-"""Characters of a word that are analyzed when only an excerpt is chosen."""
+_LONGEST_WORD = 200  # characters of a word that are analyzed when only an excerpt is chosen
 
 
 class WordMark(NamedTuple):
@@ -44,8 +42,7 @@ class Part(NamedTuple):
     kind: str = ""
 
 
-Kinds = Mapping[str, str]
-"""Map from a term to the kind of its mark."""
+Kinds = Mapping[str, str]  # map from a term to the kind of its mark
 
 
 def kinds_of(**texts: Sequence[str]) -> dict[str, str]:
@@ -75,8 +72,7 @@ class WordForms(NamedTuple):
 
     alike: list[str]
     """Words of one stem in lower case, with blanks between them; a word that is alone with its stem is not here."""
-    unmarked: list[str]
-    """Words that are never marked."""
+    unmarked: list[str]  # words that are never marked
 
 
 def word_forms(texts: Iterable[str]) -> WordForms:

@@ -19,24 +19,20 @@ from numpy.typing import NDArray
 
 from r2med.lexical.arrays import offsets_of, slices_up_to
 
-FORMAT = 2
-"""Format number, raised if the files or their meaning change: part of the cache key."""
+FORMAT = 2  # format number, raised if the files or their meaning change: part of the cache key
 _RUN_COLUMNS = ("offsets", "documents", "values")
 _COLUMNS = (*_RUN_COLUMNS, "lengths", "ties")
-_TERMS_AT_ONCE = 16_384
-"""Terms of a run merged at a time: few enough to stay in the processor's cache."""
+_TERMS_AT_ONCE = 16_384  # terms of a run merged at a time: few enough to stay in the processor's cache
 _POSTINGS_AT_ONCE = 1 << 19
 """Postings merged at a time at most, whatever the memory: larger columns are slower to allocate than to fill."""
-_BYTES_A_POSTING = 48
-"""Bytes of a posting while it is merged: its target place, and its numbers twice."""
+_BYTES_A_POSTING = 48  # bytes of a posting while it is merged: its target place, and its numbers twice
 
 
 class TermPostings(NamedTuple):
     """Terms in alphabetical order, and their postings, one term's after another's."""
 
     terms: Sequence[str]
-    offsets: NDArray[np.int64]
-    """Offsets at which each term's postings start, from 0; one more than there are terms."""
+    offsets: NDArray[np.int64]  # offsets at which each term's postings start, from 0; one more than there are terms
     documents: NDArray[np.integer[Any]]
     values: NDArray[Any]
 
@@ -135,18 +131,12 @@ class Postings(NamedTuple):
 class InvertedIndex:
     """Terms of a corpus: all that BM25 needs, for any k1 and b, or the sparse vectors of an encoder by term."""
 
-    terms: Sequence[str]
-    """The vocabulary, sorted; a term's number is its place here."""
-    offsets: NDArray[np.integer[Any]]
-    """Offsets at which each term's postings start; one more than there are terms."""
-    documents: NDArray[np.integer[Any]]
-    """The documents of all postings, by position, ascending within a term."""
-    values: NDArray[Any]
-    """Frequency or weight of the term in each of them."""
-    lengths: NDArray[np.integer[Any]]
-    """Number of tokens of each document; of a sparse vector, number of terms."""
-    ties: NDArray[np.int64]
-    """Each document's rank among equals, from `r2med.lexical.ranking.id_order`."""
+    terms: Sequence[str]  # the vocabulary, sorted; a term's number is its place here
+    offsets: NDArray[np.integer[Any]]  # offsets at which each term's postings start; one more than there are terms
+    documents: NDArray[np.integer[Any]]  # the documents of all postings, by position, ascending within a term
+    values: NDArray[Any]  # frequency or weight of the term in each of them
+    lengths: NDArray[np.integer[Any]]  # number of tokens of each document; of a sparse vector, number of terms
+    ties: NDArray[np.int64]  # each document's rank among equals, from `r2med.lexical.ranking.id_order`
 
     @property
     def average_length(self) -> float:

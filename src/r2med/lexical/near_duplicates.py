@@ -24,8 +24,7 @@ _FOUND = 0.98
 _PAIRS_AT_ONCE = 1 << 14
 _TEXTS_AT_ONCE = 1 << 11
 """Texts per call: the library returns signatures as lists of Python numbers, which take much memory."""
-_DOUBT = 0.2
-"""Margin of an estimate from 128 slots below the true similarity: more than four standard deviations."""
+_DOUBT = 0.2  # margin of an estimate from 128 slots below the true similarity: more than four standard deviations
 Signatures = NDArray[np.uint32]
 
 
@@ -85,8 +84,7 @@ def agree(ours: Signatures, theirs: Signatures, pairs: tuple[Places, Places], th
 
 
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
-SHINGLE = 2
-"""Words in a row that make a shingle; near-duplicates are texts with nearly the same set of shingles."""
+SHINGLE = 2  # words in a row that make a shingle; near-duplicates are texts with nearly the same set of shingles
 SAME, NEAR = "same words", "near-duplicate"
 
 

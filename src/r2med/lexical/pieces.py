@@ -17,8 +17,7 @@ from r2med.lexical.analyzer import BREAK
 from r2med.lexical.arrays import offsets_of
 
 _WORD: Final = np.dtype("<u8")
-PACKED: Final = 2 * _WORD.itemsize
-"""The longest piece, in bytes, that can be packed."""
+PACKED: Final = 2 * _WORD.itemsize  # the longest piece, in bytes, that can be packed
 STOPS = ".,:;"
 """Marks that only ever belong to a token between two of its letters or digits, and mostly stand at a word's end."""
 # A break is zero, a capital lower case (the analyzer ignores case), any other byte itself.
@@ -30,10 +29,8 @@ _FIRST = np.array([(1 << 8 * length) - 1 for length in range(_WORD.itemsize + 1)
 class PackedPieces(NamedTuple):
     """Pieces of at most sixteen bytes, none of them zero, as two columns of numbers."""
 
-    low: NDArray[np.uint64]
-    """Bytes 0 to 7 as a number, zeros behind the end."""
-    high: NDArray[np.uint64]
-    """Bytes 8 to 15."""
+    low: NDArray[np.uint64]  # bytes 0 to 7 as a number, zeros behind the end
+    high: NDArray[np.uint64]  # bytes 8 to 15
 
     def take(self, places: NDArray[np.intp]) -> PackedPieces:
         """Return the pieces at some places."""
@@ -50,8 +47,7 @@ class JoinedTexts(NamedTuple):
     """Texts as one stretch of UTF-8, a zero byte before each of them and some behind the last."""
 
     data: bytes
-    lengths: NDArray[np.int64]
-    """Number of bytes of each text."""
+    lengths: NDArray[np.int64]  # number of bytes of each text
 
 
 def join_texts(texts: Sequence[str]) -> JoinedTexts:
@@ -64,16 +60,11 @@ def join_texts(texts: Sequence[str]) -> JoinedTexts:
 class Pieces(NamedTuple):
     """Pieces of a block of texts, as columns."""
 
-    data: bytes
-    """The block, every break a zero byte."""
-    starts: NDArray[np.int64]
-    """Where each piece starts in the data."""
-    lengths: NDArray[np.int64]
-    """Number of bytes of each piece; 0 for a piece of stops only."""
-    packed: PackedPieces
-    """The pieces; of a longer one, its first sixteen bytes."""
-    owners: NDArray[np.int32]
-    """Index of the text in the block that each piece comes from."""
+    data: bytes  # the block, every break a zero byte
+    starts: NDArray[np.int64]  # where each piece starts in the data
+    lengths: NDArray[np.int64]  # number of bytes of each piece; 0 for a piece of stops only
+    packed: PackedPieces  # the pieces; of a longer one, its first sixteen bytes
+    owners: NDArray[np.int32]  # index of the text in the block that each piece comes from
 
     def short(self) -> NDArray[np.intp]:
         """Return the places of the pieces that are packed whole, without those of stops alone."""
@@ -126,10 +117,8 @@ def cut(texts: JoinedTexts, table: bytes = _BYTES, stops: str = STOPS) -> Pieces
     return Pieces(data, starts, lengths, PackedPieces(low, high), owners)
 
 
-_PORTION: Final = 1 << 15
-"""Pieces entered at a time: the table grows with the vocabulary, not with the block."""
-_BYTES_A_LONG_PIECE: Final = 200
-"""Size of a piece that cannot be packed, with its number."""
+_PORTION: Final = 1 << 15  # pieces entered at a time: the table grows with the vocabulary, not with the block
+_BYTES_A_LONG_PIECE: Final = 200  # size of a piece that cannot be packed, with its number
 
 
 class PieceIds:

@@ -64,8 +64,7 @@ STEP_4: Final[dict[str, tuple[tuple[str, int], ...]]] = {
     "ze": (("ize", 3),),
 }
 DERIVED: Final = frozenset((*STEP_2, *STEP_3, *STEP_4))
-CHANGED: Final = DERIVED | {"ll"}
-"""Endings beside single letters without which a word is its own stem."""
+CHANGED: Final = DERIVED | {"ll"}  # endings beside single letters without which a word is its own stem
 
 
 def stem(word: str) -> str:

@@ -21,14 +21,10 @@ from r2med.lexical.index import TermPostings, append_places
 from r2med.lexical.pieces import JoinedTexts, PieceIds, cut
 from r2med.lexical.vectors import SparseVectors
 
-BLOCK = 2_000_000
-"""Characters of text per block, if memory allows."""
-_BYTES_A_CHARACTER = 64
-"""Bytes of a character of a block while the block is processed."""
-_BYTES_A_POSTING = 22
-"""Bytes of a posting until it is written: as gathered, as sorted, and in between."""
-_BYTES_A_NAME = 130
-"""Bytes of a term's name."""
+BLOCK = 2_000_000  # characters of text per block, if memory allows
+_BYTES_A_CHARACTER = 64  # bytes of a character of a block while the block is processed
+_BYTES_A_POSTING = 22  # bytes of a posting until it is written: as gathered, as sorted, and in between
+_BYTES_A_NAME = 130  # bytes of a term's name
 Report = Callable[[float], None]
 
 
@@ -40,20 +36,16 @@ def block_size(memory: int | None = None) -> int:
 class TextBlock(NamedTuple):
     """Block of consecutive documents."""
 
-    first: int
-    """Number of the first of them."""
+    first: int  # number of the first of them
     texts: JoinedTexts
 
 
 class _Block(NamedTuple):
     """Postings of a block of documents, sorted by term, then document."""
 
-    first: int
-    """Number of its first document."""
-    terms: NDArray[np.int32]
-    """Numbers of the terms that occur, each once."""
-    counts: NDArray[np.int64]
-    """Number of postings of each of them."""
+    first: int  # number of its first document
+    terms: NDArray[np.int32]  # numbers of the terms that occur, each once
+    counts: NDArray[np.int64]  # number of postings of each of them
     documents: NDArray[np.int32]
     values: NDArray[Any]
 

@@ -26,20 +26,15 @@ from numpy.typing import NDArray
 from r2med.lexical.index import InvertedIndex
 from r2med.lexical.ranking import top
 
-Weights = Mapping[int, float]
-"""Query: the numbers of its terms, and the weight of each."""
+Weights = Mapping[int, float]  # query: the numbers of its terms, and the weight of each
 Places = NDArray[np.integer[Any]]
-_COMMON = 4
-"""A term is common if more than one document in this many has it; common terms come last in a sum."""
+_COMMON = 4  # a term is common if more than one document in this many has it; common terms come last in a sum
 _SCORES_AT_ONCE = 16_000_000
 """Scores per thread at a time; queries scored together share the work of weighting a term's postings."""
 _MAX_THREADS = 4
-_RARE = 64
-"""Terms that fewer than one document in this many has are always summed up for all documents."""
-_CANDIDATES = 256
-"""Candidates are few enough if they are fewer than one document in this many."""
-_FEW = 200_000
-"""Among so few documents the sums of all are made in double precision at once."""
+_RARE = 64  # terms that fewer than one document in this many has are always summed up for all documents
+_CANDIDATES = 256  # candidates are few enough if they are fewer than one document in this many
+_FEW = 200_000  # among so few documents the sums of all are made in double precision at once
 _ROUNDING = 2.0**-23
 
 
@@ -197,8 +192,7 @@ class _Sums:
     row: NDArray[np.float32]
     depth: int
     terms: int
-    to_come: float
-    """The most that terms not yet added can add to a score."""
+    to_come: float  # the most that terms not yet added can add to a score
     waiting: list[tuple[int, float]] = field(default_factory=list)
     """The terms, with their weights, that are added only for candidates."""
     _open: NDArray[np.int32] | None = None

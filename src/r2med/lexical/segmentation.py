@@ -90,10 +90,8 @@ RUNS = (
     "2P4I2AcI2Aa-4P1-2Pa-12P39R1aU1Pf-aP1-14P1-2P9-1P4-9P1b2M5P13e-8P10a-30P80-74Pc-55P2b-cP4-38P8-aP6-28P8-1eP52-cP2"
     "f-1Pa-1P6b7-2Za6d7-29Z1035-bZde-2Z1682-eZ1d31-c1fZ21e-b05e3X1-1eT5fE1-80Xf0-2fe10"
 )
-MAX_UNITS: Final = 255
-"""Longest token, in UTF-16 code units; Lucene cuts a longer one and continues behind the cut."""
-NO_TOKEN: Final = "-"
-"""Class of the characters that no token ever contains, wherever they stand."""
+MAX_UNITS: Final = 255  # longest token, in UTF-16 code units; Lucene cuts a longer one and continues behind the cut
+NO_TOKEN: Final = "-"  # class of the characters that no token ever contains, wherever they stand
 # Class letters: A letter, H Hebrew letter, G Hangul, I letter that is also an emoji, D ASCII digit, N other digit,
 # K Katakana, U Hiragana, Z Han, S South-East Asian, C South-East Asian mark, _ connector, ' single quote,
 # " double quote, : between letters, . between letters or digits, comma between digits, P pictograph, R regional

@@ -72,8 +72,7 @@ class HashTable:
 
 _FACTORS = np.array([0xD6E8FEB86659FD93, 0xA0761D6478BD642F, 0xE7037ED1A0B428DB, 0x8EBC6AF09C88C6E3], dtype=np.uint64)
 _JOIN = np.uint64(0x589965CC75374CC3)
-_AT_ONCE = 1 << 21
-"""Shingles processed at a time."""
+_AT_ONCE = 1 << 21  # shingles processed at a time
 _PAIR_BITS = np.uint64(22)
 
 

@@ -26,12 +26,9 @@ from numpy.typing import NDArray
 from r2med.lexical.pieces import join_texts
 from r2med.lexical.postings import TextBlock, TextBuilder, block_size
 
-MIN_CHARACTERS = 20_000_000
-"""Fewer characters are indexed before a worker has well begun."""
-_STEP = 64
-"""Texts read at a time."""
-_WAITING = 3
-"""Blocks sent ahead of the worker."""
+MIN_CHARACTERS = 20_000_000  # fewer characters are indexed before a worker has well begun
+_STEP = 64  # texts read at a time
+_WAITING = 3  # blocks sent ahead of the worker
 _SAMPLE = 256
 _START = Lock()
 

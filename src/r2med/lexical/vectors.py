@@ -19,8 +19,7 @@ class SparseVectors:
     ([1, 3], [2.0, 1.0], [2, 0])
     """
 
-    offsets: NDArray[np.int64]
-    """Offsets at which each vector starts; one more than there are vectors."""
+    offsets: NDArray[np.int64]  # offsets at which each vector starts; one more than there are vectors
     dimensions: NDArray[np.int32]
     weights: NDArray[np.float32]
 

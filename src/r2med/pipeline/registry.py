@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from dataclasses import MISSING, Field
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, TypeVar, get_args, get_origin, get_type_hints
 
 from r2med.errors import SpecError, suggest
 from r2med.pipeline.spec import Call, Chain, Value, parse
@@ -202,6 +202,17 @@ def bind(cls: type[Bound], call: Call) -> Bound:
     if missing:
         raise SpecError(f"{call} lacks {', '.join(missing)}; {call.name} takes {_usage(declared)}")
     return cls(*given.pop(rest.name), **given) if rest is not None else cls(**given)
+
+
+class NamedStage(Stage):
+    """Stage whose spec is its name with its settings."""
+
+    name: ClassVar[str]
+
+    @property
+    def spec(self) -> Call:
+        """Return the stage in the spec language."""
+        return spec_of(self, self.name)
 
 
 def spec_of(stage: Stage, name: str) -> Call:

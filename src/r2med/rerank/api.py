@@ -15,7 +15,7 @@ from r2med.errors import SpecError
 from r2med.models.http import AttemptError, RequestLimits, check_url, server_name
 from r2med.models.server import JsonServer, RequestFailed
 from r2med.models.templates import cut_words
-from r2med.pipeline.registry import spec_of
+from r2med.pipeline.registry import NamedStage
 from r2med.pipeline.stage import Context, Requirements, Reranker
 from r2med.rerank.candidates import KeptOrder, Outcome, candidates, check_depth, checked, reranked
 from r2med.rerank.cards import ApiCard, api_card, api_cards
@@ -26,13 +26,10 @@ from r2med.usage import Usage
 if TYPE_CHECKING:
     from r2med.data.dataset import Collection
     from r2med.data.run import Run
-    from r2med.pipeline.spec import Call
 
 _OWN_KEY = "R2MED_RERANK_KEY"
-_SAMPLED = 500
-"""From about how many documents a price is reckoned."""
-_CHARACTERS = 4
-"""Of a token, about."""
+_SAMPLED = 500  # from about how many documents a price is reckoned
+_CHARACTERS = 4  # of a token, about
 
 
 def api_model(address: str) -> ApiCard:
@@ -48,19 +45,8 @@ def api_model(address: str) -> ApiCard:
         raise SpecError(f"cannot read the model {address!r}; write NAME@http://host:port/v1")
     url = check_url(name, url, _OWN_KEY).removesuffix("/rerank")
     hosts = {urlsplit(card.url).hostname: card for card in api_cards().values()}
-    host_card = hosts.get(urlsplit(url).hostname)
-    if host_card is not None:
-        return ApiCard(
-            address,
-            name,
-            url,
-            host_card.key_env,
-            host_card.needs_key,
-            host_card.top,
-            host_card.price,
-            host_card.request_price,
-        )
-    return ApiCard(address, name, url, _OWN_KEY, needs_key=False)
+    host_card = hosts.get(urlsplit(url).hostname, ApiCard("", "", "", _OWN_KEY, needs_key=False))
+    return replace(host_card, name=address, id=name, url=url)
 
 
 class RerankServer(JsonServer[NDArray[np.float64]]):
@@ -81,7 +67,7 @@ class RerankServer(JsonServer[NDArray[np.float64]]):
 
 
 @dataclass(frozen=True)
-class ApiRerank(Reranker):
+class ApiRerank(NamedStage, Reranker):
     """Reranker of a server's `/rerank`: a card's name (cohere, jina, voyage), or `NAME@http://host:port/v1`.
 
     >>> str(ApiRerank("rerank-v3.5@https://api.cohere.com/v2", depth=50))
@@ -97,17 +83,14 @@ class ApiRerank(Reranker):
     words: int = 0
     """How many words of a document are sent, for servers that refuse long ones; 0 for all."""
 
+    name = "api-rerank"
+
     def __post_init__(self) -> None:
         check_depth("api-rerank", self.depth)
         if self.batch < 1 or self.words < 0:
             raise SpecError(f"api-rerank: batch must be positive and words not negative: {self.batch}, {self.words}")
         # A wrong name is an error before anything runs.
         api_model(self.model)
-
-    @property
-    def spec(self) -> Call:
-        """Return the stage in the spec language."""
-        return spec_of(self, "api-rerank")
 
     @cached_property
     def card(self) -> ApiCard:
@@ -160,24 +143,20 @@ class ApiRerank(Reranker):
         pairs = wanted_pairs(lists)
         problems: dict[str, str] = {}
         with ScoreStore(self.fingerprint()) as store:
-            scores_known = store.find(pair.digest for row in pairs for pair in row)
-            if known_before := bool(scores_known):
+            stored = store.find(pair.digest for row in pairs for pair in row)
+            scores = dict(stored)
+            if stored:
                 context.reuse("scores of pairs")
             asked: list[list[WantedPair]] = []
             for row in pairs:
                 # A text is sent once.
-                missing = list({pair.digest: pair for pair in row if pair.digest not in scores_known}.values())
+                missing = list({pair.digest: pair for pair in row if pair.digest not in stored}.values())
                 asked += [missing[start : start + self.batch] for start in range(0, len(missing), self.batch)]
             if not asked:
                 context.book(Usage(whole=False))
             else:
-                server = RerankServer(
-                    self.card.id,
-                    self.card.url,
-                    self.card.key_env,
-                    RequestLimits.configured(),
-                    needs_key=self.card.needs_key,
-                )
+                card, limits = self.card, RequestLimits.configured()
+                server = RerankServer(card.id, card.url, card.key_env, limits, needs_key=card.needs_key)
                 with context.executor.progress(str(self), len(asked)) as bar:
                     for place, answer in server.ask_each([self._body(part) for part in asked]):
                         bar.advance()
@@ -187,16 +166,15 @@ class ApiRerank(Reranker):
                         digests = (pair.digest for pair in asked[place])
                         scored = dict(zip(digests, map(Scored, answer.tolist()), strict=True))
                         store.keep(scored)
-                        scores_known |= scored
-                context.book(replace(server.bill(*self._prices, (0, 0, 0)), whole=not known_before))
+                        scores |= scored
+                context.book(replace(server.bill(*self._prices, (0, 0, 0)), whole=not stored))
         context.notes.facts |= {"pairs": sum(map(len, pairs)), "scored": sum(map(len, asked))}
-        outcomes: list[Outcome] = []
-        for candidate_list, wanted in zip(lists, pairs, strict=True):
-            if candidate_list.query in problems:
-                outcomes.append(KeptOrder(problems[candidate_list.query]))
-            else:
-                scores = [scores_known[pair.digest].score for pair in wanted]
-                outcomes.append(checked(scores, candidate_list))
+        outcomes: list[Outcome] = [
+            KeptOrder(problems[one.query])
+            if one.query in problems
+            else checked([scores[pair.digest].score for pair in row], one)
+            for one, row in zip(lists, pairs, strict=True)
+        ]
         return reranked(self, run, lists, outcomes, context)
 
     def _body(self, part: Sequence[WantedPair]) -> dict[str, Any]:

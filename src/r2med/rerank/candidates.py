@@ -19,22 +19,18 @@ from r2med.errors import SpecError
 from r2med.lexical.ranking import Scores, as_float32
 from r2med.pipeline.stage import Context, Stage, note_incomplete
 
-_LOWEST = float(np.finfo(np.float32).min) / 2
-"""Below this there may be no room left for the tail of a list."""
+_LOWEST = float(np.finfo(np.float32).min) / 2  # below this there may be no room left for the tail of a list
 
 
 @dataclass(frozen=True)
 class CandidateList:
     """First documents of one query's list: the input of a reranker."""
 
-    query: str
-    """The query's id."""
+    query: str  # the query's id
     text: str
-    documents: Sequence[str]
-    """Their ids, best first."""
+    documents: Sequence[str]  # their ids, best first
     texts: Sequence[str]
-    scores: Scores
-    """Their scores so far."""
+    scores: Scores  # their scores so far
 
     def __len__(self) -> int:
         return len(self.documents)
@@ -47,8 +43,7 @@ class KeptOrder:
     reason: str
 
 
-Outcome = Scores | KeptOrder
-"""New scores, one per candidate in their order, or why there are none."""
+Outcome = Scores | KeptOrder  # new scores, one per candidate in their order, or why there are none
 
 
 def check_depth(name: str, depth: int) -> None:
@@ -69,7 +64,7 @@ def candidates(collection: Collection, run: Run, depth: int) -> list[CandidateLi
     return lists
 
 
-def checked(scores: Sequence[float] | Scores, wanted: CandidateList) -> Outcome:
+def checked(scores: Sequence[float] | Scores, candidates: CandidateList) -> Outcome:
     """Return the scores unchanged, unless their number is wrong or one is not a usable number.
 
     >>> two = CandidateList("q", "why?", ["d1", "d2"], ["one", "two"], np.array([2.0, 1.0]))
@@ -80,15 +75,15 @@ def checked(scores: Sequence[float] | Scores, wanted: CandidateList) -> Outcome:
         column = np.asarray(scores, dtype=None if isinstance(scores, np.ndarray) else np.float64)
     except (TypeError, ValueError):
         return KeptOrder("the scores are not numbers")
-    if column.ndim != 1 or len(column) != len(wanted):
+    if column.ndim != 1 or len(column) != len(candidates):
         count = len(column) if column.ndim == 1 else f"an array of shape {column.shape}"
-        return KeptOrder(f"{count} scores for {len(wanted)} documents")
+        return KeptOrder(f"{count} scores for {len(candidates)} documents")
     if column.dtype not in (np.float32, np.float64):
         column = column.astype(np.float64)
     usable = np.isfinite(as_float32(column)) & (as_float32(column) > _LOWEST)
     if not usable.all():
         place = int((~usable).argmax())
-        return KeptOrder(f"the score of {wanted.documents[place]} is {column[place]}")
+        return KeptOrder(f"the score of {candidates.documents[place]} is {column[place]}")
     return column
 
 
@@ -114,15 +109,13 @@ def reranked(
     stage: Stage, run: Run, shown: Sequence[CandidateList], outcomes: Sequence[Outcome], context: Context
 ) -> Run:
     """Return the run with its candidates' new scores; a query without them keeps its order and is noted."""
-    lists: dict[str, tuple[Sequence[str], Scores]] = {
-        query: (ranking.documents, ranking.scores) for query, ranking in run
-    }
+    lists: dict[str, tuple[Sequence[str], Scores]] = {name: (row.documents, row.scores) for name, row in run}
     unusable: dict[str, str] = {}
-    for candidate_list, outcome in zip(shown, outcomes, strict=True):
+    for query, outcome in zip((row.query for row in shown), outcomes, strict=True):
         if isinstance(outcome, KeptOrder):
-            unusable[candidate_list.query] = outcome.reason
+            unusable[query] = outcome.reason
         else:
-            lists[candidate_list.query] = _with_tail(run[candidate_list.query], outcome)
+            lists[query] = _with_tail(run[query], outcome)
     note_incomplete(stage, unusable, len(shown), context)
     return Run.from_lists(lists)
 

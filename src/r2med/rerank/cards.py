@@ -20,8 +20,7 @@ from r2med.pipeline.stage import Reranker
 from r2med.pipeline.user_code import import_class, is_class
 from r2med.store.files import expanded
 
-PREFIX = "ce:"
-"""Before the name of a cross-encoder of the hub that has no card."""
+PREFIX = "ce:"  # before the name of a cross-encoder of the hub that has no card
 _CLASSIFIER, _LANGUAGE_MODEL = "ForSequenceClassification", "ForCausalLM"
 
 
@@ -32,16 +31,8 @@ def card_of(source: ModelSource, name: str, like: str = "") -> RerankerCard:
         base = str(adapter.get("base_model_name_or_path") or "")
         if not base:
             raise R2medError(f"{source.name}: the adapter does not name its base model")
-        format_card = card(like) if like else RerankerCard(name, base)
-        return replace(
-            format_card,
-            name=name,
-            id=base,
-            revision="main",
-            adapter=source.name,
-            adapter_revision=source.revision,
-            parameters=0,
-        )
+        places = {"id": base, "revision": "main", "adapter": source.name, "adapter_revision": source.revision}
+        return replace(card(like) if like else RerankerCard(name, base), name=name, parameters=0, **places)
     config = source.read_json("config.json")
     if config is None:
         raise R2medError(f"{source.name}: not a model (no config.json)")
@@ -133,16 +124,12 @@ class ApiCard:
     key_env: str
     needs_key: bool = True
     top: str = "top_n"
-    price: float | None = None
-    """US dollars per million tokens; None if unknown."""
-    request_price: float | None = None
-    """US dollars per thousand requests, if these are billed."""
+    price: float | None = None  # US dollars per million tokens; None if unknown
+    request_price: float | None = None  # US dollars per thousand requests, if these are billed
 
 
-_INSTRUCTION = Reader("a text", is_text, Template.of)
-_MODELS = CardRegistry(
-    RerankerCard, "r2med.rerank", "rerankers.toml", what="reranker", readers={Template: _INSTRUCTION}
-)
+_READERS = {Template: Reader("a text", is_text, Template.of)}
+_MODELS = CardRegistry(RerankerCard, "r2med.rerank", "rerankers.toml", what="reranker", readers=_READERS)
 _SERVERS = CardRegistry(ApiCard, "r2med.rerank", "rerankers.toml", table="api", what="reranking server")
 
 
@@ -173,18 +160,14 @@ def find_reranker(call: Call) -> Reranker | None:
     ('monobert(depth=10)', None)
     """
     name = call.name
-    if name in cards() or name.startswith(PREFIX) or _holds_reranker(name):
+    folder = expanded(name)
+    if name in cards() or name.startswith(PREFIX) or (folder.is_dir() and folder_is_reranker(folder)):
         kind: type[Reranker] = named("r2med.rerank.cross_encoder:CrossEncoder")
         return bind(kind, Call(name, (name, *call.args), call.options))
     if is_class(name) and scores_pairs(import_class(name)):
         stage: Reranker = named("r2med.rerank.user:OwnReranker").from_call(call)
         return stage
     return None
-
-
-def _holds_reranker(name: str) -> bool:
-    folder = expanded(name)
-    return folder.is_dir() and folder_is_reranker(folder)
 
 
 def scores_pairs(kind: Any) -> bool:
@@ -212,8 +195,7 @@ class ServedCard:
 
     name: str
     stage: str
-    prompt: str
-    """The bundled prompt."""
+    prompt: str  # the bundled prompt
     answer: str
     parameters: float = 0
     licence: str = ""
@@ -233,12 +215,12 @@ def served_cards() -> Mapping[str, ServedCard]:
     return _DECK.cards()
 
 
-def served_card(stage: str, llm: str, wanted: str = "") -> ServedCard | None:
-    """Return the format of a model in a stage: its own, or that of the model `wanted`; None for any other model."""
+def served_card(stage: str, llm: str, like: str = "") -> ServedCard | None:
+    """Return the format of a model in a stage: its own, or that of the model `like`; None for any other model."""
     served = served_cards()
-    if wanted and wanted not in served:
-        raise SpecError(f"{stage}: unknown format {wanted!r}{suggest(wanted, served)}")
-    match = served.get(wanted or llm.partition("@")[0])
+    if like and like not in served:
+        raise SpecError(f"{stage}: unknown format {like!r}{suggest(like, served)}")
+    match = served.get(like or llm.partition("@")[0])
     if match is not None and match.stage != stage:
         raise SpecError(f"{stage}: {match.name} was trained for {match.stage}: write {match.stage}({llm})")
     return match

@@ -11,12 +11,11 @@ import numpy as np
 from r2med.data.dataset import Texts
 from r2med.data.run import Run
 from r2med.encode.batching import encode_tokens
-from r2med.encode.encoder import Role, Vectors
+from r2med.encode.encoder import Role
 from r2med.encode.late_interaction import LateInteraction
 from r2med.encode.maxsim import rescore_tokens, single_threads
-from r2med.encode.vectors import TokenVectors
 from r2med.pipeline.stage import Context, Reranker
-from r2med.rerank.candidates import CandidateList, KeptOrder, Outcome, candidates, checked, reranked
+from r2med.rerank.candidates import KeptOrder, Outcome, candidates, checked, reranked
 
 if TYPE_CHECKING:
     from r2med.data.dataset import Collection
@@ -52,29 +51,19 @@ class ColBERTReranker(LateInteraction, Reranker):
         query_vectors = encode_tokens(self.encoder, queries, Role.QUERY, context)
         context.notes.facts |= {"similarity": self.card.similarity, "index": self.store, "index_bytes": vectors.nbytes}
         places = {name: place for place, name in enumerate(names)}
+
+        def outcome(at: int) -> Outcome:
+            query, rows = query_vectors.of(at), np.array([places.get(name, -1) for name in lists[at].documents])
+            if rows.max() < 0:
+                return KeptOrder("no candidate has any text")
+            similarities = rescore_tokens(query, vectors, rows[rows >= 0])
+            if self.card.similarity == "meanmaxsim":
+                similarities = (similarities / len(query)).astype(np.float32)
+            # Those without text come last.
+            scores = np.full(len(rows), similarities.min() - 1, dtype=np.float32)
+            scores[rows >= 0] = similarities
+            return checked(scores, lists[at])
+
         with single_threads() as pool:
-            numbers = range(len(lists))
-            outcomes = list(
-                pool.map(lambda at: _scored(self, query_vectors.of(at), lists[at], vectors, places), numbers)
-            )
+            outcomes = list(pool.map(outcome, range(len(lists))))
         return reranked(self, run, lists, outcomes, context)
-
-
-def _scored(
-    stage: ColBERTReranker,
-    query: Vectors,
-    shown: CandidateList,
-    documents: TokenVectors,
-    places: Mapping[str, int],
-) -> Outcome:
-    """Score a query's candidates; those without text come last."""
-    rows = [places.get(name, -1) for name in shown.documents]
-    has_text = np.array([place >= 0 for place in rows])
-    if not has_text.any():
-        return KeptOrder("no candidate has any text")
-    similarities = rescore_tokens(query, documents, np.array([place for place in rows if place >= 0], dtype=np.intp))
-    if stage.card.similarity == "meanmaxsim":
-        similarities = (similarities / len(query)).astype(np.float32)
-    scores = np.full(len(rows), similarities.min() - 1, dtype=np.float32)
-    scores[has_text] = similarities
-    return checked(scores, shown)

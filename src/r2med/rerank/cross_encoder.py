@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from r2med.pipeline.executor.blocks import Spread
 
 BACKENDS = ("torch", "onnx")
+Pairs = Mapping[bytes, WantedPair]
 
 
 @dataclass(frozen=True)
@@ -167,12 +168,10 @@ class CrossEncoder(Reranker):
     def describe(self) -> Mapping[str, object]:
         """Return the settings that a plan shows."""
         card = self.pair_model.card
-        revision = {} if self.pair_model.source.place else {"revision": card.revision}
-        adapter = {"adapter": card.adapter} if card.adapter else {}
         return {
             "model": card.id,
-            **revision,
-            **adapter,
+            **({} if self.pair_model.source.place else {"revision": card.revision}),
+            **({"adapter": card.adapter} if card.adapter else {}),
             "depth": self.depth,
             "max_length": card.max_length,
             "truncate": self.truncate,
@@ -195,7 +194,8 @@ class CrossEncoder(Reranker):
             if scores.known:
                 context.reuse("scores of pairs")
             if missing:
-                scores.add(self._scored(pairs, scores, missing, store, context, task))
+                every = {pair.digest: pair for row in pairs for pair in row}
+                scores.add(self._score(every, missing, store, context, task))
         limit = self.pair_model.card.max_length
         facts = cut_facts(scores.known, pairs, limit)
         first = self.pair_model.format(task).first(pairs[0][0].pair) if pairs else ""
@@ -208,15 +208,7 @@ class CrossEncoder(Reranker):
         outcomes = [scores.outcome(*both) for both in zip(lists, pairs, strict=True)]
         return reranked(self, run, lists, outcomes, context)
 
-    def _scored(
-        self,
-        pairs: Sequence[Sequence[WantedPair]],
-        known: PairScores,
-        missing: Mapping[bytes, WantedPair],
-        store: ScoreStore,
-        context: Context,
-        task: Task,
-    ) -> PairScores:
+    def _score(self, pairs: Pairs, missing: Pairs, store: ScoreStore, context: Context, task: Task) -> PairScores:
         """Score the missing pairs, in this process or by the executor's workers."""
         model, spread = self.pair_model, context.executor.spread
         label = f"score pairs ({model.card.id})"
@@ -225,14 +217,12 @@ class CrossEncoder(Reranker):
                 scoring = model.scoring(task, self.batch_tokens)
             with context.executor.progress(label, len(missing), unit="pairs") as bar:
                 return scoring.run(list(missing.values()), store, bar)
-        everything = {pair.digest: pair for row in pairs for pair in row}
-        scoring_by_workers = model.spread_scoring(task, spread, self.batch_tokens)
+        workers = model.spread_scoring(task, spread, self.batch_tokens)
         with context.executor.progress(label, len(missing), unit="pairs") as bar:
-            scores = scoring_by_workers.run(list(everything.values()), known.known, store, bar)
+            scores = workers.run(list(pairs.values()), pairs.keys() - missing.keys(), store, bar)
         scores.add(PairScores(store.find(digest for digest in missing if digest not in scores.known)))
-        left = [digest for digest in missing if digest not in scores.known and digest not in scores.problems]
-        if left:
-            raise spread.unfinished(f"pairs of {model.card.id}", len(left), len(everything))
+        if left := missing.keys() - scores.known.keys() - scores.problems.keys():
+            raise spread.unfinished(f"pairs of {model.card.id}", len(left), len(pairs))
         return scores
 
 
@@ -248,8 +238,7 @@ class LoadedCrossEncoder:
     truncate: str = "document"
     backend: str = "torch"
     device: str = "auto"
-    remote_code: bool = False
-    """Whether the user lets code of the repository run."""
+    remote_code: bool = False  # whether the user lets code of the repository run
 
     @cached_property
     def source(self) -> ModelSource:
@@ -273,11 +262,8 @@ class LoadedCrossEncoder:
         resolved now is then named itself.
         """
         card = self.card
-        settings = self.weights(strict=task is not None) | {
-            "head": card.head,
-            "max_length": card.max_length,
-            "truncate": self.truncate,
-        }
+        settings = self.weights(strict=task is not None)
+        settings |= {"head": card.head, "max_length": card.max_length, "truncate": self.truncate}
         if not card.pieces:
             return settings | {"query": card.query, "document": card.document}
         settings |= {"pieces": list(card.pieces)}
@@ -312,13 +298,16 @@ class LoadedCrossEncoder:
         if card.remote_code and not self.remote_code:
             raise SpecError(f"{card.id} runs Python code of its own; add remote_code=true if you trust it")
         require_extra("torch", "torch", "transformers", "safetensors")
-        build, device = self._build(), self._device()
-        tokenizer = pretrained_tokenizer(Path(build.folder), append_eos=False, remote_code=build.remote_code)
+        build, tokenizer, device = self._open()
         # The cache is shared with the encoders: a retriever of billions of weights must not stay beside a reranker.
         judge: PairModel = MODEL_CACHE.take(
             (build, card.answers, self.backend, device),
             build.size,
-            lambda: self._judge(build, tokenizer, device),
+            lambda: (
+                TorchPairModel(build, tokenizer, card.answers, device)
+                if self.backend == "torch"
+                else OnnxPairModel(build, tokenizer, card.answers, self.weights())
+            ),
         )
         check_limit(card.id, card.max_length, judge.positions)
         tokenizer.pad = judge.pad
@@ -331,28 +320,17 @@ class LoadedCrossEncoder:
 
     def spread_scoring(self, task: Task, spread: Spread, batch_tokens: int | None = None) -> SpreadScoring:
         """Return the scoring by workers; this process only reads the tokenizer."""
-        build = self._build()
-        tokenizer = pretrained_tokenizer(Path(build.folder), append_eos=False, remote_code=build.remote_code)
-        budget = batch_tokens or (_PROCESSOR_TOKENS if self._device() == "cpu" else _DEVICE_TOKENS)
+        _, tokenizer, device = self._open()
+        budget = batch_tokens or (_PROCESSOR_TOKENS if device == "cpu" else _DEVICE_TOKENS)
         return SpreadScoring(Inputs(tokenizer, self.format(task)), PairWorker(self, task), budget, spread)
 
-    def _judge(self, build: Build, tokenizer: Tokenizer, device: str) -> PairModel:
-        if self.backend == "torch":
-            return TorchPairModel(build, tokenizer, self.card.answers, device)
-        return OnnxPairModel(build, tokenizer, self.card.answers, self.weights())
-
-    def _device(self) -> str:
-        if self.backend == "onnx":
-            return "cpu"
-        return find_devices(self.device)[0]
-
-    def _build(self) -> Build:
-        return Build(
-            folder=str(self.source.folder()),
-            dtype=self.card.dtype,
-            remote_code=self.card.remote_code,
-            adapter=str(self.adapter.adapter_folder()) if self.adapter else "",
-        )
+    def _open(self) -> tuple[Build, Tokenizer, str]:
+        """Return what the model is built from, its tokenizer, and the device that it runs on."""
+        adapter = str(self.adapter.adapter_folder()) if self.adapter else ""
+        remote_code = self.card.remote_code
+        build = Build(str(self.source.folder()), dtype=self.card.dtype, remote_code=remote_code, adapter=adapter)
+        tokenizer = pretrained_tokenizer(Path(build.folder), append_eos=False, remote_code=remote_code)
+        return build, tokenizer, "cpu" if self.backend == "onnx" else find_devices(self.device)[0]
 
 
 def _version(source: ModelSource, strict: bool) -> str:

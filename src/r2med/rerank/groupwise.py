@@ -12,10 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from r2med.errors import SpecError, suggest
-from r2med.lexical.ranking import Scores
 from r2med.llm.client import current_client
 from r2med.llm.parsing import TOP_GRADE, excerpt, read_grades
 from r2med.llm.stage import money_facts
@@ -88,12 +86,10 @@ class _Grades:
     """Grades of one query's groups."""
 
     shown: CandidateList
-    fuse: float = 0.0
     given: dict[int, list[float]] = field(default_factory=dict)
     lowest: dict[int, float] = field(default_factory=dict)
     """For passages that a reply left out, the lowest grade that it gave others."""
-    problems: list[str] = field(default_factory=list)
-    """Why a group came to nothing, for each that did."""
+    problems: list[str] = field(default_factory=list)  # why a group came to nothing, for each that did
 
     def add(self, places: Sequence[int], group: _GroupGrades) -> None:
         """Add the grades of a group."""
@@ -112,15 +108,18 @@ class _Grades:
         """Return the documents that got no grade in any round, although others in their groups did."""
         return [self.shown.documents[place] for place in sorted(self.lowest) if place not in self.given]
 
-    def outcome(self) -> Outcome:
+    def outcome(self, fuse: float) -> Outcome:
         """Return the mean grades, fused with the scores of the stage before; equal ones keep their order."""
         grades_of = {place: [grade] for place, grade in self.lowest.items()} | self.given
         missing = len(self.shown) - len(grades_of)
         if missing:
             return KeptOrder(f"{missing} of {len(self.shown)} passages got no grade: {self.problems[0]}")
         means = np.array([np.mean(grades) for _, grades in sorted(grades_of.items())])
-        if self.fuse:
-            means = (1 - self.fuse) * means / TOP_GRADE + self.fuse * _spread_out(self.shown.scores)
+        if fuse:
+            scores = np.asarray(self.shown.scores, dtype=np.float64)
+            width = float(scores.max() - scores.min())
+            spread = (scores - float(scores.min())) / width if width > 0 else np.zeros(len(scores))
+            means = (1 - fuse) * means / TOP_GRADE + fuse * spread
         return in_order(sorted(range(len(means)), key=lambda place: (-means[place], place)), means)
 
     @property
@@ -131,17 +130,6 @@ class _Grades:
         if self.problems:
             return f"{len(self.problems)} groups gave no grades: {self.problems[0]}"
         return f"{len(self.passed_over)} passages were left out of every reply; the first is {self.passed_over[0]}"
-
-
-def _spread_out(scores: Scores) -> NDArray[np.float64]:
-    """Scale scores to 0..1; equal ones are all 0.
-
-    >>> _spread_out(np.array([3.0, 2.0, 1.0])).tolist(), _spread_out(np.array([2.0, 2.0])).tolist()
-    ([1.0, 0.5, 0.0], [0.0, 0.0])
-    """
-    column = np.asarray(scores, dtype=np.float64)
-    width = float(column.max() - column.min())
-    return (column - float(column.min())) / width if width > 0 else np.zeros(len(column))
 
 
 @dataclass(frozen=True)
@@ -172,10 +160,8 @@ class Groupwise(ModelReranker):
         if self.size < 1 or self.rounds < 1:
             raise SpecError(f"groupwise: size and rounds must be 1 or more, not {self.size} and {self.rounds}")
         if self.groups not in GROUPINGS:
-            raise SpecError(
-                f"groupwise: groups must be one of {', '.join(GROUPINGS)}, not {self.groups!r}"
-                f"{suggest(self.groups, GROUPINGS)}"
-            )
+            hint = f"{self.groups!r}{suggest(self.groups, GROUPINGS)}"
+            raise SpecError(f"groupwise: groups must be one of {', '.join(GROUPINGS)}, not {hint}")
         if not 0 <= self.fuse < 1:
             raise SpecError(f"groupwise: fuse must be 0 or more and below 1, not {self.fuse}")
         if self.retries < 0:
@@ -214,17 +200,17 @@ class Groupwise(ModelReranker):
             for places in make_groups(len(row), self.size, self.groups, number, f"{self.seed}\t{row.query}")
         ]
         graded = self._ask(asked, lists, collection.task, context)
-        grades = [_Grades(row, self.fuse) for row in lists]
+        grades = [_Grades(row) for row in lists]
         for (query, places), group in zip(asked, graded, strict=True):
             grades[query].add(places, group)
         context.notes.facts |= {
             "groups": len(asked),
-            "unusable": sum(len(graded_list.problems) for graded_list in grades),
-            "passed_over": sum(len(graded_list.passed_over) for graded_list in grades),
+            "unusable": sum(len(row.problems) for row in grades),
+            "passed_over": sum(len(row.passed_over) for row in grades),
         }
-        partly = {graded_list.shown.query: graded_list.reason for graded_list in grades if graded_list.reason}
+        partly = {row.shown.query: row.reason for row in grades if row.reason}
         note_incomplete(self, partly, len(lists), context, kept="were not wholly graded")
-        return reranked(self, run, lists, [graded_list.outcome() for graded_list in grades], context)
+        return reranked(self, run, lists, [row.outcome(self.fuse) for row in grades], context)
 
     def _ask(
         self, asked: Sequence[_Group], shown: Sequence[CandidateList], task: Task, context: Context
@@ -233,31 +219,27 @@ class Groupwise(ModelReranker):
         grades = [_GroupGrades() for _ in asked]
         replies: list[Reply | Failed] = []
         first: Request | None = None
-        seconds, again, incomplete = 0.0, 0, list(range(len(asked)))
+        seconds, incomplete = 0.0, list(range(len(asked)))
         for attempt in range(1 + self.retries):
             requests = [self._request(asked[place], shown, task, attempt) for place in incomplete]
             first = first or (requests[0] if requests else None)
             label = str(self) if not attempt else f"{self}, asked again"
             with context.executor.progress(label, len(requests)) as bar:
                 answered, elapsed = ask(requests, bar)
+            seconds, replies = seconds + elapsed, replies + answered
             for place, reply in zip(incomplete, answered, strict=True):
                 grades[place].add(asked[place].places, reply)
-            again += len(requests) if attempt else 0
-            seconds, replies = seconds + elapsed, replies + answered
-            incomplete = [
-                place
-                for place, reply in zip(incomplete, answered, strict=True)
-                if isinstance(reply, Reply) and len(grades[place].grades) < len(asked[place].places)
-            ]
+            answers = [place for place, reply in zip(incomplete, answered, strict=True) if isinstance(reply, Reply)]
+            incomplete = [place for place in answers if len(grades[place].grades) < len(asked[place].places)]
             if not incomplete:
                 break
+        again = len(replies) - len(asked)
         current_client().reject(reply for group in grades if not group.grades for reply in group.replies)
         self.note(first, replies, seconds, context)
         context.notes.facts["asked_again"] = again
         if again:
-            context.warn(
-                f"{self.name}: groups without all their grades were asked for again, {again:,} requests in all"
-            )
+            what = "groups without all their grades were asked for again"
+            context.warn(f"{self.name}: {what}, {again:,} requests in all")
         return grades
 
     def _request(self, group: _Group, shown: Sequence[CandidateList], task: Task, attempt: int) -> Request:

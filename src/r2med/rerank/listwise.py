@@ -14,7 +14,7 @@ from r2med.llm.parsing import Permutation, excerpt, read_permutation, read_tied_
 from r2med.llm.types import Failed, Reply, Request
 from r2med.models.templates import Template
 from r2med.pipeline.stage import Context, note_incomplete
-from r2med.rerank.candidates import CandidateList, Outcome, candidates, reranked
+from r2med.rerank.candidates import CandidateList, candidates, reranked
 from r2med.rerank.llm import ModelReranker, ask, trouble
 
 if TYPE_CHECKING:
@@ -45,11 +45,11 @@ class _List:
 
     shown: CandidateList
     windows: Sequence[tuple[int, int]]
-    order: list[int] = field(default_factory=list)
+    read: Callable[[str, int], Permutation | None]
+    order: list[int]
     problems: list[str] = field(default_factory=list)
     unread: list[Reply] = field(default_factory=list)
     repaired: int = 0
-    read: Callable[[str, int], Permutation | None] = read_permutation
 
     def apply(self, span: tuple[int, int], reply: Reply | Failed) -> None:
         """Put a window in the order of a reply; an unusable reply leaves it unchanged."""
@@ -117,26 +117,16 @@ class Listwise(ModelReranker):
 
     def rerank(self, collection: Collection, run: Run, context: Context) -> Run:
         """Order every list, the windows of all queries at the same height together."""
-        candidate_lists = candidates(collection, run, self.depth)
+        shown = candidates(collection, run, self.depth)
         read = read_tied_ranking if self.answer == "tied ranking" else read_permutation
-        lists = [
-            _List(
-                candidate_list,
-                windows(len(candidate_list), self.window, self.step),
-                list(range(len(candidate_list))),
-                read=read,
-            )
-            for candidate_list in candidate_lists
-        ]
+        spans = [windows(len(row), self.window, self.step) for row in shown]
+        lists = [_List(row, slots, read, list(range(len(row)))) for row, slots in zip(shown, spans, strict=True)]
         self._slide(lists, collection.task, context)
-        note_incomplete(
-            self,
-            {row.shown.query: row.reason for row in lists if row.reason},
-            len(lists),
-            context,
-            kept="were not wholly ordered",
-        )
-        return reranked(self, run, candidate_lists, [_scores(row.order) for row in lists], context)
+        reasons = {row.shown.query: row.reason for row in lists if row.reason}
+        note_incomplete(self, reasons, len(lists), context, kept="were not wholly ordered")
+        # Scores that encode only the order: the last has 1, the one before it 2, and so on.
+        scores = [len(row.order) - np.argsort(row.order).astype(np.float64) for row in lists]
+        return reranked(self, run, shown, scores, context)
 
     def _slide(self, lists: Sequence[_List], task: Task, context: Context) -> None:
         total = sum(len(row.windows) for row in lists)
@@ -161,23 +151,11 @@ class Listwise(ModelReranker):
             "repaired": sum(row.repaired for row in lists),
         }
 
-    def _request(self, each: _List, span: tuple[int, int], task: Task) -> Request:
-        places = each.order[slice(*span)]
-        texts = [each.shown.texts[place] for place in places]
+    def _request(self, row: _List, span: tuple[int, int], task: Task) -> Request:
+        shown, places = row.shown, row.order[slice(*span)]
+        passages = self.passages([shown.texts[place] for place in places])
         if self.scores:
-            scored_passages = [
-                f"[{number}] (score {each.shown.scores[place]:.4g}) {self.passage(each.shown.texts[place])}"
-                for number, place in enumerate(places, 1)
-            ]
-            passages = "\n\n".join(scored_passages)
-        else:
-            passages = self.passages(texts)
+            scored = (f"(score {shown.scores[place]:.4g}) {self.passage(shown.texts[place])}" for place in places)
+            passages = "\n\n".join(f"[{number}] {passage}" for number, passage in enumerate(scored, 1))
         values = {"passages": passages, "count": str(len(places))}
-        return self.request(task, each.shown.text, self.templates()[0], values)
-
-
-def _scores(order: Sequence[int]) -> Outcome:
-    """Return scores that encode only the order: the last has 1, the one before it 2, and so on."""
-    scores = np.empty(len(order), dtype=np.float64)
-    scores[list(order)] = np.arange(len(order), 0, -1)
-    return scores
+        return self.request(task, shown.text, self.templates()[0], values)

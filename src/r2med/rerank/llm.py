@@ -23,20 +23,19 @@ if TYPE_CHECKING:
     from r2med.data.dataset import Collection
     from r2med.data.tasks import Task
     from r2med.pipeline.executor.local import Progress
-    from r2med.rerank.candidates import CandidateList
 
 _REFERENCE = re.compile(r"\[(\d+)\]")
-_EXAMPLES, _EXAMPLE = 100, 200
-"""From how many queries, and from how many documents at the most, a price is reckoned."""
+_EXAMPLES, _EXAMPLE = 100, 200  # from how many queries, and from how many documents at the most, a price is reckoned
 
 
-def spread_places(count: int, wanted: int) -> list[int]:
-    """Return so many places, evenly spread.
+def _spread(texts: Sequence[str], most: int) -> list[str]:
+    """Return so many texts, evenly spread.
 
-    >>> spread_places(10, 3)
-    [0, 3, 6]
+    >>> _spread("abcdefghij", 3)
+    ['a', 'd', 'g']
     """
-    return [place * count // wanted for place in range(wanted)]
+    count = min(most, len(texts))
+    return [texts[place * len(texts) // count] for place in range(count)]
 
 
 @dataclass(frozen=True)
@@ -125,10 +124,7 @@ class ModelReranker(AskingStage, Reranker):
         """Estimate the cost of all lists, as if they held documents from all over the collection."""
         documents, queries = collection.documents.texts, collection.queries.texts
         total = self.requests_a_query(min(self.depth, len(documents))) * len(queries)
-        examples = [
-            documents[place] for place in spread_places(len(documents), min(self.depth, len(documents), _EXAMPLE))
-        ]
-        questions = [queries[place] for place in spread_places(len(queries), min(_EXAMPLES, len(queries)))]
+        examples, questions = _spread(documents, min(self.depth, _EXAMPLE)), _spread(queries, _EXAMPLES)
         requests = [self.example(collection.task, query, examples) for query in questions] if examples else []
         # Other documents will be shown, so that an answer to one of these is none to those.
         guess = current_client().estimate([replace(request, sample=-1) for request in requests])
@@ -167,8 +163,3 @@ def ask(requests: Sequence[Request], bar: Progress) -> tuple[list[Reply | Failed
 def trouble(reply: Reply | Failed) -> str:
     """Return the reason why a reply cannot be used at all; empty if it may be."""
     return reply.reason if isinstance(reply, Failed) else reply.incomplete
-
-
-def count_of(found: Sequence[CandidateList]) -> int:
-    """Count all candidates."""
-    return sum(map(len, found))

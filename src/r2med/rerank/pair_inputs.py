@@ -37,10 +37,8 @@ class PairInput(NamedTuple):
 
     ids: Sequence[int]
     types: Sequence[int]
-    tokens: int
-    """How many tokens there were before any was cut."""
-    query_lost: int
-    """How many of the query's tokens were cut."""
+    tokens: int  # how many tokens there were before any was cut
+    query_lost: int  # how many of the query's tokens were cut
 
 
 @dataclass(frozen=True)
@@ -56,8 +54,7 @@ class PairFormat:
     def first(self, pair: TextPair) -> str:
         """Return a pair as the text that is read, which a result records for users."""
         parts = self.pieces or (self.query, self.document)
-        values = {"query": pair.query, "document": pair.document}
-        filled = [_filled(part, values)[0] for part in parts]
+        filled = [_filled(part, pair._asdict())[0] for part in parts]
         return "".join(filled) if self.pieces else "\n".join(filled)
 
 
@@ -71,8 +68,7 @@ class Inputs:
     def rows(self, pairs: Sequence[TextPair]) -> list[PairInput]:
         """Tokenize each pair, cut to the limit."""
         clean = [TextPair(*(text.encode("utf-8", "replace").decode("utf-8") for text in pair)) for pair in pairs]
-        read = self._pieces(clean) if self.format.pieces else self._pairs(clean)
-        return [self._cut(tokens) for tokens in read]
+        return list(map(self._cut, self._pieces(clean) if self.format.pieces else self._pairs(clean)))
 
     def padded(self, rows: Sequence[PairInput]) -> Padded:
         """Pad rows to one batch: on the left for a language model, on the right for all others."""
@@ -84,22 +80,21 @@ class Inputs:
         documents = [_filled(self.format.document, {"document": pair.document}) for pair in pairs]
         texts = [(query[0], document[0]) for query, document in zip(queries, documents, strict=True)]
         encodings = self.tokenizer.backend.encode_batch(texts)
-        for encoding, (_, query), (_, document) in zip(encodings, queries, documents, strict=True):
-            yield _Tokens([(encoding, (query, document))])
+        for encoding, query, document in zip(encodings, queries, documents, strict=True):
+            yield _Tokens([(encoding, (query[1], document[1]))])
 
     def _pieces(self, pairs: Sequence[TextPair]) -> Iterable[_Tokens]:
         # A piece without a place to fill is the same for all pairs, and one with the query alone for many.
         encodings: dict[str, Encoding] = {}
         for pair in pairs:
-            filled = [_filled(piece, {"query": pair.query, "document": pair.document}) for piece in self.format.pieces]
+            filled = [_filled(piece, pair._asdict()) for piece in self.format.pieces]
             for text, _ in filled:
                 if text not in encodings:
                     encodings[text] = self.tokenizer.backend.encode(text, add_special_tokens=False)
             yield _Tokens([(encodings[text], (spans,)) for text, spans in filled])
 
     def _cut(self, tokens: _Tokens) -> PairInput:
-        ids, types = tokens.ids, tokens.types
-        limit = self.format.limit
+        ids, types, limit = tokens.ids, tokens.types, self.format.limit
         if len(ids) <= limit:
             return PairInput(ids, types, len(ids), 0)
         parts = tokens.parts()
@@ -115,10 +110,8 @@ class Inputs:
             kept_query, kept_document = _whole_query(len(query), len(document), room)
             keep[query[: len(query) - kept_query]] = False
         keep[document[kept_document:]] = False
-        kept = np.flatnonzero(keep)
-        return PairInput(
-            np.asarray(ids)[kept].tolist(), np.asarray(types)[kept].tolist(), len(ids), len(query) - kept_query
-        )
+        cut_ids, cut_types = (np.asarray(column)[keep].tolist() for column in (ids, types))
+        return PairInput(cut_ids, cut_types, len(ids), len(query) - kept_query)
 
 
 def _whole_query(query: int, document: int, room: int) -> tuple[int, int]:
@@ -166,8 +159,7 @@ class _Tokens:
         return np.array(parts, dtype=np.int8)
 
 
-_Spans = Mapping[int, tuple[int, int]]
-"""Where the query's and the document's characters are in a text."""
+_Spans = Mapping[int, tuple[int, int]]  # where the query's and the document's characters are in a text
 _PLACES = {"{query}": _QUERY, "{document}": _DOCUMENT}
 
 

@@ -8,6 +8,7 @@ ONNX file is exported from the torch model once, compared with it, and cached.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
 
     from r2med.models.tokenizer import Tokenizer
 
-Columns = NDArray[np.float32]
-"""One row per pair."""
+Columns = NDArray[np.float32]  # one row per pair
 HEADS: Mapping[str, tuple[int, Callable[[Columns], Columns]]] = {
     "one": (1, lambda columns: columns[:, 0]),
     "second": (2, lambda columns: columns[:, 1]),
@@ -36,8 +36,7 @@ HEADS: Mapping[str, tuple[int, Callable[[Columns], Columns]]] = {
     "margin": (2, lambda columns: columns[:, 1] - columns[:, 0]),
 }
 """How columns become a score, and how many there must be, by the names that cards and specs use."""
-_CLASSIFIERS = ("score", "classifier")
-"""What classification heads are called."""
+_CLASSIFIERS = ("score", "classifier")  # what classification heads are called
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 _AGREEMENT = 1e-3
 
@@ -58,10 +57,8 @@ def scores_of(columns: Columns, head: str, model: str) -> Columns:
 class PairModel(Protocol):
     """A model that gives columns for pairs."""
 
-    pad: int
-    """The token that fills up a shorter row."""
-    positions: int
-    """The tokens that the model has places for; 0 for any number."""
+    pad: int  # the token that fills up a shorter row
+    positions: int  # the tokens that the model has places for; 0 for any number
 
     def columns(self, batch: Padded) -> Columns:
         """Return the columns of one batch."""
@@ -106,13 +103,11 @@ def load_network(
         # A classifier over a language model finds the end of a text by it.
         model.config.pad_token_id = tokenizer.pad
     positions = positions_of(getattr(model, str(model.base_model_prefix), model))
-    tokens: list[int] = []
-    for answer in answers:
-        ids = tokenizer.backend.encode(answer, add_special_tokens=False).ids
+    tokens = [tokenizer.backend.encode(answer, add_special_tokens=False).ids for answer in answers]
+    for answer, ids in zip(answers, tokens, strict=True):
         if len(ids) != 1:
             raise R2medError(f"{build.folder}: the answer {answer!r} is {len(ids)} tokens, not one")
-        tokens += ids
-    return _network(model, tokens), int(model.config.pad_token_id), positions
+    return _network(model, [ids[0] for ids in tokens]), int(model.config.pad_token_id), positions
 
 
 def _network(model: Any, answers: list[int]) -> torch.nn.Module:
@@ -199,16 +194,13 @@ class OnnxPairModel:
         require_extra("onnx", "onnx", "onnxruntime")
         import onnxruntime
 
-        folder = Cache.default().sound_entry(
-            "rerank-onnx", cache_key(**settings), lambda draft: _export(build, tokenizer, answers, draft)
-        )
-        self._session: Any = onnxruntime.InferenceSession(
-            str(folder / "model.onnx"), providers=["CPUExecutionProvider"]
-        )
+        key, providers = cache_key(**settings), ["CPUExecutionProvider"]
+        export = partial(_export, build, tokenizer, answers)
+        folder = Cache.default().sound_entry("rerank-onnx", key, export)
+        self._session: Any = onnxruntime.InferenceSession(str(folder / "model.onnx"), providers=providers)
         self._takes = {tensor.name for tensor in self._session.get_inputs()}
-        stated = orjson.loads((folder / "judge.json").read_bytes())
-        self.pad: int = stated["pad"]
-        self.positions: int = stated["positions"]
+        facts = orjson.loads((folder / "judge.json").read_bytes())
+        self.pad, self.positions = int(facts["pad"]), int(facts["positions"])
 
     def columns(self, batch: Padded) -> Columns:
         """Return the columns of one batch."""
@@ -238,9 +230,8 @@ def _export(build: Build, tokenizer: Tokenizer, answers: tuple[str, ...], folder
 
     file = folder / "model.onnx"
     export_graph(build.folder, network, example(2, 7), file, _INPUTS, "columns")
-    for expected, columns in compared(
-        network, file, _INPUTS, [example(pairs, tokens) for tokens in CHECKED for pairs in (1, 3)]
-    ):
+    examples = [example(pairs, tokens) for tokens in CHECKED for pairs in (1, 3)]
+    for expected, columns in compared(network, file, _INPUTS, examples):
         worst = float(np.abs(columns - expected).max())
         if not worst <= _AGREEMENT * max(1.0, float(np.abs(expected).max())):
             raise R2medError(f"the model cannot be exported: its logits would be off by {worst:.2g}; use backend=torch")

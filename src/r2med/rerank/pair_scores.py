@@ -15,7 +15,6 @@ import struct
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
@@ -37,13 +36,10 @@ if TYPE_CHECKING:
     from r2med.pipeline.executor.local import Progress
     from r2med.rerank.cross_encoder import LoadedCrossEncoder
 
-WINDOW = 1024
-"""Pairs that are tokenized and sorted before the next are."""
+WINDOW = 1024  # pairs that are tokenized and sorted before the next are
 _HOPELESS = 8  # pairs in a row that fail on their own, with none that ever worked, until the model counts as broken
-_BLOCK_TOKENS = 32_768
-"""Tokens of a worker's block, padding included."""
-_UNLIMITED = 1 << 62
-"""A budget that leaves every batch as it came."""
+_BLOCK_TOKENS = 32_768  # tokens of a worker's block, padding included
+_UNLIMITED = 1 << 62  # a budget that leaves every batch as it came
 _SCORED = struct.Struct("<dII")
 
 
@@ -51,10 +47,8 @@ class Scored(NamedTuple):
     """Stored score of a pair."""
 
     score: float
-    tokens: int = 0
-    """Its length in the model's tokens before anything was cut; 0 if it is not counted."""
-    query_lost: int = 0
-    """How many tokens of the query could not be read."""
+    tokens: int = 0  # its length in the model's tokens before anything was cut; 0 if it is not counted
+    query_lost: int = 0  # how many tokens of the query could not be read
 
 
 class WantedPair(NamedTuple):
@@ -68,20 +62,15 @@ class WantedPair(NamedTuple):
 
 def wanted_pairs(lists: Sequence[CandidateList]) -> list[list[WantedPair]]:
     """Return every candidate of every query as a pair."""
-    documents: dict[str, bytes] = {}
-    pairs = []
-    for candidates in lists:
-        query = text_digest(candidates.text)
-        for name, text in zip(candidates.documents, candidates.texts, strict=True):
-            if name not in documents:
-                documents[name] = text_digest(text)
-        pairs.append(
-            [
-                WantedPair(pair_digest(query, documents[name]), TextPair(candidates.text, text), candidates.query, name)
-                for name, text in zip(candidates.documents, candidates.texts, strict=True)
-            ]
-        )
-    return pairs
+    texts = {name: text for row in lists for name, text in zip(row.documents, row.texts, strict=True)}
+    digests = {name: text_digest(text) for name, text in texts.items()}
+
+    def pairs(row: CandidateList) -> list[WantedPair]:
+        query = text_digest(row.text)
+        named = zip(row.documents, row.texts, strict=True)
+        return [WantedPair(pair_digest(query, digests[n]), TextPair(row.text, t), row.query, n) for n, t in named]
+
+    return list(map(pairs, lists))
 
 
 @dataclass
@@ -98,12 +87,9 @@ class PairScores:
 
     def keep(self, batch: PairBatch, outcomes: Iterable[float | str], store: ScoreStore) -> None:
         """Add and store the scores of a batch, or the reasons why its pairs have none."""
-        scored: dict[bytes, Scored] = {}
-        for pair, row, outcome in zip(batch.pairs, batch.rows, outcomes, strict=True):
-            if isinstance(outcome, str):
-                self.problems[pair.digest] = outcome
-            else:
-                scored[pair.digest] = Scored(outcome, row.tokens, row.query_lost)
+        rows = list(zip(batch.pairs, batch.rows, outcomes, strict=True))
+        self.problems |= {pair.digest: outcome for pair, _, outcome in rows if isinstance(outcome, str)}
+        scored = {p.digest: Scored(o, row.tokens, row.query_lost) for p, row, o in rows if not isinstance(o, str)}
         # What is not a number is not stored: the next run may fare better, with another precision or device.
         store.keep({digest: score for digest, score in scored.items() if np.isfinite(score.score)})
         self.known |= scored
@@ -121,6 +107,11 @@ class PairBatch(NamedTuple):
 
     pairs: list[WantedPair]
     rows: list[PairInput]
+
+    @classmethod
+    def at(cls, places: Sequence[int], pairs: Sequence[WantedPair], rows: Sequence[PairInput]) -> PairBatch:
+        """Build the batch of the pairs at some places."""
+        return cls([pairs[place] for place in places], [rows[place] for place in places])
 
     @property
     def cost(self) -> int:
@@ -153,7 +144,7 @@ class Scoring:
             window = pairs[start : start + WINDOW]
             rows = self.inputs.rows([pair.pair for pair in window])
             for places, outcomes in self.batches(rows):
-                scores.keep(PairBatch([window[at] for at in places], [rows[at] for at in places]), outcomes, store)
+                scores.keep(PairBatch.at(places, window, rows), outcomes, store)
                 bar.advance(len(places))
         return scores
 
@@ -181,7 +172,7 @@ class Scoring:
                         self.budget = max(1, len(rows[places[0]].ids) * middle)
 
     def _attempt(self, rows: Sequence[PairInput]) -> list[float] | _Failure:
-        """Score a batch. An error itself is not returned: it would keep the memory of the attempt alive."""
+        # The error itself is not returned: it would keep the memory of the attempt alive.
         try:
             scores: list[float] = self.score(rows).tolist()
         except (MemoryError, RuntimeError, ValueError, IndexError) as error:
@@ -193,8 +184,7 @@ class _Failure(NamedTuple):
     """A failed attempt at scoring."""
 
     reason: str
-    full: bool
-    """Whether memory ran out."""
+    full: bool  # whether memory ran out
 
 
 @dataclass(frozen=True)
@@ -255,10 +245,7 @@ class SpreadScoring:
             if all(pair.digest in known for pair in window):
                 continue
             rows = self.inputs.rows([pair.pair for pair in window])
-            planned = (
-                PairBatch([window[at] for at in places], [rows[at] for at in places])
-                for places in longest_first(rows, lambda: self.budget)
-            )
+            planned = (PairBatch.at(places, window, rows) for places in longest_first(rows, lambda: self.budget))
             for batches in grouped(planned, _BLOCK_TOKENS):
                 if any(pair.digest not in known for batch in batches for pair in batch.pairs):
                     key = block_key(settings, *(b"".join(pair.digest for pair in batch.pairs) for batch in batches))
@@ -297,10 +284,8 @@ class ScoreStore:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._values.__exit__(kind, error, trace)
+    def __exit__(self, *_: object) -> None:
+        self._values.__exit__()
 
     def find(self, pairs: Iterable[bytes]) -> dict[bytes, Scored]:
         """Return the stored scores of these pairs."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from r2med.errors import SpecError, suggest
@@ -13,7 +14,7 @@ from r2med.llm.parsing import excerpt, read_grade
 from r2med.llm.types import Failed, Reply, Request, Token
 from r2med.models.templates import Template
 from r2med.rerank.candidates import CandidateList, KeptOrder, Outcome, candidates, in_order, reranked
-from r2med.rerank.llm import ModelReranker, ask, count_of, trouble
+from r2med.rerank.llm import ModelReranker, ask, trouble
 
 if TYPE_CHECKING:
     from r2med.data.dataset import Collection
@@ -27,10 +28,8 @@ _TRAINED: Mapping[str, Callable[[Sequence[Token], str], float | None]] = {
 }
 """How the answers of models that were trained to rerank become scores."""
 MODES = ("auto", "logprobs", "grade")
-_ALTERNATIVES = 20
-"""How many of the likeliest tokens are asked for: the most that servers give."""
-_ANSWER_TOKENS = 8
-"""Enough for a yes or a no with some marks around it."""
+_ALTERNATIVES = 20  # how many of the likeliest tokens are asked for: the most that servers give
+_ANSWER_TOKENS = 8  # enough for a yes or a no with some marks around it
 
 
 @dataclass(frozen=True)
@@ -85,13 +84,14 @@ class Pointwise(ModelReranker):
         lists = candidates(collection, run, self.depth)
         mode = self._mode(lists, collection.task)
         requests = [self._request(row.text, text, collection.task, mode) for row in lists for text in row.texts]
-        with context.executor.progress(str(self), count_of(lists)) as bar:
+        with context.executor.progress(str(self), sum(map(len, lists))) as bar:
             replies, seconds = ask(requests, bar)
         self.note(requests[0] if requests else None, replies, seconds, context)
         context.notes.facts |= {"mode": mode, "pairs": len(requests)}
-        rest = iter(replies)
-        current_client().reject(reply for reply in replies if isinstance(_score(reply, mode), str))
-        outcomes = [_outcome(row, [next(rest) for _ in row.texts], mode) for row in lists]
+        scores = [_score(reply, mode) for reply in replies]
+        current_client().reject(reply for reply, score in zip(replies, scores, strict=True) if isinstance(score, str))
+        rest = iter(scores)
+        outcomes = [_outcome(row, list(islice(rest, len(row)))) for row in lists]
         return reranked(self, run, lists, outcomes, context)
 
     def _mode(self, shown: Sequence[CandidateList], task: Task) -> str:
@@ -111,32 +111,27 @@ class Pointwise(ModelReranker):
         request = self.request(task, query, template, {"passage": self.passage(text)})
         if mode == "grade":
             return request
-        if mode in _TRAINED:
-            return replace(request, logprobs=_ALTERNATIVES)
-        sampling = request.sampling
-        if self.max_tokens is None and not request.model.reasoning:
-            sampling = replace(sampling, max_tokens=_ANSWER_TOKENS)
-        return replace(request, logprobs=_ALTERNATIVES, sampling=sampling)
+        if mode == "logprobs" and self.max_tokens is None and not request.model.reasoning:
+            request = replace(request, sampling=replace(request.sampling, max_tokens=_ANSWER_TOKENS))
+        return replace(request, logprobs=_ALTERNATIVES)
 
 
-def _outcome(shown: CandidateList, replies: Sequence[Reply | Failed], mode: str) -> Outcome:
-    scores: list[float] = []
-    for document, reply in zip(shown.documents, replies, strict=True):
-        score = _score(reply, mode)
+def _outcome(shown: CandidateList, results: Sequence[float | str]) -> Outcome:
+    for document, score in zip(shown.documents, results, strict=True):
         if isinstance(score, str):
             return KeptOrder(f"{document}: {score}")
-        scores.append(score)
+    scores = [float(score) for score in results]
     return in_order(sorted(range(len(scores)), key=lambda place: (-scores[place], place)), scores)
 
 
 def _score(reply: Reply | Failed, mode: str) -> float | str:
     """Return the score of a reply, or the reason why it has none."""
-    if isinstance(reply, Failed):
+    if isinstance(reply, Failed) or (reply.incomplete and mode != "logprobs"):
         return trouble(reply)
     if mode in _TRAINED:
-        score = None if reply.incomplete else _TRAINED[mode](reply.logprobs, reply.text)
-        return trouble(reply) or f"no {mode} in the reply {excerpt(reply.text)}" if score is None else score
-    score = read_grade(reply.text) if mode == "grade" else yes_or_no(reply.logprobs)
-    if score is not None and (mode == "logprobs" or not reply.incomplete):
-        return score
-    return trouble(reply) or f"no {'grade' if mode == 'grade' else 'yes or no'} in the reply {excerpt(reply.text)}"
+        score, what = _TRAINED[mode](reply.logprobs, reply.text), mode
+    elif mode == "grade":
+        score, what = read_grade(reply.text), mode
+    else:
+        score, what = yes_or_no(reply.logprobs), "yes or no"
+    return trouble(reply) or f"no {what} in the reply {excerpt(reply.text)}" if score is None else score

@@ -94,12 +94,12 @@ class OwnReranker(Reranker):
         lists = candidates(collection, run, self.depth)
         with context.timed("load"):
             reranker: OneMethod = construct(self.address, self.kind_of_user, dict(self.options))
-        outcomes = context.executor.map(str(self), lambda each: self._outcome(reranker, each), lists)
-        return reranked(self, run, lists, outcomes, context)
 
-    def _outcome(self, made: OneMethod, shown: CandidateList) -> Outcome:
-        try:
-            return checked(made.score(shown.text, list(shown.texts)), shown)
-        except Exception as error:  # a query on which a user's code fails must not take the others with it
-            debug(error)
-            return KeptOrder(f"{self.address} failed: {blame(error)}")
+        def outcome(row: CandidateList) -> Outcome:
+            try:
+                return checked(reranker.score(row.text, list(row.texts)), row)
+            except Exception as error:  # a query on which a user's code fails must not take the others with it
+                debug(error)
+                return KeptOrder(f"{self.address} failed: {blame(error)}")
+
+        return reranked(self, run, lists, context.executor.map(str(self), outcome, lists), context)

@@ -127,13 +127,19 @@ class _BM25(Retriever):
         silent = sum(not weights for weights in queries)
         if silent:
             context.warn(f"{silent} of {len(queries)} queries share no term with any document and find nothing")
-        copies = self.drop_copies(collection, context)
-        position = collection.documents.position if copies else {}
-        hidden = [position[query] if query in copies else -1 for query in collection.queries.ids]
-        return Run.from_ranked(dict(_named(collection, scorer.best(queries, self.depth, hidden, thread_count()))))
+        hidden = hidden_places(self, collection, context)
+        return Run.from_ranked(dict(named(collection, scorer.best(queries, self.depth, hidden, thread_count()))))
 
 
-def _named(collection: Collection, results: Iterable[BestDocuments]) -> Iterator[tuple[str, Ranking]]:
+def hidden_places(stage: Retriever, collection: Collection, context: Context) -> list[int]:
+    """Return the place of the document that each query's list leaves out, -1 for none."""
+    copies = stage.drop_copies(collection, context)
+    position = collection.documents.position if copies else {}
+    return [position[query] if query in copies else -1 for query in collection.queries.ids]
+
+
+def named(collection: Collection, results: Iterable[BestDocuments]) -> Iterator[tuple[str, Ranking]]:
+    """Yield the list of each query, by its id."""
     ids = collection.documents.ids
     for name, best in zip(collection.queries.ids, results, strict=True):
         yield name, Ranking([ids[place] for place in best.places.tolist()], best.scores)

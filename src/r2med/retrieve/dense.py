@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,9 +18,7 @@ from r2med.encode.cards import cards
 from r2med.encode.encoder import Encoder, Role, Vectors
 from r2med.encode.indexes import (
     QUANTIZED,
-    BinaryIndex,
     EngineSettings,
-    Int8Index,
     Sized,
     VectorIndex,
     build_index,
@@ -30,18 +27,18 @@ from r2med.encode.indexes import (
 )
 from r2med.encode.resolve import card_for, check_options, encoder_for, known
 from r2med.encode.user import TwoMethods, address_of, find_class, state_of
-from r2med.encode.vector_search import Similarity, VectorHits, search
+from r2med.encode.vector_search import Similarity, search
 from r2med.encode.vectors import PRECISIONS
 from r2med.errors import R2medError, SpecError, suggest
 from r2med.lexical.ranking import id_order
-from r2med.models.source import existing_folder, looks_like_path, spelled_folder
+from r2med.models.source import spelled_folder
 from r2med.pipeline.executor.local import Executor, quiet
 from r2med.pipeline.joins import TextParts, parts, query_copies
 from r2med.pipeline.registry import bind, build_system, spec_of
 from r2med.pipeline.spec import Call
-from r2med.pipeline.stage import Context, Requirements, Retriever
+from r2med.pipeline.stage import Context, Requirements
 from r2med.pipeline.user_code import is_class, option_names
-from r2med.retrieve.documents import measured_loss, run_of_hits, searchable, with_text
+from r2med.retrieve.documents import EncoderRetriever, measured_loss, override, run_of_hits, searchable, with_text
 from r2med.store.cache import Cache
 from r2med.store.hashes import cache_key
 
@@ -51,13 +48,8 @@ if TYPE_CHECKING:
     from r2med.data.dataset import Collection
 
 
-def _override() -> Any:
-    """Declare a setting of the encoder: None leaves it to the model's card or files."""
-    return field(default=None, kw_only=True, metadata={"encoder": True})
-
-
 @dataclass(frozen=True, init=False)
-class Dense(Retriever):
+class Dense(EncoderRetriever):
     """A retriever that compares embeddings. Its spec is the model's own name.
 
     The model is a name, or an object with `encode_queries` and `encode_documents`. Options that are not settings of
@@ -69,10 +61,6 @@ class Dense(Retriever):
 
     model: str
     """A card's name, `hf:ORG/NAME`, a folder, `my.module:MyEncoder`, or `NAME@http://host:port/v1`."""
-    depth: int = field(default=100, kw_only=True)
-    """How many documents are kept."""
-    drop_self: bool | None = field(default=None, kw_only=True)
-    """Whether the document whose id is the query's own is left out; None leaves it to the task."""
     dim: int = field(default=0, kw_only=True)
     """How many of a vector's first numbers are used (Matryoshka); 0 for all."""
     quantize: str = field(default="", kw_only=True)
@@ -85,44 +73,42 @@ class Dense(Retriever):
     """How generated texts join the query: mean, concat, replace, "repeat(n)"; empty for the published way."""
     store: str = field(default="float32", kw_only=True)
     """The precision in which vectors are kept: float32 or float16."""
-    pooling: str | None = _override()
-    max_length: int | None = _override()
-    max_query: int | None = _override()
-    max_document: int | None = _override()
-    query_prompt: str | None = _override()
-    document_prompt: str | None = _override()
-    normalize: bool | None = _override()
-    similarity: str | None = _override()
-    dtype: str | None = _override()
-    revision: str | None = _override()
-    adapter: str | None = _override()
-    remote_code: bool | None = _override()
-    backend: str | None = _override()
-    device: object = _override()
+    pooling: str | None = override()
+    max_length: int | None = override()
+    max_query: int | None = override()
+    max_document: int | None = override()
+    query_prompt: str | None = override()
+    document_prompt: str | None = override()
+    normalize: bool | None = override()
+    similarity: str | None = override()
+    dtype: str | None = override()
+    revision: str | None = override()
+    adapter: str | None = override()
+    remote_code: bool | None = override()
+    backend: str | None = override()
+    device: object = override()
     """The name of a device, or a list of them."""
-    attention: str | None = _override()
-    exclude_prompt: bool | None = _override()
-    append_eos: bool | None = _override()
-    padding: str | None = _override()
+    attention: str | None = override()
+    exclude_prompt: bool | None = override()
+    append_eos: bool | None = override()
+    padding: str | None = override()
     options: Any = field(default=(), kw_only=True)
     """Options of a user's class (`my.module:MyEncoder`), by name; stored as sorted pairs."""
     made: Any = field(default=None, kw_only=True, compare=False, repr=False)
     """An object of that class, where one was given and need not be constructed."""
 
     def __init__(self, model: str | TwoMethods, *, options: Any = (), made: Any = None, **settings: Any) -> None:
-        name, known = model, {entry.name: entry.default for entry in fields(self) if entry.name in _SETTINGS}
+        name, defaults = model, {entry.name: entry.default for entry in fields(self) if entry.name in _SETTINGS}
         if not isinstance(name, str):
             name, made, options = address_of(model), model, state_of(model)
-        others = {setting: value for setting, value in settings.items() if setting not in known}
+        others = {setting: value for setting, value in settings.items() if setting not in defaults}
         if others and not is_class(name):
             raise _no_option(name, next(iter(others)))
-        values = known | settings | {"model": name, "options": {**dict(options), **others}, "made": made}
+        values = defaults | settings | {"model": name, "options": {**dict(options), **others}, "made": made}
         for setting, value in values.items():
             if setting not in others:
                 object.__setattr__(self, setting, value)
         self._check()
-
-    vectors = True
 
     def _check(self) -> None:
         object.__setattr__(self, "options", tuple(sorted(dict(self.options).items())))
@@ -130,10 +116,7 @@ class Dense(Retriever):
             object.__setattr__(self, "model", spelled_folder(self.model))
         if self.adapter:
             object.__setattr__(self, "adapter", spelled_folder(self.adapter))
-        for name, allowed in (
-            ("quantize", ("", *QUANTIZED)),
-            ("store", PRECISIONS),
-        ):
+        for name, allowed in (("quantize", ("", *QUANTIZED)), ("store", PRECISIONS)):
             value = getattr(self, name)
             if value not in allowed:
                 raise SpecError(f"{self.model}: unknown {name} {value!r}{suggest(value, filter(None, allowed))}")
@@ -149,16 +132,6 @@ class Dense(Retriever):
             self._approximate()
         if self.join not in ("", "mean"):
             query_copies(self.join)
-        self._check_settings()
-
-    def _approximate(self) -> EngineSettings:
-        """Normalise the index option and return its settings; a call without options becomes the name alone."""
-        call = engine_call(self.index)
-        object.__setattr__(self, "index", call if call.args or call.options else call.name)
-        return EngineSettings.read(call)
-
-    def _check_settings(self) -> None:
-        """Refuse settings that the model cannot have, as far as can be checked without reading its files."""
         if is_class(self.model):
             return
         if self.options:
@@ -167,22 +140,23 @@ class Dense(Retriever):
         if self.model in cards():
             card_for(self.model, self.settings)
 
+    def _approximate(self) -> EngineSettings:
+        """Normalise the index option and return its settings; a call without options becomes the name alone."""
+        call = engine_call(self.index)
+        object.__setattr__(self, "index", call if call.args or call.options else call.name)
+        return EngineSettings.read(call)
+
     @classmethod
     def from_call(cls, call: Call) -> Dense:
         """Build the stage of a call whose name is the model's: `minilm(dim=256, quantize=int8, rescore=4)`."""
         if call.args:
             raise SpecError(f"{call}: a model's options have names, such as {call.name}(depth={call.args[0]})")
-        given = [(name, value) for name, value in call.options if name in _SETTINGS]
-        others = [(name, value) for name, value in call.options if name not in _SETTINGS]
+        others = {name: value for name, value in call.options if name not in _SETTINGS}
         if others and not is_class(call.name):
-            raise _no_option(call.name, others[0][0])
-        stage = bind(cls, Call(call.name, (call.name,), tuple(given)))
-        return replace(stage, options=dict(others)) if others else stage
-
-    def check_files(self) -> None:
-        """Refuse a folder that does not exist."""
-        if looks_like_path(self.model):
-            existing_folder(self.model)
+            raise _no_option(call.name, next(iter(others)))
+        settings = tuple(pair for pair in call.options if pair[0] not in others)
+        stage = bind(cls, Call(call.name, (call.name,), settings))
+        return replace(stage, options=others) if others else stage
 
     @property
     def spec(self) -> Call:
@@ -192,29 +166,21 @@ class Dense(Retriever):
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """Return the options of the encoder that override its card."""
-        names = [entry.name for entry in fields(self) if entry.metadata.get("encoder")]
-        return {name: getattr(self, name) for name in names if getattr(self, name) is not None} | dict(self.options)
+        """Return the options of the encoder that override its card, and those of a user's class."""
+        return {**super().settings, **dict(self.options)}
 
-    def encoder(self, task: Task | None = None) -> Encoder:
-        """Return the encoder with this stage's settings, for a task's prompts or those without a task; not loaded."""
-        if task not in self._encoders:
-            encoder = encoder_for(self.model, self.settings, task or Task("", "", "custom"), self.made)
-            if encoder.sparse:
-                raise SpecError(f"{self.model} is a learned sparse encoder: write splade({self.model})")
-            self._encoders[task] = encoder
-        return self._encoders[task]
-
-    @cached_property
-    def _encoders(self) -> dict[Task | None, Encoder]:
-        """Return the cache of encoders, so that each reads its files once."""
-        return {}
+    def make_encoder(self, task: Task) -> Encoder:
+        """Build the encoder for a task's prompts."""
+        encoder = encoder_for(self.model, self.settings, task, self.made)
+        if encoder.sparse:
+            raise SpecError(f"{self.model} is a learned sparse encoder: write splade({self.model})")
+        return encoder
 
     @property
     def requirements(self) -> Requirements:
         """Return the requirements of the encoder, or else of the index."""
-        needed = self.encoder().requirements
-        return replace(needed, extra=needed.extra or self._approximate().extra) if self.index else needed
+        needs = super().requirements
+        return replace(needs, extra=needs.extra or self._approximate().extra) if self.index else needs
 
     @property
     def user_options(self) -> frozenset[str]:
@@ -224,27 +190,19 @@ class Dense(Retriever):
         return option_names(find_class(self.model), dict(self.options)) - {"task", *_SETTINGS}
 
     def fingerprint(self) -> Mapping[str, object]:
-        """Return what the encoder's vectors depend on. A task's own words in a prompt come with the task."""
-        encoder = self.encoder()
-        facts: dict[str, object] = {
-            role.value: [list(pair) for pair in sorted(encoder.settings(role).items())] for role in Role
-        }
-        return facts | ({"index": self._approximate().fingerprint()} if self.index else {})
-
-    def local_content(self) -> Mapping[str, str]:
-        """Return the folder or class of the encoder, with a hash of it."""
-        return self.encoder().local_content()
+        """Return what the encoder's vectors and the index depend on."""
+        return {**super().fingerprint(), **({"index": self._approximate().fingerprint()} if self.index else {})}
 
     def describe(self) -> Mapping[str, object]:
         """Return every setting, the encoder's included."""
         encoder = self.encoder()
         query, document = dict(encoder.settings(Role.QUERY)), dict(encoder.settings(Role.DOCUMENT))
         both = [name for name in query if query[name] == document.get(name)]
-        differing = [name for name in (*query, *document) if name not in both and name != "role"]
+        apart = {"role", *both}
         return {
             **{name: query[name] for name in both},
-            **{f"query {name}": query[name] for name in differing if name in query},
-            **{f"document {name}": document[name] for name in differing if name in document},
+            **{f"query {name}": value for name, value in query.items() if name not in apart},
+            **{f"document {name}": value for name, value in document.items() if name not in apart},
             "similarity": encoder.similarity,
             "depth": self.depth,
             "drop_self": self.self_rule,
@@ -265,21 +223,19 @@ class Dense(Retriever):
         facts: dict[str, object] = {"documents to encode": documents, "queries to encode": asked}
         if not isinstance(encoder, ApiEncoder):
             return facts
-        parts = ((collection.documents.texts, Role.DOCUMENT, documents), (queries.texts, Role.QUERY, asked))
-        guesses = [
-            encoder.expect(texts[:: max(1, len(texts) // _SAMPLED)], role, count) for texts, role, count in parts
-        ]
-        requests, tokens = (sum(column) for column in zip(*guesses, strict=True))
+        sides = ((collection.documents.texts, Role.DOCUMENT, documents), (queries.texts, Role.QUERY, asked))
+        samples = ((texts[:: max(1, len(texts) // _SAMPLED)], role, count) for texts, role, count in sides)
+        requests, tokens = map(sum, zip(*(encoder.expect(*sample) for sample in samples), strict=True))
         return facts | {"requests": requests, "tokens to send": tokens, "dollars": encoder.price(tokens)}
 
     @property
     def billed(self) -> bool:
         """Return whether a server encodes."""
-        return self.encoder().billed
+        return bool(self.encoder().billed)
 
     def retrieve(self, collection: Collection, context: Context) -> Run:
         """Return each query's nearest documents."""
-        encoder = self.encoder(collection.task)
+        encoder: Encoder = self.encoder(collection.task)
         collection = searchable(collection, context)
         with context.timed("index"):
             stored = encode_all(encoder, collection.documents, Role.DOCUMENT, context, precision=self.store)
@@ -293,12 +249,17 @@ class Dense(Retriever):
             "index": str(self.index) or self.quantize or self.store,
             "index_bytes": index.nbytes,
         }
-        ids = collection.documents.ids
+        ties = id_order(collection.documents.ids)
         copies = self.drop_copies(collection, context)
-        hits = index.search(queries, self.depth + bool(copies), id_order(ids))
+        hits = index.search(queries, self.depth + bool(copies), ties)
         if self.index or self.quantize:
             with context.timed("check"):
-                context.notes.facts["recall_lost"] = _lost(queries, rows, hits, id_order(ids), how)
+                context.notes.facts["recall_lost"] = measured_loss(
+                    hits.places,
+                    len(ties),
+                    hits.places.shape[1],
+                    lambda places, depth: search(queries[places], rows, depth, ties, how).places,
+                )
         run = run_of_hits(collection, hits)
         return run.without_self(copies).cut(self.depth) if copies else run
 
@@ -307,22 +268,19 @@ class Dense(Retriever):
     ) -> VectorIndex:
         """Prepare documents for search; an index that is large, or slow to build, is cached."""
 
-        def key(kind: object) -> str:
-            settings = sorted(encoder.settings(Role.DOCUMENT).items())
-            documents = collection.documents.fingerprint
-            return cache_key(
-                documents=documents, settings=settings, kind=kind, dim=self.dim, store=self.store, how=how.name
-            )
+        def folder_of(name: str, kind: object, write: Callable[[Path], object]) -> Path:
+            settings, documents = sorted(encoder.settings(Role.DOCUMENT).items()), collection.documents.fingerprint
+            facts = {"kind": kind, "dim": self.dim, "store": self.store, "how": how.name}
+            key = cache_key(documents=documents, settings=settings, **facts)
+            return context.cache.sound_entry(name, key, write)
 
         if self.index:
-            executor = self._approximate()
-            name = key(executor.fingerprint())
-            folder = context.cache.sound_entry("ann", name, lambda folder: executor.write(rows, how, folder))
-            return executor.open(rows, how, folder, self.rescore)
+            engine = self._approximate()
+            folder = folder_of("ann", engine.fingerprint(), lambda folder: engine.write(rows, how, folder))
+            return engine.open(rows, how, folder, self.rescore)
         if self.quantize and rows.nbytes > context.executor.memory // 4:
             coarse = QUANTIZED[self.quantize]
-            name = key(self.quantize)
-            folder = context.cache.sound_entry("codes", name, lambda folder: _built(coarse, rows, how, folder))
+            folder = folder_of("codes", self.quantize, lambda folder: coarse.build(rows, how, folder=folder))
             return coarse.open(rows, how, self.rescore, folder)
         return build_index(rows, how, self.quantize, self.rescore)
 
@@ -347,8 +305,7 @@ class Dense(Retriever):
         return mean[:, : self.dim] if self.dim else mean
 
 
-_SAMPLED = 500
-"""From about how many texts a price is reckoned."""
+_SAMPLED = 500  # from about how many texts a price is reckoned
 _SETTINGS = frozenset(entry.name for entry in fields(Dense)) - {"model", "options", "made"}
 """What a spec may set of any model."""
 
@@ -358,35 +315,19 @@ def _no_option(model: str, name: str) -> SpecError:
     return SpecError(f"{model} has no option {name!r}{hint}")
 
 
-def _built(coarse: type[Int8Index] | type[BinaryIndex], rows: Sized, how: Similarity, folder: Path) -> None:
-    coarse.build(rows, how, folder=folder)
-
-
-def _lost(queries: Vectors, rows: Sized, hits: VectorHits, ties: NDArray[np.int64], how: Similarity) -> float:
-    """Return the share of the exact lists that an approximate search missed."""
-    return measured_loss(
-        hits.places,
-        len(ties),
-        hits.places.shape[1],
-        lambda places, depth: search(queries[places], rows, depth, ties, how).places,
-    )
-
-
 def _texts(part: TextParts, label: str) -> tuple[str, ...]:
     return part.passages if label == "passages" else (part.query,) if part.query else ()
 
 
 def _split(collection: Collection, texts_of: list[TextParts]) -> tuple[Texts, Texts]:
     """Split the queries and the passages into columns, each under the id of its query."""
-    columns = []
-    for label in ("queries", "passages"):
-        rows = [
-            (name, text)
-            for name, part in zip(collection.queries.ids, texts_of, strict=True)
-            for text in _texts(part, label)
-        ]
-        columns.append(Texts([name for name, _ in rows], [text for _, text in rows]))
-    return columns[0], columns[1]
+    parts_of = list(zip(collection.queries.ids, texts_of, strict=True))
+
+    def column(label: str) -> Texts:
+        ids = [name for name, part in parts_of for _ in _texts(part, label)]
+        return Texts(ids, [text for _, part in parts_of for text in _texts(part, label)])
+
+    return column("queries"), column("passages")
 
 
 def find_dense(call: Call) -> Dense | None:
@@ -398,8 +339,7 @@ def find_dense(call: Call) -> Dense | None:
     return Dense.from_call(call)
 
 
-ENCODER = "wordllama"
-"""Whose embeddings are compared unless another is asked for: it needs no torch and no download."""
+ENCODER = "wordllama"  # whose embeddings are compared unless another is asked for: it needs no torch and no download
 Floats = NDArray[np.float64]
 
 

@@ -2,22 +2,83 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.data.dataset import Texts
+from r2med.data.dataset import Collection, Texts
 from r2med.data.run import Run
+from r2med.data.tasks import Task
+from r2med.encode.encoder import Role
 from r2med.encode.vector_search import VectorHits
 from r2med.errors import R2medError
 from r2med.formatting import counted, shorten
+from r2med.models.source import existing_folder, looks_like_path
+from r2med.pipeline.stage import Context, Requirements, Retriever
 
-if TYPE_CHECKING:
-    from r2med.data.dataset import Collection
-    from r2med.pipeline.stage import Context
+
+def override() -> Any:
+    """Declare a setting of the encoder: None leaves it to the model's card or files."""
+    return field(default=None, kw_only=True, metadata={"encoder": True})
+
+
+@dataclass(frozen=True)
+class EncoderRetriever(Retriever):
+    """Base of the retrievers that compare vectors of texts."""
+
+    model: str
+    depth: int = field(default=100, kw_only=True)
+    """How many documents are kept."""
+    drop_self: bool | None = field(default=None, kw_only=True)
+    """Whether the document whose id is the query's own is left out; None leaves it to the task."""
+
+    vectors = True
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Return the options of the encoder that override its card."""
+        names = [entry.name for entry in fields(self) if entry.metadata.get("encoder")]
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+
+    @abstractmethod
+    def make_encoder(self, task: Task) -> Any:
+        """Build the encoder for a task's prompts."""
+
+    def encoder(self, task: Task | None = None) -> Any:
+        """Return the encoder with this stage's settings, for a task's prompts or those without a task; not loaded."""
+        if task not in self._encoders:
+            self._encoders[task] = self.make_encoder(task or Task("", "", "custom"))
+        return self._encoders[task]
+
+    @cached_property
+    def _encoders(self) -> dict[Task | None, Any]:
+        return {}  # so that each reads its files once
+
+    def check_files(self) -> None:
+        """Refuse a folder that does not exist."""
+        if looks_like_path(self.model):
+            existing_folder(self.model)
+
+    @property
+    def requirements(self) -> Requirements:
+        """Return the requirements of the encoder."""
+        needs: Requirements = self.encoder().requirements
+        return needs
+
+    def fingerprint(self) -> Mapping[str, object]:
+        """Return what the encoder's vectors depend on. A task's own words in a prompt come with the task."""
+        encoder = self.encoder()
+        return {role.value: [list(pair) for pair in sorted(encoder.settings(role).items())] for role in Role}
+
+    def local_content(self) -> Mapping[str, str]:
+        """Return the folder or class of the encoder, with a hash of it."""
+        content: Mapping[str, str] = self.encoder().local_content()
+        return content
 
 
 def run_of_hits(collection: Collection, hits: VectorHits) -> Run:
@@ -29,8 +90,7 @@ def run_of_hits(collection: Collection, hits: VectorHits) -> Run:
     return Run(list(collection.queries.ids), offsets, documents, hits.scores.ravel())
 
 
-_CHECKED: Final = 200
-"""For how many queries, at the most, lists are compared with the exact ones."""
+_CHECKED: Final = 200  # for how many queries, at the most, lists are compared with the exact ones
 _LEAST: Final = 10
 _SHARE: Final = 10
 _Places = NDArray[np.intp]
@@ -45,20 +105,10 @@ def measured_loss(places: Sequence[_Places] | _Places, documents: int, depth: in
     >>> measured_loss(found, 100, 2, lambda chosen, depth: np.array([[2, 1, 0], [3, 5, 4]])[chosen, :depth])
     0.25
     """
-    depth = _compared_depth(depth, documents)
+    # A list of most of a collection's documents shares most of them with any other list.
+    depth = min(depth, max(_LEAST, documents // _SHARE))
     sample = np.unique(np.linspace(0, len(places) - 1, min(len(places), _CHECKED)).astype(np.intp))
     return round(recall_lost([places[place][:depth] for place in sample], exact(sample, depth)), 6)
-
-
-def _compared_depth(depth: int, documents: int) -> int:
-    """Return the depth of the comparison: at most a tenth of the documents, unless these are few.
-
-    A list of most of a collection's documents shares most of them with any other list.
-
-    >>> _compared_depth(100, 1_000_000), _compared_depth(100, 300), _compared_depth(100, 20)
-    (100, 30, 10)
-    """
-    return min(depth, max(_LEAST, documents // _SHARE))
 
 
 def recall_lost(places: Iterable[_Places], exact: Iterable[_Places]) -> float:

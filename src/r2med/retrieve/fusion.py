@@ -7,6 +7,7 @@ ranx on the same runs, but for min-max of equal scores, which is 1 here and 0 th
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -19,39 +20,24 @@ from r2med.data.dataset import Collection, Texts
 from r2med.data.run import Ranking, Run
 from r2med.errors import SpecError, suggest
 from r2med.pipeline.executor.local import every_share
-from r2med.pipeline.registry import build_system, spec_of
-from r2med.pipeline.spec import Call
+from r2med.pipeline.registry import NamedStage, build_system
 from r2med.pipeline.stage import Context, Retriever, Stage
 from r2med.pipeline.system import System
 
-Part = System | Stage | str
-"""A system to fuse, in any form."""
-_LARGEST = 1e6
-"""The largest weight, and the largest k: beyond, sums of scores lose the differences between them."""
-Contribution = Callable[[Ranking], NDArray[np.float64]]
-"""What each document of a list adds to its fused score."""
+Part = System | Stage | str  # a system to fuse, in any form
+_LARGEST = 1e6  # the largest weight, and the largest k: beyond, sums of scores lose the differences between them
+Contribution = Callable[[Ranking], NDArray[np.float64]]  # what each document of a list adds to its fused score
 
 
-def min_max(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Scale scores to 0..1; in a list of one document, or of equal scores, all are the best and become 1."""
+def _min_max(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     low, high = float(scores.min()), float(scores.max())
     return (scores - low) / (high - low) if high > low else np.ones_like(scores)
 
 
-def z_score(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Scale scores to mean 0 and standard deviation 1."""
-    return (scores - float(scores.mean())) / max(float(scores.std()), 1e-9)
-
-
-def as_they_are(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the scores unchanged."""
-    return scores
-
-
 NORMS: Mapping[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
-    "min-max": min_max,
-    "z-score": z_score,
-    "none": as_they_are,
+    "min-max": _min_max,  # a single document, or all of equal scores, become 1
+    "z-score": lambda scores: (scores - float(scores.mean())) / max(float(scores.std()), 1e-9),
+    "none": lambda scores: scores,
 }
 """How scores of different systems are made comparable, by the name a spec uses."""
 
@@ -61,13 +47,13 @@ def fuse(runs: Sequence[Run], contributions: Sequence[Contribution], depth: int,
     lists: dict[str, tuple[list[str], list[float]]] = {}
     for query in runs[0].queries:
         total: dict[str, float] = {}
-        votes: dict[str, int] = {}
+        votes: Counter[str] = Counter()
         for run, contribution in zip(runs, contributions, strict=True):
             ranking = run[query]
             if len(ranking.documents):
                 for document, value in zip(ranking.documents, contribution(ranking).tolist(), strict=True):
                     total[document] = total.get(document, 0.0) + value
-                    votes[document] = votes.get(document, 0) + 1
+                votes.update(ranking.documents)
         if mnz:
             total = {document: value * votes[document] for document, value in total.items()}
         lists[query] = (list(total), list(total.values()))
@@ -75,17 +61,14 @@ def fuse(runs: Sequence[Run], contributions: Sequence[Contribution], depth: int,
 
 
 @dataclass(frozen=True, init=False)
-class Fusion(Retriever):
+class Fusion(NamedStage, Retriever):
     """Fusion of several systems into one list. The depth of each list is its own system's."""
-
-    name: ClassVar[str]
 
     systems: tuple[System, ...] = field(metadata={"rest": True})
     weights: tuple[float, ...] = ()
     depth: int = 100
 
     def _assign(self, systems: Sequence[Part], **options: object) -> None:
-        """Set the frozen fields; a system may be given in any form."""
         object.__setattr__(self, "systems", tuple(build_system(system) for system in systems))
         for option, value in options.items():
             object.__setattr__(self, option, value)
@@ -103,15 +86,10 @@ class Fusion(Retriever):
         for system in self.systems:
             system.check()
 
-    @property
-    def spec(self) -> Call:
-        """Return the stage in the spec language."""
-        return spec_of(self, self.name)
-
     def describe(self) -> Mapping[str, object]:
         """Return the depth of each list and of the result."""
         lists = {system.spec: system.retriever.depth for system in self.systems}
-        return {"depth": self.depth, "lists": lists, "weights": list(self.weights or (1.0,) * len(self.systems))}
+        return {"depth": self.depth, "lists": lists, "weights": list(self._weights)}
 
     def retrieve(self, collection: Collection, context: Context) -> Run:
         """Run every system on the collection and merge."""
@@ -121,8 +99,9 @@ class Fusion(Retriever):
     def merge(self, runs: Sequence[Run]) -> Run:
         """Merge several runs into one."""
 
-    def _weight(self, place: int) -> float:
-        return self.weights[place] if self.weights else 1.0
+    @property
+    def _weights(self) -> tuple[float, ...]:
+        return self.weights or (1.0,) * len(self.systems)
 
 
 @dataclass(frozen=True, init=False)
@@ -153,7 +132,7 @@ class RRF(Fusion):
         def contribution(weight: float) -> Contribution:
             return lambda ranking: weight / (self.k + 1.0 + np.arange(len(ranking.documents), dtype=np.float64))
 
-        return fuse(runs, [contribution(self._weight(place)) for place in range(len(runs))], self.depth)
+        return fuse(runs, list(map(contribution, self._weights)), self.depth)
 
 
 @dataclass(frozen=True, init=False)
@@ -188,8 +167,7 @@ class WeightedSum(Fusion):
         def contribution(weight: float) -> Contribution:
             return lambda ranking: weight * norm(np.asarray(ranking.scores, dtype=np.float64))
 
-        weighted = [contribution(self._weight(place)) for place in range(len(runs))]
-        return fuse(runs, weighted, self.depth, mnz=self.votes)
+        return fuse(runs, list(map(contribution, self._weights)), self.depth, mnz=self.votes)
 
 
 @dataclass(frozen=True, init=False)
@@ -205,7 +183,7 @@ class CombMNZ(WeightedSum):
 
 
 @dataclass(frozen=True)
-class Views(Retriever):
+class Views(NamedStage, Retriever):
     """Search of one system with a query's own text and with each of its generations, merged by reciprocal rank.
 
     >>> str(Views("bm25", depth=50))
@@ -216,6 +194,8 @@ class Views(Retriever):
     k: float = 60.0
     depth: int = 100
 
+    name = "views"
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "system", build_system(self.system))
         self.system.check()
@@ -224,28 +204,19 @@ class Views(Retriever):
                 f"views: depth must be at least 1 and k lie between 0 and {_LARGEST:g}, got {self.depth} and {self.k}"
             )
 
-    @property
-    def spec(self) -> Call:
-        """Return the stage in the spec language."""
-        return spec_of(self, "views")
-
     def describe(self) -> Mapping[str, object]:
         """Return the depth of each view's list and of the result."""
         return {"depth": self.depth, "each": self.system.retriever.depth, "k": self.k}
 
     def retrieve(self, collection: Collection, context: Context) -> Run:
         """Search with each view and merge."""
-        runs = [self.system.run(view, context) for view in _views(collection)]
+        views = [replace(collection, generations=())]
+        for place in range(max(map(len, collection.generations), default=0)):
+            # A missing generation repeats the query.
+            texts = [
+                row[place].text if len(row) > place and not row[place].incomplete else text
+                for row, text in zip(collection.generations, collection.queries.texts, strict=True)
+            ]
+            views.append(replace(collection, generations=(), queries=Texts(collection.queries.ids, texts)))
+        runs = [self.system.run(view, context) for view in views]
         return RRF(*[self.system] * len(runs), k=self.k, depth=self.depth).merge(runs)
-
-
-def _views(collection: Collection) -> list[Collection]:
-    """Return the queries' own texts, then a collection per generation; a missing one repeats the query."""
-    views = [replace(collection, generations=())]
-    for place in range(max(map(len, collection.generations), default=0)):
-        texts = [
-            row[place].text if len(row) > place and not row[place].incomplete else text
-            for row, text in zip(collection.generations, collection.queries.texts, strict=True)
-        ]
-        views.append(replace(collection, generations=(), queries=Texts(collection.queries.ids, texts)))
-    return views

@@ -22,7 +22,7 @@ from r2med.data.run_files import read_run
 from r2med.data.tasks import candidate_configs
 from r2med.errors import DataError, R2medError, SpecError, suggest
 from r2med.formatting import counted, shorten
-from r2med.pipeline.registry import bind, model_names, spec_of
+from r2med.pipeline.registry import NamedStage, bind, model_names, spec_of
 from r2med.pipeline.spec import Call
 from r2med.pipeline.stage import Context, Retriever, note_incomplete
 from r2med.runs.ledger import Entry, Ledger
@@ -51,7 +51,7 @@ class AnswerChecker:
 
         Returns whether it has a document and only known ones, so that `run` cannot refuse it.
         """
-        documents, scores = self._pairs(query, answer)
+        documents, scores = self._read(query, answer)
         if len(set(documents)) < len(documents):
             twice = next(name for place, name in enumerate(documents) if name in documents[:place])
             raise R2medError(f"{self._name}: query {query}: document {shorten(twice)!r} is in its list more than once")
@@ -63,23 +63,20 @@ class AnswerChecker:
         self._lists[query] = ([documents[place] for place in kept], [scores[place] for place in kept])
         return 0 < len(documents) == len(kept)
 
-    def _pairs(self, query: str, answer: Any) -> Answer:
+    def _read(self, query: str, answer: Any) -> Answer:
         if isinstance(answer, str | bytes) or not hasattr(answer, "__iter__"):
             raise self._wrong(query, f"{type(answer).__name__} in place of a list")
         items = list(answer.items()) if isinstance(answer, Mapping) else list(answer)
-        if not any(_is_pair(item) for item in items):
-            return [self._id(query, item) for item in items], [float(len(items) - place) for place in range(len(items))]
-        pairs = [item if _is_pair(item) else self._lone(query, item) for item in items]
-        documents = [self._id(query, document) for document, _ in pairs]
-        return documents, [self._score(query, *pair) for pair in zip(documents, (s for _, s in pairs), strict=True)]
-
-    def _lone(self, query: str, item: Any) -> Any:
-        raise self._wrong(query, f"{shorten(repr(item))} among pairs of an id and a score")
+        pairs = [isinstance(item, Sequence) and not isinstance(item, str | bytes) and len(item) == 2 for item in items]
+        if not any(pairs):
+            return [self._id(query, item) for item in items], [float(place) for place in range(len(items), 0, -1)]
+        if not all(pairs):
+            raise self._wrong(query, f"{shorten(repr(items[pairs.index(False)]))} among pairs of an id and a score")
+        documents = [self._id(query, document) for document, _ in items]
+        return documents, [self._score(query, *pair) for pair in zip(documents, (s for _, s in items), strict=True)]
 
     def _id(self, query: str, value: Any) -> str:
-        if isinstance(value, str):
-            return str(value)
-        if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        if isinstance(value, str | int | np.integer) and not isinstance(value, bool):
             return str(value)
         raise self._wrong(query, f"{shorten(repr(value))}, which is not a document id")
 
@@ -93,8 +90,8 @@ class AnswerChecker:
             raise R2medError(f"{self._name}: query {query}: {fault}")
         return score
 
-    def _wrong(self, query: str, found: str) -> R2medError:
-        return R2medError(f"{self._name}: query {query}: {found}; a list holds (id, score) pairs, or ids")
+    def _wrong(self, query: str, fault: str) -> R2medError:
+        return R2medError(f"{self._name}: query {query}: {fault}; a list holds (id, score) pairs, or ids")
 
     @property
     def returned(self) -> int:
@@ -125,13 +122,8 @@ class AnswerChecker:
         return Run.from_lists(self._lists)
 
 
-def _is_pair(item: Any) -> bool:
-    return isinstance(item, Sequence) and not isinstance(item, str | bytes) and len(item) == 2
-
-
 _ALL = 1_000_000
-_UNKNOWN = 0.1
-"""The share of a file's ids that may be of documents that the task does not have."""
+_UNKNOWN = 0.1  # the share of a file's ids that may be of documents that the task does not have
 
 
 def find_imported(call: Call) -> ImportedLists | None:
@@ -164,8 +156,7 @@ class ImportedLists(Retriever):
     @property
     def spec(self) -> Call:
         """Return the stage in the spec language."""
-        given = spec_of(self, self.name)
-        return Call(self.name, (), tuple(option for option in given.options if option[0] != "source"))
+        return Call(self.name, (), tuple(pair for pair in spec_of(self, self.name).options if pair[0] != "source"))
 
     def describe(self) -> Mapping[str, object]:
         """Return the settings that a plan shows."""
@@ -180,7 +171,14 @@ class ImportedLists(Retriever):
         """Return each query's list; a query that is missing in the file is incomplete."""
         if any(collection.generations):
             context.warn(f"{self}: lists are imported, so what was generated for the queries plays no part in them")
-        run = self._from_ledger(collection, context) if self.source is None else self._from_file(collection, context)
+        if self.source is not None:
+            run = self._from_file(self.source, collection, context)
+        else:
+            entry, facts = self._entry(collection)
+            context.notes.facts |= facts
+            note_incomplete(self, entry.incomplete, len(collection.queries), context, kept="have no list")
+            with Ledger() as ledger:
+                run = ledger.run(entry).select(collection.queries.ids)
         return run.without_self(self.drop_copies(collection, context)).cut(self.depth)
 
     @cached_property
@@ -188,54 +186,43 @@ class ImportedLists(Retriever):
         assert self.source is not None
         return _file_hash(self.source)
 
-    def _from_file(self, collection: Collection, context: Context) -> Run:
-        assert self.source is not None
-        run, warnings = read_run(self.source)
-        if _file_hash(self.source) != self._hash:
-            raise DataError(f"{self.source}: was replaced while it was imported; import it again")
+    def _from_file(self, source: Path, collection: Collection, context: Context) -> Run:
+        run, warnings = read_run(source)
+        if _file_hash(source) != self._hash:
+            raise DataError(f"{source}: was replaced while it was imported; import it again")
         queries = collection.queries
         others = [query for query in run.queries if query not in queries.position]
         if len(others) == len(run.queries):
             example = f"{others[0]!r} in the file, {queries.ids[0]!r} in the task"
-            raise DataError(f"{self.source}: shares no query with {collection.task.name} ({example})")
+            raise DataError(f"{source}: shares no query with {collection.task.name} ({example})")
         for line in warnings:
-            context.warn(f"{self.source.name}: {line}")
+            context.warn(f"{source.name}: {line}")
         if others:
             count = counted(len(others), "query", "queries")
-            context.warn(f"{self.source.name}: {count} not of {collection.task.name} left out, the first {others[0]!r}")
-        checker = AnswerChecker(str(self.source), collection, _UNKNOWN, hint="")
+            context.warn(f"{source.name}: {count} not of {collection.task.name} left out, the first {others[0]!r}")
+        checker = AnswerChecker(str(source), collection, _UNKNOWN, hint="")
         for query, ranking in run:
             if query in queries.position:
                 checker.add(query, list(zip(ranking.documents, ranking.scores.tolist(), strict=True)))
-        missing = {query: f"no list in {self.source.name}" for query in queries.ids if query not in run}
-        origin = {"file": self.source.name, "sha256": self._hash, "unsearched": list(missing)}
-        context.notes.facts |= {**origin, **checker.record()}
+        missing = {query: f"no list in {source.name}" for query in queries.ids if query not in run}
+        origin = {"file": source.name, "sha256": self._hash, "unsearched": list(missing)}
+        context.notes.facts |= origin | checker.record()
         note_incomplete(self, missing, len(queries), context, kept="have no list")
         return checker.run(context)
 
-    def _from_ledger(self, collection: Collection, context: Context) -> Run:
-        entry, facts = self._entry(collection)
-        context.notes.facts |= facts
-        note_incomplete(self, entry.incomplete, len(collection.queries), context, kept="have no list")
-        with Ledger() as ledger:
-            return ledger.run(entry).select(collection.queries.ids)
-
     def _entry(self, collection: Collection) -> tuple[Entry, Mapping[str, object]]:
-        """Return the imported run of this name on the same documents and queries, and what was noted of its file."""
         task = collection.task.name
         with Ledger() as ledger:
             entries = [entry for entry in ledger.entries(system=self.name) if entry.record.imported]
-        there = [entry for entry in entries if entry.task == task]
         again = f"r2med eval FILE --tasks {task} --keep {self.name}"
-        if not there:
-            tasks = ", ".join(dict.fromkeys(entry.task for entry in entries))
-            raise R2medError(
-                f"{self.name} was not imported for {task}{f', only for {tasks}' if tasks else ''}; {again}"
-            )
         data = (collection.documents.fingerprint, collection.queries.fingerprint)
-        for entry in there:
-            if (entry.record.data.documents, entry.record.data.queries) == data:
+        for entry in entries:
+            if entry.task == task and (entry.record.data.documents, entry.record.data.queries) == data:
                 return entry, entry.record.notes[self.name]
+        if all(entry.task != task for entry in entries):
+            tasks = ", ".join(dict.fromkeys(entry.task for entry in entries))
+            only = f", only for {tasks}" if tasks else ""
+            raise R2medError(f"{self.name} was not imported for {task}{only}; {again}")
         raise DataError(f"{self.name} was imported for other documents or queries than {task} has now; {again}")
 
 
@@ -247,7 +234,7 @@ def _file_hash(path: Path) -> str:
 
 
 @dataclass(frozen=True)
-class StoredLists(Retriever):
+class StoredLists(NamedStage, Retriever):
     """Stored lists in place of a search.
 
     >>> str(StoredLists("hybrid")), str(StoredLists("bm25", depth=100))
@@ -259,6 +246,7 @@ class StoredLists(Retriever):
     depth: int = 500
     """How many documents of a list are kept. With 100, a hybrid list is without its safeguard at rank 101."""
 
+    name = "candidates"
     searches = False
 
     def __post_init__(self) -> None:
@@ -266,11 +254,6 @@ class StoredLists(Retriever):
             raise SpecError(f"candidates: unknown lists {self.lists!r}{suggest(self.lists, candidate_configs())}")
         if self.depth < 1:
             raise SpecError(f"candidates: depth must be 1 or more, not {self.depth}")
-
-    @property
-    def spec(self) -> Call:
-        """Return the stage in the spec language."""
-        return spec_of(self, "candidates")
 
     def describe(self) -> Mapping[str, object]:
         """Return the settings that a plan shows."""

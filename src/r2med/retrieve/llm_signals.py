@@ -8,7 +8,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from itertools import combinations
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,17 +20,16 @@ from r2med.llm.client import current_client
 from r2med.llm.stage import AskingStage, estimate_requests, note_account
 from r2med.llm.types import Failed, Reply, Request
 from r2med.models.templates import Template, bundled
-from r2med.pipeline.registry import build_stage, spec_of
+from r2med.pipeline.registry import NamedStage, build_stage
 from r2med.pipeline.spec import Call
 from r2med.pipeline.stage import Context, Signal, note_incomplete
 from r2med.pipeline.system import System
 
-_UNTOLD = "have no signal and count as hard"
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
 @dataclass(frozen=True)
-class AnswerAgreement(Signal):
+class AnswerAgreement(NamedStage, Signal):
     """Signal of the overlap of words among several answers of a model, sampled to one question.
 
     >>> str(AnswerAgreement("gpt-4o", samples=3))
@@ -51,29 +49,21 @@ class AnswerAgreement(Signal):
     writer: System = field(init=False, repr=False, compare=False)
     """What writes the answers, as in `answer(LLM) >> bm25`."""
 
-    name: ClassVar[str] = "answer-agreement"
+    name = "answer-agreement"
 
     def __post_init__(self) -> None:
         if self.samples < 2:
             raise SpecError(f"{self.name}: samples must be 2 or more, not {self.samples}")
-        options = {"samples": self.samples, "temperature": self.temperature, "max_tokens": self.max_tokens}
-        asked = Call("answer", (self.llm,), tuple(options.items()))
-        object.__setattr__(self, "writer", System((build_stage(asked),)))
-
-    @property
-    def spec(self) -> Call:
-        """Return the stage in the spec language."""
-        return spec_of(self, self.name)
+        options = {name: getattr(self, name) for name in ("samples", "temperature", "max_tokens")}
+        writer = build_stage(Call("answer", (self.llm,), tuple(options.items())))
+        object.__setattr__(self, "writer", System((writer,)))
 
     def values(self, collection: Collection, run: Run, context: Context) -> NDArray[np.float64]:
         """Return the mean overlap of words over pairs of answers, for each query."""
         before = collection.generations or ((),) * len(collection.queries)
         after = self.writer.work(collection, context).collection.generations
-        rows = [
-            [number.text for number in written[len(earlier) :] if not number.incomplete]
-            for earlier, written in zip(before, after, strict=True)
-        ]
-        return np.array([answers_agree(texts) for texts in rows])
+        new = (written[len(earlier) :] for earlier, written in zip(before, after, strict=True))
+        return np.array([answers_agree([answer.text for answer in row if not answer.incomplete]) for row in new])
 
 
 def answers_agree(texts: Sequence[str]) -> float:
@@ -136,22 +126,17 @@ class Confidence(AskingStage, Signal):
         with context.executor.progress(str(self), len(requests)) as bar:
             replies = current_client().ask_all(requests, bar)
         note_account(replies, time.perf_counter() - started, context)
-        numbers = [_told(reply) for reply in replies]
-        current_client().reject(
-            reply for reply, number in zip(replies, numbers, strict=True) if isinstance(number, str)
-        )
-        asked = zip(collection.queries.ids, numbers, strict=True)
-        reasons = {query: reason for query, reason in asked if isinstance(reason, str)}
-        note_incomplete(self, reasons, len(numbers), context, _UNTOLD)
+        numbers = [_number_or_reason(reply) for reply in replies]
+        rows = list(zip(collection.queries.ids, replies, numbers, strict=True))
+        current_client().reject(reply for _, reply, number in rows if isinstance(number, str))
+        reasons = {query: number for query, _, number in rows if isinstance(number, str)}
+        note_incomplete(self, reasons, len(numbers), context, "have no signal and count as hard")
         return np.array([math.nan if isinstance(number, str) else number for number in numbers])
 
 
-def _told(reply: Reply | Failed) -> float | str:
-    """Read the number of a reply, or return the reason why there is none."""
-    if isinstance(reply, Failed):
-        return reply.reason
-    if reply.incomplete:
-        return reply.incomplete
+def _number_or_reason(reply: Reply | Failed) -> float | str:
+    if isinstance(reply, Failed) or reply.incomplete:
+        return reply.reason if isinstance(reply, Failed) else reply.incomplete
     number = read_percentage(reply.text)
     return "the reply has no number from 0 to 100" if number is None else number
 
@@ -162,6 +147,5 @@ def read_percentage(text: str) -> float | None:
     >>> read_percentage("Confidence: 85%"), read_percentage("I am 100 percent sure"), read_percentage("very")
     (85.0, 100.0, None)
     """
-    numbers = [float(number) for number in _NUMBER.findall(text)]
-    fitting = [number for number in numbers if number <= 100]
+    fitting = [number for number in map(float, _NUMBER.findall(text)) if number <= 100]
     return fitting[-1] if fitting else None

@@ -16,19 +16,16 @@ from numpy.typing import NDArray
 from r2med.data.dataset import Collection
 from r2med.data.run import Run
 from r2med.errors import SpecError
-from r2med.pipeline.registry import build_system, spec_of
+from r2med.pipeline.registry import NamedStage, build_system
 from r2med.pipeline.spec import Call, Condition, parse
 from r2med.pipeline.stage import Context, Retriever, Signal, Stage
 from r2med.pipeline.system import System, as_step, foreseeing
 from r2med.retrieve.signals import ScoreGap, TextSignal
 
-Part = System | Stage | str
-"""A system, in any form."""
-SHARE = 0.3
-"""The default share of the queries that is sent on."""
+Part = System | Stage | str  # a system, in any form
+SHARE = 0.3  # the default share of the queries that is sent on
 ENDS = ("low", "high")
-BY_GAP = System((ScoreGap(),))
-"""The default signal."""
+BY_GAP = System((ScoreGap(),))  # the default signal
 _SIGNALS = (
     "score-gap, top-score, nqc, wig, clarity, query-length, agreement(SYSTEM), answer-agreement(LLM), confidence(LLM), "
     "random"
@@ -55,7 +52,7 @@ def merged(collection: Collection, kept: Run, sent: Run) -> Run:
 
 
 @dataclass(frozen=True)
-class Route(Retriever):
+class Route(NamedStage, Retriever):
     """The cheap system for every query; for those that a signal calls hard, the strong one in its place.
 
     >>> str(Route("bm25", "wordllama", by="nqc", share=0.5))
@@ -73,6 +70,8 @@ class Route(Retriever):
     harder: str = ""
     """Which end of the signal's scale is the hard one, `low` or `high`; empty for the signal's own."""
 
+    name = "route"
+
     def __post_init__(self) -> None:
         for name in ("cheap", "strong", "by"):
             object.__setattr__(self, name, build_system(getattr(self, name)))
@@ -85,11 +84,6 @@ class Route(Retriever):
             raise SpecError("route: give share or threshold, not both")
         if self.harder not in ("", *ENDS):
             raise SpecError(f"route: harder must be low or high, not {self.harder!r}")
-
-    @property
-    def spec(self) -> Call:
-        """Return the stage in the spec language."""
-        return spec_of(self, "route")
 
     @property
     def depth(self) -> int:  # type: ignore[override]  # what the lists have follows from the systems
@@ -121,11 +115,10 @@ class Route(Retriever):
         return collection.select([names[place * len(names) // count] for place in range(count)])
 
     def _sent(self, values: NDArray[np.float64], names: Sequence[str]) -> list[int]:
-        """Return the places of the queries that go to the strong system."""
         if self.threshold is None:
             return hardest(values, names, self.share, self.hard_end)
-        places: list[int] = np.flatnonzero(~_beyond(values, _easy_sign(self.hard_end), self.threshold)).tolist()
-        return places
+        is_easy = values > self.threshold if self.hard_end == "low" else values < self.threshold
+        return [place for place, easy in enumerate(is_easy.tolist()) if not easy]
 
     def retrieve(self, collection: Collection, context: Context) -> Run:
         """Search with the cheap system, compute the signal, and send the hard queries on."""
@@ -135,8 +128,11 @@ class Route(Retriever):
         places = self._sent(values, names)
         if self.threshold is None and len(names) == 1 and not places:
             context.warn(f"{self}: a share of one query is none; give a threshold for single questions")
-        sent = [names[place] for place in places]
-        context.notes.facts |= {"sent": len(sent), "of": len(names), "edge": _edge(values, places, self.hard_end)}
+        sent, signals = [names[place] for place in places], values[places]
+        signals = signals[~np.isnan(signals)]
+        # The signal of the easiest query that is sent on: the threshold that a share amounts to.
+        edge = float(signals.max() if self.hard_end == "low" else signals.min()) if len(signals) else None
+        context.notes.facts |= {"sent": len(sent), "of": len(names), "edge": edge}
         if not sent:
             return run
         return merged(collection, run, self.strong.run(collection.select(sent), context))
@@ -151,39 +147,19 @@ def signal_of(system: System, owner: str) -> Signal:
 
 
 def signal_values(
-    by: System, collection: Collection, found: tuple[System, Run], context: Context
+    by: System, collection: Collection, searched: tuple[System, Run], context: Context
 ) -> NDArray[np.float64]:
     """Compute a signal of each query from a system's lists, as a step of its own with its own bill."""
-    signal, (system, run) = signal_of(by, "route"), found
-    done = (collection.state, system.key(), signal.key())
+    signal, (system, run) = signal_of(by, "route"), searched
 
-    def work(own: Context) -> NDArray[np.float64]:
-        return foreseeing(signal, collection, own, lambda: signal.values(collection, run, own))
+    def work(context: Context) -> NDArray[np.float64]:
+        return foreseeing(signal, collection, context, lambda: signal.values(collection, run, context))
 
-    return as_step(signal, done, context, work)
-
-
-def _easy_sign(harder: str) -> str:
-    return ">" if harder == "low" else "<"
-
-
-def _beyond(values: NDArray[np.float64], sign: str, limit: float) -> NDArray[np.bool_]:
-    """Return a mask of the queries whose signal is above or below a number; False for NaN."""
-    result: NDArray[np.bool_] = values > limit if sign == ">" else values < limit
-    return result
-
-
-def _edge(values: NDArray[np.float64], places: Sequence[int], harder: str) -> float | None:
-    """Return the signal of the easiest query that was sent on: the threshold that a share amounts to."""
-    sent = values[list(places)]
-    signals = sent[~np.isnan(sent)]
-    if not len(signals):
-        return None
-    return float(signals.max() if harder == "low" else signals.min())
+    return as_step(signal, (collection.state, system.key(), signal.key()), context, work)
 
 
 @dataclass(frozen=True, init=False)
-class Cascade(Retriever):
+class Cascade(NamedStage, Retriever):
     """Several systems in turn, each for the queries whose list by the one before was not good enough.
 
     >>> str(Cascade("bm25", "wordllama", until=Condition("score-gap", ">", 0.3)))
@@ -195,6 +171,8 @@ class Cascade(Retriever):
     """When a list is good enough: one condition for all, or one for each system but the last."""
     signals: tuple[System, ...] = field(init=False, repr=False, compare=False)
 
+    name = "cascade"
+
     def __init__(self, *systems: Part, until: Condition | str | Sequence[Condition | str]) -> None:
         built = tuple(build_system(system) for system in systems)
         if len(built) < 2:
@@ -203,18 +181,15 @@ class Cascade(Retriever):
             system.check()
         several = isinstance(until, tuple | list)
         conditions = tuple(map(_condition, until if isinstance(until, tuple | list) else (until,)))
+        quantities = [condition.quantity for condition in conditions]
+        calls = [quantity if isinstance(quantity, Call) else Call(quantity) for quantity in quantities]
         if several and len(conditions) != len(built) - 1:
             raise SpecError(f"cascade: {len(built)} systems need {len(built) - 1} conditions, not {len(conditions)}")
         object.__setattr__(self, "systems", built)
         object.__setattr__(self, "until", conditions if several else conditions[0])
-        object.__setattr__(self, "signals", tuple(build_system(_call(condition)) for condition in conditions))
+        object.__setattr__(self, "signals", tuple(map(build_system, calls)))
         for signal in self.signals:
             signal_of(signal, "cascade")
-
-    @property
-    def spec(self) -> Call:
-        """Return the stage in the spec language."""
-        return spec_of(self, "cascade")
 
     @property
     def depth(self) -> int:  # type: ignore[override]  # what the lists have follows from the systems
@@ -237,7 +212,7 @@ class Cascade(Retriever):
             which = place if len(self.signals) > 1 else 0
             condition = self._conditions[which]
             values = signal_values(self.signals[which], left, (self.systems[place], run), context)
-            good = _beyond(values, condition.sign, condition.limit)
+            good = values > condition.limit if condition.sign == ">" else values < condition.limit
             sent = [query for query, enough in zip(left.queries.ids, good, strict=True) if not enough]
             asked.append(len(sent))
             if not sent:
@@ -249,19 +224,12 @@ class Cascade(Retriever):
 
 
 def _condition(value: Condition | str) -> Condition:
-    """Parse a condition given in any form."""
     if isinstance(value, Condition):
         return value
     try:
-        call = parse(f"cascade(until={value})").calls[0]
-        condition = call.options[0][1]
+        condition = parse(f"cascade(until={value})").calls[0].options[0][1]
     except SpecError:
         condition = None
     if not isinstance(condition, Condition):
         raise SpecError(f"cascade: until must be a condition such as score-gap>0.3, not {value}")
     return condition
-
-
-def _call(condition: Condition) -> Call:
-    quantity = condition.quantity
-    return quantity if isinstance(quantity, Call) else Call(quantity)

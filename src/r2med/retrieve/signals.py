@@ -12,7 +12,6 @@ from abc import abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +21,7 @@ from r2med.data.run import Ranking, Run
 from r2med.errors import SpecError
 from r2med.lexical.analyzer import ANALYZER, ANALYZER_VERSION, analyze
 from r2med.lexical.index import InvertedIndex
-from r2med.pipeline.registry import build_system, spec_of
-from r2med.pipeline.spec import Call
+from r2med.pipeline.registry import NamedStage, build_system
 from r2med.pipeline.stage import Context, Signal
 from r2med.pipeline.system import System
 from r2med.retrieve.bm25 import open_index
@@ -31,15 +29,13 @@ from r2med.retrieve.bm25 import open_index
 Values = NDArray[np.float64]
 
 
-class NamedSignal(Signal):
+class NamedSignal(NamedStage, Signal):
     """Base of r2med's own signals: a dataclass with a name."""
 
-    name: ClassVar[str]
-
-    @property
-    def spec(self) -> Call:
-        """Return the stage in the spec language."""
-        return spec_of(self, self.name)
+    def __post_init__(self) -> None:
+        depth = getattr(self, "depth", 1)
+        if depth < 1:
+            raise SpecError(f"{self.name}: depth must be 1 or more, not {depth}")
 
     def describe(self) -> Mapping[str, object]:
         """Return the hard end of its scale."""
@@ -109,9 +105,6 @@ class NQC(ScoreSignal):
     depth: int = 100
     """How many of the best documents are looked at."""
 
-    def __post_init__(self) -> None:
-        _check_depth(self.name, self.depth)
-
     def number(self, scores: Values, query: str) -> float:
         """Return the standard deviation of the best scores, over the absolute value of their mean."""
         best = scores[: self.depth]
@@ -130,9 +123,6 @@ class WIG(ScoreSignal):
 
     depth: int = 5
     """How many of the best documents are looked at."""
-
-    def __post_init__(self) -> None:
-        _check_depth(self.name, self.depth)
 
     def number(self, scores: Values, query: str) -> float:
         """Return the mean of the best less that of all, over the root of the query's length."""
@@ -182,11 +172,8 @@ class Random(TextSignal):
 
     def of_queries(self, collection: Collection) -> Values:
         """Return a number that depends on the query's id and the seed alone."""
-        return np.array([_drawn(f"{self.seed}\t{query}") for query in collection.queries.ids])
-
-
-def _drawn(name: str) -> float:
-    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:6], "big") / 2**48
+        digests = (hashlib.sha256(f"{self.seed}\t{query}".encode()).digest() for query in collection.queries.ids)
+        return np.array([int.from_bytes(digest[:6], "big") / 2**48 for digest in digests])
 
 
 @dataclass(frozen=True)
@@ -206,7 +193,7 @@ class ListAgreement(NamedSignal):
     def __post_init__(self) -> None:
         object.__setattr__(self, "system", build_system(self.system))
         self.system.check()
-        _check_depth(self.name, self.depth)
+        super().__post_init__()
 
     def values(self, collection: Collection, run: Run, context: Context) -> Values:
         """Return the share for each query; NaN if either list is empty."""
@@ -239,9 +226,6 @@ class Clarity(NamedSignal):
     depth: int = 10
     """How many of the best documents are looked at."""
 
-    def __post_init__(self) -> None:
-        _check_depth(self.name, self.depth)
-
     def fingerprint(self) -> Mapping[str, object]:
         """Return the analyzer, which decides what a term is."""
         return {"analyzer": ANALYZER, "analyzer_version": ANALYZER_VERSION}
@@ -267,8 +251,3 @@ def relative_entropy(documents: Sequence[Sequence[str]], index: InvertedIndex) -
     total = int(index.lengths.sum(dtype=np.int64))
     common = {term: int(index.postings(index.number(term)).values.sum(dtype=np.int64)) for term in model}
     return float(sum(share * math.log2(share * total / common[term]) for term, share in model.items()))
-
-
-def _check_depth(name: str, depth: int) -> None:
-    if depth < 1:
-        raise SpecError(f"{name}: depth must be 1 or more, not {depth}")

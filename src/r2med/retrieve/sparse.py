@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from functools import cached_property
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,22 +23,18 @@ from r2med.formatting import counted
 from r2med.lexical.builder import write_vector_index
 from r2med.lexical.index import FORMAT, InvertedIndex
 from r2med.lexical.scorers import ImpactScorer, pruned
-from r2med.lexical.search import BestDocuments, Weights
+from r2med.lexical.search import Weights
 from r2med.lexical.vectors import SparseVectors
-from r2med.models.source import existing_folder, folder_is, looks_like_path, spelled_folder
+from r2med.models.source import folder_is, looks_like_path, spelled_folder
 from r2med.pipeline.joins import query_copies, search_texts
 from r2med.pipeline.registry import bind, spec_of
 from r2med.pipeline.spec import Call
-from r2med.pipeline.stage import Context, Requirements, Retriever
-from r2med.retrieve.documents import measured_loss, searchable, with_text
+from r2med.pipeline.stage import Context
+from r2med.retrieve.bm25 import hidden_places, named
+from r2med.retrieve.documents import EncoderRetriever, measured_loss, override, searchable, with_text
 from r2med.settings import thread_count
 from r2med.store.hashes import cache_key
 from r2med.store.text_hashes import text_hashes
-
-
-def _override() -> Any:
-    """Declare a setting of the encoder: None leaves it to the model's card or files."""
-    return field(default=None, kw_only=True, metadata={"encoder": True})
 
 
 @dataclass(frozen=True)
@@ -48,14 +42,13 @@ class MatchedTerm:
     """A term that a query and a document share, and its contribution to the score."""
 
     term: str
-    share: float
-    """The product of the two weights."""
+    share: float  # the product of the two weights
     expanded: str
     """Where the model added it: `query`, `document`, `both`, or empty for a term that stands in both texts."""
 
 
 @dataclass(frozen=True)
-class Splade(Retriever):
+class Splade(EncoderRetriever):
     """A retriever that compares sparse vectors, a dimension for each term of the model's vocabulary.
 
     >>> str(Splade("splade-v3")), str(Splade("hf:org/name", document_terms=64))
@@ -64,30 +57,24 @@ class Splade(Retriever):
 
     model: str
     """A card's name, `hf:ORG/NAME`, or a folder."""
-    depth: int = field(default=100, kw_only=True)
-    """How many documents are kept."""
-    drop_self: bool | None = field(default=None, kw_only=True)
-    """Whether the document whose id is the query's own is left out; None leaves it to the task."""
     document_terms: int = field(default=0, kw_only=True)
     """How many terms of a document are searched, those of the largest weights; 0 for all."""
     query_terms: int = field(default=0, kw_only=True)
     """How many terms of a query are searched with, those of the largest weights; 0 for all."""
     join: str = field(default="", kw_only=True)
     """How generated texts join the query: replace, concat, "repeat(n)"; empty for the published way of word search."""
-    pooling: str | None = _override()
-    max_length: int | None = _override()
-    max_query: int | None = _override()
-    max_document: int | None = _override()
-    query_prompt: str | None = _override()
-    document_prompt: str | None = _override()
-    similarity: str | None = _override()
-    dtype: str | None = _override()
-    revision: str | None = _override()
-    adapter: str | None = _override()
-    remote_code: bool | None = _override()
-    device: Any = field(default=None, kw_only=True, metadata={"encoder": True})
-
-    vectors = True
+    pooling: str | None = override()
+    max_length: int | None = override()
+    max_query: int | None = override()
+    max_document: int | None = override()
+    query_prompt: str | None = override()
+    document_prompt: str | None = override()
+    similarity: str | None = override()
+    dtype: str | None = override()
+    revision: str | None = override()
+    adapter: str | None = override()
+    remote_code: bool | None = override()
+    device: object = override()
 
     def __post_init__(self) -> None:
         if self.model not in cards():
@@ -106,46 +93,15 @@ class Splade(Retriever):
             hint = suggest(self.model, sparse_names()) or f"; it takes {', '.join(sparse_names())}"
             raise SpecError(f"splade: unknown model {self.model!r}{hint}, hf:ORG/NAME or ./FOLDER")
 
-    def check_files(self) -> None:
-        """Refuse a folder that does not exist."""
-        if looks_like_path(self.model):
-            existing_folder(self.model)
-
     @property
     def spec(self) -> Call:
         """Return the stage in the spec language: a card by its own name."""
         whole = spec_of(self, "splade")
         return Call(self.model, (), whole.options) if self.model in cards() else whole
 
-    @property
-    def settings(self) -> Mapping[str, Any]:
-        """Return the options of the encoder that override its card."""
-        names = [entry.name for entry in fields(self) if entry.metadata.get("encoder")]
-        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-
-    def encoder(self, task: Task | None = None) -> SparseTextEncoder:
-        """Return the encoder with this stage's settings, for a task's prompts or those without a task; not loaded."""
-        if task not in self._encoders:
-            self._encoders[task] = sparse_encoder_for(self.model, self.settings, task or Task("", "", "custom"))
-        return self._encoders[task]
-
-    @cached_property
-    def _encoders(self) -> dict[Task | None, SparseTextEncoder]:
-        return {}
-
-    @property
-    def requirements(self) -> Requirements:
-        """Return the requirements of the encoder."""
-        return self.encoder().requirements
-
-    def fingerprint(self) -> Mapping[str, object]:
-        """Return what the encoder's vectors depend on. A task's own words in a prompt come with the task."""
-        encoder = self.encoder()
-        return {role.value: sorted(encoder.settings(role).items()) for role in Role}
-
-    def local_content(self) -> Mapping[str, str]:
-        """Return the folder of the encoder, with a hash of it."""
-        return self.encoder().local_content()
+    def make_encoder(self, task: Task) -> SparseTextEncoder:
+        """Build the encoder for a task's prompts."""
+        return sparse_encoder_for(self.model, self.settings, task)
 
     def describe(self) -> Mapping[str, object]:
         """Return every setting, the encoder's included."""
@@ -173,15 +129,14 @@ class Splade(Retriever):
 
     def retrieve(self, collection: Collection, context: Context) -> Run:
         """Return each query's best documents; those that share no term with it are left out."""
-        encoder = self.encoder(collection.task)
+        encoder: SparseTextEncoder = self.encoder(collection.task)
         collection = searchable(collection, context)
         with context.timed("index"):
             documents = encode_sparse(encoder, collection.documents, Role.DOCUMENT, context)
             names = encoder.term_names(documents.shape[1])
-            index = self._index(documents, names, collection, encoder, context)
+            index = self._index(documents, names, collection.documents, encoder, context)
             scorer = ImpactScorer(pruned(index, self.document_terms) if self.document_terms else index)
-        stored = encode_sparse(encoder, _queries(collection, self.join), Role.QUERY, context)
-        whole = _comparable(stored[:], encoder)
+        whole = _comparable(encode_sparse(encoder, _queries(collection, self.join), Role.QUERY, context)[:], encoder)
         queries = whole.heaviest(self.query_terms)
         silent = int((queries.counts == 0).sum())
         if silent:
@@ -190,42 +145,34 @@ class Splade(Retriever):
             "vocabulary": len(scorer.index.terms),
             "document_terms": round(scorer.index.average_length, 3),
             "query_terms": round(float(queries.counts.mean()), 3) if len(queries) else 0.0,
-            "index_bytes": sum(
-                column.nbytes for column in (scorer.index.offsets, scorer.index.documents, scorer.index.values)
-            ),
+            "index_bytes": sum(getattr(scorer.index, name).nbytes for name in ("offsets", "documents", "values")),
         }
-        copies = self.drop_copies(collection, context)
-        position = collection.documents.position if copies else {}
-        hidden = [position[query] if query in copies else -1 for query in collection.queries.ids]
+        hidden = hidden_places(self, collection, context)
         results = list(scorer.best(_weights(queries, names, scorer.index), self.depth, hidden, thread_count()))
         if self.document_terms or self.query_terms:
             with context.timed("check"):
-                lost = _lost(results, ImpactScorer(index), _weights(whole, names, index), hidden, self.depth)
+                weights = _weights(whole, names, index)
+
+                def exact(sample: NDArray[np.intp], depth: int) -> Iterator[NDArray[np.intp]]:
+                    rows = sample.tolist()
+                    lists = ImpactScorer(index).best([weights[at] for at in rows], depth, [hidden[at] for at in rows])
+                    return (best.places for best in lists)
+
+                lost = measured_loss([best.places for best in results], len(index.lengths), self.depth, exact)
                 context.notes.facts["recall_lost"] = lost
-        ids = collection.documents.ids
-        lists_of = {
-            query: ([ids[place] for place in best.places.tolist()], best.scores)
-            for query, best in zip(collection.queries.ids, results, strict=True)
-        }
-        return Run.from_lists(lists_of)
+        return Run.from_ranked(dict(named(collection, results)))
 
     def _index(
-        self,
-        documents: StoredSparse,
-        names: Sequence[str],
-        collection: Collection,
-        encoder: SparseTextEncoder,
-        context: Context,
+        self, vectors: StoredSparse, names: list[str], documents: Texts, encoder: SparseTextEncoder, context: Context
     ) -> InvertedIndex:
         """Open the whole index of the documents from the cache, or build it."""
         settings = sorted(encoder.settings(Role.DOCUMENT).items())
-        ids = collection.documents
-        key = cache_key(documents=ids.fingerprint, settings=settings, how=encoder.similarity, format=FORMAT)
+        key = cache_key(documents=documents.fingerprint, settings=settings, how=encoder.similarity, format=FORMAT)
 
         def build(folder: Path) -> None:
-            with context.executor.progress("indexing", len(documents)) as bar:
-                blocks = (_comparable(block, encoder) for block in documents.blocks())
-                write_vector_index(blocks, names, ids.ids, folder, context.executor.memory, bar.advance)
+            with context.executor.progress("indexing", len(vectors)) as bar:
+                blocks = (_comparable(block, encoder) for block in vectors.blocks())
+                write_vector_index(blocks, names, documents.ids, folder, context.executor.memory, bar.advance)
 
         return InvertedIndex.mapped(context.cache.sound_entry("sparse", key, build))
 
@@ -234,46 +181,33 @@ class Splade(Retriever):
 
         No model is loaded: documents without stored vectors are left out.
         """
-        encoder = self.encoder(collection.task)
-        asked = _queries(collection, self.join)
-        one = _stored_vectors(encoder, Texts([query], [asked.text(query)]), Role.QUERY)
+        encoder: SparseTextEncoder = self.encoder(collection.task)
+        text = _queries(collection, self.join).text(query)
+        one = _stored_vectors(encoder, Texts([query], [text]), Role.QUERY)
         texts = Texts(list(documents), [collection.documents.text(name) for name in documents])
         many = _stored_vectors(encoder, texts, Role.DOCUMENT)
         if not one or not many:
             return {}
-        terms = _comparable(one[query], encoder).heaviest(self.query_terms).terms(0)
-        query_terms = encoder.own_terms(asked.text(query), Role.QUERY)
-        largest = max((int(vector.dimensions.max(initial=0)) for vector in (one[query], *many.values())), default=0)
+        asked = _comparable(one[query], encoder).heaviest(self.query_terms).terms(0)
+        query_terms = encoder.own_terms(text, Role.QUERY)
+        largest = max(int(vector.dimensions.max(initial=0)) for vector in (one[query], *many.values()))
         names = encoder.term_names(largest + 1)
-        return {
-            name: self._matched(terms, query_terms, _comparable(vector, encoder), texts.text(name), encoder, names)
-            for name, vector in many.items()
-        }
-
-    def _matched(
-        self,
-        query: Mapping[int, float],
-        query_terms: frozenset[int],
-        document: SparseVectors,
-        text: str,
-        encoder: SparseTextEncoder,
-        names: Sequence[str],
-    ) -> list[MatchedTerm]:
-        weights = document.heaviest(self.document_terms).terms(0)
-        document_terms = encoder.own_terms(text, Role.DOCUMENT)
-        shared = {term: query[term] * weights[term] for term in query.keys() & weights.keys()}
-        order = sorted(shared, key=lambda term: (-shared[term], names[term]))
-        return [
-            MatchedTerm(names[term], shared[term], _ADDED[term not in query_terms, term not in document_terms])
-            for term in order
-        ]
+        matches = {}
+        for name, vector in many.items():
+            weights = _comparable(vector, encoder).heaviest(self.document_terms).terms(0)
+            document_terms = encoder.own_terms(texts.text(name), Role.DOCUMENT)
+            shares = {term: asked[term] * weights[term] for term in asked.keys() & weights.keys()}
+            matches[name] = [
+                MatchedTerm(names[term], shares[term], _ADDED[term not in query_terms, term not in document_terms])
+                for term in sorted(shares, key=lambda term: (-shares[term], names[term]))
+            ]
+        return matches
 
 
 _ADDED = {(False, False): "", (True, False): "query", (False, True): "document", (True, True): "both"}
 
 
 def _queries(collection: Collection, join: str) -> Texts:
-    """Return the texts that are searched with, under the ids of their queries."""
     return Texts(list(collection.queries.ids), search_texts(collection, join))
 
 
@@ -291,26 +225,11 @@ def _weights(queries: SparseVectors, names: Sequence[str], index: InvertedIndex)
     ]
 
 
-def _lost(
-    found: Sequence[BestDocuments], scorer: ImpactScorer, queries: Sequence[Weights], hidden: Sequence[int], depth: int
-) -> float:
-    """Return the share of the lists by all terms that pruning lost."""
-
-    def exact(chosen: NDArray[np.intp], depth: int) -> Iterator[NDArray[np.intp]]:
-        asked = chosen.tolist()
-        lists = scorer.best([queries[at] for at in asked], depth, [hidden[at] for at in asked])
-        return (best.places for best in lists)
-
-    return measured_loss([best.places for best in found], len(scorer.index.lengths), depth, exact)
-
-
 def _stored_vectors(encoder: SparseTextEncoder, texts: Texts, role: Role) -> dict[str, SparseVectors]:
-    """Return the stored vectors of some texts, by id."""
     store = SparseStore(encoder.settings(role))
     places = store.find(text_hashes(texts.texts))
-    return {
-        name: store.vectors(places[place : place + 1])[:] for place, name in enumerate(texts.ids) if places[place] >= 0
-    }
+    rows = {name: places[place : place + 1] for place, name in enumerate(texts.ids) if places[place] >= 0}
+    return {name: store.vectors(row)[:] for name, row in rows.items()}
 
 
 def find_sparse(call: Call) -> Splade | None:

@@ -67,7 +67,7 @@ class Cache:
                 raise unwritable(self.root, error) from error
         return target
 
-    def sound_entry(self, kind: str, key: str, build: Callable[[Path], None]) -> Path:
+    def sound_entry(self, kind: str, key: str, build: Callable[[Path], object]) -> Path:
         """Return the folder of an entry whose files are bit for bit what was built; rebuild a damaged one."""
 
         def sealed(folder: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -21,24 +21,22 @@ from r2med.retrieve.sparse import MatchedTerm, Splade
 
 
 @lru_cache(maxsize=16)
-def _sparse_stage(spec: str) -> Splade | None:
-    """Return the first learned sparse encoder of a system, also inside other stages; None if there is none."""
+def _matching_stages(spec: str) -> tuple[Splade | None, LateInteraction | None]:
+    """Return the first learned sparse encoder and the last late-interaction model of a system, if it has them."""
     try:
-        return next((stage for stage in build_system(spec).walk() if isinstance(stage, Splade)), None)
+        stages = list(build_system(spec).walk())
     except R2medError:
-        return None
+        return None, None
+    late = (stage for stage in reversed(stages) if isinstance(stage, LateInteraction))
+    return next((stage for stage in stages if isinstance(stage, Splade)), None), next(late, None)
 
 
-def matched_terms(opened: LoadedRun, query: str, documents: Sequence[str]) -> Mapping[str, Sequence[MatchedTerm]]:
-    """Return for each document the terms that the query shares with it, the heaviest first.
-
-    Empty for a system without a learned sparse encoder, and for texts whose vectors are no longer cached.
-    """
-    stage = _sparse_stage(opened.entry.system)
+def _matched_terms(opened: LoadedRun, query: str, documents: Sequence[str]) -> Mapping[str, Sequence[MatchedTerm]]:
+    """Return the terms that the query shares with documents; none without a sparse encoder, or its cached vectors."""
+    stage, _ = _matching_stages(opened.entry.system)
     if stage is None:
         return {}
-    collection = opened.dataset.collection
-    generations = tuple(opened.generations.get(query, ()))
+    collection, generations = opened.dataset.collection, tuple(opened.generations.get(query, ()))
     asked = replace(collection, queries=Texts([query], [collection.queries.text(query)]), generations=(generations,))
     try:
         return stage.matches(asked, query, documents)
@@ -46,21 +44,9 @@ def matched_terms(opened: LoadedRun, query: str, documents: Sequence[str]) -> Ma
         return {}
 
 
-@lru_cache(maxsize=16)
-def _late_stage(spec: str) -> LateInteraction | None:
-    """Return the last late-interaction model of a system, also inside other stages; None if there is none."""
-    try:
-        return next((stage for stage in [*build_system(spec).walk()][::-1] if isinstance(stage, LateInteraction)), None)
-    except R2medError:
-        return None
-
-
-def matched_tokens(opened: LoadedRun, query: str, documents: Sequence[str]) -> Mapping[str, Sequence[TokenMatch]]:
-    """Return for each document the best match of every token of the query.
-
-    Empty for a system without a late-interaction model, and for texts whose vectors are no longer cached.
-    """
-    stage = _late_stage(opened.entry.system)
+def _matched_tokens(opened: LoadedRun, query: str, documents: Sequence[str]) -> Mapping[str, Sequence[TokenMatch]]:
+    """Return the best matches of the query's tokens; none without a late-interaction model, or its cached vectors."""
+    _, stage = _matching_stages(opened.entry.system)
     if stage is None:
         return {}
     collection = opened.dataset.collection
@@ -147,22 +133,15 @@ class Case:
         sides = [self.side, *([self.other] if self.other else [])]
         return [generation.text for side in sides for generation in usable(side.generations)]
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the shape of `--json`."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class CaseChoice:
     """Selection of queries to look at, and their number."""
 
-    query: str = ""
-    """A query's id; empty for any."""
-    kind: str = "all"
-    """`all`, `failures` (nothing relevant in the first 10), `worst`, or `sample`."""
+    query: str = ""  # a query's id; empty for any
+    kind: str = "all"  # `all`, `failures` (nothing relevant in the first 10), `worst`, or `sample`
     count: int | None = None
-    depth: int = TOP
-    """How many documents of a list are shown."""
+    depth: int = TOP  # how many documents of a list are shown
 
 
 def look(tasks: Iterable[Sequence[LoadedRun]], choice: CaseChoice) -> list[Case]:
@@ -171,38 +150,29 @@ def look(tasks: Iterable[Sequence[LoadedRun]], choice: CaseChoice) -> list[Case]
     With `worst` and a second run, those come first in which the first run has most to gain from the second. Of each
     task only what may be chosen is kept, so that one task is in memory at a time.
     """
-    order = _ORDERS[choice.kind]
+    order = _ORDERS.get(choice.kind, lambda case: case.side.value)
     kept: list[Case] = []
     for opened in tasks:
-        queries = [query for query in opened[0].positives if not choice.query or query == choice.query]
-        if choice.kind == "failures":
-            queries = [query for query in queries if opened[0].values[query] == 0]
-        cases = [_case(query, opened, choice.depth) for query in queries]
+        queries = (query for query in opened[0].positives if not choice.query or query == choice.query)
+        failures = choice.kind == "failures"
+        cases = [_case(name, opened, choice.depth) for name in queries if not failures or not opened[0].values[name]]
         kept = sorted([*kept, *cases], key=order)[: choice.count]
     if choice.query and not kept:
         raise R2medError(f"no query {choice.query!r} in these tasks; r2med inspect RUN --json lists all")
     return kept if choice.kind == "worst" else sorted(kept, key=lambda case: case.side.value)
 
 
-def _shuffled(case: Case) -> bytes:
-    """Return a sort key that depends on nothing but the ids: the same sample every time, for every system."""
-    return hashlib.sha256(f"{case.task}\t{case.query}".encode("utf-8", "surrogatepass")).digest()
-
-
 _ORDERS: dict[str, Callable[[Case], Any]] = {
-    "all": lambda case: case.side.value,
-    "failures": lambda case: case.side.value,
     "worst": lambda case: (-case.lost, case.side.value),
-    "sample": _shuffled,
+    # By nothing but the ids: the same sample every time, for every system.
+    "sample": lambda case: hashlib.sha256(f"{case.task}\t{case.query}".encode("utf-8", "surrogatepass")).digest(),
 }
 
 
 def _case(query: str, opened: Sequence[LoadedRun], depth: int) -> Case:
-    dataset = opened[0].dataset
-    sides = [
-        _side(query, run, opened[1 - place].run if len(opened) == 2 else None, depth)
-        for place, run in enumerate(opened)
-    ]
+    dataset, runs = opened[0].dataset, [one.run for one in opened]
+    others = runs[::-1] if len(runs) == 2 else [None]
+    sides = [_side(query, one, other, depth) for one, other in zip(opened, others, strict=True)]
     return Case(
         task=opened[0].entry.task,
         query=query,
@@ -225,13 +195,12 @@ def _side(query: str, opened: LoadedRun, other: Run | None, depth: int) -> Side:
     def seen(name: str) -> CaseDocument:
         place = places.get(name)
         rank, score = (None, None) if place is None else (place + 1, float(ranking.scores[place]))
-        text = documents.text(name)
-        other = others.get(name)
-        return CaseDocument(name, text, name in relevant, rank, score, other, terms.get(name), tokens.get(name))
+        matches = terms.get(name), tokens.get(name)
+        return CaseDocument(name, documents.text(name), name in relevant, rank, score, others.get(name), *matches)
 
     positives = sorted(relevant, key=lambda name: places.get(name, len(names)))
     named = list(dict.fromkeys([*names[:depth], *positives]))
-    terms, tokens = matched_terms(opened, query, named), matched_tokens(opened, query, named)
+    terms, tokens = _matched_terms(opened, query, named), _matched_tokens(opened, query, named)
     return Side(
         system=opened.system,
         value=opened.values[query],

@@ -49,8 +49,7 @@ class Pen:
     """Style of texts: their length, and the marks of their words."""
 
     words: int
-    signs: bool
-    """Whether marks are signs, for want of styles."""
+    signs: bool  # whether marks are signs, for want of styles
 
     def marked(self, text: str, kinds: Kinds) -> Text:
         """Mark the matching words of a text."""
@@ -79,7 +78,15 @@ def _blocks(case: Case, pen: Pen) -> Iterator[RenderableType]:
     if case.other is not None:
         title.append(f"  against {case.other.value:.4f}", style="not bold")
     yield Rule(title, align="left", characters="─")
-    yield _facts(case, pen)
+    facts = Table.grid(padding=(0, 2, 0, 0))
+    facts.add_column(style="dim", no_wrap=True)
+    facts.add_column(overflow="fold")
+    facts.add_row("query", pen.marked(case.text, {}))
+    facts.add_row("answer", pen.marked(case.answer, case.kinds_in_answer()) if case.answer else "(the task has none)")
+    for name, side in (("", case.side), *([("other ", case.other)] if case.other else [])):
+        for heading, text in written(side):
+            facts.add_row(Text(harmless(name + heading)), pen.excerpt(text, case.kinds_in_generated(), times=3))
+    yield facts
     beside = f", in brackets the place in {case.other.system}" if case.other else ""
     yield _heading(f"relevant documents{beside}")
     positives = case.side.positives[: max(len(case.side.top), 1)]
@@ -88,25 +95,13 @@ def _blocks(case: Case, pen: Pen) -> Iterator[RenderableType]:
         yield Text(f"+{len(case.side.positives) - len(positives)} more (--docs)", style="dim")
     yield _heading(f"first {len(case.side.top)} of {case.side.length} by {case.side.system}")
     yield _documents(case.side.top, case, kinds, pen)
-    if case.other is not None and case.left:
+    if case.other and case.left:
         yield _heading(f"only in the first {len(case.other.top)} by {case.other.system}")
         yield _documents(case.left, case, kinds, pen, swapped=True)
 
 
 def _heading(text: str) -> Text:
     return Text(harmless(text), style="bold")
-
-
-def _facts(case: Case, pen: Pen) -> Table:
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
-    table.add_row("query", pen.marked(case.text, {}))
-    table.add_row("answer", pen.marked(case.answer, case.kinds_in_answer()) if case.answer else "(the task has none)")
-    for name, side in (("", case.side), *([("other ", case.other)] if case.other else [])):
-        for heading, text in written(side):
-            table.add_row(Text(harmless(name + heading)), pen.excerpt(text, case.kinds_in_generated(), times=3))
-    return table
 
 
 def written(side: Side) -> Iterator[tuple[str, str]]:
@@ -128,8 +123,8 @@ def _documents(
 ) -> Table:
     """Build a table of documents; `swapped` for those that are looked at from the other run."""
     table = Table.grid(padding=(0, 2, 0, 0))
-    for heading in ("rank", "score", "mark", "document"):
-        table.add_column(justify="right" if heading in ("rank", "score") else "left", no_wrap=True)
+    for justify in ("right", "right", "left", "left"):
+        table.add_column(justify=justify, no_wrap=True)
     table.add_column(overflow="fold")
     for seen in documents:
         rank, other = (seen.other, seen.rank) if swapped else (seen.rank, seen.other)
@@ -137,10 +132,9 @@ def _documents(
         score = "" if seen.score is None or swapped else f"{seen.score:.4g}"
         mark = Text("+", style="bold green") if seen.relevant else "-"
         table.add_row(place, score, mark, pen.marked(seen.document, {}), pen.excerpt(seen.text, kinds))
-        if seen.terms:
-            table.add_row("", "", "", "", Text(harmless(f"terms: {shown_terms(seen.terms)}"), style="dim"))
-        if seen.tokens:
-            table.add_row("", "", "", "", Text(harmless(f"tokens: {shown_tokens(seen.tokens)}"), style="dim"))
+        matches = [f"terms: {shown_terms(seen.terms)}"] if seen.terms else []
+        for line in [*matches, *([f"tokens: {shown_tokens(seen.tokens)}"] if seen.tokens else [])]:
+            table.add_row("", "", "", "", Text(harmless(line), style="dim"))
     return table
 
 
@@ -151,31 +145,21 @@ def shown_terms(terms: Sequence[MatchedTerm]) -> str:
     'copper 2.5, wilson 1.25 (added to the query)'
     """
     heaviest = [f"{match.term} {match.share:.3g}{_ADDED[match.expanded]}" for match in terms[:TERMS]]
-    rest = len(terms) - len(heaviest)
-    return ", ".join([*heaviest, *([f"{rest} more"] if rest else [])])
+    return ", ".join(heaviest + [f"{len(terms) - TERMS} more"] * (len(terms) > TERMS))
 
 
 _ADDED = {"": "", "query": " (added to the query)", "document": " (added to the document)", "both": " (added to both)"}
-TERMS = 8
-"""How many of a document's terms are shown."""
+TERMS = 8  # how many of a document's terms are shown
 
 
 def _rank(rank: int | None) -> str:
     return "not found" if rank is None else str(rank)
 
 
-_SUMMARY = 160
-"""Characters of a document that are shown before it is opened."""
+_SUMMARY = 160  # characters of a document that are shown before it is opened
 
 
 def page(cases: Sequence[Case], title: str) -> str:
     """Render a whole page of cases."""
-    facts = {
-        "cases": cases,
-        "title": title,
-        "legend": LEGEND,
-        "written": written,
-        "letters": _SUMMARY,
-        "terms": shown_terms,
-    }
-    return render("workbench/cases.html", inlined({"Queries": "#main"}), **facts)
+    facts = {"cases": cases, "title": title, "legend": LEGEND, "written": written, "terms": shown_terms}
+    return render("workbench/cases.html", inlined({"Queries": "#main"}), letters=_SUMMARY, **facts)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from dataclasses import asdict
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -23,9 +23,6 @@ from r2med.runs.selection import in_any_group, with_query
 from r2med.store.files import write_file
 from r2med.workbench.cases import CaseChoice, look
 from r2med.workbench.cases_page import page, show_cases
-
-if TYPE_CHECKING:
-    from r2med.workbench.cases import Case
 
 
 @click.command("inspect", cls=ManyValues)
@@ -53,7 +50,11 @@ def inspect_command(run: str, tasks: tuple[str, ...], against: str | None, **giv
       r2med inspect "replay >> bm25" --against bm25 --worst 5 --html cases.html
     """
     names = [run, against] if against else [run]
-    choice = _choice(given)
+    counts = {kind: given[kind] for kind in ("failures", "worst", "sample") if given[kind] is not None}
+    if len(counts) + bool(given["query"]) > 1:
+        raise click.UsageError("choose one of --query, --failures, --worst and --sample")
+    kind, count = next(iter(counts.items()), ("all", None))
+    choice = CaseChoice(given["query"], kind, count, given["docs"])
     with Ledger() as ledger:
         shared = in_any_group(with_query(select(ledger, names, [task.name for task in resolve(tasks)]), choice.query))
         remark(shared.notes)
@@ -63,32 +64,15 @@ def inspect_command(run: str, tasks: tuple[str, ...], against: str | None, **giv
         write_file(path, page(cases, " against ".join(names)), parents=True)
         click.echo(f"{len(cases)} queries are in {path}", err=True)
     if given["as_json"]:
-        write_json([case.as_dict() for case in cases])
-    elif given["html"] is None:
-        _show(cases, given["words"])
-
-
-def _choice(given: dict[str, Any]) -> CaseChoice:
-    asked = {kind: given[kind] for kind in ("failures", "worst", "sample") if given[kind] is not None}
-    if len(asked) + bool(given["query"]) > 1:
-        raise click.UsageError("choose one of --query, --failures, --worst and --sample")
-    for kind, count in asked.items():
-        return CaseChoice(kind=kind, count=count, depth=given["docs"])
-    return CaseChoice(query=given["query"], depth=given["docs"])
-
-
-def _show(cases: Sequence[Case], words: int) -> None:
-    """Print, a page at a time on a terminal."""
-    if not cases:
+        write_json([asdict(case) for case in cases])
+    elif given["html"] is None and not cases:
         click.echo("no query is like that")
-        return
-    console = output()
-    if not sys.stdout.isatty():
-        show_cases(cases, console, words)
-        return
-    text = StringIO()
-    show_cases(cases, written_to(text, console.width, styled=True), words)
-    click.echo_via_pager(text.getvalue(), color=True)
+    elif given["html"] is None and sys.stdout.isatty():
+        text = StringIO()
+        show_cases(cases, written_to(text, output().width, styled=True), given["words"])
+        click.echo_via_pager(text.getvalue(), color=True)
+    elif given["html"] is None:
+        show_cases(cases, output(), given["words"])
 
 
 _BEGINNING = 300  # characters of a text; --whole shows all of it

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
@@ -28,10 +28,7 @@ from r2med.workbench.state import DEEP, MIDDLE_TABS, ORDERS, SIDES, WINNERS, Ben
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-_BARS = (100, 11)
-_SLOPE = (40, 20)
-_DEPTH = 100
-"""The lowest place that a slope has room for."""
+_DEPTH = 100  # the lowest place that a slope has room for
 
 
 @lru_cache(maxsize=8192)
@@ -41,23 +38,21 @@ def score_bars(a: float | None, b: float | None = None) -> Markup:
     >>> "A 50.00, B not known" in score_bars(0.5)
     True
     """
-    width, height = _BARS
-    parts = [hint(said := f"A {_said(a)}, B {_said(b)}")]
+    width, height = 100, 11
+    label_a, label_b = ("not known" if value is None else f"{100 * value:.2f}" for value in (a, b))
+    label = f"A {label_a}, B {label_b}"
+    parts = [hint(label)]
     for top, value, look in ((0.5, a, "a"), (6.5, b, "b")):
         if value is not None:
             parts.append(tag("rect", x=0.5, y=top, width=max(1.0, value * (width - 1)), height=4, class_=look))
     facts = {"class_": "ab", "viewBox": f"0 0 {width} {height}", "preserveAspectRatio": "none", "role": "img"}
-    return Markup(tag("svg", *parts, **facts, aria_label=said))
-
-
-def _said(value: float | None) -> str:
-    return "not known" if value is None else f"{100 * value:.2f}"
+    return Markup(tag("svg", *parts, **facts, aria_label=label))
 
 
 @lru_cache(maxsize=8192)
 def place_slope(a: int | None, b: int | None) -> Markup:
     """Draw a line from the place in A to the place in B, high places above; dashed if one list lacks the document."""
-    width, height = _SLOPE
+    width, height = 40, 20
     scale = Scale(1, _DEPTH, 3, height - 3, logarithmic=True)
     left, right = (scale(rank or _DEPTH) for rank in (a, b))
     look = "slope" if a and b else "slope open"
@@ -107,10 +102,8 @@ def _option(name: str, selected: str = "") -> Markup:
     return Markup("<option{}>{}</option>").format(selected, harmless(name))
 
 
-_BRIEF = 24
-"""Words of a document in a list, where it has less room than a relevant one."""
-_BEST = 10
-"""So many of the best systems on a query are named."""
+_BRIEF = 24  # words of a document in a list, where it has less room than a relevant one
+_BEST = 10  # so many of the best systems on a query are named
 
 
 @dataclass(frozen=True)
@@ -118,13 +111,10 @@ class Workbench:
     """Runs of A and the others, and the queries of the list, resolved from an address."""
 
     state: BenchState
-    entries: Sequence[Entry]
-    """On the task of the query that is shown, A first."""
+    entries: Sequence[Entry]  # on the task of the query that is shown, A first
     rows: Sequence[BenchRow]
-    tasks: Sequence[str]
-    """Those that the list could be over."""
-    pairs: Sequence[tuple[Entry, Entry | None]]
-    """The runs of A and of B that the list is over."""
+    tasks: Sequence[str]  # those that the list could be over
+    pairs: Sequence[tuple[Entry, Entry | None]]  # the runs of A and of B that the list is over
     measures: Sequence[str]
     wrong: Sequence[Correction] = ()
 
@@ -132,9 +122,34 @@ class Workbench:
 def query_page(library: Library, request: Request) -> PageContent:
     """Show the workbench as its address describes it; unknown names are reported, and the rest is shown."""
     state, unknown = BenchState.read(request.query_params)
-    wrong = [corrected(state, name, error) for name, error in unknown.items()]
-    bench = resolve(library, state, wrong)
-    return "workbench/query.html", _values(library, bench)
+    bench = resolve(library, state, [corrected(state, name, error) for name, error in unknown.items()])
+    state = bench.state
+    entries = bench.entries if state.query else []
+    sides = listed(library, entries, state.query, state.measure, DEEP if state.deep else TOP)
+    cases = [side.case for side in sides if side.case is not None]
+    answers = answers_to(library, state.task, state.query) if state.query else []
+    text = cases[0].text if cases else library.query_text(state.task, state.query)
+    dataset = library.dataset(state.task) if text else None
+    tabs = {"written": any(side.written for side in sides), "answers": bool(answers)}
+    return "workbench/query.html", {
+        "state": state, "bench": bench, "sides": sides, "wrong": bench.wrong, "text": text,
+        "answer": dataset.gold.answers.get(state.query, "") if dataset else "",
+        "at_hand": bool(cases) or bool(text and not sides),
+        "list": query_list(library, bench.rows, state), "row_link": state.row_linker(),
+        "relevant": relevant_documents(sides), "kinds": kinds_of(query=[text]), "all_kinds": text_kinds(cases),
+        "answers": answers, "runs": [side.entry.id for side in sides],
+        "words": WORDS, "brief": _BRIEF, "deep": DEEP, "top": TOP,
+        "hidden": set(state.hidden.split(",")), "best": _BEST,
+        "standings": standings(library, state.task, state.query, state.measure) if sides else None,
+        "tabs": {tab: name for tab, name in MIDDLE_TABS.items() if tabs.get(tab)},
+        **_options(library, bench), "choose": choose, "without": without, "cause_chips": cause_chips,
+        "causes": {"before": occurring_causes(library, [one for one, _ in bench.pairs]),
+                   "after": occurring_causes(library, [other for _, other in bench.pairs])},
+        "pages_of": lambda number: replace(state, page=str(number)).address(),
+        "orders": ORDERS, "winners": WINNERS, "most": SIDES, "score_bars": score_bars, "place_slope": place_slope,
+        "cite": _citation(state, bench.entries),
+        "status": 404 if bench.wrong else 200,
+    }  # fmt: skip
 
 
 def corrected(state: BenchState, name: str, error: UnknownName, value: object = None) -> Correction:
@@ -147,62 +162,53 @@ def resolve(library: Library, state: BenchState, wrong: Sequence[Correction] = (
     """Resolve an address. Unknown names are left out, each with the nearest known one."""
     corrections = list(wrong)
 
-    def try_it(name: str, value: str, known: Sequence[str], what: str) -> str:
+    def check(name: str, value: str, choices: Sequence[str], what: str) -> str:
         """Return a value that must be one of some, or nothing if it is not."""
-        if not value or value in known:
+        if not value or value in choices:
             return value
-        corrections.append(corrected(state, name, UnknownName(what, value, known)))
+        corrections.append(corrected(state, name, UnknownName(what, value, choices)))
         return ""
 
-    known_tasks = _tasks(library)
-    task = try_it("task", state.task, known_tasks, "task with runs or answers")
-    group = try_it("group", state.group, library.groups(), "group") or _group(library, task)
+    group_of = _groups(library)
+    task = check("task", state.task, list(group_of), "task with runs or answers")
+    group = (
+        check("group", state.group, library.groups(), "group") or group_of.get(task) or next(iter(library.groups()), "")
+    )
     state = replace(state, task=task, group=group, over=state.over if task else "all")
     if state.at and not is_place(state.at):
         corrections.append(Correction(f"no place {state.at!r} of the scatter; it is two numbers, such as 12,30"))
         state = replace(state, at="")
     state = _with_systems(library, state, corrections)
     runs = [_by_task(library, name, group) for name in state.systems]
-    shared = [each for each in (runs[0] if runs else {}) if all(each in other for other in runs[1:2])]
-    over = shared if state.over == "all" else [task]
-    pairs = [(runs[0][each], runs[1].get(each) if len(runs) > 1 else None) for each in over if runs and each in runs[0]]
-    measures = _measures(library, [entry for pair in pairs for entry in pair if entry is not None])
-    measure = try_it("measure", state.measure, measures, "measure of these runs") or str(HEADLINE)
+    first, second = (*runs, {}, {})[:2]
+    over = [name for name in first if len(runs) < 2 or name in second] if state.over == "all" else [task]
+    pairs = [(first[name], second.get(name)) for name in over if name in first]
+    means, entries = library.means(), [entry for pair in pairs for entry in pair if entry is not None]
+    measures = [name for name in library.measures() if all(name in means.get(entry.id, {}) for entry in entries)]
+    measure = check("measure", state.measure, measures, "measure of these runs") or str(HEADLINE)
     state = replace(state, measure=measure)
     rows = bench_rows(library, pairs, measure) if pairs else _answered(library, over)
     state = _with_query(library, state, rows, corrections)
     entries = [row[state.task] for row in runs if state.task in row]
-    tasks = [each for each in known_tasks if _group(library, each) == group]
+    tasks = [name for name in group_of if group_of[name] == group]
     return Workbench(state, entries, rows, tasks, pairs, measures, corrections)
 
 
-def _tasks(library: Library) -> list[str]:
-    """Return every task that has runs or answers, in the order of the ledger."""
-
-    def make() -> list[str]:
-        answered = (task for report in studies(library).values() for task in report.tasks)
-        return list(dict.fromkeys((*(entry.task for entry in library.entries()), *answered)))
-
-    return library.current("tasks of queries", make)
-
-
-def _group(library: Library, task: str) -> str:
-    """Return the group of a task; without one, that of the newest run."""
+def _groups(library: Library) -> dict[str, str]:
+    """Return every task that has runs or answers, in the order of the ledger, and its group."""
 
     def make() -> dict[str, str]:
-        answered = {t: r.answers[0].group for r in studies(library).values() for t in r.tasks}
-        return answered | {entry.task: entry.group for entry in library.entries()}
+        answered = {task: report.answers[0].group for report in studies(library).values() for task in report.tasks}
+        ran = {entry.task: entry.group for entry in library.entries()}
+        return ran | {task: group for task, group in answered.items() if task not in ran}
 
-    group_of = library.current("groups of tasks", make)
-    return group_of.get(task) or next(iter(library.groups()), "")
+    return library.current("groups of tasks", make)
 
 
 def _by_task(library: Library, name: str, group: str) -> dict[str, Entry]:
     """Return the runs of a name: those of a system in a group, with one given by its id in the place of its task's."""
     entry = library.by_id().get(name)
-    if entry is None:
-        return library.newest(name, group)
-    return {**library.newest(entry.name, group), entry.task: entry}
+    return {**library.newest(entry.name, group), entry.task: entry} if entry else library.newest(name, group)
 
 
 def _with_systems(library: Library, state: BenchState, wrong: list[Correction]) -> BenchState:
@@ -219,34 +225,19 @@ def _with_systems(library: Library, state: BenchState, wrong: list[Correction]) 
         error = UnknownName("system" if not runs else f"run on {state.task} of", name, systems)
         named = tuple(error.nearest if system == name else system for system in state.systems)
         wrong.append(corrected(state, "systems", error, named))
-    kept = list(dict.fromkeys(kept))
-    return replace(state, systems=tuple(kept or _best(library, state, systems)[:2]))
-
-
-def _best(library: Library, state: BenchState, known: Sequence[str]) -> list[str]:
-    """Return systems by their mean on the task, the best first, without oracles."""
+    if kept:
+        return replace(state, systems=tuple(dict.fromkeys(kept)))
     means, measure = library.means(), state.measure or str(HEADLINE)
     task = state.task or next((entry.task for entry in library.entries() if entry.group == state.group), "")
-    runs = {name: row[task] for name in known if task in (row := library.current_runs()[name])}
-    scores = {name: means.get(run.id, {}).get(measure, -1.0) for name, run in runs.items() if not run.oracle}
-    return sorted(scores, key=lambda name: -scores[name])
-
-
-def _measures(library: Library, entries: Sequence[Entry]) -> list[str]:
-    """Return the measures by which all of some runs were measured."""
-    means = library.means()
-    return [measure for measure in library.measures() if all(measure in means.get(entry.id, {}) for entry in entries)]
+    best = {name: row[task] for name in systems if task in (row := library.current_runs()[name])}
+    scores = {name: means.get(run.id, {}).get(measure, -1.0) for name, run in best.items() if not run.oracle}
+    return replace(state, systems=tuple(sorted(scores, key=lambda name: -scores[name])[:2]))
 
 
 def _answered(library: Library, tasks: Sequence[str]) -> list[BenchRow]:
     """Return the questions of tasks that no system was run on, but that models answered."""
-    questions = {
-        (task, query): None
-        for report in studies(library).values()
-        for answers in report.by_arm.values()
-        for task in tasks
-        for query in answers.get(task, {})
-    }
+    arms = [answers for report in studies(library).values() for answers in report.by_arm.values()]
+    questions = dict.fromkeys((task, query) for arm in arms for task in tasks for query in arm.get(task, {}))
     return [BenchRow(task, query) for task, query in questions]
 
 
@@ -270,9 +261,9 @@ def _options(library: Library, bench: Workbench) -> dict[str, Markup]:
     task = "" if state.over == "all" else state.task
 
     def make() -> dict[str, Markup]:
-        known, oracles = library.systems(state.group, task), set(library.oracles(state.group))
-        own = option_list(name for name in known if name not in oracles)
-        return {"systems": own, "oracles": option_list(name for name in known if name in oracles)}
+        names, oracles = library.systems(state.group, task), set(library.oracles(state.group))
+        systems = option_list(name for name in names if name not in oracles)
+        return {"systems": systems, "oracles": option_list(name for name in names if name in oracles)}
 
     return library.current(("options", state.group, task), make)
 
@@ -285,33 +276,3 @@ def _citation(state: BenchState, entries: Sequence[Entry]) -> Citation:
     against = options(("--against", state.systems[1] if len(entries) > 1 else ""))
     docs = options(("--docs", str(DEEP) if state.deep else ""))
     return citation(title, "inspect", state.systems[0], *against, "--tasks", state.task, "--query", state.query, *docs)
-
-
-def _values(library: Library, bench: Workbench) -> dict[str, Any]:
-    state = bench.state
-    entries = bench.entries if state.query else []
-    sides = listed(library, entries, state.query, state.measure, DEEP if state.deep else TOP)
-    cases = [side.case for side in sides if side.case is not None]
-    answers = answers_to(library, state.task, state.query) if state.query else []
-    text = cases[0].text if cases else library.query_text(state.task, state.query)
-    dataset = library.dataset(state.task) if text else None
-    tabs = {"written": any(side.written for side in sides), "answers": bool(answers)}
-    shown = standings(library, state.task, state.query, state.measure) if sides else None
-    return {
-        "state": state, "bench": bench, "sides": sides, "wrong": bench.wrong, "text": text,
-        "answer": dataset.gold.answers.get(state.query, "") if dataset else "",
-        "at_hand": bool(cases) or bool(text and not sides),
-        "list": query_list(library, bench.rows, state), "row_link": state.row_linker(),
-        "relevant": relevant_documents(sides), "kinds": kinds_of(query=[text]), "all_kinds": text_kinds(cases),
-        "answers": answers, "runs": [side.entry.id for side in sides],
-        "words": WORDS, "brief": _BRIEF, "deep": DEEP, "top": TOP,
-        "hidden": set(state.hidden.split(",")), "standings": shown, "best": _BEST,
-        "tabs": {tab: name for tab, name in MIDDLE_TABS.items() if tabs.get(tab)},
-        **_options(library, bench), "choose": choose, "without": without, "cause_chips": cause_chips,
-        "causes": {"before": occurring_causes(library, [one for one, _ in bench.pairs]),
-                   "after": occurring_causes(library, [other for _, other in bench.pairs])},
-        "pages_of": lambda number: replace(state, page=str(number)).address(),
-        "orders": ORDERS, "winners": WINNERS, "most": SIDES, "score_bars": score_bars, "place_slope": place_slope,
-        "cite": _citation(state, bench.entries),
-        "status": 404 if bench.wrong else 200,
-    }  # fmt: skip

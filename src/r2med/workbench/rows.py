@@ -14,10 +14,8 @@ from r2med.web.addresses import Pages
 from r2med.web.library import Library
 from r2med.workbench.state import BenchState
 
-LISTED = 40
-"""Queries of a page of the list."""
-_STEPS = 40
-"""Into how many steps each side of the scatter of scores is divided."""
+LISTED = 40  # queries of a page of the list
+_STEPS = 40  # into how many steps each side of the scatter of scores is divided
 
 
 class BenchRow(NamedTuple):
@@ -27,8 +25,7 @@ class BenchRow(NamedTuple):
     query: str
     a: float | None = None
     b: float | None = None
-    before: QueryCause | None = None
-    """Its cause in A; None if not diagnosed yet."""
+    before: QueryCause | None = None  # its cause in A; None if not diagnosed yet
     after: QueryCause | None = None
 
     @property
@@ -45,17 +42,12 @@ class BenchRow(NamedTuple):
 
     @property
     def place(self) -> str:
-        """Return its place in the scatter of scores."""
-        return "" if self.a is None or self.b is None else scatter_place(self.a, self.b)
+        """Return its place in the scatter of scores, where scores that a drawing would not distinguish share one.
 
-
-def scatter_place(a: float, b: float) -> str:
-    """Return the place of two scores in a scatter: scores that a drawing would not distinguish share a place.
-
-    >>> scatter_place(0.5, 1.0), scatter_place(0.5001, 0.9999)
-    ('20,40', '20,40')
-    """
-    return f"{round(_STEPS * a)},{round(_STEPS * b)}"
+        >>> BenchRow("", "", 0.5, 1.0).place, BenchRow("", "", 0.5001, 0.9999).place
+        ('20,40', '20,40')
+        """
+        return "" if self.a is None or self.b is None else f"{round(_STEPS * self.a)},{round(_STEPS * self.b)}"
 
 
 def place_scores(place: str) -> tuple[float, float]:
@@ -72,27 +64,21 @@ def place_scores(place: str) -> tuple[float, float]:
 class QueryList:
     """Part of the queries that the list shows."""
 
-    rows: Sequence[BenchRow]
-    """Those of the page that is shown."""
+    rows: Sequence[BenchRow]  # those of the page that is shown
     pages: Pages
-    total: int
-    """How many there are without a filter."""
-    texts: Mapping[tuple[str, str], str]
-    """The questions of the rows, if the data is local."""
+    total: int  # how many there are without a filter
+    texts: Mapping[tuple[str, str], str]  # the questions of the rows, if the data is local
     previous: BenchRow | None
     following: BenchRow | None
-    place: int | None
-    """Where the query that is shown stands, from 1; None where the filter leaves it out."""
+    place: int | None  # where the query that is shown stands, from 1; None where the filter leaves it out
 
 
 def bench_rows(library: Library, sides: Sequence[tuple[Entry, Entry | None]], measure: str) -> list[BenchRow]:
     """Return all queries of some runs of A and of B beside them, in the order of the data."""
     rows: list[BenchRow] = []
     for one, other in sides:
-        left = library.query_scores(one, measure)
-        right = library.query_scores(other, measure) if other else {}
-        before = run_query_causes(library, one)
-        after = run_query_causes(library, other) if other else {}
+        left, before = library.query_scores(one, measure), run_query_causes(library, one)
+        right, after = (library.query_scores(other, measure), run_query_causes(library, other)) if other else ({}, {})
         rows += [
             BenchRow(one.task, query, left.get(query), right.get(query), before.get(query), after.get(query))
             for query in one.queries
@@ -102,38 +88,31 @@ def bench_rows(library: Library, sides: Sequence[tuple[Entry, Entry | None]], me
 
 def occurring_causes(library: Library, entries: Sequence[Entry | None]) -> list[str]:
     """Return the causes that occur in some runs, for the choice of filters."""
-    diagnoses = [
-        diagnosis for entry in entries if entry is not None and (diagnosis := run_causes(library, entry)) is not None
-    ]
-    return [cause.value for cause in Cause if any(cause in diagnosis.occurring for diagnosis in diagnoses)]
+    diagnoses = [run_causes(library, entry) for entry in entries if entry is not None]
+    occurring = {cause for diagnosis in diagnoses if diagnosis is not None for cause in diagnosis.occurring}
+    return [cause.value for cause in Cause if cause in occurring]
 
 
 def query_list(library: Library, rows: Sequence[BenchRow], state: BenchState) -> QueryList:
     """Return the page of queries that an address names, and the neighbours of the query that is shown."""
-    matching = ordered([row for row in rows if matches(library, row, state)], state.sort)
+    matching = [row for row in rows if _matches(library, row, state)]
+    if state.sort in _KEYS:
+        matching.sort(key=_KEYS[state.sort])
     place = next((n for n, row in enumerate(matching) if (row.task, row.query) == (state.task, state.query)), None)
     asked = int(state.page) if state.page.isascii() and state.page.isdigit() and len(state.page) < 7 else None
     number = asked or (0 if place is None else place) // LISTED + 1
     pages = Pages.of(len(matching), number, LISTED)
     listed = matching[pages.cut(LISTED)]
+    texts = {(row.task, row.query): library.query_text(row.task, row.query) for row in listed}
     before = matching[place - 1] if place else None
-    after = matching[0 if place is None else place + 1 : None][:1]
-    return QueryList(
-        listed,
-        pages,
-        len(rows),
-        {(row.task, row.query): library.query_text(row.task, row.query) for row in listed},
-        before,
-        after[0] if after else None,
-        None if place is None else place + 1,
-    )
+    rank = None if place is None else place + 1
+    after = next(iter(matching[rank or 0 :]), None)
+    return QueryList(listed, pages, len(rows), texts, before, after, rank)
 
 
-def matches(library: Library, row: BenchRow, state: BenchState) -> bool:
+def _matches(library: Library, row: BenchRow, state: BenchState) -> bool:
     """Return whether a query passes the filters of an address."""
-    if state.won and row.winner != state.won:
-        return False
-    if state.at and row.place != state.at:
+    if (state.won and row.winner != state.won) or (state.at and row.place != state.at):
         return False
     if (state.before or state.after) and not _moved(row, state.before, state.after):
         return False
@@ -146,12 +125,13 @@ def matches(library: Library, row: BenchRow, state: BenchState) -> bool:
 def _moved(row: BenchRow, before: str, after: str) -> bool:
     """Return whether a relevant document had one cause in A and another in B, of which one may be left open."""
     if row.before is not None and row.after is not None:
-        steps = row.before.moves(row.after)
-        return any(before in ("", a.value) and after in ("", b.value) for a, b in steps)
-    for found, cause in ((row.before, before), (row.after, after)):
-        if cause and (found is None or all(placed.cause.value != cause for placed in found.positives)):
-            return False
-    return True
+        return any(before in ("", a.value) and after in ("", b.value) for a, b in row.before.moves(row.after))
+    return has_cause(row.before, before) and has_cause(row.after, after)
+
+
+def has_cause(causes: QueryCause | None, name: str) -> bool:
+    """Return whether one of a query's relevant documents has a cause; without a cause, always."""
+    return not name or (causes is not None and any(placed.cause.value == name for placed in causes.positives))
 
 
 _KEYS: Mapping[str, Callable[[BenchRow], float]] = {
@@ -160,11 +140,6 @@ _KEYS: Mapping[str, Callable[[BenchRow], float]] = {
     "gained": lambda row: -row.gain,
     "lost": lambda row: row.gain,
 }
-
-
-def ordered(rows: list[BenchRow], order: str) -> list[BenchRow]:
-    """Sort queries; equal ones stay in the order of the data."""
-    return sorted(rows, key=_KEYS[order]) if order in _KEYS else rows
 
 
 def is_place(text: str) -> bool:

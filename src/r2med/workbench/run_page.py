@@ -11,7 +11,7 @@ import orjson
 from r2med.data.published import published
 from r2med.data.task_names import called
 from r2med.diagnosis.attribution import run_causes
-from r2med.diagnosis.causes import Cause, QueryCause
+from r2med.diagnosis.causes import Cause
 from r2med.diagnosis.charts import task_causes
 from r2med.errors import R2medError
 from r2med.pipeline.loaded_runs import HEADLINE
@@ -19,12 +19,11 @@ from r2med.render.charts.chart import responsive
 from r2med.render.charts.dots import DotChart
 from r2med.render.charts.drawing import system_point
 from r2med.runs.cost import Cost
-from r2med.runs.ledger import Entry
 from r2med.runs.selection import with_words
 from r2med.web.addresses import NotFound, PageContent, Pages, page_number, several_like, sort_links, system_address
 from r2med.web.citation import citation, colophon, options
-from r2med.web.jobs import Job
 from r2med.web.library import Library
+from r2med.workbench.rows import has_cause
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -37,26 +36,33 @@ def runs_page(library: Library, request: Request) -> PageContent:
     matching = with_words(library.entries(), asked.get("q", ""))
     entries = [e for e in matching if oracles or not e.oracle]
     pages = Pages.of(len(entries), page_number(asked, "page"))
-    values = {
+    return "workbench/runs.html", {
         "entries": entries[pages.cut()],
         "pages": pages,
         "links": sort_links(request, "rank"),
         "means": library.means(),
+        "cite": citation("Runs", "runs", *options(("--find", asked.get("q", ""))), "--limit", "0"),
+        "text": asked.get("q", ""),
+        "oracles": oracles,
+        "hidden": len(matching) - len(entries),
     }
-    hidden = len(matching) - len(entries)
-    values["cite"] = citation("Runs", "runs", *options(("--find", asked.get("q", ""))), "--limit", "0")
-    return "workbench/runs.html", {**values, "text": asked.get("q", ""), "oracles": oracles, "hidden": hidden}
 
 
 def run_page(library: Library, request: Request) -> PageContent:
     """Show a run with everything that was recorded, and its queries."""
-    entry = _entry(library, request.path_params["id"])
+    name = request.path_params["id"]
+    entries = library.by_id()
+    if name not in entries:
+        alike = [run for run in entries if name and run.startswith(name[:4])] or several_like(name, entries)
+        near = [(f"{run} {entries[run].system} on {entries[run].task}", f"/run/{run}") for run in alike[:5]]
+        raise NotFound(f"no run {name!r} in the ledger", near)
+    entry = entries[name]
     asked = request.query_params
     values, diagnosis = library.query_scores(entry), run_causes(library, entry)
-    causes = {each.query: each for each in diagnosis.queries} if diagnosis else {}
+    causes = {cause.query: cause for cause in diagnosis.queries} if diagnosis else {}
     rows = [(query, values.get(query, 0.0), library.query_text(entry.task, query)) for query in entry.queries]
     text, cause = asked.get("q", "").casefold().strip(), asked.get("cause", "")
-    rows = [row for row in rows if text in f"{row[0]}\n{row[2]}".casefold() and _has_cause(causes.get(row[0]), cause)]
+    rows = [row for row in rows if text in f"{row[0]}\n{row[2]}".casefold() and has_cause(causes.get(row[0]), cause)]
     links = sort_links(request, "lowest")
     if links.sort in ("lowest", "highest"):
         rows.sort(key=lambda row: row[1], reverse=links.sort == "highest")
@@ -72,23 +78,8 @@ def run_page(library: Library, request: Request) -> PageContent:
         "links": links, "record": record.decode("utf-8", "replace"), "cost": Cost.of_runs([entry]),
         "cite": citation(f"{entry.system} on {entry.task}, run {entry.id}", "runs", "show", entry.id),
         "text": asked.get("q", ""), "causes": causes, "cause": cause,
-        "known_causes": [each.value for each in Cause if any(_has_cause(row, each.value) for row in causes.values())],
+        "known_causes": [kind.value for kind in Cause if any(has_cause(row, kind.value) for row in causes.values())],
     }  # fmt: skip
-
-
-def _entry(library: Library, name: str) -> Entry:
-    """Return a run by its id; an unknown id is an error that suggests similar ones."""
-    entries = library.by_id()
-    if name not in entries:
-        alike = [run for run in entries if name and run.startswith(name[:4])] or several_like(name, entries)
-        near = [(f"{run} {entries[run].system} on {entries[run].task}", f"/run/{run}") for run in alike[:5]]
-        raise NotFound(f"no run {name!r} in the ledger", near)
-    return entries[name]
-
-
-def _has_cause(found: QueryCause | None, cause: str) -> bool:
-    """Return whether one of a query's relevant documents has a cause; without a cause, always."""
-    return not cause or (found is not None and any(each.cause.value == cause for each in found.positives))
 
 
 def system_page(library: Library, request: Request) -> PageContent:
@@ -99,23 +90,19 @@ def system_page(library: Library, request: Request) -> PageContent:
     if not runs:
         raise _not_there(library, system, group)
     means = library.means()
-    points = []
-    for task, entry in runs.items():
-        found = library.interval(entry, "nDCG@10")
-        if found is not None:
-            points.append(system_point(called(task, list(runs)), found.value, found))
-    there = {measure for entry in runs.values() for measure in means.get(entry.id, {})}
-    measures = [measure for measure in library.measures() if measure in there]
-    cost = Cost.of_runs(list(runs.values()))
-    others = [name for name in library.systems(group) if name != system]
+    intervals = {called(task, list(runs)): library.interval(entry, "nDCG@10") for task, entry in runs.items()}
+    points = [system_point(name, row.value, row) for name, row in intervals.items() if row is not None]
+    measured = {measure for entry in runs.values() for measure in means.get(entry.id, {})}
+    measures = [measure for measure in library.measures() if measure in measured]
     causes = {task: run_causes(library, entry) for task, entry in runs.items()}
-    values = {
-        "system": system, "group": group, "runs": runs, "means": means, "measures": measures, "cost": cost,
-        "others": others,
+    return "workbench/system.html", {
+        "system": system, "group": group, "runs": runs, "means": means, "measures": measures,
+        "cost": Cost.of_runs(list(runs.values())),
+        "others": [name for name in library.systems(group) if name != system],
         "chart": responsive(DotChart(f"nDCG@10 of {system} by task", "nDCG@10 x 100", points)) if points else "",
         "oracle": any(entry.oracle for entry in runs.values()),
-        "panels": task_causes([each for each in causes.values() if each is not None]),
-        "unexplained": [task for task, each in causes.items() if each is None],
+        "panels": task_causes([diagnosis for diagnosis in causes.values() if diagnosis is not None]),
+        "unexplained": [task for task, diagnosis in causes.items() if diagnosis is None],
         "colophon": colophon(runs.values()),
         "published": [row.name for row in published() if row.system == system and row.source.group == group][:1],
         "stages": next(iter(runs.values())).record.stages or (),
@@ -124,7 +111,6 @@ def system_page(library: Library, request: Request) -> PageContent:
             f"{system} on {', '.join(runs)}", "run", system, "--tasks", *runs, "--measures", *measures, "--ci"
         ),
     }  # fmt: skip
-    return "workbench/system.html", values
 
 
 def _not_there(library: Library, system: str, group: str) -> NotFound:
@@ -140,20 +126,17 @@ def _not_there(library: Library, system: str, group: str) -> NotFound:
 
 
 def find_causes(library: Library, form: Mapping[str, str]) -> str:
-    """Start the diagnosis of a system's failures; return the address that shows it."""
+    """Start the diagnosis of a system's newest runs; return the address that shows it.
+
+    Its searches with gold answers go to the ledger as oracles.
+    """
     system, group = form.get("system", ""), form.get("group", "")
-    place = system_address(system, group) + "#causes"
-    start_diagnosis(library, system, group, place)
-    return place
-
-
-def start_diagnosis(library: Library, system: str, group: str, page: str) -> Job:
-    """Start a diagnosis of a system's newest runs. Its searches with gold answers go to the ledger as oracles."""
     runs = library.newest(system, group)
     if not runs:
         raise R2medError(f"no run of {system!r} in the group {group!r}")
     if not any(library.has_data(task) for task in runs):
         raise R2medError(f"the data on which {system!r} was run is not on this machine")
-    title = f"Causes of failure of {system} ({group})"
+    title, page = f"Causes of failure of {system} ({group})", system_address(system, group) + "#causes"
     command = ("r2med", "diagnose", "--json", "--tasks", *runs, "--", system)
-    return library.jobs.submit(("causes", system, group), title, page, command)
+    library.jobs.submit(("causes", system, group), title, page, command)
+    return page

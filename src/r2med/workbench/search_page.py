@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from r2med.data.dataset import Collection, Dataset
+from r2med.data.dataset import Dataset
 from r2med.data.tasks import registry
 from r2med.errors import R2medError
 from r2med.formatting import one_line
@@ -37,14 +37,10 @@ from r2med.workbench.sides import FoundDocument, run_kinds
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-WORDS = 45
-"""Of a document, before it is opened."""
-LONGEST = 8000
-"""Characters of a question."""
-LONGEST_TEXT = 200_000
-"""Characters of a document that a page shows."""
-_MOST_NAMES = 20_000
-"""Ids that are looked at for the nearest."""
+WORDS = 45  # of a document, before it is opened
+LONGEST = 8000  # characters of a question
+LONGEST_TEXT = 200_000  # characters of a document that a page shows
+_MOST_NAMES = 20_000  # ids that are looked at for the nearest
 
 
 def document_page(library: Library, request: Request) -> PageContent:
@@ -55,8 +51,7 @@ def document_page(library: Library, request: Request) -> PageContent:
     if dataset is None or name not in dataset.collection.documents.position:
         raise NotFound(f"no document {name!r} of {task!r} is on this machine", _nearest(library, task, name))
     text = dataset.collection.documents.text(name)
-    question = asked.get("q", "")
-    kinds = question_kinds(question) if question else {}
+    kinds = question_kinds(asked["q"]) if asked.get("q") else {}
     if asked.get("query") and asked.getlist("run"):
         kinds = run_kinds(library, [library.entry(run) for run in asked.getlist("run")], asked["query"])
     template = "workbench/_text.html" if asked.get("part") else "workbench/document.html"
@@ -73,7 +68,7 @@ def _nearest(library: Library, task: str, name: str) -> list[tuple[str, str]]:
     return [(f"{document} of {near}", address("/document", task=near, document=document)) for document in names]
 
 
-def question_kinds(question: str) -> Mapping[str, str]:
+def question_kinds(question: str) -> dict[str, str]:
     """Return the terms of a question, for marking."""
     return kinds_of(query=[question[:LONGEST]])
 
@@ -89,23 +84,14 @@ class Searcher:
     """A system that could search a task."""
 
     system: str
-    ready: bool
-    """Whether its index is there; a page only reads and never builds one."""
-
-
-@dataclass(frozen=True)
-class SearchAnswer:
-    """Documents that one system returns."""
-
-    system: str
-    documents: Sequence[FoundDocument]
+    ready: bool  # whether its index is there; a page only reads and never builds one
 
 
 def search_page(library: Library, request: Request) -> PageContent:
     """Show a form for any question, and what systems return for it."""
     asked = request.query_params
     tasks = searchable_tasks(library)
-    near = [name for name in tasks if (known := registry().get(name)) and known.group == asked.get("group", "")]
+    near = [name for name in tasks if name in registry() and registry()[name].group == asked.get("group", "")]
     named, first = asked.get("task", ""), next(iter((*near, *tasks)), "")
     wrong: list[Correction] = []
     if named and not same_task(named, tasks):
@@ -117,19 +103,17 @@ def search_page(library: Library, request: Request) -> PageContent:
     ready = [searcher.system for searcher in systems if searcher.ready]
     selected = [name for name in asked.getlist("system") if name in ready] or unlike(ready)[:_OFFERED]
     answers = _answers(library, asked.get("q", "").strip(), task, selected)
-    values = {**answers, "tasks": tasks, "task": task, "searchers": systems, "chosen": selected}
     # Of many systems those that are chosen, and as many as one sees at a glance, are shown before the rest.
     boxes, visible = list(dict.fromkeys((*selected, *unlike(ready), *ready))), max(_BOXES, len(selected))
-    values |= {"first": boxes[:visible], "rest": boxes[visible:], "most": _LISTS}
-    values |= {"examples": _examples(dataset), "job": library.jobs.newest("index", task), "cite": Citation("Search")}
-    values |= {"wrong": wrong, "status": 404 if wrong else 200}
-    return "workbench/search.html", {**values, "documents": len(dataset.collection.documents) if dataset else 0}
-
-
-def _examples(dataset: Dataset | None) -> list[str]:
-    """Return questions to begin with: the shortest of the task's own."""
-    texts = sorted((text for _, text in dataset.collection.queries), key=len) if dataset else []
-    return [text for text in texts if text.strip()][:_EXAMPLES]
+    questions = sorted(dataset.collection.queries.texts, key=len) if dataset else []
+    return "workbench/search.html", {
+        **answers, "tasks": tasks, "task": task, "searchers": systems, "chosen": selected,
+        "first": boxes[:visible], "rest": boxes[visible:], "most": _LISTS,
+        "examples": [text for text in questions if text.strip()][:_EXAMPLES],
+        "job": library.jobs.newest("index", task), "cite": Citation("Search"),
+        "wrong": wrong, "status": 404 if wrong else 200,
+        "documents": len(dataset.collection.documents) if dataset else 0,
+    }  # fmt: skip
 
 
 def unlike(systems: Sequence[str]) -> list[str]:
@@ -149,48 +133,41 @@ def unlike(systems: Sequence[str]) -> list[str]:
 def search_results(library: Library, request: Request) -> PageContent:
     """Show only what systems return, for a page that updates while the user types."""
     asked = request.query_params
-    return "workbench/_results.html", _answers(
-        library, asked.get("q", "").strip(), asked.get("task", ""), asked.getlist("system")
-    )
+    question, task = asked.get("q", "").strip(), asked.get("task", "")
+    return "workbench/_results.html", _answers(library, question, task, asked.getlist("system"))
 
 
 def _answers(library: Library, question: str, task: str, systems: list[str]) -> dict[str, Any]:
+    values = {"question": question, "answers": [], "kinds": {}, "words": WORDS, "task": task, "chosen": systems}
     if not question or not task:
-        return {"question": question, "answers": [], "kinds": {}, "words": WORDS, "task": task, "chosen": systems}
+        return values
     dataset = library.dataset(one_of(task, searchable_tasks(library), "task with data on this machine"))
     if dataset is None:
         raise R2medError(f"the data of {task} is not on this machine")
-    answers = search(library, question, dataset, systems[:_LISTS])
-    first = {each.document: each.rank for each in answers[0].documents} if answers else {}
-    moved = [
-        replace(
-            each,
-            documents=[
-                replace(found, moved=first[found.document] - found.rank if found.document in first else None)
-                for found in each.documents
-            ],
-        )
-        if place
-        else each
-        for place, each in enumerate(answers)
-    ]
-    kinds = question_kinds(question)
-    return {"question": question, "answers": moved, "kinds": kinds, "words": WORDS, "task": task, "chosen": systems}
+    ready = {searcher.system for searcher in searchers(library, dataset) if searcher.ready}
+    first: dict[str, int] | None = None
+    answers = []
+    for spec in systems[:_LISTS]:
+        documents = ask(spec, question, dataset) if spec in ready else None
+        if documents is None:
+            continue
+        if first is None:
+            first = {row.document: row.rank for row in documents}
+        else:
+            moved = (first[row.document] - row.rank if row.document in first else None for row in documents)
+            documents = [replace(row, moved=places) for row, places in zip(documents, moved, strict=True)]
+        answers.append({"system": spec, "documents": documents})
+    return values | {"answers": answers, "kinds": question_kinds(question)}
 
 
 def build_index(library: Library, form: Mapping[str, str]) -> str:
     """Start building the index of a search; return the address that shows it."""
-    task = form.get("task", "")
-    start_index(library, task, form.get("system", ""))
-    return search_address(task)
-
-
-def start_index(library: Library, task: str, system: str) -> None:
-    """Start building the index of a search."""
+    task, system = form.get("task", ""), form.get("system", "")
     one_of(task, searchable_tasks(library), "task with data on this machine")
     check_light(system)
     title, page = f"Index of {system} for {task}", search_address(task)
     library.jobs.submit(("index", task, system), title, page, ("r2med.workbench.search_page", task, system, page))
+    return page
 
 
 def searchable_tasks(library: Library) -> list[str]:
@@ -199,20 +176,20 @@ def searchable_tasks(library: Library) -> list[str]:
     bundled = [task.name for task in registry().values() if task.folder is not None]
     order = {name: place for place, name in enumerate(registry())}
     ordered = sorted(with_runs, key=lambda name: order.get(name, len(order)))
-    return library.current(
-        "searchable", lambda: [t for t in dict.fromkeys((*ordered, *bundled)) if library.has_data(t)]
-    )
+    tasks = dict.fromkeys((*ordered, *bundled))
+    return library.current("searchable", lambda: [task for task in tasks if library.has_data(task)])
 
 
 def searchers(library: Library, dataset: Dataset) -> list[Searcher]:
     """Return the light systems for a task: BM25, and those run on it that ask no model and download nothing."""
     with_runs = sorted({entry.system for entry in library.entries() if entry.task == dataset.name})
-    light = []
+    context, light = Context(Cache.default(), quiet()), []
     for spec in dict.fromkeys((*_ALWAYS, *with_runs)):
         system = _light(spec)
         if system is not None:
             with suppress(R2medError):  # its files are not there, or cannot be read
-                light.append(Searcher(spec, _ready(system, dataset.collection)))
+                ready = all(stage.is_ready(dataset.collection, context) for stage in system.walk())
+                light.append(Searcher(spec, ready))
     return light
 
 
@@ -232,40 +209,21 @@ def _light(spec: str) -> System | None:
     return system
 
 
-def _ready(system: System, collection: Collection) -> bool:
-    context = Context(Cache.default(), quiet())
-    return all(stage.is_ready(collection, context) for stage in system.walk())
-
-
-def build(spec: str, dataset: Dataset) -> None:
-    """Make the index of a light system, by searching once with it."""
-    check_light(spec)
-    ask(spec, "fever", dataset)
-
-
 def check_light(spec: str) -> None:
     """Refuse a system that a page should not run."""
     if _light(spec) is None:
         raise R2medError(f"{spec!r} is not a light system; run it in a terminal: r2med run {spec!r}")
 
 
-def search(library: Library, question: str, dataset: Dataset, specs: Sequence[str]) -> list[SearchAnswer]:
-    """Search with each of these systems, those that are not ready left out."""
-    ready = {searcher.system for searcher in searchers(library, dataset) if searcher.ready}
-    return [answer for spec in specs if spec in ready and (answer := ask(spec, question, dataset))]
-
-
-def ask(spec: str, question: str, dataset: Dataset) -> SearchAnswer | None:
+def ask(spec: str, question: str, dataset: Dataset) -> list[FoundDocument] | None:
     """Search with a light system; None for any other system."""
     system = _light(spec)
     if system is None:
         return None
     ranking = system.search(dataset.collection, question[:LONGEST], Context(Cache.default(), quiet()))
     rows = zip(ranking.documents[:SHOWN], ranking.scores[:SHOWN].tolist(), strict=True)
-    documents = dataset.collection.documents
-    return SearchAnswer(
-        spec, [FoundDocument(name, rank, s, None, documents.text(name)) for rank, (name, s) in enumerate(rows, 1)]
-    )
+    text = dataset.collection.documents.text
+    return [FoundDocument(name, rank, score, None, text(name)) for rank, (name, score) in enumerate(rows, 1)]
 
 
 def main(task: str, system: str, page: str) -> int:
@@ -277,7 +235,8 @@ def main(task: str, system: str, page: str) -> int:
             if dataset is None:
                 raise R2medError(f"the data of {task} is not on this machine")
             with reporter.cell(system, task):
-                build(system, dataset)
+                check_light(system)
+                ask(system, "fever", dataset)  # searching once makes the index
             reporter.finish_cell(system, task, DONE)
     except KeyboardInterrupt:
         return 130

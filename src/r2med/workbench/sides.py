@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -46,10 +47,8 @@ class Listed:
 
     letter: str
     entry: Entry
-    value: float | None
-    """By the measure that is shown; None where it was not measured."""
-    case: Case | None
-    """None if the data is not local: then only ids are known."""
+    value: float | None  # by the measure that is shown; None where it was not measured
+    case: Case | None  # None if the data is not local: then only ids are known
     documents: Sequence[FoundDocument]
     kinds: Mapping[str, str]
     cause: QueryCause | None = None
@@ -66,10 +65,8 @@ class RelevantPlace:
     """Place of a relevant document in one list."""
 
     letter: str
-    rank: int | None
-    """None where it is not in the list."""
-    placed: Placed | None = None
-    """Its cause; None if not diagnosed yet."""
+    rank: int | None  # None where it is not in the list
+    placed: Placed | None = None  # its cause; None if not diagnosed yet
 
 
 @dataclass(frozen=True)
@@ -78,13 +75,7 @@ class RelevantDocument:
 
     document: str
     text: str
-    places: Sequence[RelevantPlace]
-    """In each list."""
-
-    @property
-    def highest(self) -> float:
-        """Return the highest place that it has in any list."""
-        return min((place.rank for place in self.places if place.rank), default=float("inf"))
+    places: Sequence[RelevantPlace]  # in each list
 
 
 def conversation(written: Generation) -> list[Turn]:
@@ -101,17 +92,15 @@ def listed(library: Library, entries: Sequence[Entry], query: str, measure: str,
         run = library.run(entry)
         ranking = run[query] if query in run else Ranking([], run.scores[:0])
         case = _case(library, entry, query, depth)
-        sides.append(
-            Listed(
-                letter,
-                entry,
-                library.query_scores(entry, measure).get(query),
-                case,
-                _documents(ranking, case, first, depth),
-                text_kinds([case] if case else []),
-                run_query_causes(library, entry).get(query),
-            )
-        )
+        seen = {document.document: document for document in case.side.top} if case else {}
+        documents = []
+        for rank, (name, score) in enumerate(zip(ranking.documents[:depth], ranking.scores.tolist(), strict=False), 1):
+            moved = first[name] - rank if name in first else None
+            here = seen.get(name)
+            relevant, text, tokens = (here.relevant, here.text, here.tokens) if here else (None, None, None)
+            documents.append(FoundDocument(name, rank, score, relevant, text, moved, tokens))
+        value, kinds = library.query_scores(entry, measure).get(query), text_kinds([case] if case else [])
+        sides.append(Listed(letter, entry, value, case, documents, kinds, run_query_causes(library, entry).get(query)))
         first = first or {name: rank for rank, name in enumerate(ranking.documents, 1)}
     return sides
 
@@ -121,38 +110,19 @@ def _case(library: Library, entry: Entry, query: str, depth: int) -> Case | None
     return look([(opened,)], CaseChoice(query=query, depth=depth))[0] if opened and query in opened.positives else None
 
 
-def _documents(ranking: Ranking, case: Case | None, first: Mapping[str, int], depth: int) -> list[FoundDocument]:
-    seen = {document.document: document for document in case.side.top} if case else {}
-    documents = []
-    rows = zip(ranking.documents[:depth], ranking.scores[:depth].tolist(), strict=True)
-    for rank, (name, score) in enumerate(rows, 1):
-        here, moved = seen.get(name), first[name] - rank if name in first else None
-        relevant, text, tokens = (here.relevant, here.text, here.tokens) if here else (None, None, None)
-        documents.append(FoundDocument(name, rank, score, relevant, text, moved, tokens))
-    return documents
-
-
 def relevant_documents(sides: Sequence[Listed]) -> list[RelevantDocument]:
     """Return the relevant documents with their places in every list, the highest first."""
     cases = [side.case for side in sides]
     ranks = [{seen.document: seen.rank for seen in case.side.positives} if case else {} for case in cases]
-    causes = [
-        {document.document: document for document in side.cause.positives} if side.cause else {} for side in sides
-    ]
+    causes = [{placed.document: placed for placed in side.cause.positives} if side.cause else {} for side in sides]
+    local = [row for row in zip(sides, ranks, causes, strict=True) if row[0].case is not None]
     texts = {seen.document: seen.text for case in cases if case is not None for seen in case.side.positives}
     documents = [
-        RelevantDocument(
-            name,
-            text,
-            [
-                RelevantPlace(side.letter, ranks[n].get(name), causes[n].get(name))
-                for n, side in enumerate(sides)
-                if side.case is not None
-            ],
-        )
+        RelevantDocument(name, text, [RelevantPlace(side.letter, r.get(name), c.get(name)) for side, r, c in local])
         for name, text in texts.items()
     ]
-    return sorted(documents, key=lambda document: document.highest)
+    highest = {row.document: min((p.rank for p in row.places if p.rank), default=math.inf) for row in documents}
+    return sorted(documents, key=lambda row: highest[row.document])
 
 
 def text_kinds(cases: Sequence[Case]) -> dict[str, str]:
@@ -178,25 +148,12 @@ class QueryStandings:
 
     def place(self, entry: Entry) -> int | None:
         """Return a system's place, from 1; systems with the same score share the first of theirs."""
-        for other, value in zip(self.entries, self.values, strict=True):
-            if other.id == entry.id:
-                return self.values.index(value) + 1
-        return None
+        values = {other.id: value for other, value in zip(self.entries, self.values, strict=True)}
+        return self.values.index(values[entry.id]) + 1 if entry.id in values else None
 
 
 def standings(library: Library, task: str, query: str, measure: str) -> QueryStandings:
     """Rank every system's current run on a query, by a measure."""
-    entries, places, scores = _task_scores(library, task, measure)
-    if query not in places:
-        return QueryStandings((), ())
-    column = scores[:, places[query]]
-    order = [place for place in np.argsort(-column, kind="stable").tolist() if not np.isnan(column[place])]
-    order.sort(key=lambda place: entries[place].oracle)
-    return QueryStandings([entries[place] for place in order], [float(column[place]) for place in order])
-
-
-def _task_scores(library: Library, task: str, measure: str) -> tuple[list[Entry], dict[str, int], NDArray[np.float64]]:
-    """Return the current runs on a task, the column of each query, and all their scores, a row per run."""
 
     def make() -> tuple[list[Entry], dict[str, int], NDArray[np.float64]]:
         entries = [row[task] for row in library.current_runs().values() if task in row]
@@ -209,4 +166,10 @@ def _task_scores(library: Library, task: str, measure: str) -> tuple[list[Entry]
                 scores[row, [places[query] for query in entry.queries]] = values
         return entries, places, scores
 
-    return library.current(("standings", task, measure), make)
+    entries, places, scores = library.current(("standings", task, measure), make)
+    if query not in places:
+        return QueryStandings((), ())
+    column = scores[:, places[query]]
+    order = [place for place in np.argsort(-column, kind="stable").tolist() if not np.isnan(column[place])]
+    order.sort(key=lambda place: entries[place].oracle)
+    return QueryStandings([entries[place] for place in order], [float(column[place]) for place in order])

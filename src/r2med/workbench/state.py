@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from r2med.diagnosis.causes import Cause
 from r2med.pipeline.loaded_runs import HEADLINE
@@ -14,12 +14,11 @@ from r2med.web.addresses import UnknownName
 if TYPE_CHECKING:
     from starlette.datastructures import QueryParams
 
-SIDES = 6
-"""As many lists fit side by side."""
-DEEP = 100
-"""As far as lists are shown when one asks for more."""
-LETTERS = "ABCDEF"
-"""What the lists are called, from the first on."""
+    from r2med.workbench.rows import BenchRow
+
+SIDES = 6  # as many lists fit side by side
+DEEP = 100  # as far as lists are shown when one asks for more
+LETTERS = "ABCDEF"  # what the lists are called, from the first on
 ORDERS: Mapping[str, str] = {
     "given": "as in the data",
     "lowest": "lowest A first",
@@ -37,18 +36,6 @@ _CHOICES = {"order": "order", "won": "winner", "tab": "tab", "before": "cause", 
 """Fields that can have a few values only, and what these are."""
 
 
-class Linked(Protocol):
-    """A query of a task."""
-
-    @property
-    def task(self) -> str:
-        """Return the task."""
-
-    @property
-    def query(self) -> str:
-        """Return the query's id."""
-
-
 @dataclass(frozen=True)
 class BenchState:
     """Choices that can be made in the workbench."""
@@ -56,25 +43,20 @@ class BenchState:
     group: str = ""
     task: str = ""
     query: str = ""
-    over: str = ""
-    """`all` where the list of queries is over all tasks that the systems share; else it is over the task."""
-    systems: tuple[str, ...] = ()
-    """Whose lists are shown, A first: specs, or ids of runs."""
+    over: str = ""  # `all` where the list of queries is over all tasks that the systems share; else it is over the task
+    systems: tuple[str, ...] = ()  # whose lists are shown, A first: specs, or ids of runs
     measure: str = ""
     text: str = ""
     before: str = ""
-    after: str = ""
-    """Only queries with a relevant document of which this became in A, and that in B."""
+    after: str = ""  # only queries with a relevant document of which this became in A, and that in B
     won: str = ""
-    at: str = ""
-    """Only queries at one place of the scatter of scores."""
+    at: str = ""  # only queries at one place of the scatter of scores
     order: str = ""
     tab: str = ""
     depth: str = ""
     page: str = ""
     gold: str = ""
-    hidden: str = ""
-    """The numbers of lists that are not shown, with commas."""
+    hidden: str = ""  # the numbers of lists that are not shown, with commas
 
     @classmethod
     def read(cls, asked: QueryParams) -> tuple[BenchState, dict[str, UnknownName]]:
@@ -124,7 +106,7 @@ class BenchState:
         """Return the address of just this."""
         return address("/query", **self.values())
 
-    def row_linker(self) -> Callable[[Linked], str]:
+    def row_linker(self) -> Callable[[BenchRow], str]:
         """Return a function from another query to its address in the same workbench; the rest of it is built once."""
         rest = address("", **replace(self, task="", query="", page="").values()).removeprefix("?")
         return lambda row: address("/query", task=row.task, query=row.query) + (f"&{rest}" if rest else "")
