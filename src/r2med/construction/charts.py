@@ -17,7 +17,6 @@ from r2med.render.charts.files import save_charts
 
 _OF_QUESTIONS = ("read", "rules", "intent", "difficulty", "rewrite", "reason", "mine", "select")
 _MOST_OVERLAPS = 16
-"""So many combinations of members are drawn; smaller ones are summed up."""
 
 
 def funnel_chart(funnel: Sequence[Mapping[str, Any]]) -> FunnelChart:

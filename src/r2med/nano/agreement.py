@@ -118,7 +118,6 @@ class Shift:
     full: float
     """Over the queries that the nano set has too."""
     full_all: float
-    """Over all queries of the source."""
     shift: float
     interval: Interval
 
@@ -133,7 +132,6 @@ class Flip:
     """By how much the first leads on the nano set."""
     nano_interval: Interval
     full: float
-    """By how much it leads on the source."""
     full_interval: Interval
     clear: bool
     """Whether both differences are beyond what the choice of queries explains."""
@@ -146,12 +144,10 @@ class Agreement:
     task: str
     measure: str
     queries: int
-    """Those that both have, over which they are compared."""
     queries_nano: int
     queries_full: int
     shifts: Sequence[Shift]
     shift: float
-    """Mean shift of all systems."""
     shift_interval: Interval
     spearman: float | None
     spearman_interval: Interval

@@ -38,7 +38,6 @@ class Built:
     folder: Path
     manifest: Mapping[str, Any]
     warnings: tuple[str, ...] = ()
-    """What the readers of the sources noticed."""
 
 
 def build(

@@ -32,9 +32,7 @@ if TYPE_CHECKING:
     from r2med.data.dataset import Qrels
 
 KINDS = {"bm25": "BM25", "dense": "dense", "hybrid": "hybrid"}
-"""The profiles, and their names in a table."""
 _PUBLISHED_MEASURES = ("nDCG@10", "Hit@10", "micro-Recall@100")
-"""The three figures of a profile, as they are called among the published ones."""
 _RECALL_DEPTH = 100
 
 
@@ -48,7 +46,6 @@ class ProfileFigures:
 
 
 MEASURES = {"ndcg_at_10": "nDCG@10", "hit_at_10": "hit@10", "recall_at_100": "recall@100"}
-"""The figures, and their names in a table."""
 Profiles = Mapping[str, ProfileFigures]
 
 
@@ -66,7 +63,6 @@ class TaskProfile:
     published: Profiles
     """The published figures; none for a task that is not one of the eight, or was not built as they were."""
     safeguards: int
-    """How many hybrid lists end in a safeguard."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the task's profile in the shape of `--json`."""
@@ -80,7 +76,6 @@ class SetProfile:
     name: str
     tasks: Sequence[TaskProfile]
     dense: str = ""
-    """The system of the dense lists, where the set says so."""
 
     def averages(self) -> dict[str, Profiles]:
         """Return the averages of each profile that all tasks have: weighted by queries, and the mean over tasks."""

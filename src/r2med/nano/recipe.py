@@ -24,11 +24,8 @@ if TYPE_CHECKING:
 
 POLICIES = ("source-order", "hard", "random")
 LIST_DEPTH = 500
-"""How many documents the lexical and the dense lists hold."""
 HYBRID_DEPTH = 100
-"""How many the fused list holds before its safeguard."""
 HYBRID_K = 100.0
-"""The constant of its reciprocal rank fusion."""
 LEXICAL = "bm25"
 _RESERVED = ("corpus", "query", "queries", "qrels", "bm25", "reranking_hybrid")
 
@@ -48,9 +45,7 @@ class Recipe:
     policy: str = "source-order"
     """What comes after the relevant documents: the source's own order, hard negatives, or a draw."""
     seed: int = 0
-    """Of the draw."""
     dense: str = ""
-    """The system of the dense lists; none when empty."""
     hard_systems: tuple[str, ...] = (LEXICAL,)
     """The systems whose best non-relevant documents `hard` takes."""
     drop_unjudged: bool = False

@@ -33,7 +33,6 @@ class NanoSelection:
     dataset: Dataset
     """Documents, queries and judgements, every grade 1."""
     counts: Mapping[str, int]
-    """How the content came about."""
 
 
 @dataclass

@@ -41,7 +41,6 @@ class FormatSettings:
 
 
 Files = Mapping[str, bytes]
-"""Files by the end of their name, of one part."""
 Writer = Callable[[Sequence[TrainerRow], FormatSettings], Files]
 
 
@@ -129,7 +128,6 @@ class TrainerFormat:
 
     write: Writer
     reads: str
-    """Who reads it."""
 
 
 FORMATS: Mapping[str, TrainerFormat] = {
@@ -151,7 +149,6 @@ FORMATS: Mapping[str, TrainerFormat] = {
     "pylate": TrainerFormat(_pylate, "PyLate: distillation from the judges' scores"),
     "gritlm": TrainerFormat(_gritlm, "GritLM and ReasonIR"),
 }
-"""Every format by its name."""
 
 
 class ExportedData(Typed, frozen=True):
@@ -160,9 +157,7 @@ class ExportedData(Typed, frozen=True):
     folder: Path
     format: str
     files: Mapping[str, int]
-    """Bytes by name."""
     questions: Mapping[str, int]
-    """By part."""
 
 
 def export(data: Sequence[TrainingFile], form: str, folder: Path, settings: FormatSettings) -> ExportedData:

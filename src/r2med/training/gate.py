@@ -25,7 +25,6 @@ class GateRules:
     """Rules of the gate: additional tasks, exceptions, and whether to drop rows."""
 
     against: tuple[str, ...] = ()
-    """Tasks, groups and folders beside R2MED and NanoR2MED."""
     allow_leakage: bool = False
     allow_unchecked: bool = False
     drop_leaking: bool = False

@@ -70,11 +70,9 @@ class HeldOut(NamedTuple):
     groups: int
     """Questions of a group have something in common, and lie in one part."""
     largest: int
-    """The questions of the largest group."""
     shared_questions: int
     """Questions of dev with the same or nearly the same words as one of train."""
     shared_positives: int
-    """Positives of dev that are positives in train."""
 
 
 class TrainingPool(NamedTuple):
@@ -212,7 +210,6 @@ def _pools(built: BuiltTask, passages: Mapping[str, Passage]) -> dict[str, dict[
 
 
 UNTYPED = ""
-"""The type of a negative without a reply that could be read."""
 
 
 class Typing:

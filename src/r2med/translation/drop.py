@@ -33,10 +33,8 @@ class LanguageDrop:
     task: str
     language: str
     before: float
-    """Its score on the source, over the questions that both have."""
     after: float
     found: Difference
-    """The other language minus the source."""
     left_out: int
     """Questions that only one of the two has."""
     corrected: float = 1.0

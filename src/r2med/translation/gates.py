@@ -46,9 +46,7 @@ class Language:
     code: str
     name: str
     numbers: Sequence[str]
-    """Words for the numbers from 0 on."""
     comma: bool = False
-    """Whether a comma is the decimal sign."""
     script: str = ""
     """The first word of the names of its letters, where these are not Latin."""
     also: Mapping[str, int] = field(default_factory=dict)

@@ -40,7 +40,6 @@ class TranslationSettings:
     """Who compares the back-translation; empty for the model itself."""
     encoder: str = ENCODER
     near: float = 0.7
-    """The least cosine of question and back-translation."""
     attempts: int = 2
     failed: str = DROP
     """Whether questions that fail a gate are left out, or stay and are marked."""
@@ -65,12 +64,9 @@ class TranslatedQuestion:
     id: str
     original: str
     text: str
-    """The translation; empty where there is none."""
     back: str
     similarity: float | None
-    """The cosine of the original and the back-translation."""
     problems: Sequence[tuple[str, str]]
-    """The gates that stopped it, and what they found; none where it passed."""
 
     @property
     def gate(self) -> str:
