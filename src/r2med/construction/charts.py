@@ -1,7 +1,4 @@
-"""Charts of a built task: its funnel, the members that found the positives, and scores on both axes with the cuts.
-
-Like all charts they are described once, drawn as SVG by `chart_svg` and for papers by `plots`.
-"""
+"""Charts of a built task: its funnel, the members that found the positives, and scores on both axes with the cuts."""
 
 from __future__ import annotations
 

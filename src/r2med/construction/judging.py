@@ -1,7 +1,6 @@
 """Judging: each candidate on two axes, by one judge or several, with a reason and a quote that must occur in it.
 
-One pair of question and passage is one item, and each is judged on its own, so that no candidate is measured against
-its neighbours; the seed sets the order in which pairs are asked about.
+Each pair of question and passage is judged on its own, so that no candidate is measured against its neighbours.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Mining: a committee of systems searches from several views of each question, and the pool is the union.
-
-Each candidate remembers which system found it from which view at which rank. The known source of a question is always
-in its pool.
-"""
+"""Mining: a committee of systems searches from several views of each question, and the pool is the union."""
 
 from __future__ import annotations
 

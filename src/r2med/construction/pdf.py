@@ -170,10 +170,7 @@ def _lines(pieces: Iterable[_Piece]) -> list[_Line]:
 
 
 def _find_gutter(pieces: Sequence[_Piece]) -> float | None:
-    """Return the middle of the empty stripe between two columns of prose; None if there is none.
-
-    Cells of a table leave such stripes too, but do not fill the width of their column as lines of prose do.
-    """
+    """Return the middle of the empty stripe between two columns of prose, which lines fill unlike a table's cells."""
     if len(pieces) < 2 * _COLUMN_LINES:
         return None
     left, right = min(piece.left for piece in pieces), max(piece.right for piece in pieces)

@@ -1,7 +1,4 @@
-"""The judged pool of a built task: finders of each positive, verdicts, scores, opinions and splits.
-
-Made of the rows of `judgements.parquet`, while a build is packaged or from the finished folder.
-"""
+"""The judged pool of a built task: finders of each positive, verdicts, scores, opinions and splits."""
 
 from __future__ import annotations
 

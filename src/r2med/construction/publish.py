@@ -1,6 +1,4 @@
-"""Publishing a finished task on the hub: its parts as parquet with a config each, the card, and the build's records.
-Both `datasets.load_dataset` and `r2med run --tasks hf:ORG/NAME` read it.
-"""
+"""Publishing a finished task on the hub: its parts as parquet with a config each, the card, and the build's records."""
 
 from __future__ import annotations
 

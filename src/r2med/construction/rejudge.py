@@ -1,7 +1,4 @@
-"""Label noise: a share of the judged pairs judged again by the same judges, with another sample of their replies.
-
-Every request has a number of its own, so that no stored reply of the build stands in for it.
-"""
+"""Label noise: a share of the judged pairs judged again by the same judges, with another sample of their replies."""
 
 from __future__ import annotations
 

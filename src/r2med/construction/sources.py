@@ -1,7 +1,6 @@
 """Questions and documents of a plan, and the corpus: documents read, duplicates folded, and passages cut.
 
-From the hub they are taken by `hf:ORG/NAME/FILE`, or `hf:ORG/NAME` for a whole corpus; a revision may stand behind an
-@. What was fetched once is read from this machine from then on, and the finished task says which commit it was made of.
+What was fetched from the hub once is read from this machine from then on.
 """
 
 from __future__ import annotations

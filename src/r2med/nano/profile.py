@@ -1,8 +1,6 @@
 """The profile of a nano set: the effectiveness of its BM25, dense and hybrid candidate lists on each task.
 
-nDCG@10 and hit@10 are means over a task's queries. Recall@100 is micro: relevant documents found over all relevant
-documents of the task. A safeguard was not found by any system and is not counted. The best profile is the one with the
-highest nDCG@10.
+Recall@100 is micro: relevant documents found over all relevant documents of the task, safeguards not counted.
 """
 
 from __future__ import annotations
@@ -11,13 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from r2med.data.candidates import candidates, offered_kinds
+from r2med.data.dataset import Qrels
 from r2med.data.loader import load
-from r2med.data.manifests import NanoSet, read_manifest
+from r2med.data.manifests import read_manifest
 from r2med.data.published import find_published
 from r2med.data.run import Run
 from r2med.data.tasks import Task, groups, registry, resolve
@@ -27,9 +26,6 @@ from r2med.measure.score import score
 from r2med.nano.recipe import HYBRID_DEPTH, Recipe
 from r2med.pipeline.executor.local import Executor, quiet
 from r2med.store.typed import plain
-
-if TYPE_CHECKING:
-    from r2med.data.dataset import Qrels
 
 KINDS = {"bm25": "BM25", "dense": "dense", "hybrid": "hybrid"}
 _PUBLISHED_MEASURES = ("nDCG@10", "Hit@10", "micro-Recall@100")
@@ -143,14 +139,10 @@ def profile(sets: Sequence[str | Path], executor: Executor | None = None) -> lis
     executor = executor or quiet()
     profiles = []
     for name, tasks in sets_of.items():
-        built = _manifest(tasks[0])
+        built = read_manifest(tasks[0].folder) if tasks[0].folder is not None else None
         dense = str(built.content["candidates"].get("dense", {}).get("system", "")) if built else ""
         profiles.append(SetProfile(name, executor.map(f"profile of {name}", profile_task, tasks), dense))
     return profiles
-
-
-def _manifest(task: Task) -> NanoSet | None:
-    return read_manifest(task.folder) if task.folder is not None else None
 
 
 def profile_task(task: Task) -> TaskProfile:
@@ -162,7 +154,8 @@ def profile_task(task: Task) -> TaskProfile:
     if not kinds:
         raise DataError(f"{task.name} has no candidate lists, so it is not a nano set; r2med nano build makes one")
     runs = {kind: candidates(dataset.collection, kind) for kind in kinds}
-    built, published_task = _manifest(task), registry().get(f"nano/{task.base}")
+    built = read_manifest(task.folder) if task.folder is not None else None
+    published_task = registry().get(f"nano/{task.base}")
     if built is not None:
         split, safeguards = built.name(task.split), built.safeguards(task.split)
     else:

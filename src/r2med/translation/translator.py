@@ -1,7 +1,6 @@
 """A task in other languages: questions are translated and checked, corpus and judgements stay, so that scores compare.
 
-A question is asked for again while a gate stops it. Gates: it can be read; it is in the language; numbers, units, codes
-and names of drugs survive; a back-translation means the same, by a judge and by an encoder.
+A question is asked for again while a gate stops it: those of `gates`, and a back-translation that a judge compares.
 """
 
 from __future__ import annotations
