@@ -15,7 +15,7 @@ from r2med.construction.package import Package
 from r2med.construction.plan import GUIDELINE, PLAN, BuildPlan, read_plan
 from r2med.construction.pool import TASK
 from r2med.construction.progress import STEPS, BuildProgress, active_steps, build_key, finished_counts, seal_build
-from r2med.construction.question_steps import QuestionStep, label_step, question_steps
+from r2med.construction.question_steps import LabelStep, QuestionStep, question_steps
 from r2med.construction.selection import Selection, select, select_question, verdict
 from r2med.construction.sources import CorpusReader, fetch_sources, read_questions
 from r2med.errors import R2medError, suggest
@@ -35,6 +35,7 @@ from r2med.pipeline.executor.local import Executor, quiet
 from r2med.store.files import write_file
 
 Item = TypeVar("Item")
+Part = TypeVar("Part")
 
 
 def init(folder: Path) -> list[Path]:
@@ -65,8 +66,6 @@ class Builder:
         self.plan = fetch_sources(plan or read_plan(folder))
         self.folder, self.executor = folder, executor or quiet()
         self.counts: list[Count] = []
-        self._assumed: set[str] = set()
-        """Questions that a step of a dry run could only guess at."""
         self.outcomes: dict[str, dict[str, Outcome]] = {}
 
     def run(self, until: str = "") -> BuildProgress:
@@ -77,8 +76,7 @@ class Builder:
             raise R2medError(f"the plan has {until} off" if off else f"no step {until!r}{suggest(until, steps)}")
         task, key = self.folder / TASK, build_key(self.plan)
         with ItemStore(self.folder) as store:
-            finished = finished_counts(store, key, task)
-            if finished is not None:
+            if (finished := finished_counts(store, key, task)) is not None:
                 for count in finished:  # an attempt with another plan may have written others
                     store.put_count(count)
                 return BuildProgress(self.folder, finished, task)
@@ -110,53 +108,46 @@ class Builder:
         with ItemStore(self.folder) as store:
             self._store, self._until = store, ""
             questions, corpus = (list(asked), self._read_corpus()) if asked else self._read()
-            self._assumed = {question.id for question in asked}
+            assumed = {question.id for question in asked}  # and those that a step could only guess at
             steps: list[StepEstimate] = []
             for step in question_steps(self.plan):
                 if step.step.work is None:
                     questions = self._pass(step, questions)
                 else:
                     steps.append(price_step(step.step, questions, step.requests, self._store))
-                    questions = self._guessed(step, questions)
-            judging, pairs = Judging(self.plan), self._guessed_pairs(questions, corpus)
+                    kept = {name: row.outcome for name, row in self._store.kept(step.name).items()}
+                    unasked = {question.id for question in open_items(step.step, questions, self._store)}
+                    assumed |= unasked
+                    questions = [
+                        step.guess(q) if q.id in unasked else step.advance(q, kept[q.id].value)
+                        for q in questions
+                        if q.id in unasked or not kept[q.id].dropped
+                    ]
+            judging, pairs = Judging(self.plan), self._guessed_pairs(questions, corpus, assumed)
             steps.append(price_step(judging.step, pairs, judging.requests, self._store))
             if self.plan.label.model:
-                labels = label_step(self.plan)
+                labels = LabelStep(self.plan)
                 steps.append(price_step(labels.step, questions, labels.requests, self._store))
         return steps
 
-    def _guessed(self, step: QuestionStep, questions: Sequence[Question]) -> list[Question]:
-        """Return the questions as the next step will see them, or might."""
-        kept = self._store.kept(step.name)
-        unasked = {question.id for question in open_items(step.step, questions, self._store)}
-        self._assumed |= unasked
-        return [
-            step.guess(question) if question.id in unasked else step.advance(question, kept[question.id].outcome.value)
-            for question in questions
-            if question.id in unasked or not kept[question.id].outcome.dropped
-        ]
-
-    def _guessed_pairs(self, questions: Sequence[Question], corpus: PassageCorpus) -> list[Pair]:
+    def _guessed_pairs(self, questions: Sequence[Question], corpus: PassageCorpus, assumed: set[str]) -> list[Pair]:
         """Return the pairs of the pools as they are, or as large as they can become."""
-        mined = self._store.kept("mine")
-        step = mining_step(self.plan, corpus, self.executor)
+        mined, step = self._store.kept("mine"), mining_step(self.plan, corpus, self.executor)
         open_ones = open_items(step, questions, self._store)
-        outcomes = {name: row.outcome for name, row in mined.items()}
-        for question in open_ones:
-            outcomes.pop(question.id, None)
+        unmined = {question.id for question in open_ones}
+        outcomes = {name: row.outcome for name, row in mined.items() if name not in unmined}
         if mined and is_free(self.plan) and step.make is not None:  # mined again: that costs nothing, and is not stored
-            certain = [question for question in open_ones if question.id not in self._assumed]
+            certain = [question for question in open_ones if question.id not in assumed]
             for start in range(0, len(certain), step.batch):
                 batch = certain[start : start + step.batch]
                 outcomes |= {q.id: outcome for q, outcome in zip(batch, step.make(batch), strict=True)}
-        pairs = []
-        for number, question in enumerate(questions):
-            if question.id in outcomes:
-                pool = list(outcomes[question.id].value.get("candidates", ()))
-            else:
-                pool = guessed_pool(self.plan, corpus, number)
-            pairs += [Pair(question, corpus.passage(name)) for name in pool]
-        return pairs
+        pools = [
+            outcomes[question.id].value.get("candidates", ())
+            if question.id in outcomes
+            else guessed_pool(self.plan, corpus, number)
+            for number, question in enumerate(questions)
+        ]
+        return [Pair(q, corpus.passage(name)) for q, pool in zip(questions, pools, strict=True) for name in pool]
 
     def _done(self, count: Count) -> None:
         """Record a step that has ended, and stop if the build should end with it."""
@@ -168,19 +159,16 @@ class Builder:
     def _step(self, step: Step[Item], items: Sequence[Item]) -> dict[str, Outcome]:
         outcomes = run_step(step, items, self._store, self.executor)
         self.outcomes[step.name] = outcomes
-        if step.name == "documents":
-            self._done(count_files(step.name, outcomes))
-        else:
-            self._done(count_outcomes(step.name, outcomes.values()))
+        files = step.name == "documents"
+        self._done(count_files(step.name, outcomes) if files else count_outcomes(step.name, outcomes.values()))
         return outcomes
 
     def _keep(self, step: str, outcomes: Mapping[str, Outcome]) -> None:
         """Store outcomes that take no time to make, if they are new."""
         keys = {name: step_key(step, value=outcome) for name, outcome in outcomes.items()}
         self._store.retain(step, keys)
-        kept = self._store.kept(step)
-        new = [name for name, key in keys.items() if name not in kept or kept[name].key != key]
-        self._store.put(step, [(name, keys[name], outcomes[name]) for name in new])
+        kept = {name: row.key for name, row in self._store.kept(step).items()}
+        self._store.put(step, [(name, key, outcomes[name]) for name, key in keys.items() if kept.get(name) != key])
         self.outcomes[step] = dict(outcomes)
         self._done(count_outcomes(step, outcomes.values()))
 
@@ -196,11 +184,7 @@ class Builder:
     def _pass(self, step: QuestionStep, questions: Sequence[Question]) -> list[Question]:
         """Run a step and return the questions that pass it, with its results."""
         outcomes = self._step(step.step, questions)
-        passed = [
-            step.advance(question, outcomes[question.id].value)
-            for question in questions
-            if outcomes[question.id].state == KEPT
-        ]
+        passed = [step.advance(q, outcomes[q.id].value) for q in questions if outcomes[q.id].state == KEPT]
         self._refuse_none(step.name, passed)
         return passed
 
@@ -213,46 +197,40 @@ class Builder:
             raise R2medError(f"no question is left after {step} (most often: {why}){again}{self._advice}")
 
     def _work(self, questions: list[Question], corpus: PassageCorpus) -> Selection:
+        settings = self.plan.select
         for step in question_steps(self.plan):
             questions = self._pass(step, questions)
-        mined: dict[str, list[str]] = {}
 
-        def add_pool(name: str, outcome: Outcome) -> None:
-            if not outcome.dropped:
-                mined[name] = list(outcome.value["candidates"])
+        def pool_of(outcome: Outcome) -> list[str]:
+            return [] if outcome.dropped else list(outcome.value["candidates"])
 
-        self._large_step(mining_step(self.plan, corpus, self.executor), questions, add_pool)
-        questions = [question for question in questions if question.id in mined]
-        self._refuse_none("mine", questions)
-        verdicts: dict[str, str] = {}
-
-        def add_verdict(name: str, outcome: Outcome) -> None:
-            verdicts[name] = verdict(outcome, self.plan.select)
-
-        pairs = [Pair(question, corpus.passage(name)) for question in questions for name in mined[question.id]]
-        self._large_step(Judging(self.plan).step, pairs, add_verdict)
+        mined = self._large_step(mining_step(self.plan, corpus, self.executor), questions, pool_of)
+        pools = {question: pool for question in questions if (pool := mined.get(question.id))}
+        self._refuse_none("mine", list(pools))
+        pairs = [Pair(question, corpus.passage(name)) for question, pool in pools.items() for name in pool]
+        verdicts = self._large_step(Judging(self.plan).step, pairs, lambda outcome: verdict(outcome, settings))
         outcomes = {
-            question.id: select_question(
-                {name: verdicts[f"{question.id}\t{name}"] for name in mined[question.id]}, self.plan.select
-            )
-            for question in questions
+            question.id: select_question({name: verdicts[f"{question.id}\t{name}"] for name in pool}, settings)
+            for question, pool in pools.items()
         }
         self._keep("select", outcomes)
-        selection = select(questions, outcomes, corpus, self.plan.select)
+        selection = select(list(pools), outcomes, corpus, settings)
         self._refuse_none("select", selection.questions)
         if self.plan.label.model:
-            self._pass(label_step(self.plan), selection.questions)
+            self._pass(LabelStep(self.plan), selection.questions)
         return selection
 
-    def _large_step(self, step: Step[Item], items: Sequence[Item], look: Callable[[str, Outcome], None]) -> None:
-        """Run a step with more outcomes than memory may hold: they stay in the store, and `look` gets each once."""
+    def _large_step(self, step: Step[Item], items: Sequence[Item], read: Callable[[Outcome], Part]) -> dict[str, Part]:
+        """Run a step with more outcomes than memory may hold; return what is read of each."""
         make_items(step, items, self._store, self.executor)
+        parts: dict[str, Part] = {}
 
         def outcomes() -> Iterator[Outcome]:
             for name, outcome in self._store.stream(step.name):
-                look(name, outcome)
+                parts[name] = read(outcome)
                 yield outcome
 
         count = count_outcomes(step.name, outcomes())
         raise_if_all_failed(count)
         self._done(count)
+        return parts

@@ -1,7 +1,4 @@
-"""Charts of a built task: its funnel, the members that found the positives, and scores on both axes with the cuts.
-
-Like all charts they are described once, drawn as SVG by `chart_svg` and for papers by `plots`.
-"""
+"""Charts of a built task: its funnel, the members that found the positives, and scores on both axes with the cuts."""
 
 from __future__ import annotations
 
@@ -17,7 +14,6 @@ from r2med.render.charts.files import save_charts
 
 _OF_QUESTIONS = ("read", "rules", "intent", "difficulty", "rewrite", "reason", "mine", "select")
 _MOST_OVERLAPS = 16
-"""So many combinations of members are drawn; smaller ones are summed up."""
 
 
 def funnel_chart(funnel: Sequence[Mapping[str, Any]]) -> FunnelChart:

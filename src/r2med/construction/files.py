@@ -9,12 +9,11 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from r2med.construction.items import Document, Heading
-from r2med.construction.markup import read_docx, read_html, read_markdown
+from r2med.construction.items import Document
+from r2med.construction.markup import Markup, read_docx, read_html, read_markdown
 from r2med.construction.pdf import read_pdf
 from r2med.errors import DataError, require_extra
 
-Read = tuple[str, str, tuple[Heading, ...]]
 """Title, text and headings of a file."""
 READER = 2
 """The version of the readers below: a file that an earlier one has read is read again."""
@@ -90,18 +89,15 @@ _NO_TITLE = re.compile(
 """Titles that programs write into a file and that do not describe it: "untitled", or a file's name."""
 
 
-def _html(content: bytes) -> Read:
+def _html(content: bytes) -> Markup:
     named = _CHARSET.search(re.sub(rb"<!--.*?-->", b"", content[:4096], flags=re.DOTALL))
     return read_html(decode(content, named[1].decode() if named else ""))
 
 
-_BOMS = (
-    (codecs.BOM_UTF8, "utf-8-sig"),
-    (codecs.BOM_UTF32_LE, "utf-32"),
-    (codecs.BOM_UTF32_BE, "utf-32"),
-    (codecs.BOM_UTF16_LE, "utf-16"),
-    (codecs.BOM_UTF16_BE, "utf-16"),
-)
+_BOMS = {
+    codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16",
+}  # fmt: skip
 _AS_BROWSERS_READ = {
     "iso8859-1": "cp1252", "ascii": "cp1252", "iso8859-9": "cp1254", "shift_jis": "cp932", "euc_kr": "cp949",
     "gb2312": "gb18030", "gbk": "gb18030", "utf-16": "utf-8", "utf-16-le": "utf-8", "utf-16-be": "utf-8",
@@ -114,7 +110,7 @@ _CHARSET = re.compile(
 
 def decode(content: bytes, declared: str = "") -> str:
     """Return a text by its byte order mark, its declared charset, as UTF-8, or by what its letters make likely."""
-    charset = next((name for mark, name in _BOMS if content.startswith(mark)), "")
+    charset = next((name for mark, name in _BOMS.items() if content.startswith(mark)), "")
     if declared and not charset:
         try:
             charset = codecs.lookup(declared.removeprefix("x-")).name
@@ -134,9 +130,7 @@ def decode(content: bytes, declared: str = "") -> str:
 
 
 _LATIN = ["cp1252", "cp1250", "cp1254"]
-_OTHER_SCRIPTS = [
-    "cp932", "euc_jp", "gb18030", "big5", "cp949", "cp1251", "koi8_r", "cp1253", "cp1255", "cp1256",
-]  # fmt: skip
+_OTHER_SCRIPTS = "cp932 euc_jp gb18030 big5 cp949 cp1251 koi8_r cp1253 cp1255 cp1256".split()
 
 
 def _guessed(content: bytes) -> str:
@@ -158,7 +152,7 @@ def _guessed(content: bytes) -> str:
     return str(best)
 
 
-READERS: Mapping[str, Callable[[bytes], Read]] = {
+READERS: Mapping[str, Callable[[bytes], Markup]] = {
     ".txt": lambda content: ("", decode(content), ()),
     ".md": lambda content: read_markdown(decode(content)),
     ".html": _html,

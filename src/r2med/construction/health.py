@@ -36,7 +36,6 @@ class Finder:
     found: CaughtShare
     """What it would have found alone."""
     alone: int
-    """Positives that no other found."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +54,7 @@ class PoolCoverage:
     members: Sequence[Finder]
     views: Sequence[Finder]
     overlaps: Sequence[Overlap]
-    """The largest first."""
     source_only: int
-    """Positives of known sources that no member found."""
     sources: CaughtShare | None
     """Of the positives of known sources, those that the committee found too: its recall, seen from outside."""
     by: str
@@ -66,20 +63,19 @@ class PoolCoverage:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the coverage in the shape of `--json`."""
+        finders = {
+            part: [{"name": f.name, "alone": f.alone, **f.found.as_dict()} for f in getattr(self, part)]
+            for part in ("members", "views")
+        }
         return {
             "positives": self.positives,
-            "members": [_finder(part) for part in self.members],
-            "views": [_finder(part) for part in self.views],
+            **finders,
             "overlaps": [asdict(part) for part in self.overlaps],
             "source_only": self.source_only,
             "sources": self.sources.as_dict() if self.sources else None,
             "by": self.by,
             "missed": self.missed.as_dict(),
         }
-
-
-def _finder(each: Finder) -> dict[str, Any]:
-    return {"name": each.name, "alone": each.alone, **each.found.as_dict()}
 
 
 def pool_coverage(pool: JudgedPool, systems: Sequence[str], views: Sequence[str]) -> PoolCoverage:
@@ -89,24 +85,21 @@ def pool_coverage(pool: JudgedPool, systems: Sequence[str], views: Sequence[str]
     by, names, captures = ("members", systems, by_system) if len(systems) > 1 else ("views", views, by_view)
     of_source = [positive for positive in positives if positive.source]
     counts = Counter(tuple(name for name in systems if name in members) for members in by_system)
+
+    def finders(captures: Sequence[frozenset[str]], names: Sequence[str]) -> list[Finder]:
+        shares = [(name, share(sum(name in members for members in captures), len(captures))) for name in names]
+        return [Finder(name, caught, captures.count(frozenset({name}))) for name, caught in shares if caught]
+
     return PoolCoverage(
         len(positives),
-        _finders(by_system, systems),
-        _finders(by_view, views),
+        finders(by_system, systems),
+        finders(by_view, views),
         [Overlap(members, n) for members, n in sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))],
         by_system.count(frozenset()),
         share(sum(bool(positive.systems) for positive in of_source), len(of_source)),
         by,
-        estimate_population([[name in finders for name in names] for finders in captures]),
+        estimate_population([[name in members for name in names] for members in captures]),
     )
-
-
-def _finders(captures: Sequence[frozenset[str]], names: Sequence[str]) -> list[Finder]:
-    finders = []
-    for name in names:
-        if caught := share(sum(name in members for members in captures), len(captures)):
-            finders.append(Finder(name, caught, captures.count(frozenset({name}))))
-    return finders
 
 
 @dataclass(frozen=True)
@@ -117,7 +110,6 @@ class QuestionLeakage:
     repeated: Sequence[tuple[str, str, str]]
     """A question, the earlier one that it repeats, and how: the same words or nearly."""
     sharing: int
-    """Questions that share a relevant passage with another."""
     across: Sequence[tuple[str, str, str]]
     """A question of each split and what they share: text, source or positive. There should be none."""
 
@@ -216,14 +208,14 @@ def health_rules() -> Sequence[HealthRule]:
 def find_health(figures: Mapping[str, Figure | None]) -> list[HealthFinding]:
     """Apply every rule; optional ones are left out if their figure is not known."""
     verdicts = {rule.figure: rule.judge(figures[rule.figure]) for rule in health_rules()}
-    findings = []
     for rule in health_rules():
-        figure, verdict = figures[rule.figure], verdicts[rule.figure]
-        if verdict == GOOD and rule.needs and verdicts[rule.needs] != GOOD:
-            verdict = DOUBTFUL
-        if figure is not None or not rule.optional:
-            findings.append(HealthFinding(rule, figure, verdict))
-    return findings
+        if verdicts[rule.figure] == GOOD and rule.needs and verdicts[rule.needs] != GOOD:
+            verdicts[rule.figure] = DOUBTFUL
+    return [
+        HealthFinding(rule, figures[rule.figure], verdicts[rule.figure])
+        for rule in health_rules()
+        if figures[rule.figure] is not None or not rule.optional
+    ]
 
 
 MEASURE = DEFAULT[0]
@@ -236,7 +228,6 @@ class Baseline:
 
     system: str
     member: bool
-    """Whether it is of the committee, whose findings were judged."""
     oracle: bool
     score: Figure
 
@@ -247,7 +238,6 @@ class PoolBias:
 
     system: str
     lost: int
-    """Positives that nobody else found."""
     questions: int
     """Those that still have a positive, over which both are measured."""
     whole: float
@@ -266,7 +256,6 @@ class TaskHealth:
     coverage: PoolCoverage
     leakage: QuestionLeakage
     split: bool
-    """Whether there are dev and test."""
     verdicts: Mapping[str, int]
     scores: Sequence[ScoreCount]
     cuts: Mapping[str, float]
@@ -285,37 +274,37 @@ class TaskHealth:
     @cached_property
     def findings(self) -> list[HealthFinding]:
         """Return the findings of the rules."""
-        return find_health(self._figures())
+        pairs, missed = sum(self.verdicts.values()), self.coverage.missed
+        # Members that find the same easy passages make every estimate of the whole too small, so that the larger one
+        # counts, Chao's bound or that of independent members; an interval around it would promise what it cannot.
+        bound = missed.seen / missed.lower_bound if missed.lower_bound else 1.0
+        quoted, invented = (self.quotes.get(state, 0) for state in (FOUND, INVENTED))
+        once = sum(overlap.positives for overlap in self.coverage.overlaps if len(overlap.members) == 1)
+        worst = max(self.bias, key=lambda bias: bias.whole - bias.left_out, default=None)
+        overlap = self.gap.overlap if self.gap else None
+        figures = {
+            "questions": Figure(self.questions),
+            "gap": Figure(overlap["answer-positive"].value - overlap["query-positive"].value) if overlap else None,
+            "bm25": next((baseline.score for baseline in self.baselines if baseline.system == BASE), None),
+            "complete": Figure(min(missed.complete, bound)) if missed.complete is not None else None,
+            "sources": _share_figure(self.coverage.sources),
+            "single": _share_figure(share(once, self.coverage.positives)),
+            "bias": Figure(-worst.change.value, *(-end for end in reversed(worst.change.ends))) if worst else None,
+            "stays": _share_figure(self.second.kept_positive) if self.second else None,
+            "judges": Figure(min(self.judges.values())) if self.judges else None,
+            "said yes": _share_figure(share(self.verdicts.get(POSITIVE, 0), pairs)),
+            "invented": _share_figure(share(invented, quoted + invented)),
+            "unjudged": Figure(self.verdicts.get(UNJUDGED, 0) / pairs) if pairs else None,
+            "repeated": Figure(len(self.leakage.repeated) / max(1, self.questions)),
+            "across": Figure(len(self.leakage.across)) if self.split else None,
+        }
+        return find_health(figures)
 
     @property
     def verdict(self) -> str:
         """Return the verdict on the whole task: as good as its worst finding."""
         verdicts = {finding.verdict for finding in self.findings}
         return UNREADY if POOR in verdicts else RESERVED if verdicts & {DOUBTFUL, UNKNOWN} else SOUND
-
-    def _figures(self) -> dict[str, Figure | None]:
-        """Return the figures that the rules judge, by name."""
-        pairs, positives = sum(self.verdicts.values()), self.coverage.positives
-        found, invented = (self.quotes.get(state, 0) for state in (FOUND, INVENTED))
-        once = sum(overlap.positives for overlap in self.coverage.overlaps if len(overlap.members) == 1)
-        worst = max(self.bias, key=lambda bias: bias.whole - bias.left_out, default=None)
-        overlap = self.gap.overlap if self.gap else None
-        return {
-            "questions": Figure(self.questions),
-            "gap": Figure(overlap["answer-positive"].value - overlap["query-positive"].value) if overlap else None,
-            "bm25": next((baseline.score for baseline in self.baselines if baseline.system == BASE), None),
-            "complete": _complete(self.coverage),
-            "sources": _share_figure(self.coverage.sources),
-            "single": _share_figure(share(once, positives)),
-            "bias": Figure(-worst.change.value, *(-end for end in reversed(worst.change.ends))) if worst else None,
-            "stays": _share_figure(self.second.kept_positive) if self.second else None,
-            "judges": Figure(min(self.judges.values())) if self.judges else None,
-            "said yes": _share_figure(share(self.verdicts.get(POSITIVE, 0), pairs)),
-            "invented": _share_figure(share(invented, found + invented)),
-            "unjudged": Figure(self.verdicts.get(UNJUDGED, 0) / pairs) if pairs else None,
-            "repeated": Figure(len(self.leakage.repeated) / max(1, self.questions)),
-            "across": Figure(len(self.leakage.across)) if self.split else None,
-        }
 
     def as_dict(self) -> dict[str, Any]:
         """Return the health in the shape of `--json`."""
@@ -343,19 +332,6 @@ class TaskHealth:
 
 def _share_figure(caught: CaughtShare | None) -> Figure | None:
     return caught.figure if caught else None
-
-
-def _complete(coverage: PoolCoverage) -> Figure | None:
-    """Return the share of the relevant passages that was found, at most.
-
-    Members that find the same easy passages make every estimate of the whole too small. So the larger one counts,
-    Chao's bound or that of independent members, and an interval around it would promise what it cannot.
-    """
-    missed = coverage.missed
-    if missed.complete is None:
-        return None
-    bound = missed.seen / missed.lower_bound if missed.lower_bound else 1.0
-    return Figure(min(missed.complete, bound))
 
 
 def known_health(pool: JudgedPool, manifest: Mapping[str, Any]) -> TaskHealth:

@@ -28,8 +28,7 @@ from r2med.render.sections import Section, markdown_blocks
 from r2med.store.files import write_file
 
 CARD, HEADING = "README.md", "## Health"
-_WORST = (POOR, DOUBTFUL, UNKNOWN)
-"""Verdicts that are spoken of, the worst first."""
+_VERDICTS = (POSITIVE, BAND, NEGATIVE)
 _OPENINGS: Mapping[str, str] = {
     SOUND: "Sound: every check passes.",
     RESERVED: "Usable with reservations, which a paper about it should state: {}.",
@@ -62,7 +61,9 @@ def _verdict(health: TaskHealth) -> Section:
             if figure.low is not None and figure.high is not None:
                 ends = f"{_written(figure.low, rule.unit)} to {_written(figure.high, rule.unit)}"
         rows.append((rule.name, value, ends, finding.verdict.upper(), rule.asks))
-    flaws = [finding for verdict in _WORST for finding in health.findings if finding.verdict == verdict]
+    flaws = [
+        finding for verdict in (POOR, DOUBTFUL, UNKNOWN) for finding in health.findings if finding.verdict == verdict
+    ]
     listed = ", ".join(f"{flaw.rule.name} ({flaw.verdict})" for flaw in flaws)
     sentences = [_OPENINGS[health.verdict].format(listed)]
     sentences += [f"{f.rule.name}: {f.rule.why}." for f in health.findings if f.verdict != GOOD]
@@ -90,16 +91,16 @@ def _finders(health: TaskHealth) -> Section:
         *_missed(health),
     ]
     if coverage.sources:
-        sources = coverage.sources
+        whole, part = f"{coverage.sources.whole:,}", f"{coverage.sources.part:,}"
         sentences.append(
-            f"Of {sources.whole:,} positives from the known sources of questions the committee found {sources.part:,}:"
-            f" {_percent(sources)}. This needs no assumption about its members."
+            f"Of {whole} positives from the known sources of questions the committee found {part}:"
+            f" {_percent(coverage.sources)}. This needs no assumption about its members."
         )
     return Section("Who found the positives", ("member or view", "found", "%", "alone"), rows, sentences)
 
 
-def _percent(found: CaughtShare) -> str:
-    return f"{percent(found.figure.value, 1)}% ({percent_range(found.figure, 1)})"
+def _percent(caught: CaughtShare) -> str:
+    return f"{percent(caught.figure.value, 1)}% ({percent_range(caught.figure, 1)})"
 
 
 def _missed(health: TaskHealth) -> Iterator[str]:
@@ -134,7 +135,7 @@ def _labels(health: TaskHealth) -> Section:
     pairs = sum(health.verdicts.values())
     rows = [
         (name, f"{health.verdicts[name]:,}", percent(health.verdicts[name] / pairs, 1))
-        for name in (POSITIVE, BAND, NEGATIVE, UNJUDGED)
+        for name in (*_VERDICTS, UNJUDGED)
         if name in health.verdicts
     ]
     cuts = health.cuts
@@ -153,10 +154,8 @@ def _labels(health: TaskHealth) -> Section:
 
 
 def _second(second: Rejudgement) -> Section:
-    headings = ("first", *(f"then {name}" for name in (POSITIVE, BAND, NEGATIVE)))
-    rows = [
-        (first, *(f"{row[name]:,}" for name in (POSITIVE, BAND, NEGATIVE))) for first, row in second.confusion.items()
-    ]
+    headings = ("first", *(f"then {name}" for name in _VERDICTS))
+    rows = [(first, *(f"{row[name]:,}" for name in _VERDICTS)) for first, row in second.confusion.items()]
     sentences = [f"{100 * second.share:g}% of the pairs of each verdict were put to the same judges again."]
     if second.unread:
         sentences.append(f"{counted(second.unread, 'pair')} could not be judged again and are left out.")
@@ -165,8 +164,9 @@ def _second(second: Rejudgement) -> Section:
             f"Of {second.kept_positive.whole:,} positives {_percent(second.kept_positive)} were positive again."
         )
     if second.became_positive:
-        others = second.became_positive
-        sentences.append(f"Of {others.whole:,} others {_percent(others)} were positive now.")
+        sentences.append(
+            f"Of {second.became_positive.whole:,} others {_percent(second.became_positive)} were positive now."
+        )
     names = {"raw": "raw agreement", "kappa": "kappa", "alpha-ordinal": "Krippendorff's alpha", "ac1": "Gwet's AC1"}
     agreement = [f"{names[name]} {figure.value:.2f}" for name, figure in second.agreement.items() if figure]
     if agreement:
@@ -177,14 +177,14 @@ def _second(second: Rejudgement) -> Section:
 def _bias(biases: Sequence[PoolBias]) -> Section:
     rows = [
         (
-            bias.system,
-            f"{bias.lost:,}",
-            percent(bias.whole),
-            percent(bias.left_out),
-            percent(bias.change.value, sign="+"),
-            percent_range(bias.change, sign="+"),
+            b.system,
+            f"{b.lost:,}",
+            percent(b.whole),
+            percent(b.left_out),
+            percent(b.change.value, sign="+"),
+            percent_range(b.change, sign="+"),
         )
-        for bias in biases
+        for b in biases
     ]
     sentences = [
         f"{MEASURE} x 100 of each member by all labels, and by those that would be there had it not been asked: what a"
@@ -221,10 +221,11 @@ def _gap(gap: Gap) -> Section:
 
 
 def _baselines(baselines: Sequence[Baseline]) -> Section:
-    rows = []
-    for base in baselines:
-        kind = "oracle" if base.oracle else "member" if base.member else "other"
-        rows.append((base.system, kind, percent(base.score.value), percent_range(base.score)))
+    kinds = ["oracle" if base.oracle else "member" if base.member else "other" for base in baselines]
+    rows = [
+        (base.system, kind, percent(base.score.value), percent_range(base.score))
+        for base, kind in zip(baselines, kinds, strict=True)
+    ]
     sentences = [
         "Members of the committee are favoured: what they found was judged. The oracle searches with gold answers."
     ]
@@ -234,8 +235,7 @@ def _baselines(baselines: Sequence[Baseline]) -> Section:
 
 def health_markdown(health: TaskHealth, level: int = 2) -> str:
     """Write the report as Markdown, a section below each heading of this level."""
-    blocks = markdown_blocks(health_sections(health), [f"{note}." for note in health.notes], level)
-    return "\n\n".join(blocks) + "\n"
+    return "\n\n".join(markdown_blocks(health_sections(health), [f"{n}." for n in health.notes], level)) + "\n"
 
 
 def card_section(health: TaskHealth) -> str:
@@ -247,10 +247,10 @@ def refresh_card(folder: Path, health: TaskHealth) -> Path | None:
     """Replace the report's section of the card; None if the card no longer has such a section."""
     card = folder / CARD
     text = card.read_text("utf-8") if card.is_file() else ""
-    before, found, rest = text.partition(f"\n{HEADING}\n")
-    if not found:
+    before, heading, rest = text.partition(f"\n{HEADING}\n")
+    if not heading:
         return None
-    after = rest.partition("\n## ")
-    new = "\n".join([before, card_section(health)]).rstrip() + "\n\n" + (f"## {after[2]}" if after[1] else "")
+    _, mark, after = rest.partition("\n## ")
+    new = f"{before}\n{card_section(health)}".rstrip() + "\n\n" + (f"## {after}" if mark else "")
     write_file(card, new.encode("utf-8", "replace"))
     return card

@@ -15,16 +15,13 @@ class Question:
 
     id: str
     original: str
-    """As it was read."""
     answer: str
     options: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
     """The documents, links or files that it was made from, as the questions' file names them."""
     text: str = ""
-    """As it is asked: rewritten, or the original."""
     intent: str = ""
     reasoning: str = ""
-    """The path from question to answer."""
 
     @property
     def with_options(self) -> str:
@@ -42,7 +39,6 @@ class Heading:
     """A heading in a document's text."""
 
     start: int
-    """Where its line begins."""
     end: int
     text: str
 
@@ -55,7 +51,6 @@ class Document:
     title: str
     text: str
     source: str
-    """The link or file that it came from."""
     headings: tuple[Heading, ...] = ()
 
 
@@ -69,7 +64,6 @@ class Passage:
     document: str
     source: str
     start: int
-    """Where it stands in the document's text."""
     end: int
 
     @property

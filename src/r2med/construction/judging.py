@@ -1,16 +1,16 @@
 """Judging: each candidate on two axes, by one judge or several, with a reason and a quote that must occur in it.
 
-One pair of question and passage is one item, and each is judged on its own, so that no candidate is measured against
-its neighbours; the seed sets the order in which pairs are asked about.
+Each pair of question and passage is judged on its own, so that no candidate is measured against its neighbours.
 """
 
 from __future__ import annotations
 
 import re
-import statistics
 import unicodedata
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
+from statistics import fmean, median
 from typing import Any, NamedTuple
 
 from r2med.construction.items import Passage, Question
@@ -26,12 +26,7 @@ AXES = ("answers", "supports")
 FOUND, INVENTED, NO_QUOTE = "found", "invented", "none"
 _RETRY = 1000
 """Samples of retries are numbered from here on, apart from those that a plan asks for."""
-_RULES: Mapping[str, Callable[[Sequence[float]], float]] = {
-    "mean": statistics.fmean,
-    "median": statistics.median,
-    "min": min,
-    "max": max,
-}
+_RULES: dict[str, Callable[[Sequence[float]], float]] = {"mean": fmean, "median": median, "min": min, "max": max}
 
 
 class Pair(NamedTuple):
@@ -56,7 +51,6 @@ class Opinion:
     reason: str
     quote: str
     quote_state: str
-    """Whether the quote occurs in the passage: found, invented, or none."""
 
 
 Opinions = Generator[Sequence[Request] | Unread, Sequence[Reply | Failed], tuple[list[Opinion], int]]
@@ -65,24 +59,20 @@ Opinions = Generator[Sequence[Request] | Unread, Sequence[Reply | Failed], tuple
 
 def read_opinion(text: str, judge: str, passage: Passage, scale: Sequence[int]) -> Opinion | None:
     """Read a judge's reply; None if a grade is missing, is not a whole number, or lies outside of the scale."""
-    value = read_object(text)
+    (low, high), value = scale, read_object(text)
     if value is None:
         return None
-    grades = [_grade(value.get(axis), scale) for axis in AXES]
-    if any(grade is None for grade in grades):
-        return None
+    grades = []
+    for grade in map(value.get, AXES):
+        if isinstance(grade, str) and re.fullmatch(r"\s*-?\d+\s*", grade):
+            grade = int(grade)
+        if isinstance(grade, bool) or not isinstance(grade, int | float) or grade % 1 or not low <= grade <= high:
+            return None
+        grades.append(float(grade))
     quote = " ".join(str(value.get("quote") or "").split())
     state = NO_QUOTE if not quote else FOUND if occurs(quote, passage.shown) else INVENTED
     reason = " ".join(str(value.get("reason") or "").split())
-    return Opinion(judge, float(grades[0] or 0), float(grades[1] or 0), reason, quote, state)
-
-
-def _grade(value: object, scale: Sequence[int]) -> int | None:
-    if isinstance(value, str) and re.fullmatch(r"\s*-?\d+\s*", value):
-        value = int(value)
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return value if type(value) is int and scale[0] <= value <= scale[1] else None
+    return Opinion(judge, grades[0], grades[1], reason, quote, state)
 
 
 def occurs(quote: str, text: str) -> bool:
@@ -94,8 +84,8 @@ def occurs(quote: str, text: str) -> bool:
     parts = [_plain(part) for part in re.split(r"\.\.\.|…", quote)]
     rest = _plain(text)
     for part in filter(None, parts):
-        _, found, rest = rest.partition(part)
-        if not found:
+        _, match, rest = rest.partition(part)
+        if not match:
             return False
     return any(parts)
 
@@ -129,10 +119,8 @@ class Judging:
     @property
     def step(self) -> Step[Pair]:
         """Return the step that judges pairs, in an order that depends only on the seed and their ids."""
-
-        def in_order(pairs: list[Pair]) -> list[Pair]:
-            return sorted(pairs, key=lambda pair: seeded_hash(self._settings.seed, pair.id))
-
+        seed = self._settings.seed
+        in_order = partial(sorted, key=lambda pair: seeded_hash(seed, pair.id))
         return Step(self._name, lambda pair: pair.id, self.key, work=self._work, order=in_order)
 
     def key(self, pair: Pair) -> str:
@@ -143,7 +131,7 @@ class Judging:
 
     def requests(self, pair: Pair) -> list[Request]:
         """Return the requests about a pair if no judge sorts it out and every reply is readable."""
-        asks = [*self._samples(pair, self._first, 1), *self._samples(pair, self._judges, self._settings.samples)]
+        asks = self._samples(pair, self._first, 1) + self._samples(pair, self._judges, self._settings.samples)
         return [ask.request for ask in asks]
 
     def _work(self, pair: Pair) -> Asking:
@@ -188,15 +176,14 @@ class Judging:
             if number:
                 waiting = [(_Ask(j, j.again(r, r.sample + _RETRY)), unread) for (j, r), unread in waiting]
             replies = yield [ask.request for ask, _ in waiting]
-            left = []
-            for (ask, unread), reply in zip(waiting, map(answered, replies), strict=True):
+            asked, waiting = waiting, []
+            for (ask, unread), reply in zip(asked, map(answered, replies), strict=True):
                 scale = self._settings.scale
                 opinion = None if reply.incomplete else read_opinion(reply.text, ask.judge.name, pair.passage, scale)
                 if opinion is None:
-                    left.append((ask, [*unread, reply]))
+                    waiting.append((ask, [*unread, reply]))
                 else:
                     opinions.append(opinion)
-            waiting = left
             if not waiting:
                 break
         if waiting:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from itertools import accumulate
 from typing import Any
 from zipfile import ZipFile
 
@@ -32,6 +33,9 @@ _INLINE = {
 }  # fmt: skip
 _TAG = re.compile(r"""</?([a-zA-Z][\w-]*)(?:\s+[\w:-]+\s*=\s*(?:"[^"]*"|'[^']*'|[^\s"'>]+))*\s*/?>""")
 _LESS, _TIMES, _GREATER = re.compile(r"<(?![!?])"), re.compile(r"(?<=[\d.)])\*(?=[\d.(])"), re.compile(r">(=|\.?\d)")
+_DOCX_PARTS = re.compile(r"word/(document|footnotes|endnotes)\.xml")
+_DOCX_WRAPPERS = re.compile(rb"(</?w:)(?:fldSimple|dir|bdo)\b")
+_DOCX_RAISED = re.compile(rb"<w:position w:val=.[1-9]\d*.\s*/>")
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?\n)?(---|\.\.\.)[ \t]*(\n|\Z)", re.DOTALL)
 
 
@@ -46,13 +50,11 @@ def read_html(page: str) -> Markup:
     if tree.body is not None:
         reader.visit(tree.body)
         reader.end_line()
-    headings, parts, place = [], [], 0
-    for words, is_heading in reader.lines:
-        if is_heading:
-            headings.append(Heading(place, place + len(words) + 1, words))
-        parts.append(f"{words}\n")
-        place += len(words) + 1
-    return title, "".join(parts), tuple(headings)
+    ends = list(accumulate(len(words) + 1 for words, _ in reader.lines))
+    headings = (
+        Heading(end - len(w) - 1, end, w) for (w, heading), end in zip(reader.lines, ends, strict=True) if heading
+    )
+    return title, "".join(f"{words}\n" for words, _ in reader.lines), tuple(headings)
 
 
 def read_markdown(text: str) -> Markup:
@@ -101,22 +103,7 @@ def read_docx(content: bytes) -> Markup:
     """Return the words of a Word file, without the header and footer of its pages and without deleted text."""
     import mammoth
 
-    done = mammoth.convert_to_html(_adapt_docx(content))
-    for message in done.messages:
-        if "w:sym" in message.message:
-            raise ValueError(
-                f"it has a symbol that is not known ({message.message.rpartition(': ')[2]}): save it as PDF"
-            )
-    return read_html(f"<body>{done.value}</body>")
-
-
-_DOCX_PARTS = re.compile(r"word/(document|footnotes|endnotes)\.xml")
-_DOCX_WRAPPERS = re.compile(rb"(</?w:)(?:fldSimple|dir|bdo)\b")
-_DOCX_RAISED = re.compile(rb"<w:position w:val=.[1-9]\d*.\s*/>")
-
-
-def _adapt_docx(content: bytes) -> io.BytesIO:
-    """Return a Word file with the elements that mammoth leaves out replaced by equal ones that it reads."""
+    # The elements that mammoth leaves out, replaced by equal ones that it reads.
     adapted = io.BytesIO()
     with ZipFile(io.BytesIO(content)) as archive, ZipFile(adapted, "w") as written:
         for info in archive.infolist():
@@ -128,7 +115,13 @@ def _adapt_docx(content: bytes) -> io.BytesIO:
                 part = _DOCX_RAISED.sub(b'<w:vertAlign w:val="superscript"/>', part)
             written.writestr(info.filename, part)
     adapted.seek(0)
-    return adapted
+    done = mammoth.convert_to_html(adapted)
+    for message in done.messages:
+        if "w:sym" in message.message:
+            raise ValueError(
+                f"it has a symbol that is not known ({message.message.rpartition(': ')[2]}): save it as PDF"
+            )
+    return read_html(f"<body>{done.value}</body>")
 
 
 class _PageReader:
@@ -153,7 +146,9 @@ class _PageReader:
                 self._words.append(child.text(deep=False) or "")
             elif tag.startswith(("-", "!")) or tag in _LEFT_OUT or _is_hidden(child):
                 continue
-            elif _is_page_part(child, depth):
+            elif child.attributes.get("role") in _PAGE_ROLES or (
+                tag in ("header", "footer") and not _SECTIONS.intersection(depth)
+            ):  # of the page, not of an article in it
                 for heading in child.css("h1"):
                     self.end_line()
                     self.visit(heading)
@@ -220,10 +215,3 @@ def _is_hidden(node: Any) -> bool:
     attributes = node.attributes
     closed = node.tag == "dialog" and "open" not in attributes
     return closed or "hidden" in attributes or bool(_HIDDEN_STYLE.search(attributes.get("style") or ""))
-
-
-def _is_page_part(node: Any, depth: tuple[str, ...]) -> bool:
-    """Return whether an element is the header or footer of the page, not of an article in it."""
-    if node.attributes.get("role") in _PAGE_ROLES:
-        return True
-    return node.tag in ("header", "footer") and not _SECTIONS.intersection(depth)

@@ -1,8 +1,4 @@
-"""Mining: a committee of systems searches from several views of each question, and the pool is the union.
-
-Each candidate remembers which system found it from which view at which rank. The known source of a question is always
-in its pool.
-"""
+"""Mining: a committee of systems searches from several views of each question, and the pool is the union."""
 
 from __future__ import annotations
 
@@ -74,10 +70,9 @@ def names_of(documents: Sequence[Document], folded: Mapping[str, str]) -> dict[s
 
 def mining_step(plan: BuildPlan, corpus: PassageCorpus, executor: Executor) -> Step[Question]:
     """Return the step that makes the pool of each question."""
-    systems = {name: build_system(name) for name in plan.mine.systems}
-    for name, system in systems.items():
-        if system.retriever.depth < plan.mine.depth:
-            systems[name] = system.with_option("depth", plan.mine.depth)
+    depth, systems = plan.mine.depth, {name: build_system(name) for name in plan.mine.systems}
+    shallow = {name: system for name, system in systems.items() if system.retriever.depth < depth}
+    systems |= {name: system.with_option("depth", depth) for name, system in shallow.items()}
     committee = [system.key() for system in systems.values()]
     views, context = plan.views, Context(Cache.default(), executor)
     documents = Texts([passage.id for passage in corpus.passages], [passage.shown for passage in corpus.passages])
@@ -93,11 +88,9 @@ def mining_step(plan: BuildPlan, corpus: PassageCorpus, executor: Executor) -> S
 
     def key(question: Question) -> str:
         texts = [question.view(view) for view in views]
-        sources = corpus.source_documents(question)
-        limits = (plan.mine.depth, plan.mine.source_passages)
-        return step_key(
-            "mine", systems=committee, data=corpus.fingerprint, views=views, texts=texts, sources=sources, limits=limits
-        )
+        sources, limits = corpus.source_documents(question), (depth, plan.mine.source_passages)
+        asked = {"views": views, "texts": texts, "sources": sources, "limits": limits}
+        return step_key("mine", systems=committee, data=corpus.fingerprint, **asked)
 
     return Step("mine", lambda question: question.id, key, make=make)
 

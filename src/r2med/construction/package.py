@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -25,21 +25,15 @@ from r2med.store.files import draft_folder, parquet_bytes, unwritable
 from r2med.store.typed import json_lines
 
 _BATCH = 10_000
+_TEXT, _NUMBER = pl.String(), pl.Float64()
 JUDGEMENTS = {
-    "query_id": pl.String(),
-    "passage_id": pl.String(),
-    "verdict": pl.String(),
-    "answers": pl.Float64(),
-    "supports": pl.Float64(),
-    "judge": pl.String(),
-    "judge_answers": pl.Float64(),
-    "judge_supports": pl.Float64(),
-    "reason": pl.String(),
-    "quote": pl.String(),
-    "quote_state": pl.String(),
+    **dict.fromkeys(("query_id", "passage_id", "verdict"), _TEXT),
+    **dict.fromkeys(("answers", "supports"), _NUMBER),
+    "judge": _TEXT,
+    **dict.fromkeys(("judge_answers", "judge_supports"), _NUMBER),
+    **dict.fromkeys(("reason", "quote", "quote_state"), _TEXT),
     "unread": pl.Int64(),
-    "system": pl.List(pl.String()),
-    "view": pl.List(pl.String()),
+    **dict.fromkeys(("system", "view"), pl.List(_TEXT)),
     "rank": pl.List(pl.Int64()),
 }
 """The columns of judgements.parquet, a row an opinion: one row without a judge where none could be read."""
@@ -84,7 +78,10 @@ class Package:
         """Yield the files with their names."""
         yield QUERY_FILE, json_lines(self._query_rows())
         yield CORPUS_FILE, json_lines(self._passage_rows())
-        judgements, manifest = _frame(self._judgement_rows()), self.manifest()
+        rows, frames = self._judgement_rows(), [pl.DataFrame(schema=JUDGEMENTS)]
+        while batch := list(islice(rows, _BATCH)):  # as columns, many rows take a tenth of the memory
+            frames.append(pl.DataFrame(batch, schema=JUDGEMENTS))
+        judgements, manifest = pl.concat(frames, rechunk=True), self.manifest()
         yield JUDGEMENT_FILE, parquet_bytes(judgements)
         splits = self.selection.splits
         questions = [PoolQuestion(q.id, q.text, q.sources, splits.get(q.id, TEST)) for q in self.selection.questions]
@@ -97,8 +94,8 @@ class Package:
         yield CARD, "\n".join([*_card_lines(self.plan, manifest, self.counts, health), ""]).encode("utf-8", "replace")
         if self.selection.splits:
             for split in (DEV, TEST):
-                rows = [row.values() for row in self._qrel_rows() if splits[row["q_id"]] == split]
-                table = [("query-id", "corpus-id", "score", "verdict"), *rows]
+                pairs = [row.values() for row in self._qrel_rows() if splits[row["q_id"]] == split]
+                table = [("query-id", "corpus-id", "score", "verdict"), *pairs]
                 yield f"qrels/{split}.tsv", "".join("\t".join(map(str, row)) + "\n" for row in table).encode()
         else:
             yield "qrels.jsonl", json_lines(self._qrel_rows())
@@ -110,10 +107,8 @@ class Package:
     def _query_rows(self) -> Iterator[dict[str, Any]]:
         for question in self.selection.questions:
             row: dict[str, Any] = {"id": question.id, "text": question.text, "answer": question.answer}
-            row |= {"reasoning": question.reasoning} if question.reasoning else {}
-            row |= {"original": question.original, "options": question.options} if question.options else {}
-            row |= {"sources": question.sources} if question.sources else {}
-            row |= {"intent": question.intent} if question.intent else {}
+            names = ("reasoning", *("original", "options") * bool(question.options), "sources", "intent")
+            row |= {name: value for name in names if (value := getattr(question, name))}
             yield row | dict(self._labels(question.id))
 
     def _passage_rows(self) -> Iterator[dict[str, Any]]:
@@ -141,7 +136,14 @@ class Package:
             ways = self._store.sound("mine", question).value["candidates"]
             for passage, verdict in outcome.value["verdicts"].items():
                 row = {"query_id": question, "passage_id": passage, "verdict": verdict}
-                yield from _opinion_rows(row, judged[passage].value, ways[passage])
+                systems, views, ranks = zip(*ways[passage], strict=True)
+                value = judged[passage].value
+                row |= {name: value.get(name) for name in ("unread", "answers", "supports")}
+                row |= {"system": list(systems), "view": list(views), "rank": list(ranks)}
+                for opinion in value.get("opinions") or [{}]:
+                    grades = {f"judge_{axis}": opinion.get(axis) for axis in ("answers", "supports")}
+                    texts = {name: opinion.get(name) for name in ("judge", "reason", "quote", "quote_state")}
+                    yield row | grades | texts
 
     def manifest(self) -> dict[str, Any]:
         """Return the manifest of the folder: settings, prompts, funnel and cost."""
@@ -186,21 +188,7 @@ def _card_lines(
     yield "which view at which rank. `build.json` has all of the above for programs."
 
 
-def _opinion_rows(
-    row: dict[str, Any], judged: Mapping[str, Any], ways: Sequence[Sequence[Any]]
-) -> Iterator[dict[str, Any]]:
-    """Yield a row for each opinion on a pair; one without a judge if none could be read."""
-    systems, views, ranks = zip(*ways, strict=True)
-    row |= {name: judged.get(name) for name in ("unread", "answers", "supports")}
-    row |= {"system": list(systems), "view": list(views), "rank": list(ranks)}
-    for opinion in judged.get("opinions") or [{}]:
-        grades = {f"judge_{axis}": opinion.get(axis) for axis in ("answers", "supports")}
-        texts = {name: opinion.get(name) for name in ("judge", "reason", "quote", "quote_state")}
-        yield row | grades | texts
-
-
 _NAMED = 10
-"""So many files are named in a remark; JSON has all."""
 
 
 def remarks(count: Count) -> list[str]:
@@ -214,11 +202,3 @@ def remarks(count: Count) -> list[str]:
             listed = f": {', '.join(names[:_NAMED])}{more}" if names else ""
             notes.append(f"{number:,} {prefix}{reason}{listed}")
     return notes
-
-
-def _frame(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
-    """Build the table of opinions, batch by batch: as columns, many rows take a tenth of the memory."""
-    rows, frames = iter(rows), [pl.DataFrame(schema=JUDGEMENTS)]
-    while batch := list(islice(rows, _BATCH)):
-        frames.append(pl.DataFrame(batch, schema=JUDGEMENTS))
-    return pl.concat(frames, rechunk=True)

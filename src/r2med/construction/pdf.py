@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain, groupby, pairwise, zip_longest
 from statistics import median
 from typing import Any, NamedTuple
@@ -32,23 +32,16 @@ class _Piece:
     text: str = ""
 
 
-@dataclass
-class _Line:
-    """Pieces on one line, from left to right."""
+_Line = list[_Piece]
+"""Pieces on one line, from left to right."""
 
-    pieces: list[_Piece] = field(default_factory=list)
 
-    @property
-    def base(self) -> float:
-        return self.pieces[0].base
+def _plain(line: _Line) -> str:
+    return " ".join(piece.text for piece in line)
 
-    @property
-    def size(self) -> float:
-        return max(piece.size for piece in self.pieces)
 
-    @property
-    def plain(self) -> str:
-        return " ".join(piece.text for piece in self.pieces)
+def _size(line: _Line) -> float:
+    return max(piece.size for piece in line)
 
 
 def read_pdf(content: bytes) -> tuple[str, str]:
@@ -129,11 +122,14 @@ def _find_pieces(page: Any) -> list[list[_Piece]]:
         pieces = turns[char.turn]
         piece = pieces[-1] if pieces and char.turn == turn else None
         turn = char.turn
-        if piece is None or not _continues(piece, char, char.left - edge):
+        # A power or an index is small beside its line.
+        script = piece and char.size < 0.85 * piece.size and abs(char.base - piece.base) < 0.8 * piece.size
+        on_line = piece and (script or abs(char.base - piece.base) < 0.2 * piece.size)
+        if not piece or not on_line or not -0.5 * piece.size < char.left - edge < _CELL_GAP * piece.size:
             pieces.append(_Piece(char.left, char.right, char.base, char.size, char.text))
             edge, raised = char.right, False
             continue
-        lifted = _is_script(piece, char) and char.base > piece.base + 0.1 * piece.size
+        lifted = bool(script) and char.base > piece.base + 0.1 * piece.size
         if char.after_space and char.left - edge > 0.05 * char.size:
             piece.text += " "
         elif lifted and not raised:
@@ -143,16 +139,6 @@ def _find_pieces(page: Any) -> list[list[_Piece]]:
     for piece in chain.from_iterable(turns):
         piece.text = re.sub(rf"(?<=\S){_RAISED}(?=[+\-−–]?\d)", "^", piece.text).replace(_RAISED, "")  # 10^9, not 109
     return turns
-
-
-def _is_script(piece: _Piece, char: _Character) -> bool:
-    """Return whether a character is small beside its line, as a power or an index is."""
-    return char.size < 0.85 * piece.size and abs(char.base - piece.base) < 0.8 * piece.size
-
-
-def _continues(piece: _Piece, each: _Character, gap: float) -> bool:
-    on_line = abs(each.base - piece.base) < 0.2 * piece.size or _is_script(piece, each)
-    return on_line and -0.5 * piece.size < gap < _CELL_GAP * piece.size
 
 
 def _order(pieces: Sequence[_Piece]) -> list[_Line]:
@@ -176,67 +162,50 @@ def _lines(pieces: Iterable[_Piece]) -> list[_Line]:
     """Return pieces put together to lines, from top to bottom."""
     lines: list[_Line] = []
     for piece in sorted(pieces, key=lambda piece: (-piece.base, piece.left)):
-        if lines and abs(lines[-1].base - piece.base) < 0.4 * min(lines[-1].size, piece.size):
-            lines[-1].pieces.append(piece)
+        if lines and abs(lines[-1][0].base - piece.base) < 0.4 * min(_size(lines[-1]), piece.size):
+            lines[-1].append(piece)
         else:
-            lines.append(_Line([piece]))
-    for line in lines:
-        line.pieces.sort(key=lambda piece: piece.left)
-    return lines
+            lines.append([piece])
+    return [sorted(line, key=lambda piece: piece.left) for line in lines]
 
 
 def _find_gutter(pieces: Sequence[_Piece]) -> float | None:
-    """Return the middle of the empty stripe between two columns of prose; None if there is none.
-
-    Cells of a table leave such stripes too, but do not fill the width of their column as lines of prose do.
-    """
+    """Return the middle of the empty stripe between two columns of prose, which lines fill unlike a table's cells."""
     if len(pieces) < 2 * _COLUMN_LINES:
         return None
     left, right = min(piece.left for piece in pieces), max(piece.right for piece in pieces)
-    best: tuple[int, float, float] | None = None
-    for edge in sorted({piece.right for piece in pieces}):
-        if not left + 0.2 * (right - left) < edge < left + 0.8 * (right - left):
-            continue
-        starts = [piece.left for piece in pieces if piece.left >= edge]
-        if not starts:
-            continue
-        middle = (edge + min(starts)) / 2
-        crossing = sum(piece.left < middle < piece.right for piece in pieces)
-        rank = (crossing, edge - min(starts), middle)
-        best = min(best, rank) if best else rank
-    if best is None:
+    ranked = []
+    for edge in {piece.right for piece in pieces}:
+        start = min((piece.left for piece in pieces if piece.left >= edge), default=None)
+        if start is not None and left + 0.2 * (right - left) < edge < left + 0.8 * (right - left):
+            middle = (edge + start) / 2
+            ranked.append((sum(piece.left < middle < piece.right for piece in pieces), edge - start, middle))
+    if not ranked:
         return None
-    middle = best[2]
-    sides = [
-        [piece for piece in pieces if piece.right <= middle],
-        [piece for piece in pieces if piece.left >= middle],
-    ]
-    return middle if all(map(_is_prose, sides)) else None
-
-
-def _is_prose(pieces: Sequence[_Piece]) -> bool:
-    if len(pieces) < _COLUMN_LINES:
-        return False
-    width = max(piece.right for piece in pieces) - min(piece.left for piece in pieces)
-    filled = median(piece.right - piece.left for piece in pieces) > 0.6 * width
-    return filled and median(len(piece.text) for piece in pieces) >= _PROSE_CHARACTERS
+    middle = min(ranked)[2]
+    for side in ([p for p in pieces if p.right <= middle], [p for p in pieces if p.left >= middle]):
+        if len(side) < _COLUMN_LINES or median(len(piece.text) for piece in side) < _PROSE_CHARACTERS:
+            return None
+        width = max(piece.right for piece in side) - min(piece.left for piece in side)
+        if median(piece.right - piece.left for piece in side) <= 0.6 * width:
+            return None
+    return middle
 
 
 def _drop_running_heads(pages: Sequence[Sequence[_Line]], heights: Sequence[float]) -> list[list[_Line]]:
     """Return the pages without lines at the edge that stand at one place of half the pages, numbers of pages aside."""
-    keyed = [
-        [(line, _head_keys(line, number, heights[number])) for line in lines] for number, lines in enumerate(pages)
-    ]
-    counts = Counter(key for page in keyed for key in set().union(*(keys for _, keys in page)))
-    enough = max(2, len(pages) // 2)
-    return [[line for line, keys in page if not any(counts[key] >= enough for key in keys)] for page in keyed]
+    keys = [[_head_keys(line, number, heights[number]) for line in page] for number, page in enumerate(pages)]
+    counts = Counter(key for page in keys for key in set().union(*page))
+    frequent = {key for key, count in counts.items() if count >= max(2, len(pages) // 2)}
+    placed = (zip(page, page_keys, strict=True) for page, page_keys in zip(pages, keys, strict=True))
+    return [[line for line, line_keys in page if not line_keys & frequent] for page in placed]
 
 
 def _head_keys(line: _Line, page: int, height: float) -> set[tuple[str, int, int]]:
     """Return what another page must have in common: the same words, or words around a number that counts pages."""
-    if _MARGIN * height < line.base < (1 - _MARGIN) * height:
+    if _MARGIN * height < line[0].base < (1 - _MARGIN) * height:
         return set()
-    text, place = line.plain, round(line.base / 3)
+    text, place = _plain(line), round(line[0].base / 3)
     numbered = {
         (f"{text[: match.start()]}#{text[match.end() :]}", int(match[0]) - page, place)
         for match in re.finditer(r"\d{1,6}", text)
@@ -248,17 +217,21 @@ def _paragraphs(pages: Sequence[Sequence[_Line]]) -> Iterator[list[str]]:
     """Yield the lines of each paragraph; a row of a table is one by itself."""
     paragraph: list[str] = []
     for lines in pages:
-        steps = [first.base - second.base for first, second in pairwise(lines) if first.base > second.base]
+        steps = [first[0].base - second[0].base for first, second in pairwise(lines) if first[0].base > second[0].base]
         step = median(steps) if steps else 0.0
         last: _Line | None = None
-        for line, in_table in zip(lines, _in_tables(lines), strict=True):
+        # A row has several cells, and so has a neighbour.
+        several = [len(line) > 1 and not _BULLET.fullmatch(line[0].text) for line in lines]
+        neighbours = zip([False, *several], [*several[1:], False], strict=False)
+        rows = [here and any(beside) for here, beside in zip(several, neighbours, strict=True)]
+        for line, in_table in zip(lines, rows, strict=True):
             if paragraph and (in_table or _begins(line, last, step, paragraph[-1])):
                 yield paragraph
                 paragraph = []
             if in_table:
-                yield [" | ".join(piece.text for piece in line.pieces)]
+                yield [" | ".join(piece.text for piece in line)]
             else:
-                paragraph.append(line.plain)
+                paragraph.append(_plain(line))
             last = line
     if paragraph:
         yield paragraph
@@ -266,18 +239,11 @@ def _paragraphs(pages: Sequence[Sequence[_Line]]) -> Iterator[list[str]]:
 
 def _begins(line: _Line, last: _Line | None, step: float, before: str) -> bool:
     """Return whether a line begins a paragraph; one goes on at the top of a column or page until a sentence ends."""
-    if _BULLET.fullmatch(line.plain.split(" ", 1)[0]):
+    if _BULLET.fullmatch(_plain(line).split(" ", 1)[0]):
         return True
-    if last is None or line.base > last.base:
+    if last is None or line[0].base > last[0].base:
         return before.endswith((".", "!", "?", ":"))
-    return last.base - line.base > 1.3 * step or abs(line.size - last.size) > 0.1 * last.size
-
-
-def _in_tables(lines: Sequence[_Line]) -> list[bool]:
-    """Return for each line whether it is a row: it has several cells, and so has a neighbour."""
-    several = [len(line.pieces) > 1 and not _BULLET.fullmatch(line.pieces[0].text) for line in lines]
-    around = [False, *several, False]
-    return [here and (before or after) for before, here, after in zip(around, several, around[2:], strict=False)]
+    return last[0].base - line[0].base > 1.3 * step or abs(_size(line) - _size(last)) > 0.1 * _size(last)
 
 
 _SOFT = "\u00ad"
@@ -299,9 +265,8 @@ def join_lines(paragraphs: Iterable[Sequence[str]]) -> str:
     listed = [list(lines) for lines in paragraphs]
     unbroken = (re.sub(r"\S+-\n\S*", " ", "\n".join(lines)) for lines in listed)
     words = Counter(word.lower() for text in unbroken for word in _WORD.findall(text))
-    joined = (
-        "".join(_lead_over(*pair, words) for pair in zip_longest(lines, lines[1:], fillvalue="")) for lines in listed
-    )
+    pairs = (zip_longest(lines, lines[1:], fillvalue="") for lines in listed)
+    joined = ("".join(_lead_over(line, following, words) for line, following in lines) for lines in pairs)
     return "".join(text.replace(_SOFT, "") + "\n" for text in joined)
 
 
@@ -311,19 +276,14 @@ def _lead_over(line: str, following: str, words: Counter[str]) -> str:
         return line
     broken, continued = _BROKEN.search(line), _CONTINUED.match(following)
     if broken and continued:
-        if continued[0] in _LINKS:
+        first, second = broken[1], continued[0]
+        if second in _LINKS:
             return f"{line} "
-        return line if _keeps_hyphen(broken[1], continued[0], words) else line[:-1]
+        whole, compound = words[(first + second).lower()], words[f"{first}-{second}".lower()]
+        keeps = compound > whole
+        if whole == compound:  # no syllable is a single letter, and none begins with a capital
+            prefixed = len(first) == 1 or second[0].isupper() or first.lower() in _GREEK
+            keeps = prefixed or bool(words[first.lower()] and words[second.lower()])
+        return line if keeps else line[:-1]
     # 10-|20, IL-|6, 3-|fold, 10–|20, mg/|kg: parts of one expression; after a space the sign stands alone.
     return line if _UNFINISHED.search(line) and re.match(r"[\w(]", following) else f"{line} "
-
-
-def _keeps_hyphen(first: str, second: str, words: Counter[str]) -> bool:
-    """Return whether a hyphen at the end of a line belongs to the word, by the document's other words."""
-    whole, compound = (first + second).lower(), f"{first}-{second}".lower()
-    if words[whole] != words[compound]:
-        return words[compound] > words[whole]
-    # No syllable is a single letter, and none begins with a capital.
-    if len(first) == 1 or second[0].isupper() or first.lower() in _GREEK:
-        return True
-    return bool(words[first.lower()] and words[second.lower()])

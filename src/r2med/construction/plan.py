@@ -1,4 +1,4 @@
-"""The plan of a build: `plan.toml` read into typed settings, with errors that name the line at fault."""
+"""The plan of a build: `plan.toml` in types, with errors that name the line; its template describes each setting."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ PLAN, GUIDELINE = "plan.toml", "guideline.md"
 Natural = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
 Name = Annotated[str, Meta(min_length=1, pattern=r"\S")]
+View = Literal["question", "answer", "reasoning"]
 
 
 def is_file(model: str) -> bool:
@@ -45,7 +46,6 @@ class TaskFacts(Typed, frozen=True):
     target: Name = "relevant passages"
     purpose: Name = "answer the question"
     licence: str = ""
-    """Of the sources of the texts."""
 
 
 class QuestionSource(Typed, frozen=True):
@@ -56,11 +56,8 @@ class QuestionSource(Typed, frozen=True):
     question: Name = "question"
     answer: Name = "answer"
     options: str = ""
-    """Empty where questions have no options."""
     source: str = ""
-    """Empty where the source of a question is not known."""
     reasoning: str = ""
-    """The path from question to answer, where the file has it already."""
 
 
 class DocumentSource(Typed, frozen=True):
@@ -71,9 +68,7 @@ class DocumentSource(Typed, frozen=True):
     text: Name = "text"
     title: str = ""
     source: str = ""
-    """The column with the link or file that a document came from."""
     near: float = 0.8
-    """From which similarity on two documents count as one; 0 folds only those with the same words."""
 
     def __post_init__(self) -> None:
         require(self.near == 0 or 0.5 <= self.near <= 1, "near", "must be 0, or from 0.5 to 1")
@@ -83,7 +78,6 @@ class ChunkSettings(Typed, frozen=True):
     """Settings for cutting documents into passages."""
 
     tokens: int = 128
-    """About how long a passage is; 0 keeps documents whole."""
 
     def __post_init__(self) -> None:
         require(self.tokens == 0 or self.tokens >= 8, "tokens", "must be 0, or 8 or more")
@@ -109,7 +103,6 @@ class IntentSettings(Typed, frozen=True):
     model: str = ""
     classes: Annotated[tuple[str, ...], Meta(min_length=1)] = ("examination", "diagnosis", "treatment")
     keep: tuple[str, ...] = ()
-    """Those that pass; all classes when none is named."""
 
     def __post_init__(self) -> None:
         for name in self.keep:
@@ -121,9 +114,7 @@ class DifficultySettings(Typed, frozen=True):
 
     models: tuple[str, ...] = ()
     judge: str = ""
-    """Who compares their answers with the gold one; without it, words decide."""
     drop_at: Positive = 1
-    """How many of them must be right for a question to be too easy."""
 
     def __post_init__(self) -> None:
         if self.models:
@@ -135,7 +126,6 @@ class RewriteSettings(Typed, frozen=True):
 
     model: str = ""
     checker: str = ""
-    """Who looks whether the new question gives the answer away and asks the same; without it, words alone."""
     attempts: Positive = 2
 
 
@@ -149,15 +139,9 @@ class MineSettings(Typed, frozen=True):
     """Systems that search for candidates, their views and their depth."""
 
     systems: Annotated[tuple[str, ...], Meta(min_length=1)] = ("bm25",)
-    views: Annotated[tuple[Literal["question", "answer", "reasoning"], ...], Meta(min_length=1)] = (
-        "question",
-        "answer",
-        "reasoning",
-    )
+    views: Annotated[tuple[View, ...], Meta(min_length=1)] = ("question", "answer", "reasoning")
     depth: Positive = 10
-    """Candidates of each system from each view."""
     source_passages: Positive = 10
-    """Passages of the known source that are judged at the most; the best ranked come first."""
 
     def __post_init__(self) -> None:
         for name in self.systems:
@@ -174,22 +158,14 @@ class JudgeSettings(Typed, frozen=True):
 
     models: tuple[str, ...] = ()
     samples: Positive = 1
-    """How often each judge is asked about a pair."""
     combine: Literal["mean", "median", "min", "max"] = "mean"
     first: str = ""
-    """A cheap judge that discards what is surely irrelevant before the others look."""
     first_drop: float = 0.0
-    """Discarded when its scores on both axes are not above this."""
     scale: tuple[int, ...] = (0, 3)
-    """The lowest and the highest grade, whole numbers; the guideline says what each means."""
     near: Annotated[float, Meta(ge=0)] = 0.5
-    """A combined score this close to a cut of `select` is asked about again."""
     extra: Natural = 0
-    """How many further samples of each judge that takes; 0 for none."""
     retries: Natural = 2
-    """How often a reply that cannot be read is asked for again."""
     seed: int = 0
-    """Of the order in which pairs are judged, so that a build that stops early has judged a fair sample."""
 
     def __post_init__(self) -> None:
         ordered = len(self.scale) == 2 and self.scale[0] < self.scale[1]
@@ -200,20 +176,14 @@ class SelectSettings(Typed, frozen=True):
     """Settings from scores to judgements: cuts, band, numbers of positives, size of the corpus, splits."""
 
     answers: float = 2.0
-    """A positive has at least this on the first axis."""
     supports: float = 2.0
-    """And at least this on the second."""
     band_answers: float = 1.0
-    """What is no positive, but has at least this and `band_supports`, is neither positive nor negative."""
     band_supports: float = 1.0
     band: Literal["drop", "mark"] = "mark"
-    """Whether passages of the band are left out of the corpus (drop), unless another question needs them, or stay."""
     min_positives: int = 1
     max_positives: int = 50
     corpus: Natural = 0
-    """Passages of the corpus: the pool, then others drawn by the seed up to this; 0 takes all."""
     dev: float = 0.0
-    """The share of questions for a split `dev`; 0 for no split."""
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -236,7 +206,6 @@ class AskSettings(Typed, frozen=True):
     """Settings of every request."""
 
     max_tokens: Positive = 1024
-    """The longest reply, of models whose card does not say."""
 
 
 class PlanTables(Typed, frozen=True):
@@ -331,7 +300,6 @@ _MODELS = (
     ("intent", "model"), ("difficulty", "models"), ("difficulty", "judge"), ("rewrite", "model"),
     ("rewrite", "checker"), ("reason", "model"), ("judge", "models"), ("judge", "first"), ("label", "model"),
 )  # fmt: skip
-"""The settings that name models."""
 
 
 def _faults(plan: BuildPlan) -> Iterator[tuple[str, str, str]]:

@@ -1,7 +1,4 @@
-"""The judged pool of a built task: finders of each positive, verdicts, scores, opinions and splits.
-
-Made of the rows of `judgements.parquet`, while a build is packaged or from the finished folder.
-"""
+"""The judged pool of a built task: finders of each positive, verdicts, scores, opinions and splits."""
 
 from __future__ import annotations
 
@@ -35,7 +32,6 @@ class Positive(NamedTuple):
     """Members of the committee that found it, from any view."""
     views: frozenset[str]
     source: bool
-    """Whether it is of the question's known source."""
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Positive:
@@ -71,7 +67,6 @@ class JudgedPool:
     questions: Sequence[PoolQuestion]
     positives: Sequence[Positive]
     verdicts: Mapping[str, int]
-    """Pairs by verdict."""
     scores: Sequence[ScoreCount]
     """Of the pools of all questions, those without a positive included."""
     opinions: pl.DataFrame = field(repr=False)
@@ -85,16 +80,15 @@ class JudgedPool:
         scored = ["answers", "supports", "verdict"]
         pairs = rows.unique(PAIR, keep="first", maintain_order=True)
         kept = pl.col("query_id").is_in([question.id for question in questions])
-        own = rows.filter(kept)
         positives = pairs.filter(kept & (pl.col("verdict") == POSITIVE))
-        quoted = own.filter((pl.col("verdict") == POSITIVE) & pl.col("judge").is_not_null())
+        opinions = rows.filter(kept & pl.col("judge").is_not_null())
         return cls(
             questions,
             [Positive.of(row) for row in positives.iter_rows(named=True)],
             _counts(pairs.filter(kept)["verdict"]),
             [ScoreCount(*row) for row in pairs.drop_nulls("answers").group_by(scored).len().sort(scored).iter_rows()],
-            own.filter(pl.col("judge").is_not_null()).select(*PAIR, "judge", "judge_answers", "judge_supports"),
-            _counts(quoted["quote_state"]),
+            opinions.select(*PAIR, "judge", "judge_answers", "judge_supports"),
+            _counts(opinions.filter(pl.col("verdict") == POSITIVE)["quote_state"]),
         )
 
 
@@ -129,17 +123,13 @@ def read_built_task(folder: Path) -> BuiltTask:
                 f" make it again with: r2med build run {folder}"
             )
         judged = pl.read_parquet(place / JUDGEMENT_FILE)
-        files = {split: place / "qrels" / f"{split}.tsv" for split in (DEV, TEST)}
         splits = {
             line.partition("\t")[0]: split
-            for split, file in files.items()
-            if file.is_file()
-            for line in file.read_text("utf-8").splitlines()[1:]
+            for split in (DEV, TEST)
+            if (place / "qrels" / f"{split}.tsv").is_file()
+            for line in (place / "qrels" / f"{split}.tsv").read_text("utf-8").splitlines()[1:]
         }
-        questions = [
-            PoolQuestion(question.id, question.text, question.sources, splits.get(question.id, TEST))
-            for question in task_questions(place)
-        ]
+        questions = [PoolQuestion(q.id, q.text, q.sources, splits.get(q.id, TEST)) for q in task_questions(place)]
         return BuiltTask(place, manifest, JudgedPool.of(judged, questions))
     except (OSError, ValueError, KeyError, TypeError, pl.exceptions.PolarsError) as error:
         reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]

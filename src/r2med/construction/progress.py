@@ -14,7 +14,7 @@ from r2med.construction.items import Passage, Question
 from r2med.construction.judging import Judging, Pair
 from r2med.construction.plan import PLACES, BuildPlan, read_plan
 from r2med.construction.pool import TASK
-from r2med.construction.question_steps import label_step, question_steps
+from r2med.construction.question_steps import LabelStep, question_steps
 from r2med.construction.sources import document_files, is_task_folder
 from r2med.errors import R2medError, suggest
 from r2med.llm.items import STORE, Count, ItemStore, Outcome, count_files, count_outcomes, read_count
@@ -61,11 +61,9 @@ def status(folder: Path) -> BuildProgress:
             if step in finished:
                 counts.append(finished[step])
                 continue
-            so_far = f"{step} (so far)"
-            if step == "documents":
-                count = count_files(so_far, dict(store.stream(step)))
-            else:
-                count = count_outcomes(so_far, (outcome for _, outcome in store.stream(step)))
+            so_far, rows = f"{step} (so far)", store.stream(step)
+            files = step == "documents"
+            count = count_files(so_far, dict(rows)) if files else count_outcomes(so_far, (row[1] for row in rows))
             if count.items and step not in ("fold", "chunk"):
                 counts.append(count)
             break
@@ -75,9 +73,8 @@ def status(folder: Path) -> BuildProgress:
 
 def active_steps(plan: BuildPlan) -> list[str]:
     """Return the names of the plan's active steps, in order."""
-    asked = [step.name for step in question_steps(plan)]
-    label = ["label"] if plan.label.model else []
-    return ["read", "documents", "fold", "chunk", *asked, "mine", "judge", "select", *label]
+    off = {"rules", "intent", "difficulty", "rewrite", "reason"} - {step.name for step in question_steps(plan)}
+    return [step for step in STEPS if step not in off and (step != "label" or plan.label.model)]
 
 
 def _check_begun(folder: Path) -> None:
@@ -96,29 +93,29 @@ def show(folder: Path, identifier: str, top: int | None = None) -> dict[str, Any
         steps = {step: store.outcome(step, identifier) for step in active_steps(plan) if step not in _IN_PARTS}
         mined, selected = steps.pop("mine", None), steps.pop("select", None)
         verdicts = selected.value["verdicts"] if selected else {}
-        candidates = []
-        for name, ways in (mined.value.get("candidates", {}) if mined else {}).items():
-            judged = store.outcome("judge", f"{identifier}\t{name}")
-            candidates.append(
-                {
-                    "passage": name,
-                    "found": [dict(zip(("system", "view", "rank"), way, strict=True)) for way in ways],
-                    "verdict": verdicts.get(name),
-                    **(_result(judged) if judged else {}),
-                }
-            )
+        pool = mined.value.get("candidates", {}) if mined else {}
+        candidates = [
+            {
+                "passage": name,
+                "found": [dict(zip(("system", "view", "rank"), way, strict=True)) for way in ways],
+                "verdict": verdicts.get(name),
+                **_result(store.outcome("judge", f"{identifier}\t{name}")),
+            }
+            for name, ways in pool.items()
+        ]
     candidates.sort(key=lambda candidate: -candidate.get("answers", -1.0) - candidate.get("supports", -1.0))
     results = {step: _result(outcome) for step, outcome in steps.items() if outcome is not None}
-    ended = steps | {"mine": mined, "select": selected}
-    dropped = (f"{step}: {outcome.dropped}" for step, outcome in ended.items() if outcome and outcome.dropped)
+    ended = (steps | {"mine": mined, "select": selected}).items()
+    dropped = (f"{step}: {outcome.dropped}" for step, outcome in ended if outcome and outcome.dropped)
     return {"id": identifier, "steps": results, "candidates": candidates[:top], "dropped": next(dropped, "")}
 
 
 _IN_PARTS = ("documents", "fold", "chunk", "judge")
-"""Steps whose items are not questions."""
 
 
-def _result(outcome: Outcome) -> dict[str, Any]:
+def _result(outcome: Outcome | None) -> dict[str, Any]:
+    if outcome is None:
+        return {}
     return {**outcome.value, **{name: why for name in ("dropped", "failed") if (why := getattr(outcome, name))}}
 
 
@@ -131,7 +128,7 @@ _PASSAGE = Passage("p", "title", "text", "d", "source", 0, 4)
 def build_key(plan: BuildPlan) -> str:
     """Return a hash of everything that the finished task depends on."""
     steps = [step.key(_QUESTION) for step in question_steps(plan)]
-    steps += [label_step(plan).key(_QUESTION)] if plan.label.model else []
+    steps += [LabelStep(plan).key(_QUESTION)] if plan.label.model else []
     steps += [build_system(name).key() for name in plan.mine.systems]
     steps += [Judging(plan).key(Pair(_QUESTION, _PASSAGE))]
     prompts = [plan.prompt(name).text for name in PLACES]
@@ -149,7 +146,7 @@ def build_key(plan: BuildPlan) -> str:
 def finished_counts(store: ItemStore, key: str, task: Path) -> list[Count] | None:
     """Return the counts of the steps if the task was made with this key and is unchanged; None otherwise."""
     row = store.kept(_STEP).get(_ITEM)
-    if row is None or row.key != key or row.outcome.value["files"] != _checksums(task, row.outcome.value["files"]):
+    if row is None or row.key != key or _checksums(task, row.outcome.value["files"]) != row.outcome.value["files"]:
         return None
     return [read_count(value) for value in row.outcome.value["counts"]]
 

@@ -1,6 +1,4 @@
-"""Publishing a finished task on the hub: its parts as parquet with a config each, the card, and the build's records.
-Both `datasets.load_dataset` and `r2med run --tasks hf:ORG/NAME` read it.
-"""
+"""Publishing a finished task on the hub: its parts as parquet with a config each, the card, and the build's records."""
 
 from __future__ import annotations
 
@@ -24,7 +22,6 @@ from r2med.formatting import first_line, shorten
 from r2med.store.typed import Typed, read_json_lines
 
 _AS_THEY_ARE = ("task.toml", "labels.tsv", MANIFEST, JUDGEMENT_FILE)
-_QREL_COLUMNS = ("q_id", "p_id", "score", "verdict")
 
 
 class HubFile(Typed, frozen=True):
@@ -41,7 +38,6 @@ class Publication(Typed, frozen=True):
     private: bool
     files: list[HubFile]
     url: str = ""
-    """Where it is now; empty while nothing was pushed."""
     commit: str = ""
 
 
@@ -65,12 +61,8 @@ def publish(folder: Path, repo: str, *, private: bool = False, dry_run: bool = F
         api = HfApi(library_name="r2med")
         with _translated(repo):
             api.create_repo(repo, repo_type="dataset", private=private, exist_ok=True)
-            done = api.upload_folder(
-                repo_id=repo,
-                repo_type="dataset",
-                folder_path=draft,
-                commit_message="Publish a task made by r2med build",
-            )
+            message = "Publish a task made by r2med build"
+            done = api.upload_folder(repo_id=repo, repo_type="dataset", folder_path=draft, commit_message=message)
         url, commit = f"{api.endpoint}/datasets/{repo}", str(done.oid)
     return Publication(repo, private, files, url, commit)
 
@@ -98,7 +90,16 @@ def write_hub_layout(built: BuiltTask, draft: Path) -> None:
     """Write the files of the repository: a folder of parquet for each part, named by its config."""
     for part, file in (("corpus", CORPUS_FILE), ("query", QUERY_FILE)):
         _write_parquet(read_json_lines(built.folder / file), draft / part / f"{part}.parquet")
-    splits = {split: rows for split in (DEV, TEST) if (rows := _qrels(built.folder, split))}
+    columns = {"q_id": pl.String(), "p_id": pl.String(), "score": pl.Int64(), "verdict": pl.String()}
+    splits: dict[str, list[dict[str, Any]]] = {}
+    for split in (DEV, TEST):
+        table = built.folder / "qrels" / f"{split}.tsv"
+        if table.is_file():
+            options: dict[str, Any] = {"quote_char": None, "has_header": False, "skip_rows": 1, "schema": columns}
+            splits[split] = pl.read_csv(table, separator="\t", **options).to_dicts()
+    if (built.folder / "qrels.jsonl").is_file():  # a task without splits is all test
+        splits[TEST] = read_json_lines(built.folder / "qrels.jsonl")
+    splits = {split: rows for split, rows in splits.items() if rows}
     for split, rows in splits.items():
         _write_parquet(rows, draft / "qrels" / f"{split}.parquet")
     for name in _AS_THEY_ARE:
@@ -111,28 +112,20 @@ def write_hub_layout(built: BuiltTask, draft: Path) -> None:
 
 def _front_matter(built: BuiltTask, splits: Sequence[str]) -> Iterator[str]:
     """Yield the lines of the card that the hub reads: the files of each config, and the licence."""
-    licence = built.manifest["plan"]["task"]["licence"]
-    yield from ("---", "license: other", f"license_name: {orjson.dumps(licence).decode()}")
+    licence = orjson.dumps(built.manifest["plan"]["task"]["licence"]).decode()
+    yield from ("---", "license: other", f"license_name: {licence}")
     yield from ("task_categories:", "- text-retrieval", "tags:", "- information-retrieval", "configs:")
-    parts = {"corpus": {"corpus": "corpus/corpus.parquet"}, "query": {"query": "query/query.parquet"}}
-    parts["qrels"] = {split: f"qrels/{split}.parquet" for split in splits}
-    parts["judgements"] = {"judgements": JUDGEMENT_FILE}
+    parts = {
+        "corpus": {"corpus": "corpus/corpus.parquet"},
+        "query": {"query": "query/query.parquet"},
+        "qrels": {split: f"qrels/{split}.parquet" for split in splits},
+        "judgements": {"judgements": JUDGEMENT_FILE},
+    }
     for config, files in parts.items():
         yield from (f"- config_name: {config}", "  data_files:")
         for split, path in files.items():
             yield from (f"  - split: {split}", f"    path: {path}")
     yield from ("---", "")
-
-
-def _qrels(folder: Path, split: str) -> list[dict[str, Any]]:
-    """Return the judgements of a split; those of a task without splits are its test."""
-    if split == TEST and (folder / "qrels.jsonl").is_file():
-        return read_json_lines(folder / "qrels.jsonl")
-    file = folder / "qrels" / f"{split}.tsv"
-    if not file.is_file():
-        return []
-    columns = dict(zip(_QREL_COLUMNS, (pl.String, pl.String, pl.Int64, pl.String), strict=True))
-    return pl.read_csv(file, separator="\t", quote_char=None, has_header=False, skip_rows=1, schema=columns).to_dicts()
 
 
 def _write_parquet(rows: Sequence[Mapping[str, Any]], file: Path) -> None:

@@ -29,8 +29,6 @@ _IMAGE = re.compile(
 _LISTED = re.compile(r"\bwhich (?:one )?of (?:the following|these)\b|\ball of the following\b", re.IGNORECASE)
 _STAND_IN = "The findings point to one condition, and its mechanism explains each of them in turn. " * 8
 """A text of about the length of a reasoning path, for estimates."""
-
-
 _GIVEN_AWAY = "the answer is given away"
 
 
@@ -91,18 +89,17 @@ def broken_rule(question: Question, rules: RuleSettings) -> str:
     >>> broken_rule(Question("q", "Which of the following is it, if anything at all?", "x"), RuleSettings())
     '"which of the following" without options'
     """
-    words = len(question.original.split())
-    if words < rules.min_words:
-        return f"fewer than {rules.min_words} words"
-    if words > rules.max_words:
-        return f"more than {rules.max_words} words"
-    if rules.needs_image and _IMAGE.search(question.original):
-        return "needs an image"
-    if rules.options_missing and not question.options and _LISTED.search(question.original):
-        return '"which of the following" without options'
-    if rules.answer_in_question and matches(question.original, question.answer)[1]:
-        return "the answer is in the question"
-    return ""
+    text, words = question.original, len(question.original.split())
+    broken = {
+        f"fewer than {rules.min_words} words": words < rules.min_words,
+        f"more than {rules.max_words} words": words > rules.max_words,
+        "needs an image": rules.needs_image and _IMAGE.search(text),
+        '"which of the following" without options': (
+            rules.options_missing and not question.options and _LISTED.search(text)
+        ),
+        "the answer is in the question": rules.answer_in_question and matches(text, question.answer)[1],
+    }
+    return next((rule for rule, breaks in broken.items() if breaks), "")
 
 
 class _RuleStep(QuestionStep):
@@ -151,21 +148,18 @@ class _DifficultyStep(QuestionStep):
         self._models = [plan.asked(name) for name in plan.difficulty.models]
         self._judge = plan.asked(plan.difficulty.judge) if plan.difficulty.judge else None
 
-    def _answers(self, question: Question) -> list[Request]:
-        text = self._template.fill({"question": question.with_options})
-        return [model.request(text) for model in self._models]
-
     def _comparison(self, judge: AskedModel, question: Question, answer: str) -> Request:
         return judge.request(judge_text(question.with_options, question.answer, answer))
 
     def requests(self, question: Question) -> list[Request]:
+        text = self._template.fill({"question": question.with_options})
         compared = [self._comparison(self._judge, question, question.answer)] if self._judge else []
-        return self._answers(question) + compared * len(self._models)
+        return [model.request(text) for model in self._models] + compared * len(self._models)
 
     def work(self, question: Question) -> Asking:
-        replies = yield self._answers(question)
-        answers = [answered(reply).text for reply in replies]
-        unanswered = [answered(reply) for reply in replies if answered(reply).incomplete]
+        replies = [answered(r) for r in (yield self.requests(question)[: len(self._models)])]
+        answers = [reply.text for reply in replies]
+        unanswered = [reply for reply in replies if reply.incomplete]
         if unanswered:
             yield Unread(unanswered)
         right: list[bool | None] = []
@@ -199,9 +193,6 @@ class _RewriteStep(QuestionStep):
         self._writer = plan.asked(plan.rewrite.model)
         self._checker = plan.asked(plan.rewrite.checker) if plan.rewrite.checker else None
 
-    def _rewriting(self, question: Question) -> Request:
-        return self._writer.request(self._writing.fill({"question": question.with_options, "answer": question.answer}))
-
     def _check(self, checker: AskedModel, question: Question, text: str) -> Request:
         values = {"original": question.with_options, "rewritten": text, "answer": question.answer}
         return checker.request(self._checking.fill(values))
@@ -209,13 +200,14 @@ class _RewriteStep(QuestionStep):
     def requests(self, question: Question) -> list[Request]:
         if not question.options:
             return []
+        rewriting = self._writing.fill({"question": question.with_options, "answer": question.answer})
         checks = [self._check(self._checker, question, question.original)] if self._checker else []
-        return [self._rewriting(question), *checks]
+        return [self._writer.request(rewriting), *checks]
 
     def work(self, question: Question) -> Asking:
         text, why = question.original, ""
         for number in range(self.plan.rewrite.attempts if question.options else 0):
-            request = self._rewriting(question)
+            request = self.requests(question)[0]
             (reply,) = yield [self._writer.again(request, number) if number else request]
             text = answered(reply).text.strip()
             why = (yield from self._problem(question, text)) or ""
@@ -273,7 +265,7 @@ class _ReasonStep(QuestionStep):
         return replace(question, reasoning=question.reasoning or _STAND_IN)
 
 
-class _LabelStep(QuestionStep):
+class LabelStep(QuestionStep):
     """Classes of finished questions by the schemes of `r2med label`; failures are counted."""
 
     name = "label"
@@ -284,17 +276,14 @@ class _LabelStep(QuestionStep):
         self._schemes = [scheme(name) for name in plan.label.by]
 
     def requests(self, question: Question) -> list[Request]:
+        """Return the requests for each scheme."""
         return [self._model.request(by.fill(question.text)) for by in self._schemes]
 
     def work(self, question: Question) -> Asking:
+        """Ask for a class by each scheme."""
         labels: dict[str, str] = {}
         for by, request in zip(self._schemes, self.requests(question), strict=True):
             label = yield from tries(self._model, request, partial(read_class, classes=by.classes))
             labels |= {by.name: label} if label is not None else {}
         marks = tuple(f"{by.name}: no class could be read" for by in self._schemes if by.name not in labels)
         return Outcome({"labels": labels}, marks=marks)
-
-
-def label_step(plan: BuildPlan) -> QuestionStep:
-    """Return the step that classifies the questions of the task."""
-    return _LabelStep(plan)

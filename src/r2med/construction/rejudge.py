@@ -1,8 +1,4 @@
-"""Label noise: a share of the judged pairs judged again by the same judges, with another sample of their replies.
-
-All stages of a label are repeated (first judge, judges, samples, extra samples, cuts). Every request has a number of
-its own, so that no stored reply of the build stands in for it; the new replies are stored like any other.
-"""
+"""Label noise: a share of the judged pairs judged again by the same judges, with another sample of their replies."""
 
 from __future__ import annotations
 
@@ -46,23 +42,17 @@ class Rejudgement:
     pairs: int
     """Those that could be judged again."""
     unread: int
-    """Those that no judge could be read on, or answered."""
     confusion: Mapping[str, Mapping[str, int]]
     """First verdict to second verdict to how many pairs."""
     kept_positive: CaughtShare | None
-    """Of the positives, those that were positive again."""
     became_positive: CaughtShare | None
-    """Of all others, those that were positive now."""
     agreement: Mapping[str, Figure | None]
     spent: Usage
 
     def as_dict(self) -> dict[str, Any]:
         """Return the second judgements in the shape of `--json`."""
-        return {
-            "share": self.share,
-            "pairs": self.pairs,
-            "unread": self.unread,
-            "confusion": self.confusion,
+        facts = {name: getattr(self, name) for name in ("share", "pairs", "unread", "confusion")}
+        return facts | {
             "stays": self.kept_positive.as_dict() if self.kept_positive else None,
             "joins": self.became_positive.as_dict() if self.became_positive else None,
             "agreement": {name: figure_dict(figure) for name, figure in self.agreement.items()},
@@ -93,11 +83,8 @@ class Rejudging:
             ids.sort(key=lambda name: seeded_hash(self._plan.judge.seed, name))
             self._first |= {name: label for name in ids[: math.ceil(part * len(ids))] if name in pairs}
         place = {name: number for number, name in enumerate(questions)}
+        self._judging = Judging(self._plan, STEP, _START)
         self._pairs = sorted((pairs[name] for name in self._first), key=lambda pair: place[pair.question.id])
-
-    @property
-    def _judging(self) -> Judging:
-        return Judging(self._plan, STEP, _START)
 
     def estimate(self) -> StepEstimate:
         """Estimate the cost of judging again; nothing is asked."""
@@ -108,22 +95,18 @@ class Rejudging:
         """Ask, and compare the verdicts with the labels of the build."""
         with ItemStore(self._folder) as store:
             outcomes = run_step(self._judging.step, self._pairs, store, executor)
-        compared: list[tuple[str, str]] = []
-        asked = []
-        for pair in self._pairs:
-            outcome = outcomes[pair.id]
-            now = UNJUDGED if outcome.state == FAILED else verdict(outcome, self._plan.select)
-            if now != UNJUDGED:
-                compared.append((self._first[pair.id], now))
-                asked.append(pair.question.id)
-        grades = [[_GRADES[first], _GRADES[now]] for first, now in compared]
-        ratings = Ratings.of(grades, asked, list(_GRADES.values())) if grades else None
-        counts = Counter(compared)
-        confusion = {
-            first: {now: counts[first, now] for now in _GRADES}
-            for first in (POSITIVE, BAND, NEGATIVE)
-            if any(counts[first, now] for now in _GRADES)
+        verdicts = {
+            pair: verdict(outcomes[pair.id], self._plan.select)
+            for pair in self._pairs
+            if outcomes[pair.id].state != FAILED
         }
+        compared = {pair: (self._first[pair.id], now) for pair, now in verdicts.items() if now != UNJUDGED}
+        grades = [[_GRADES[first], _GRADES[now]] for first, now in compared.values()]
+        asked = [pair.question.id for pair in compared]
+        ratings = Ratings.of(grades, asked, list(_GRADES.values())) if grades else None
+        counts = Counter(compared.values())
+        rows = {first: {now: counts[first, now] for now in _GRADES} for first in (POSITIVE, BAND, NEGATIVE)}
+        confusion = {first: row for first, row in rows.items() if any(row.values())}
         positives = sum(confusion.get(POSITIVE, {}).values())
         return Rejudgement(
             self.share,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from r2med.construction.items import Question
@@ -20,25 +21,21 @@ def verdict(judged: Outcome, settings: SelectSettings) -> str:
     """Return the verdict of the cuts on a judged pair: positive, band, negative; unjudged if no judge could be read."""
     if "answers" not in judged.value:
         return UNJUDGED
-    if judged.dropped:
-        return NEGATIVE
     answers, supports = judged.value["answers"], judged.value["supports"]
-    if answers >= settings.answers and supports >= settings.supports:
-        return POSITIVE
-    if answers >= settings.band_answers and supports >= settings.band_supports:
-        return BAND
-    return NEGATIVE
+    if judged.dropped or answers < settings.band_answers or supports < settings.band_supports:
+        return NEGATIVE
+    return POSITIVE if answers >= settings.answers and supports >= settings.supports else BAND
 
 
 def select_question(verdicts: Mapping[str, str], settings: SelectSettings) -> Outcome:
     """Decide whether a question has an allowed number of positives."""
-    count = sum(verdict == POSITIVE for verdict in verdicts.values())
+    count, why = list(verdicts.values()).count(POSITIVE), ""
     if count < settings.min_positives:
-        why = "no positive" if not count else f"fewer than {settings.min_positives} positives"
-    else:
-        why = f"more than {settings.max_positives} positives" if count > settings.max_positives else ""
-    unjudged = UNJUDGED in verdicts.values()
-    return Outcome({"verdicts": verdicts}, why, marks=("a pair could not be judged",) if unjudged else ())
+        why = f"fewer than {settings.min_positives} positives" if count else "no positive"
+    elif count > settings.max_positives:
+        why = f"more than {settings.max_positives} positives"
+    marks = ("a pair could not be judged",) * (UNJUDGED in verdicts.values())
+    return Outcome({"verdicts": verdicts}, why, marks=marks)
 
 
 @dataclass(frozen=True)
@@ -48,49 +45,39 @@ class Selection:
     questions: Sequence[Question]
     verdicts: Mapping[str, Mapping[str, str]]
     passages: Sequence[str]
-    """Ids, in the order of the corpus."""
     splits: Mapping[str, str]
     """The split of each question; empty where there is one only."""
-
-    def positives(self, question: str) -> list[str]:
-        """Return the passages that are relevant to a question."""
-        return [passage for passage, verdict in self.verdicts[question].items() if verdict == POSITIVE]
 
 
 def select(
     questions: Sequence[Question], outcomes: Mapping[str, Outcome], corpus: PassageCorpus, settings: SelectSettings
 ) -> Selection:
-    """Select the questions, passages and splits of the task."""
+    """Select the questions and splits of the task, and its passages: the pool and others, drawn up to a size."""
     kept = [question for question in questions if not outcomes[question.id].dropped]
     verdicts: dict[str, Mapping[str, Any]] = {question.id: outcomes[question.id].value["verdicts"] for question in kept}
-    selection = Selection(kept, verdicts, _passages(verdicts.values(), corpus, settings), {})
-    if not settings.dev:
-        return selection
-    shared = {
-        question.id: [
-            *corpus.source_documents(question),
-            *question.sources,
-            *(corpus.passage(passage).document for passage in selection.positives(question.id)),
-        ]
-        for question in kept
-    }
-    dev = draw_groups(join_groups(shared), settings.dev, settings.seed)
-    return replace(selection, splits={question.id: DEV if question.id in dev else TEST for question in kept})
-
-
-def _passages(pools: Iterable[Mapping[str, str]], corpus: PassageCorpus, settings: SelectSettings) -> list[str]:
-    """Return the pool, without the band if that is dropped, and passages drawn by the seed up to the wanted size."""
     pool: dict[str, set[str]] = {}
-    for verdicts in pools:
-        for passage, verdict in verdicts.items():
-            pool.setdefault(passage, set()).add(verdict)
+    for passage, verdict in chain.from_iterable(judged.items() for judged in verdicts.values()):
+        pool.setdefault(passage, set()).add(verdict)
     inside = {name for name, seen in pool.items() if settings.band != "drop" or BAND not in seen or POSITIVE in seen}
     rest = [passage.id for passage in corpus.passages if passage.id not in pool]
     if settings.corpus:
         rest.sort(key=lambda name: seeded_hash(settings.seed, name))
         rest = rest[: max(0, settings.corpus - len(inside))]
     inside.update(rest)
-    return [passage.id for passage in corpus.passages if passage.id in inside]
+    passages = [passage.id for passage in corpus.passages if passage.id in inside]
+    if not settings.dev:
+        return Selection(kept, verdicts, passages, {})
+    shared = {
+        question.id: [
+            *corpus.source_documents(question),
+            *question.sources,
+            *(corpus.passage(name).document for name, label in verdicts[question.id].items() if label == POSITIVE),
+        ]
+        for question in kept
+    }
+    dev = draw_groups(join_groups(shared), settings.dev, settings.seed)
+    splits = {question.id: DEV if question.id in dev else TEST for question in kept}
+    return Selection(kept, verdicts, passages, splits)
 
 
 def draw_groups(groups: Mapping[str, str], share: float, seed: int) -> set[str]:

@@ -1,7 +1,6 @@
 """Questions and documents of a plan, and the corpus: documents read, duplicates folded, and passages cut.
 
-From the hub they are taken by `hf:ORG/NAME/FILE`, or `hf:ORG/NAME` for a whole corpus; a revision may stand behind an
-@. What was fetched once is read from this machine from then on, and the finished task says which commit it was made of.
+What was fetched from the hub once is read from this machine from then on.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -43,7 +42,6 @@ class HubPlace(NamedTuple):
 
     repo: str
     file: str
-    """Empty for the repository itself."""
     revision: str
 
 
@@ -84,9 +82,8 @@ def _fetch_files(place: HubPlace, names: list[str]) -> Snapshot:
         return cached
     revision = place.revision if cached is None else cached.commit
     offered = HUB.names(place.repo, revision)
-    for name in names:
-        if name not in offered:
-            raise DataError(f"{place.repo} at {revision} has no file {name!r}")
+    if absent := next((name for name in names if name not in offered), ""):
+        raise DataError(f"{place.repo} at {revision} has no file {absent!r}")
     return HUB.download(place.repo, revision, names)
 
 
@@ -110,10 +107,16 @@ def read_questions(source: QuestionSource) -> tuple[list[Question], dict[str, st
     questions: dict[str, Question] = {}
     unusable: dict[str, str] = {}
     columns = (source.id, source.question, source.answer, source.options, source.source, source.reasoning)
-    for place, row in _rows(source.path, list(filter(None, columns))):
+    for place, row in _rows(source.path, columns):
         identifier, text, answer = (_text(row, name, place) for name in (source.id, source.question, source.answer))
-        why = _problem(identifier, text, answer, questions)
-        if why:
+        faults = {
+            "without an id": not identifier,
+            "with the id of another question": identifier in questions,
+            "with a tab or line break in the id": bool(re.search(r"[\t\r\n]", identifier)),
+            "without text": not text,
+            "without an answer": not answer,
+        }
+        if why := next((why for why, faulty in faults.items() if faulty), ""):
             unusable[f"{place} {shorten(identifier)}" if identifier else place] = why
             continue
         options, sources = _split(row.get(source.options)), _split(row.get(source.source))
@@ -125,18 +128,6 @@ def read_questions(source: QuestionSource) -> tuple[list[Question], dict[str, st
     return list(questions.values()), unusable
 
 
-def _problem(identifier: str, text: str, answer: str, known: Mapping[str, Question]) -> str:
-    if not identifier:
-        return "without an id"
-    if identifier in known:
-        return "with the id of another question"
-    if re.search(r"[\t\r\n]", identifier):
-        return "with a tab or line break in the id"
-    if not text:
-        return "without text"
-    return "" if answer else "without an answer"
-
-
 def read_table_documents(source: DocumentSource) -> list[Document]:
     """Read the documents of a file, or of a folder in BEIR's or R2MED's layout."""
     if source.path.is_dir():
@@ -145,10 +136,9 @@ def read_table_documents(source: DocumentSource) -> list[Document]:
         problems.raise_errors(source.path)
         return [Document(identifier, "", text, "") for identifier, text in table.column()]
     documents: dict[str, Document] = {}
-    columns = (source.id, source.text, source.title, source.source)
-    for place, row in _rows(source.path, list(filter(None, columns))):
-        identifier, title = _text(row, source.id, place), _text(row, source.title, place)
-        text, origin = _text(row, source.text, place), _text(row, source.source, place)
+    columns = (source.id, source.title, source.text, source.source)
+    for place, row in _rows(source.path, columns):
+        identifier, title, text, origin = (_text(row, column, place) for column in columns)
         if not identifier:
             raise DataError(f"{place}: a document without an id")
         if identifier in documents and documents[identifier].text != text:
@@ -168,7 +158,7 @@ def document_files(folder: Path) -> list[Path]:
 
 
 def _rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, Row]]:
-    """Yield the rows of a table with their places; the named columns must exist."""
+    """Yield the rows of a table with their places; the named columns must exist, empty ones are not used."""
     if not path.is_file():
         raise DataError(f"{path}: no such file")
     if path.suffix not in TABLES:
@@ -177,10 +167,10 @@ def _rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, Row]]:
     numbered = _csv_rows(path) if path.suffix in (".csv", ".tsv") else read_rows(path, problems)
     seen: set[str] = set()
     for number, row in numbered:
-        absent = [] if seen else [name for name in columns if name not in row]
-        for name in absent:
-            advice = f"{suggest(name, row)}; the plan says which column holds what"
-            raise DataError(f"{path}:{number}: no column {name!r}{advice}")
+        absent = [] if seen else [name for name in columns if name and name not in row]
+        if absent:
+            advice = f"{suggest(absent[0], row)}; the plan says which column holds what"
+            raise DataError(f"{path}:{number}: no column {absent[0]!r}{advice}")
         seen.update(row)
         yield f"{path.name}:{number}", row
     for problem in problems.of(ERROR):
@@ -231,16 +221,14 @@ class CorpusReader:
     store: ItemStore
     executor: Executor
     step: Callable[[Step[Path], Sequence[Path]], dict[str, Outcome]]
-    """Runs a step whose outcomes the build keeps."""
     done: Callable[[Count], None]
-    """Is told how a step went."""
 
     def read(self) -> PassageCorpus:
         """Read, fold and cut; results of earlier passes are reused."""
         documents = self._read_documents()
         folded = self._find_folded(documents)
-        stay = [document for document in documents if document.id not in folded]
-        return PassageCorpus(self._chunk(stay), names_of(documents, folded))
+        passages = self._chunk([document for document in documents if document.id not in folded])
+        return PassageCorpus(passages, names_of(documents, folded))
 
     def _read_documents(self) -> list[Document]:
         source = self.plan.documents
@@ -251,11 +239,14 @@ class CorpusReader:
         else:
             files = [*list_files(source.path), *list_other_files(source.path)]
 
-            def make(batch: Sequence[Path]) -> list[Outcome]:
-                return [_read_one(path, source.path) for path in batch]
-
-            def identify(path: Path) -> str:
-                return path.relative_to(source.path).as_posix()
+            def read(path: Path) -> Outcome:
+                kind = path.suffix.lower()
+                if kind not in READERS:
+                    return Outcome(dropped=f"{kind.lstrip('.') or 'no ending'}: files of this kind are not read")
+                try:
+                    return Outcome(asdict(read_file(path, source.path)))
+                except UnreadableFile as error:
+                    return Outcome(dropped=f"{kind.lstrip('.')}: {error}")
 
             def key(path: Path) -> str:
                 kind = path.suffix.lower()
@@ -263,12 +254,15 @@ class CorpusReader:
                 content = file_hash(path) if kind in READERS else ""
                 return step_key("documents", content=content, kind=kind, reader=READER)
 
-            outcomes = self.step(Step("documents", identify, key, make=make, batch=16), files)
-            values = (outcome.value for outcome in outcomes.values() if not outcome.dropped)
-            documents = [
-                Document(v["id"], v["title"], v["text"], v["source"], tuple(Heading(**h) for h in v["headings"]))
-                for v in values
-            ]
+            step = Step(
+                "documents",
+                lambda path: path.relative_to(source.path).as_posix(),
+                key,
+                make=lambda batch: list(map(read, batch)),
+                batch=16,
+            )
+            values = [outcome.value for outcome in self.step(step, files).values() if not outcome.dropped]
+            documents = [Document(**{**v, "headings": tuple(Heading(**h) for h in v["headings"])}) for v in values]
         if not documents:
             raise DataError(f"{source.path}: holds no document with a text")
         return documents
@@ -290,16 +284,14 @@ class CorpusReader:
     def _chunk(self, documents: Sequence[Document]) -> list[Passage]:
         tokens = self.plan.chunk.tokens
 
-        # One item for all documents, which is faster to look up than sixty thousand.
         def make(_: Sequence[str]) -> list[Outcome]:
             return [Outcome({"spans": [cut(document, tokens) for document in documents]})]
 
-        def key(_: str) -> str:
-            headings = [[(h.start, h.end, h.text) for h in document.headings] for document in documents]
-            texts = text_fingerprint([document.text for document in documents])
-            return step_key("chunk", tokens=tokens, texts=texts, at=headings)
-
-        outcomes = run_step(Step("chunk", str, key, make=make), ["documents"], self.store, self.executor)
+        # One item for all documents, which is faster to look up than sixty thousand.
+        headings = [[(h.start, h.end, h.text) for h in document.headings] for document in documents]
+        texts = text_fingerprint([document.text for document in documents])
+        step = Step("chunk", str, lambda _: step_key("chunk", tokens=tokens, texts=texts, at=headings), make=make)
+        outcomes = run_step(step, ["documents"], self.store, self.executor)
         passages: dict[str, Passage] = {}
         for document, spans in zip(documents, outcomes["documents"].value["spans"], strict=True):
             for passage in passages_of(document, spans):
@@ -309,13 +301,3 @@ class CorpusReader:
         repeats = {name for name, passage in passages.items() if first[passage.shown] != name}
         self.done(count_reasons("chunk", ["same text" if name in repeats else "" for name in passages]))
         return [passage for name, passage in passages.items() if name not in repeats]
-
-
-def _read_one(path: Path, folder: Path) -> Outcome:
-    kind = path.suffix.lower()
-    if kind not in READERS:
-        return Outcome(dropped=f"{kind.lstrip('.') or 'no ending'}: files of this kind are not read")
-    try:
-        return Outcome(asdict(read_file(path, folder)))
-    except UnreadableFile as error:
-        return Outcome(dropped=f"{kind.lstrip('.')}: {error}")

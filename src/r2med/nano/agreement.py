@@ -1,8 +1,7 @@
 """Agreement of a nano set with its source: the same systems run on both, and their order and scores compared.
 
-A nano score and a full score are never put into one column or average: they meet only as a difference. Both sides are
-compared over the queries that both have, so that a shift is due to the documents alone. Intervals come from drawing
-these queries with replacement, the same draws for every system and for both sides.
+Both sides are compared over the queries that both have, so that a shift is due to the documents alone. Intervals come
+from drawing these queries with replacement, the same draws for every system and for both sides.
 """
 
 from __future__ import annotations
@@ -118,7 +117,6 @@ class Shift:
     full: float
     """Over the queries that the nano set has too."""
     full_all: float
-    """Over all queries of the source."""
     shift: float
     interval: Interval
 
@@ -133,7 +131,6 @@ class Flip:
     """By how much the first leads on the nano set."""
     nano_interval: Interval
     full: float
-    """By how much it leads on the source."""
     full_interval: Interval
     clear: bool
     """Whether both differences are beyond what the choice of queries explains."""
@@ -146,12 +143,10 @@ class Agreement:
     task: str
     measure: str
     queries: int
-    """Those that both have, over which they are compared."""
     queries_nano: int
     queries_full: int
     shifts: Sequence[Shift]
     shift: float
-    """Mean shift of all systems."""
     shift_interval: Interval
     spearman: float | None
     spearman_interval: Interval
@@ -165,8 +160,8 @@ def agreement(scores: Sequence[PairedScores], name: str, measure: str) -> Agreem
     """Compute the agreement over some tasks: means over a task's queries, then over the tasks.
 
     >>> nano = np.array([[0.9, 0.8], [0.5, 0.6]])
-    >>> found = agreement([PairedScores("t", ["a", "b"], nano, nano / 2)], "t", "nDCG@10")
-    >>> found.kendall, round(found.shift, 2), found.flips
+    >>> halved = agreement([PairedScores("t", ["a", "b"], nano, nano / 2)], "t", "nDCG@10")
+    >>> halved.kendall, round(halved.shift, 2), halved.flips
     (1.0, 0.35, [])
     """
     systems, shared = scores[0].systems, [paired.shared for paired in scores]
@@ -182,22 +177,19 @@ def agreement(scores: Sequence[PairedScores], name: str, measure: str) -> Agreem
     def interval(drawn: Floats) -> Interval:
         return percentile_ends(drawn, queries)
 
+    def number(value: Floats) -> float | None:
+        return None if np.isnan(value) else float(value)
+
+    means = np.stack([nano, full, whole, nano - full], axis=1).tolist()
     shifts = [
-        Shift(
-            system,
-            float(nano[row]),
-            float(full[row]),
-            float(whole[row]),
-            float(nano[row] - full[row]),
-            interval(many_nano[row] - many_full[row]),
-        )
+        Shift(system, *means[row], interval=interval(many_nano[row] - many_full[row]))
         for row, system in enumerate(systems)
     ]
     flips = []
     for one, other in flipped_pairs(nano, full):
         (lead, ends), (lead_full, ends_full) = (
-            (float(means[one] - means[other]), interval(drawn[one] - drawn[other]))
-            for means, drawn in ((nano, many_nano), (full, many_full))
+            (float(side[one] - side[other]), interval(drawn[one] - drawn[other]))
+            for side, drawn in ((nano, many_nano), (full, many_full))
         )
         clear = all(around is not None and around[0] * around[1] > 0 for around in (ends, ends_full))
         flips.append(Flip(systems[one], systems[other], lead, ends, lead_full, ends_full, clear))
@@ -210,14 +202,10 @@ def agreement(scores: Sequence[PairedScores], name: str, measure: str) -> Agreem
         shifts=shifts,
         shift=float((nano - full).mean()),
         shift_interval=interval((many_nano - many_full).mean(axis=0)),
-        spearman=_number(spearman(nano, full)),
+        spearman=number(spearman(nano, full)),
         spearman_interval=interval(spearman(many_nano, many_full)),
-        kendall=_number(kendall(nano, full)),
+        kendall=number(kendall(nano, full)),
         kendall_interval=interval(kendall_columns(many_nano, many_full)),
         pairs=len(systems) * (len(systems) - 1) // 2,
         flips=flips,
     )
-
-
-def _number(value: Floats) -> float | None:
-    return None if np.isnan(value) else float(value)

@@ -38,7 +38,6 @@ class Built:
     folder: Path
     manifest: Mapping[str, Any]
     warnings: tuple[str, ...] = ()
-    """What the readers of the sources noticed."""
 
 
 def build(
@@ -69,13 +68,8 @@ def build(
         for split, task in tasks.items():
             splits[split], notes = _build_split(aside, split, task, recipe, searchers, executor)
             warnings += notes
-        manifest: dict[str, Any] = {
-            "format": FORMAT,
-            "r2med": r2med.__version__,
-            "recipe": recipe.as_dict(),
-            "candidates": list_facts(searchers),
-            "splits": splits,
-        }
+        manifest: dict[str, Any] = {"format": FORMAT, "r2med": r2med.__version__, "recipe": recipe.as_dict()}
+        manifest |= {"candidates": list_facts(searchers), "splits": splits}
         write_json(aside / MANIFEST, manifest)
         (aside / "README.md").write_text("\n".join(_card_lines(manifest)), "utf-8")
 
@@ -102,8 +96,8 @@ def _build_split(
         with executor.progress(f"reading {task.name}", 1) as bar:
             source = load(task)
             bar.advance()
-    if not recipe.drop_unjudged:
-        _refuse_unjudged(source)
+    if not recipe.drop_unjudged and source.collection.origin is not None:
+        _refuse_unjudged(source, source.collection.origin)
     context = Context(Cache.default(), executor)
     selection = choose(source, recipe, context)
     lists = make_lists(selection.dataset, searchers, context)
@@ -111,6 +105,7 @@ def _build_split(
         _write_split(folder, split, selection.dataset, lists)
         bar.advance()
     facts, counts = source.task, selection.counts
+    sizes = {"queries": counts["queries"], "documents": counts["documents"], "qrels": counts["positives"]}
     return {
         # A folder is known by its name only: where it lay must not change the result.
         "source": {
@@ -120,19 +115,15 @@ def _build_split(
             "revision": source.revision,
             "fingerprint": source.fingerprint,
         },
-        "task": {name: getattr(facts, name) for name in ("base", *Task.STATED)}
-        | {"queries": counts["queries"], "documents": counts["documents"], "qrels": counts["positives"]},
+        "task": {name: getattr(facts, name) for name in ("base", *Task.STATED)} | sizes,
         "counts": dict(counts),
         "fingerprint": selection.dataset.fingerprint,
-        "safeguards": {query: document for each in lists for query, document in each.safeguards.items()},
+        "safeguards": {query: document for kind in lists for query, document in kind.safeguards.items()},
     }, source.warnings
 
 
-def _refuse_unjudged(source: Dataset) -> None:
+def _refuse_unjudged(source: Dataset, folder: Path) -> None:
     """Refuse a source with a query that cannot be answered, which the loader leaves out."""
-    folder = source.collection.origin
-    if folder is None:
-        return
     names, split = listing(folder), source.task.split
     table = read_queries([folder / name for name in choose_part("queries", names, split)], Findings())
     absent = [position for query, position in table.position.items() if query not in source.collection.queries.position]
@@ -195,7 +186,7 @@ def _write_split(folder: Path, split: str, dataset: Dataset, lists: Sequence[Lis
         "queries": (queries.ids, queries.texts),
         "qrels": ([query for query, _ in pairs], [document for _, document in pairs]),
     }
-    tables |= {each.config: (queries.ids, [list(each.documents[query]) for query in queries.ids]) for each in lists}
+    tables |= {kind.config: (queries.ids, [list(kind.documents[query]) for query in queries.ids]) for kind in lists}
     for config, values in tables.items():
         columns = dict(zip(LAYOUT.get(config, LIST_COLUMNS), values, strict=True))
         kinds = {name: pl.List(pl.String()) if name == LIST_COLUMNS[1] else pl.String() for name in columns}
@@ -221,14 +212,11 @@ def _card_lines(manifest: Mapping[str, Any]) -> Iterator[str]:
             yield from (f"  - split: {split}", f"    path: {file_of(config, split)}")
     yield from ("task_categories:", "- text-retrieval", "tags:", "- information-retrieval", "- nano", "---", "")
     yield from ("# A nano set", "")
-    about = "Made with r2med from larger retrieval tasks, to be evaluated in minutes. It is easier than its source:"
-    yield f"{about} scores"
+    about = "Made with r2med from larger retrieval tasks, to be evaluated in minutes."
+    yield f"{about} It is easier than its source: scores"
     yield "on it compare with scores on the same set only. The terms of the source apply to its texts."
-    yield from (
-        "",
-        "| split | source | queries | documents | positives | safeguards |",
-        "|---|---|---:|---:|---:|---:|",
-    )
+    yield from ("", "| split | source | queries | documents | positives | safeguards |")
+    yield "|---|---|---:|---:|---:|---:|"
     for split, entry in splits.items():
         source = entry["source"]
         name = source["name"] + (f" ({source['hub']}@{source['revision'][:12]})" if source["hub"] else "")
@@ -243,23 +231,19 @@ def _card_lines(manifest: Mapping[str, Any]) -> Iterator[str]:
     yield f"3. Further documents up to {recipe['documents']:,}: {policy}."
     yield "4. Empty and repeated texts are skipped; the judgements of a repeated relevant document go to its twin."
     yield from ("", "## Configs", "", "| config | columns | content |", "|---|---|---|")
-    content = {"corpus": "documents, the relevant ones first", "queries": "queries", "qrels": "judgements"}
-    for config, columns in LAYOUT.items():
-        yield f"| {config} | {', '.join(columns)} | {content[config]} |"
+    parts = ("documents, the relevant ones first", "queries", "judgements")
+    for (config, columns), part in zip(LAYOUT.items(), parts, strict=True):
+        yield f"| {config} | {', '.join(columns)} | {part} |"
     for entry in lists.values():
-        yield f"| {entry['config']} | {', '.join(LIST_COLUMNS)} | {_list_content(entry)} |"
+        content = f"the {entry['depth']} best of `{_cell(entry.get('system', ''))}`"
+        if fused := entry.get("of"):
+            both = " and ".join(fused) if len(fused) > 1 else f"{fused[0]} alone"
+            extra = f"where none of them is relevant, one relevant document more at rank {entry['depth'] + 1}"
+            content = f"reciprocal rank fusion (k = {entry['k']}) of {both}, {entry['depth']} best; {extra}"
+        yield f"| {entry['config']} | {', '.join(LIST_COLUMNS)} | {content} |"
     yield ""
     yield "`nano.json` has every parameter, the fingerprints of the sources and of the result, and the safeguards."
     yield from ("", "```", "r2med run bm25 --tasks THIS/FOLDER", "r2med nano profile THIS/FOLDER", "```", "")
-
-
-def _list_content(entry: Mapping[str, Any]) -> str:
-    depth = entry["depth"]
-    if "of" not in entry:
-        return f"the {depth} best of `{_cell(entry['system'])}`"
-    fused = " and ".join(entry["of"]) if len(entry["of"]) > 1 else f"{entry['of'][0]} alone"
-    extra = f"where none of them is relevant, one relevant document more at rank {depth + 1}"
-    return f"reciprocal rank fusion (k = {entry['k']}) of {fused}, {depth} best; {extra}"
 
 
 def _cell(text: str) -> str:

@@ -123,16 +123,16 @@ def compare(nano: str, full: str, systems: tuple[str, ...], measure: str, execut
 _NOTE = "recall@100 is micro: relevant documents found over all relevant ones; a safeguard at rank 101 does not count."
 
 
-def show_profile(found: SetProfile, console: Console) -> None:
+def show_profile(profiles: SetProfile, console: Console) -> None:
     """Print a table per measure: tasks down, profiles across, next to the published figures."""
-    beside = any(task.published for task in found.tasks)
+    beside = any(task.published for task in profiles.tasks)
     published = [f"publ. {name}" for name in KINDS.values()] if beside else []
     columns = numbers("queries", "docs", "positives", "pos/query", *KINDS.values(), "best", *published)
-    averages, of_published = found.averages(), found.published_averages()
+    averages, of_published = profiles.averages(), profiles.published_averages()
     for measure, title in MEASURES.items():
-        console.print(f"{title}, {found.name}", style="bold")
+        console.print(f"{title}, {profiles.name}", style="bold")
         table = Table(key("task"), *columns)
-        for task in found.tasks:
+        for task in profiles.tasks:
             counts = [f"{task.queries:,}", f"{task.documents:,}", f"{task.positives:,}"]
             cells = [*counts, f"{task.positives / task.queries:.2f}", *_figures(task.profiles, measure)]
             cells.append(KINDS[best(task.profiles, measure)])
@@ -142,41 +142,43 @@ def show_profile(found: SetProfile, console: Console) -> None:
             cells = ["", "", "", "", *_figures(row, measure), KINDS.get(best(row, measure), "")]
             table.add(name, *cells, *(_figures(of_published.get(name, {}), measure) if beside else ()))
         table.show(console)
-    if found.dense:
-        console.print(f"dense: {found.dense}", style="dim")
-    console.print(f"{_NOTE} {sum(task.safeguards for task in found.tasks)} lists have one.", style="dim")
+    if profiles.dense:
+        console.print(f"dense: {profiles.dense}", style="dim")
+    console.print(f"{_NOTE} {sum(task.safeguards for task in profiles.tasks)} lists have one.", style="dim")
 
 
 def _figures(profiles: Profiles, measure: str) -> list[str]:
     return [f"{getattr(profiles[kind], measure):.4f}" if kind in profiles else "-" for kind in KINDS]
 
 
-def show_agreement(found: Agreement, console: Console) -> None:
+def show_agreement(agreement: Agreement, console: Console) -> None:
     """Print the scores on both sets, their shifts, the agreement of the orders, and the pairs that flip."""
-    heading = f"{found.task}: {found.measure} x 100, {found.queries:,} queries of {found.queries_full:,}"
+    heading = (
+        f"{agreement.task}: {agreement.measure} x 100, {agreement.queries:,} queries of {agreement.queries_full:,}"
+    )
     console.print(heading, style="bold")
     # Where the source has more queries, its figure over all of them stands beside the one that is compared.
-    more = found.queries_full > found.queries
-    names = ("full, same queries", f"full, all {found.queries_full:,}") if more else ("full",)
+    more = agreement.queries_full > agreement.queries
+    names = ("full, same queries", f"full, all {agreement.queries_full:,}") if more else ("full",)
     table = Table(key("system"), *numbers("nano", *names, "shift", "95%"))
-    for row in found.shifts:
+    for row in agreement.shifts:
         full = [percent(value) for value in (row.full, row.full_all)[: len(names)]]
         table.add(row.system, percent(row.nano), *full, *_signed(row.shift, row.interval))
     table.rule()
-    table.add("mean shift", "", *("" for _ in names), *_signed(found.shift, found.shift_interval))
+    table.add("mean shift", "", *("" for _ in names), *_signed(agreement.shift, agreement.shift_interval))
     table.show(console)
     for name, value, around in (
-        ("Spearman", found.spearman, found.spearman_interval),
-        ("Kendall", found.kendall, found.kendall_interval),
+        ("Spearman", agreement.spearman, agreement.spearman_interval),
+        ("Kendall", agreement.kendall, agreement.kendall_interval),
     ):
         within = f" [{around[0]:.2f}, {around[1]:.2f}]" if around else ""
         console.print(f"{name:9} {'-' if value is None else f'{value:.3f}'}{within}")
-    if not found.flips:
-        console.print(f"None of the {found.pairs} pairs of systems changes its order.")
+    if not agreement.flips:
+        console.print(f"None of the {agreement.pairs} pairs of systems changes its order.")
         return
-    console.print(f"{len(found.flips)} of {found.pairs} pairs of systems change their order:")
+    console.print(f"{len(agreement.flips)} of {agreement.pairs} pairs of systems change their order:")
     table = Table(key("pair"), *numbers("lead on nano", "95%", "lead on full", "95%", ""))
-    for flip in found.flips:
+    for flip in agreement.flips:
         leads = [*_signed(flip.nano, flip.nano_interval), *_signed(flip.full, flip.full_interval)]
         table.add(f"{flip.first} over {flip.second}", *leads, "clear" if flip.clear else "within chance")
     table.show(console)

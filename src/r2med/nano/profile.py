@@ -1,8 +1,6 @@
 """The profile of a nano set: the effectiveness of its BM25, dense and hybrid candidate lists on each task.
 
-nDCG@10 and hit@10 are means over a task's queries. Recall@100 is micro: relevant documents found over all relevant
-documents of the task. A safeguard was not found by any system and is not counted. The best profile is the one with the
-highest nDCG@10.
+Recall@100 is micro: relevant documents found over all relevant documents of the task, safeguards not counted.
 """
 
 from __future__ import annotations
@@ -11,13 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from r2med.data.candidates import candidates, offered_kinds
+from r2med.data.dataset import Qrels
 from r2med.data.loader import load
-from r2med.data.manifests import NanoSet, read_manifest
+from r2med.data.manifests import read_manifest
 from r2med.data.published import find_published
 from r2med.data.run import Run
 from r2med.data.tasks import Task, groups, registry, resolve
@@ -28,13 +27,8 @@ from r2med.nano.recipe import HYBRID_DEPTH, Recipe
 from r2med.pipeline.executor.local import Executor, quiet
 from r2med.store.typed import plain
 
-if TYPE_CHECKING:
-    from r2med.data.dataset import Qrels
-
 KINDS = {"bm25": "BM25", "dense": "dense", "hybrid": "hybrid"}
-"""The profiles, and their names in a table."""
 _PUBLISHED_MEASURES = ("nDCG@10", "Hit@10", "micro-Recall@100")
-"""The three figures of a profile, as they are called among the published ones."""
 _RECALL_DEPTH = 100
 
 
@@ -48,7 +42,6 @@ class ProfileFigures:
 
 
 MEASURES = {"ndcg_at_10": "nDCG@10", "hit_at_10": "hit@10", "recall_at_100": "recall@100"}
-"""The figures, and their names in a table."""
 Profiles = Mapping[str, ProfileFigures]
 
 
@@ -66,7 +59,6 @@ class TaskProfile:
     published: Profiles
     """The published figures; none for a task that is not one of the eight, or was not built as they were."""
     safeguards: int
-    """How many hybrid lists end in a safeguard."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the task's profile in the shape of `--json`."""
@@ -80,7 +72,6 @@ class SetProfile:
     name: str
     tasks: Sequence[TaskProfile]
     dense: str = ""
-    """The system of the dense lists, where the set says so."""
 
     def averages(self) -> dict[str, Profiles]:
         """Return the averages of each profile that all tasks have: weighted by queries, and the mean over tasks."""
@@ -148,14 +139,10 @@ def profile(sets: Sequence[str | Path], executor: Executor | None = None) -> lis
     executor = executor or quiet()
     profiles = []
     for name, tasks in sets_of.items():
-        built = _manifest(tasks[0])
+        built = read_manifest(tasks[0].folder) if tasks[0].folder is not None else None
         dense = str(built.content["candidates"].get("dense", {}).get("system", "")) if built else ""
         profiles.append(SetProfile(name, executor.map(f"profile of {name}", profile_task, tasks), dense))
     return profiles
-
-
-def _manifest(task: Task) -> NanoSet | None:
-    return read_manifest(task.folder) if task.folder is not None else None
 
 
 def profile_task(task: Task) -> TaskProfile:
@@ -167,7 +154,8 @@ def profile_task(task: Task) -> TaskProfile:
     if not kinds:
         raise DataError(f"{task.name} has no candidate lists, so it is not a nano set; r2med nano build makes one")
     runs = {kind: candidates(dataset.collection, kind) for kind in kinds}
-    built, published_task = _manifest(task), registry().get(f"nano/{task.base}")
+    built = read_manifest(task.folder) if task.folder is not None else None
+    published_task = registry().get(f"nano/{task.base}")
     if built is not None:
         split, safeguards = built.name(task.split), built.safeguards(task.split)
     else:

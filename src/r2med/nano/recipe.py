@@ -5,30 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from r2med.data.tasks import candidate_configs, registry
+from r2med.data.dataset import Dataset
+from r2med.data.run import Run
+from r2med.data.tasks import Task, candidate_configs, registry
 from r2med.errors import R2medError, SpecError, suggest
 from r2med.measure.score import positive
 from r2med.pipeline.registry import build_stage
 from r2med.pipeline.spec import Call
-from r2med.pipeline.stage import Retriever
+from r2med.pipeline.stage import Context, Retriever
 from r2med.pipeline.system import System
 from r2med.retrieve.fusion import RRF
 
-if TYPE_CHECKING:
-    from r2med.data.dataset import Dataset
-    from r2med.data.run import Run
-    from r2med.data.tasks import Task
-    from r2med.pipeline.stage import Context
-
 POLICIES = ("source-order", "hard", "random")
 LIST_DEPTH = 500
-"""How many documents the lexical and the dense lists hold."""
 HYBRID_DEPTH = 100
-"""How many the fused list holds before its safeguard."""
 HYBRID_K = 100.0
-"""The constant of its reciprocal rank fusion."""
 LEXICAL = "bm25"
 _RESERVED = ("corpus", "query", "queries", "qrels", "bm25", "reranking_hybrid")
 
@@ -48,9 +41,7 @@ class Recipe:
     policy: str = "source-order"
     """What comes after the relevant documents: the source's own order, hard negatives, or a draw."""
     seed: int = 0
-    """Of the draw."""
     dense: str = ""
-    """The system of the dense lists; none when empty."""
     hard_systems: tuple[str, ...] = (LEXICAL,)
     """The systems whose best non-relevant documents `hard` takes."""
     drop_unjudged: bool = False
@@ -80,13 +71,13 @@ def with_depth(system: System, depth: int) -> System:
     >>> str(with_depth(System.parse("rrf(bm25, bm25-classic)"), 500))
     'rrf(bm25, bm25-classic, depth=500)'
     """
-
-    def deeper(call: Call) -> Call:
-        return Call(call.name, call.args, tuple({**dict(call.options), "depth": depth}.items()))
-
-    return System(
-        tuple(build_stage(deeper(stage.spec)) if isinstance(stage, Retriever) else stage for stage in system.stages)
-    )
+    stages = list(system.stages)
+    for place, stage in enumerate(stages):
+        if isinstance(stage, Retriever):
+            call = stage.spec
+            options = tuple({**dict(call.options), "depth": depth}.items())
+            stages[place] = build_stage(Call(call.name, call.args, options))
+    return System(tuple(stages))
 
 
 def dense_config(system: System) -> str:
@@ -160,10 +151,8 @@ def list_facts(searchers: Searchers) -> dict[str, dict[str, Any]]:
 def make_lists(dataset: Dataset, searchers: Searchers, context: Context) -> list[Lists]:
     """Make all lists of a nano task."""
     runs = {kind: system.run(dataset.collection, context) for kind, (_, system) in searchers.items()}
-    lists = [
-        Lists(kind, searchers[kind][0], {query: ranking.documents for query, ranking in run})
-        for kind, run in runs.items()
-    ]
+    documents = {kind: {query: ranking.documents for query, ranking in run} for kind, run in runs.items()}
+    lists = [Lists(kind, searchers[kind][0], documents[kind]) for kind in runs]
     return [*lists, hybrid(list(runs.values()), dataset)]
 
 

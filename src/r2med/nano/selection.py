@@ -1,8 +1,7 @@
 """Selection of the queries, documents and judgements of a source for its nano set.
 
-All relevant documents of the chosen queries come first, in the order of the source, then others in the order of the
-policy. No text comes twice: of relevant documents with the same text the first stays and takes over the others'
-judgements, so no query loses one. Texts that differ in surrounding blanks only are the same.
+No text comes twice: of relevant documents with the same text the first stays and takes over the others' judgements, so
+no query loses one. Texts that differ in surrounding blanks only are the same.
 """
 
 from __future__ import annotations
@@ -12,18 +11,14 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
-from typing import TYPE_CHECKING
 
 from r2med.data.dataset import Collection, Dataset, Gold, Texts
+from r2med.data.run import Run
 from r2med.errors import DataError
 from r2med.formatting import shorten
-from r2med.nano.recipe import with_depth
+from r2med.nano.recipe import Recipe, with_depth
+from r2med.pipeline.stage import Context
 from r2med.pipeline.system import System
-
-if TYPE_CHECKING:
-    from r2med.data.run import Run
-    from r2med.nano.recipe import Recipe
-    from r2med.pipeline.stage import Context
 
 
 @dataclass(frozen=True)
@@ -33,7 +28,6 @@ class NanoSelection:
     dataset: Dataset
     """Documents, queries and judgements, every grade 1."""
     counts: Mapping[str, int]
-    """How the content came about."""
 
 
 @dataclass
@@ -46,7 +40,6 @@ class _Picker:
     repeated: set[int] = field(default_factory=set)
     """Places that were passed over because their text is there already."""
     empty: set[int] = field(default_factory=set)
-    _taken: set[int] = field(default_factory=set)
 
     def take(self, place: int) -> int | None:
         """Take a document and return its place, or that of an earlier one with its text; None if it has no text."""
@@ -54,13 +47,13 @@ class _Picker:
         if not text:
             self.empty.add(place)
             return None
-        kept = self.by_text.setdefault(text, place)
-        if kept != place:
-            self.repeated.add(place)
-        elif place not in self._taken:
+        kept = self.by_text.get(text)
+        if kept is None:
+            self.by_text[text] = place
             self.places.append(place)
-            self._taken.add(place)
-        return kept
+        elif kept != place:
+            self.repeated.add(place)
+        return self.by_text[text]
 
     def fill(self, order: Iterable[int], size: int) -> None:
         """Take documents in this order until there are enough."""
@@ -121,10 +114,8 @@ def _positives(collection: Collection, gold: Gold, picker: _Picker) -> dict[str,
     for query, places in relevant.items():
         twins = {twin for place in places if (twin := kept[place]) is not None}
         if not twins:
-            raise DataError(
-                f"{collection.task.name}: no relevant document of the query {shorten(query)!r} has a text;"
-                " mend the source or remove the query"
-            )
+            what = f"no relevant document of the query {shorten(query)!r} has a text"
+            raise DataError(f"{collection.task.name}: {what}; mend the source or remove the query")
         judged[query] = sorted(twins)
     return judged
 
@@ -134,25 +125,16 @@ Order = tuple[str, Iterable[int]]
 _FIRST_DEPTH = 100
 
 
-def _source_order(collection: Collection, *_: object) -> Iterator[Order]:
-    yield "source-order", range(len(collection.documents))
-
-
 def _random(collection: Collection, recipe: Recipe, *_: object) -> Iterator[Order]:
     """Yield an order by a hash of seed and id: independent of the source's order, so larger sets hold smaller ones."""
     ids = collection.documents.ids
 
-    def draw(place: int) -> bytes:
-        return hashlib.blake2b(f"{recipe.seed}\t{ids[place]}".encode(), digest_size=16).digest()
-
-    yield "random", sorted(range(len(ids)), key=draw)
+    draws = [hashlib.blake2b(f"{recipe.seed}\t{name}".encode(), digest_size=16).digest() for name in ids]
+    yield "random", sorted(range(len(ids)), key=draws.__getitem__)
 
 
 def _hard(collection: Collection, recipe: Recipe, missing: int, context: Context) -> Iterator[Order]:
-    """Yield the systems' best documents by rank, deeper and deeper; documents never listed follow in source order.
-
-    All relevant documents are taken before, so whatever is new here is not relevant.
-    """
+    """Yield the systems' best documents by rank, deeper and deeper; documents never listed follow in source order."""
     systems = [System.parse(text) for text in recipe.hard_systems]
     everything = len(collection.documents)
     depth = min(everything, max(_FIRST_DEPTH, 4 * math.ceil(missing / max(1, len(collection.queries)))))
@@ -163,7 +145,7 @@ def _hard(collection: Collection, recipe: Recipe, missing: int, context: Context
         if depth >= everything or longest < depth:
             break
         depth = min(everything, 4 * depth)
-    yield from _source_order(collection)
+    yield "source-order", range(everything)
 
 
 def by_rank(runs: Iterable[Run]) -> list[str]:
@@ -181,7 +163,7 @@ def by_rank(runs: Iterable[Run]) -> list[str]:
 
 
 _POLICIES: Mapping[str, Callable[[Collection, Recipe, int, Context], Iterator[Order]]] = {
-    "source-order": _source_order,
+    "source-order": lambda collection, *_: iter([("source-order", range(len(collection.documents)))]),
     "hard": _hard,
     "random": _random,
 }

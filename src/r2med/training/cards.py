@@ -105,7 +105,6 @@ _NAMES = {
     LATE: ("late-interaction retriever", "multi-vector-encoder"),
     RERANKER: ("reranker", "cross-encoder"),
 }
-"""What a kind is called, and its tag on the hub."""
 
 
 def card_text(name: str, record: Mapping[str, Any]) -> str:

@@ -81,15 +81,14 @@ class DataMaker:
         with ItemStore(self.work) as store:
             first = price_step(writing.step, drafts, writing.requests, store)
             outcomes = {name: row.outcome for name, row in store.kept(writing.step.name).items()}
-        asked: list[Question] = []
-        for draft in drafts:
-            outcome = outcomes.get(draft.id)
-            if outcome is None or outcome.state == FAILED:
-                asked.append(draft.stand_in())
-            elif outcome.state == KEPT:
-                v = outcome.value
-                text, source = v["question"], (v["document"],)
-                asked.append(Question(v["id"], text, v["answer"], (), source, text, reasoning=v["bridge"]))
+        open_ones = (draft for draft in drafts if draft.id not in outcomes or outcomes[draft.id].state == FAILED)
+        guessed = {draft.id: draft.stand_in() for draft in open_ones}
+        written = {
+            name: Question(v["id"], v["question"], v["answer"], (), (v["document"],), v["question"], "", v["bridge"])
+            for name, v in ((name, outcome.value) for name, outcome in outcomes.items() if outcome.state == KEPT)
+        }
+        both = guessed | written
+        asked = [both[draft.id] for draft in drafts if draft.id in both]
         pairs = [
             Pair(question, drafts[(place + step) % len(drafts)].passage)
             for place, question in enumerate(asked)
@@ -126,8 +125,7 @@ class DataMaker:
         positive, seen = pool.sources
         names = ["write_question"] * (not self.built) + ["type_negative"] * bool(self.settings.writer)
         prompts = {name: bundled(name, "r2med.training").text for name in names}
-        judge = self.settings.plan(self.work).prompt("judge").text
-        prompts["judge"] = built.manifest["prompts"]["judge"] if self.built else judge
+        prompts["judge"] = built.manifest["prompts"]["judge"]
         record = {
             "r2med": r2med.__version__,
             "origin": origin,
@@ -182,11 +180,8 @@ class DataMaker:
         plan = structs.replace(self.settings.plan(self.work), reason=ReasonSettings(self.settings.writer))
         (reason,) = question_steps(plan)
         outcomes = self._run(reason.step, bare)
-        bridged = {
-            question.id: reason.advance(question, outcomes[question.id].value)
-            for question in bare
-            if outcomes[question.id].state == KEPT
-        }
+        kept = [question for question in bare if outcomes[question.id].state == KEPT]
+        bridged = {question.id: reason.advance(question, outcomes[question.id].value) for question in kept}
         return [replace(row, question=bridged.get(row.question.id, row.question)) for row in questions]
 
     def _price_types(self, pairs: Sequence[Pair]) -> StepEstimate:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,6 @@ class FormatSettings:
 
 
 Files = Mapping[str, bytes]
-"""Files by the end of their name, of one part."""
 Writer = Callable[[Sequence[TrainerRow], FormatSettings], Files]
 
 
@@ -49,10 +49,6 @@ def _parquet(columns: Mapping[str, Any]) -> bytes:
     content = io.BytesIO()
     pl.DataFrame(columns).write_parquet(content, compression="zstd", statistics=False)
     return content.getvalue()
-
-
-def _triplets(rows: Sequence[TrainerRow], settings: FormatSettings) -> Files:
-    return {".parquet": _parquet(triplets(rows, common_negatives(rows, settings.negatives)))}
 
 
 def _flagembedding(rows: Sequence[TrainerRow], settings: FormatSettings) -> Files:
@@ -78,20 +74,17 @@ def _tevatron(rows: Sequence[TrainerRow], settings: FormatSettings) -> Files:
     return {".jsonl": json_lines(map(row_of, rows)), "-corpus.jsonl": json_lines(corpus)}
 
 
-def _swift(role: str) -> Writer:
-    """Return a writer for ms-swift with a role for passages: `user` for embedding models, `assistant` for rerankers."""
+def _swift(rows: Sequence[TrainerRow], settings: FormatSettings, role: str = "user") -> Files:
+    """Write for ms-swift with a role for passages: `user` for embedding models, `assistant` for rerankers."""
 
-    def write(rows: Sequence[TrainerRow], settings: FormatSettings) -> Files:
-        def row_of(row: TrainerRow) -> dict[str, Any]:
-            return {
-                "messages": [{"role": "user", "content": f"{settings.instruction}{row.query}"}],
-                "positive_messages": [[{"role": role, "content": passage.text}] for passage in row.positives],
-                "negative_messages": [[{"role": role, "content": passage.text}] for passage in row.negatives],
-            }
+    def row_of(row: TrainerRow) -> dict[str, Any]:
+        return {
+            "messages": [{"role": "user", "content": f"{settings.instruction}{row.query}"}],
+            "positive_messages": [[{"role": role, "content": passage.text}] for passage in row.positives],
+            "negative_messages": [[{"role": role, "content": passage.text}] for passage in row.negatives],
+        }
 
-        return {".jsonl": json_lines(map(row_of, rows))}
-
-    return write
+    return {".jsonl": json_lines(map(row_of, rows))}
 
 
 def _pylate(rows: Sequence[TrainerRow], settings: FormatSettings) -> Files:
@@ -129,12 +122,12 @@ class TrainerFormat:
 
     write: Writer
     reads: str
-    """Who reads it."""
 
 
 FORMATS: Mapping[str, TrainerFormat] = {
     "sentence-transformers": TrainerFormat(
-        _triplets, "SentenceTransformer, SparseEncoder and MultiVectorEncoder trainers"
+        lambda rows, settings: {".parquet": _parquet(triplets(rows, common_negatives(rows, settings.negatives)))},
+        "SentenceTransformer, SparseEncoder and MultiVectorEncoder trainers",
     ),
     "cross-encoder": TrainerFormat(
         lambda rows, _: {".parquet": _parquet(labelled_pairs(rows))},
@@ -146,12 +139,11 @@ FORMATS: Mapping[str, TrainerFormat] = {
     ),
     "flagembedding": TrainerFormat(_flagembedding, "FlagEmbedding: embedders and rerankers, with scores to distil"),
     "tevatron": TrainerFormat(_tevatron, "Tevatron: rows and a corpus"),
-    "ms-swift": TrainerFormat(_swift("user"), "ms-swift: embedding models"),
-    "ms-swift-reranker": TrainerFormat(_swift("assistant"), "ms-swift: rerankers"),
+    "ms-swift": TrainerFormat(_swift, "ms-swift: embedding models"),
+    "ms-swift-reranker": TrainerFormat(partial(_swift, role="assistant"), "ms-swift: rerankers"),
     "pylate": TrainerFormat(_pylate, "PyLate: distillation from the judges' scores"),
     "gritlm": TrainerFormat(_gritlm, "GritLM and ReasonIR"),
 }
-"""Every format by its name."""
 
 
 class ExportedData(Typed, frozen=True):
@@ -160,9 +152,7 @@ class ExportedData(Typed, frozen=True):
     folder: Path
     format: str
     files: Mapping[str, int]
-    """Bytes by name."""
     questions: Mapping[str, int]
-    """By part."""
 
 
 def export(data: Sequence[TrainingFile], form: str, folder: Path, settings: FormatSettings) -> ExportedData:

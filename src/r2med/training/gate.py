@@ -25,7 +25,6 @@ class GateRules:
     """Rules of the gate: additional tasks, exceptions, and whether to drop rows."""
 
     against: tuple[str, ...] = ()
-    """Tasks, groups and folders beside R2MED and NanoR2MED."""
     allow_leakage: bool = False
     allow_unchecked: bool = False
     drop_leaking: bool = False
@@ -54,7 +53,7 @@ class GateResult:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the check for a record."""
-        tasks = self.report.as_dict()["tasks"] if self.report else []
+        pairs = self.report.strongest if self.report else ()
         return {
             "checked": list(self.checked),
             "unchecked": dict(self.unchecked),
@@ -62,11 +61,8 @@ class GateResult:
             "dropped_rows": self.dropped,
             "allow_leakage": self.rules.allow_leakage,
             "allow_unchecked": self.rules.allow_unchecked,
-            "tasks": tasks,
-            "strongest": [
-                {name: value for name, value in pair._asdict().items() if name != "file"}
-                for pair in (self.report.strongest if self.report else ())
-            ],
+            "tasks": self.report.as_dict()["tasks"] if self.report else [],
+            "strongest": [{n: value for n, value in pair._asdict().items() if n != "file"} for pair in pairs],
         }
 
 
@@ -76,10 +72,9 @@ class LeakageGate:
     def __init__(self, rules: GateRules) -> None:
         require_extra("leakage", "rensa")
         self.rules = rules
-        tasks = list({task.name: task for task in resolve([*ALWAYS, *rules.against])}.values())
         self.unchecked: dict[str, str] = {}
         self._tasks = []
-        for task in tasks:
+        for task in {task.name: task for task in resolve([*ALWAYS, *rules.against])}.values():
             try:
                 load(task)
                 self._tasks.append(task)
@@ -87,10 +82,9 @@ class LeakageGate:
                 self.unchecked[task.name] = str(error)
         if self.unchecked and not rules.allow_unchecked:
             name, why = next(iter(self.unchecked.items()))
-            number = counted(len(self.unchecked), "task")
             raise R2medError(
-                f"{number} could not be compared with the data, so that nothing is written ({name}: {why});"
-                " --allow-unchecked lets it pass and records so"
+                f"{counted(len(self.unchecked), 'task')} could not be compared with the data, so that nothing is"
+                f" written ({name}: {why}); --allow-unchecked lets it pass and records so"
             )
 
     def check(self, file: Path, executor: Executor) -> GateResult:
@@ -99,12 +93,10 @@ class LeakageGate:
         affected = tuple(map(int, report.files[file].judged)) if report else ()
         if affected and not (self.rules.allow_leakage or self.rules.drop_leaking):
             pair = report.strongest[0] if report and report.strongest else None
-            example = (
-                f" (row {pair.line} holds {pair.kind} {pair.id} of {pair.task}, found as {pair.method})" if pair else ""
-            )
+            place = f"{pair.kind} {pair.id} of {pair.task}, found as {pair.method}" if pair else ""
+            example = f" (row {pair.line} holds {place})" if pair else ""
             raise R2medError(
                 f"{counted(len(affected), 'row')} of the data hold what systems are measured on, so that nothing is"
                 f" written{example}; --drop-leaking leaves such rows out, --allow-leakage keeps them and records so"
             )
-        checked = [task.name for task in self._tasks]
-        return GateResult(checked, self.unchecked, self.rules, report, affected)
+        return GateResult([task.name for task in self._tasks], self.unchecked, self.rules, report, affected)

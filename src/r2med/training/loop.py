@@ -41,10 +41,7 @@ _DEPTH = 100
 
 
 class DevTask:
-    """Held-out questions and the passages that they search.
-
-    A retriever searches all passages; a reranker puts the judged ones of each question in order.
-    """
+    """Held-out questions and the passages that they search; a reranker orders the judged ones of each question."""
 
     def __init__(self, rows: Sequence[TrainerRow], others: Sequence[TrainerRow], settings: DevSettings) -> None:
         self.rows, self.measures = rows, parse_all(settings.measures)

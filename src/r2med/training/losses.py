@@ -1,7 +1,4 @@
-"""The kinds of trained models: their construction from a base, their losses, columns and trainers.
-
-The parts are those of sentence-transformers; this module decides which of them go together.
-"""
+"""The kinds of trained models: their construction from a base, their losses, columns and trainers."""
 
 from __future__ import annotations
 
@@ -129,8 +126,7 @@ def make_columns(kind: str, rows: Sequence[TrainerRow], settings: RunSettings) -
 def trainer_parts(kind: str) -> tuple[Any, Any]:
     """Return the trainer of a kind and the class of its arguments.
 
-    A checkpoint holds the weights as they are, an adapter beside those it adapts: what a library saves for others to
-    load need not bring back the state of a training.
+    A checkpoint holds all weights as they are: what a library saves for others need not bring back a training.
     """
     name = {DENSE: "SentenceTransformer", SPARSE: "SparseEncoder", LATE: "MultiVectorEncoder", RERANKER: "CrossEncoder"}
     prefix = name[kind]

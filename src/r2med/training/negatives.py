@@ -70,11 +70,9 @@ class HeldOut(NamedTuple):
     groups: int
     """Questions of a group have something in common, and lie in one part."""
     largest: int
-    """The questions of the largest group."""
     shared_questions: int
     """Questions of dev with the same or nearly the same words as one of train."""
     shared_positives: int
-    """Positives of dev that are positives in train."""
 
 
 class TrainingPool(NamedTuple):
@@ -94,16 +92,24 @@ def judged_questions(built: BuiltTask, negatives: int, parts: PartSettings) -> T
     file = built.folder.parent / QUESTIONS  # of a build of given questions, nothing in it was drawn
     lines = read_json_lines(file) if file.is_file() else []
     drawn = {str(row["id"]): row for row in lines if isinstance(row, dict) and {"passage", "bridge"} <= row.keys()}
-    pools = _pools(built, passages)
+    columns = ["query_id", "passage_id", "verdict", "answers", "supports", "reason", "system", "rank"]
+    judgements = pl.read_parquet(built.folder / JUDGEMENT_FILE, columns=columns)
+    low, high = built.manifest["plan"]["judge"]["scale"]
+    pools: dict[str, dict[str, tuple[str, JudgedPassage]]] = {}
+    for row in judgements.unique(["query_id", "passage_id"], keep="first", maintain_order=True).iter_rows(named=True):
+        if row["passage_id"] in passages and row["verdict"] in (POSITIVE, NEGATIVE):
+            score = ((row["answers"] + row["supports"]) / 2 - low) / (high - low)
+            ranks = [rank for system, rank in zip(row["system"], row["rank"], strict=True) if system != SOURCE]
+            judged = JudgedPassage(passages[row["passage_id"]], score, min(ranks, default=0), row["reason"] or "")
+            pools.setdefault(row["query_id"], {})[row["passage_id"]] = row["verdict"], judged
     rows: list[TrainingQuestion] = []
-    dropped: Counter[str] = Counter()
-    seen: Counter[str] = Counter()
+    dropped, seen = Counter[str](), Counter[str]()
     for question in task_questions(built.folder):
         written, pool = drawn.get(question.id, {}), pools.get(question.id, {})
         source, _ = pool.pop(written.get("passage", ""), ("", None))
         seen[source] += 1
         positive, negative = (
-            [judged for verdict, judged in pool.values() if verdict == wanted] for wanted in (POSITIVE, NEGATIVE)
+            [judged for verdict, judged in pool.values() if verdict == kind] for kind in (POSITIVE, NEGATIVE)
         )
         if positive and negative:
             best = sorted(positive, key=_best_first)
@@ -118,10 +124,7 @@ def _best_first(judged: JudgedPassage) -> tuple[float, int, str]:
 
 
 def spread(negatives: Sequence[JudgedPassage], count: int) -> list[JudgedPassage]:
-    """Pick negatives evenly from the whole range, the hardest and the easiest among them; the hardest come first.
-
-    Hard is what judges grade high, and among equals what systems rank high.
-    """
+    """Pick negatives evenly from the whole range, the hardest first: those with high grades, then with high ranks."""
     return pick_evenly(sorted(negatives, key=_best_first), count)
 
 
@@ -161,24 +164,16 @@ def hold_out(rows: Sequence[TrainingQuestion], parts: PartSettings) -> tuple[lis
     for row, same in zip(parted, alike, strict=True):
         texts[row.part].add(same)
         positives[row.part].update(positive.passage.shown for positive in row.positives)
-    return parted, HeldOut(
-        len(rows),
-        len(sizes),
-        max(sizes.values(), default=0),
-        len(texts[TRAIN] & texts[DEV]),
-        len(positives[TRAIN] & positives[DEV]),
-    )
+    shared = len(texts[TRAIN] & texts[DEV]), len(positives[TRAIN] & positives[DEV])
+    return parted, HeldOut(len(rows), len(sizes), max(sizes.values(), default=0), *shared)
 
 
 def _common(row: TrainingQuestion) -> list[tuple[str, str]]:
     """Return the keys that other questions may share: source documents, positives, the passage it was written from."""
     passages = [positive.passage for positive in row.positives]
-    ids = [passage.id for passage in passages] + [row.written["passage"]] * bool(row.written.get("passage"))
-    return [
-        *(("document", name) for name in row.question.sources),
-        *(("passage", name) for name in ids),
-        *(("text", passage.shown) for passage in passages),
-    ]
+    names = [passage.id for passage in passages] + list(filter(None, [row.written.get("passage")]))
+    keys = (("document", row.question.sources), ("passage", names), ("text", [p.shown for p in passages]))
+    return [(kind, name) for kind, several in keys for name in several]
 
 
 def _alike(texts: Sequence[str]) -> list[tuple[str, str]]:
@@ -196,23 +191,7 @@ def _alike(texts: Sequence[str]) -> list[tuple[str, str]]:
     return [("question", groups[name]) for name in names]
 
 
-def _pools(built: BuiltTask, passages: Mapping[str, Passage]) -> dict[str, dict[str, tuple[str, JudgedPassage]]]:
-    """Return all judged passages of each question in the task, with their verdicts."""
-    columns = ["query_id", "passage_id", "verdict", "answers", "supports", "reason", "system", "rank"]
-    rows = pl.read_parquet(built.folder / JUDGEMENT_FILE, columns=columns)
-    low, high = built.manifest["plan"]["judge"]["scale"]
-    pools: dict[str, dict[str, tuple[str, JudgedPassage]]] = {}
-    for row in rows.unique(["query_id", "passage_id"], keep="first", maintain_order=True).iter_rows(named=True):
-        if row["passage_id"] in passages and row["verdict"] in (POSITIVE, NEGATIVE):
-            score = ((row["answers"] + row["supports"]) / 2 - low) / (high - low)
-            ranks = [rank for system, rank in zip(row["system"], row["rank"], strict=True) if system != SOURCE]
-            judged = JudgedPassage(passages[row["passage_id"]], score, min(ranks, default=0), row["reason"] or "")
-            pools.setdefault(row["query_id"], {})[row["passage_id"]] = row["verdict"], judged
-    return pools
-
-
 UNTYPED = ""
-"""The type of a negative without a reply that could be read."""
 
 
 class Typing:

@@ -35,10 +35,7 @@ class TrainerRow(NamedTuple):
 
 
 def trainer_rows(frame: pl.DataFrame, queries: str = QUESTION) -> list[TrainerRow]:
-    """Return the rows of a file; one for the question and one with the bridge if both are wanted.
-
-    A question without a bridge stands for itself.
-    """
+    """Return the rows of a file; one for the question and one with the bridge, where there is one, for `both`."""
     rows = []
     for values in frame.iter_rows(named=True):
         positives, negatives = (
@@ -54,11 +51,11 @@ def trainer_rows(frame: pl.DataFrame, queries: str = QUESTION) -> list[TrainerRo
     return rows
 
 
-def common_negatives(rows: Sequence[TrainerRow], wanted: int | None = None) -> int:
+def common_negatives(rows: Sequence[TrainerRow], count: int | None = None) -> int:
     """Return the number of negatives that all rows have, for a trainer that needs the same number of each."""
     if not rows:
         raise R2medError("no row to train on; every question is held out")
-    return wanted if wanted is not None else min(len(row.negatives) for row in rows)
+    return count if count is not None else min(len(row.negatives) for row in rows)
 
 
 def triplets(rows: Sequence[TrainerRow], negatives: int) -> dict[str, list[str]]:
@@ -100,20 +97,10 @@ _KEY = "r2med"
 _TEXT, _SCORE = pl.String(), pl.Float64()
 _PASSAGE = {"id": _TEXT, "text": _TEXT, "score": _SCORE, "reason": _TEXT, "link": _TEXT}
 COLUMNS: Mapping[str, pl.DataType] = {
-    "id": _TEXT,
-    "part": _TEXT,
-    "query": _TEXT,
-    "answer": _TEXT,
-    "bridge": _TEXT,
+    **dict.fromkeys(("id", "part", "query", "answer", "bridge"), _TEXT),
     "positives": pl.List(pl.Struct(_PASSAGE)),
     "negatives": pl.List(pl.Struct(_PASSAGE | {"type": _TEXT})),
-    "source": _TEXT,
-    "document": _TEXT,
-    "length": _TEXT,
-    "style": _TEXT,
-    "difficulty": _TEXT,
-    "origin": _TEXT,
-    "writer": _TEXT,
+    **dict.fromkeys(("source", "document", "length", "style", "difficulty", "origin", "writer"), _TEXT),
     "judges": pl.List(_TEXT),
     "licence": _TEXT,
 }

@@ -52,9 +52,8 @@ class TrainingPlan:
             raise R2medError(f"no model {self.base!r}; name a card, hf:ORG/NAME or a folder")
         card = card_for(self.base, {})
         if card.backend != "torch":
-            raise R2medError(
-                f"{self.base} cannot be trained: it is not a model of torch, but of the backend {card.backend}"
-            )
+            kind = f"not a model of torch, but of the backend {card.backend}"
+            raise R2medError(f"{self.base} cannot be trained: it is {kind}")
         return locate(card.id, card.revision, card.package)
 
 
@@ -80,12 +79,8 @@ def train(plan: TrainingPlan, folder: Path, executor: Executor | None = None) ->
 
     work = folder.with_name(f"{folder.name}.work")
     training = TrainingLoop(plan, source, work, executor or quiet())
-    key = cache_key(
-        data=[file.fingerprint for file in plan.data],
-        base=source.version,
-        kind=plan.kind,
-        settings=plain(plan.settings),
-    )
+    data = [file.fingerprint for file in plan.data]
+    key = cache_key(data=data, base=source.version, kind=plan.kind, settings=plain(plan.settings))
     file = work / _BEGUN
     if file.is_file() and orjson.loads(file.read_bytes()).get("key") != key:
         raise R2medError(f"{work}: another training was begun here; remove it, or name another --out")

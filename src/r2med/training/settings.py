@@ -93,9 +93,7 @@ class DataSettings(DataTables, frozen=True, kw_only=True):
 
     guideline: str
     licence: str = ""
-    """Of the texts; empty where it is not stated."""
     writer: str = ""
-    """The model that writes questions and types negatives; empty for none."""
 
     def plan(self, work: Path) -> BuildPlan:
         """Return the plan by which a builder mines and judges for the questions written into a folder."""
@@ -162,12 +160,10 @@ class OptimizerSettings(Typed, frozen=True):
     """The others of a batch are negatives."""
     learning_rate: Above = 2e-5
     warmup: Share = 0.1
-    """The share of steps in which the rate rises."""
     weight_decay: float = 0.01
     seed: int = 0
     bf16: bool = False
     query: Literal["question", "bridge", "both"] = "question"
-    """question, bridge (the question with the bridge behind it) or both."""
     negatives: Natural = 0
     """Of a question; 0 for as many as all have, seven at the most."""
     max_length: Natural = 0
@@ -200,7 +196,6 @@ class LoraSettings(Typed, frozen=True):
     """A low-rank adapter in place of all weights; it is merged into the model at the end."""
 
     rank: Natural = 0
-    """0 to train all weights."""
     alpha: int = 16
     dropout: Share = 0.0
 

@@ -1,7 +1,6 @@
 """Writing questions from passages, so that the answer must be inferred; the inference, the bridge, is recorded.
 
-Properties of a question (length, style, difficulty) are drawn for each passage by the seed. A question that gives its
-answer away or copies its passage is asked for again, and dropped after the last attempt.
+A question that gives its answer away or copies its passage is asked for again, and dropped after the last attempt.
 """
 
 from __future__ import annotations
@@ -47,8 +46,7 @@ class QuestionDraft:
     def stand_in(self) -> Question:
         """Return a question of about the right length, for estimates."""
         text = " ".join(self.passage.text.split()[:60])
-        answer = "a condition"
-        return Question(self.id, text, answer, (), (self.passage.document,), text, reasoning=_STAND_IN * 4)
+        return Question(self.id, text, "a condition", (), (self.passage.document,), text, reasoning=_STAND_IN * 4)
 
 
 def draw_drafts(passages: Sequence[Passage], settings: WriteSettings) -> list[QuestionDraft]:
@@ -85,9 +83,9 @@ def copied_run(question: str, passage: str, words: int) -> str:
     >>> copied_run("Why do gums bleed so easily?", "In scurvy the gums bleed so easily.", 4)
     'gums bleed so easily'
     """
-    asked, known = normalise_answer(question).split(), f" {normalise_answer(passage)} "
+    asked, source = normalise_answer(question).split(), f" {normalise_answer(passage)} "
     runs = (" ".join(asked[start : start + words]) for start in range(len(asked) - words + 1))
-    return next((run for run in runs if f" {run} " in known), "")
+    return next((run for run in runs if f" {run} " in source), "")
 
 
 def find_fault(written: Mapping[str, str], passage: Passage, settings: WriteSettings) -> str:

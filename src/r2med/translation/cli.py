@@ -62,12 +62,13 @@ def translate_task(task: str, languages: str, out: Path, dry_run: bool, as_json:
     with asking(dry_run=dry_run, **given) as executor:
         translators = [Translator(dataset, code, settings, out) for code in codes]
         if dry_run:
-            show_foreseen([translator.estimate() for translator in translators], as_json, _PRICED_TRANSLATION)
+            note = "As if every first translation passed. ? is a price that is not known."
+            show_foreseen([translator.estimate() for translator in translators], as_json, note)
             return
         translations = every_share(partial(translator.run, executor) for translator in translators)
-    folders = [write_translation(out, dataset, each, settings) for each in translations if each.kept]
+    folders = [write_translation(out, dataset, task, settings) for task in translations if task.kept]
     if as_json:
-        write_json({"source": dataset.name, "folder": str(out), "languages": [each.as_dict() for each in translations]})
+        write_json({"source": dataset.name, "folder": str(out), "languages": [task.as_dict() for task in translations]})
     else:
         _show(translations)
     if settings.judges_itself:
@@ -79,21 +80,17 @@ def translate_task(task: str, languages: str, out: Path, dry_run: bool, as_json:
         click.echo(f"now: r2med run bm25 --tasks {task} {out}; r2med compare bm25 --languages --tasks {out}", err=True)
 
 
-_PRICED_TRANSLATION = "As if every first translation passed. ? is a price that is not known."
-
-
 def _show(translations: Sequence[TranslatedTask]) -> None:
-    """Print how many questions passed in each language, and which gates stopped the others."""
     console = output()
     table = Table(key("language"), *numbers("questions", "passed", "in the task", "requests", "dollars"))
-    for each in translations:
-        facts = (len(each.questions), sum(not question.problems for question in each.questions), len(each.kept))
-        table.add(each.spoken.name, *(f"{n:,}" for n in (*facts, each.spent.requests)), money(each.spent.cost))
+    for task in translations:
+        counts = (len(task.questions), task.passed, len(task.kept), task.spent.requests)
+        table.add(task.spoken.name, *(f"{count:,}" for count in counts), money(task.spent.cost))
     table.show(console)
-    for each in translations:
-        stopped = [question for question in each.questions if question.problems]
+    for task in translations:
+        stopped = [question for question in task.questions if question.problems]
         for question in stopped[:10]:
             gate, what = question.problems[0]
-            console.print(f"{each.spoken.code}: {question.id} stopped by {gate}: {what}")
+            console.print(f"{task.spoken.code}: {question.id} stopped by {gate}: {what}")
         if len(stopped) > 10:
-            console.print(f"{each.spoken.code}: {len(stopped) - 10:,} more are in translations.jsonl")
+            console.print(f"{task.spoken.code}: {len(stopped) - 10:,} more are in translations.jsonl")

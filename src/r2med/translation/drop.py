@@ -33,10 +33,8 @@ class LanguageDrop:
     task: str
     language: str
     before: float
-    """Its score on the source, over the questions that both have."""
     after: float
-    found: Difference
-    """The other language minus the source."""
+    change: Difference
     left_out: int
     """Questions that only one of the two has."""
     corrected: float = 1.0
@@ -50,7 +48,7 @@ class LanguageDrop:
     def as_dict(self) -> dict[str, Any]:
         """Return the drop in the shape of `--json`."""
         facts = {name: getattr(self, name) for name in ("system", "source", "task", "language", "before", "after")}
-        return facts | {"left_out": self.left_out, "difference": self.found.as_dict() | {"holm": self.corrected}}
+        return facts | {"left_out": self.left_out, "difference": self.change.as_dict() | {"holm": self.corrected}}
 
 
 def translated_tasks(tasks: Iterable[Task]) -> list[Task]:
@@ -76,8 +74,8 @@ def language_drops(
         names = [RecordedName(name) for name in systems]
     outcomes = [_drop(ledger, system, task, measure) for system in select(ledger, names) for task in translated]
     drops = [outcome for outcome in outcomes if isinstance(outcome, LanguageDrop)]
-    corrected = holm([drop.found.randomisation for drop in drops])
     notes = [outcome for outcome in outcomes if isinstance(outcome, str)]
+    corrected = holm([drop.change.randomisation for drop in drops])
     return [replace(drop, corrected=p) for drop, p in zip(drops, corrected, strict=True)], notes
 
 
@@ -94,10 +92,9 @@ def _drop(ledger: Ledger, system: Chosen, task: Task, measure: str) -> LanguageD
     if not shared:
         return f"{task.name} and {task.translates} have no question in common"
     pairs = np.array([[before[query], after[query]] for query in shared])
-    found = difference([pairs[:, 1] - pairs[:, 0]])
+    change, means = difference([pairs[:, 1] - pairs[:, 0]]), pairs.mean(axis=0).tolist()
     lost = len(before) + len(after) - 2 * len(shared)
-    means = pairs.mean(axis=0).tolist()
-    return LanguageDrop(system.label, task.translates, task.name, task.language, means[0], means[1], found, lost)
+    return LanguageDrop(system.label, task.translates, task.name, task.language, means[0], means[1], change, lost)
 
 
 def tasks_of(names: Sequence[str]) -> list[Task]:
@@ -122,10 +119,10 @@ def show_drops(drops: Sequence[LanguageDrop], measure: str, console: Console) ->
             drop.language,
             percent(drop.before),
             percent(drop.after),
-            percent(drop.found.mean, sign="+"),
-            interval(drop.found, "+"),
+            percent(drop.change.mean, sign="+"),
+            interval(drop.change, "+"),
             p_text(drop.corrected),
-            str(drop.found.queries),
+            str(drop.change.queries),
         )
     table.show(console)
     lost = {(names[drop.source], drop.language): drop.left_out for drop in drops if drop.left_out}

@@ -30,13 +30,13 @@ def check_place(out: Path) -> None:
         raise R2medError(f"{out}: exists and was not made by r2med build translate; name another --out")
 
 
-def write_translation(out: Path, source: Dataset, made: TranslatedTask, settings: TranslationSettings) -> Path:
+def write_translation(out: Path, source: Dataset, translated: TranslatedTask, settings: TranslationSettings) -> Path:
     """Write the task of a language into its folder below `out`, as a whole, replacing an earlier one."""
-    folder = out / made.spoken.code
+    folder = out / translated.spoken.code
     try:
         with draft_folder(out, folder.name) as draft:
-            _copy_documents(source, draft, out, made.spoken.code)
-            for name, content in _files(source, made, settings).items():
+            _copy_documents(source, draft, out, translated.spoken.code)
+            for name, content in _files(source, translated, settings).items():
                 (draft / name).write_bytes(content)
             shutil.rmtree(folder, ignore_errors=True)
             draft.rename(folder)
@@ -67,45 +67,8 @@ def _copy_documents(source: Dataset, draft: Path, out: Path, code: str) -> None:
             shutil.copyfile(origin / file, draft / name)
 
 
-def _files(source: Dataset, made: TranslatedTask, settings: TranslationSettings) -> dict[str, bytes]:
-    facts = _manifest(source, made, settings)
-    stated = {name: value for name in source.task.STATED if (value := getattr(source.task, name))}
-    qrels = (
-        {"q_id": question.id, "p_id": document, "score": grade}
-        for question in made.kept
-        for document, grade in source.gold.qrels[question.id].items()
-    )
-    return {
-        "query.jsonl": json_lines(_query(source, question) for question in made.kept),
-        "qrels.jsonl": json_lines(qrels),
-        "translations.jsonl": json_lines(
-            {
-                "id": question.id,
-                "original": question.original,
-                "translation": question.text,
-                "back": question.back,
-                "similarity": question.similarity,
-                "problems": [{"gate": gate, "what": what} for gate, what in question.problems],
-            }
-            for question in made.questions
-        ),
-        "task.toml": "".join(f"{name} = {orjson.dumps(value).decode()}\n" for name, value in stated.items()).encode(),
-        TRANSLATION: orjson.dumps(facts, option=orjson.OPT_INDENT_2) + b"\n",
-        "README.md": "\n".join(_card(facts, settings.judges_itself)).encode(),
-    }
-
-
-def _query(source: Dataset, question: TranslatedQuestion) -> dict[str, Any]:
-    """Return the row of a question; answer and reasoning stay in the language of the corpus."""
-    gold = source.gold
-    row: dict[str, Any] = {"id": question.id, "text": question.text, "original": question.original}
-    row |= {"answer": gold.answers[question.id]} if question.id in gold.answers else {}
-    row |= {"reasoning": gold.reasoning[question.id]} if question.id in gold.reasoning else {}
-    return row | ({"gate": question.gate} if question.gate else {})
-
-
-def _manifest(source: Dataset, made: TranslatedTask, settings: TranslationSettings) -> dict[str, Any]:
-    return {
+def _files(source: Dataset, translated: TranslatedTask, settings: TranslationSettings) -> dict[str, bytes]:
+    facts = {
         "format": _FORMAT,
         "source": source.name,
         "revision": source.revision,
@@ -116,12 +79,41 @@ def _manifest(source: Dataset, made: TranslatedTask, settings: TranslationSettin
         },
         "model": settings.model,
         "judge": settings.judge or settings.model,
-        "encoder": settings.encoder,
-        "near": settings.near,
-        "attempts": settings.attempts,
-        "failed": settings.failed,
-        **made.as_dict(),
+        **{name: getattr(settings, name) for name in ("encoder", "near", "attempts", "failed")},
+        **translated.as_dict(),
     }
+    stated = {name: value for name in source.task.STATED if (value := getattr(source.task, name))}
+    qrels = (
+        {"q_id": question.id, "p_id": document, "score": grade}
+        for question in translated.kept
+        for document, grade in source.gold.qrels[question.id].items()
+    )
+    return {
+        "query.jsonl": json_lines(_query(source, question) for question in translated.kept),
+        "qrels.jsonl": json_lines(qrels),
+        "translations.jsonl": json_lines(
+            {
+                "id": q.id,
+                "original": q.original,
+                "translation": q.text,
+                "back": q.back,
+                "similarity": q.similarity,
+                "problems": [{"gate": gate, "what": what} for gate, what in q.problems],
+            }
+            for q in translated.questions
+        ),
+        "task.toml": "".join(f"{name} = {orjson.dumps(value).decode()}\n" for name, value in stated.items()).encode(),
+        TRANSLATION: orjson.dumps(facts, option=orjson.OPT_INDENT_2) + b"\n",
+        "README.md": "\n".join(_card(facts, settings.judges_itself)).encode(),
+    }
+
+
+def _query(source: Dataset, question: TranslatedQuestion) -> dict[str, str]:
+    """Return the row of a question; answer and reasoning stay in the language of the corpus."""
+    row = {"id": question.id, "text": question.text, "original": question.original}
+    for name, texts in (("answer", source.gold.answers), ("reasoning", source.gold.reasoning)):
+        row |= {name: texts[question.id]} if question.id in texts else {}
+    return row | ({"gate": question.problems[0][0]} if question.problems else {})
 
 
 def _card(facts: dict[str, Any], judged_by_itself: bool) -> Iterator[str]:

@@ -1,8 +1,5 @@
 """Gates that compare a translation with its question: numbers, units, codes, names of drugs, and the language itself.
-Facts about languages are data (`languages.toml`).
-
-A number is compared by its value, however the language writes it: decimal commas, thousands parted by points or spaces,
-full-width digits, words for small numbers. The unit of a dose must survive in one of its spellings.
+A number is compared by its value, however the language writes it. Facts about languages are in `languages.toml`.
 """
 
 from __future__ import annotations
@@ -31,7 +28,7 @@ _RANGE = re.compile(r"\d[\d.,]*\s*\S{0,6}\s+[-–]$")
 _PER = re.compile(r"\s*(?:/|per\b)\s*")
 _POWER = re.compile(r"(?<![a-zA-Zµ])([mcµ]?m)\^?[23](?![\d\w])")
 """Of square and cubic units only the unit is looked at."""
-_CODE = re.compile(r"(?<![A-Za-z0-9])[A-Za-z]+(?:-[A-Za-z]+)?-?\d+[A-Za-z0-9]*(?![A-Za-z0-9])")
+_CODE = re.compile(r"(?<![A-Za-z0-9])([A-Za-z]+(?:-[A-Za-z]+)?)-?\d+[A-Za-z0-9]*(?![A-Za-z0-9])")
 _WORD = re.compile(r"[^\W\d_]+")
 _SAME = 0.6
 """A text of whose words so many stand in the original was not translated."""
@@ -46,9 +43,7 @@ class Language:
     code: str
     name: str
     numbers: Sequence[str]
-    """Words for the numbers from 0 on."""
     comma: bool = False
-    """Whether a comma is the decimal sign."""
     script: str = ""
     """The first word of the names of its letters, where these are not Latin."""
     also: Mapping[str, int] = field(default_factory=dict)
@@ -104,18 +99,10 @@ def _unit_pattern() -> re.Pattern[str]:
     return re.compile(rf"(?:{'|'.join(map(re.escape, spellings))})(?![a-zà-öø-ÿ])")
 
 
-def plain(text: str) -> str:
-    """Return a text in lower case with plain digits and signs; raised digits are marked, so that 10⁹ is not 109.
-
-    >>> plain("５００ ＭＧ, 10⁹")
-    '500 mg, 10^9'
-    """
-    return _unified(text).lower()
-
-
 def _unified(text: str) -> str:
+    """Return a text with plain digits and signs; raised digits are marked, so that 10⁹ is not 109."""
     # A comma of full width parts words, and never digits.
-    marked = _RAISED.sub(lambda found: "^" + found[0].translate(_SUPERSCRIPTS), text.replace("，", ", "))
+    marked = _RAISED.sub(lambda digits: "^" + digits[0].translate(_SUPERSCRIPTS), text.replace("，", ", "))
     return _POWER.sub(r"\1 ", unicodedata.normalize("NFKC", marked).replace("\N{MINUS SIGN}", "-"))
 
 
@@ -125,13 +112,8 @@ def codes(text: str) -> list[str]:
     >>> codes("vitamin B12 and HbA1c in type-2 diabetes for 10 days")
     ['b12', 'hba1c']
     """
-    names = []
-    for code in _CODE.findall(_unified(text)):
-        letters = re.match(r"[A-Za-z-]*[A-Za-z]", code)
-        head = letters[0] if letters else ""
-        if sum(sign.isupper() for sign in head) > 1 or (len(head) <= 3 and "-" not in head):
-            names.append(code.lower())
-    return names
+    names = [(match[0].lower(), match[1]) for match in _CODE.finditer(_unified(text))]
+    return [name for name, head in names if sum(map(str.isupper, head)) > 1 or (len(head) <= 3 and "-" not in head)]
 
 
 def quantities(text: str, spoken: Language, *, known: Sequence[float] = ()) -> list[Quantity]:
@@ -140,7 +122,7 @@ def quantities(text: str, spoken: Language, *, known: Sequence[float] = ()) -> l
     >>> [(sorted(q.values), q.unit) for q in quantities("2,5 mg y 1.200 mL", language("es"))]
     [([2.5], 'mg'), ([1.2, 1200.0], 'ml')]
     """
-    lowered = plain(text)
+    lowered = _unified(text).lower()
     for value in known:
         if value >= 1000:
             spaced = re.escape(f"{int(value):,}").replace(",", r"\s")
@@ -166,16 +148,12 @@ def _quantities(text: str, spoken: Language) -> Iterator[Quantity]:
             values = frozenset(-value for value in values) | (frozenset() if negative else values)
         rest = text[end:].lstrip(" -\N{NON-BREAKING HYPHEN}")
         unit = _unit_pattern().match(rest)
-        per = tuple(_divisors(rest[unit.end() :])) if unit else ()
-        yield Quantity(values, _units()[unit[0]] if unit else "", per, "-" * negative + number[0])
-
-
-def _divisors(text: str) -> Iterator[str]:
-    """Yield the units below a stroke at the beginning of a text."""
-    place = 0
-    while (stroke := _PER.match(text, place)) and (unit := _unit_pattern().match(text, stroke.end())):
-        yield _units()[unit[0]]
-        place = unit.end()
+        names = []  # the unit, and those below a stroke behind it
+        while unit:
+            names.append(_units()[unit[0]])
+            stroke = _PER.match(rest, unit.end())
+            unit = stroke and _unit_pattern().match(rest, stroke.end())
+        yield Quantity(values, names[0] if names else "", tuple(names[1:]), "-" * negative + number[0])
 
 
 def _spoken_divisors(text: str) -> set[str]:
@@ -204,10 +182,10 @@ def _values(token: str, spoken: Language) -> frozenset[float]:
     return frozenset([decimal, joined] if thousands and spoken.comma else [decimal])
 
 
-def _said(value: float, text: str, spoken: Language) -> bool:
+def _is_worded(value: float, text: str, spoken: Language) -> bool:
     """Return whether a text has a small number as a word."""
     if value < 0:
-        return any(word in text for word in _facts()["signs"]["minus"]) and _said(-value, text, spoken)
+        return any(word in text for word in _facts()["signs"]["minus"]) and _is_worded(-value, text, spoken)
     if not value.is_integer() or not 0 <= value < 100:
         return False
     words = [spoken.numbers[int(value)]] if value < len(spoken.numbers) else []
@@ -227,7 +205,7 @@ def find_problems(original: str, translation: str, spoken: Language) -> list[Gat
     [GateProblem(gate='units', what='500 mg became 500 g')]
     """
     shared = codes(original)
-    lost = [code for code in dict.fromkeys(shared) if code not in plain(translation)]
+    lost = [code for code in dict.fromkeys(shared) if code not in _unified(translation).lower()]
     return [
         *_untranslated(original, translation, spoken),
         *_lost_names(original, translation),
@@ -249,7 +227,7 @@ def _changed_numbers(original: str, translation: str, spoken: Language) -> Itera
     stated = quantities(original, english)
     values = sorted({value for quantity in stated for value in quantity.values})
     left = quantities(translation, spoken, known=values)
-    before, after = plain(original), plain(translation)
+    before, after = _unified(original).lower(), _unified(translation).lower()
     divisors = _spoken_divisors(before), _spoken_divisors(after)
     for quantity in stated:
         same = [other for other in left if other.values & quantity.values]
@@ -259,10 +237,10 @@ def _changed_numbers(original: str, translation: str, spoken: Language) -> Itera
         elif same:
             left.remove(same[0])
             yield GateProblem(UNITS, f"{_written(quantity)} became {_written(same[0])}")
-        elif not any(_said(value, after, spoken) for value in quantity.values):
+        elif not any(_is_worded(value, after, spoken) for value in quantity.values):
             yield GateProblem(NUMBERS, f"{_written(quantity)} is missing")
     for quantity in left:
-        worded = any(_said(value, before, english) for value in quantity.values)
+        worded = any(_is_worded(value, before, english) for value in quantity.values)
         if not worded and not quantity.values & set(values):
             yield GateProblem(NUMBERS, f"{_written(quantity)} is not in the original")
 
@@ -291,29 +269,20 @@ def drug_names(text: str) -> list[str]:
 
 
 def _lost_names(original: str, translation: str) -> Iterator[GateProblem]:
-    spelled = [_spelled(word) for word in re.findall(r"[a-zà-öø-ÿ]+", plain(translation))]
+    spelled = [_spelled(word) for word in re.findall(r"[a-zà-öø-ÿ]+", _unified(translation).lower())]
     for name in drug_names(original):
-        others = next((group for group in _facts()["drugs"]["same"] if name in group), [name])
-        if not any(_has_stem(_spelled(other), word) for other in others for word in spelled):
+        others = map(_spelled, next((group for group in _facts()["drugs"]["same"] if name in group), [name]))
+        stems = [(other[: max(4, len(other) - 2)], len(other) + 3) for other in others]  # the ending may be another
+        if not any(word.startswith(stem) and len(word) <= longest for stem, longest in stems for word in spelled):
             yield GateProblem(NAMES, f"{name} is missing")
 
 
 def _spelled(word: str) -> str:
-    """Normalise a name as most languages in Latin script spell it: without accents, double letters and Greek spellings.
-
-    >>> _spelled("hydrochlorothiazide"), _spelled("hidroclorotiazida")
-    ('idroclorotiazide', 'idroclorotiazida')
-    """
+    """Normalise a name as most languages in Latin script spell it: no accents, double letters and Greek spellings."""
     bare = "".join(sign for sign in unicodedata.normalize("NFKD", word) if not unicodedata.combining(sign))
     for greek, latin in (("ph", "f"), ("th", "t"), ("ch", "c"), ("y", "i"), ("k", "c"), ("h", "")):
         bare = bare.replace(greek, latin)
     return re.sub(r"(.)\1", r"\1", bare)
-
-
-def _has_stem(name: str, word: str) -> bool:
-    """Return whether a word is a name with another ending."""
-    stem = name[: max(4, len(name) - 2)]
-    return word.startswith(stem) and len(word) <= len(name) + 3
 
 
 def _untranslated(original: str, translation: str, spoken: Language) -> Iterator[GateProblem]:

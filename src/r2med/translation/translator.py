@@ -1,7 +1,6 @@
 """A task in other languages: questions are translated and checked, corpus and judgements stay, so that scores compare.
 
-A question is asked for again while a gate stops it. Gates: it can be read; it is in the language; numbers, units, codes
-and names of drugs survive; a back-translation means the same, by a judge and by an encoder.
+A question is asked for again while a gate stops it: those of `gates`, and a back-translation that a judge compares.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from r2med.data.dataset import Dataset
 from r2med.errors import R2medError
@@ -40,7 +39,6 @@ class TranslationSettings:
     """Who compares the back-translation; empty for the model itself."""
     encoder: str = ENCODER
     near: float = 0.7
-    """The least cosine of question and back-translation."""
     attempts: int = 2
     failed: str = DROP
     """Whether questions that fail a gate are left out, or stay and are marked."""
@@ -65,17 +63,9 @@ class TranslatedQuestion:
     id: str
     original: str
     text: str
-    """The translation; empty where there is none."""
     back: str
     similarity: float | None
-    """The cosine of the original and the back-translation."""
     problems: Sequence[tuple[str, str]]
-    """The gates that stopped it, and what they found; none where it passed."""
-
-    @property
-    def gate(self) -> str:
-        """Return the first gate that stopped the question; empty if it passed."""
-        return self.problems[0][0] if self.problems else ""
 
 
 @dataclass(frozen=True)
@@ -90,30 +80,32 @@ class TranslatedTask:
     @property
     def kept(self) -> list[TranslatedQuestion]:
         """Return the questions that go into the task."""
-        return [each for each in self.questions if each.text and (not each.problems or self.failed == MARK)]
+        return [q for q in self.questions if q.text and (not q.problems or self.failed == MARK)]
+
+    @property
+    def passed(self) -> int:
+        """Count the questions that no gate stopped."""
+        return sum(not question.problems for question in self.questions)
 
     @property
     def gates(self) -> dict[str, int]:
         """Count questions by the first gate that stopped them."""
-        return dict(sorted(Counter(each.gate for each in self.questions if each.gate).items()))
+        return dict(sorted(Counter(q.problems[0][0] for q in self.questions if q.problems).items()))
 
     def as_dict(self) -> dict[str, Any]:
         """Return the translation in the shape of `--json`."""
         return {
             "language": self.spoken.code,
             "questions": len(self.questions),
-            "passed": sum(not each.problems for each in self.questions),
+            "passed": self.passed,
             "kept": len(self.kept),
             "gates": self.gates,
             "spent": self.spent.bill(),
         }
 
 
-class _Item(NamedTuple):
-    """A question in one language, to be worked on."""
-
-    id: str
-    text: str
+_Item = tuple[str, str]
+"""The id and the text of a question."""
 
 
 class Translator:
@@ -124,71 +116,69 @@ class Translator:
         judge = settings.judge or settings.model
         self._writer = AskedModel.of(settings.model, find_model(settings.model), settings.max_tokens)
         self._judge = AskedModel.of(judge, find_model(judge), settings.max_tokens)
-        self._items = [_Item(*entry) for entry in dataset.collection.queries]
+        self._items = list(dataset.collection.queries)
+        self._step = Step(f"translate-{code}", lambda item: item[0], self._key, work=self._work)
+
+    def _key(self, item: _Item) -> str:
+        limits = {"attempts": self.settings.attempts, "language": self.spoken.code, "gates": GATES}
+        return step_key("translate", asked=[request.key() for request in self._requests(item)], **limits)
 
     def estimate(self) -> StepEstimate:
         """Estimate the cost if every first translation passes; nothing is asked."""
         with ItemStore(self._folder) as store:
-            return price_step(self._step(), self._items, self._requests, store)
+            return price_step(self._step, self._items, self._requests, store)
 
     def run(self, executor: Executor) -> TranslatedTask:
         """Translate questions that are not stored yet, and return the translated task."""
         with ItemStore(self._folder) as store:
-            outcomes = run_step(self._step(), self._items, store, executor)
-        compared = [item for item in self._items if outcomes[item.id].value.get("back")]
-        texts = [item.text for item in compared], [outcomes[item.id].value["back"] for item in compared]
+            outcomes = run_step(self._step, self._items, store, executor)
+        backs = {name: back for name, outcome in outcomes.items() if (back := outcome.value.get("back"))}
+        originals = dict(self._items)
+        texts = [originals[name] for name in backs], list(backs.values())
         near = cosines(self.settings.encoder, self.dataset.task, *texts, executor)
-        similarity = dict(zip([item.id for item in compared], near, strict=True))
+        similarity = dict(zip(backs, near, strict=True))
         questions = []
-        for item in self._items:
-            outcome, cosine = outcomes[item.id], similarity.get(item.id)
+        for name, original in self._items:
+            outcome, cosine = outcomes[name], similarity.get(name)
             problems = [(gate, what) for gate, what in outcome.value.get("problems", ())]
             if outcome.state == FAILED:
                 problems = [(NOT_ANSWERED, outcome.failed)]
             if not problems and cosine is not None and cosine < self.settings.near:
                 problems = [(SIMILARITY, f"the back-translation is {cosine:.2f} near, not {self.settings.near:g}")]
             text, back = outcome.value.get("text", ""), outcome.value.get("back", "")
-            questions.append(TranslatedQuestion(item.id, item.text, text, back, cosine, problems))
+            questions.append(TranslatedQuestion(name, original, text, back, cosine, problems))
         spent = sum((outcome.spent for outcome in outcomes.values()), Usage())
         return TranslatedTask(self.spoken, questions, self.settings.failed, spent)
-
-    def _step(self) -> Step[_Item]:
-        attempts = self.settings.attempts
-
-        def key(item: _Item) -> str:
-            asked = [request.key() for request in self._requests(item)]
-            return step_key("translate", asked=asked, attempts=attempts, language=self.spoken.code, gates=GATES)
-
-        return Step(f"translate-{self.spoken.code}", lambda item: item.id, key, work=self._work)
 
     def _work(self, item: _Item) -> Asking:
         value: dict[str, Any] = {}
         for number in range(self.settings.attempts):
-            value = yield from self._attempt(item, number * _ROUND)
+            value = yield from self._attempt(item[1], number * _ROUND)
             if not value["problems"]:
                 break
         return Outcome(value, marks=tuple(gate for gate, _ in value["problems"][:1]))
 
     def _attempt(
-        self, item: _Item, first: int
+        self, original: str, first: int
     ) -> Generator[Sequence[Request] | Unread, Sequence[Reply | Failed], dict[str, Any]]:
-        translation = self._filled(self._writer, "translate", question=item.text)
+        translation = self._filled(self._writer, "translate", question=original)
         text = yield from tries(self._writer, translation, _read_text, first)
         if not text:
             return {"problems": [(UNREAD, "no translation could be read")]}
-        problems = find_problems(item.text, text, self.spoken)
+        problems = find_problems(original, text, self.spoken)
         if problems:
             return {"text": text, "problems": problems}
         translation = self._filled(self._writer, "back_translate", question=text)
         back = yield from tries(self._writer, translation, _read_text, first)
         if not back:
             return {"text": text, "problems": [(UNREAD, "no back-translation could be read")]}
-        comparison = self._filled(self._judge, "same_question", original=item.text, translated=back)
+        comparison = self._filled(self._judge, "same_question", original=original, translated=back)
         verdict = yield from tries(self._judge, comparison, _read_verdict, first)
         value = {"text": text, "back": back, "problems": []}
         if verdict is None:
             return value | {"problems": [(UNREAD, "the judge could not be read")]}
-        return value if verdict["same"] else value | {"problems": [(MEANING, verdict["difference"])]}
+        difference = " ".join(str(verdict.get("difference") or "").split())
+        return value if verdict["same"] else value | {"problems": [(MEANING, difference)]}
 
     def _filled(self, model: AskedModel, name: str, **values: str) -> Request:
         return model.request(bundled(name, "r2med.translation").fill(values | {"language": self.spoken.name}))
@@ -196,9 +186,9 @@ class Translator:
     def _requests(self, item: _Item) -> list[Request]:
         """Return the requests if all goes well; the original stands in for texts not written yet."""
         return [
-            self._filled(self._writer, "translate", question=item.text),
-            self._filled(self._writer, "back_translate", question=item.text),
-            self._filled(self._judge, "same_question", original=item.text, translated=item.text),
+            self._filled(self._writer, "translate", question=item[1]),
+            self._filled(self._writer, "back_translate", question=item[1]),
+            self._filled(self._judge, "same_question", original=item[1], translated=item[1]),
         ]
 
 
@@ -211,6 +201,4 @@ def _read_text(reply: str) -> str | None:
 
 def _read_verdict(reply: str) -> Mapping[str, Any] | None:
     value = read_object(reply)
-    if value is None or not isinstance(value.get("same"), bool):
-        return None
-    return {"same": value["same"], "difference": " ".join(str(value.get("difference") or "").split())}
+    return value if value and isinstance(value.get("same"), bool) else None
