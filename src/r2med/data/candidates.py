@@ -41,7 +41,7 @@ def offered_kinds(collection: Collection) -> list[str]:
     if collection.task.hub:
         return list(candidate_configs())
     folder = collection.origin
-    return [kind for kind in candidate_configs() if folder is not None and _beside(collection, folder, kind)]
+    return [kind for kind in candidate_configs() if folder is not None and _local_files(collection, folder, kind)[1]]
 
 
 def candidate_files(collection: Collection, kind: str) -> list[Path]:
@@ -54,8 +54,7 @@ def candidate_files(collection: Collection, kind: str) -> list[Path]:
     built = read_manifest(folder)
     if built is not None and kind not in built.configs:
         raise DataError(f"{folder}: built without {kind} candidates; it has {', '.join(built.configs)}")
-    config = _config(folder, kind)
-    files = _beside(collection, folder, kind)
+    config, files = _local_files(collection, folder, kind)
     if files:
         return files
     if not task.hub:
@@ -64,15 +63,11 @@ def candidate_files(collection: Collection, kind: str) -> list[Path]:
     return fetch_config(replace(task, revision=folder.name), config)
 
 
-def _config(folder: Path, kind: str) -> str:
-    """Return the config of a kind: as published, or as named in the manifest of the set."""
-    built = read_manifest(folder)
-    return (built.configs if built else candidate_configs()).get(kind, candidate_configs()[kind])
-
-
-def _beside(collection: Collection, folder: Path, kind: str) -> list[Path]:
-    config = _config(folder, kind)
-    return [folder / name for name in config_files(config, listing(folder, config), collection.task.split)]
+def _local_files(collection: Collection, folder: Path, kind: str) -> tuple[str, list[Path]]:
+    """Return the config of a kind, as published or as named in the manifest of the set, and its files in a folder."""
+    built, configs = read_manifest(folder), candidate_configs()
+    config = (built.configs if built else configs).get(kind, configs[kind])
+    return config, [folder / name for name in config_files(config, listing(folder, config), collection.task.split)]
 
 
 def _read(files: Sequence[Path], collection: Collection, findings: Findings) -> dict[str, list[str]]:

@@ -20,7 +20,7 @@ from r2med.data.dataset import Texts, text_fingerprint
 from r2med.data.formats import Digests
 from r2med.data.problems import Findings, Problem, Spot
 from r2med.data.stored_texts import DAMAGED, StoredIds, StoredTexts, encode
-from r2med.data.texts import TextTable, fill_documents
+from r2med.data.texts import TextTable, fill_table, read_documents
 from r2med.errors import DataError
 from r2med.settings import memory_limit
 from r2med.store.cache import Cache
@@ -58,10 +58,7 @@ class _Facts(Typed, frozen=True):
 
 def read_corpus(files: Sequence[Path], findings: Findings) -> Corpus:
     """Read the files and note every problem; what is too large for memory is stored until the process ends."""
-    if _is_large(files) and _is_huge(files):
-        return _stored(files, findings, None)
-    table = fill_documents(TextTable(), files, findings)
-    return Corpus(table.column(), table.rows, table.whole)
+    return _stored(files, findings, None) if _is_large(files) and _is_huge(files) else _read(files, findings)
 
 
 def recall_corpus(files: Sequence[Path], findings: Findings) -> Corpus:
@@ -72,11 +69,15 @@ def recall_corpus(files: Sequence[Path], findings: Findings) -> Corpus:
     # Before the first corpus is stored no file needs to be hashed.
     key = _key(files, _hashes(files, cache)) if (cache.root / _KIND).is_dir() else ""
     if key and cache.has(_KIND, key):
-        corpus = _open(cache.root / _KIND / key, files, findings)
-        if corpus is not None:
+        if corpus := _open(cache.root / _KIND / key, files, findings):
             return corpus
         cache.drop(_KIND, key)
     return _stored(files, findings, cache)
+
+
+def _read(files: Sequence[Path], findings: Findings) -> Corpus:
+    table = read_documents(files, findings)
+    return Corpus(table.column(), table.rows, table.whole)
 
 
 def _is_large(files: Sequence[Path]) -> bool:
@@ -103,8 +104,7 @@ def _stored(files: Sequence[Path], findings: Findings, keep: Cache | None) -> Co
     except OSError as error:
         if _is_huge(files):
             raise unwritable(folder, error) from error
-        table = fill_documents(TextTable(), files, noted := Findings())
-        corpus = Corpus(table.column(), table.rows, table.whole)
+        corpus = _read(files, noted := Findings())
     findings.extend(noted)
     return corpus
 
@@ -112,7 +112,7 @@ def _stored(files: Sequence[Path], findings: Findings, keep: Cache | None) -> Co
 def _store(files: Sequence[Path], findings: Findings, draft: Path, keep: Cache | None) -> Corpus:
     """Read files into a folder, which is cached by the bytes that were read, unless there are errors in them."""
     digests, before = Digests(), [stamp(file) for file in files]
-    table = fill_documents(StoredTable(draft), files, findings, digests)
+    table = fill_table(StoredTable(draft), files, findings, "documents", digests)
     table.finish(findings)
     order = {str(file): place for place, file in enumerate(files)}
     findings.problems.sort(key=lambda problem: (order[problem.file], problem.line))
@@ -145,8 +145,7 @@ def _key(files: Sequence[Path], digests: Sequence[str]) -> str:
 
 def _hashes(files: Sequence[Path], cache: Cache) -> list[str]:
     """Return the hash of each file; none if a file cannot be read, which reading it will report."""
-    remembered = FileHashes(cache.root / "hashes")
-    hashes = []
+    remembered, hashes = FileHashes(cache.root / "hashes"), []
     try:
         for file in files:
             before, value = stamp(file), remembered.recall(file)
@@ -178,8 +177,7 @@ def _documents(folder: Path, files: Sequence[Path], fingerprint: str = "") -> Te
     """Return the documents in a folder; ids are held in memory unless the files are too large for it."""
 
     def column(name: str) -> NDArray[Any]:
-        mapped: NDArray[Any] = np.load(folder / f"{name}.npy", mmap_mode="r").view(np.ndarray)
-        return mapped
+        return np.asarray(np.load(folder / f"{name}.npy", mmap_mode="r"))
 
     ids = StoredIds(folder / _IDS, column("id_starts"), column("id_lengths"), column("order"))
     texts = StoredTexts(folder / _TEXTS, column("text_starts"), column("text_lengths"), column("checks"))
@@ -193,10 +191,8 @@ class StoredTable(TextTable):
         super().__init__()
         self._folder = folder
         self._id_file, self._text_file = (folder / _IDS).open("wb"), (folder / _TEXTS).open("wb")
-        self._hashes: array[int] = array("q")
-        self._id_lengths: array[int] = array("I")
-        self._text_lengths: array[int] = array("I")
-        self._checks: array[int] = array("I")
+        self._hashes = array("q")
+        self._id_lengths, self._text_lengths, self._checks = array("I"), array("I"), array("I")
 
     def begin(self, file: Path) -> None:
         """Set the file that the next rows come from."""
@@ -218,21 +214,12 @@ class StoredTable(TextTable):
         """Fold repeated ids, note them, and write the place of every id and text."""
         self._id_file.close()
         self._text_file.close()
-        id_lengths, text_lengths, checks = map(np.asarray, (self._id_lengths, self._text_lengths, self._checks))
-        id_starts, text_starts = (
-            np.cumsum(lengths, dtype=np.int64) - lengths for lengths in (id_lengths, text_lengths)
-        )
-        ids = StoredTexts(self._folder / _IDS, id_starts, id_lengths)
-        texts = StoredTexts(self._folder / _TEXTS, text_starts, text_lengths, checks)
-        repeated = self._fold(ids, texts, findings)
-        columns: dict[str, NDArray[Any]] = {
-            "id_starts": id_starts,
-            "id_lengths": id_lengths,
-            "text_starts": text_starts,
-            "text_lengths": text_lengths,
-            "checks": checks,
-        }
-        if repeated:
+        columns: dict[str, NDArray[Any]] = {"checks": np.asarray(self._checks)}
+        for kind, lengths in (("id", np.asarray(self._id_lengths)), ("text", np.asarray(self._text_lengths))):
+            columns |= {f"{kind}_starts": np.cumsum(lengths, dtype=np.int64) - lengths, f"{kind}_lengths": lengths}
+        ids = StoredTexts(self._folder / _IDS, columns["id_starts"], columns["id_lengths"])
+        places = columns["text_starts"], columns["text_lengths"], columns["checks"]
+        if repeated := self._fold(ids, StoredTexts(self._folder / _TEXTS, *places), findings):
             ids, columns = ids.without(repeated), {name: np.delete(one, repeated) for name, one in columns.items()}
         columns["order"] = ids.alphabetical()
         for name, column in columns.items():
@@ -250,6 +237,5 @@ class StoredTable(TextTable):
             before = first.setdefault(identifier, row)
             if before != row:
                 repeated.append(row)
-                spot = Spot(*self.origin(row), findings)
-                self.note_repeat(identifier, before, texts[before] == texts[row], spot)
+                self.note_repeat(identifier, before, texts[before] == texts[row], Spot(*self.origin(row), findings))
         return repeated

@@ -137,13 +137,12 @@ def parse_lines(numbered: Iterable[tuple[int, bytes]], path: Path, findings: Fin
         try:
             row = orjson.loads(line)
         except orjson.JSONDecodeError as error:
-            if "memory" in error.msg.lower() and line.count(b"[") + line.count(b"{") > _DEEPEST:
-                findings.add("broken-json", path, number, "not JSON: brackets are nested too deeply, or not closed")
-                continue
             if "memory" in error.msg.lower():
-                # orjson reports it so when memory cannot be allocated.
-                raise MemoryError(f"while {path} was read") from error
-            if line.strip():
+                if line.count(b"[") + line.count(b"{") <= _DEEPEST:
+                    # orjson reports it so when memory cannot be allocated.
+                    raise MemoryError(f"while {path} was read") from error
+                findings.add("broken-json", path, number, "not JSON: brackets are nested too deeply, or not closed")
+            elif line.strip():
                 code, message = _broken(line, error)
                 findings.add(code, path, number, message)
             continue
@@ -271,9 +270,8 @@ def _table_cells(path: Path, findings: Findings, digests: Digests | None) -> Ite
         try:
             yield number, [cell.decode("utf-8") for cell in cells]
         except UnicodeDecodeError as bad:
-            findings.add(
-                "bad-encoding", path, number, f"not UTF-8: byte 0x{bad.object[bad.start]:02x}; save it as UTF-8"
-            )
+            message = f"not UTF-8: byte 0x{bad.object[bad.start]:02x}; save it as UTF-8"
+            findings.add("bad-encoding", path, number, message)
 
 
 def _csv_cells(path: Path, findings: Findings, digests: Digests | None) -> Iterator[tuple[int, list[str]]]:
@@ -324,15 +322,12 @@ class DataFormat(NamedTuple):
     be cut into `{split}-00000-of-00002.parquet` and so on."""
 
 
+_SHARDED = (".parquet", "/{split}.parquet", "/{split}/{shard}.parquet")
 FORMATS: Sequence[DataFormat] = (
     DataFormat(
         (".jsonl", ".json"),
         json_rows,
-        {
-            "documents": ("corpus.jsonl",),
-            "queries": ("query.jsonl", "queries.jsonl"),
-            "qrels": ("qrels.jsonl",),
-        },
+        {"documents": ("corpus.jsonl",), "queries": ("query.jsonl", "queries.jsonl"), "qrels": ("qrels.jsonl",)},
     ),
     DataFormat((".txt", ".tsv"), table_rows, {"qrels": ("qrels.txt", "qrels.tsv", "qrels/{split}.tsv")}),
     DataFormat((".csv",), csv_rows, {"qrels": ("qrels.csv", "qrels/{split}.csv")}),
@@ -340,16 +335,9 @@ FORMATS: Sequence[DataFormat] = (
         (".parquet",),
         parquet_rows,
         {
-            "documents": ("corpus.parquet", "corpus/{split}.parquet", "corpus/{split}/{shard}.parquet"),
-            "queries": (
-                "query.parquet",
-                "queries.parquet",
-                "query/{split}.parquet",
-                "queries/{split}.parquet",
-                "query/{split}/{shard}.parquet",
-                "queries/{split}/{shard}.parquet",
-            ),
-            "qrels": ("qrels.parquet", "qrels/{split}.parquet", "qrels/{split}/{shard}.parquet"),
+            "documents": tuple(f"corpus{ending}" for ending in _SHARDED),
+            "queries": tuple(f"{name}{ending}" for ending in _SHARDED for name in ("query", "queries")),
+            "qrels": tuple(f"qrels{ending}" for ending in _SHARDED),
         },
     ),
 )

@@ -52,7 +52,9 @@ class Run:
         """Build from each query's documents and scores in any order. A document may appear once in a list."""
         ranked: dict[str, Ranking] = {}
         for query, (ids, values) in lists.items():
-            column = _column(values)
+            column = np.asarray(values)
+            if column.dtype not in (np.float32, np.float64):
+                column = column.astype(np.float64)
             if len(ids) != len(column):
                 raise ValueError(f"query {query}: {len(ids)} documents for {len(column)} scores")
             if np.isnan(column).any():
@@ -91,8 +93,7 @@ class Run:
         return len(self.queries)
 
     def __iter__(self) -> Iterator[tuple[str, Ranking]]:
-        for query in self.queries:
-            yield query, self[query]
+        return ((query, self[query]) for query in self.queries)
 
     def __contains__(self, query: str) -> bool:
         return query in self._place
@@ -131,11 +132,4 @@ class Run:
     def select(self, queries: Iterable[str]) -> Run:
         """Return only these queries' lists; a query that was never asked gets an empty one."""
         empty = Ranking([], np.empty(0, dtype=self.scores.dtype))
-        places = self._place
-        return Run.from_ranked({query: self[query] if query in places else empty for query in queries})
-
-
-def _column(values: Sequence[float] | Scores) -> Scores:
-    """Return scores in the precision they came in, single or double; anything else becomes double."""
-    column = np.asarray(values)
-    return column if column.dtype in (np.float32, np.float64) else column.astype(np.float64)
+        return Run.from_ranked({query: self[query] if query in self._place else empty for query in queries})

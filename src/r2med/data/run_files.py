@@ -25,7 +25,17 @@ def read_run(path: Path | str) -> tuple[Run, list[str]]:
     data = _content(path)
     if not data.strip():
         raise DataError(f"{path}: the file is empty")
-    file_rows = FORMATS[_format(path, data)].read(data, str(path))
+    ending = _ending(path)
+    # The content decides if the ending is unknown or .json, used by both kinds of JSON.
+    if ending in _BY_EXTENSION and ending != ".json":
+        form = _BY_EXTENSION[ending]
+    elif data.startswith(b"PAR1"):
+        form = "parquet"
+    elif ending != ".json" and data.lstrip()[:1] != b"{":
+        form = "trec"
+    else:
+        form = "jsonl" if is_lines(data) else "json"
+    file_rows = FORMATS[form].read(data, str(path))
     if not file_rows.lists:
         raise DataError(f"{path}: the file holds no query")
     run, warnings = assemble(file_rows)
@@ -38,24 +48,22 @@ def read_run(path: Path | str) -> tuple[Run, list[str]]:
 def write_run(run: Run, path: Path | str, tag: str = "r2med") -> None:
     """Write a run in the format of the file's extension, whole or not at all; `tag` is the last column of trec."""
     path = Path(path)
-    extension, zipped = _extension(path)
-    if extension not in _BY_EXTENSION:
+    if _ending(path) not in _BY_EXTENSION:
         raise DataError(f"{path}: no format of that name; end it in {' '.join(_BY_EXTENSION)}, with .gz if you like")
     try:
-        bad = np.flatnonzero(~np.isfinite(run.scores))
-        if len(bad):
-            place = int(bad[0])
-            raise DataError(f"the score of document {run.documents[place]} is {run.scores[place]}, not a finite number")
-        data = FORMATS[_BY_EXTENSION[extension]].write(run, tag)
+        if len(bad := np.flatnonzero(~np.isfinite(run.scores))):
+            document, score = run.documents[bad[0]], run.scores[bad[0]]
+            raise DataError(f"the score of document {document} is {score}, not a finite number")
+        data = FORMATS[_BY_EXTENSION[_ending(path)]].write(run, tag)
     except DataError as error:
         raise DataError(f"{path}: {error}") from error
     except (UnicodeEncodeError, orjson.JSONEncodeError) as error:
         raise DataError(f"{path}: an id of the run is not valid Unicode") from error
+    zipped = path.name.lower().endswith(".gz")
     write_file(path, gzip.compress(data, compresslevel=6, mtime=0) if zipped else data, parents=True)
 
 
 def _content(path: Path) -> bytes:
-    """Return a file's bytes, unzipped, without a byte order mark."""
     try:
         data = path.read_bytes()
     except FileNotFoundError as error:
@@ -72,18 +80,5 @@ def _content(path: Path) -> bytes:
     return data.removeprefix(b"\xef\xbb\xbf")
 
 
-def _extension(path: Path) -> tuple[str, bool]:
-    name = path.name.lower()
-    return Path(name.removesuffix(".gz")).suffix, name.endswith(".gz")
-
-
-def _format(path: Path, data: bytes) -> str:
-    """Return the format by the extension, or by the content if that is unknown or .json, used by both kinds of JSON."""
-    extension, _ = _extension(path)
-    if extension in _BY_EXTENSION and extension != ".json":
-        return _BY_EXTENSION[extension]
-    if data.startswith(b"PAR1"):
-        return "parquet"
-    if extension != ".json" and data.lstrip()[:1] != b"{":
-        return "trec"
-    return "jsonl" if is_lines(data) else "json"
+def _ending(path: Path) -> str:
+    return Path(path.name.lower().removesuffix(".gz")).suffix

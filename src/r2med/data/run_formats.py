@@ -15,6 +15,7 @@ query, document, score and, if there is one, rank.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -56,37 +57,17 @@ class QueryRows:
 class FileRows:
     """Rows of a file."""
 
-    lists: dict[str, QueryRows] = field(default_factory=dict)
+    lists: defaultdict[str, QueryRows] = field(default_factory=lambda: defaultdict(QueryRows))
     unscored: int = 0
     """Number of lists without scores."""
     double: bool = True
     """Whether the scores were in double precision, not in single."""
 
-    def of(self, query: str) -> QueryRows:
-        """Return the rows of a query, still empty if it is new."""
-        rows = self.lists.get(query)
-        if rows is None:
-            rows = self.lists[query] = QueryRows()
-        return rows
-
-
-def as_score(value: Any, where: str) -> float:
-    """Return a score as a number, or raise an error with the place."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise DataError(f"{where}: the score is {describe(value)}, not a number")
-    try:
-        number = float(value)
-    except OverflowError:
-        number = math.inf
-    if not math.isfinite(number):
-        raise DataError(f"{where}: the score is {number}, not a finite number")
-    return number
-
 
 def assemble(file_rows: FileRows) -> tuple[Run, list[str]]:
     """Build the run of a file's rows; return it with a counted sentence for each kind of fix."""
     lists: dict[str, tuple[list[str], Scores]] = {}
-    repeated = misranked = unsorted = 0
+    folded = misranked = unsorted = 0
     for query, rows in file_rows.lists.items():
         compared = as_float32(np.array(rows.scores))
         by_rank = sorted(range(len(rows.ranks)), key=rows.ranks.__getitem__)
@@ -94,16 +75,16 @@ def assemble(file_rows: FileRows) -> tuple[Run, list[str]]:
             misranked += 1
         elif _rises(compared):
             unsorted += 1
-        documents, scores = _folded(rows)
-        repeated += len(rows.documents) - len(documents)
+        documents, scores = rows.documents, rows.scores
+        if len(set(documents)) < len(documents):
+            best: dict[str, float] = {}
+            for document, score in zip(documents, scores, strict=True):
+                best[document] = max(score, best.get(document, score))
+            folded += len(documents) - len(best)
+            documents, scores = list(best), list(best.values())
         lists[query] = (documents, np.array(scores, dtype=np.float64 if file_rows.double else np.float32))
     counts = (
-        (
-            repeated,
-            "row repeats a document of its",
-            "rows repeat a document of their",
-            "query; the best score was kept",
-        ),
+        (folded, "row repeats a document of its", "rows repeat a document of their", "query; the best score was kept"),
         (misranked, "list has", "lists have", "ranks that disagree with the scores; the scores decide"),
         (unsorted, "list was", "lists were", "not in the order of the scores, and sorted"),
         (file_rows.unscored, "list has", "lists have", "no scores; the order given was kept"),
@@ -116,16 +97,6 @@ def _rises(scores: NDArray[np.float32]) -> bool:
     return bool((scores[1:] > scores[:-1]).any())
 
 
-def _folded(rows: QueryRows) -> tuple[list[str], list[float]]:
-    """Fold repeated documents, keeping the best score of each."""
-    if len(set(rows.documents)) == len(rows.documents):
-        return rows.documents, rows.scores
-    best: dict[str, float] = {}
-    for document, score in zip(rows.documents, rows.scores, strict=True):
-        best[document] = max(score, best.get(document, score))
-    return list(best), list(best.values())
-
-
 def read_trec(data: bytes, name: str) -> FileRows:
     """Read the rows of a TREC run. Columns are separated by ASCII's white space; any other may be part of an id."""
     file_rows = FileRows()
@@ -136,7 +107,7 @@ def read_trec(data: bytes, name: str) -> FileRows:
         try:
             query, _, document, rank, text, _ = columns
             place, score = int(rank), float(text)
-            rows = file_rows.of(query.decode())
+            rows = file_rows.lists[query.decode()]
             rows.documents.append(document.decode())
         except ValueError:
             raise DataError(f"{name}:{number}: {_fault(columns)}") from None
@@ -171,10 +142,11 @@ def write_trec(run: Run, tag: str) -> bytes:
             fault = "has white space in it" if name else "is empty"
             raise DataError(f"the id {name!r} {fault}, which a TREC run cannot hold; write .jsonl or .parquet")
     label = "".join(tag.split()) or "r2med"
-    lines: list[str] = []
-    for query, (documents, scores) in run:
-        rows = enumerate(zip(documents, scores.tolist(), strict=True), 1)
-        lines += [f"{query} Q0 {document} {place} {score!r} {label}\n" for place, (document, score) in rows]
+    lines = [
+        f"{query} Q0 {document} {place} {score!r} {label}\n"
+        for query, (documents, scores) in run
+        for place, (document, score) in enumerate(zip(documents, scores.tolist(), strict=True), 1)
+    ]
     return "".join(lines).encode()
 
 
@@ -210,11 +182,8 @@ def read_object(data: bytes, name: str) -> FileRows:
 
 def write_lines(run: Run, _: str) -> bytes:
     """Write a query per line, in the shape of the benchmark's authors."""
-    lines = []
-    for query, (documents, scores) in run:
-        pairs = list(zip(documents, scores.tolist(), strict=True))
-        lines.append(orjson.dumps({"id": query, "topk_pid": pairs}, option=orjson.OPT_APPEND_NEWLINE))
-    return b"".join(lines)
+    lines = ({"id": query, "topk_pid": list(zip(ids, scores.tolist(), strict=True))} for query, (ids, scores) in run)
+    return b"".join(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE) for line in lines)
 
 
 def write_object(run: Run, _: str) -> bytes:
@@ -257,10 +226,8 @@ def _parsed(data: bytes, where: str) -> Any:
 
 def _add(file_rows: FileRows, query: str, value: Any, where: str) -> None:
     """Add a query's list in any of its shapes."""
-    pairs = list(_pairs(value, where))
-    unscored = sum(score is _UNSCORED for _, score in pairs)
-    rows = file_rows.of(query)
-    if unscored:
+    pairs, rows = list(_pairs(value, where)), file_rows.lists[query]
+    if unscored := sum(score is _UNSCORED for _, score in pairs):
         if unscored < len(pairs):
             raise DataError(f"{where}: {unscored} of {len(pairs)} documents have no score")
         if rows.documents:
@@ -268,12 +235,19 @@ def _add(file_rows: FileRows, query: str, value: Any, where: str) -> None:
         file_rows.unscored += 1
         pairs = [(document, len(pairs) - place) for place, (document, _) in enumerate(pairs)]
     for document, score in pairs:
+        if isinstance(score, bool) or not isinstance(score, int | float):
+            raise DataError(f"{where}: document {document}: the score is {describe(score)}, not a number")
+        try:
+            number = float(score)
+        except OverflowError:
+            number = math.inf
+        if not math.isfinite(number):
+            raise DataError(f"{where}: document {document}: the score is {number}, not a finite number")
         rows.documents.append(document)
-        rows.scores.append(as_score(score, f"{where}: document {document}"))
+        rows.scores.append(number)
 
 
 def _pairs(value: Any, where: str) -> Iterator[tuple[str, Any]]:
-    """Yield documents and their scores."""
     if isinstance(value, dict):
         yield from value.items()
         return
@@ -304,16 +278,21 @@ def read_parquet(data: bytes, name: str) -> FileRows:
         table = pl.read_parquet(BytesIO(data))
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise DataError(f"{name}: not a parquet file, or a damaged one") from error
-    queries, documents = _ids(table, _QUERY_COLUMN, name), _ids(table, _DOCUMENT_COLUMN, name)
-    scores = _scores(table, name)
+    queries, documents = (_ids(table, names, name) for names in (_QUERY_COLUMN, _DOCUMENT_COLUMN))
+    scores = _column(table, _SCORE_COLUMN, name)
+    if not scores.dtype.is_numeric():
+        raise DataError(f"{name}: the column {scores.name} is {scores.dtype}, not numbers")
+    scores = scores if scores.dtype == pl.Float32 else scores.cast(pl.Float64)
+    if not scores.is_finite().all():
+        bad = int(scores.is_finite().arg_min() or 0)
+        raise DataError(f"{name}: row {bad + 1}: the score is {scores[bad]}, not a finite number")
     file_rows = FileRows(double=scores.dtype != pl.Float32)
     for query, document, score in zip(queries, documents, scores.to_list(), strict=True):
-        rows = file_rows.of(query)
-        rows.documents.append(document)
-        rows.scores.append(score)
+        file_rows.lists[query].documents.append(document)
+        file_rows.lists[query].scores.append(score)
     if "rank" in table.columns and table["rank"].dtype.is_integer() and not table["rank"].null_count():
         for query, rank in zip(queries, table["rank"].to_list(), strict=True):
-            file_rows.of(query).ranks.append(rank)
+            file_rows.lists[query].ranks.append(rank)
     return file_rows
 
 
@@ -337,11 +316,10 @@ def write_parquet(run: Run, _: str) -> bytes:
 
 
 def _column(table: pl.DataFrame, names: tuple[str, ...], path: str) -> pl.Series:
-    heading = next((name for name in names if name in table.columns), None)
+    heading = pick(dict.fromkeys(table.columns), names)
     if heading is None:
-        raise DataError(
-            f"{path}: no column of the {names[0]}; looked for {', '.join(names)} among {', '.join(table.columns)}"
-        )
+        looked_for = f"{', '.join(names)} among {', '.join(table.columns)}"
+        raise DataError(f"{path}: no column of the {names[0]}; looked for {looked_for}")
     column = table[heading]
     if column.null_count():
         raise DataError(f"{path}: row {int(column.is_null().arg_max() or 0) + 1}: no {heading}")
@@ -354,23 +332,7 @@ def _ids(table: pl.DataFrame, names: tuple[str, ...], path: str) -> list[str]:
     column = _column(table, names, path)
     if not (column.dtype.is_integer() or column.dtype in (pl.String, pl.Categorical, pl.Enum)):
         raise DataError(f"{path}: the column {column.name} is {column.dtype}, not ids")
-    file_rows: list[str] = column.cast(pl.String).to_list()
-    return file_rows
-
-
-def _scores(table: pl.DataFrame, path: str) -> pl.Series:
-    import polars as pl
-
-    column = _column(table, _SCORE_COLUMN, path)
-    if not column.dtype.is_numeric():
-        raise DataError(f"{path}: the column {column.name} is {column.dtype}, not numbers")
-    if column.dtype != pl.Float32:
-        column = column.cast(pl.Float64)
-    finite = column.is_finite()
-    if not finite.all():
-        bad = int(finite.arg_min() or 0)
-        raise DataError(f"{path}: row {bad + 1}: the score is {column[bad]}, not a finite number")
-    return column
+    return column.cast(pl.String).to_list()
 
 
 class RunFormat(NamedTuple):

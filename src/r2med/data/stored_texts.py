@@ -31,11 +31,7 @@ class StoredTexts(Sequence[str]):
     """Texts of a file of UTF-8, by the start, length and checksum of each."""
 
     def __init__(
-        self,
-        file: Path,
-        starts: NDArray[np.int64],
-        lengths: NDArray[Any],
-        checks: NDArray[np.uint32] | None = None,
+        self, file: Path, starts: NDArray[np.int64], lengths: NDArray[Any], checks: NDArray[np.uint32] | None = None
     ) -> None:
         self._file, self._starts, self._lengths, self._checks = file, starts, lengths, checks
         # The mapping stays valid if the file is removed.
@@ -50,22 +46,21 @@ class StoredTexts(Sequence[str]):
     def __getitem__(self, place: slice) -> Sequence[str]: ...
     def __getitem__(self, place: int | slice) -> str | Sequence[str]:
         if isinstance(place, slice):
-            return self._some(place)
+            return self._read(place)
         place = range(len(self))[place]
-        return self._some(slice(place, place + 1))[0]
+        return self._read(slice(place, place + 1))[0]
 
     def __iter__(self) -> Iterator[str]:
         for start in range(0, len(self), _AT_ONCE):
-            yield from self._some(slice(start, start + _AT_ONCE))
+            yield from self._read(slice(start, start + _AT_ONCE))
 
-    def _some(self, places: slice) -> list[str]:
+    def _read(self, places: slice) -> list[str]:
         starts, lengths = self._starts[places].tolist(), self._lengths[places].tolist()
         parts = [bytes(self._data[start : start + length]) for start, length in zip(starts, lengths, strict=True)]
         if self._checks is not None and list(map(zlib.crc32, parts)) != self._checks[places].tolist():
             (self._file.parent / DAMAGED).touch()  # so that the next command makes a new copy
-            raise DataError(
-                f"{self._file}: this copy of a corpus is damaged; run the same command again to make it anew"
-            )
+            advice = "run the same command again to make it anew"
+            raise DataError(f"{self._file}: this copy of a corpus is damaged; {advice}")
         return [part.decode("utf-8", "surrogatepass") for part in parts]
 
     def without(self, places: Sequence[int]) -> Self:
@@ -78,8 +73,7 @@ class StoredTexts(Sequence[str]):
     def alphabetical(self) -> NDArray[np.int64]:
         """Return the places of the texts in alphabetical order, which is that of their UTF-8.
 
-        Their bytes are compared eight at a time, as numbers; of two that differ in zeros at the end, the shorter is
-        first.
+        Their bytes are compared eight at a time, as numbers; if they are equal, the shorter text is first.
         """
         lengths, widest = self._lengths, int(self._lengths.max(initial=0))
         if widest > _WIDEST:

@@ -17,7 +17,6 @@ from r2med.formatting import describe, shorten
 EXTRAS = ("answer", "reasoning")
 """Fields of a query row that belong to the gold data."""
 
-
 Table = TypeVar("Table", bound="TextTable")
 
 
@@ -74,22 +73,19 @@ class TextTable:
 
 def read_documents(files: Sequence[Path], findings: Findings) -> TextTable:
     """Read the documents; a title is put before its text."""
-    return fill_documents(TextTable(), files, findings)
-
-
-def fill_documents(table: Table, files: Sequence[Path], findings: Findings, digests: Digests | None = None) -> Table:
-    """Read documents into a table of another kind."""
-    return _fill(table, files, findings, "documents", digests)
+    return fill_table(TextTable(), files, findings, "documents")
 
 
 def read_queries(files: Sequence[Path], findings: Findings) -> TextTable:
     """Read the queries, with the gold answers and reasoning paths that their rows may hold."""
-    return _fill(TextTable(), files, findings, "queries", None)
+    return fill_table(TextTable(), files, findings, "queries")
 
 
-def _fill(table: Table, files: Sequence[Path], findings: Findings, part: str, digests: Digests | None) -> Table:
+def fill_table(
+    table: Table, files: Sequence[Path], findings: Findings, part: str, digests: Digests | None = None
+) -> Table:
+    """Read documents or queries into a table."""
     errors, start = findings.errors, len(findings.problems)
-    documents, empty = part == "documents", "empty-document" if part == "documents" else "empty-query"
     for file in files:
         table.begin(file)
         id_field = ID_FIELDS[0]
@@ -101,7 +97,7 @@ def _fill(table: Table, files: Sequence[Path], findings: Findings, part: str, di
                 identifier, text = _mended(identifier, id_field, row, Spot(file, line, findings))
                 if identifier is None or text is None:
                     continue
-            if not documents:
+            if part == "queries":
                 _keep_extras(table, identifier, row, Spot(file, line, findings))
             elif title := row.get("title"):
                 if type(title) is str:
@@ -110,7 +106,8 @@ def _fill(table: Table, files: Sequence[Path], findings: Findings, part: str, di
                     message = f"the field title must be a string, not {describe(title)}"
                     findings.add("wrong-type", file, line, message)
             if not text or text.isspace():
-                findings.add(empty, file, line, f"{shorten(identifier)!r} has no text")
+                code = "empty-query" if part == "queries" else "empty-document"
+                findings.add(code, file, line, f"{shorten(identifier)!r} has no text")
             table.add(identifier, text, line, findings)
     if files and not table.rows and findings.errors == errors:
         findings.add("empty-file", files[0], 0, "holds no rows")
