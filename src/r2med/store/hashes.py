@@ -104,21 +104,19 @@ def steady_digests() -> Iterator[None]:
 def file_digest(path: Path) -> str:
     """Return the hash of a file's content."""
     digests = _TAKEN.get()
-    if digests is not None and path in digests:
-        return digests[path]
-    digest = _hash(path)
-    if digests is not None:
-        digests[path] = digest
-    return digest
+    if digests is None:
+        return _hash(path)
+    if path not in digests:
+        digests[path] = _hash(path)
+    return digests[path]
 
 
 def _hash(path: Path) -> str:
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()[:_LENGTH]
-    except OSError as error:
-        raise DataError(f"{str(path)!r}: cannot be read: {reason(error)}") from error
-    except ValueError as error:
-        raise DataError(f"{str(path)!r}: cannot be read: {error}") from error
+    except (OSError, ValueError) as error:
+        why = reason(error) if isinstance(error, OSError) else error
+        raise DataError(f"{str(path)!r}: cannot be read: {why}") from error
 
 
 def confirm(path: Path, read: str) -> None:

@@ -109,8 +109,7 @@ class Database:
             self.connection = self._opened()
         except sqlite3.DatabaseError as error:
             raise self.translate_error(error) from error
-        number = _number(self.connection)
-        if number != form.number:
+        if (number := _number(self.connection)) != form.number:
             self.close()
             raise form.refusal(path, number)
 
@@ -149,14 +148,8 @@ class Database:
         if self.obstacle:
             raise StoreError(f"{self.path}: cannot be written ({self.obstacle})")
         try:
-            self.connection.execute("BEGIN IMMEDIATE")
-            try:
+            with _atomic(self.connection):
                 yield self.connection
-                self.connection.execute("COMMIT")
-            except BaseException:
-                with suppress(sqlite3.Error):
-                    self.connection.execute("ROLLBACK")
-                raise
         except sqlite3.DatabaseError as error:
             raise self.translate_error(error) from error
 
@@ -195,27 +188,25 @@ class Database:
             return self._filled(self._connect(":memory:"))
         if not os.access(self.path, os.R_OK):
             raise StoreError(f"{self.path}: cannot be read by this user")
-        place = quote(str(self.path.absolute()))
+        place, log = quote(str(self.path.absolute())), Path(f"{self.path}-wal")
         try:
             connection = self._connect(f"file:{place}?mode=ro")
         except sqlite3.OperationalError:
-            if Path(f"{self.path}-wal").exists() and Path(f"{self.path}-wal").stat().st_size:
-                return self._filled(self._connect(self._copied()))
+            if log.exists() and log.stat().st_size:
+                # With the last writes of a killed process, which SQLite cannot recover where the file lies.
+                try:
+                    self._copy = tempfile.TemporaryDirectory(prefix="r2med-")
+                    copy = f"{self._copy.name}/copy"
+                    for ending in ("", "-wal"):
+                        shutil.copy(f"{self.path}{ending}", f"{copy}{ending}")
+                except OSError as error:
+                    raise StoreError(f"{self.path}: cannot be read here ({reason(error)})") from error
+                return self._filled(self._connect(copy))
             connection = self._connect(f"file:{place}?mode=ro&immutable=1")
         if _is_empty(connection):
             connection.close()
             return self._filled(self._connect(":memory:"))
         return connection
-
-    def _copied(self) -> str:
-        """Copy the file with the last writes of a killed process, which SQLite cannot recover where it lies."""
-        try:
-            self._copy = tempfile.TemporaryDirectory(prefix="r2med-")
-            for ending in ("", "-wal"):
-                shutil.copy(f"{self.path}{ending}", Path(self._copy.name) / f"copy{ending}")
-        except OSError as error:
-            raise StoreError(f"{self.path}: cannot be read here ({reason(error)})") from error
-        return str(Path(self._copy.name) / "copy")
 
     def _connect(self, place: str) -> sqlite3.Connection:
         connection = sqlite3.connect(
@@ -239,19 +230,26 @@ class Database:
     def _filled(self, connection: sqlite3.Connection) -> sqlite3.Connection:
         """Create the tables of an empty file, in one transaction."""
         if _is_empty(connection):
-            connection.execute("BEGIN IMMEDIATE")
-            try:
+            with _atomic(connection):
                 # Another process may have done it while this one waited.
                 if _is_empty(connection):
                     for statement in filter(str.strip, self.form.tables.split(";")):
                         connection.execute(statement)
                     connection.execute(f"PRAGMA user_version = {self.form.number}")
-                connection.execute("COMMIT")
-            except BaseException:
-                with suppress(sqlite3.Error):
-                    connection.execute("ROLLBACK")
-                raise
         return connection
+
+
+@contextmanager
+def _atomic(connection: sqlite3.Connection) -> Iterator[None]:
+    """Open a block whose writes happen all or not at all."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        with suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
+        raise
 
 
 def _number(connection: sqlite3.Connection) -> int:
