@@ -78,9 +78,8 @@ class Lookup:
     origins: Places
     """What of the block each was made of."""
     starts: Places
-    """Where its texts begin in the table."""
     sizes: Places
-    """How many texts it leads to."""
+    """Where its texts begin in the table, and how many they are."""
 
     @classmethod
     def of(cls, table: HashTable, keys: Hashes, rows: Places, origins: Places) -> Lookup:
@@ -142,8 +141,7 @@ class HashFilter:
     def passes(self, hashes: Hashes) -> NDArray[np.bool_]:
         """Return which hashes may be in one of the tables."""
         slots = hashes >> self._shift
-        found: NDArray[np.bool_] = (self._bytes[slots >> _THREE] & _BITS[slots & _SEVEN]) != 0
-        return found
+        return np.asarray((self._bytes[slots >> _THREE] & _BITS[slots & _SEVEN]) != 0)
 
 
 _AT_ONCE = 1 << 22

@@ -176,9 +176,7 @@ class Matcher:
     """Search for the texts of some tasks; made once, used for every block, by several threads if need be."""
 
     def __init__(self, subjects: Sequence[IndexedTask], settings: Settings, at_once: int = AT_ONCE) -> None:
-        self.subjects = subjects
-        self.settings = settings
-        self.at_once = at_once
+        self.subjects, self.settings, self.at_once = subjects, settings, at_once
         self._searches: dict[Callable[[Probe, HashFilter], LeakSearch], HashFilter] = {}
         if {"exact", "normalised"} & set(settings.methods):
             self._searches[SameText] = HashFilter([subject.normal.keys for subject in subjects])

@@ -54,9 +54,8 @@ class Ratings:
         given = np.unique(table[~np.isnan(table)])
         steps = given if scale is None else np.asarray(scale, dtype=np.float64)
         if len(steps) > MOST_GRADES:
-            raise R2medError(
-                f"{len(steps)} different grades are not a scale; agreement takes {MOST_GRADES} at the most"
-            )
+            advice = f"agreement takes {MOST_GRADES} at the most"
+            raise R2medError(f"{len(steps)} different grades are not a scale; {advice}")
         if not np.isin(given, steps).all():
             raise R2medError(f"the grade {given[~np.isin(given, steps)][0]:g} is not on the scale")
         return cls(table, np.unique(places, return_inverse=True)[1].astype(np.intp), steps)
@@ -90,10 +89,10 @@ class Ratings:
 
     def _cells(self, pair: tuple[int, int], worth: Floats) -> Floats:
         """Return the table of two raters for each question, every item counted by its weight."""
-        one, other = pair
-        both = self._given[:, one] & self._given[:, other]
+        both = self._given[:, pair].all(axis=1)
+        one, other = self._steps[:, pair].T
         size, count = len(self.scale), int(self.questions.max(initial=-1)) + 1
-        places = (self.questions * size + self._steps[:, one]) * size + self._steps[:, other]
+        places = (self.questions * size + one) * size + other
         cells = np.bincount(places[both], worth[both], minlength=count * size * size)
         return cells.astype(np.float64).reshape(count, size, size)
 
@@ -145,7 +144,7 @@ class Sums:
                 yield self._weighted(block[start : start + at_once] * count)
 
     @property
-    def _parts(self) -> tuple[Floats, Floats, Floats, Floats]:
+    def _parts(self) -> tuple[Floats, ...]:
         return self.tables, self.coincidences, self.agreements, self.marginals
 
     def _weighted(self, rows: Floats) -> Sums:
@@ -232,8 +231,8 @@ def coefficients(ratings: Ratings, names: Sequence[str] = tuple(COEFFICIENTS)) -
 
     One that is not defined is None; of a single question there is no interval.
 
-    >>> found = coefficients(Ratings.of([[0, 0], [1, 1], [2, 1], [0, 0]]), ["raw", "kappa"])
-    >>> found["raw"].value, round(found["kappa"].value, 3)
+    >>> figures = coefficients(Ratings.of([[0, 0], [1, 1], [2, 1], [0, 0]]), ["raw", "kappa"])
+    >>> figures["raw"].value, round(figures["kappa"].value, 3)
     (0.75, 0.6)
     """
     sums = ratings.sums()

@@ -72,8 +72,7 @@ def task_intervals(values: Floats) -> list[Figure]:
 
 def average_intervals(tasks: Sequence[Floats]) -> list[Figure]:
     """Return each system's interval for the mean over tasks: queries are resampled within each task, never across."""
-    means, drawn = _average(tasks, [resampled_means(values, place) for place, values in enumerate(tasks)])
-    return _intervals(means, drawn, [np.atleast_2d(values).shape[1] for values in tasks])
+    return _average(tasks, [resampled_means(values, place) for place, values in enumerate(tasks)])
 
 
 def board_intervals(board: Mapping[Name, Floats]) -> tuple[dict[Name, list[Figure]], list[Figure]]:
@@ -83,8 +82,7 @@ def board_intervals(board: Mapping[Name, Floats]) -> tuple[dict[Name, list[Figur
         task: _intervals(values.mean(axis=1), means, [values.shape[1]])
         for (task, values), means in zip(board.items(), drawn, strict=True)
     }
-    average = _average(list(board.values()), drawn)
-    return by_task, _intervals(*average, [values.shape[1] for values in board.values()])
+    return by_task, _average(list(board.values()), drawn)
 
 
 def resampled_means(values: Floats, stratum: int = 0) -> Floats:
@@ -93,8 +91,10 @@ def resampled_means(values: Floats, stratum: int = 0) -> Floats:
     return np.concatenate([table @ shares.T for shares in weights(table.shape[1], stratum)], axis=1)
 
 
-def _average(tasks: Sequence[Floats], drawn: Sequence[Floats]) -> tuple[Floats, Floats]:
-    return np.mean([np.atleast_2d(values).mean(axis=1) for values in tasks], axis=0), np.mean(drawn, axis=0)
+def _average(tasks: Sequence[Floats], drawn: Sequence[Floats]) -> list[Figure]:
+    tables = [np.atleast_2d(values) for values in tasks]
+    means = np.mean([table.mean(axis=1) for table in tables], axis=0)
+    return _intervals(means, np.mean(drawn, axis=0), [table.shape[1] for table in tables])
 
 
 def _intervals(means: Floats, drawn: Floats, queries: Sequence[int]) -> list[Figure]:

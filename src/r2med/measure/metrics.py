@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,10 +69,7 @@ def _hit(gains: Gains, _: int | None) -> Floats:
     return np.asarray((gains.found > 0).any(axis=1), dtype=np.float64)
 
 
-@dataclass(frozen=True)
-class _Kind:
-    """Measure without its cutoff."""
-
+class _Kind(NamedTuple):
     compute: Callable[[Gains, int | None], Floats]
     aliases: tuple[str, ...]
     whole: bool = False
@@ -123,7 +121,9 @@ class Measure:
         plain = text.strip().lower()
         if plain in _NAMES:
             return cls(_NAMES[plain])
-        name, cutoff = _split(plain)
+        # At the @ if there is one, else at the last mark between words.
+        match = re.fullmatch(r"([^@]*)@(.*)", plain) or re.fullmatch(r"(.+?)(?:_at)?[_.]([^_.]*)", plain)
+        name, cutoff = map(str.strip, match.groups() if match else (plain, ""))
         if name not in _NAMES:
             tail = f"@{cutoff}" if cutoff else ""
             near = [known + (tail or ("" if kind.whole else "@10")) for known, kind in _KINDS.items()]
@@ -143,13 +143,6 @@ class Measure:
         return _KINDS[self.name].compute(gains.cut(self.cutoff), self.cutoff)
 
 
-def _split(text: str) -> tuple[str, str]:
-    """Split a spelling into name and cutoff: at the @ if there is one, else at the last mark between words."""
-    match = re.fullmatch(r"([^@]*)@(.*)", text) or re.fullmatch(r"(.+?)(?:_at)?[_.]([^_.]*)", text)
-    name, cutoff = match.groups() if match else (text, "")
-    return name.strip(), cutoff.strip()
-
-
 def parse_all(texts: Iterable[str]) -> tuple[Measure, ...]:
     """Parse measures in the order they are named, each once.
 
@@ -159,12 +152,5 @@ def parse_all(texts: Iterable[str]) -> tuple[Measure, ...]:
     return tuple(dict.fromkeys(map(Measure.parse, texts)))
 
 
-DEFAULT: tuple[Measure, ...] = (
-    Measure("nDCG", 10),
-    Measure("Recall", 100),
-    Measure("MAP", 100),
-    Measure("MRR", 10),
-    Measure("Hit", 10),
-    Measure("P", 10),
-)
+DEFAULT = tuple(Measure.parse(text) for text in ("nDCG@10", "Recall@100", "MAP@100", "MRR@10", "Hit@10", "P@10"))
 """The default measures; the first is the headline."""

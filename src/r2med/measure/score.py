@@ -67,8 +67,7 @@ def score(run: Run, qrels: Qrels, measures: Iterable[Measure] = DEFAULT) -> Quer
     distinct = tuple(dict.fromkeys(measures))
     if not distinct:
         raise R2medError("no measure to score by")
-    positives = positive(qrels)
-    if not positives:
+    if not (positives := positive(qrels)):
         raise R2medError("no query has a relevant document in the judgements, so there is nothing to average")
     cutoffs = [measure.cutoff for measure in distinct]
     depth = None if None in cutoffs else max(cutoff for cutoff in cutoffs if cutoff)

@@ -67,8 +67,8 @@ class Difference:
 def difference(tasks: Sequence[Floats], permutations: int = PERMUTATIONS, seed: int = SEED) -> Difference:
     """Compare by the per-query differences (B minus A) of each task.
 
-    >>> found = difference([np.array([0.1, 0.2, 0.0, 0.3, 0.1, 0.2])])
-    >>> round(found.mean, 3), found.wins, found.ties, found.losses
+    >>> change = difference([np.array([0.1, 0.2, 0.0, 0.3, 0.1, 0.2])])
+    >>> round(change.mean, 3), change.wins, change.ties, change.losses
     (0.15, 5, 1, 0)
     """
     from scipy.special import ndtri, stdtr
@@ -138,13 +138,12 @@ def _many_tests(several: Sequence[Sequence[Floats]], permutations: int) -> list[
     columns = np.stack([np.concatenate(list(tasks)) * shares for tasks in several], axis=1)
     sizes = np.array([max(float(np.abs(values).max()) for values in tasks) for tasks in several])
     least = np.abs([_mean(tasks) for tasks in several]) - 1e-12 * sizes
-    reached, flips = np.zeros(len(several)), 0
+    reached, flips = np.zeros(len(several)), 0 if len(columns) <= EXACT else 1
+    reached += flips  # a random choice counts the observed arrangement as one more
     for sums in _flipped_sums(columns, permutations, SEED):
         reached += (np.abs(sums) >= least).sum(axis=0)
         flips += len(sums)
-    more = 0 if len(columns) <= EXACT else 1
-    probabilities: list[float] = ((reached + more) / (flips + more)).tolist()
-    return probabilities
+    return list((reached / flips).tolist())
 
 
 def _shares(tasks: Sequence[Floats]) -> Floats:
@@ -161,9 +160,8 @@ class Flips:
     size: float
     """The largest difference of a query."""
     means: Floats
-    """The mean under each flip."""
     balances: Floats
-    """The mean of the signs under each flip: the change of its mean per shift of all differences."""
+    """The mean, and the mean of the signs, under each flip: the change of the mean per shift of all differences."""
     exact: bool
 
     @classmethod
@@ -195,9 +193,11 @@ class Flips:
         every flip. With too few queries to reject any shift, the interval is all that is possible.
         """
         with np.errstate(divide="ignore", invalid="ignore"):
-            ends = np.stack(
-                [(self.mean + self.means) / (1 + self.balances), (self.mean - self.means) / (1 - self.balances)]
+            above, below = (
+                (self.mean + self.means) / (1 + self.balances),
+                (self.mean - self.means) / (1 - self.balances),
             )
+        ends = np.stack([above, below])
         whole = np.abs(self.balances) > 1 - 1e-9  # all signs alike: reached by every shift
         high = np.where(whole, np.inf, np.nanmax(np.where(np.isnan(ends), -np.inf, ends), axis=0))
         low = np.where(whole, -np.inf, np.nanmin(np.where(np.isnan(ends), np.inf, ends), axis=0))
@@ -258,10 +258,7 @@ def holm(probabilities: Sequence[float]) -> list[float]:
     >>> [round(p, 4) for p in holm([0.01, 0.04, 0.03])]
     [0.03, 0.06, 0.06]
     """
-    order = sorted(range(len(probabilities)), key=probabilities.__getitem__)
-    corrected = [0.0] * len(probabilities)
-    running = 0.0
-    for place, index in enumerate(order):
-        running = max(running, min(1.0, (len(probabilities) - place) * probabilities[index]))
-        corrected[index] = running
-    return corrected
+    order, count = np.argsort(probabilities, kind="stable"), len(probabilities)
+    corrected = np.empty(count)
+    corrected[order] = np.maximum.accumulate(np.arange(count, 0, -1) * np.asarray(probabilities)[order])
+    return list(np.minimum(1.0, corrected).tolist())
