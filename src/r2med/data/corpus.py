@@ -31,10 +31,8 @@ from r2med.store.typed import Typed, read_json, write_json
 FORMAT = 4
 """Format number, raised if what is cached, or what reading a file gives, changes: part of the cache key."""
 _KIND = "corpus"
-_SHARE = 8
-"""Files of more than this fraction of the memory that may be used are not held in it."""
-_PACKED = 4
-"""Ratio of the size of the texts to that of a packed file."""
+_SHARE = 8  # files of more than this fraction of the memory that may be used are not held in it
+_PACKED = 4  # ratio of the size of the texts to that of a packed file
 _LARGE = 4_000_000
 """Bytes in all from which on files are worth caching; smaller ones are read in a few hundredths of a second."""
 _IDS, _TEXTS, _FACTS = "ids.utf8", "texts.utf8", "facts.json"

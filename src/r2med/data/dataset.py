@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
     from r2med.data.tasks import Task
 
-_HASH_BLOCK = 64
-"""Texts hashed at a time: few calls, and pieces that still fit the processor's cache."""
+_HASH_BLOCK = 64  # texts hashed at a time: few calls, and pieces that still fit the processor's cache
 
 
 def text_fingerprint(*columns: Sequence[str]) -> str:

@@ -53,12 +53,9 @@ _BOM = b"\xef\xbb\xbf"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _GZIP = b"\x1f\x8b"
 _BUFFER = 1 << 20
-_LONGEST = 64 << 20
-"""The bytes of the longest line that is read."""
-_DEEPEST = 250
-"""Brackets in a line from which on a parser may give up for their depth."""
-_SHARE = 64
-"""Fraction of the memory that may be used for the rows of a table at a time."""
+_LONGEST = 64 << 20  # the bytes of the longest line that is read
+_DEEPEST = 250  # brackets in a line from which on a parser may give up for their depth
+_SHARE = 64  # fraction of the memory that may be used for the rows of a table at a time
 _FIRST_ROWS = 256
 _MOST_ROWS = 65_536
 

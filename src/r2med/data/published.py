@@ -20,8 +20,7 @@ KINDS = ("base", "gar", "reasoning", "agent", "reranker", "fusion", "oracle")
 """Kinds of systems: a retriever alone; texts written by a model, by one that reasons, by one that
 searches; a reranker; several lists merged; and a ceiling that was shown the answers."""
 TABLE = "table:"
-_BENCHMARK = ("paper", "page")
-"""The sources of the benchmark's own authors."""
+_BENCHMARK = ("paper", "page")  # the sources of the benchmark's own authors
 
 
 @dataclass(frozen=True)

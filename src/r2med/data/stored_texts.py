@@ -18,8 +18,7 @@ from r2med.errors import DataError
 DAMAGED = "damaged"
 """Name of the file beside a stored corpus that marks it as unusable."""
 _AT_ONCE = 1024
-_WIDEST = 64
-"""Ids of more bytes than this are sorted one by one."""
+_WIDEST = 64  # ids of more bytes than this are sorted one by one
 
 
 def encode(text: str) -> bytes:

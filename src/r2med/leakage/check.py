@@ -30,8 +30,7 @@ from r2med.store.cache import Cache
 from r2med.store.files import draft_file
 
 _MEGABYTE = 1_000_000
-_Piece = tuple[int, LeakHits]
-"""The place of a task, and pairs with its texts."""
+_Piece = tuple[int, LeakHits]  # the place of a task, and pairs with its texts
 _WORKERS = 2
 """Reading JSON needs Python, hashing hardly does: two threads at work on blocks beside the reader keep cores busy."""
 

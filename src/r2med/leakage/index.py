@@ -103,8 +103,7 @@ def text_portions(words: Words, texts: Places) -> Iterator[Places]:
         yield np.array(portion, dtype=np.int64)
 
 
-_FORMAT = 1
-"""Changes whenever the same texts would give other numbers."""
+_FORMAT = 1  # changes whenever the same texts would give other numbers
 BLOCK = 4_000_000
 """How many characters of text are worked on at a time."""
 _COLUMNS = ("words", "offsets", "raw", "normal", "gram-keys", "gram-owners", "gram-counts")

@@ -20,8 +20,7 @@ BLOCK = 2_000_000
 """How many characters of text are worked on at a time; a row with more is looked at in parts."""
 LONGEST = 1_000_000
 """A longer text is looked at in slices of so many characters."""
-_SHARED = 2_000
-"""How many characters two slices share: more than 13 words have."""
+_SHARED = 2_000  # how many characters two slices share: more than 13 words have
 _ROWS_AT_ONCE = 4096
 Item = TypeVar("Item")
 
@@ -102,8 +101,7 @@ def size_of(path: Path) -> int:
         return max(size, int.from_bytes(stream.read(_TRAILER), "little"))
 
 
-_TRAILER = 4
-"""A gzip file ends with its unzipped size in so many bytes."""
+_TRAILER = 4  # A gzip file ends with its unzipped size in so many bytes
 
 
 def strings(value: object) -> list[str]:

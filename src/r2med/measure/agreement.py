@@ -24,8 +24,7 @@ Floats = NDArray[np.float64]
 Places = NDArray[np.intp]
 MOST_GRADES = 32
 """Grades of a scale at most; with more it is a score, and its table too large to read and to resample."""
-_NUMBERS = 1 << 20
-"""Numbers in memory at a time while questions are resampled."""
+_NUMBERS = 1 << 20  # numbers in memory at a time while questions are resampled
 
 
 @dataclass(frozen=True, eq=False)

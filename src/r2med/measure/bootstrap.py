@@ -27,10 +27,8 @@ RESAMPLES = 10_000
 SEED = 20250514
 """The seed of all random draws in measuring."""
 LEVEL = 0.95
-_BLOCK = 1 << 20
-"""Numbers in memory at a time."""
-_CACHED = 1024
-"""Queries up to which a task's resamples are cached for the next call."""
+_BLOCK = 1 << 20  # numbers in memory at a time
+_CACHED = 1024  # queries up to which a task's resamples are cached for the next call
 
 
 def weights(queries: int, stratum: int = 0) -> Iterator[Floats]:

@@ -18,10 +18,8 @@ from r2med.measure.bootstrap import RESAMPLES, figure_of, resampled_means, weigh
 from r2med.measure.figure import Figure, figure_dict
 
 _PAIRS_AT_ONCE = 1 << 20
-_LEAST = 4
-"""Points below which an interval is meaningless."""
-_EQUAL = 1e-9
-"""Values that differ by less are the same."""
+_LEAST = 4  # points below which an interval is meaningless
+_EQUAL = 1e-9  # values that differ by less are the same
 Floats = NDArray[np.float64]
 
 

@@ -25,10 +25,8 @@ from r2med.errors import R2medError
 from r2med.measure.bootstrap import LEVEL
 from r2med.measure.figure import Figure, figure_dict
 
-_CHI = 3.841458820694124
-"""The 95% point of the chi-square distribution with one degree of freedom."""
-_LARGEST = 10_000
-"""Ratio to the items seen from which on a population counts as unbounded."""
+_CHI = 3.841458820694124  # the 95% point of the chi-square distribution with one degree of freedom
+_LARGEST = 10_000  # ratio to the items seen from which on a population counts as unbounded
 
 
 @dataclass(frozen=True)

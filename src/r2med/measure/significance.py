@@ -22,10 +22,8 @@ from r2med.measure.figure import Figure
 Floats = NDArray[np.float64]
 PERMUTATIONS = 100_000
 """Random flips of a comparison: a p-value of 0.02 is then known to 0.0005."""
-_FEWER = 10_000
-"""Flips if many intervals are computed, and in the first pass over many systems."""
-_CLEAR = (0.0005, 0.2)
-"""P-values outside of these are settled by the first pass over many systems."""
+_FEWER = 10_000  # flips if many intervals are computed, and in the first pass over many systems
+_CLEAR = (0.0005, 0.2)  # p-values outside of these are settled by the first pass over many systems
 ALPHA = 0.05
 POWER = 0.8
 EXACT = 16
@@ -209,8 +207,7 @@ class Flips:
         return min(self.mean, max(-most, lowest)), max(self.mean, min(most, highest))
 
 
-_EIGHT = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1) * 2.0 - 1.0
-"""All ways to flip eight signs."""
+_EIGHT = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1) * 2.0 - 1.0  # all ways to flip eight signs
 
 
 def _flipped_sums(columns: Floats, permutations: int, seed: int) -> Iterator[Floats]:

@@ -53,8 +53,7 @@ _MIX = np.array(
     dtype=np.uint32,
 )
 _SETTINGS = "settings.json"
-_MANY = 8
-"""So many small shards are merged into one."""
+_MANY = 8  # so many small shards are merged into one
 Entries = NDArray[Any]
 """Rows of `ENTRY`."""
 Pack = Callable[[Any], Sequence[NDArray[Any]]]

@@ -41,8 +41,7 @@ if sys.platform != "win32":
     import fcntl
 
 
-_LONGEST = 200
-"""Bytes of a target's name that fit into the name of its draft."""
+_LONGEST = 200  # bytes of a target's name that fit into the name of its draft
 
 
 def expanded(path: str | Path) -> Path:

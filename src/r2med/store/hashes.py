@@ -86,8 +86,7 @@ def checksum(path: Path) -> int:
     return value
 
 
-_LENGTH = 32
-"""Digits of a hash."""
+_LENGTH = 32  # digits of a hash
 _TAKEN: ContextVar[dict[Path, str] | None] = ContextVar("_TAKEN", default=None)
 
 

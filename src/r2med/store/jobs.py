@@ -30,18 +30,13 @@ WAITING, RUNNING, DONE, KEPT, FAILED, POSTPONED = "waiting", "running", "done", 
 """States of a system on a task; `kept` was in the ledger already."""
 FINISHED, STOPPED, BROKEN, KILLED = "finished", "stopped", "failed", "ended unexpectedly"
 """Outcomes of work; `KILLED` is that of a process which is gone without having ended its work."""
-_EVERY = 0.4
-"""Seconds between two writes."""
+_EVERY = 0.4  # seconds between two writes
 _BEAT, _DEAD = 5.0, 30.0
 """Seconds between two heartbeats, and without one until a process that cannot be seen from here counts as dead."""
-_LONG = 1.0
-"""Seconds after which work that was not stopped is worth remembering."""
-_REMEMBERED, _MOST = 24 * 3600.0, 20
-"""Seconds for which ended work is shown, and how much of it."""
-_WARNINGS = 20
-"""Warnings that a row holds, the last ones."""
-_ESTIMABLE = 0.1
-"""The share of a plan that has to be done before the rest is estimated."""
+_LONG = 1.0  # seconds after which work that was not stopped is worth remembering
+_REMEMBERED, _MOST = 24 * 3600.0, 20  # seconds for which ended work is shown, and how much of it
+_WARNINGS = 20  # warnings that a row holds, the last ones
+_ESTIMABLE = 0.1  # the share of a plan that has to be done before the rest is estimated
 _CREATE = "CREATE TABLE jobs (name TEXT PRIMARY KEY, beat REAL NOT NULL, work BLOB NOT NULL)"
 _FORMAT = Format("table of jobs", 1, _CREATE, cache=True)
 

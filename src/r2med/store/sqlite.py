@@ -27,14 +27,11 @@ from r2med.store.files import reason
 Value = str | bytes | int | float | None
 TIMEOUT = 60.0
 """Seconds to wait for another process that is writing."""
-_AFTERWARDS = 1.0
-"""Seconds to wait once that was in vain."""
+_AFTERWARDS = 1.0  # seconds to wait once that was in vain
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-_FULL = 1 << 20
-"""A disk with fewer free bytes is full when something cannot be written to it."""
-_WRITER = "120"
-"""The byte of the index of the write-ahead log that a writer locks."""
+_FULL = 1 << 20  # A disk with fewer free bytes is full when something cannot be written to it
+_WRITER = "120"  # the byte of the index of the write-ahead log that a writer locks
 
 
 class StoreError(R2medError):

@@ -17,10 +17,8 @@ from r2med.store.scratch import places_where, rows_at, scratch_column, spans
 
 TextHashes = NDArray[np.uint64]
 """A row of two numbers per text."""
-_TEXTS = 4096
-"""Texts in memory at a time."""
-_SPANS = 4
-"""Spans of a column that are sorted at a time."""
+_TEXTS = 4096  # texts in memory at a time
+_SPANS = 4  # spans of a column that are sorted at a time
 
 
 def text_digest(text: str) -> bytes:
