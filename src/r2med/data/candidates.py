@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,12 +24,25 @@ def candidates(collection: Collection, kind: str) -> Run:
 
     Lists are stored in order without scores; a document's score is its number of places above the end.
     """
-    files = candidate_files(collection, kind)
-    findings = Findings()
-    lists = _read(files, collection, findings)
+    files, findings = candidate_files(collection, kind), Findings()
+    lists: dict[str, list[str]] = {}
+    for file in files:
+        for line, row in read_rows(file, findings):
+            spot = Spot(file, line, findings)
+            query = next((row[name] for name in QUERY_FIELDS if name in row), None)
+            ids = next((row[name] for name in LIST_FIELDS if name in row), None)
+            if not isinstance(query, str) or not isinstance(ids, list):
+                spot.note("wrong-type", f"expected a query id and a list of document ids, found {describe(query)}")
+                continue
+            unknown = [name for name in ids if type(name) is not str or name not in collection.documents.position]
+            if unknown:
+                spot.note("unknown-document", f"lists {describe(unknown[0])}, which does not exist")
+            elif len(set(ids)) < len(ids) or query in lists:
+                spot.note("conflicting-id", f"a document or the query {shorten(query)!r} is listed twice")
+            else:
+                lists[query] = ids
     findings.raise_errors(collection.task.name)
-    absent = [query for query in collection.queries.ids if query not in lists]
-    if absent:
+    if absent := [query for query in collection.queries.ids if query not in lists]:
         raise DataError(f"{files[0]}: no candidates for {len(absent)} queries, the first is {shorten(absent[0])!r}")
     ranked = ((query, lists[query]) for query in collection.queries.ids)
     return Run.from_lists({query: (ids, [float(place) for place in range(len(ids), 0, -1)]) for query, ids in ranked})
@@ -68,24 +80,3 @@ def _local_files(collection: Collection, folder: Path, kind: str) -> tuple[str, 
     built, configs = read_manifest(folder), candidate_configs()
     config = (built.configs if built else configs).get(kind, configs[kind])
     return config, [folder / name for name in config_files(config, listing(folder, config), collection.task.split)]
-
-
-def _read(files: Sequence[Path], collection: Collection, findings: Findings) -> dict[str, list[str]]:
-    """Return the list of each query, with every defect noted."""
-    lists: dict[str, list[str]] = {}
-    for file in files:
-        for line, row in read_rows(file, findings):
-            spot = Spot(file, line, findings)
-            query = next((row[name] for name in QUERY_FIELDS if name in row), None)
-            ids = next((row[name] for name in LIST_FIELDS if name in row), None)
-            if not isinstance(query, str) or not isinstance(ids, list):
-                spot.note("wrong-type", f"expected a query id and a list of document ids, found {describe(query)}")
-                continue
-            unknown = [name for name in ids if type(name) is not str or name not in collection.documents.position]
-            if unknown:
-                spot.note("unknown-document", f"lists {describe(unknown[0])}, which does not exist")
-            elif len(set(ids)) < len(ids) or query in lists:
-                spot.note("conflicting-id", f"a document or the query {shorten(query)!r} is listed twice")
-            else:
-                lists[query] = ids
-    return lists

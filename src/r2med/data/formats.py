@@ -18,7 +18,7 @@ from contextlib import suppress
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
+from typing import Any, BinaryIO, NamedTuple, cast
 
 import orjson
 
@@ -26,9 +26,6 @@ from r2med.data.problems import Findings
 from r2med.formatting import describe, first_line, shorten
 from r2med.settings import memory_limit
 from r2med.store.hashes import stamp
-
-if TYPE_CHECKING:
-    import polars
 
 Row = Mapping[str, object]
 Rows = Iterator[tuple[int, Row]]
@@ -96,8 +93,7 @@ class _HashedFile(io.FileIO):
 
 def lines(path: Path, findings: Findings, digests: Digests | None = None) -> Iterator[tuple[int, bytes]]:
     """Yield the lines of a text file with their numbers, unzipped and without a byte order mark."""
-    number = 0
-    crlf = False
+    number, crlf = 0, False
     try:
         with open_file(path, digests) as stream:
             first = stream.readline(_LONGEST + 1)
@@ -174,24 +170,26 @@ def repeated_key(text: bytes, value: object) -> str:
 
 def _count_keys(value: object) -> int:
     if type(value) is dict:
-        return len(value) + sum(_count_keys(part) for part in value.values() if type(part) in (dict, list))
-    if type(value) is list:
-        return sum(_count_keys(part) for part in value if type(part) in (dict, list))
-    return 0
+        return len(value) + _count_keys(list(value.values()))
+    return sum(_count_keys(part) for part in value if type(part) in (dict, list)) if type(value) is list else 0
 
 
 def parquet_rows(path: Path, findings: Findings, digests: Digests | None = None) -> Rows:
     """Yield the rows of a parquet file, a slice of them in memory at a time."""
     import polars
 
-    before = stamp(path)
-    number, problem = 0, ("", "")
+    before, problem, size = stamp(path), ("", ""), max(_BUFFER, memory_limit() // _SHARE)
     try:
         if digests is not None:
             digests.take(path)
-        for rows in parquet_slices(path, max(_BUFFER, memory_limit() // _SHARE)):
-            yield from enumerate(rows.iter_rows(named=True), number + 1)
-            number += len(rows)
+        # Batches of the streaming engine do not help: it reads ahead of its consumer.
+        table = polars.scan_parquet(path, glob=False)
+        total, start, rows = table.select(polars.len()).collect().item(), 0, _FIRST_ROWS
+        while start < total:
+            part = table.slice(start, rows).collect()
+            yield from enumerate(part.iter_rows(named=True), start + 1)
+            start += rows
+            rows = max(1, min(_MOST_ROWS, size * len(part) // max(1, int(part.estimated_size()))))
     except OSError as error:
         problem = "unreadable-file", f"cannot be read: {error.strerror or first_line(error)}"
     except (polars.exceptions.PolarsError, polars.exceptions.PanicException) as error:
@@ -200,20 +198,6 @@ def parquet_rows(path: Path, findings: Findings, digests: Digests | None = None)
         problem = "unreadable-file", "changed while it was read; read it again"
     if problem[0]:
         findings.add(problem[0], path, 0, problem[1])
-
-
-def parquet_slices(path: Path, size: int) -> Iterator[polars.DataFrame]:
-    """Yield the table of a parquet file in slices of about this many bytes; other slices are not held."""
-    import polars
-
-    # Batches of the streaming engine do not help: it reads ahead of its consumer.
-    table = polars.scan_parquet(path, glob=False)
-    total, start, rows = table.select(polars.len()).collect().item(), 0, _FIRST_ROWS
-    while start < total:
-        part = table.slice(start, rows).collect()
-        yield part
-        start += rows
-        rows = max(1, min(_MOST_ROWS, size * len(part) // max(1, int(part.estimated_size()))))
 
 
 def open_file(path: Path, digests: Digests | None = None) -> BinaryIO:

@@ -104,7 +104,8 @@ def published() -> tuple[PublishedSystem, ...]:
     """
     figures: dict[tuple[str, str], dict[str, PublishedFigures]] = {}
     for row in _tables()[2]:
-        prefix = "" if sources()[row["source"]].group == "full" else f"{sources()[row['source']].group}/"
+        group = sources()[row["source"]].group
+        prefix = "" if group == "full" else f"{group}/"
         tasks = {f"{prefix}{task}": float(row[task]) for task in list(row)[4:] if row[task]}
         average = float(row["average"]) if row["average"] else None
         figures.setdefault((row["source"], row["name"]), {})[row["measure"]] = PublishedFigures(tasks, average)
@@ -128,22 +129,18 @@ def find_published(name: str) -> list[PublishedSystem]:
     15
     """
     if name.casefold().startswith(TABLE):
-        return _table(name.casefold().removeprefix(TABLE))
+        table = name.casefold().removeprefix(TABLE)
+        benchmark = [system for system in published() if system.source.name in _BENCHMARK]
+        systems = [system for system in published() if system.source.name == table]
+        systems = systems or [system for system in benchmark if system.kind == table]
+        if not systems:
+            names = {system.kind for system in benchmark} | set(sources())
+            raise R2medError(f"no published table {table!r}{suggest(table, names)}")
+        return systems
     systems = [system for system in published() if system.name.casefold() == name.casefold()]
     if not systems:
         near = suggest(name, {system.name for system in published()})
         raise R2medError(f"nothing was published under the name {name!r}{near}; r2med board --published lists all")
-    return systems
-
-
-def _table(name: str) -> list[PublishedSystem]:
-    """Return all rows of a source, or the benchmark's own of a kind."""
-    benchmark = [system for system in published() if system.source.name in _BENCHMARK]
-    systems = [system for system in published() if system.source.name == name]
-    systems = systems or [system for system in benchmark if system.kind == name]
-    if not systems:
-        names = {system.kind for system in benchmark} | set(sources())
-        raise R2medError(f"no published table {name!r}{suggest(name, names)}")
     return systems
 
 

@@ -116,14 +116,12 @@ def _facts() -> Mapping[str, Any]:
 
 def families() -> Mapping[str, str]:
     """Return the families: their names in the command line, and their titles."""
-    titles: Mapping[str, str] = _facts()["families"]
-    return titles
+    return dict(_facts()["families"])
 
 
 def candidate_configs() -> Mapping[str, str]:
     """Return the candidate lists of nano sets: their kinds here, and their configs on the hub."""
-    configs: Mapping[str, str] = _facts()["candidates"]
-    return configs
+    return dict(_facts()["candidates"])
 
 
 @cache
@@ -330,11 +328,11 @@ def folder_task(folder: Path, split: str = layout.DEFAULT_SPLIT) -> Task:
     built = read_manifest(folder)
     group = "custom" if built is None and stored.casefold() not in published else OWN_NANO
     facts = _stated(entry) | (built.facts(stored, Task.STATED) if built else {})
-    facts |= read_translation(folder) | _task_file(folder / TASK_FILE)
+    facts |= read_translation(folder) | _read_task_file(folder / TASK_FILE)
     return replace(Task(name, base, group, folder=folder, split=split), **facts)
 
 
-def _task_file(file: Path) -> dict[str, Any]:
+def _read_task_file(file: Path) -> dict[str, Any]:
     if not file.is_file():
         return {}
     try:
