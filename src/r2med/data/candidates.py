@@ -20,10 +20,7 @@ LIST_FIELDS = ("corpus-ids", "corpus_ids")
 
 
 def candidates(collection: Collection, kind: str) -> Run:
-    """Load the candidates of a nano task's queries, `bm25`, `dense` or `hybrid`, from its folder or from the hub.
-
-    Lists are stored in order without scores; a document's score is its number of places above the end.
-    """
+    """Load a nano task's candidates of a kind; a document's score is its number of places above the end of its list."""
     files, findings = candidate_files(collection, kind), Findings()
     lists: dict[str, list[str]] = {}
     for file in files:

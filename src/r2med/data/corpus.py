@@ -42,10 +42,8 @@ class Corpus(NamedTuple):
     """Documents of a task, and facts about the files they came from."""
 
     documents: Texts
-    rows: int
-    """Number of rows read, repeated ones included."""
-    whole: bool
-    """Whether every file was read to its end, so that an id that is not here does not exist."""
+    rows: int  # number of rows read, repeated ones included
+    whole: bool  # whether every file was read to its end, so that an id that is not here does not exist
 
 
 class _Facts(Typed, frozen=True):
@@ -224,7 +222,6 @@ class StoredTable(TextTable):
             np.save(self._folder / f"{name}.npy", column, allow_pickle=False)
 
     def _fold(self, ids: StoredTexts, texts: StoredTexts, findings: Findings) -> list[int]:
-        """Return the rows whose id an earlier row has."""
         hashes = np.asarray(self._hashes)
         order = np.argsort(hashes, kind="stable")
         same = np.flatnonzero(hashes[order[1:]] == hashes[order[:-1]])

@@ -170,8 +170,10 @@ def repeated_key(text: bytes, value: object) -> str:
 
 def _count_keys(value: object) -> int:
     if type(value) is dict:
-        return len(value) + _count_keys(list(value.values()))
-    return sum(_count_keys(part) for part in value if type(part) in (dict, list)) if type(value) is list else 0
+        return len(value) + sum(_count_keys(part) for part in value.values() if type(part) in (dict, list))
+    if type(value) is list:
+        return sum(_count_keys(part) for part in value if type(part) in (dict, list))
+    return 0
 
 
 def parquet_rows(path: Path, findings: Findings, digests: Digests | None = None) -> Rows:
@@ -211,7 +213,6 @@ def open_file(path: Path, digests: Digests | None = None) -> BinaryIO:
 
 
 def _broken(line: bytes, error: orjson.JSONDecodeError) -> tuple[str, str]:
-    """Return the code and message of a line that does not parse."""
     try:
         line.decode("utf-8")
     except UnicodeDecodeError as bad:
@@ -295,8 +296,7 @@ def plain_name(name: str) -> str:
 class DataFormat(NamedTuple):
     """Format of files: what they are called, and how their rows are read."""
 
-    endings: tuple[str, ...]
-    """Endings of a file that is named by a user, before `.gz`."""
+    endings: tuple[str, ...]  # endings of a file that is named by a user, before `.gz`
     rows: Callable[[Path, Findings, Digests | None], Rows]
     patterns: Mapping[str, tuple[str, ...]]
     """Names of the files of each part that may come in this format. Text files may end in .gz, a `{split}.parquet` may

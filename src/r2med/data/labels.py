@@ -19,10 +19,7 @@ PAIR = ["query_id", "passage_id"]
 
 
 def judged_qrels(path: Path) -> dict[str, dict[str, int]] | None:
-    """Return the verdicts of a build on each pair, by its `judgements.parquet`; None for any other file.
-
-    The band counts as 0, as in the task itself; a pair without a readable verdict is left out.
-    """
+    """Return a build's verdicts in its `judgements.parquet`, the band as 0, unjudged pairs left out; None for other files."""
     try:
         if path.suffix != ".parquet" or not {*PAIR, "verdict"} <= set(pl.read_parquet_schema(path)):
             return None

@@ -42,10 +42,7 @@ def revision_of(task: Task) -> str:
 
 
 def cached_task(task: Task) -> Snapshot | None:
-    """Return the files of a task if all of them are on this machine already; no request is made.
-
-    A copy that `[data]` of the settings names for the task, or for its group, comes before the hub's cache.
-    """
+    """Return the files of a task if this machine has all, first those of a copy in the settings; no request is made."""
     folders = local_copies()
     tasks = [other for other in (*registry().values(), *other_tasks().values()) if other.hub]
     names = {name for other in tasks for name in (other.name, other.group)}
@@ -124,5 +121,4 @@ def present_fingerprints(tasks: Iterable[str]) -> dict[str, str]:
 
 @lru_cache(maxsize=64)
 def _fingerprint(name: str, _stamps: tuple[Stamp, ...]) -> str:
-    """Return the fingerprint of a folder's data, read again only after one of its files has changed."""
     return load(name).fingerprint

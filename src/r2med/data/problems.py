@@ -22,10 +22,8 @@ class ProblemKind(NamedTuple):
 
     severity: str
     summary: str
-    harmless: bool = False
-    """Whether only `validate` reports it."""
-    strict: bool = False
-    """Whether the row is left out, and an error with `strict`."""
+    harmless: bool = False  # whether only `validate` reports it
+    strict: bool = False  # whether the row is left out, and an error with `strict`
 
 
 KINDS: Mapping[str, ProblemKind] = {
@@ -99,8 +97,7 @@ class Findings:
     """Problems met so far, in the order in which they were met."""
 
     problems: list[Problem] = field(default_factory=list)
-    errors: int = 0
-    """Number of errors among them."""
+    errors: int = 0  # number of errors among them
 
     def add(self, code: str, file: str | Path, line: int, message: str) -> None:
         """Add a problem."""

@@ -28,10 +28,8 @@ class PublishedSource:
     """Source of published figures."""
 
     name: str
-    group: str
-    """Group of the tasks: full or nano."""
-    digits: int
-    """Digits after the point, of a figure as a share of 1."""
+    group: str  # group of the tasks: full or nano
+    digits: int  # digits after the point, of a figure as a share of 1
     title: str
     where: str
 
@@ -45,10 +43,8 @@ class PublishedSource:
 class PublishedFigures:
     """Figures of one system by one measure."""
 
-    tasks: Mapping[str, float]
-    """Figure by task; a task that was not published is missing."""
-    average: float | None = None
-    """The average that was published beside them; None if there was none."""
+    tasks: Mapping[str, float]  # figure by task; a task that was not published is missing
+    average: float | None = None  # the average that was published beside them; None if there was none
 
 
 @dataclass(frozen=True)
@@ -65,21 +61,17 @@ class PublishedSystem:
     """The name used here: `base/bge`, `hyde/gpt4/bm25`, `reranker/rankllama`, or the name of a model. Rows of
     several sources with one name are one system."""
     kind: str
-    retriever: str
-    """The retriever; of a reranker its first stage."""
+    retriever: str  # the retriever; of a reranker its first stage
     llm: str
     reranker: str
     system: str
     """The spec of the system; empty if it cannot be expressed. Generated texts are replayed as published."""
-    generate: str
-    """The spec that queries the language model again; empty if there is no language model in it."""
+    generate: str  # the spec that queries the language model again; empty if there is no language model in it
     size: str
-    max_query: int | None
-    """Tokens of a query that the retriever read; None if not published."""
+    max_query: int | None  # tokens of a query that the retriever read; None if not published
     max_document: int | None
     note: str
-    figures: Mapping[str, PublishedFigures] = field(default_factory=dict, repr=False)
-    """Figures by measure."""
+    figures: Mapping[str, PublishedFigures] = field(default_factory=dict, repr=False)  # figures by measure
 
 
 @cache
@@ -146,7 +138,6 @@ def find_published(name: str) -> list[PublishedSystem]:
 
 @cache
 def _tables() -> Sequence[Sequence[Mapping[str, str]]]:
-    """Read the three tables, a dictionary per row."""
     text = resources.files("r2med.data").joinpath(FILE).read_text(encoding="utf-8")
     blocks = [[line.split("\t") for line in block.split("\n")] for block in text.rstrip("\n").split("\n\n")]
     return [[dict(zip(block[0], cells, strict=True)) for cells in block[1:]] for block in blocks]

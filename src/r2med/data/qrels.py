@@ -28,10 +28,8 @@ class Judgements:
     """Grades by query and document, and where each was read."""
 
     grades: dict[str, dict[str, int]] = field(default_factory=dict)
-    rows: int = 0
-    """Number of rows read, repeated ones included."""
-    whole: bool = True
-    """Whether every file was read to its end."""
+    rows: int = 0  # number of rows read, repeated ones included
+    whole: bool = True  # whether every file was read to its end
     _places: dict[tuple[str, str], tuple[Path, int]] = field(default_factory=dict)
 
     def add(self, query: str, document: str, grade: int, spot: Spot) -> None:
@@ -80,10 +78,7 @@ class QrelsFile(NamedTuple):
 
 
 def read_qrels(path: str | Path, *, split: str = DEFAULT_SPLIT) -> QrelsFile:
-    """Read the judgements in a file of any layout, or in the folder of a task.
-
-    Queries without a relevant document are left out, as `load` does, with a counted warning.
-    """
+    """Read the judgements in a file or a task's folder; queries without a relevant document are left out and warned of."""
     source, findings = expanded(path), Findings()
     judgements = read_judgements(_qrels_files(source, split), findings)
     findings.raise_errors(source)
@@ -125,10 +120,7 @@ def read_judgements(files: Sequence[Path], findings: Findings) -> Judgements:
 
 
 def read_label_sets(path: str | Path) -> dict[str, Qrels]:
-    """Read the judgements in a file by reviewer, queries without a relevant document included.
-
-    A file without a column of reviewers holds one set, whose name is empty; so does the folder of a task.
-    """
+    """Read the judgements in a file by reviewer ("" if it names none), queries without a relevant document included."""
     findings = Findings()
     sets: dict[str, Judgements] = {}
     for row in _label_rows(path, findings):
@@ -161,11 +153,9 @@ class JudgedRow(NamedTuple):
     query: str
     document: str
     grade: int
-    reviewer: str
-    """The reviewer; empty if the file has none, or it is not asked for."""
+    reviewer: str  # the reviewer; empty if the file has none, or it is not asked for
     spot: Spot
-    columns: Row
-    """The whole row by the names of its columns."""
+    columns: Row  # the whole row by the names of its columns
 
 
 def _judged_rows(file: Path, findings: Findings, *, by_reviewer: bool = False) -> Iterator[JudgedRow]:
@@ -188,8 +178,7 @@ def _judged_rows(file: Path, findings: Findings, *, by_reviewer: bool = False) -
 class _Columns(NamedTuple):
     """Columns of a row by their role; None for one that is missing."""
 
-    fault: str
-    """The reason why the grade is ambiguous or unknown; empty if it is clear."""
+    fault: str  # the reason why the grade is ambiguous or unknown; empty if it is clear
     query: str | None
     document: str | None
     grade: str | None

@@ -35,14 +35,10 @@ class Run:
     (['d2', 'd1'], 2, 2)
     """
 
-    queries: Sequence[str]
-    """Every query that was asked, also those for which nothing was found."""
-    offsets: NDArray[np.int64]
-    """Offsets at which each query's list starts; one more than there are queries."""
-    documents: Sequence[str]
-    """Document ids of all lists, one after another."""
+    queries: Sequence[str]  # every query that was asked, also those for which nothing was found
+    offsets: NDArray[np.int64]  # offsets at which each query's list starts; one more than there are queries
+    documents: Sequence[str]  # document ids of all lists, one after another
     scores: Scores
-    """Their scores."""
 
     def __repr__(self) -> str:
         return f"Run({len(self.queries):,} queries, {len(self.documents):,} documents)"
@@ -78,7 +74,6 @@ class Run:
         return cls(list(ranked), offsets, documents, scores)
 
     def __eq__(self, other: object) -> bool:
-        """Return whether both hold the same lists with the same scores in the same precision."""
         if not isinstance(other, Run):
             return NotImplemented
         return (

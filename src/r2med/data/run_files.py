@@ -53,8 +53,7 @@ class QueryRows:
 
     documents: list[str] = field(default_factory=list)
     scores: list[float] = field(default_factory=list)
-    ranks: list[int] = field(default_factory=list)
-    """Ranks; empty if the file has none."""
+    ranks: list[int] = field(default_factory=list)  # ranks; empty if the file has none
 
 
 @dataclass
@@ -62,10 +61,8 @@ class FileRows:
     """Rows of a file."""
 
     lists: defaultdict[str, QueryRows] = field(default_factory=lambda: defaultdict(QueryRows))
-    unscored: int = 0
-    """Number of lists without scores."""
-    double: bool = True
-    """Whether the scores were in double precision, not in single."""
+    unscored: int = 0  # number of lists without scores
+    double: bool = True  # whether the scores were in double precision, not in single
 
 
 def assemble(file_rows: FileRows) -> tuple[Run, list[str]]:
@@ -123,7 +120,6 @@ def read_trec(data: bytes, name: str) -> FileRows:
 
 
 def _fault(columns: list[bytes]) -> str:
-    """Return what is wrong with a line that could not be read."""
     if len(columns) != 6:
         return f"{len(columns)} columns where a TREC run has 6: query Q0 document rank score tag"
     for column in (columns[0], columns[2]):
@@ -229,7 +225,6 @@ def _parsed(data: bytes, where: str) -> Any:
 
 
 def _add(file_rows: FileRows, query: str, value: Any, where: str) -> None:
-    """Add a query's list in any of its shapes."""
     pairs, rows = list(_pairs(value, where)), file_rows.lists[query]
     if unscored := sum(score is _UNSCORED for _, score in pairs):
         if unscored < len(pairs):

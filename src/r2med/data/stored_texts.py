@@ -70,10 +70,7 @@ class StoredTexts(Sequence[str]):
         return rest
 
     def alphabetical(self) -> NDArray[np.int64]:
-        """Return the places of the texts in alphabetical order, which is that of their UTF-8.
-
-        Their bytes are compared eight at a time, as numbers; if they are equal, the shorter text is first.
-        """
+        """Return the places of the texts in alphabetical order: that of their UTF-8, compared eight bytes at a time."""
         lengths, widest = self._lengths, int(self._lengths.max(initial=0))
         if widest > _WIDEST:
             return np.array(sorted(range(len(self)), key=self.__getitem__), dtype=np.int64)
@@ -94,8 +91,7 @@ class StoredIds(StoredTexts):
         self, file: Path, starts: NDArray[np.int64], lengths: NDArray[Any], order: NDArray[np.integer[Any]]
     ) -> None:
         super().__init__(file, starts, lengths)
-        self._order = order
-        """The places of the ids in alphabetical order."""
+        self._order = order  # the places of the ids in alphabetical order
 
     @cached_property
     def positions(self) -> Mapping[str, int]:

@@ -56,7 +56,6 @@ def task_heading(task: str) -> str:
 
 @lru_cache(maxsize=256)
 def _read_name(file: Path, _stamp: Stamp) -> str:
-    """Return the name in a file, read again only after the file has changed."""
     try:
         name = tomllib.loads(file.read_text("utf-8")).get("name", "")
     except (ValueError, OSError, RecursionError):

@@ -26,14 +26,11 @@ class TextTable:
 
     ids: list[str] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
-    rows: int = 0
-    """Number of rows read, repeated ones included."""
+    rows: int = 0  # number of rows read, repeated ones included
     extras: dict[str, dict[str, str]] = field(default_factory=lambda: {name: {} for name in EXTRAS})
-    synonyms: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Further wordings of the gold answers."""
+    synonyms: dict[str, tuple[str, ...]] = field(default_factory=dict)  # further wordings of the gold answers
     position: dict[str, int] = field(default_factory=dict)
-    whole: bool = True
-    """Whether every file was read to its end, so that an id that is not here does not exist."""
+    whole: bool = True  # whether every file was read to its end, so that an id that is not here does not exist
     _lines: array[int] = field(default_factory=lambda: array("q"))
     _files: list[tuple[int, Path]] = field(default_factory=list)
 

@@ -144,10 +144,7 @@ def _storage(path: Path) -> tuple[str, str]:
 
 
 def exclude(report: LeakageReport, places: Mapping[Path, Path], documents: bool = False) -> dict[Path, int]:
-    """Write each file without its affected rows; how many rows each lost.
-
-    A row is affected when it holds a query or a positive; or, if `documents` count as well, any text of a task.
-    """
+    """Write files without the rows with a query or a positive (or any text, with `documents`); return how many each lost."""
     lost = {}
     for source, target in places.items():
         affected = report.files[source]
@@ -159,7 +156,6 @@ def exclude(report: LeakageReport, places: Mapping[Path, Path], documents: bool 
 
 
 def _without_lines(source: Path, target: Path, rows: Places) -> None:
-    """Copy lines byte for byte, but these."""
     unwanted, zipped = set(rows.tolist()), source.suffix == ".gz"
     with open_file(source) as stream, target.open("wb") as plain:
         # No time stamp and no name: the same lines are the same bytes.
@@ -170,7 +166,6 @@ def _without_lines(source: Path, target: Path, rows: Places) -> None:
 
 
 def _without_rows(source: Path, target: Path, rows: Places) -> None:
-    """Copy the rows of a parquet file, but these."""
     import polars as pl
 
     number, unwanted = "\0row", pl.Series(rows.astype(np.uint32))

@@ -69,7 +69,6 @@ def leakage_command(files: tuple[Path, ...], clean: Path | None, documents: bool
 
 
 def _show(report: LeakageReport) -> None:
-    """Print the share of each task that is affected, the strongest pairs, and the conclusion."""
     console = output()
     headings = [heading for kind in _KINDS for heading in (kind, "%")]
     methods = [method for method in METHODS if method in report.settings.methods]

@@ -112,8 +112,7 @@ class Tally:
     """Counter of what blocks hold, in bounded memory: a number for each text of a task, and for each affected row."""
 
     subjects: Sequence[IndexedTask]
-    limit: int
-    """How many pairs to keep for showing."""
+    limit: int  # how many pairs to keep for showing
     pairs: int = 0
     files: dict[Path, LeakedRows] = field(default_factory=dict)
     _kept: list[tuple[int, int, float, LeakedPair]] = field(default_factory=list)

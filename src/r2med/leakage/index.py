@@ -50,8 +50,7 @@ class Settings:
     """The least share of a text's runs of 13 words that must be found; at 0, one run is enough."""
     min_words: int = 5
     """Texts with fewer words are not compared: `A` or `Introduction` in training data says nothing."""
-    fields: tuple[str, ...] = ()
-    """The fields of training rows to look at; all of them when none is named."""
+    fields: tuple[str, ...] = ()  # the fields of training rows to look at; all of them when none is named
 
     def __post_init__(self) -> None:
         for method in self.methods:
@@ -114,19 +113,14 @@ class TaskIndex:
     """The texts of a task as numbers; what is looked up here and there stays in its file."""
 
     words: Words
-    raw: Hashes
-    """A hash of each text as it stands; `normal` has one of its words."""
+    raw: Hashes  # a hash of each text as it stands; `normal` has one of its words
     normal: Hashes
     grams: HashTable
     """The runs of 13 words of the texts in `firsts`, each once a text, without those that too many have."""
-    gram_counts: NDArray[np.int64]
-    """How many of them each text has."""
-    firsts: Places
-    """The texts that no text before them has the words of."""
-    first: Places
-    """For each text, which of them has its words."""
-    signatures: Signatures | None = None
-    """The MinHash signatures of `firsts`; None if none were asked for."""
+    gram_counts: NDArray[np.int64]  # how many of them each text has
+    firsts: Places  # the texts that no text before them has the words of
+    first: Places  # for each text, which of them has its words
+    signatures: Signatures | None = None  # the MinHash signatures of `firsts`; None if none were asked for
 
 
 def index_texts(collection: Collection, executor: Executor, cache: Cache, near: bool) -> TaskIndex:
@@ -186,8 +180,7 @@ class IndexedTask:
 
     name: str
     ids: list[str]
-    kinds: NDArray[np.int8]
-    """What each text is, as a place in `KINDS`."""
+    kinds: NDArray[np.int8]  # what each text is, as a place in `KINDS`
     index: TaskIndex
     settings: Settings
 

@@ -26,8 +26,7 @@ class LeakHits:
 
     rows: Places
     texts: Places
-    methods: NDArray[np.int8]
-    """How each was found, as a place in `METHODS`."""
+    methods: NDArray[np.int8]  # how each was found, as a place in `METHODS`
     scores: NDArray[np.float64]
 
     @classmethod
@@ -73,13 +72,10 @@ class Lookup:
     """Keys of training rows that stand in a table, in the order of rows."""
 
     table: HashTable
-    rows: Places
-    """The row of each key."""
-    origins: Places
-    """What of the block each was made of."""
+    rows: Places  # the row of each key
+    origins: Places  # what of the block each was made of
     starts: Places
-    sizes: Places
-    """Where its texts begin in the table, and how many they are."""
+    sizes: Places  # where its texts begin in the table, and how many they are
 
     @classmethod
     def of(cls, table: HashTable, keys: Hashes, rows: Places, origins: Places) -> Lookup:

@@ -40,8 +40,7 @@ class Probe:
 class LeakSearch:
     """A way of searching with a block; made once for all tasks."""
 
-    table: Callable[[IndexedTask], HashTable]
-    """Returns the table of a task that the keys are looked up in."""
+    table: Callable[[IndexedTask], HashTable]  # returns the table of a task that the keys are looked up in
 
     def __init__(self, probe: Probe, keys: Hashes, rows: Places, origins: Places) -> None:
         self._probe, self._keys, self._rows, self._origins = probe, keys, rows, origins

@@ -28,13 +28,10 @@ Item = TypeVar("Item")
 class TrainingRow(NamedTuple):
     """The texts of a row of training data."""
 
-    number: int
-    """The line in the file, or the row of a parquet file, counted from 1."""
+    number: int  # the line in the file, or the row of a parquet file, counted from 1
     texts: list[str]
-    size: float
-    """The bytes of the file that it takes."""
-    part: int = 0
-    """Which part of a row of enormous texts this is."""
+    size: float  # the bytes of the file that it takes
+    part: int = 0  # which part of a row of enormous texts this is
 
 
 @dataclass(frozen=True)
@@ -43,10 +40,8 @@ class Block:
 
     texts: list[str]
     rows: Places
-    count: int
-    """Number of rows that begin here, those without any text included."""
-    size: float
-    """The bytes of the file that they take."""
+    count: int  # number of rows that begin here, those without any text included
+    size: float  # the bytes of the file that they take
 
     @classmethod
     def of(cls, rows: list[TrainingRow]) -> Block:

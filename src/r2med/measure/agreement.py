@@ -36,12 +36,9 @@ class Ratings:
     ([0.0, 1.0], [[1, 0], [1, 1]])
     """
 
-    grades: Floats
-    """A row per item, a column per rater; not a number where there is no grade."""
-    questions: Places
-    """The question of each item, counted from 0."""
-    scale: Floats
-    """Every grade that can be given, ascending."""
+    grades: Floats  # a row per item, a column per rater; not a number where there is no grade
+    questions: Places  # the question of each item, counted from 0
+    scale: Floats  # every grade that can be given, ascending
 
     @classmethod
     def of(cls, grades: ArrayLike, questions: ArrayLike | None = None, scale: Sequence[float] | None = None) -> Ratings:
@@ -121,14 +118,11 @@ class Sums:
     """Sums from which all coefficients are computed; the first axis of each table is that of questions or resamples."""
 
     scale: Floats
-    tables: Floats
-    """Counts of the pairs of grades, for each pair of raters."""
+    tables: Floats  # counts of the pairs of grades, for each pair of raters
     coincidences: Floats
     """Krippendorff's: pairs of grades within items, an item counted by its number of grades."""
-    agreements: Floats
-    """Gwet's: pairs of grades within items, every item counted once."""
-    marginals: Floats
-    """The shares of the grades within items, every item counted once."""
+    agreements: Floats  # Gwet's: pairs of grades within items, every item counted once
+    marginals: Floats  # the shares of the grades within items, every item counted once
 
     def total(self) -> Sums:
         """Return the sums of all questions, as one row."""

@@ -51,6 +51,5 @@ def plainly_contains(answer: str, gold: str, synonyms: Iterable[str] = ()) -> bo
 
 @lru_cache(4096)
 def _wordings(gold: str, synonyms: tuple[str, ...]) -> frozenset[str]:
-    """Return every wording of the gold answer, with and without the parts in brackets."""
     texts = [wording for text in (gold, *synonyms) for wording in (text, re.sub(r"\([^()]*\)", " ", text))]
     return frozenset({normalise_answer(text) for text in texts} - {""})

@@ -32,10 +32,7 @@ _CACHED = 1024  # queries up to which a task's resamples are cached for the next
 
 
 def weights(queries: int, stratum: int = 0) -> Iterator[Floats]:
-    """Yield the resamples of a task with this many queries, in blocks: a row each, summing to 1.
-
-    Each stratum has its own draws, the same every time.
-    """
+    """Yield the resamples of this many queries in blocks, a row each that sums to 1; each stratum has its own draws."""
     for counts in _cached_counts(queries, stratum) if queries <= _CACHED else _counts(queries, stratum):
         yield counts / queries
 
@@ -46,7 +43,6 @@ def _cached_counts(queries: int, stratum: int) -> tuple[NDArray[np.uint8], ...]:
 
 
 def _counts(queries: int, stratum: int) -> Iterator[NDArray[np.uint8]]:
-    """Yield the counts of each query in each resample, in blocks."""
     generator = np.random.default_rng([SEED, stratum, queries])
     block = min(RESAMPLES, max(1, _BLOCK // queries))
     for start in range(0, RESAMPLES, block):

@@ -175,11 +175,9 @@ def _weighted(shares: Floats, one: Floats, other: Floats, least: float = 1e-12) 
 class Discrimination:
     """Area under the curve: how often a value is lower for an event than for a non-event; a tie counts half."""
 
-    events: int
-    """Number of events."""
+    events: int  # number of events
     others: int
-    auc: Figure | None = None
-    """None if all are events, or none is."""
+    auc: Figure | None = None  # None if all are events, or none is
 
     def as_dict(self) -> dict[str, float | None]:
         """Return the figures for `--json`."""

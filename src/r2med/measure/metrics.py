@@ -24,12 +24,9 @@ Floats = NDArray[np.float64]
 class Gains:
     """Gains of the ranked lists of queries, a row per query: all that a measure needs to know."""
 
-    found: Floats
-    """Grade of the document at each rank, 0 where it is not relevant or the list has ended."""
-    ideal: Floats
-    """Grades of all relevant documents, best first, padded with 0."""
-    relevant: NDArray[np.int64]
-    """Number of relevant documents, at least 1."""
+    found: Floats  # grade of the document at each rank, 0 where it is not relevant or the list has ended
+    ideal: Floats  # grades of all relevant documents, best first, padded with 0
+    relevant: NDArray[np.int64]  # number of relevant documents, at least 1
 
     def cut(self, depth: int | None) -> Gains:
         """Return the gains with only the first `depth` ranks of both the list and the ideal list."""
@@ -72,8 +69,7 @@ def _hit(gains: Gains, _: int | None) -> Floats:
 class _Kind(NamedTuple):
     compute: Callable[[Gains, int | None], Floats]
     aliases: tuple[str, ...]
-    whole: bool = False
-    """Whether it is also defined without a cutoff, over the whole list."""
+    whole: bool = False  # whether it is also defined without a cutoff, over the whole list
 
 
 _KINDS: Mapping[str, _Kind] = {
@@ -98,8 +94,7 @@ class Measure:
     """
 
     name: str
-    cutoff: int | None = None
-    """Number of documents of each list that count; None for all of them."""
+    cutoff: int | None = None  # number of documents of each list that count; None for all of them
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):

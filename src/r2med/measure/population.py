@@ -79,7 +79,6 @@ def estimate_population(found: ArrayLike) -> PopulationEstimate:
 
 
 def _independent(seen: int, counts: Sequence[int]) -> tuple[float | None, int | None, int | None]:
-    """Return the size of the population and the ends of its interval, if searchers find independently."""
 
     def likelihood(size: int) -> float:
         """Return the log-likelihood of a size, with each searcher's best chance to find an item."""

@@ -27,10 +27,8 @@ if TYPE_CHECKING:
 class QueryScores:
     """Per-query values of measures, as columns aligned with `queries`."""
 
-    queries: tuple[str, ...]
-    """Every query with a relevant document, in the order of the judgements."""
-    columns: Mapping[Measure, Floats]
-    """One value per query, by measure."""
+    queries: tuple[str, ...]  # every query with a relevant document, in the order of the judgements
+    columns: Mapping[Measure, Floats]  # one value per query, by measure
 
     @cached_property
     def measures(self) -> tuple[Measure, ...]:
@@ -86,7 +84,6 @@ def positive(qrels: Qrels) -> dict[str, dict[str, int]]:
 
 
 def _gains(run: Run, positives: Mapping[str, Mapping[str, int]], depth: int | None) -> Gains:
-    """Collect grades along each list and of the ideal lists, down to `depth`."""
     places: list[tuple[int, int, int]] = []
     longest = 0
     for row, (query, grades) in enumerate(positives.items()):

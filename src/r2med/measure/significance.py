@@ -145,7 +145,6 @@ def _many_tests(several: Sequence[Sequence[Floats]], permutations: int) -> list[
 
 
 def _shares(tasks: Sequence[Floats]) -> Floats:
-    """Return each query's share in the mean over tasks."""
     return np.concatenate([np.full(len(values), 1 / len(values) / len(tasks)) for values in tasks])
 
 
@@ -154,9 +153,7 @@ class Flips:
     """Means under flips of the signs of queries' differences: all flips, or a random choice of them."""
 
     mean: float
-    """The observed mean."""
-    size: float
-    """The largest difference of a query."""
+    size: float  # the largest difference of a query
     means: Floats
     balances: Floats
     """The mean, and the mean of the signs, under each flip: the change of the mean per shift of all differences."""

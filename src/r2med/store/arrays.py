@@ -66,8 +66,7 @@ class Shard(NamedTuple):
     log: Path
     rows: NDArray[Any]
     entries: Entries
-    damaged: int
-    """Entries that did not pass their checksum."""
+    damaged: int  # entries that did not pass their checksum
 
     def is_intact(self, entries: Entries) -> NDArray[np.bool_]:
         """Return a mask of the entries whose rows are as written."""
@@ -192,13 +191,10 @@ class StoredArrays:
     """Arrays of the store in the order of the request, read from the mapped shards when they are used."""
 
     shards: tuple[NDArray[Any], ...]
-    shard: NDArray[np.intp]
-    """Which shard holds a text's rows."""
-    row: NDArray[np.intp]
-    """The first of them."""
+    shard: NDArray[np.intp]  # which shard holds a text's rows
+    row: NDArray[np.intp]  # the first of them
     count: NDArray[np.intp]
-    tokens: NDArray[np.int64]
-    """Each text's length in the model's tokens, before truncation."""
+    tokens: NDArray[np.int64]  # each text's length in the model's tokens, before truncation
 
     def __len__(self) -> int:
         return len(self.row)
@@ -215,15 +211,13 @@ Arrays = TypeVar("Arrays", bound=StoredArrays)
 class ArrayStore:
     """The arrays of one setting, as they are on disk now."""
 
-    kind = "vectors"
-    """The folder in `R2MED_HOME`, and the name in messages."""
+    kind = "vectors"  # the folder in `R2MED_HOME`, and the name in messages
 
     def __init__(self, settings: Mapping[str, object], precision: str = "", root: Path | None = None) -> None:
         self.settings, self.precision = dict(settings), precision
         key = cache_key(settings=sorted(self.settings.items()), precision=precision)
         self.folder = (root or home() / self.kind) / key
-        self.damage: list[str] = []
-        """Damages that were found, a sentence per shard."""
+        self.damage: list[str] = []  # damages that were found, a sentence per shard
         self._shards: list[Shard] = []
         self.refresh()
 
@@ -396,8 +390,7 @@ class StoredSetting:
     """A folder of the store, for `r2med cache`."""
 
     model: str
-    server: str
-    """The address the values came from; empty for a model that runs here."""
+    server: str  # the address the values came from; empty for a model that runs here
     role: str
     precision: str
     texts: int

@@ -120,10 +120,7 @@ def draft_file(path: Path, *, parents: bool = False) -> Iterator[Path]:
 
 @contextmanager
 def draft_folder(parent: Path, name: str) -> Iterator[Path]:
-    """Yield a draft folder in `parent`, which the block renames to `name`; what is left of it is removed.
-
-    Errors are the caller's to explain.
-    """
+    """Yield a draft folder in `parent`, which the block renames to `name`; what is left of it is removed."""
     with _locked_draft(parent / name, Path.mkdir) as draft:
         try:
             yield draft

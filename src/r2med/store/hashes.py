@@ -43,10 +43,7 @@ def seeded_hash(seed: int, name: str) -> bytes:
 
 
 def write_checksums(folder: Path, *, by_size: Sequence[str] = ()) -> None:
-    """Write the checksums of all files of a folder, after the last of them is written.
-
-    Of files that are named in `by_size` only the size: their content is checked when it is read.
-    """
+    """Write the checksums of all files of a folder, after the last is written; of those in `by_size` only the sizes."""
     (folder / FILE).write_bytes(orjson.dumps(_checksums(folder, by_size)))
 
 

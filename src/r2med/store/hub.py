@@ -30,10 +30,8 @@ class Snapshot(NamedTuple):
 class Hub:
     """Repositories of one kind on the hub."""
 
-    kind: str
-    """`dataset` or `model`, as the hub calls them."""
-    error: type[R2medError]
-    """The error to raise if files are not available."""
+    kind: str  # `dataset` or `model`, as the hub calls them
+    error: type[R2medError]  # the error to raise if files are not available
 
     def cached_commit(self, repo: str, revision: str) -> str | None:
         """Return the commit behind a revision, as far as this machine knows; no request is made.

@@ -47,13 +47,10 @@ class PlannedCell(msgspec.Struct, frozen=True):
     system: str
     task: str
     state: str = WAITING
-    score: float | None = None
-    """The headline measure, once it is known."""
-    run: str = ""
-    """The id of the run."""
+    score: float | None = None  # the headline measure, once it is known
+    run: str = ""  # its id
     seconds: float = 0.0
-    note: str = ""
-    """The reason why it failed."""
+    note: str = ""  # the reason why it failed
 
 
 class Work(msgspec.Struct, frozen=True):
@@ -62,33 +59,24 @@ class Work(msgspec.Struct, frozen=True):
     process: int
     system: str
     task: str
-    started: float
-    """Start of the system on the task, or of the command if it has none."""
+    started: float  # start of the system on the task, or of the command if it has none
     updated: float
     step: str = ""
     done: float = 0.0
     total: float = 0.0
-    name: str = ""
-    """The key of its row."""
-    mark: str = ""
-    """The mark of the process, which tells it from a later one with the same id."""
-    command: str = ""
-    """The command line, if it was typed."""
-    page: str = ""
-    """The address of the outcome, for work that a page started."""
-    began: float = 0.0
-    """Start of the command."""
+    name: str = ""  # the key of its row
+    mark: str = ""  # the mark of the process, which tells it from a later one with the same id
+    command: str = ""  # the command line, if it was typed
+    page: str = ""  # the address of the outcome, for work that a page started
+    began: float = 0.0  # of the command
     step_began: float = 0.0
-    cells: tuple[PlannedCell, ...] = ()
-    """Every system on every task, task by task."""
-    spent: Usage | None = None
-    """On language models so far."""
+    cells: tuple[PlannedCell, ...] = ()  # every system on every task, task by task
+    spent: Usage | None = None  # on language models so far
     max_cost: float | None = None
     max_tokens: int | None = None
     warnings: tuple[str, ...] = ()
     ended: float = 0.0
-    outcome: str = ""
-    """`FINISHED`, `STOPPED`, `BROKEN` or `KILLED` once it has ended."""
+    outcome: str = ""  # `FINISHED`, `STOPPED`, `BROKEN` or `KILLED` once it has ended
     error: str = ""
 
     @property
@@ -181,8 +169,7 @@ class Reporter:
         self._depth = 0
         self._database: Database | None = None
         self._written, self._changed = 0.0, False
-        self._ended: threading.Event | None = None
-        """Set when the row is complete; None without a row."""
+        self._ended: threading.Event | None = None  # set when the row is complete; None without a row
 
     @contextmanager
     def command(self, typed: str, page: str = "") -> Iterator[None]:
@@ -300,7 +287,6 @@ class Reporter:
             self._put()
 
     def _put(self) -> None:
-        """Write the row; begin with it if there is none."""
         with self._lock:
             if self._work is None:
                 return
@@ -364,12 +350,10 @@ def ended_work() -> list[Work]:
 
 
 def _latest_first(works: Iterable[Work]) -> list[Work]:
-    """Return the works that ended, the last first."""
     return sorted((work for work in works if work.ended), key=lambda work: -work.ended)
 
 
 def _read() -> list[Work]:
-    """Return the work of all rows; a table that cannot be read has none."""
     with suppress(R2medError):
         if (path := home() / _FILE).is_file():
             with closing(Database(path, _FORMAT, timeout=1.0)) as database:

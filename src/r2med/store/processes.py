@@ -154,8 +154,7 @@ class ForeignOutput:
     """State of the redirection: blocks of several threads may overlap, and the last one to end restores stdout."""
 
     def __init__(self) -> None:
-        self.redirected = False
-        """Whether this process is a command, whose stdout is for its results."""
+        self.redirected = False  # whether this process is a command, whose stdout is for its results
         self._blocks, self._stdout = 0, sys.stdout
 
     @contextmanager

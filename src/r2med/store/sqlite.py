@@ -70,14 +70,10 @@ def warn(what: str) -> None:
 class Format:
     """Format of a file. A file with another format number is refused: it is neither read nor changed."""
 
-    what: str
-    """The name in messages, such as `ledger`."""
-    number: int
-    """The format number, raised whenever the tables or their contents change."""
-    tables: str
-    """The statements that make an empty file."""
-    cache: bool = False
-    """Whether all of it can be recomputed."""
+    what: str  # the name in messages, such as `ledger`
+    number: int  # the format number, raised whenever the tables or their contents change
+    tables: str  # the statements that make an empty file
+    cache: bool = False  # whether all of it can be recomputed
 
     def refusal(self, path: Path, number: int) -> R2medError:
         """Build the error about a file of another number."""
@@ -99,8 +95,7 @@ class Database:
     ) -> None:
         self.path, self.form, self._shared, self._durable = path, form, shared, durable
         self.timeout = TIMEOUT if timeout is None else timeout
-        self.obstacle = ""
-        """The reason why nothing can be written; empty if it can."""
+        self.obstacle = ""  # the reason why nothing can be written; empty if it can
         self._copy: tempfile.TemporaryDirectory[str] | None = None
         try:
             self.connection = self._opened()
@@ -225,7 +220,6 @@ class Database:
         return connection
 
     def _filled(self, connection: sqlite3.Connection) -> sqlite3.Connection:
-        """Create the tables of an empty file, in one transaction."""
         if _is_empty(connection):
             with _atomic(connection):
                 # Another process may have done it while this one waited.
@@ -238,7 +232,6 @@ class Database:
 
 @contextmanager
 def _atomic(connection: sqlite3.Connection) -> Iterator[None]:
-    """Open a block whose writes happen all or not at all."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -250,7 +243,6 @@ def _atomic(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def _number(connection: sqlite3.Connection) -> int:
-    """Return the format number of a file; 0 if it has none."""
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 

@@ -94,7 +94,6 @@ class SortedHashes:
 
 
 def _select(columns: Sequence[TextHashes], part: int, shift: int) -> tuple[TextHashes, NDArray[np.intp]]:
-    """Return the hashes that begin with the bits of a part, and their places."""
     hashes, places, before = [np.empty((0, 2), np.uint64)], [np.empty(0, np.intp)], 0
     for column in columns:
         for some in spans(len(column)):
