@@ -13,8 +13,8 @@ from r2med.data.loader import load
 from r2med.errors import DataError, MissingExtra, R2medError
 from r2med.leakage import index
 from r2med.leakage.check import check
+from r2med.leakage.cli import conclusion
 from r2med.leakage.index import Settings, index_texts
-from r2med.leakage.tables import conclusion
 from r2med.lexical import near_duplicates
 from r2med.pipeline.executor.local import quiet
 from r2med.store.cache import Cache

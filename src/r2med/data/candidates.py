@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,62 +20,8 @@ LIST_FIELDS = ("corpus-ids", "corpus_ids")
 
 
 def candidates(collection: Collection, kind: str) -> Run:
-    """Load the candidates of a nano task's queries, `bm25`, `dense` or `hybrid`, from its folder or from the hub.
-
-    Lists are stored in order without scores; a document's score is its number of places above the end.
-    """
-    files = candidate_files(collection, kind)
-    findings = Findings()
-    lists = _read(files, collection, findings)
-    findings.raise_errors(collection.task.name)
-    absent = [query for query in collection.queries.ids if query not in lists]
-    if absent:
-        raise DataError(f"{files[0]}: no candidates for {len(absent)} queries, the first is {shorten(absent[0])!r}")
-    ranked = ((query, lists[query]) for query in collection.queries.ids)
-    return Run.from_lists({query: (ids, [float(place) for place in range(len(ids), 0, -1)]) for query, ids in ranked})
-
-
-def offered_kinds(collection: Collection) -> list[str]:
-    """Return the kinds of candidates that a nano task has."""
-    if collection.task.hub:
-        return list(candidate_configs())
-    folder = collection.origin
-    return [kind for kind in candidate_configs() if folder is not None and _beside(collection, folder, kind)]
-
-
-def candidate_files(collection: Collection, kind: str) -> list[Path]:
-    """Return the files that hold a task's candidates of a kind, downloaded if they must be."""
-    if kind not in candidate_configs():
-        raise DataError(f"unknown candidates {kind!r}{suggest(kind, candidate_configs())}")
-    task, folder = collection.task, collection.origin
-    if folder is None:
-        raise DataError(f"{task.name} was not read from a folder, so no candidates lie beside it")
-    built = read_manifest(folder)
-    if built is not None and kind not in built.configs:
-        raise DataError(f"{folder}: built without {kind} candidates; it has {', '.join(built.configs)}")
-    config = _config(folder, kind)
-    files = _beside(collection, folder, kind)
-    if files:
-        return files
-    if not task.hub:
-        raise DataError(f"{folder}: no candidates; expected {config}/{task.split}.parquet")
-    # The folder of a download is named by its commit: the lists must come from the same one as the documents.
-    return fetch_config(replace(task, revision=folder.name), config)
-
-
-def _config(folder: Path, kind: str) -> str:
-    """Return the config of a kind: as published, or as named in the manifest of the set."""
-    built = read_manifest(folder)
-    return (built.configs if built else candidate_configs()).get(kind, candidate_configs()[kind])
-
-
-def _beside(collection: Collection, folder: Path, kind: str) -> list[Path]:
-    config = _config(folder, kind)
-    return [folder / name for name in config_files(config, listing(folder, config), collection.task.split)]
-
-
-def _read(files: Sequence[Path], collection: Collection, findings: Findings) -> dict[str, list[str]]:
-    """Return the list of each query, with every defect noted."""
+    """Load a nano task's candidates of a kind; a document's score is its number of places above the end of its list."""
+    files, findings = candidate_files(collection, kind), Findings()
     lists: dict[str, list[str]] = {}
     for file in files:
         for line, row in read_rows(file, findings):
@@ -93,4 +38,42 @@ def _read(files: Sequence[Path], collection: Collection, findings: Findings) -> 
                 spot.note("conflicting-id", f"a document or the query {shorten(query)!r} is listed twice")
             else:
                 lists[query] = ids
-    return lists
+    findings.raise_errors(collection.task.name)
+    if absent := [query for query in collection.queries.ids if query not in lists]:
+        raise DataError(f"{files[0]}: no candidates for {len(absent)} queries, the first is {shorten(absent[0])!r}")
+    ranked = ((query, lists[query]) for query in collection.queries.ids)
+    return Run.from_lists({query: (ids, [float(place) for place in range(len(ids), 0, -1)]) for query, ids in ranked})
+
+
+def offered_kinds(collection: Collection) -> list[str]:
+    """Return the kinds of candidates that a nano task has."""
+    if collection.task.hub:
+        return list(candidate_configs())
+    folder = collection.origin
+    return [kind for kind in candidate_configs() if folder is not None and _local_files(collection, folder, kind)[1]]
+
+
+def candidate_files(collection: Collection, kind: str) -> list[Path]:
+    """Return the files that hold a task's candidates of a kind, downloaded if they must be."""
+    if kind not in candidate_configs():
+        raise DataError(f"unknown candidates {kind!r}{suggest(kind, candidate_configs())}")
+    task, folder = collection.task, collection.origin
+    if folder is None:
+        raise DataError(f"{task.name} was not read from a folder, so no candidates lie beside it")
+    built = read_manifest(folder)
+    if built is not None and kind not in built.configs:
+        raise DataError(f"{folder}: built without {kind} candidates; it has {', '.join(built.configs)}")
+    config, files = _local_files(collection, folder, kind)
+    if files:
+        return files
+    if not task.hub:
+        raise DataError(f"{folder}: no candidates; expected {config}/{task.split}.parquet")
+    # The folder of a download is named by its commit: the lists must come from the same one as the documents.
+    return fetch_config(replace(task, revision=folder.name), config)
+
+
+def _local_files(collection: Collection, folder: Path, kind: str) -> tuple[str, list[Path]]:
+    """Return the config of a kind, as published or as named in the manifest of the set, and its files in a folder."""
+    built, configs = read_manifest(folder), candidate_configs()
+    config = (built.configs if built else configs).get(kind, configs[kind])
+    return config, [folder / name for name in config_files(config, listing(folder, config), collection.task.split)]

@@ -20,7 +20,7 @@ from r2med.data.dataset import Texts, text_fingerprint
 from r2med.data.formats import Digests
 from r2med.data.problems import Findings, Problem, Spot
 from r2med.data.stored_texts import DAMAGED, StoredIds, StoredTexts, encode
-from r2med.data.texts import TextTable, fill_documents
+from r2med.data.texts import TextTable, fill_table, read_documents
 from r2med.errors import DataError
 from r2med.settings import memory_limit
 from r2med.store.cache import Cache
@@ -31,10 +31,8 @@ from r2med.store.typed import Typed, read_json, write_json
 FORMAT = 4
 """Format number, raised if what is cached, or what reading a file gives, changes: part of the cache key."""
 _KIND = "corpus"
-_SHARE = 8
-"""Files of more than this fraction of the memory that may be used are not held in it."""
-_PACKED = 4
-"""Ratio of the size of the texts to that of a packed file."""
+_SHARE = 8  # files of more than this fraction of the memory that may be used are not held in it
+_PACKED = 4  # ratio of the size of the texts to that of a packed file
 _LARGE = 4_000_000
 """Bytes in all from which on files are worth caching; smaller ones are read in a few hundredths of a second."""
 _BLOCK = 256
@@ -46,10 +44,8 @@ class Corpus(NamedTuple):
     """Documents of a task, and facts about the files they came from."""
 
     documents: Texts
-    rows: int
-    """Number of rows read, repeated ones included."""
-    whole: bool
-    """Whether every file was read to its end, so that an id that is not here does not exist."""
+    rows: int  # number of rows read, repeated ones included
+    whole: bool  # whether every file was read to its end, so that an id that is not here does not exist
 
 
 class _Facts(Typed, frozen=True):
@@ -60,10 +56,7 @@ class _Facts(Typed, frozen=True):
 
 def read_corpus(files: Sequence[Path], findings: Findings) -> Corpus:
     """Read the files and note every problem; what is too large for memory is stored until the process ends."""
-    if _is_large(files) and _is_huge(files):
-        return _stored(files, findings, None)
-    table = fill_documents(TextTable(), files, findings)
-    return Corpus(table.column(), table.rows, table.whole)
+    return _stored(files, findings, None) if _is_large(files) and _is_huge(files) else _read(files, findings)
 
 
 def recall_corpus(files: Sequence[Path], findings: Findings) -> Corpus:
@@ -74,11 +67,15 @@ def recall_corpus(files: Sequence[Path], findings: Findings) -> Corpus:
     # Before the first corpus is stored no file needs to be hashed.
     key = _key(files, _hashes(files, cache)) if (cache.root / _KIND).is_dir() else ""
     if key and cache.has(_KIND, key):
-        corpus = _open(cache.root / _KIND / key, files, findings)
-        if corpus is not None:
+        if corpus := _open(cache.root / _KIND / key, files, findings):
             return corpus
         cache.drop(_KIND, key)
     return _stored(files, findings, cache)
+
+
+def _read(files: Sequence[Path], findings: Findings) -> Corpus:
+    table = read_documents(files, findings)
+    return Corpus(table.column(), table.rows, table.whole)
 
 
 def _is_large(files: Sequence[Path]) -> bool:
@@ -105,8 +102,7 @@ def _stored(files: Sequence[Path], findings: Findings, keep: Cache | None) -> Co
     except OSError as error:
         if _is_huge(files):
             raise unwritable(folder, error) from error
-        table = fill_documents(TextTable(), files, noted := Findings())
-        corpus = Corpus(table.column(), table.rows, table.whole)
+        corpus = _read(files, noted := Findings())
     findings.extend(noted)
     return corpus
 
@@ -114,7 +110,7 @@ def _stored(files: Sequence[Path], findings: Findings, keep: Cache | None) -> Co
 def _store(files: Sequence[Path], findings: Findings, draft: Path, keep: Cache | None) -> Corpus:
     """Read files into a folder, which is cached by the bytes that were read, unless there are errors in them."""
     digests, before = Digests(), [stamp(file) for file in files]
-    table = fill_documents(StoredTable(draft), files, findings, digests)
+    table = fill_table(StoredTable(draft), files, findings, "documents", digests)
     table.finish(findings)
     order = {str(file): place for place, file in enumerate(files)}
     findings.problems.sort(key=lambda problem: (order[problem.file], problem.line))
@@ -147,8 +143,7 @@ def _key(files: Sequence[Path], digests: Sequence[str]) -> str:
 
 def _hashes(files: Sequence[Path], cache: Cache) -> list[str]:
     """Return the hash of each file; none if a file cannot be read, which reading it will report."""
-    remembered = FileHashes(cache.root / "hashes")
-    hashes = []
+    remembered, hashes = FileHashes(cache.root / "hashes"), []
     try:
         for file in files:
             before, value = stamp(file), remembered.recall(file)
@@ -180,8 +175,7 @@ def _documents(folder: Path, files: Sequence[Path], fingerprint: str = "") -> Te
     """Return the documents in a folder; ids are held in memory unless the files are too large for it."""
 
     def column(name: str) -> NDArray[Any]:
-        mapped: NDArray[Any] = np.load(folder / f"{name}.npy", mmap_mode="r").view(np.ndarray)
-        return mapped
+        return np.asarray(np.load(folder / f"{name}.npy", mmap_mode="r"))
 
     ids = StoredIds(folder / _IDS, column("id_starts"), column("id_lengths"), column("order"))
     texts = StoredTexts(folder / _TEXTS, column("text_starts"), column("text_lengths"), column("checks"))
@@ -198,10 +192,8 @@ class StoredTable(TextTable):
         self._names: list[bytes] = []
         self._contents: list[bytes] = []
         """Ids and texts that are not yet written."""
-        self._hashes: array[int] = array("q")
-        self._id_lengths: array[int] = array("I")
-        self._text_lengths: array[int] = array("I")
-        self._checks: array[int] = array("I")
+        self._hashes = array("q")
+        self._id_lengths, self._text_lengths, self._checks = array("I"), array("I"), array("I")
 
     def begin(self, file: Path) -> None:
         """Set the file that the next rows come from."""
@@ -230,28 +222,18 @@ class StoredTable(TextTable):
         self._write_block()
         self._id_file.close()
         self._text_file.close()
-        id_lengths, text_lengths, checks = map(np.asarray, (self._id_lengths, self._text_lengths, self._checks))
-        id_starts, text_starts = (
-            np.cumsum(lengths, dtype=np.int64) - lengths for lengths in (id_lengths, text_lengths)
-        )
-        ids = StoredTexts(self._folder / _IDS, id_starts, id_lengths)
-        texts = StoredTexts(self._folder / _TEXTS, text_starts, text_lengths, checks)
-        repeated = self._fold(ids, texts, findings)
-        columns: dict[str, NDArray[Any]] = {
-            "id_starts": id_starts,
-            "id_lengths": id_lengths,
-            "text_starts": text_starts,
-            "text_lengths": text_lengths,
-            "checks": checks,
-        }
-        if repeated:
+        columns: dict[str, NDArray[Any]] = {"checks": np.asarray(self._checks)}
+        for kind, lengths in (("id", np.asarray(self._id_lengths)), ("text", np.asarray(self._text_lengths))):
+            columns |= {f"{kind}_starts": np.cumsum(lengths, dtype=np.int64) - lengths, f"{kind}_lengths": lengths}
+        ids = StoredTexts(self._folder / _IDS, columns["id_starts"], columns["id_lengths"])
+        places = columns["text_starts"], columns["text_lengths"], columns["checks"]
+        if repeated := self._fold(ids, StoredTexts(self._folder / _TEXTS, *places), findings):
             ids, columns = ids.without(repeated), {name: np.delete(one, repeated) for name, one in columns.items()}
         columns["order"] = ids.alphabetical()
         for name, column in columns.items():
             np.save(self._folder / f"{name}.npy", column, allow_pickle=False)
 
     def _fold(self, ids: StoredTexts, texts: StoredTexts, findings: Findings) -> list[int]:
-        """Return the rows whose id an earlier row has."""
         hashes = np.asarray(self._hashes)
         order = np.argsort(hashes, kind="stable")
         same = np.flatnonzero(hashes[order[1:]] == hashes[order[:-1]])
@@ -262,6 +244,5 @@ class StoredTable(TextTable):
             before = first.setdefault(identifier, row)
             if before != row:
                 repeated.append(row)
-                spot = Spot(*self.origin(row), findings)
-                self.note_repeat(identifier, before, texts[before] == texts[row], spot)
+                self.note_repeat(identifier, before, texts[before] == texts[row], Spot(*self.origin(row), findings))
         return repeated

@@ -18,7 +18,7 @@ from contextlib import suppress
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
+from typing import Any, BinaryIO, NamedTuple, cast
 
 import orjson
 
@@ -26,9 +26,6 @@ from r2med.data.problems import Findings
 from r2med.formatting import describe, first_line, shorten
 from r2med.settings import memory_limit
 from r2med.store.hashes import stamp
-
-if TYPE_CHECKING:
-    import polars
 
 Row = Mapping[str, object]
 Rows = Iterator[tuple[int, Row]]
@@ -53,12 +50,9 @@ _BOM = b"\xef\xbb\xbf"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _GZIP = b"\x1f\x8b"
 _BUFFER = 1 << 20
-_LONGEST = 64 << 20
-"""The bytes of the longest line that is read."""
-_DEEPEST = 250
-"""Brackets in a line from which on a parser may give up for their depth."""
-_SHARE = 64
-"""Fraction of the memory that may be used for the rows of a table at a time."""
+_LONGEST = 64 << 20  # the bytes of the longest line that is read
+_DEEPEST = 250  # brackets in a line from which on a parser may give up for their depth
+_SHARE = 64  # fraction of the memory that may be used for the rows of a table at a time
 _FIRST_ROWS = 256
 _MOST_ROWS = 65_536
 
@@ -99,8 +93,7 @@ class _HashedFile(io.FileIO):
 
 def lines(path: Path, findings: Findings, digests: Digests | None = None) -> Iterator[tuple[int, bytes]]:
     """Yield the lines of a text file with their numbers, unzipped and without a byte order mark."""
-    number = 0
-    crlf = False
+    number, crlf = 0, False
     try:
         with open_file(path, digests) as stream:
             first = stream.readline(_LONGEST + 1)
@@ -137,13 +130,12 @@ def parse_lines(numbered: Iterable[tuple[int, bytes]], path: Path, findings: Fin
         try:
             row = orjson.loads(line)
         except orjson.JSONDecodeError as error:
-            if "memory" in error.msg.lower() and line.count(b"[") + line.count(b"{") > _DEEPEST:
-                findings.add("broken-json", path, number, "not JSON: brackets are nested too deeply, or not closed")
-                continue
             if "memory" in error.msg.lower():
-                # orjson reports it so when memory cannot be allocated.
-                raise MemoryError(f"while {path} was read") from error
-            if line.strip():
+                if line.count(b"[") + line.count(b"{") <= _DEEPEST:
+                    # orjson reports it so when memory cannot be allocated.
+                    raise MemoryError(f"while {path} was read") from error
+                findings.add("broken-json", path, number, "not JSON: brackets are nested too deeply, or not closed")
+            elif line.strip():
                 code, message = _broken(line, error)
                 findings.add(code, path, number, message)
             continue
@@ -188,14 +180,18 @@ def parquet_rows(path: Path, findings: Findings, digests: Digests | None = None)
     """Yield the rows of a parquet file, a slice of them in memory at a time."""
     import polars
 
-    before = stamp(path)
-    number, problem = 0, ("", "")
+    before, problem, size = stamp(path), ("", ""), max(_BUFFER, memory_limit() // _SHARE)
     try:
         if digests is not None:
             digests.take(path)
-        for rows in parquet_slices(path, max(_BUFFER, memory_limit() // _SHARE)):
-            yield from enumerate(rows.iter_rows(named=True), number + 1)
-            number += len(rows)
+        # Batches of the streaming engine do not help: it reads ahead of its consumer.
+        table = polars.scan_parquet(path, glob=False)
+        total, start, rows = table.select(polars.len()).collect().item(), 0, _FIRST_ROWS
+        while start < total:
+            part = table.slice(start, rows).collect()
+            yield from enumerate(part.iter_rows(named=True), start + 1)
+            start += rows
+            rows = max(1, min(_MOST_ROWS, size * len(part) // max(1, int(part.estimated_size()))))
     except OSError as error:
         problem = "unreadable-file", f"cannot be read: {error.strerror or first_line(error)}"
     except (polars.exceptions.PolarsError, polars.exceptions.PanicException) as error:
@@ -204,20 +200,6 @@ def parquet_rows(path: Path, findings: Findings, digests: Digests | None = None)
         problem = "unreadable-file", "changed while it was read; read it again"
     if problem[0]:
         findings.add(problem[0], path, 0, problem[1])
-
-
-def parquet_slices(path: Path, size: int) -> Iterator[polars.DataFrame]:
-    """Yield the table of a parquet file in slices of about this many bytes; other slices are not held."""
-    import polars
-
-    # Batches of the streaming engine do not help: it reads ahead of its consumer.
-    table = polars.scan_parquet(path, glob=False)
-    total, start, rows = table.select(polars.len()).collect().item(), 0, _FIRST_ROWS
-    while start < total:
-        part = table.slice(start, rows).collect()
-        yield part
-        start += rows
-        rows = max(1, min(_MOST_ROWS, size * len(part) // max(1, int(part.estimated_size()))))
 
 
 def open_file(path: Path, digests: Digests | None = None) -> BinaryIO:
@@ -231,7 +213,6 @@ def open_file(path: Path, digests: Digests | None = None) -> BinaryIO:
 
 
 def _broken(line: bytes, error: orjson.JSONDecodeError) -> tuple[str, str]:
-    """Return the code and message of a line that does not parse."""
     try:
         line.decode("utf-8")
     except UnicodeDecodeError as bad:
@@ -271,9 +252,8 @@ def _table_cells(path: Path, findings: Findings, digests: Digests | None) -> Ite
         try:
             yield number, [cell.decode("utf-8") for cell in cells]
         except UnicodeDecodeError as bad:
-            findings.add(
-                "bad-encoding", path, number, f"not UTF-8: byte 0x{bad.object[bad.start]:02x}; save it as UTF-8"
-            )
+            message = f"not UTF-8: byte 0x{bad.object[bad.start]:02x}; save it as UTF-8"
+            findings.add("bad-encoding", path, number, message)
 
 
 def _csv_cells(path: Path, findings: Findings, digests: Digests | None) -> Iterator[tuple[int, list[str]]]:
@@ -316,23 +296,19 @@ def plain_name(name: str) -> str:
 class DataFormat(NamedTuple):
     """Format of files: what they are called, and how their rows are read."""
 
-    endings: tuple[str, ...]
-    """Endings of a file that is named by a user, before `.gz`."""
+    endings: tuple[str, ...]  # endings of a file that is named by a user, before `.gz`
     rows: Callable[[Path, Findings, Digests | None], Rows]
     patterns: Mapping[str, tuple[str, ...]]
     """Names of the files of each part that may come in this format. Text files may end in .gz, a `{split}.parquet` may
     be cut into `{split}-00000-of-00002.parquet` and so on."""
 
 
+_SHARDED = (".parquet", "/{split}.parquet", "/{split}/{shard}.parquet")
 FORMATS: Sequence[DataFormat] = (
     DataFormat(
         (".jsonl", ".json"),
         json_rows,
-        {
-            "documents": ("corpus.jsonl",),
-            "queries": ("query.jsonl", "queries.jsonl"),
-            "qrels": ("qrels.jsonl",),
-        },
+        {"documents": ("corpus.jsonl",), "queries": ("query.jsonl", "queries.jsonl"), "qrels": ("qrels.jsonl",)},
     ),
     DataFormat((".txt", ".tsv"), table_rows, {"qrels": ("qrels.txt", "qrels.tsv", "qrels/{split}.tsv")}),
     DataFormat((".csv",), csv_rows, {"qrels": ("qrels.csv", "qrels/{split}.csv")}),
@@ -340,16 +316,9 @@ FORMATS: Sequence[DataFormat] = (
         (".parquet",),
         parquet_rows,
         {
-            "documents": ("corpus.parquet", "corpus/{split}.parquet", "corpus/{split}/{shard}.parquet"),
-            "queries": (
-                "query.parquet",
-                "queries.parquet",
-                "query/{split}.parquet",
-                "queries/{split}.parquet",
-                "query/{split}/{shard}.parquet",
-                "queries/{split}/{shard}.parquet",
-            ),
-            "qrels": ("qrels.parquet", "qrels/{split}.parquet", "qrels/{split}/{shard}.parquet"),
+            "documents": tuple(f"corpus{ending}" for ending in _SHARDED),
+            "queries": tuple(f"{name}{ending}" for ending in _SHARDED for name in ("query", "queries")),
+            "qrels": tuple(f"qrels{ending}" for ending in _SHARDED),
         },
     ),
 )

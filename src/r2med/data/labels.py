@@ -19,10 +19,7 @@ PAIR = ["query_id", "passage_id"]
 
 
 def judged_qrels(path: Path) -> dict[str, dict[str, int]] | None:
-    """Return the verdicts of a build on each pair, by its `judgements.parquet`; None for any other file.
-
-    The band counts as 0, as in the task itself; a pair without a readable verdict is left out.
-    """
+    """Return a build's verdicts in its `judgements.parquet`, the band as 0, unjudged pairs left out; None for other files."""
     try:
         if path.suffix != ".parquet" or not {*PAIR, "verdict"} <= set(pl.read_parquet_schema(path)):
             return None
@@ -30,10 +27,10 @@ def judged_qrels(path: Path) -> dict[str, dict[str, int]] | None:
     except (OSError, pl.exceptions.PolarsError):
         # The reader of other kinds of judgements reports what is wrong.
         return None
-    found: dict[str, dict[str, int]] = {}
+    qrels: dict[str, dict[str, int]] = {}
     for query, passage, verdict in rows.filter(pl.col("verdict") != UNJUDGED).iter_rows():
-        found.setdefault(query, {})[passage] = int(verdict == POSITIVE)
-    return found
+        qrels.setdefault(query, {})[passage] = int(verdict == POSITIVE)
+    return qrels
 
 
 _HEADERS = {"query", "id", "_id", "qid", "query_id", "query-id"}
@@ -58,7 +55,7 @@ def read_labels(path: Path) -> Labels:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
         raise DataError(f"{path}: cannot be read: {reason}") from error
-    found: dict[tuple[str, str], str] = {}
+    labels: dict[tuple[str, str], str] = {}
     for number, line in enumerate(lines, 1):
         cells = line.removesuffix("\r").split("\t")
         if cells == [""] or (number == 1 and cells[-2:-1] and cells[-2].casefold() in _HEADERS):
@@ -66,11 +63,11 @@ def read_labels(path: Path) -> Labels:
         if len(cells) not in (2, 3) or not all(cells[-2:]):
             raise DataError(f"{path}:{number}: expected task, query and label (or query and label) with tabs between")
         task, query, label = ["", *cells][-3:]
-        if found.setdefault((task, query), label) != label:
-            raise DataError(f"{path}:{number}: query {query!r} has the label {found[task, query]!r} above")
-    if not found:
+        if labels.setdefault((task, query), label) != label:
+            raise DataError(f"{path}:{number}: query {query!r} has the label {labels[task, query]!r} above")
+    if not labels:
         raise DataError(f"{path}: holds no labels")
-    return Labels(found)
+    return Labels(labels)
 
 
 def write_labels(path: Path, labels: Iterable[tuple[str, str, str]]) -> None:

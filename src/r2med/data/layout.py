@@ -29,11 +29,6 @@ class TaskFiles(NamedTuple):
         """Return all files."""
         return self.documents + self.queries + self.qrels
 
-    @property
-    def complete(self) -> bool:
-        """Return whether every part is there."""
-        return bool(self.documents and self.queries and self.qrels)
-
 
 def choose(names: Iterable[str], split: str = DEFAULT_SPLIT, patterns: TaskFiles | None = None) -> TaskFiles:
     """Choose the files to read among those that exist; a task may have its own patterns, with * for any letters.
@@ -44,11 +39,11 @@ def choose(names: Iterable[str], split: str = DEFAULT_SPLIT, patterns: TaskFiles
     ordered = sorted(names)
     if patterns is None:
         return TaskFiles(*(choose_part(part, ordered, split) for part in PATTERNS))
-    parts = []
-    for part in PATTERNS:
-        matching = [tuple(name for name in ordered if fnmatchcase(name, one)) for one in getattr(patterns, part)]
-        parts.append(next((files for files in matching if files and _is_whole(files)), ()))
-    return TaskFiles(*parts)
+    matching = [
+        [tuple(name for name in ordered if fnmatchcase(name, pattern)) for pattern in getattr(patterns, part)]
+        for part in PATTERNS
+    ]
+    return TaskFiles(*(next((files for files in part if files and _is_whole(files)), ()) for part in matching))
 
 
 def folders_of(patterns: TaskFiles | None) -> list[str]:
@@ -127,11 +122,9 @@ def missing(part: str, names: Sequence[str], split: str, patterns: TaskFiles | N
     pieces = [name for pattern in PATTERNS[part] for name in _matches(pattern, names).get(split, [])]
     if pieces:
         return f"{part} are incomplete: {len(pieces)} of {_SHARD.findall(pieces[0])[0].lstrip('0')} pieces"
-    present = splits(names, part)
-    if present:
+    if present := splits(names, part):
         return f"no {part} for the split {split!r}; splits here: {', '.join(present)}"
-    whole = choose_part(part, names)
-    if whole:
+    if whole := choose_part(part, names):
         return f"no {part} for the split {split!r}; {whole[0]} has no splits"
     plain = [pattern for pattern in PATTERNS[part] if "{shard}" not in pattern]
     return f"no {part}; expected {', '.join(plain[:-1])} or {plain[-1]}".replace("{split}", split)

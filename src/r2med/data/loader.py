@@ -42,34 +42,23 @@ def revision_of(task: Task) -> str:
 
 
 def cached_task(task: Task) -> Snapshot | None:
-    """Return the files of a task if all of them are on this machine already; no request is made.
-
-    A copy that the settings name comes before the hub's cache.
-    """
-    copy = _local_copy(task)
-    if copy is not None:
-        return copy
-    cached = HUB.cached(task.hub, task.revision)
-    if cached is None:
-        return None
-    parts = choose(listing(cached.folder, *folders_of(task.files)), task.split, task.files)
-    return cached if parts.complete and all((cached.folder / name).is_file() for name in parts.files) else None
-
-
-def _local_copy(task: Task) -> Snapshot | None:
-    """Return the folder that `[data]` of the settings names for a task, or for the group that it belongs to."""
+    """Return the files of a task if this machine has all, first those of a copy in the settings; no request is made."""
     folders = local_copies()
-    tasks = [each for each in (*registry().values(), *other_tasks().values()) if each.hub]
-    names = {name for each in tasks for name in (each.name, each.group)}
+    tasks = [other for other in (*registry().values(), *other_tasks().values()) if other.hub]
+    names = {name for other in tasks for name in (other.name, other.group)}
     for name in folders:
         if name not in names and not name.startswith(HUB_PREFIX):
             raise DataError(f"[data] of the settings: no task or group {name!r}{suggest(name, names)}")
     folder = folders.get(task.name) or (folders[task.group] / task.base if task.group in folders else None)
-    if folder is None:
+    if folder is not None:
+        if not folder.is_dir():
+            raise DataError(f"{folder}: no such folder; [data] of the settings names it for {task.name}")
+        return Snapshot(folder, "local copy")
+    cached = HUB.cached(task.hub, task.revision)
+    if cached is None:
         return None
-    if not folder.is_dir():
-        raise DataError(f"{folder}: no such folder; [data] of the settings names it for {task.name}")
-    return Snapshot(folder, "local copy")
+    parts = choose(listing(cached.folder, *folders_of(task.files)), task.split, task.files)
+    return cached if all(parts) and all((cached.folder / name).is_file() for name in parts.files) else None
 
 
 def fetch_config(task: Task, config: str) -> list[Path]:
@@ -102,7 +91,7 @@ def load(
     """
     tasks = resolve([task], split=split)
     if len(tasks) != 1:
-        raise DataError(f"{task} stands for {len(tasks)} tasks; load one of {', '.join(each.name for each in tasks)}")
+        raise DataError(f"{task} stands for {len(tasks)} tasks; load one of {', '.join(one.name for one in tasks)}")
     one = tasks[0]
     if one.folder is not None:
         if revision is not None:
@@ -132,5 +121,4 @@ def present_fingerprints(tasks: Iterable[str]) -> dict[str, str]:
 
 @lru_cache(maxsize=64)
 def _fingerprint(name: str, _stamps: tuple[Stamp, ...]) -> str:
-    """Return the fingerprint of a folder's data, read again only after one of its files has changed."""
     return load(name).fingerprint

@@ -31,8 +31,7 @@ class NanoSet(NamedTuple):
 
     def split(self, split: str) -> Mapping[str, Any]:
         """Return the entry of a split."""
-        found: Mapping[str, Any] = self.content["splits"].get(self.name(split), {})
-        return found
+        return dict(self.content["splits"].get(self.name(split), {}))
 
     def facts(self, split: str, names: Sequence[str]) -> dict[str, Any]:
         """Return the task's facts of a split: its base, what it states under these names, and the expected counts."""
@@ -43,19 +42,16 @@ class NanoSet(NamedTuple):
     @property
     def configs(self) -> Mapping[str, str]:
         """Return the candidate lists that were written: their kinds, and their configs."""
-        lists: Mapping[str, Mapping[str, Any]] = self.content.get("candidates", {})
-        return {kind: str(entry["config"]) for kind, entry in lists.items()}
+        return {kind: str(entry["config"]) for kind, entry in self.content.get("candidates", {}).items()}
 
     @property
     def recipe(self) -> Mapping[str, Any]:
         """Return the parameters with which it was built."""
-        found: Mapping[str, Any] = self.content.get("recipe", {})
-        return found
+        return dict(self.content.get("recipe", {}))
 
     def safeguards(self, split: str) -> Mapping[str, str]:
         """Return, by query, the relevant document appended to its hybrid list because that had none."""
-        found: Mapping[str, str] = self.split(split).get("safeguards", {})
-        return found
+        return dict(self.split(split).get("safeguards", {}))
 
 
 def read_manifest(folder: Path) -> NanoSet | None:

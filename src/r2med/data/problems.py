@@ -22,10 +22,8 @@ class ProblemKind(NamedTuple):
 
     severity: str
     summary: str
-    harmless: bool = False
-    """Whether only `validate` reports it."""
-    strict: bool = False
-    """Whether the row is left out, and an error with `strict`."""
+    harmless: bool = False  # whether only `validate` reports it
+    strict: bool = False  # whether the row is left out, and an error with `strict`
 
 
 KINDS: Mapping[str, ProblemKind] = {
@@ -99,8 +97,7 @@ class Findings:
     """Problems met so far, in the order in which they were met."""
 
     problems: list[Problem] = field(default_factory=list)
-    errors: int = 0
-    """Number of errors among them."""
+    errors: int = 0  # number of errors among them
 
     def add(self, code: str, file: str | Path, line: int, message: str) -> None:
         """Add a problem."""
@@ -122,38 +119,31 @@ class Findings:
 
     def raise_errors(self, source: str | Path, *, strict: bool = False) -> None:
         """Raise the first error as one line; if there are more, it says how many and how to see them."""
-        if self.errors or strict:
+        errors = [problem for problem in self.problems if problem.is_error(strict=strict)]
+        if errors:
             from shlex import quote
 
-            errors = [problem for problem in self.problems if problem.is_error(strict=strict)]
             listed = f"r2med tasks validate {quote(str(source))}{' --strict' * strict}"
             more = f" (and {len(errors) - 1} more, see: {listed})" if errors[1:] else ""
-            if errors:
-                raise DataError(f"{errors[0]}{more}")
+            raise DataError(f"{errors[0]}{more}")
 
     def warnings(self, folder: Path | None = None) -> tuple[str, ...]:
-        """Return the warnings for the user, one counted sentence per kind and file.
-
-        Files are named relative to the folder, if there is one.
-        """
+        """Return the warnings for the user, one counted sentence per kind and file, which is named from the folder."""
         groups: dict[tuple[str, str, str], list[Problem]] = {}
         for problem in self.of(WARNING):
             if not KINDS[problem.code].harmless:
                 # A message about a file as a whole is given in full.
                 message = "" if problem.line else problem.message
                 groups.setdefault((problem.file, problem.code, message), []).append(problem)
-        return tuple(_sentence(group, folder) for group in groups.values())
-
-
-def _sentence(group: list[Problem], folder: Path | None) -> str:
-    first = group[0]
-    if folder is not None and Path(first.file).is_relative_to(folder):
-        first = first._replace(file=str(Path(first.file).relative_to(folder)))
-    kind = KINDS[first.code]
-    if len(group) == 1:
-        return f"{first}{', left out' * kind.strict}"
-    left_out = ", which were left out" * kind.strict
-    return f"{first.file}: {len(group):,} {kind.summary}{left_out}; the first in line {first.line}"
+        sentences = []
+        for first, *others in groups.values():
+            if folder is not None and Path(first.file).is_relative_to(folder):
+                first = first._replace(file=str(Path(first.file).relative_to(folder)))
+            kind = KINDS[first.code]
+            left_out = ", which were left out" * kind.strict
+            many = f"{1 + len(others):,} {kind.summary}{left_out}; the first in line {first.line}"
+            sentences.append(f"{first.file}: {many}" if others else f"{first}{', left out' * kind.strict}")
+        return tuple(sentences)
 
 
 class Spot(NamedTuple):

@@ -20,8 +20,7 @@ KINDS = ("base", "gar", "reasoning", "agent", "reranker", "fusion", "oracle")
 """Kinds of systems: a retriever alone; texts written by a model, by one that reasons, by one that
 searches; a reranker; several lists merged; and a ceiling that was shown the answers."""
 TABLE = "table:"
-_BENCHMARK = ("paper", "page")
-"""The sources of the benchmark's own authors."""
+_BENCHMARK = ("paper", "page")  # the sources of the benchmark's own authors
 
 
 @dataclass(frozen=True)
@@ -29,10 +28,8 @@ class PublishedSource:
     """Source of published figures."""
 
     name: str
-    group: str
-    """Group of the tasks: full or nano."""
-    digits: int
-    """Digits after the point, of a figure as a share of 1."""
+    group: str  # group of the tasks: full or nano
+    digits: int  # digits after the point, of a figure as a share of 1
     title: str
     where: str
 
@@ -46,10 +43,8 @@ class PublishedSource:
 class PublishedFigures:
     """Figures of one system by one measure."""
 
-    tasks: Mapping[str, float]
-    """Figure by task; a task that was not published is missing."""
-    average: float | None = None
-    """The average that was published beside them; None if there was none."""
+    tasks: Mapping[str, float]  # figure by task; a task that was not published is missing
+    average: float | None = None  # the average that was published beside them; None if there was none
 
 
 @dataclass(frozen=True)
@@ -66,21 +61,17 @@ class PublishedSystem:
     """The name used here: `base/bge`, `hyde/gpt4/bm25`, `reranker/rankllama`, or the name of a model. Rows of
     several sources with one name are one system."""
     kind: str
-    retriever: str
-    """The retriever; of a reranker its first stage."""
+    retriever: str  # the retriever; of a reranker its first stage
     llm: str
     reranker: str
     system: str
     """The spec of the system; empty if it cannot be expressed. Generated texts are replayed as published."""
-    generate: str
-    """The spec that queries the language model again; empty if there is no language model in it."""
+    generate: str  # the spec that queries the language model again; empty if there is no language model in it
     size: str
-    max_query: int | None
-    """Tokens of a query that the retriever read; None if not published."""
+    max_query: int | None  # tokens of a query that the retriever read; None if not published
     max_document: int | None
     note: str
-    figures: Mapping[str, PublishedFigures] = field(default_factory=dict, repr=False)
-    """Figures by measure."""
+    figures: Mapping[str, PublishedFigures] = field(default_factory=dict, repr=False)  # figures by measure
 
 
 @cache
@@ -105,7 +96,8 @@ def published() -> tuple[PublishedSystem, ...]:
     """
     figures: dict[tuple[str, str], dict[str, PublishedFigures]] = {}
     for row in _tables()[2]:
-        prefix = "" if sources()[row["source"]].group == "full" else f"{sources()[row['source']].group}/"
+        group = sources()[row["source"]].group
+        prefix = "" if group == "full" else f"{group}/"
         tasks = {f"{prefix}{task}": float(row[task]) for task in list(row)[4:] if row[task]}
         average = float(row["average"]) if row["average"] else None
         figures.setdefault((row["source"], row["name"]), {})[row["measure"]] = PublishedFigures(tasks, average)
@@ -129,7 +121,14 @@ def find_published(name: str) -> list[PublishedSystem]:
     15
     """
     if name.casefold().startswith(TABLE):
-        return _table(name.casefold().removeprefix(TABLE))
+        table = name.casefold().removeprefix(TABLE)
+        benchmark = [system for system in published() if system.source.name in _BENCHMARK]
+        systems = [system for system in published() if system.source.name == table]
+        systems = systems or [system for system in benchmark if system.kind == table]
+        if not systems:
+            names = {system.kind for system in benchmark} | set(sources())
+            raise R2medError(f"no published table {table!r}{suggest(table, names)}")
+        return systems
     systems = [system for system in published() if system.name.casefold() == name.casefold()]
     if not systems:
         near = suggest(name, {system.name for system in published()})
@@ -137,20 +136,8 @@ def find_published(name: str) -> list[PublishedSystem]:
     return systems
 
 
-def _table(name: str) -> list[PublishedSystem]:
-    """Return all rows of a source, or the benchmark's own of a kind."""
-    benchmark = [system for system in published() if system.source.name in _BENCHMARK]
-    systems = [system for system in published() if system.source.name == name]
-    systems = systems or [system for system in benchmark if system.kind == name]
-    if not systems:
-        names = {system.kind for system in benchmark} | set(sources())
-        raise R2medError(f"no published table {name!r}{suggest(name, names)}")
-    return systems
-
-
 @cache
 def _tables() -> Sequence[Sequence[Mapping[str, str]]]:
-    """Read the three tables, a dictionary per row."""
     text = resources.files("r2med.data").joinpath(FILE).read_text(encoding="utf-8")
     blocks = [[line.split("\t") for line in block.split("\n")] for block in text.rstrip("\n").split("\n\n")]
     return [[dict(zip(block[0], cells, strict=True)) for cells in block[1:]] for block in blocks]

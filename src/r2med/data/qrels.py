@@ -6,6 +6,7 @@ import re
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,10 +28,8 @@ class Judgements:
     """Grades by query and document, and where each was read."""
 
     grades: dict[str, dict[str, int]] = field(default_factory=dict)
-    rows: int = 0
-    """Number of rows read, repeated ones included."""
-    whole: bool = True
-    """Whether every file was read to its end."""
+    rows: int = 0  # number of rows read, repeated ones included
+    whole: bool = True  # whether every file was read to its end
     _places: dict[tuple[str, str], tuple[Path, int]] = field(default_factory=dict)
 
     def add(self, query: str, document: str, grade: int, spot: Spot) -> None:
@@ -79,12 +78,8 @@ class QrelsFile(NamedTuple):
 
 
 def read_qrels(path: str | Path, *, split: str = DEFAULT_SPLIT) -> QrelsFile:
-    """Read the judgements in a file of any layout, or in the folder of a task.
-
-    Queries without a relevant document are left out, as `load` does, with a counted warning.
-    """
-    source = expanded(path)
-    findings = Findings()
+    """Read the judgements in a file or a task's folder; queries without a relevant document are left out and warned of."""
+    source, findings = expanded(path), Findings()
     judgements = read_judgements(_qrels_files(source, split), findings)
     findings.raise_errors(source)
     qrels = judgements.positive()
@@ -115,11 +110,9 @@ def _qrels_files(source: Path, split: str) -> list[Path]:
 
 def read_judgements(files: Sequence[Path], findings: Findings) -> Judgements:
     """Read the judgements of a task, with every defect noted."""
-    judgements = Judgements()
-    errors, start = findings.errors, len(findings.problems)
-    for file in files:
-        for row in _judged_rows(file, findings):
-            judgements.add(row.query, row.document, row.grade, row.spot)
+    judgements, errors, start = Judgements(), findings.errors, len(findings.problems)
+    for row in chain.from_iterable(_judged_rows(file, findings) for file in files):
+        judgements.add(row.query, row.document, row.grade, row.spot)
     if files and not judgements.rows and findings.errors == errors:
         findings.add("empty-file", files[0], 0, "holds no rows")
     judgements.whole = judgements.rows > 0 and not findings.lost_a_file(start)
@@ -127,10 +120,7 @@ def read_judgements(files: Sequence[Path], findings: Findings) -> Judgements:
 
 
 def read_label_sets(path: str | Path) -> dict[str, Qrels]:
-    """Read the judgements in a file by reviewer, queries without a relevant document included.
-
-    A file without a column of reviewers holds one set, whose name is empty; so does the folder of a task.
-    """
+    """Read the judgements in a file by reviewer ("" if it names none), queries without a relevant document included."""
     findings = Findings()
     sets: dict[str, Judgements] = {}
     for row in _label_rows(path, findings):
@@ -149,9 +139,8 @@ def read_label_rows(path: str | Path) -> list[JudgedRow]:
 
 def _label_rows(path: str | Path, findings: Findings) -> list[JudgedRow]:
     source = expanded(path)
-    rows = [
-        row for file in _qrels_files(source, DEFAULT_SPLIT) for row in _judged_rows(file, findings, by_reviewer=True)
-    ]
+    files = _qrels_files(source, DEFAULT_SPLIT)
+    rows = [row for file in files for row in _judged_rows(file, findings, by_reviewer=True)]
     if not rows:
         findings.raise_errors(source)
         raise DataError(f"{source}: holds no rows")
@@ -164,11 +153,9 @@ class JudgedRow(NamedTuple):
     query: str
     document: str
     grade: int
-    reviewer: str
-    """The reviewer; empty if the file has none, or it is not asked for."""
+    reviewer: str  # the reviewer; empty if the file has none, or it is not asked for
     spot: Spot
-    columns: Row
-    """The whole row by the names of its columns."""
+    columns: Row  # the whole row by the names of its columns
 
 
 def _judged_rows(file: Path, findings: Findings, *, by_reviewer: bool = False) -> Iterator[JudgedRow]:
@@ -191,8 +178,7 @@ def _judged_rows(file: Path, findings: Findings, *, by_reviewer: bool = False) -
 class _Columns(NamedTuple):
     """Columns of a row by their role; None for one that is missing."""
 
-    fault: str
-    """The reason why the grade is ambiguous or unknown; empty if it is clear."""
+    fault: str  # the reason why the grade is ambiguous or unknown; empty if it is clear
     query: str | None
     document: str | None
     grade: str | None
@@ -211,9 +197,8 @@ def _columns_of(names: tuple[str, ...]) -> _Columns:
     if len(graded) > 1:
         fault = f"{' and '.join(graded)} could both be the grade; remove or rename one of them"
     elif others and not graded:
-        fault = (
-            f"the column {shorten(others[0])!r} is unknown; a column of grades is called {', '.join(GRADE_FIELDS[:5])}"
-        )
+        expected = f"a column of grades is called {', '.join(GRADE_FIELDS[:5])}"
+        fault = f"the column {shorten(others[0])!r} is unknown; {expected}"
     return _Columns(fault, *(next(iter(several), None) for several in (query, document, graded, reviewer)))
 
 
@@ -231,8 +216,7 @@ def _grade(row: Row, columns: _Columns, spot: Spot) -> int | None:
         return None
     if columns.grade is None:
         return 1
-    value = row[columns.grade]
-    number = None
+    value, number = row[columns.grade], None
     if isinstance(value, str):
         # int() would also take 1_000 and the digits of other scripts.
         number = int(float(value)) if len(value) < 100 and _GRADE.fullmatch(value.strip(" ")) else None

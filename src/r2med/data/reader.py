@@ -32,33 +32,25 @@ def read_contents(
 ) -> Contents:
     """Read all that a folder holds of a task, noting every problem; `corpus` reads its documents."""
     parts = locate(folder, split, findings, patterns)
-    contents = Contents(
-        corpus([folder / name for name in parts.documents], findings),
-        read_queries([folder / name for name in parts.queries], findings),
-        read_judgements([folder / name for name in parts.qrels], findings),
-    )
-    several = patterns is None and len(splits(listing(folder))) > 1
-    _check_references(contents, folder, findings, several=several)
-    return contents
-
-
-def _check_references(contents: Contents, folder: Path, findings: Findings, *, several: bool) -> None:
-    """Check ids across parts, as far as they were read to their end: half a file would make many look unknown."""
-    queries, judgements = contents.queries, contents.judgements
+    documents = corpus([folder / name for name in parts.documents], findings)
+    queries = read_queries([folder / name for name in parts.queries], findings)
+    judgements = read_judgements([folder / name for name in parts.qrels], findings)
+    # Ids are checked as far as the parts were read to their end: half a file would make many look unknown.
     if queries.whole:
         judgements.check_queries(queries.position, findings)
-    if contents.corpus.whole:
-        judgements.leave_out_documents(contents.corpus.documents.position, findings)
-    if not (queries.whole and judgements.whole):
-        return
-    positive = judgements.positive()
-    for query, position in queries.position.items():
-        if query not in positive and queries.texts[position].strip():
-            # If there are several splits, a query that this one does not mention belongs to another.
-            code = "other-split" if several and query not in judgements.grades else "no-positive"
-            Spot(*queries.origin(position), findings).note(code, no_positive(query))
-    if not any(queries.texts[place].strip() for query, place in queries.position.items() if query in positive):
-        findings.add("no-queries", folder, 0, "no query has a relevant document (a grade of 1 or more)")
+    if documents.whole:
+        judgements.leave_out_documents(documents.documents.position, findings)
+    if queries.whole and judgements.whole:
+        several = patterns is None and len(splits(listing(folder))) > 1
+        positive = judgements.positive()
+        for query, position in queries.position.items():
+            if query not in positive and queries.texts[position].strip():
+                # If there are several splits, a query that this one does not mention belongs to another.
+                code = "other-split" if several and query not in judgements.grades else "no-positive"
+                Spot(*queries.origin(position), findings).note(code, no_positive(query))
+        if not any(queries.texts[place].strip() for query, place in queries.position.items() if query in positive):
+            findings.add("no-queries", folder, 0, "no query has a relevant document (a grade of 1 or more)")
+    return Contents(documents, queries, judgements)
 
 
 def read_dataset(task: Task, folder: Path, revision: str = "", *, strict: bool = False) -> Dataset:

@@ -35,14 +35,10 @@ class Run:
     (['d2', 'd1'], 2, 2)
     """
 
-    queries: Sequence[str]
-    """Every query that was asked, also those for which nothing was found."""
-    offsets: NDArray[np.int64]
-    """Offsets at which each query's list starts; one more than there are queries."""
-    documents: Sequence[str]
-    """Document ids of all lists, one after another."""
+    queries: Sequence[str]  # every query that was asked, also those for which nothing was found
+    offsets: NDArray[np.int64]  # offsets at which each query's list starts; one more than there are queries
+    documents: Sequence[str]  # document ids of all lists, one after another
     scores: Scores
-    """Their scores."""
 
     def __repr__(self) -> str:
         return f"Run({len(self.queries):,} queries, {len(self.documents):,} documents)"
@@ -52,7 +48,9 @@ class Run:
         """Build from each query's documents and scores in any order. A document may appear once in a list."""
         ranked: dict[str, Ranking] = {}
         for query, (ids, values) in lists.items():
-            column = _column(values)
+            column = np.asarray(values)
+            if column.dtype not in (np.float32, np.float64):
+                column = column.astype(np.float64)
             if len(ids) != len(column):
                 raise ValueError(f"query {query}: {len(ids)} documents for {len(column)} scores")
             if np.isnan(column).any():
@@ -76,7 +74,6 @@ class Run:
         return cls(list(ranked), offsets, documents, scores)
 
     def __eq__(self, other: object) -> bool:
-        """Return whether both hold the same lists with the same scores in the same precision."""
         if not isinstance(other, Run):
             return NotImplemented
         return (
@@ -91,8 +88,7 @@ class Run:
         return len(self.queries)
 
     def __iter__(self) -> Iterator[tuple[str, Ranking]]:
-        for query in self.queries:
-            yield query, self[query]
+        return ((query, self[query]) for query in self.queries)
 
     def __contains__(self, query: str) -> bool:
         return query in self._place
@@ -131,11 +127,4 @@ class Run:
     def select(self, queries: Iterable[str]) -> Run:
         """Return only these queries' lists; a query that was never asked gets an empty one."""
         empty = Ranking([], np.empty(0, dtype=self.scores.dtype))
-        places = self._place
-        return Run.from_ranked({query: self[query] if query in places else empty for query in queries})
-
-
-def _column(values: Sequence[float] | Scores) -> Scores:
-    """Return scores in the precision they came in, single or double; anything else becomes double."""
-    column = np.asarray(values)
-    return column if column.dtype in (np.float32, np.float64) else column.astype(np.float64)
+        return Run.from_ranked({query: self[query] if query in self._place else empty for query in queries})

@@ -18,8 +18,7 @@ from r2med.errors import DataError
 DAMAGED = "damaged"
 """Name of the file beside a stored corpus that marks it as unusable."""
 _AT_ONCE = 1024
-_WIDEST = 64
-"""Ids of more bytes than this are sorted one by one."""
+_WIDEST = 64  # ids of more bytes than this are sorted one by one
 
 
 def encode(text: str) -> bytes:
@@ -31,11 +30,7 @@ class StoredTexts(Sequence[str]):
     """Texts of a file of UTF-8, by the start, length and checksum of each."""
 
     def __init__(
-        self,
-        file: Path,
-        starts: NDArray[np.int64],
-        lengths: NDArray[Any],
-        checks: NDArray[np.uint32] | None = None,
+        self, file: Path, starts: NDArray[np.int64], lengths: NDArray[Any], checks: NDArray[np.uint32] | None = None
     ) -> None:
         self._file, self._starts, self._lengths, self._checks = file, starts, lengths, checks
         # The mapping stays valid if the file is removed.
@@ -50,13 +45,13 @@ class StoredTexts(Sequence[str]):
     def __getitem__(self, place: slice) -> Sequence[str]: ...
     def __getitem__(self, place: int | slice) -> str | Sequence[str]:
         if isinstance(place, slice):
-            return self._some(place)
+            return self._read(place)
         place = range(len(self))[place]
-        return self._some(slice(place, place + 1))[0]
+        return self._read(slice(place, place + 1))[0]
 
     def __iter__(self) -> Iterator[str]:
         for start in range(0, len(self), _AT_ONCE):
-            yield from self._some(slice(start, start + _AT_ONCE))
+            yield from self._read(slice(start, start + _AT_ONCE))
 
     def encoded(self, places: slice) -> list[bytes]:
         """Return the texts at some places as they are stored."""
@@ -64,12 +59,11 @@ class StoredTexts(Sequence[str]):
         parts = [bytes(self._data[start : start + length]) for start, length in zip(starts, lengths, strict=True)]
         if self._checks is not None and list(map(zlib.crc32, parts)) != self._checks[places].tolist():
             (self._file.parent / DAMAGED).touch()  # so that the next command makes a new copy
-            raise DataError(
-                f"{self._file}: this copy of a corpus is damaged; run the same command again to make it anew"
-            )
+            advice = "run the same command again to make it anew"
+            raise DataError(f"{self._file}: this copy of a corpus is damaged; {advice}")
         return parts
 
-    def _some(self, places: slice) -> list[str]:
+    def _read(self, places: slice) -> list[str]:
         return [part.decode("utf-8", "surrogatepass") for part in self.encoded(places)]
 
     def without(self, places: Sequence[int]) -> Self:
@@ -80,11 +74,7 @@ class StoredTexts(Sequence[str]):
         return rest
 
     def alphabetical(self) -> NDArray[np.int64]:
-        """Return the places of the texts in alphabetical order, which is that of their UTF-8.
-
-        Their bytes are compared eight at a time, as numbers; of two that differ in zeros at the end, the shorter is
-        first.
-        """
+        """Return the places of the texts in alphabetical order: that of their UTF-8, compared eight bytes at a time."""
         lengths, widest = self._lengths, int(self._lengths.max(initial=0))
         if widest > _WIDEST:
             return np.array(sorted(range(len(self)), key=self.__getitem__), dtype=np.int64)
@@ -105,8 +95,7 @@ class StoredIds(StoredTexts):
         self, file: Path, starts: NDArray[np.int64], lengths: NDArray[Any], order: NDArray[np.integer[Any]]
     ) -> None:
         super().__init__(file, starts, lengths)
-        self._order = order
-        """The places of the ids in alphabetical order."""
+        self._order = order  # the places of the ids in alphabetical order
 
     @cached_property
     def positions(self) -> Mapping[str, int]:

@@ -46,22 +46,16 @@ def task_heading(task: str) -> str:
     ('MedQA', 'MedQA-Diag')
     """
     base = task.rstrip("/").rpartition("/")[2] or task
-    if Path(task).is_absolute():
-        return _stated_name(Path(task)) or _NANO_SPLITS.get(base, base)
-    return SHORT_NAMES.get(base) or _NANO_SPLITS.get(base, base)
-
-
-def _stated_name(folder: Path) -> str:
-    """Return the name that a folder states in its file, with the split behind it; empty if it states none."""
-    split = "" if folder.is_dir() else folder.name
-    file = (folder.parent if split else folder) / TASK_FILE
+    if not Path(task).is_absolute():
+        return SHORT_NAMES.get(base) or _NANO_SPLITS.get(base, base)
+    folder, split = (Path(task), "") if Path(task).is_dir() else (Path(task).parent, f"/{Path(task).name}")
+    file = folder / TASK_FILE
     name = _read_name(file, stamp(file)) if file.is_file() else ""
-    return f"{name}/{split}" if name and split else name
+    return f"{name}{split}" if name else _NANO_SPLITS.get(base, base)
 
 
 @lru_cache(maxsize=256)
 def _read_name(file: Path, _stamp: Stamp) -> str:
-    """Return the name in a file, read again only after the file has changed."""
     try:
         name = tomllib.loads(file.read_text("utf-8")).get("name", "")
     except (ValueError, OSError, RecursionError):
@@ -93,9 +87,9 @@ def task_headings(tasks: Sequence[str]) -> dict[str, str]:
     headings = {task: task_heading(task) for task in tasks}
     for parts in range(2, max((task.count("/") for task in headings), default=0) + 2):
         names = list(headings.values())
-        headings |= {
-            task: "/".join(task.rsplit("/", parts)[-parts:]) for task, name in headings.items() if names.count(name) > 1
-        }
+        for task, name in headings.items():
+            if names.count(name) > 1:
+                headings[task] = "/".join(task.rsplit("/", parts)[-parts:])
     return headings
 
 

@@ -8,6 +8,7 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -59,11 +60,9 @@ class Task:
     """`qa-reference`, `clinical-evidence`, `clinical-case`, or `custom`."""
     scenario: str = ""
     noun: str = "question"
-    """Noun for a query."""
     target: str = "relevant passages"
-    """Noun for the relevant documents."""
     purpose: str = "answer the question"
-    """The purpose of the search."""
+    """The nouns for a query and for its relevant documents, and the purpose of the search."""
     subject: str = "paragraph"
     """Noun for a document in Instructor's prompts."""
     drop_self: str = "none"
@@ -72,12 +71,11 @@ class Task:
     hub: str = ""
     """The dataset repository; empty for a folder."""
     revision: str = ""
-    """The pinned revision in it."""
     folder: Path | None = None
     """The folder of a local task; None for one from the hub."""
     split: str = layout.DEFAULT_SPLIT
     queries: int | None = None
-    """The published number of queries; None if not published."""
+    """The published number of queries; None if not published. The same for documents and judgements."""
     documents: int | None = None
     qrels: int | None = None
     query_length: float | None = None
@@ -102,11 +100,7 @@ class Task:
 
     @property
     def words(self) -> dict[str, str]:
-        """Return what the placeholders of a prompt stand for.
-
-        >>> task("biology").words["noun"]
-        'Biology post'
-        """
+        """Return what the placeholders of a prompt stand for."""
         return {name: getattr(self, name) for name in (*self.WORDS, "sentence")}
 
     @property
@@ -121,23 +115,13 @@ def _facts() -> Mapping[str, Any]:
 
 
 def families() -> Mapping[str, str]:
-    """Return the families: their names in the command line, and their titles.
-
-    >>> list(families())
-    ['qa-reference', 'clinical-evidence', 'clinical-case']
-    """
-    titles: Mapping[str, str] = _facts()["families"]
-    return titles
+    """Return the families: their names in the command line, and their titles."""
+    return dict(_facts()["families"])
 
 
 def candidate_configs() -> Mapping[str, str]:
-    """Return the candidate lists of nano sets: their kinds here, and their configs on the hub.
-
-    >>> candidate_configs()["bm25"]
-    'bm25'
-    """
-    configs: Mapping[str, str] = _facts()["candidates"]
-    return configs
+    """Return the candidate lists of nano sets: their kinds here, and their configs on the hub."""
+    return dict(_facts()["candidates"])
 
 
 @cache
@@ -147,41 +131,28 @@ def registry() -> Mapping[str, Task]:
     >>> len(registry())
     24
     """
-    facts, tasks = _facts(), []
+    facts = _facts()
+    hub, licences, tasks = facts["hub"], facts["licence"], []
     for entry in facts["task"]:
-        base, stated, licences = entry["base"], _stated(entry), facts["licence"]
+        base = entry["base"]
         # The licence on the hub's card and, if it differs, that of the collection that the texts come from.
-        stated["source_licence"] = entry.get("source_licence", "")
-        hub = {group: facts["hub"][group].format(base=base) for group in ("full", "nano")}
-        full = {
-            "hub": hub["full"],
-            "length_unit": "words",
-            "licence": facts["licence"].get("full", ""),
-            **entry["full"],
-        }
+        stated = {**_stated(entry), "source_licence": entry.get("source_licence", "")}
+        full = {"hub": hub["full"].format(base=base), "length_unit": "words", "licence": licences.get("full", "")}
         # No commit of this repository was published: the first that this machine fetches is kept to, and recorded.
-        nano = {"hub": hub["nano"], "revision": "main", "length_unit": "characters", **entry["nano"]}
-        nano["licence"] = licences.get("nano", "")
+        nano = {"hub": hub["nano"].format(base=base), "revision": "main", "length_unit": "characters"}
         sample = {"folder": SAMPLE / base, "licence": licences["sample"], "source_licence": ""}
-        files = {"queries": "query.jsonl", "documents": "corpus.jsonl", "qrels": "qrels.jsonl"}
-        sample |= {name: _count_lines(SAMPLE / base / file) for name, file in files.items()}
+        for part, file in (("queries", "query.jsonl"), ("documents", "corpus.jsonl"), ("qrels", "qrels.jsonl")):
+            sample[part] = sum(not line.isspace() for line in (SAMPLE / base / file).read_bytes().splitlines())
         tasks += [
-            Task(name, base, group, **stated | more)
-            for name, group, more in (
-                (base, "full", full),
-                (f"nano/{base}", "nano", nano),
-                (f"sample/{base}", "sample", sample),
-            )
+            Task(base, base, "full", **stated | full | entry["full"]),
+            Task(f"nano/{base}", base, "nano", **stated | nano | entry["nano"] | {"licence": licences.get("nano", "")}),
+            Task(f"sample/{base}", base, "sample", **stated | sample),
         ]
     return {task.name: task for group in GROUPS for task in tasks if task.group == group}
 
 
 def _stated(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {name: entry[name] for name in Task.STATED if name in entry}
-
-
-def _count_lines(file: Path) -> int | None:
-    return sum(not line.isspace() for line in file.read_bytes().splitlines()) if file.is_file() else None
 
 
 @cache
@@ -192,34 +163,28 @@ def other_tasks() -> Mapping[str, Task]:
     >>> task.translates, task.files.queries
     ('cure/dermatology/en', ('dermatology/queries-es.jsonl',))
     """
-    collections = tomllib.loads((_HERE / "other_tasks.toml").read_text("utf-8"))["collection"]
-    tasks = [
-        _other(entry, part, spoken) for entry in collections for part in entry["parts"] for spoken in entry["languages"]
-    ]
-    return {task.name: task for task in tasks}
-
-
-def _other(entry: Mapping[str, Any], part: str, spoken: str) -> Task:
-    split = entry.get("splits", {}).get(part, layout.DEFAULT_SPLIT)
-    words = {"part": part, "language": spoken, "split": split}
-    patterns = (tuple(pattern.format(**words) for pattern in entry[name]) for name in PATTERNS)
-    several = len(entry["languages"]) > 1
-    name, first = (
-        f"{entry['name']}/{part}" + (f"/{code}" if several else "") for code in (spoken, entry["languages"][0])
-    )
-    return Task(
-        name,
-        part,
-        entry["name"],
-        **_stated(entry),
-        hub=entry["hub"].format(**words),
-        revision=entry["revision"],
-        licence=entry.get("licence", ""),
-        **entry.get("sizes", {}).get(part, {}),
-        files=layout.TaskFiles(*patterns),
-        language=spoken,
-        translates=first if first != name else "",
-    )
+    tasks = {}
+    for entry in tomllib.loads((_HERE / "other_tasks.toml").read_text("utf-8"))["collection"]:
+        ending = "/{}" if len(entry["languages"]) > 1 else ""
+        for part, language in product(entry["parts"], entry["languages"]):
+            split = entry.get("splits", {}).get(part, layout.DEFAULT_SPLIT)
+            words = {"part": part, "language": language, "split": split}
+            patterns = (tuple(pattern.format(**words) for pattern in entry[name]) for name in PATTERNS)
+            name, first = (f"{entry['name']}/{part}{ending.format(code)}" for code in (language, entry["languages"][0]))
+            tasks[name] = Task(
+                name,
+                part,
+                entry["name"],
+                **_stated(entry),
+                hub=entry["hub"].format(**words),
+                revision=entry["revision"],
+                licence=entry.get("licence", ""),
+                **entry.get("sizes", {}).get(part, {}),
+                files=layout.TaskFiles(*patterns),
+                language=language,
+                translates=first if first != name else "",
+            )
+    return tasks
 
 
 def _other_groups() -> Mapping[str, Sequence[Task]]:
@@ -242,19 +207,13 @@ def task(name: str) -> Task:
 
 @cache
 def groups() -> Mapping[str, Sequence[Task]]:
-    """Return every group: `full`, `nano`, `sample`; the families of the full tasks; `nano/clinical-case` and the like.
-
-    >>> [task.base for task in groups()["clinical-case"]]
-    ['PMC-Clinical', 'IIYi-Clinical']
-    """
-    members: dict[str, Sequence[Task]] = {
-        group: tuple(task for task in registry().values() if task.group == group) for group in GROUPS
+    """Return every group: `full`, `nano`, `sample`; the families of the full tasks; `nano/clinical-case` and so on."""
+    members = {group: tuple(task for task in registry().values() if task.group == group) for group in GROUPS}
+    families_of = {
+        family if group == "full" else f"{group}/{family}": tuple(t for t in members[group] if t.family == family)
+        for family, group in product(families(), GROUPS)
     }
-    for family in families():
-        for group in GROUPS:
-            name = family if group == "full" else f"{group}/{family}"
-            members[name] = tuple(task for task in members[group] if task.family == family)
-    return members
+    return {**members, **families_of}
 
 
 def resolve(names: Iterable[str | Path | Task], *, split: str | None = None) -> list[Task]:
@@ -268,17 +227,9 @@ def resolve(names: Iterable[str | Path | Task], *, split: str | None = None) -> 
     """
     tasks: dict[tuple[str, str], Task] = {}
     for name in names:
-        for task in _resolve_task(name, split) if isinstance(name, Task) else _resolve_name(name, split):
+        for task in _resolve(name, split):
             tasks.setdefault((task.name, task.revision), task)
     return list(tasks.values())
-
-
-def _resolve_task(task: Task, split: str | None) -> Sequence[Task]:
-    if split not in (None, task.split):
-        if task.folder is not None and task.group not in GROUPS:
-            return [folder_task(task.folder, split or layout.DEFAULT_SPLIT)]
-        _refuse_split(task.name, split)
-    return [task]
 
 
 def _refuse_split(name: str, split: str | None) -> None:
@@ -299,7 +250,13 @@ def hub_task(name: str, split: str | None = None) -> Task:
     return Task(name, base, "custom", hub=repo, revision=revision or "main", split=split or layout.DEFAULT_SPLIT)
 
 
-def _resolve_name(name: str | Path, split: str | None) -> Sequence[Task]:
+def _resolve(name: str | Path | Task, split: str | None) -> Sequence[Task]:
+    if isinstance(name, Task):
+        if split is not None and split != name.split:
+            if name.folder is not None and name.group not in GROUPS:
+                return [folder_task(name.folder, split)]
+            _refuse_split(name.name, split)
+        return [name]
     if isinstance(name, str) and name.startswith(HUB_PREFIX):
         return [hub_task(name, split)]
     if isinstance(name, str) and name.casefold() in _names():
@@ -322,35 +279,27 @@ def _resolve_name(name: str | Path, split: str | None) -> Sequence[Task]:
 
 
 def _tasks_at(path: Path, split: str | None) -> Sequence[Task]:
-    """Return the tasks at a path; none if it does not exist."""
-    if path.is_dir():
-        return folder_tasks(path, split)
-    if path.parent.is_dir() and path.name in layout.splits(layout.listing(path.parent)):
+    """Return the tasks at a path: a folder, one per split of nano-shaped files, or the folders in it that are tasks."""
+    if not path.is_dir():
+        if not path.parent.is_dir() or path.name not in layout.splits(layout.listing(path.parent)):
+            return ()
         if split not in (None, path.name):
             raise DataError(f"{path} is the split {path.name!r} and cannot be read as {split!r}; leave one of them out")
         return [folder_task(path.parent, path.name)]
-    return ()
+    names, folders, splits = layout.listing(path), [path], [split or layout.DEFAULT_SPLIT]
+    if not any(layout.choose(names).files):
+        paths = [child for child in sorted(path.iterdir()) if child.is_dir()]
+        inner = [child for child in paths if layout.choose(layout.listing(child)).files]
+        if not inner and split is None:
+            splits = [name for name in layout.splits(names) if all(layout.choose(names, name))] or splits
+        folders = inner or folders
+    return [folder_task(folder, name) for folder in folders for name in splits]
 
 
 @cache
 def _names() -> Mapping[str, Sequence[Task]]:
     tasks = {name: (task,) for name, task in {**registry(), **other_tasks()}.items()}
     return {name.casefold(): members for name, members in {**tasks, **_other_groups(), **groups()}.items()}
-
-
-def folder_tasks(folder: Path, split: str | None = None) -> list[Task]:
-    """Return the tasks in a folder: itself, one per split of nano-shaped files, or the folders in it that are tasks.
-
-    A split that is asked for applies to each of them.
-    """
-    names, folders, splits = layout.listing(folder), [folder], [split or layout.DEFAULT_SPLIT]
-    if not any(layout.choose(names).files):
-        paths = [path for path in sorted(folder.iterdir()) if path.is_dir()]
-        inner = [path for path in paths if layout.choose(layout.listing(path)).files]
-        if not inner and split is None:
-            splits = [name for name in layout.splits(names) if layout.choose(names, name).complete] or splits
-        folders = inner or folders
-    return [folder_task(path, name) for path in folders for name in splits]
 
 
 def place_of_folder(folder: Path) -> Path:
@@ -363,8 +312,8 @@ def folder_task(folder: Path, split: str = layout.DEFAULT_SPLIT) -> Task:
     try:
         str(folder.resolve()).encode("utf-8")  # or it could not be written to a table or the ledger
     except UnicodeEncodeError as error:
-        shown = os.fsencode(folder).decode("utf-8", "backslashreplace")
-        raise DataError(f"{shown}: the name of the folder is not UTF-8; rename it") from error
+        readable = os.fsencode(folder).decode("utf-8", "backslashreplace")
+        raise DataError(f"{readable}: the name of the folder is not UTF-8; rename it") from error
     base, stored = folder.resolve().name, split
     if split == layout.DEFAULT_SPLIT and folder.is_dir():
         present = layout.splits(layout.listing(folder))
@@ -379,11 +328,11 @@ def folder_task(folder: Path, split: str = layout.DEFAULT_SPLIT) -> Task:
     built = read_manifest(folder)
     group = "custom" if built is None and stored.casefold() not in published else OWN_NANO
     facts = _stated(entry) | (built.facts(stored, Task.STATED) if built else {})
-    facts |= read_translation(folder) | _task_file(folder / TASK_FILE)
+    facts |= read_translation(folder) | _read_task_file(folder / TASK_FILE)
     return replace(Task(name, base, group, folder=folder, split=split), **facts)
 
 
-def _task_file(file: Path) -> dict[str, Any]:
+def _read_task_file(file: Path) -> dict[str, Any]:
     if not file.is_file():
         return {}
     try:

@@ -17,7 +17,6 @@ from r2med.formatting import describe, shorten
 EXTRAS = ("answer", "reasoning")
 """Fields of a query row that belong to the gold data."""
 
-
 Table = TypeVar("Table", bound="TextTable")
 
 
@@ -27,14 +26,11 @@ class TextTable:
 
     ids: list[str] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
-    rows: int = 0
-    """Number of rows read, repeated ones included."""
+    rows: int = 0  # number of rows read, repeated ones included
     extras: dict[str, dict[str, str]] = field(default_factory=lambda: {name: {} for name in EXTRAS})
-    synonyms: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Further wordings of the gold answers."""
+    synonyms: dict[str, tuple[str, ...]] = field(default_factory=dict)  # further wordings of the gold answers
     position: dict[str, int] = field(default_factory=dict)
-    whole: bool = True
-    """Whether every file was read to its end, so that an id that is not here does not exist."""
+    whole: bool = True  # whether every file was read to its end, so that an id that is not here does not exist
     _lines: array[int] = field(default_factory=lambda: array("q"))
     _files: list[tuple[int, Path]] = field(default_factory=list)
 
@@ -74,22 +70,19 @@ class TextTable:
 
 def read_documents(files: Sequence[Path], findings: Findings) -> TextTable:
     """Read the documents; a title is put before its text."""
-    return fill_documents(TextTable(), files, findings)
-
-
-def fill_documents(table: Table, files: Sequence[Path], findings: Findings, digests: Digests | None = None) -> Table:
-    """Read documents into a table of another kind."""
-    return _fill(table, files, findings, "documents", digests)
+    return fill_table(TextTable(), files, findings, "documents")
 
 
 def read_queries(files: Sequence[Path], findings: Findings) -> TextTable:
     """Read the queries, with the gold answers and reasoning paths that their rows may hold."""
-    return _fill(TextTable(), files, findings, "queries", None)
+    return fill_table(TextTable(), files, findings, "queries")
 
 
-def _fill(table: Table, files: Sequence[Path], findings: Findings, part: str, digests: Digests | None) -> Table:
+def fill_table(
+    table: Table, files: Sequence[Path], findings: Findings, part: str, digests: Digests | None = None
+) -> Table:
+    """Read documents or queries into a table."""
     errors, start = findings.errors, len(findings.problems)
-    documents, empty = part == "documents", "empty-document" if part == "documents" else "empty-query"
     for file in files:
         table.begin(file)
         id_field = ID_FIELDS[0]
@@ -101,7 +94,7 @@ def _fill(table: Table, files: Sequence[Path], findings: Findings, part: str, di
                 identifier, text = _mended(identifier, id_field, row, Spot(file, line, findings))
                 if identifier is None or text is None:
                     continue
-            if not documents:
+            if part == "queries":
                 _keep_extras(table, identifier, row, Spot(file, line, findings))
             elif title := row.get("title"):
                 if type(title) is str:
@@ -110,7 +103,8 @@ def _fill(table: Table, files: Sequence[Path], findings: Findings, part: str, di
                     message = f"the field title must be a string, not {describe(title)}"
                     findings.add("wrong-type", file, line, message)
             if not text or text.isspace():
-                findings.add(empty, file, line, f"{shorten(identifier)!r} has no text")
+                code = "empty-query" if part == "queries" else "empty-document"
+                findings.add(code, file, line, f"{shorten(identifier)!r} has no text")
             table.add(identifier, text, line, findings)
     if files and not table.rows and findings.errors == errors:
         findings.add("empty-file", files[0], 0, "holds no rows")

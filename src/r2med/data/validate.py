@@ -34,7 +34,7 @@ class Group(NamedTuple):
     problems: Sequence[Problem]
 
     def __str__(self) -> str:
-        left_out = ", which were left out" if KINDS[self.code].strict and self.severity == WARNING else ""
+        left_out = ", which were left out" * (KINDS[self.code].strict and self.severity == WARNING)
         return f"{self.severity}: {self.summary}{left_out}: {len(self.problems):,}"
 
 
@@ -87,16 +87,9 @@ class ValidationReport:
 
     def as_dict(self) -> dict[str, object]:
         """Return the report for JSON."""
-        return {
-            "source": self.source,
-            "ok": self.ok,
-            "errors": self.errors,
-            "warnings": self.warnings,
-            "queries": self.queries,
-            "documents": self.documents,
-            "judgements": self.judgements,
-            "problems": [{"severity": self._severity(problem), **problem._asdict()} for problem in self.problems],
-        }
+        counts = {name: getattr(self, name) for name in ("errors", "warnings", "queries", "documents", "judgements")}
+        problems = [{"severity": self._severity(problem), **problem._asdict()} for problem in self.problems]
+        return {"source": self.source, "ok": self.ok, **counts, "problems": problems}
 
 
 _READERS: Mapping[str, Callable[[Sequence[Path], Findings], object]] = {
@@ -105,6 +98,11 @@ _READERS: Mapping[str, Callable[[Sequence[Path], Findings], object]] = {
     "qrels": read_judgements,
 }
 """Reader of a single file, by the beginning of its name or of its folder's name."""
+_SELF_RULES = {
+    "none": "every system keeps them",
+    "dense": "dense systems leave the others out",
+    "all": "the others are left out",
+}
 
 
 def validate(source: str | Path | Task, *, split: str | None = None, strict: bool = False) -> ValidationReport:
@@ -112,15 +110,11 @@ def validate(source: str | Path | Task, *, split: str | None = None, strict: boo
     findings = Findings()
     path = None if isinstance(source, Task) else expanded(source)
     if path is not None and path.is_file():
-        readers = [
-            reader
-            for name in (path.name, path.parent.name)
-            for beginning, reader in _READERS.items()
-            if name.startswith(beginning)
-        ]
+        names = (path.name, path.parent.name)
+        readers = [read for name in names for start, read in _READERS.items() if name.startswith(start)]
         if not readers:
-            names = "corpus, query, queries or qrels"
-            raise DataError(f"{path}: cannot tell what it holds; its name must begin with {names}")
+            expected = "corpus, query, queries or qrels"
+            raise DataError(f"{path}: cannot tell what it holds; its name must begin with {expected}")
         readers[0]([path], findings)
         return ValidationReport(str(path), tuple(findings.problems), strict=strict)
     queries = documents = judgements = 0
@@ -138,20 +132,11 @@ def _note_shared_ids(task: Task, contents: Contents, findings: Findings) -> None
     """Note how many queries have a document of the same id, and which systems leave it out of their lists."""
     documents, positive = contents.corpus.documents.position, contents.judgements.positive()
     shared = [query for query in contents.queries.ids if query in positive and query in documents]
-    if not shared:
-        return
-    relevant = sum(positive[query].get(query, 0) > 0 for query in shared)
-    rules = {
-        "none": "every system keeps them",
-        "dense": "dense systems leave the others out",
-        "all": "the others are left out",
-    }
-    sharing = counted(len(shared), "query has", "queries have")
-    message = (
-        f"{sharing} a document of the same id, {relevant:,} of them relevant;"
-        f" {rules[task.drop_self]} (--drop-self, --keep-self)"
-    )
-    findings.add("shared-id", task.folder or task.hub, 0, message)
+    if shared:
+        relevant = sum(positive[query].get(query, 0) > 0 for query in shared)
+        sharing = f"{counted(len(shared), 'query has', 'queries have')} a document of the same id"
+        rule = f"{_SELF_RULES[task.drop_self]} (--drop-self, --keep-self)"
+        findings.add("shared-id", task.folder or task.hub, 0, f"{sharing}, {relevant:,} of them relevant; {rule}")
 
 
 @dataclass(frozen=True)

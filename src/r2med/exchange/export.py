@@ -10,7 +10,7 @@ from pathlib import Path
 from r2med.data.dataset import Dataset, Generation
 from r2med.data.loader import load
 from r2med.data.run import Run
-from r2med.data.run_formats import FORMATS
+from r2med.data.run_files import FORMATS
 from r2med.data.task_names import task_names
 from r2med.data.tasks import registry
 from r2med.errors import DataError, R2medError

@@ -28,7 +28,7 @@ import msgspec
 import orjson
 
 import r2med
-from r2med.data.run_formats import FORMATS
+from r2med.data.run_files import FORMATS
 from r2med.data.tasks import groups, registry
 from r2med.errors import DataError, R2medError
 from r2med.pipeline.named_runs import select

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from r2med.data.dataset import Dataset
 from r2med.data.loader import load
 from r2med.data.run import Run
-from r2med.data.run_formats import FORMATS, assemble
+from r2med.data.run_files import FORMATS, assemble
 from r2med.data.tasks import registry
 from r2med.errors import DataError, R2medError
 from r2med.exchange.submission import (

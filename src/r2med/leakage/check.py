@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -29,8 +30,7 @@ from r2med.store.cache import Cache
 from r2med.store.files import draft_file
 
 _MEGABYTE = 1_000_000
-_Piece = tuple[int, LeakHits]
-"""The place of a task, and pairs with its texts."""
+_Piece = tuple[int, LeakHits]  # the place of a task, and pairs with its texts
 _WORKERS = 2
 """Reading JSON needs Python, hashing hardly does: two threads at work on blocks beside the reader keep cores busy."""
 
@@ -105,16 +105,13 @@ class _Ahead:
     """Hits of a block, found in a worker; it is at most `at_once` pairs, and a piece, ahead of its consumer."""
 
     def __init__(self, matcher: Matcher, block: Block, workers: ThreadPoolExecutor) -> None:
-        self._workers = workers
-        self._portions = by_size(matcher.match(block), lambda piece: len(piece[1]), matcher.at_once)
-        self._next = self._begun()
-
-    def _begun(self) -> Future[list[_Piece]]:
-        return self._workers.submit(next, self._portions, [])
+        portions = by_size(matcher.match(block), lambda piece: len(piece[1]), matcher.at_once)
+        self._begin = partial(workers.submit, next, portions, [])
+        self._next: Future[list[_Piece]] = self._begin()
 
     def __iter__(self) -> Iterator[_Piece]:
         while pieces := self._next.result():
-            self._next = self._begun()
+            self._next = self._begin()
             yield from pieces
 
 
@@ -136,9 +133,8 @@ def targets(files: Sequence[Path], out: Path) -> dict[Path, Path]:
             raise R2medError(f"{out.parent}: no such folder")
         return {files[0]: out}
     names = [file.name for file in files]
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise R2medError(f"{out}: two of the files are called {twice}; clean them one at a time")
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise R2medError(f"{out}: two of the files are called {twice[0]}; clean them one at a time")
     return {file: out / file.name for file in files}
 
 
@@ -148,10 +144,7 @@ def _storage(path: Path) -> tuple[str, str]:
 
 
 def exclude(report: LeakageReport, places: Mapping[Path, Path], documents: bool = False) -> dict[Path, int]:
-    """Write each file without its affected rows; how many rows each lost.
-
-    A row is affected when it holds a query or a positive; or, if `documents` count as well, any text of a task.
-    """
+    """Write files without the rows with a query or a positive (or any text, with `documents`); return how many each lost."""
     lost = {}
     for source, target in places.items():
         affected = report.files[source]
@@ -163,9 +156,7 @@ def exclude(report: LeakageReport, places: Mapping[Path, Path], documents: bool 
 
 
 def _without_lines(source: Path, target: Path, rows: Places) -> None:
-    """Copy lines byte for byte, but these."""
-    unwanted = set(rows.tolist())
-    zipped = source.suffix == ".gz"
+    unwanted, zipped = set(rows.tolist()), source.suffix == ".gz"
     with open_file(source) as stream, target.open("wb") as plain:
         # No time stamp and no name: the same lines are the same bytes.
         sink = cast(BinaryIO, gzip.GzipFile("", "wb", fileobj=plain, mtime=0)) if zipped else plain
@@ -175,11 +166,9 @@ def _without_lines(source: Path, target: Path, rows: Places) -> None:
 
 
 def _without_rows(source: Path, target: Path, rows: Places) -> None:
-    """Copy the rows of a parquet file, but these."""
     import polars as pl
 
-    number = "\0row"
-    unwanted = pl.Series(rows.astype(np.uint32))
+    number, unwanted = "\0row", pl.Series(rows.astype(np.uint32))
     frame = pl.scan_parquet(source).with_row_index(number, offset=1)
     try:
         frame.filter(~pl.col(number).is_in(unwanted.implode())).drop(number).sink_parquet(target)

@@ -11,10 +11,12 @@ import click
 from r2med.cli.options import FailedWith2, ManyValues, json_option, write_json
 from r2med.errors import R2medError, debug
 from r2med.leakage.check import check, exclude, targets
+from r2med.leakage.findings import LeakageReport
 from r2med.leakage.index import METHODS, Settings
-from r2med.leakage.tables import show
 from r2med.pipeline.executor.local import Executor
-from r2med.render.table import messages, output
+from r2med.render.table import Column, Table, key, messages, numbers, output
+
+_KINDS = ("queries", "positives", "documents")
 
 
 @click.command("leakage", cls=ManyValues)
@@ -62,8 +64,50 @@ def leakage_command(files: tuple[Path, ...], clean: Path | None, documents: bool
     if as_json:
         write_json({"leaks": leaks, **report.as_dict(), "excluded": {str(file): n for file, n in cleaned.items()}})
     else:
-        show(report, output())
+        _show(report)
     for file, rows in cleaned.items():
         click.echo(f"{file} is the training data without {rows:,} rows", err=True)
     if leaks:
         raise click.exceptions.Exit(1)
+
+
+def _show(report: LeakageReport) -> None:
+    console = output()
+    headings = [heading for kind in _KINDS for heading in (kind, "%")]
+    methods = [method for method in METHODS if method in report.settings.methods]
+    table = Table(key("affected"), *numbers(*headings, *methods))
+    for task in report.tasks:
+        shares = [getattr(task, kind) for kind in _KINDS]
+        cells = [cell for share in shares for cell in (f"{share.affected:,}/{share.total:,}", f"{share.share:.1%}")]
+        # Queries and documents that each method found, those of a surer one left out.
+        counts = [task.queries.methods.get(name, 0) + task.documents.methods.get(name, 0) for name in methods]
+        table.add(task.task, *cells, *(f"{count:,}" if count else "" for count in counts))
+    table.show(console)
+    if report.strongest:
+        more = f" of {report.pairs:,}" if report.pairs > len(report.strongest) else ""
+        console.print(f"The strongest pairs ({len(report.strongest)}{more})", style="bold")
+        texts = [Column(heading, folds=True) for heading in ("training row", "task", "kind", "id", "method")]
+        table = Table(*texts, *numbers("score"))
+        for pair in report.strongest:
+            row = (f"{pair.file}:{pair.line}", pair.task, pair.kind, pair.id, pair.method, f"{pair.score:.2f}")
+            table.add(*row)
+        table.show(console)
+    for sentence in conclusion(report):
+        console.print(sentence)
+
+
+def conclusion(report: LeakageReport) -> list[str]:
+    """Summarize the findings in sentences."""
+    rows = sum(leaked.rows for leaked in report.files.values())
+    judged = sum(len(leaked.judged) for leaked in report.files.values())
+    any_ = sum(len(leaked.any) for leaked in report.files.values())
+    sentences = [
+        f"{judged:,} of {rows:,} rows hold queries or positives, {any_ - judged:,} more hold other documents."
+        if any_
+        else f"None of {rows:,} rows holds a query, a positive or another document of these tasks."
+    ]
+    short = sum(getattr(task, kind).too_short for task in report.tasks for kind in ("queries", "documents"))
+    if short:
+        least = report.settings.min_words
+        sentences.append(f"{short:,} queries and documents of fewer than {least} words were not compared.")
+    return sentences

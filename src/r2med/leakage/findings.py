@@ -66,14 +66,11 @@ class TaskShares:
 
 @dataclass(frozen=True)
 class LeakedRows:
-    """The rows of a training file that hold texts of a task."""
+    """Number of rows of a training file, and those that hold queries or positives, or any text of a task."""
 
     rows: int
-    """How many rows there are."""
     judged: Places
-    """Those that hold queries or positives."""
     any: Places
-    """Those that hold any text."""
 
 
 @dataclass(frozen=True)
@@ -115,11 +112,9 @@ class Tally:
     """Counter of what blocks hold, in bounded memory: a number for each text of a task, and for each affected row."""
 
     subjects: Sequence[IndexedTask]
-    limit: int
-    """How many pairs to keep for showing."""
+    limit: int  # how many pairs to keep for showing
     pairs: int = 0
     files: dict[Path, LeakedRows] = field(default_factory=dict)
-    _best: list[NDArray[np.int8]] = field(init=False)
     _kept: list[tuple[int, int, float, LeakedPair]] = field(default_factory=list)
     _rows: int = 0
     _judged: list[Places] = field(default_factory=list)
@@ -158,7 +153,19 @@ class Tally:
 
     def report(self, settings: Settings) -> LeakageReport:
         """Build the report of all findings."""
-        tasks = [_task_shares(subject, best) for subject, best in zip(self.subjects, self._best, strict=True)]
+
+        def share(subject: IndexedTask, best: NDArray[np.int8], *kinds: str) -> Share:
+            methods_of = best[np.isin(subject.kinds, [KINDS.index(kind) for kind in kinds])]
+            counts = np.bincount(methods_of, minlength=_NOT_FOUND + 1).tolist()
+            methods = {method: counts[place] for place, method in enumerate(METHODS) if counts[place]}
+            short = sum(subject.too_short[kind] for kind in kinds)
+            return Share(len(methods_of), sum(counts[:_NOT_FOUND]), methods, short)
+
+        parts = (("query",), ("positive",), ("positive", "document"))
+        tasks = [
+            TaskShares(subject.name, *(share(subject, best, *kinds) for kinds in parts))
+            for subject, best in zip(self.subjects, self._best, strict=True)
+        ]
         return LeakageReport(settings, self.files, tasks, self.pairs, [pair for *_, pair in self._kept])
 
 
@@ -168,15 +175,3 @@ def pairs_of(path: Path, subject: IndexedTask, hits: LeakHits) -> Iterator[Leake
     for row, text, method, score in zip(*columns, strict=True):
         kind = KINDS[subject.kinds[text]]
         yield LeakedPair(str(path), row, subject.name, kind, subject.ids[text], METHODS[method], score)
-
-
-def _task_shares(subject: IndexedTask, best: NDArray[np.int8]) -> TaskShares:
-    short = subject.too_short
-
-    def share(kinds: tuple[str, ...]) -> Share:
-        methods_of = best[np.isin(subject.kinds, [KINDS.index(kind) for kind in kinds])]
-        counts = np.bincount(methods_of, minlength=_NOT_FOUND + 1).tolist()
-        methods = {method: counts[place] for place, method in enumerate(METHODS) if counts[place]}
-        return Share(len(methods_of), sum(counts[:_NOT_FOUND]), methods, sum(short[kind] for kind in kinds))
-
-    return TaskShares(subject.name, share(("query",)), share(("positive",)), share(("positive", "document")))

@@ -22,7 +22,7 @@ from r2med.lexical.arrays import Places, by_size, ragged
 from r2med.lexical.hashes import Hashes, Words, hash_words, joined, raw_hash
 from r2med.lexical.near_duplicates import SEED, SHINGLE, SLOTS, Signatures, band_keys, library, rows_of_band, signatures
 from r2med.lexical.shingles import HashTable, ngram_counts, ngram_hashes, ngrams
-from r2med.pipeline.executor.local import Executor, Progress
+from r2med.pipeline.executor.local import Executor
 from r2med.store.cache import Cache
 from r2med.store.hashes import cache_key
 
@@ -50,8 +50,7 @@ class Settings:
     """The least share of a text's runs of 13 words that must be found; at 0, one run is enough."""
     min_words: int = 5
     """Texts with fewer words are not compared: `A` or `Introduction` in training data says nothing."""
-    fields: tuple[str, ...] = ()
-    """The fields of training rows to look at; all of them when none is named."""
+    fields: tuple[str, ...] = ()  # the fields of training rows to look at; all of them when none is named
 
     def __post_init__(self) -> None:
         for method in self.methods:
@@ -82,22 +81,19 @@ def gram_table(words: Words, texts: Places) -> HashTable:
         keys[part], owners[part] = grams.hashes, np.repeat(some, grams.counts)
         done = part.stop
     # Sorted a sixteenth at a time: a sort of the whole would need three times the memory.
-    sixteenths = (np.flatnonzero(keys >> _TOP == top) for top in range(16))
-    parts = [_rare(keys[here], owners[here]) for here in sixteenths]
-    return HashTable(np.concatenate([part.keys for part in parts]), np.concatenate([part.owners for part in parts]))
-
-
-def _rare(keys: Hashes, owners: NDArray[np.int32]) -> HashTable:
-    """Build a table of runs, each once per text, without those of too many texts."""
-    table = HashTable.of(keys, owners)
-    # The sort keeps the order of texts, so a run that a text repeats stands beside itself.
-    new = np.ones(len(table), dtype=bool)
-    new[1:] = (table.keys[1:] != table.keys[:-1]) | (table.owners[1:] != table.owners[:-1])
-    keys, owners = table.keys[new], table.owners[new]
-    edges = np.flatnonzero(np.diff(keys, prepend=keys[:1] + np.uint64(1)))
-    held = np.diff(edges, append=len(keys))
-    rare = np.repeat(held <= COMMON, held)
-    return HashTable(keys[rare], owners[rare])
+    parts = []
+    for top in range(16):
+        here = np.flatnonzero(keys >> _TOP == top)
+        table = HashTable.of(keys[here], owners[here])
+        # The sort keeps the order of texts, so a run that a text repeats stands beside itself.
+        new = np.ones(len(table), dtype=bool)
+        new[1:] = (table.keys[1:] != table.keys[:-1]) | (table.owners[1:] != table.owners[:-1])
+        runs, texts_of = table.keys[new], table.owners[new]
+        edges = np.flatnonzero(np.diff(runs, prepend=runs[:1] + np.uint64(1)))
+        held = np.diff(edges, append=len(runs))
+        rare = np.repeat(held <= COMMON, held)
+        parts.append((runs[rare], texts_of[rare]))
+    return HashTable(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 def text_portions(words: Words, texts: Places) -> Iterator[Places]:
@@ -106,8 +102,7 @@ def text_portions(words: Words, texts: Places) -> Iterator[Places]:
         yield np.array(portion, dtype=np.int64)
 
 
-_FORMAT = 1
-"""Changes whenever the same texts would give other numbers."""
+_FORMAT = 1  # changes whenever the same texts would give other numbers
 BLOCK = 4_000_000
 """How many characters of text are worked on at a time."""
 _COLUMNS = ("words", "offsets", "raw", "normal", "gram-keys", "gram-owners", "gram-counts")
@@ -118,20 +113,14 @@ class TaskIndex:
     """The texts of a task as numbers; what is looked up here and there stays in its file."""
 
     words: Words
-    raw: Hashes
-    """A hash of each text as it stands."""
+    raw: Hashes  # a hash of each text as it stands; `normal` has one of its words
     normal: Hashes
-    """A hash of each text's words."""
     grams: HashTable
     """The runs of 13 words of the texts in `firsts`, each once a text, without those that too many have."""
-    gram_counts: NDArray[np.int64]
-    """How many of them each text has."""
-    firsts: Places
-    """The texts that no text before them has the words of."""
-    first: Places
-    """For each text, which of them has its words."""
-    signatures: Signatures | None = None
-    """The MinHash signatures of `firsts`; None where none were asked for."""
+    gram_counts: NDArray[np.int64]  # how many of them each text has
+    firsts: Places  # the texts that no text before them has the words of
+    first: Places  # for each text, which of them has its words
+    signatures: Signatures | None = None  # the MinHash signatures of `firsts`; None if none were asked for
 
 
 def index_texts(collection: Collection, executor: Executor, cache: Cache, near: bool) -> TaskIndex:
@@ -160,8 +149,12 @@ def index_texts(collection: Collection, executor: Executor, cache: Cache, near: 
             }
 
     def make_signatures() -> Columns:
+        parts = [np.empty((0, SLOTS), dtype=np.uint32)]
         with executor.progress(f"{label}: MinHash", len(firsts)) as bar:
-            return {"signatures": _signatures(words, firsts, bar)}
+            for texts in text_portions(words, firsts):
+                parts.append(signatures(ngrams(words.select(texts), SHINGLE)))
+                bar.advance(len(texts))
+        return {"signatures": np.concatenate(parts)}
 
     columns = cached_columns(cache, "leakage", cache_key(gram=GRAM, common=COMMON, **depends), _COLUMNS, make_words)
     words = Words(columns["words"], np.array(columns["offsets"]))
@@ -171,10 +164,8 @@ def index_texts(collection: Collection, executor: Executor, cache: Cache, near: 
     if near:
         key = cache_key(shingle=SHINGLE, slots=SLOTS, seed=SEED, library=library(), **depends)
         minhash = cached_columns(cache, "leakage-minhash", key, ("signatures",), make_signatures)["signatures"]
-    grams = HashTable(columns["gram-keys"], columns["gram-owners"])
-    return TaskIndex(
-        words, np.array(columns["raw"]), normal, grams, np.array(columns["gram-counts"]), firsts, first, minhash
-    )
+    grams, counts = HashTable(columns["gram-keys"], columns["gram-owners"]), np.array(columns["gram-counts"])
+    return TaskIndex(words, np.array(columns["raw"]), normal, grams, counts, firsts, first, minhash)
 
 
 def _distinct(normal: Hashes) -> tuple[Places, Places]:
@@ -183,35 +174,23 @@ def _distinct(normal: Hashes) -> tuple[Places, Places]:
     return np.sort(firsts), firsts[groups]
 
 
-def _signatures(words: Words, firsts: Places, bar: Progress) -> Signatures:
-    parts = [np.empty((0, SLOTS), dtype=np.uint32)]
-    for texts in text_portions(words, firsts):
-        parts.append(signatures(ngrams(words.select(texts), SHINGLE)))
-        bar.advance(len(texts))
-    return np.concatenate(parts)
-
-
 @dataclass(frozen=True)
 class IndexedTask:
     """The texts of one task, documents first, then queries."""
 
     name: str
     ids: list[str]
-    kinds: NDArray[np.int8]
-    """What each text is, as a place in `KINDS`."""
+    kinds: NDArray[np.int8]  # what each text is, as a place in `KINDS`
     index: TaskIndex
     settings: Settings
 
     @classmethod
     def of(cls, dataset: Dataset, index: TaskIndex, settings: Settings) -> IndexedTask:
         """Build from a dataset and its index; the texts are not kept."""
-        collection = dataset.collection
-        positive = {
-            document for judged in dataset.gold.qrels.values() for document, grade in judged.items() if grade > 0
-        }
-        documents = [1 if identifier in positive else 2 for identifier in collection.documents.ids]
-        kinds = np.array([*documents, *[0] * len(collection.queries)], dtype=np.int8)
-        return cls(dataset.name, [*collection.documents.ids, *collection.queries.ids], kinds, index, settings)
+        documents, queries = dataset.collection.documents.ids, dataset.collection.queries.ids
+        positive = {name for judged in dataset.gold.qrels.values() for name, grade in judged.items() if grade > 0}
+        kinds = [*(1 if name in positive else 2 for name in documents), *[0] * len(queries)]
+        return cls(dataset.name, [*documents, *queries], np.array(kinds, dtype=np.int8), index, settings)
 
     @cached_property
     def compared(self) -> Places:

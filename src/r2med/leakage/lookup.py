@@ -26,8 +26,7 @@ class LeakHits:
 
     rows: Places
     texts: Places
-    methods: NDArray[np.int8]
-    """How each was found, as a place in `METHODS`."""
+    methods: NDArray[np.int8]  # how each was found, as a place in `METHODS`
     scores: NDArray[np.float64]
 
     @classmethod
@@ -73,14 +72,10 @@ class Lookup:
     """Keys of training rows that stand in a table, in the order of rows."""
 
     table: HashTable
-    rows: Places
-    """The row of each key."""
-    origins: Places
-    """What of the block each was made of."""
+    rows: Places  # the row of each key
+    origins: Places  # what of the block each was made of
     starts: Places
-    """Where its texts begin in the table."""
-    sizes: Places
-    """How many texts it leads to."""
+    sizes: Places  # where its texts begin in the table, and how many they are
 
     @classmethod
     def of(cls, table: HashTable, keys: Hashes, rows: Places, origins: Places) -> Lookup:
@@ -142,8 +137,7 @@ class HashFilter:
     def passes(self, hashes: Hashes) -> NDArray[np.bool_]:
         """Return which hashes may be in one of the tables."""
         slots = hashes >> self._shift
-        found: NDArray[np.bool_] = (self._bytes[slots >> _THREE] & _BITS[slots & _SEVEN]) != 0
-        return found
+        return np.asarray((self._bytes[slots >> _THREE] & _BITS[slots & _SEVEN]) != 0)
 
 
 _AT_ONCE = 1 << 22

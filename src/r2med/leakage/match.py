@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from operator import attrgetter
 
 import numpy as np
 
@@ -15,9 +15,9 @@ from r2med.leakage.index import GRAM, METHODS, IndexedTask, Settings
 from r2med.leakage.lookup import HashFilter, LeakHits, Lookup, by_rows, gather_hits, join_hits, keep_strongest
 from r2med.leakage.training import Block
 from r2med.lexical.arrays import Places, row_slices_up_to, slices_up_to
-from r2med.lexical.hashes import Words, hash_words, raw_hash
+from r2med.lexical.hashes import Hashes, Words, hash_words, raw_hash
 from r2med.lexical.near_duplicates import SHINGLE, agree, band_keys, rows_of_band, signatures
-from r2med.lexical.shingles import distinct, inside, ngram_hashes, ngrams, similarities
+from r2med.lexical.shingles import HashTable, distinct, inside, ngram_hashes, ngrams, similarities
 
 AT_ONCE = 1 << 20
 """How many texts that keys lead to are worked on at a time, and how many pairs may wait: this bounds the memory."""
@@ -37,39 +37,47 @@ class Probe:
         return self.block.rows[self.words.owners(places)]
 
 
-class LeakSearch(Protocol):
+class LeakSearch:
     """A way of searching with a block; made once for all tasks."""
+
+    table: Callable[[IndexedTask], HashTable]  # returns the table of a task that the keys are looked up in
+
+    def __init__(self, probe: Probe, keys: Hashes, rows: Places, origins: Places) -> None:
+        self._probe, self._keys, self._rows, self._origins = probe, keys, rows, origins
 
     def lookup(self, subject: IndexedTask) -> Lookup:
         """Look up the keys of the block that a task has."""
+        return Lookup.of(type(self).table(subject), self._keys, self._rows, self._origins)
 
-    def hits(self, subject: IndexedTask, found: Lookup) -> LeakHits:
+    def hits(self, subject: IndexedTask, keys: Lookup) -> LeakHits:
         """Return the texts of the task in some rows, by these keys of theirs: first texts only, each once per row."""
+        return gather_hits(self._matches(subject, portion) for portion in keys.portions(self._probe.at_once))
+
+    def _matches(self, subject: IndexedTask, keys: Lookup) -> LeakHits:
+        raise NotImplementedError
 
 
-class SameText:
-    """Texts with the same words in the same order."""
+class SameText(LeakSearch):
+    """Texts with the same words in the same order, by hashes of whole texts."""
+
+    table = attrgetter("normal")
 
     def __init__(self, probe: Probe, known: HashFilter) -> None:
         hashes = probe.words.text_hashes()
-        self._units = np.flatnonzero((probe.words.counts >= probe.settings.min_words) & known.passes(hashes))
-        self._keys, self._rows = hashes[self._units], probe.block.rows[self._units]
+        units = np.flatnonzero((probe.words.counts >= probe.settings.min_words) & known.passes(hashes))
+        super().__init__(probe, hashes[units], probe.block.rows[units], units)
 
-    def lookup(self, subject: IndexedTask) -> Lookup:
-        """Look up hashes of whole texts."""
-        return Lookup.of(subject.normal, self._keys, self._rows, self._units)
-
-    def hits(self, subject: IndexedTask, found: Lookup) -> LeakHits:
-        """Return all of them."""
-        places, firsts = found.texts()
-        return gather_hits([LeakHits.of("normalised", found.rows[places], firsts)])
+    def _matches(self, subject: IndexedTask, keys: Lookup) -> LeakHits:
+        places, firsts = keys.texts()
+        return LeakHits.of("normalised", keys.rows[places], firsts)
 
 
-class SharedRuns:
-    """Texts with which a row shares runs of 13 words."""
+class SharedRuns(LeakSearch):
+    """Texts with which a row shares enough runs of 13 words."""
+
+    table = attrgetter("index.grams")
 
     def __init__(self, probe: Probe, known: HashFilter) -> None:
-        self._probe = probe
         grams = ngram_hashes(probe.words.hashes, GRAM)
         places = np.flatnonzero(known.passes(grams) & inside(probe.words, GRAM))
         keys, rows = grams[places], probe.rows(places)
@@ -78,19 +86,15 @@ class SharedRuns:
         keys, rows = keys[order], rows[order]
         new = np.ones(len(keys), dtype=bool)
         new[1:] = (keys[1:] != keys[:-1]) | (rows[1:] != rows[:-1])
-        self._keys, self._rows = keys[new], rows[new]
+        super().__init__(probe, keys[new], rows[new], rows[new])
 
-    def lookup(self, subject: IndexedTask) -> Lookup:
-        """Look up hashes of runs."""
-        return Lookup.of(subject.index.grams, self._keys, self._rows, self._rows)
-
-    def hits(self, subject: IndexedTask, found: Lookup) -> LeakHits:
-        """Return those of which enough runs are there."""
+    def hits(self, subject: IndexedTask, keys: Lookup) -> LeakHits:
+        """Return the texts of which enough runs are there."""
         index, settings = subject.index, self._probe.settings
         pairs, shared = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-        for portion in found.portions(self._probe.at_once):
-            keys, firsts = portion.texts()
-            more, counts = np.unique(portion.rows[keys] * len(subject.ids) + firsts, return_counts=True)
+        for portion in keys.portions(self._probe.at_once):
+            places, firsts = portion.texts()
+            more, counts = np.unique(portion.rows[places] * len(subject.ids) + firsts, return_counts=True)
             pairs, places = np.unique(np.concatenate([pairs, more]), return_inverse=True)
             # Counts of pairs that an earlier portion had are added up.
             shared = np.bincount(places, np.concatenate([shared, counts])).astype(np.int64)
@@ -100,61 +104,46 @@ class SharedRuns:
         return LeakHits.of("ngram", rows[enough], firsts[enough], scores[enough])
 
 
-class ShortTexts:
-    """Texts of fewer than 13 words that stand in a training text word for word."""
+class ShortTexts(LeakSearch):
+    """Texts of fewer than 13 words that stand in a training text word for word, by their beginnings."""
+
+    table = attrgetter("beginnings")
 
     def __init__(self, probe: Probe, known: HashFilter) -> None:
-        self._probe = probe
-        least = probe.settings.min_words
-        starts = ngram_hashes(probe.words.hashes, least)
-        self._places = np.flatnonzero(known.passes(starts) & inside(probe.words, least))
-        self._keys, self._rows = starts[self._places], probe.rows(self._places)
+        starts = ngram_hashes(probe.words.hashes, probe.settings.min_words)
+        places = np.flatnonzero(known.passes(starts) & inside(probe.words, probe.settings.min_words))
+        super().__init__(probe, starts[places], probe.rows(places), places)
 
-    def lookup(self, subject: IndexedTask) -> Lookup:
-        """Look up hashes of their beginnings."""
-        return Lookup.of(subject.beginnings, self._keys, self._rows, self._places)
-
-    def hits(self, subject: IndexedTask, found: Lookup) -> LeakHits:
-        """Return those that go on as they begin."""
-        return gather_hits(self._whole(subject, portion) for portion in found.portions(self._probe.at_once))
-
-    def _whole(self, subject: IndexedTask, found: Lookup) -> LeakHits:
+    def _matches(self, subject: IndexedTask, keys: Lookup) -> LeakHits:
         """Return those all of whose words follow, before the end of the training text."""
-        keys, firsts = found.texts()
-        places, words, theirs = found.origins[keys], self._probe.words, subject.index.words
+        numbers, firsts = keys.texts()
+        places, words, theirs = keys.origins[numbers], self._probe.words, subject.index.words
         lengths = theirs.counts[firsts]
         whole = places + lengths <= words.offsets[words.owners(places) + 1]
         for step in range(int(lengths.max(initial=0))):
             going = np.flatnonzero(whole & (lengths > step))
             expected = theirs.hashes[theirs.offsets[firsts[going]] + step]
             whole[going] = words.hashes[places[going] + step] == expected
-        return LeakHits.of("ngram", found.rows[keys[whole]], firsts[whole])
+        return LeakHits.of("ngram", keys.rows[numbers[whole]], firsts[whole])
 
 
-class NearTexts:
+class NearTexts(LeakSearch):
     """Near-duplicates: candidates by a shared band, then by the whole signatures, then by their shingles."""
 
+    table = attrgetter("bands")
+
     def __init__(self, probe: Probe, known: HashFilter) -> None:
-        self._probe = probe
         units = np.flatnonzero(probe.words.counts >= max(probe.settings.min_words, SHINGLE))
         self._shingles = ngrams(probe.words.select(units), SHINGLE)
         self._signatures = signatures(self._shingles)
         keys = band_keys(self._signatures, rows_of_band(probe.settings.threshold))
-        self._passing, bands = np.nonzero(known.passes(keys))
-        self._keys, self._rows = keys[self._passing, bands], probe.block.rows[units]
-        self._rows_of_keys = self._rows[self._passing]
+        passing, bands = np.nonzero(known.passes(keys))
+        self._unit_rows = probe.block.rows[units]
+        super().__init__(probe, keys[passing, bands], self._unit_rows[passing], passing)
 
-    def lookup(self, subject: IndexedTask) -> Lookup:
-        """Look up hashes of bands."""
-        return Lookup.of(subject.bands, self._keys, self._rows_of_keys, self._passing)
-
-    def hits(self, subject: IndexedTask, found: Lookup) -> LeakHits:
-        """Return those that are similar enough."""
-        return gather_hits(self._near(subject, portion) for portion in found.portions(self._probe.at_once))
-
-    def _near(self, subject: IndexedTask, found: Lookup) -> LeakHits:
-        keys, numbers = found.texts()
-        mine, its = np.divmod(distinct(found.origins[keys] * len(subject.ids) + numbers), len(subject.ids))
+    def _matches(self, subject: IndexedTask, keys: Lookup) -> LeakHits:
+        places, numbers = keys.texts()
+        mine, its = np.divmod(distinct(keys.origins[places] * len(subject.ids) + numbers), len(subject.ids))
         threshold, words = self._probe.settings.threshold, subject.index.words
         if subject.index.signatures is not None and len(mine):
             likely = agree(self._signatures, subject.index.signatures, (mine, its), threshold)
@@ -166,27 +155,23 @@ class NearTexts:
             texts, places = np.unique(firsts[part], return_inverse=True)
             scores[part] = similarities(self._shingles, ngrams(words.select(texts), SHINGLE), (mine[part], places))
         near = scores >= threshold
-        return LeakHits.of("near", self._rows[mine[near]], firsts[near], scores[near])
+        return LeakHits.of("near", self._unit_rows[mine[near]], firsts[near], scores[near])
 
 
 _EXACT, _NORMALISED = METHODS.index("exact"), METHODS.index("normalised")
+_SEARCHES = {SameText: {"exact", "normalised"}, SharedRuns: {"ngram"}, ShortTexts: {"ngram"}, NearTexts: {"near"}}
 
 
 class Matcher:
     """Search for the texts of some tasks; made once, used for every block, by several threads if need be."""
 
     def __init__(self, subjects: Sequence[IndexedTask], settings: Settings, at_once: int = AT_ONCE) -> None:
-        self.subjects = subjects
-        self.settings = settings
-        self.at_once = at_once
-        self._searches: dict[Callable[[Probe, HashFilter], LeakSearch], HashFilter] = {}
-        if {"exact", "normalised"} & set(settings.methods):
-            self._searches[SameText] = HashFilter([subject.normal.keys for subject in subjects])
-        if "ngram" in settings.methods:
-            self._searches[SharedRuns] = HashFilter([subject.index.grams.keys for subject in subjects])
-            self._searches[ShortTexts] = HashFilter([subject.beginnings.keys for subject in subjects])
-        if "near" in settings.methods:
-            self._searches[NearTexts] = HashFilter([subject.bands.keys for subject in subjects])
+        self.subjects, self.settings, self.at_once = subjects, settings, at_once
+        self._searches = {
+            search: HashFilter([search.table(subject).keys for subject in subjects])
+            for search, methods in _SEARCHES.items()
+            if methods & set(settings.methods)
+        }
 
     def match(self, block: Block) -> Iterator[tuple[int, LeakHits]]:
         """Yield what the block holds: the place of a task and pairs, piece by piece; by task, then row, then text.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -19,8 +20,7 @@ BLOCK = 2_000_000
 """How many characters of text are worked on at a time; a row with more is looked at in parts."""
 LONGEST = 1_000_000
 """A longer text is looked at in slices of so many characters."""
-_SHARED = 2_000
-"""How many characters two slices share: more than 13 words have."""
+_SHARED = 2_000  # how many characters two slices share: more than 13 words have
 _ROWS_AT_ONCE = 4096
 Item = TypeVar("Item")
 
@@ -28,34 +28,27 @@ Item = TypeVar("Item")
 class TrainingRow(NamedTuple):
     """The texts of a row of training data."""
 
-    number: int
-    """The line in the file, or the row of a parquet file, counted from 1."""
+    number: int  # the line in the file, or the row of a parquet file, counted from 1
     texts: list[str]
-    size: float
-    """How many bytes of the file it takes."""
-    part: int = 0
-    """Which part of a row of enormous texts this is."""
+    size: float  # the bytes of the file that it takes
+    part: int = 0  # which part of a row of enormous texts this is
 
 
 @dataclass(frozen=True)
 class Block:
-    """The texts of some rows."""
+    """The texts of some rows, with the row of each."""
 
     texts: list[str]
     rows: Places
-    """The row of each text."""
-    count: int
-    """How many rows begin here, those without any text included."""
-    size: float
-    """How many bytes of the file they take."""
+    count: int  # number of rows that begin here, those without any text included
+    size: float  # the bytes of the file that they take
 
     @classmethod
     def of(cls, rows: list[TrainingRow]) -> Block:
         """Build the block of some successive rows."""
-        texts = [text for row in rows for text in row.texts]
-        numbers = np.repeat([row.number for row in rows], [len(row.texts) for row in rows])
-        begun = sum(row.part == 0 for row in rows)
-        return cls(texts, numbers.astype(np.int64), begun, sum(row.size for row in rows))
+        texts, counts = [text for row in rows for text in row.texts], [len(row.texts) for row in rows]
+        numbers = np.repeat([row.number for row in rows], counts).astype(np.int64)
+        return cls(texts, numbers, sum(row.part == 0 for row in rows), sum(row.size for row in rows))
 
 
 def blocks(path: Path, fields: tuple[str, ...] = ()) -> Iterator[Block]:
@@ -64,9 +57,8 @@ def blocks(path: Path, fields: tuple[str, ...] = ()) -> Iterator[Block]:
     The first line that cannot be read ends it with an error: what was not looked at cannot be called clean.
     """
     rows = FORMATS[format_of(path)](path, fields)
-    parts = (part for row in rows for part in _parts(row))
     empty = True
-    for block in by_size(parts, lambda row: sum(map(len, row.texts)) + 1, BLOCK):
+    for block in by_size(chain.from_iterable(map(_parts, rows)), lambda row: sum(map(len, row.texts)) + 1, BLOCK):
         empty = False
         yield Block.of(block)
     if empty:
@@ -81,10 +73,8 @@ def format_of(path: Path) -> str:
     """
     suffix = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
     if suffix not in FORMATS or (suffix == ".parquet" and path.suffix == ".gz"):
-        endings = ", ".join(FORMATS)
-        raise DataError(
-            f"{path}: the format is not known; training data ends in {endings}, with .gz behind (not parquet)"
-        )
+        endings = f"training data ends in {', '.join(FORMATS)}, with .gz behind (not parquet)"
+        raise DataError(f"{path}: the format is not known; {endings}")
     return suffix
 
 
@@ -106,8 +96,7 @@ def size_of(path: Path) -> int:
         return max(size, int.from_bytes(stream.read(_TRAILER), "little"))
 
 
-_TRAILER = 4
-"""A gzip file ends with its unzipped size in so many bytes."""
+_TRAILER = 4  # A gzip file ends with its unzipped size in so many bytes
 
 
 def strings(value: object) -> list[str]:

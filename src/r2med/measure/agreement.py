@@ -24,8 +24,7 @@ Floats = NDArray[np.float64]
 Places = NDArray[np.intp]
 MOST_GRADES = 32
 """Grades of a scale at most; with more it is a score, and its table too large to read and to resample."""
-_NUMBERS = 1 << 20
-"""Numbers in memory at a time while questions are resampled."""
+_NUMBERS = 1 << 20  # numbers in memory at a time while questions are resampled
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,12 +36,9 @@ class Ratings:
     ([0.0, 1.0], [[1, 0], [1, 1]])
     """
 
-    grades: Floats
-    """A row per item, a column per rater; not a number where there is no grade."""
-    questions: Places
-    """The question of each item, counted from 0."""
-    scale: Floats
-    """Every grade that can be given, ascending."""
+    grades: Floats  # a row per item, a column per rater; not a number where there is no grade
+    questions: Places  # the question of each item, counted from 0
+    scale: Floats  # every grade that can be given, ascending
 
     @classmethod
     def of(cls, grades: ArrayLike, questions: ArrayLike | None = None, scale: Sequence[float] | None = None) -> Ratings:
@@ -54,9 +50,8 @@ class Ratings:
         given = np.unique(table[~np.isnan(table)])
         steps = given if scale is None else np.asarray(scale, dtype=np.float64)
         if len(steps) > MOST_GRADES:
-            raise R2medError(
-                f"{len(steps)} different grades are not a scale; agreement takes {MOST_GRADES} at the most"
-            )
+            advice = f"agreement takes {MOST_GRADES} at the most"
+            raise R2medError(f"{len(steps)} different grades are not a scale; {advice}")
         if not np.isin(given, steps).all():
             raise R2medError(f"the grade {given[~np.isin(given, steps)][0]:g} is not on the scale")
         return cls(table, np.unique(places, return_inverse=True)[1].astype(np.intp), steps)
@@ -90,10 +85,10 @@ class Ratings:
 
     def _cells(self, pair: tuple[int, int], worth: Floats) -> Floats:
         """Return the table of two raters for each question, every item counted by its weight."""
-        one, other = pair
-        both = self._given[:, one] & self._given[:, other]
+        both = self._given[:, pair].all(axis=1)
+        one, other = self._steps[:, pair].T
         size, count = len(self.scale), int(self.questions.max(initial=-1)) + 1
-        places = (self.questions * size + self._steps[:, one]) * size + self._steps[:, other]
+        places = (self.questions * size + one) * size + other
         cells = np.bincount(places[both], worth[both], minlength=count * size * size)
         return cells.astype(np.float64).reshape(count, size, size)
 
@@ -123,14 +118,11 @@ class Sums:
     """Sums from which all coefficients are computed; the first axis of each table is that of questions or resamples."""
 
     scale: Floats
-    tables: Floats
-    """Counts of the pairs of grades, for each pair of raters."""
+    tables: Floats  # counts of the pairs of grades, for each pair of raters
     coincidences: Floats
     """Krippendorff's: pairs of grades within items, an item counted by its number of grades."""
-    agreements: Floats
-    """Gwet's: pairs of grades within items, every item counted once."""
-    marginals: Floats
-    """The shares of the grades within items, every item counted once."""
+    agreements: Floats  # Gwet's: pairs of grades within items, every item counted once
+    marginals: Floats  # the shares of the grades within items, every item counted once
 
     def total(self) -> Sums:
         """Return the sums of all questions, as one row."""
@@ -145,7 +137,7 @@ class Sums:
                 yield self._weighted(block[start : start + at_once] * count)
 
     @property
-    def _parts(self) -> tuple[Floats, Floats, Floats, Floats]:
+    def _parts(self) -> tuple[Floats, ...]:
         return self.tables, self.coincidences, self.agreements, self.marginals
 
     def _weighted(self, rows: Floats) -> Sums:
@@ -232,8 +224,8 @@ def coefficients(ratings: Ratings, names: Sequence[str] = tuple(COEFFICIENTS)) -
 
     One that is not defined is None; of a single question there is no interval.
 
-    >>> found = coefficients(Ratings.of([[0, 0], [1, 1], [2, 1], [0, 0]]), ["raw", "kappa"])
-    >>> found["raw"].value, round(found["kappa"].value, 3)
+    >>> figures = coefficients(Ratings.of([[0, 0], [1, 1], [2, 1], [0, 0]]), ["raw", "kappa"])
+    >>> figures["raw"].value, round(figures["kappa"].value, 3)
     (0.75, 0.6)
     """
     sums = ratings.sums()

@@ -30,8 +30,8 @@ def matches(answer: str, gold: str, synonyms: Iterable[str] = ()) -> tuple[bool,
     >>> matches("hepatolenticular degeneration", "Wilson disease", ["Hepatolenticular degeneration"])
     (True, True)
     """
-    wanted, given = _wordings(gold, tuple(synonyms)), normalise_answer(answer)
-    return given in wanted, any(f" {words} " in f" {given} " for words in wanted)
+    wordings, given = _wordings(gold, tuple(synonyms)), normalise_answer(answer)
+    return given in wordings, any(f" {words} " in f" {given} " for words in wordings)
 
 
 _HEDGES = set("not no nor neither none without or versus vs unlikely exclude excluded excludes excluding rather than"
@@ -51,6 +51,5 @@ def plainly_contains(answer: str, gold: str, synonyms: Iterable[str] = ()) -> bo
 
 @lru_cache(4096)
 def _wordings(gold: str, synonyms: tuple[str, ...]) -> frozenset[str]:
-    """Return every wording of the gold answer, with and without the parts in brackets."""
     texts = [wording for text in (gold, *synonyms) for wording in (text, re.sub(r"\([^()]*\)", " ", text))]
     return frozenset({normalise_answer(text) for text in texts} - {""})

@@ -27,17 +27,12 @@ RESAMPLES = 10_000
 SEED = 20250514
 """The seed of all random draws in measuring."""
 LEVEL = 0.95
-_BLOCK = 1 << 20
-"""Numbers in memory at a time."""
-_CACHED = 1024
-"""Queries up to which a task's resamples are cached for the next call."""
+_BLOCK = 1 << 20  # numbers in memory at a time
+_CACHED = 1024  # queries up to which a task's resamples are cached for the next call
 
 
 def weights(queries: int, stratum: int = 0) -> Iterator[Floats]:
-    """Yield the resamples of a task with this many queries, in blocks: a row each, summing to 1.
-
-    Each stratum has its own draws, the same every time.
-    """
+    """Yield the resamples of this many queries in blocks, a row each that sums to 1; each stratum has its own draws."""
     for counts in _cached_counts(queries, stratum) if queries <= _CACHED else _counts(queries, stratum):
         yield counts / queries
 
@@ -48,7 +43,6 @@ def _cached_counts(queries: int, stratum: int) -> tuple[NDArray[np.uint8], ...]:
 
 
 def _counts(queries: int, stratum: int) -> Iterator[NDArray[np.uint8]]:
-    """Yield the counts of each query in each resample, in blocks."""
     generator = np.random.default_rng([SEED, stratum, queries])
     block = min(RESAMPLES, max(1, _BLOCK // queries))
     for start in range(0, RESAMPLES, block):
@@ -72,8 +66,7 @@ def task_intervals(values: Floats) -> list[Figure]:
 
 def average_intervals(tasks: Sequence[Floats]) -> list[Figure]:
     """Return each system's interval for the mean over tasks: queries are resampled within each task, never across."""
-    means, drawn = _average(tasks, [resampled_means(values, place) for place, values in enumerate(tasks)])
-    return _intervals(means, drawn, [np.atleast_2d(values).shape[1] for values in tasks])
+    return _average(tasks, [resampled_means(values, place) for place, values in enumerate(tasks)])
 
 
 def board_intervals(board: Mapping[Name, Floats]) -> tuple[dict[Name, list[Figure]], list[Figure]]:
@@ -83,8 +76,7 @@ def board_intervals(board: Mapping[Name, Floats]) -> tuple[dict[Name, list[Figur
         task: _intervals(values.mean(axis=1), means, [values.shape[1]])
         for (task, values), means in zip(board.items(), drawn, strict=True)
     }
-    average = _average(list(board.values()), drawn)
-    return by_task, _intervals(*average, [values.shape[1] for values in board.values()])
+    return by_task, _average(list(board.values()), drawn)
 
 
 def resampled_means(values: Floats, stratum: int = 0) -> Floats:
@@ -93,8 +85,10 @@ def resampled_means(values: Floats, stratum: int = 0) -> Floats:
     return np.concatenate([table @ shares.T for shares in weights(table.shape[1], stratum)], axis=1)
 
 
-def _average(tasks: Sequence[Floats], drawn: Sequence[Floats]) -> tuple[Floats, Floats]:
-    return np.mean([np.atleast_2d(values).mean(axis=1) for values in tasks], axis=0), np.mean(drawn, axis=0)
+def _average(tasks: Sequence[Floats], drawn: Sequence[Floats]) -> list[Figure]:
+    tables = [np.atleast_2d(values) for values in tasks]
+    means = np.mean([table.mean(axis=1) for table in tables], axis=0)
+    return _intervals(means, np.mean(drawn, axis=0), [table.shape[1] for table in tables])
 
 
 def _intervals(means: Floats, drawn: Floats, queries: Sequence[int]) -> list[Figure]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,12 +24,9 @@ Floats = NDArray[np.float64]
 class Gains:
     """Gains of the ranked lists of queries, a row per query: all that a measure needs to know."""
 
-    found: Floats
-    """Grade of the document at each rank, 0 where it is not relevant or the list has ended."""
-    ideal: Floats
-    """Grades of all relevant documents, best first, padded with 0."""
-    relevant: NDArray[np.int64]
-    """Number of relevant documents, at least 1."""
+    found: Floats  # grade of the document at each rank, 0 where it is not relevant or the list has ended
+    ideal: Floats  # grades of all relevant documents, best first, padded with 0
+    relevant: NDArray[np.int64]  # number of relevant documents, at least 1
 
     def cut(self, depth: int | None) -> Gains:
         """Return the gains with only the first `depth` ranks of both the list and the ideal list."""
@@ -68,14 +66,10 @@ def _hit(gains: Gains, _: int | None) -> Floats:
     return np.asarray((gains.found > 0).any(axis=1), dtype=np.float64)
 
 
-@dataclass(frozen=True)
-class _Kind:
-    """Measure without its cutoff."""
-
+class _Kind(NamedTuple):
     compute: Callable[[Gains, int | None], Floats]
     aliases: tuple[str, ...]
-    whole: bool = False
-    """Whether it is also defined without a cutoff, over the whole list."""
+    whole: bool = False  # whether it is also defined without a cutoff, over the whole list
 
 
 _KINDS: Mapping[str, _Kind] = {
@@ -100,8 +94,7 @@ class Measure:
     """
 
     name: str
-    cutoff: int | None = None
-    """Number of documents of each list that count; None for all of them."""
+    cutoff: int | None = None  # number of documents of each list that count; None for all of them
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
@@ -123,7 +116,9 @@ class Measure:
         plain = text.strip().lower()
         if plain in _NAMES:
             return cls(_NAMES[plain])
-        name, cutoff = _split(plain)
+        # At the @ if there is one, else at the last mark between words.
+        match = re.fullmatch(r"([^@]*)@(.*)", plain) or re.fullmatch(r"(.+?)(?:_at)?[_.]([^_.]*)", plain)
+        name, cutoff = map(str.strip, match.groups() if match else (plain, ""))
         if name not in _NAMES:
             tail = f"@{cutoff}" if cutoff else ""
             near = [known + (tail or ("" if kind.whole else "@10")) for known, kind in _KINDS.items()]
@@ -143,13 +138,6 @@ class Measure:
         return _KINDS[self.name].compute(gains.cut(self.cutoff), self.cutoff)
 
 
-def _split(text: str) -> tuple[str, str]:
-    """Split a spelling into name and cutoff: at the @ if there is one, else at the last mark between words."""
-    match = re.fullmatch(r"([^@]*)@(.*)", text) or re.fullmatch(r"(.+?)(?:_at)?[_.]([^_.]*)", text)
-    name, cutoff = match.groups() if match else (text, "")
-    return name.strip(), cutoff.strip()
-
-
 def parse_all(texts: Iterable[str]) -> tuple[Measure, ...]:
     """Parse measures in the order they are named, each once.
 
@@ -159,12 +147,5 @@ def parse_all(texts: Iterable[str]) -> tuple[Measure, ...]:
     return tuple(dict.fromkeys(map(Measure.parse, texts)))
 
 
-DEFAULT: tuple[Measure, ...] = (
-    Measure("nDCG", 10),
-    Measure("Recall", 100),
-    Measure("MAP", 100),
-    Measure("MRR", 10),
-    Measure("Hit", 10),
-    Measure("P", 10),
-)
+DEFAULT = tuple(Measure.parse(text) for text in ("nDCG@10", "Recall@100", "MAP@100", "MRR@10", "Hit@10", "P@10"))
 """The default measures; the first is the headline."""

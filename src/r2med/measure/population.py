@@ -13,21 +13,20 @@ bound, from those found once and twice, allows for items that are hard for all s
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from r2med.errors import R2medError
 from r2med.measure.bootstrap import LEVEL
 from r2med.measure.figure import Figure, figure_dict
 
-_CHI = 3.841458820694124
-"""The 95% point of the chi-square distribution with one degree of freedom."""
-_LARGEST = 10_000
-"""Ratio to the items seen from which on a population counts as unbounded."""
+_CHI = 3.841458820694124  # the 95% point of the chi-square distribution with one degree of freedom
+_LARGEST = 10_000  # ratio to the items seen from which on a population counts as unbounded
 
 
 @dataclass(frozen=True)
@@ -37,9 +36,8 @@ class PopulationEstimate:
     searchers: int
     """Number of searchers that found anything."""
     seen: int
-    """Items found by at least one of them."""
+    """Items found by at least one of them; `once` are those found by exactly one."""
     once: int
-    """Items found by exactly one."""
     twice: int
     total: float | None
     """The estimated size; None if fewer than two searchers found anything, or none of them found the same."""
@@ -81,7 +79,6 @@ def estimate_population(found: ArrayLike) -> PopulationEstimate:
 
 
 def _independent(seen: int, counts: Sequence[int]) -> tuple[float | None, int | None, int | None]:
-    """Return the size of the population and the ends of its interval, if searchers find independently."""
 
     def likelihood(size: int) -> float:
         """Return the log-likelihood of a size, with each searcher's best chance to find an item."""
@@ -107,11 +104,7 @@ def _independent(seen: int, counts: Sequence[int]) -> tuple[float | None, int | 
 
 def _last(holds: Callable[[int], bool], most: int) -> int:
     """Return the last step up to `most` for which a condition holds that holds up to a point only; 0 for none."""
-    low, high = 0, most + 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if holds(middle) else (low, middle)
-    return low
+    return bisect_left(range(1, most + 1), True, key=lambda step: not holds(step))
 
 
 class CaughtShare(NamedTuple):
@@ -144,9 +137,6 @@ def share(part: int, whole: int) -> CaughtShare | None:
     return CaughtShare(part, whole) if whole else None
 
 
-Floats = NDArray[np.float64]
-
-
 def prediction_powered_mean(
     human: ArrayLike, predicted: ArrayLike, further: ArrayLike, trust: float | None = None
 ) -> Figure:
@@ -155,8 +145,8 @@ def prediction_powered_mean(
     `human` and `predicted` are labels of the same items, `further` the predictions for all other items. `trust` is
     the weight of predictions, from 0 (none) to 1; by default the one that makes the interval narrowest.
 
-    >>> found = prediction_powered_mean([1, 0, 1, 1, 0, 1], [1, 0, 1, 0, 0, 1], [1, 0, 1, 0, 1, 1, 1, 0, 0, 1])
-    >>> [round(end, 3) for end in found]
+    >>> mean = prediction_powered_mean([1, 0, 1, 1, 0, 1], [1, 0, 1, 0, 0, 1], [1, 0, 1, 0, 1, 1, 1, 0, 0, 1])
+    >>> [round(end, 3) for end in mean]
     [0.706, 0.394, 1.018]
     """
     from scipy.special import ndtri
@@ -166,22 +156,13 @@ def prediction_powered_mean(
         raise R2medError(f"{len(labels)} human labels for {len(beside)} predictions of the same items")
     if len(labels) < 2 or not len(alone):
         raise R2medError("a prediction-powered interval needs two human labels and one further prediction at least")
-    share = best_trust(labels, beside, alone) if trust is None else trust
-    corrections = labels - share * beside
-    mean = float(share * alone.mean() + corrections.mean())
-    error = math.sqrt(float((share**2 * alone.var()) / len(alone) + corrections.var() / len(labels)))
+    if trust is None:
+        together = float(((labels - labels.mean()) * (beside - beside.mean())).mean())
+        spread = float(np.concatenate([beside, alone]).var(ddof=1))
+        ratio = together / (1 + len(labels) / len(alone)) / spread if spread else 0.0
+        trust = min(1.0, max(0.0, ratio))
+    corrections = labels - trust * beside
+    mean = float(trust * alone.mean() + corrections.mean())
+    error = math.sqrt(float((trust**2 * alone.var()) / len(alone) + corrections.var() / len(labels)))
     half = float(ndtri((1 + LEVEL) / 2)) * error
     return Figure(mean, mean - half, mean + half)
-
-
-def best_trust(human: Floats, predicted: Floats, further: Floats) -> float:
-    """Return the weight of predictions for the narrowest interval, from 0 to 1.
-
-    >>> best_trust(np.array([1.0, 0.0, 1.0]), np.zeros(3), np.zeros(9))
-    0.0
-    """
-    together = float(((human - human.mean()) * (predicted - predicted.mean())).mean())
-    spread = float(np.concatenate([predicted, further]).var(ddof=1))
-    if spread == 0.0:
-        return 0.0
-    return float(np.clip(together / (1 + len(human) / len(further)) / spread, 0.0, 1.0))

@@ -27,10 +27,8 @@ if TYPE_CHECKING:
 class QueryScores:
     """Per-query values of measures, as columns aligned with `queries`."""
 
-    queries: tuple[str, ...]
-    """Every query with a relevant document, in the order of the judgements."""
-    columns: Mapping[Measure, Floats]
-    """One value per query, by measure."""
+    queries: tuple[str, ...]  # every query with a relevant document, in the order of the judgements
+    columns: Mapping[Measure, Floats]  # one value per query, by measure
 
     @cached_property
     def measures(self) -> tuple[Measure, ...]:
@@ -67,8 +65,7 @@ def score(run: Run, qrels: Qrels, measures: Iterable[Measure] = DEFAULT) -> Quer
     distinct = tuple(dict.fromkeys(measures))
     if not distinct:
         raise R2medError("no measure to score by")
-    positives = positive(qrels)
-    if not positives:
+    if not (positives := positive(qrels)):
         raise R2medError("no query has a relevant document in the judgements, so there is nothing to average")
     cutoffs = [measure.cutoff for measure in distinct]
     depth = None if None in cutoffs else max(cutoff for cutoff in cutoffs if cutoff)
@@ -87,7 +84,6 @@ def positive(qrels: Qrels) -> dict[str, dict[str, int]]:
 
 
 def _gains(run: Run, positives: Mapping[str, Mapping[str, int]], depth: int | None) -> Gains:
-    """Collect grades along each list and of the ideal lists, down to `depth`."""
     places: list[tuple[int, int, int]] = []
     longest = 0
     for row, (query, grades) in enumerate(positives.items()):

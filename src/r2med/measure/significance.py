@@ -22,10 +22,8 @@ from r2med.measure.figure import Figure
 Floats = NDArray[np.float64]
 PERMUTATIONS = 100_000
 """Random flips of a comparison: a p-value of 0.02 is then known to 0.0005."""
-_FEWER = 10_000
-"""Flips if many intervals are computed, and in the first pass over many systems."""
-_CLEAR = (0.0005, 0.2)
-"""P-values outside of these are settled by the first pass over many systems."""
+_FEWER = 10_000  # flips if many intervals are computed, and in the first pass over many systems
+_CLEAR = (0.0005, 0.2)  # p-values outside of these are settled by the first pass over many systems
 ALPHA = 0.05
 POWER = 0.8
 EXACT = 16
@@ -67,8 +65,8 @@ class Difference:
 def difference(tasks: Sequence[Floats], permutations: int = PERMUTATIONS, seed: int = SEED) -> Difference:
     """Compare by the per-query differences (B minus A) of each task.
 
-    >>> found = difference([np.array([0.1, 0.2, 0.0, 0.3, 0.1, 0.2])])
-    >>> round(found.mean, 3), found.wins, found.ties, found.losses
+    >>> change = difference([np.array([0.1, 0.2, 0.0, 0.3, 0.1, 0.2])])
+    >>> round(change.mean, 3), change.wins, change.ties, change.losses
     (0.15, 5, 1, 0)
     """
     from scipy.special import ndtri, stdtr
@@ -138,17 +136,15 @@ def _many_tests(several: Sequence[Sequence[Floats]], permutations: int) -> list[
     columns = np.stack([np.concatenate(list(tasks)) * shares for tasks in several], axis=1)
     sizes = np.array([max(float(np.abs(values).max()) for values in tasks) for tasks in several])
     least = np.abs([_mean(tasks) for tasks in several]) - 1e-12 * sizes
-    reached, flips = np.zeros(len(several)), 0
+    reached, flips = np.zeros(len(several)), 0 if len(columns) <= EXACT else 1
+    reached += flips  # a random choice counts the observed arrangement as one more
     for sums in _flipped_sums(columns, permutations, SEED):
         reached += (np.abs(sums) >= least).sum(axis=0)
         flips += len(sums)
-    more = 0 if len(columns) <= EXACT else 1
-    probabilities: list[float] = ((reached + more) / (flips + more)).tolist()
-    return probabilities
+    return list((reached / flips).tolist())
 
 
 def _shares(tasks: Sequence[Floats]) -> Floats:
-    """Return each query's share in the mean over tasks."""
     return np.concatenate([np.full(len(values), 1 / len(values) / len(tasks)) for values in tasks])
 
 
@@ -157,13 +153,10 @@ class Flips:
     """Means under flips of the signs of queries' differences: all flips, or a random choice of them."""
 
     mean: float
-    """The observed mean."""
-    size: float
-    """The largest difference of a query."""
+    size: float  # the largest difference of a query
     means: Floats
-    """The mean under each flip."""
     balances: Floats
-    """The mean of the signs under each flip: the change of its mean per shift of all differences."""
+    """The mean, and the mean of the signs, under each flip: the change of the mean per shift of all differences."""
     exact: bool
 
     @classmethod
@@ -195,9 +188,11 @@ class Flips:
         every flip. With too few queries to reject any shift, the interval is all that is possible.
         """
         with np.errstate(divide="ignore", invalid="ignore"):
-            ends = np.stack(
-                [(self.mean + self.means) / (1 + self.balances), (self.mean - self.means) / (1 - self.balances)]
+            above, below = (
+                (self.mean + self.means) / (1 + self.balances),
+                (self.mean - self.means) / (1 - self.balances),
             )
+        ends = np.stack([above, below])
         whole = np.abs(self.balances) > 1 - 1e-9  # all signs alike: reached by every shift
         high = np.where(whole, np.inf, np.nanmax(np.where(np.isnan(ends), -np.inf, ends), axis=0))
         low = np.where(whole, -np.inf, np.nanmin(np.where(np.isnan(ends), np.inf, ends), axis=0))
@@ -209,8 +204,7 @@ class Flips:
         return min(self.mean, max(-most, lowest)), max(self.mean, min(most, highest))
 
 
-_EIGHT = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1) * 2.0 - 1.0
-"""All ways to flip eight signs."""
+_EIGHT = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1) * 2.0 - 1.0  # all ways to flip eight signs
 
 
 def _flipped_sums(columns: Floats, permutations: int, seed: int) -> Iterator[Floats]:
@@ -258,10 +252,7 @@ def holm(probabilities: Sequence[float]) -> list[float]:
     >>> [round(p, 4) for p in holm([0.01, 0.04, 0.03])]
     [0.03, 0.06, 0.06]
     """
-    order = sorted(range(len(probabilities)), key=probabilities.__getitem__)
-    corrected = [0.0] * len(probabilities)
-    running = 0.0
-    for place, index in enumerate(order):
-        running = max(running, min(1.0, (len(probabilities) - place) * probabilities[index]))
-        corrected[index] = running
-    return corrected
+    order, count = np.argsort(probabilities, kind="stable"), len(probabilities)
+    corrected = np.empty(count)
+    corrected[order] = np.maximum.accumulate(np.arange(count, 0, -1) * np.asarray(probabilities)[order])
+    return list(np.minimum(1.0, corrected).tolist())

@@ -53,8 +53,7 @@ _MIX = np.array(
     dtype=np.uint32,
 )
 _SETTINGS = "settings.json"
-_MANY = 8
-"""So many small shards are merged into one."""
+_MANY = 8  # so many small shards are merged into one
 Entries = NDArray[Any]
 """Rows of `ENTRY`."""
 Pack = Callable[[Any], Sequence[NDArray[Any]]]
@@ -67,8 +66,7 @@ class Shard(NamedTuple):
     log: Path
     rows: NDArray[Any]
     entries: Entries
-    damaged: int
-    """Entries that did not pass their checksum."""
+    damaged: int  # entries that did not pass their checksum
 
     def is_intact(self, entries: Entries) -> NDArray[np.bool_]:
         """Return a mask of the entries whose rows are as written."""
@@ -122,8 +120,7 @@ def count_entries(log: Path) -> int:
 def entry_checks(entries: Entries) -> NDArray[np.uint32]:
     """Compute a checksum per entry: any change of one of its words changes it, and zeros do not pass."""
     words = np.ascontiguousarray(entries).view("<u4").reshape(-1, len(_MIX) + 1)[:, :-1]
-    checks: NDArray[np.uint32] = (words * _MIX).sum(axis=1, dtype=np.uint32) + np.uint32(0x5BD1E995)
-    return checks
+    return np.asarray((words * _MIX).sum(axis=1, dtype=np.uint32) + np.uint32(0x5BD1E995))
 
 
 class ShardWriter:
@@ -145,11 +142,7 @@ class ShardWriter:
             file.close()
 
     def append(
-        self,
-        texts: TextHashes,
-        tokens: NDArray[np.integer[Any]],
-        batch: Any,
-        rows: NDArray[np.int64] | None = None,
+        self, texts: TextHashes, tokens: NDArray[np.integer[Any]], batch: Any, rows: NDArray[np.int64] | None = None
     ) -> None:
         """Store a batch: hashes of the texts, their lengths in tokens, and their arrays, as the store packs them.
 
@@ -198,14 +191,10 @@ class StoredArrays:
     """Arrays of the store in the order of the request, read from the mapped shards when they are used."""
 
     shards: tuple[NDArray[Any], ...]
-    shard: NDArray[np.intp]
-    """Which shard holds a text's rows."""
-    row: NDArray[np.intp]
-    """The first of them."""
+    shard: NDArray[np.intp]  # which shard holds a text's rows
+    row: NDArray[np.intp]  # the first of them
     count: NDArray[np.intp]
-    """How many there are."""
-    tokens: NDArray[np.int64]
-    """Each text's length in the model's tokens, before truncation."""
+    tokens: NDArray[np.int64]  # each text's length in the model's tokens, before truncation
 
     def __len__(self) -> int:
         return len(self.row)
@@ -213,8 +202,7 @@ class StoredArrays:
     def rows(self, place: int) -> NDArray[Any]:
         """Return the rows of one text as they are stored."""
         first = int(self.row[place])
-        rows: NDArray[Any] = self.shards[self.shard[place]][first : first + int(self.count[place])]
-        return rows
+        return np.asarray(self.shards[self.shard[place]][first : first + int(self.count[place])])
 
 
 Arrays = TypeVar("Arrays", bound=StoredArrays)
@@ -223,37 +211,38 @@ Arrays = TypeVar("Arrays", bound=StoredArrays)
 class ArrayStore:
     """The arrays of one setting, as they are on disk now."""
 
-    kind = "vectors"
-    """The folder in `R2MED_HOME`, and the name in messages."""
+    kind = "vectors"  # the folder in `R2MED_HOME`, and the name in messages
 
     def __init__(self, settings: Mapping[str, object], precision: str = "", root: Path | None = None) -> None:
         self.settings, self.precision = dict(settings), precision
         key = cache_key(settings=sorted(self.settings.items()), precision=precision)
         self.folder = (root or home() / self.kind) / key
-        self.damage: list[str] = []
-        """Damages that were found, a sentence per shard."""
+        self.damage: list[str] = []  # damages that were found, a sentence per shard
         self._shards: list[Shard] = []
         self.refresh()
 
     def refresh(self) -> None:
         """Read the shards that were added since the last call."""
-        shards = {shard.log: shard for shard in self._shards}
-        self._shards = []
+        shards, self._shards = {shard.log: shard for shard in self._shards}, []
         for log in sorted(self.folder.glob("*.log")):
-            try:
-                shard = shards.get(log) or self._read(log)
-            except FileNotFoundError:
-                # Another process has merged it with others meanwhile: what is there now has its entries.
-                self.refresh()
-                return
+            shard = shards.get(log)
+            if shard is None:
+                try:
+                    shard, size = read_shard(log), log.stat().st_size
+                except FileNotFoundError:
+                    # Another process has merged it with others meanwhile: what is there now has its entries.
+                    self.refresh()
+                    return
+                if shard is None and size:
+                    self.damage.append(f"the {self.kind} of {self.name} in {log.name} have a damaged header")
+                elif shard is not None and shard.damaged:
+                    self.damage.append(f"{shard.damaged} entries of {self.name} in {log.name} are damaged")
             if shard is not None and len(shard.entries):
                 self._shards.append(shard)
         dimensions = {shard.rows.shape[1] for shard in self._shards}
         if len(dimensions) > 1:
-            sizes = " and ".join(map(str, sorted(dimensions)))
-            raise R2medError(
-                f"{self.name} has kept {self.kind} of {sizes} dimensions in {self.folder}; remove that folder"
-            )
+            what = f"{self.kind} of {' and '.join(map(str, sorted(dimensions)))} dimensions"
+            raise R2medError(f"{self.name} has kept {what} in {self.folder}; remove that folder")
         self.dimension = dimensions.pop() if dimensions else 0
         self._starts = np.cumsum([0, *(len(shard.entries) for shard in self._shards)])
         self._index = SortedHashes([shard.entries["text"] for shard in self._shards])
@@ -262,17 +251,6 @@ class ArrayStore:
     def name(self) -> str:
         """Return the model's name in its settings."""
         return str(self.settings.get("model", "the model"))
-
-    def _read(self, log: Path) -> Shard | None:
-        shard = read_shard(log)
-        if not log.exists():
-            raise FileNotFoundError(log)
-        if shard is None:
-            if log.stat().st_size:
-                self.damage.append(f"the {self.kind} of {self.name} in {log.name} have a damaged header")
-        elif shard.damaged:
-            self.damage.append(f"{shard.damaged} entries of {self.name} in {log.name} are damaged")
-        return shard
 
     def find(self, texts: TextHashes) -> NDArray[np.intp]:
         """Return the place of each text's array, for `located`; -1 for a text without one, or with a damaged one."""
@@ -294,8 +272,7 @@ class ArrayStore:
         return places
 
     def _shard_of(self, places: NDArray[np.intp]) -> NDArray[np.intp]:
-        shards: NDArray[np.intp] = np.searchsorted(self._starts, places, side="right") - 1
-        return shards
+        return np.asarray(np.searchsorted(self._starts, places, side="right") - 1)
 
     def pack(self, batch: Any) -> Sequence[NDArray[Any]]:
         """Return the arrays of a batch as they are stored, a matrix per text."""
@@ -413,8 +390,7 @@ class StoredSetting:
     """A folder of the store, for `r2med cache`."""
 
     model: str
-    server: str
-    """The address the values came from; empty for a model that runs here."""
+    server: str  # the address the values came from; empty for a model that runs here
     role: str
     precision: str
     texts: int

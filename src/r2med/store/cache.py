@@ -19,17 +19,15 @@ def home() -> Path:
     setting = os.environ.get("R2MED_HOME")
     place = f"R2MED_HOME={setting}" if setting else "the folder for results"
     try:
-        if setting:
-            folder = Path(setting).expanduser()
-        else:
+        folder = Path(setting).expanduser() if setting else None
+        if folder is None:
             from platformdirs import user_data_path
 
             folder = user_data_path("r2med", appauthor=False)
             place = f"{folder}, where results are kept,"
         # What is kept may be about patients: a folder that is made here is its owner's alone.
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # A folder that cannot be listed is unusable, and raises only now.
-        next(folder.iterdir(), None)
+        next(folder.iterdir(), None)  # a folder that cannot be listed raises only now
     except (OSError, RuntimeError, ValueError) as error:
         why = reason(error) if isinstance(error, OSError) else str(error)
         raise R2medError(f"{place} cannot be used ({why}); set R2MED_HOME to a folder that can be written") from error

@@ -41,8 +41,7 @@ if sys.platform != "win32":
     import fcntl
 
 
-_LONGEST = 200
-"""Bytes of a target's name that fit into the name of its draft."""
+_LONGEST = 200  # bytes of a target's name that fit into the name of its draft
 
 
 def expanded(path: str | Path) -> Path:
@@ -106,61 +105,46 @@ def draft_file(path: Path, *, parents: bool = False) -> Iterator[Path]:
         target = path.resolve()
         if parents:
             target.parent.mkdir(parents=True, exist_ok=True)
-        draft, lock = _claim(target.parent, _prefix(target), partial(Path.touch, exist_ok=False))
-        try:
-            yield draft
-            # Flushed before the rename: a power cut must not leave a name without content.
-            handle = os.open(draft, os.O_RDWR)
+        with _locked_draft(target, partial(Path.touch, exist_ok=False)) as draft:
             try:
-                os.fsync(handle)
+                yield draft
+                # Flushed before the rename: a power cut must not leave a name without content.
+                with draft.open("rb+") as file:
+                    os.fsync(file)
+                draft.replace(target)
             finally:
-                os.close(handle)
-            draft.replace(target)
-        finally:
-            draft.unlink(missing_ok=True)
-            _release(lock)
+                draft.unlink(missing_ok=True)
     except OSError as error:
         raise unwritable(path, error) from error
 
 
 @contextmanager
 def draft_folder(parent: Path, name: str) -> Iterator[Path]:
-    """Yield a draft folder in `parent`, which the block renames to `name`; what is left of it is removed.
-
-    Errors are the caller's to explain.
-    """
-    draft, lock = _claim(parent, _prefix(parent / name), Path.mkdir)
-    try:
-        yield draft
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
-        _release(lock)
+    """Yield a draft folder in `parent`, which the block renames to `name`; what is left of it is removed."""
+    with _locked_draft(parent / name, Path.mkdir) as draft:
+        try:
+            yield draft
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
 
 
 def sweep(folder: Path, pattern: str) -> None:
-    """Remove the abandoned drafts in a folder."""
+    """Remove the drafts in a folder that were abandoned: those whose process is not alive."""
     for path in folder.glob(pattern):
-        remove_abandoned(path)
-
-
-def remove_abandoned(path: Path) -> bool:
-    """Remove a draft unless its process is alive; return whether it was removed."""
-    lock = _open(path)
-    if lock is None:
-        return False
-    try:
-        if not _lock(lock, wait=False):
-            return False
-        # Removed under the lock: a process about to take it sees that its draft is gone, and makes another.
-        if stat.S_ISDIR(os.fstat(lock).st_mode):
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
-    except OSError:
-        return False
-    finally:
-        os.close(lock)
-    return True
+        lock = _open(path)
+        if lock is None:
+            continue
+        try:
+            # Removed under the lock: a process about to take it sees that its draft is gone, and makes another.
+            if _lock(lock, wait=False):
+                if stat.S_ISDIR(os.fstat(lock).st_mode):
+                    shutil.rmtree(path, ignore_errors=True)
+                else:
+                    path.unlink(missing_ok=True)
+        except OSError:
+            continue
+        finally:
+            os.close(lock)
 
 
 def reason(error: OSError) -> str:
@@ -176,49 +160,43 @@ def unwritable(path: Path, error: OSError) -> Exception:
     return R2medError(f"{path if ours else culprit}: cannot be written ({reason(error)})")
 
 
-def _prefix(target: Path) -> str:
-    """Return the common prefix of the names of all drafts of a target."""
-    name = target.name
-    if len(os.fsencode(name)) > _LONGEST:
-        name = hashlib.blake2b(os.fsencode(name), digest_size=8).hexdigest()
-    return f".{name}.r2med-"
-
-
-def _claim(parent: Path, prefix: str, make: Callable[[Path], object]) -> tuple[Path, int | None]:
-    """Make a new draft and lock it; abandoned drafts are removed first."""
-    sweep(parent, escape(prefix) + "????????")
+@contextmanager
+def _locked_draft(target: Path, make: Callable[[Path], object]) -> Iterator[Path]:
+    """Make a new draft of a target and lock it for the block; abandoned drafts are removed first."""
+    name = os.fsencode(target.name)
+    prefix = f".{target.name if len(name) <= _LONGEST else hashlib.blake2b(name, digest_size=8).hexdigest()}.r2med-"
+    sweep(target.parent, escape(prefix) + "????????")
     while True:
-        draft = parent / (prefix + os.urandom(4).hex())
+        draft = target.parent / (prefix + os.urandom(4).hex())
         make(draft)
         lock = _open(draft)
         if lock is None:
-            return draft, None
-        _lock(lock, wait=True)
-        with suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(lock), draft.stat()):
-                return draft, lock
-        os.close(lock)
+            yield draft
+            return
+        try:
+            _lock(lock, wait=True)
+            if draft.exists() and os.path.samestat(os.fstat(lock), draft.stat()):
+                yield draft
+                return
+        finally:
+            os.close(lock)
 
 
 def _open(path: Path) -> int | None:
     """Open a path to lock it; return None if it does not exist or cannot be opened."""
-    if sys.platform == "win32":
-        return None
-    try:
-        return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
-        return None
+    if sys.platform != "win32":
+        with suppress(OSError):
+            return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    return None
 
 
 def _lock(handle: int, *, wait: bool) -> bool:
     """Lock an open file or folder; return False if another process has the lock, or locks are not supported there."""
-    if sys.platform == "win32":
-        return False
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except OSError:
-        return False
-    return True
+    if sys.platform != "win32":
+        with suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            return True
+    return False
 
 
 def make_private(folder: Path) -> None:
@@ -234,8 +212,3 @@ def make_private(folder: Path) -> None:
 def lock_open_file(handle: int) -> bool:
     """Lock an open file until it is closed; return False if another process has it, or if there are no locks there."""
     return _lock(handle, wait=False)
-
-
-def _release(lock: int | None) -> None:
-    if lock is not None:
-        os.close(lock)

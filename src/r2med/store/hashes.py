@@ -43,10 +43,7 @@ def seeded_hash(seed: int, name: str) -> bytes:
 
 
 def write_checksums(folder: Path, *, by_size: Sequence[str] = ()) -> None:
-    """Write the checksums of all files of a folder, after the last of them is written.
-
-    Of files that are named in `by_size` only the size: their content is checked when it is read.
-    """
+    """Write the checksums of all files of a folder, after the last is written; of those in `by_size` only the sizes."""
     (folder / FILE).write_bytes(orjson.dumps(_checksums(folder, by_size)))
 
 
@@ -86,8 +83,7 @@ def checksum(path: Path) -> int:
     return value
 
 
-_LENGTH = 32
-"""Digits of a hash."""
+_LENGTH = 32  # digits of a hash
 _TAKEN: ContextVar[dict[Path, str] | None] = ContextVar("_TAKEN", default=None)
 
 
@@ -104,21 +100,19 @@ def steady_digests() -> Iterator[None]:
 def file_digest(path: Path) -> str:
     """Return the hash of a file's content."""
     digests = _TAKEN.get()
-    if digests is not None and path in digests:
-        return digests[path]
-    digest = _hash(path)
-    if digests is not None:
-        digests[path] = digest
-    return digest
+    if digests is None:
+        return _hash(path)
+    if path not in digests:
+        digests[path] = _hash(path)
+    return digests[path]
 
 
 def _hash(path: Path) -> str:
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()[:_LENGTH]
-    except OSError as error:
-        raise DataError(f"{str(path)!r}: cannot be read: {reason(error)}") from error
-    except ValueError as error:
-        raise DataError(f"{str(path)!r}: cannot be read: {error}") from error
+    except (OSError, ValueError) as error:
+        why = reason(error) if isinstance(error, OSError) else error
+        raise DataError(f"{str(path)!r}: cannot be read: {why}") from error
 
 
 def confirm(path: Path, read: str) -> None:

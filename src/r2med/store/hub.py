@@ -30,10 +30,8 @@ class Snapshot(NamedTuple):
 class Hub:
     """Repositories of one kind on the hub."""
 
-    kind: str
-    """`dataset` or `model`, as the hub calls them."""
-    error: type[R2medError]
-    """The error to raise if files are not available."""
+    kind: str  # `dataset` or `model`, as the hub calls them
+    error: type[R2medError]  # the error to raise if files are not available
 
     def cached_commit(self, repo: str, revision: str) -> str | None:
         """Return the commit behind a revision, as far as this machine knows; no request is made.
@@ -108,11 +106,10 @@ class Hub:
         except errors.RepositoryNotFoundError as error:
             advice = "check the name, HF_ENDPOINT and HF_TOKEN"
             raise self.error(f"{repo} does not exist at {at}, or is private: {advice}") from error
-        except errors.OfflineModeIsEnabled as error:
-            raise HubUnreachable(_offline(repo, revision)) from error
-        except errors.LocalEntryNotFoundError as error:
-            if constants.HF_HUB_OFFLINE:
-                raise HubUnreachable(_offline(repo, revision)) from error
+        except (errors.OfflineModeIsEnabled, errors.LocalEntryNotFoundError) as error:
+            if isinstance(error, errors.OfflineModeIsEnabled) or constants.HF_HUB_OFFLINE:
+                advice = "HF_HUB_OFFLINE is set; unset it once to download"
+                raise HubUnreachable(f"{repo} at {revision} is not on this machine and {advice}") from error
             raise HubUnreachable(_unreachable(repo, at, error.__cause__ or error)) from error
         except errors.HfHubHTTPError as error:
             status = error.response.status_code
@@ -123,8 +120,8 @@ class Hub:
         except OSError as error:
             if error.errno is None:
                 raise HubUnreachable(_unreachable(repo, at, error)) from error
-            place = constants.HF_HUB_CACHE
-            raise self.error(f"cannot keep {repo} in {place}: {error.strerror}; see HF_HOME") from error
+            where = f"in {constants.HF_HUB_CACHE}: {error.strerror}; see HF_HOME"
+            raise self.error(f"cannot keep {repo} {where}") from error
 
     def _info(self, repo: str, revision: str) -> DatasetInfo | ModelInfo:
         from huggingface_hub import HfApi
@@ -139,10 +136,6 @@ class Hub:
         from huggingface_hub import constants
 
         return Path(constants.HF_HUB_CACHE) / f"{self.kind}s--{repo.replace('/', '--')}"
-
-
-def _offline(repo: str, revision: str) -> str:
-    return f"{repo} at {revision} is not on this machine and HF_HUB_OFFLINE is set; unset it once to download"
 
 
 def _unreachable(repo: str, at: str, error: BaseException) -> str:

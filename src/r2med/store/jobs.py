@@ -11,9 +11,8 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -26,28 +25,20 @@ from r2med.store.processes import is_gone, is_here, process_mark
 from r2med.store.sqlite import Database, Format
 from r2med.usage import Usage
 
+_FILE = "jobs.sqlite"
 WAITING, RUNNING, DONE, KEPT, FAILED, POSTPONED = "waiting", "running", "done", "kept", "failed", "postponed"
 """States of a system on a task; `kept` was in the ledger already."""
 FINISHED, STOPPED, BROKEN, KILLED = "finished", "stopped", "failed", "ended unexpectedly"
 """Outcomes of work; `KILLED` is that of a process which is gone without having ended its work."""
-_EVERY = 0.4
-"""Seconds between two writes."""
+_EVERY = 0.4  # seconds between two writes
 _BEAT, _DEAD = 5.0, 30.0
 """Seconds between two heartbeats, and without one until a process that cannot be seen from here counts as dead."""
-_LONG = 1.0
-"""Seconds after which work that was not stopped is worth remembering."""
-_REMEMBERED, _MOST = 24 * 3600.0, 20
-"""Seconds for which ended work is shown, and how much of it."""
-_WARNINGS = 20
-"""Warnings that a row holds, the last ones."""
-_ESTIMABLE = 0.1
-"""The share of a plan that has to be done before the rest is estimated."""
-_FORMAT = Format(
-    "table of jobs",
-    1,
-    "CREATE TABLE jobs (name TEXT PRIMARY KEY, beat REAL NOT NULL, work BLOB NOT NULL)",
-    cache=True,
-)
+_LONG = 1.0  # seconds after which work that was not stopped is worth remembering
+_REMEMBERED, _MOST = 24 * 3600.0, 20  # seconds for which ended work is shown, and how much of it
+_WARNINGS = 20  # warnings that a row holds, the last ones
+_ESTIMABLE = 0.1  # the share of a plan that has to be done before the rest is estimated
+_CREATE = "CREATE TABLE jobs (name TEXT PRIMARY KEY, beat REAL NOT NULL, work BLOB NOT NULL)"
+_FORMAT = Format("table of jobs", 1, _CREATE, cache=True)
 
 
 class PlannedCell(msgspec.Struct, frozen=True):
@@ -56,13 +47,10 @@ class PlannedCell(msgspec.Struct, frozen=True):
     system: str
     task: str
     state: str = WAITING
-    score: float | None = None
-    """The headline measure, once it is known."""
-    run: str = ""
-    """The id of the run."""
+    score: float | None = None  # the headline measure, once it is known
+    run: str = ""  # its id
     seconds: float = 0.0
-    note: str = ""
-    """The reason why it failed."""
+    note: str = ""  # the reason why it failed
 
 
 class Work(msgspec.Struct, frozen=True):
@@ -71,33 +59,24 @@ class Work(msgspec.Struct, frozen=True):
     process: int
     system: str
     task: str
-    started: float
-    """Start of the system on the task, or of the command if it has none."""
+    started: float  # start of the system on the task, or of the command if it has none
     updated: float
     step: str = ""
     done: float = 0.0
     total: float = 0.0
-    name: str = ""
-    """The key of its row."""
-    mark: str = ""
-    """The mark of the process, which tells it from a later one with the same id."""
-    command: str = ""
-    """The command line, if it was typed."""
-    page: str = ""
-    """The address of the outcome, for work that a page started."""
-    began: float = 0.0
-    """Start of the command."""
+    name: str = ""  # the key of its row
+    mark: str = ""  # the mark of the process, which tells it from a later one with the same id
+    command: str = ""  # the command line, if it was typed
+    page: str = ""  # the address of the outcome, for work that a page started
+    began: float = 0.0  # of the command
     step_began: float = 0.0
-    cells: tuple[PlannedCell, ...] = ()
-    """Every system on every task, task by task."""
-    spent: Usage | None = None
-    """On language models so far."""
+    cells: tuple[PlannedCell, ...] = ()  # every system on every task, task by task
+    spent: Usage | None = None  # on language models so far
     max_cost: float | None = None
     max_tokens: int | None = None
     warnings: tuple[str, ...] = ()
     ended: float = 0.0
-    outcome: str = ""
-    """`FINISHED`, `STOPPED`, `BROKEN` or `KILLED` once it has ended."""
+    outcome: str = ""  # `FINISHED`, `STOPPED`, `BROKEN` or `KILLED` once it has ended
     error: str = ""
 
     @property
@@ -150,14 +129,13 @@ class Work(msgspec.Struct, frozen=True):
         step = None
         if self.done and self.total and self.step_began:
             step = (now - self.step_began) * (self.total - self.done) / self.done
+        states = [cell.state for cell in self.cells]
         seconds = [cell.seconds for cell in self.cells if cell.state == DONE]
-        planned = sum(cell.state != KEPT for cell in self.cells)
-        if not seconds or len(seconds) < _ESTIMABLE * planned:
+        if not seconds or len(seconds) < _ESTIMABLE * (len(states) - states.count(KEPT)):
             return step if len(self.cells) <= 1 else None
-        waiting = sum(cell.state == WAITING for cell in self.cells)
-        running = any(cell.state == RUNNING for cell in self.cells)
         mean = sum(seconds) / len(seconds)
-        return mean * waiting + (max(mean - (now - self.started), step or 0.0, 0.0) if running else 0.0)
+        present = max(mean - (now - self.started), step or 0.0, 0.0) if RUNNING in states else 0.0
+        return mean * states.count(WAITING) + present
 
     @property
     def stoppable(self) -> bool:
@@ -190,10 +168,8 @@ class Reporter:
         self._command: dict[str, Any] = {}
         self._depth = 0
         self._database: Database | None = None
-        self._written = 0.0
-        self._changed = False
-        self._ended: threading.Event | None = None
-        """Set when the row is complete; None without a row."""
+        self._written, self._changed = 0.0, False
+        self._ended: threading.Event | None = None  # set when the row is complete; None without a row
 
     @contextmanager
     def command(self, typed: str, page: str = "") -> Iterator[None]:
@@ -259,9 +235,8 @@ class Reporter:
         """Publish the costs so far, and their limits."""
         with self._lock:
             if self._depth and self._work is not None:
-                self._work = replace(
-                    self._work, spent=spent, max_cost=max_cost, max_tokens=max_tokens, updated=time.time()
-                )
+                facts = {"spent": spent, "max_cost": max_cost, "max_tokens": max_tokens, "updated": time.time()}
+                self._work = replace(self._work, **facts)
                 self._touch()
 
     def warn(self, sentence: str) -> None:
@@ -278,11 +253,10 @@ class Reporter:
 
     def _present(self) -> Work:
         if self._work is None:
-            now = time.time()
+            now, process = time.time(), os.getpid()
             # In two containers one process id may be that of two processes.
-            name = f"{os.getpid()}-{os.urandom(4).hex()}"
-            facts = {"began": now, **self._command}
-            self._work = Work(os.getpid(), "", "", now, now, name=name, mark=process_mark(), **facts)
+            facts = {"name": f"{process}-{os.urandom(4).hex()}", "mark": process_mark(), "began": now, **self._command}
+            self._work = Work(process, "", "", now, now, **facts)
         return self._work
 
     @contextmanager
@@ -313,7 +287,6 @@ class Reporter:
             self._put()
 
     def _put(self) -> None:
-        """Write the row; begin with it if there is none."""
         with self._lock:
             if self._work is None:
                 return
@@ -349,12 +322,16 @@ class Reporter:
     def _store(self, work: Work, statement: str = "INSERT OR REPLACE INTO jobs VALUES (?, ?, ?)") -> None:
         """Change the row; a full disk must not stop the work that is only being reported."""
         with suppress(OSError, R2medError, UnicodeEncodeError):
+            now = time.time()
             if self._database is None:
-                self._database = Database(_path(), _FORMAT, timeout=1.0, shared=True)
-                _forget(self._database)
-            values = (work.name, time.time(), msgspec.json.encode(work))
+                self._database = Database(home() / _FILE, _FORMAT, timeout=1.0, shared=True)
+                # Work that ended long ago is forgotten, and all but the last of what ended since.
+                old = [(work.name,) for work in _latest_first(_decode_rows(self._database))[_MOST:]]
+                with self._database.transaction() as connection:
+                    connection.execute("DELETE FROM jobs WHERE beat < ?", (now - _REMEMBERED,))
+                    connection.executemany("DELETE FROM jobs WHERE name = ?", old)
             with self._database.transaction() as connection:
-                connection.execute(statement, values[: statement.count("?")])
+                connection.execute(statement, (work.name, now, msgspec.json.encode(work))[: statement.count("?")])
 
 
 reporter = Reporter()
@@ -369,17 +346,16 @@ def running_work() -> list[Work]:
 def ended_work() -> list[Work]:
     """Return the work that ended within a day, the last first."""
     since = time.time() - _REMEMBERED
-    return sorted((work for work in _read() if work.ended > since), key=lambda work: -work.ended)
+    return _latest_first(work for work in _read() if work.ended > since)
 
 
-def _path() -> Path:
-    return home() / "jobs.sqlite"
+def _latest_first(works: Iterable[Work]) -> list[Work]:
+    return sorted((work for work in works if work.ended), key=lambda work: -work.ended)
 
 
 def _read() -> list[Work]:
-    """Return the work of all rows; a table that cannot be read has none."""
     with suppress(R2medError):
-        if (path := _path()).is_file():
+        if (path := home() / _FILE).is_file():
             with closing(Database(path, _FORMAT, timeout=1.0)) as database:
                 return _decode_rows(database)
     return []
@@ -395,12 +371,3 @@ def _decode_rows(database: Database) -> list[Work]:
             dead = not work.ended and (silent or is_gone(work.mark))
             works.append(work.end(beat, KILLED) if dead else work)
     return works
-
-
-def _forget(database: Database) -> None:
-    """Remove the rows of work that ended long ago, and all but the last of those that ended since."""
-    since = time.time() - _REMEMBERED
-    ended = sorted((work for work in _decode_rows(database) if work.ended), key=lambda work: -work.ended)
-    with database.transaction() as connection:
-        connection.execute("DELETE FROM jobs WHERE beat < ?", (since,))
-        connection.executemany("DELETE FROM jobs WHERE name = ?", [(work.name,) for work in ended[_MOST:]])

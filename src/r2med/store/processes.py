@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import IO, NamedTuple, TextIO
+from typing import IO, NamedTuple, cast
 
 _LENGTH = struct.Struct("<Q")
 _BOOT, _PROCESSES = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/pid")
@@ -27,8 +27,7 @@ _BOOT, _PROCESSES = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns
 
 def process_mark() -> str:
     """Return a mark that no other process has; empty if the system does not tell enough."""
-    machine = _machine()
-    started = _started(os.getpid())
+    machine, started = _machine(), _started(os.getpid())
     return f"{machine} {os.getpid()} {started}" if machine and started else ""
 
 
@@ -74,47 +73,40 @@ class ChildProcess:
 
     def __init__(self, module: str, **environment: str) -> None:
         # The process must find this very package, from wherever it was imported.
-        package = str(Path(__file__).resolve().parents[2])
-        known = os.environ.get("PYTHONPATH")
-        path = os.pathsep.join([package, known] if known else [package])
+        package, path = str(Path(__file__).resolve().parents[2]), os.environ.get("PYTHONPATH")
         self._process = subprocess.Popen(
             [sys.executable, "-m", module],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=os.environ | environment | {"PYTHONPATH": path},
+            env=os.environ | environment | {"PYTHONPATH": os.pathsep.join([package, path] if path else [package])},
             # An interrupt at the keyboard is the caller's to handle.
             start_new_session=True,
         )
-
-    @property
-    def number(self) -> int:
-        """Return its process id."""
-        return self._process.pid
+        self._input, self._output = cast(IO[bytes], self._process.stdin), cast(IO[bytes], self._process.stdout)
+        self.number = self._process.pid
 
     def send(self, *parts: bytes) -> None:
         """Write a frame, in one part or several."""
-        write_frame(self._process.stdin, *parts)
+        write_frame(self._input, *parts)
 
     def receive(self) -> bytes:
         """Return the next frame that it has written; raise `EOFError` if it has ended."""
-        return read_frame(self._process.stdout)
+        return read_frame(self._output)
 
     def read(self, count: int) -> bytes:
         """Return the given number of bytes that follow a frame."""
-        return read_bytes(self._process.stdout, count)
+        return read_bytes(self._output, count)
 
     def close(self) -> None:
         """Close its input, at which it exits by itself; kill a process that hangs."""
-        if self._process.stdin is not None:
-            with suppress(BrokenPipeError):
-                self._process.stdin.close()
+        with suppress(BrokenPipeError):
+            self._input.close()
         try:
             self._process.wait(timeout=10)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        if self._process.stdout is not None:
-            self._process.stdout.close()
+        self._output.close()
 
     def kill(self) -> None:
         """Kill it, whatever it is doing."""
@@ -136,25 +128,21 @@ def caller_pipes() -> Pipes:
     return Pipes(sys.stdin.buffer, answers)
 
 
-def write_frame(stream: IO[bytes] | None, *parts: bytes) -> None:
+def write_frame(stream: IO[bytes], *parts: bytes) -> None:
     """Write a length and that many bytes."""
-    if stream is None:
-        raise EOFError
-    stream.write(_LENGTH.pack(sum(map(len, parts))))
-    for part in parts:
-        stream.write(part)
+    stream.write(_LENGTH.pack(sum(map(len, parts))) + b"".join(parts))
     stream.flush()
 
 
-def read_bytes(stream: IO[bytes] | None, count: int) -> bytes:
+def read_bytes(stream: IO[bytes], count: int) -> bytes:
     """Return the given number of bytes; raise `EOFError` if there are fewer."""
-    data = stream.read(count) if stream is not None else b""
+    data = stream.read(count)
     if len(data) != count:
         raise EOFError
     return data
 
 
-def read_frame(stream: IO[bytes] | None) -> bytes:
+def read_frame(stream: IO[bytes]) -> bytes:
     """Return what `write_frame` has written; raise `EOFError` at the end of the stream."""
     return read_bytes(stream, _LENGTH.unpack(read_bytes(stream, _LENGTH.size))[0])
 
@@ -166,10 +154,8 @@ class ForeignOutput:
     """State of the redirection: blocks of several threads may overlap, and the last one to end restores stdout."""
 
     def __init__(self) -> None:
-        self.redirected = False
-        """Whether this process is a command, whose stdout is for its results."""
-        self._blocks = 0
-        self._stdout: TextIO | None = None
+        self.redirected = False  # whether this process is a command, whose stdout is for its results
+        self._blocks, self._stdout = 0, sys.stdout
 
     @contextmanager
     def apart(self) -> Iterator[None]:
@@ -186,7 +172,7 @@ class ForeignOutput:
         finally:
             with _LOCK:
                 self._blocks -= 1
-                if not self._blocks and self._stdout is not None:
+                if not self._blocks:
                     sys.stdout = self._stdout
 
 

@@ -16,10 +16,8 @@ from numpy.typing import DTypeLike, NDArray
 
 from r2med.store.cache import home
 
-_AT_ONCE = 1 << 16
-"""Rows worked on at a time, so that nothing that is made on the way is as long as a column."""
-_SHORT = 1 << 20
-"""Bytes up to which a column is in memory."""
+_AT_ONCE = 1 << 16  # rows worked on at a time, so that nothing that is made on the way is as long as a column
+_SHORT = 1 << 20  # bytes up to which a column is in memory
 
 
 def is_short(size: int) -> bool:

@@ -27,14 +27,11 @@ from r2med.store.files import reason
 Value = str | bytes | int | float | None
 TIMEOUT = 60.0
 """Seconds to wait for another process that is writing."""
-_AFTERWARDS = 1.0
-"""Seconds to wait once that was in vain."""
+_AFTERWARDS = 1.0  # seconds to wait once that was in vain
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-_FULL = 1 << 20
-"""A disk with fewer free bytes is full when something cannot be written to it."""
-_WRITER = "120"
-"""The byte of the index of the write-ahead log that a writer locks."""
+_FULL = 1 << 20  # A disk with fewer free bytes is full when something cannot be written to it
+_WRITER = "120"  # the byte of the index of the write-ahead log that a writer locks
 
 
 class StoreError(R2medError):
@@ -73,14 +70,10 @@ def warn(what: str) -> None:
 class Format:
     """Format of a file. A file with another format number is refused: it is neither read nor changed."""
 
-    what: str
-    """The name in messages, such as `ledger`."""
-    number: int
-    """The format number, raised whenever the tables or their contents change."""
-    tables: str
-    """The statements that make an empty file."""
-    cache: bool = False
-    """Whether all of it can be recomputed."""
+    what: str  # the name in messages, such as `ledger`
+    number: int  # the format number, raised whenever the tables or their contents change
+    tables: str  # the statements that make an empty file
+    cache: bool = False  # whether all of it can be recomputed
 
     def refusal(self, path: Path, number: int) -> R2medError:
         """Build the error about a file of another number."""
@@ -102,15 +95,13 @@ class Database:
     ) -> None:
         self.path, self.form, self._shared, self._durable = path, form, shared, durable
         self.timeout = TIMEOUT if timeout is None else timeout
-        self.obstacle = ""
-        """The reason why nothing can be written; empty if it can."""
+        self.obstacle = ""  # the reason why nothing can be written; empty if it can
         self._copy: tempfile.TemporaryDirectory[str] | None = None
         try:
             self.connection = self._opened()
         except sqlite3.DatabaseError as error:
             raise self.translate_error(error) from error
-        number = _number(self.connection)
-        if number != form.number:
+        if (number := _number(self.connection)) != form.number:
             self.close()
             raise form.refusal(path, number)
 
@@ -149,14 +140,8 @@ class Database:
         if self.obstacle:
             raise StoreError(f"{self.path}: cannot be written ({self.obstacle})")
         try:
-            self.connection.execute("BEGIN IMMEDIATE")
-            try:
+            with _atomic(self.connection):
                 yield self.connection
-                self.connection.execute("COMMIT")
-            except BaseException:
-                with suppress(sqlite3.Error):
-                    self.connection.execute("ROLLBACK")
-                raise
         except sqlite3.DatabaseError as error:
             raise self.translate_error(error) from error
 
@@ -195,27 +180,25 @@ class Database:
             return self._filled(self._connect(":memory:"))
         if not os.access(self.path, os.R_OK):
             raise StoreError(f"{self.path}: cannot be read by this user")
-        place = quote(str(self.path.absolute()))
+        place, log = quote(str(self.path.absolute())), Path(f"{self.path}-wal")
         try:
             connection = self._connect(f"file:{place}?mode=ro")
         except sqlite3.OperationalError:
-            if Path(f"{self.path}-wal").exists() and Path(f"{self.path}-wal").stat().st_size:
-                return self._filled(self._connect(self._copied()))
+            if log.exists() and log.stat().st_size:
+                # With the last writes of a killed process, which SQLite cannot recover where the file lies.
+                try:
+                    self._copy = tempfile.TemporaryDirectory(prefix="r2med-")
+                    copy = f"{self._copy.name}/copy"
+                    for ending in ("", "-wal"):
+                        shutil.copy(f"{self.path}{ending}", f"{copy}{ending}")
+                except OSError as error:
+                    raise StoreError(f"{self.path}: cannot be read here ({reason(error)})") from error
+                return self._filled(self._connect(copy))
             connection = self._connect(f"file:{place}?mode=ro&immutable=1")
         if _is_empty(connection):
             connection.close()
             return self._filled(self._connect(":memory:"))
         return connection
-
-    def _copied(self) -> str:
-        """Copy the file with the last writes of a killed process, which SQLite cannot recover where it lies."""
-        try:
-            self._copy = tempfile.TemporaryDirectory(prefix="r2med-")
-            for ending in ("", "-wal"):
-                shutil.copy(f"{self.path}{ending}", Path(self._copy.name) / f"copy{ending}")
-        except OSError as error:
-            raise StoreError(f"{self.path}: cannot be read here ({reason(error)})") from error
-        return str(Path(self._copy.name) / "copy")
 
     def _connect(self, place: str) -> sqlite3.Connection:
         connection = sqlite3.connect(
@@ -237,25 +220,29 @@ class Database:
         return connection
 
     def _filled(self, connection: sqlite3.Connection) -> sqlite3.Connection:
-        """Create the tables of an empty file, in one transaction."""
         if _is_empty(connection):
-            connection.execute("BEGIN IMMEDIATE")
-            try:
+            with _atomic(connection):
                 # Another process may have done it while this one waited.
                 if _is_empty(connection):
                     for statement in filter(str.strip, self.form.tables.split(";")):
                         connection.execute(statement)
                     connection.execute(f"PRAGMA user_version = {self.form.number}")
-                connection.execute("COMMIT")
-            except BaseException:
-                with suppress(sqlite3.Error):
-                    connection.execute("ROLLBACK")
-                raise
         return connection
 
 
+@contextmanager
+def _atomic(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        with suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
+        raise
+
+
 def _number(connection: sqlite3.Connection) -> int:
-    """Return the format number of a file; 0 if it has none."""
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 

@@ -17,10 +17,8 @@ from r2med.store.scratch import places_where, rows_at, scratch_column, spans
 
 TextHashes = NDArray[np.uint64]
 """A row of two numbers per text."""
-_TEXTS = 4096
-"""Texts in memory at a time."""
-_SPANS = 4
-"""Spans of a column that are sorted at a time."""
+_TEXTS = 4096  # texts in memory at a time
+_SPANS = 4  # spans of a column that are sorted at a time
 
 
 def text_digest(text: str) -> bytes:
@@ -96,7 +94,6 @@ class SortedHashes:
 
 
 def _select(columns: Sequence[TextHashes], part: int, shift: int) -> tuple[TextHashes, NDArray[np.intp]]:
-    """Return the hashes that begin with the bits of a part, and their places."""
     hashes, places, before = [np.empty((0, 2), np.uint64)], [np.empty(0, np.intp)], 0
     for column in columns:
         for some in spans(len(column)):

@@ -271,7 +271,6 @@ def _value_at(value: Any, place: Place) -> Any:
 
 
 def _with(value: Any, place: Place, part: object) -> Any:
-    """Copy a value with another part at a place."""
     if not place:
         return part
     copied: Any = dict(value) if isinstance(value, Mapping) else list(value)
@@ -280,7 +279,6 @@ def _with(value: Any, place: Place, part: object) -> Any:
 
 
 def _type_at(known: Any, place: Place) -> Any:
-    """Return what msgspec knows of the type at a place."""
     for part in place:
         options = known.types if isinstance(known, inspect.UnionType) else (known,)
         for option in options:
@@ -307,11 +305,7 @@ _PLAIN: Mapping[type, tuple[str, str]] = {
 
 
 def _words(known: Any, plural: bool = False) -> str:
-    """Describe a type to a person.
-
-    >>> _words(inspect.type_info(tuple[int, ...] | None))
-    'a list of whole numbers'
-    """
+    """Describe a type to a person: `tuple[int, ...] | None` is a list of whole numbers."""
     if isinstance(known, inspect.Metadata):
         return _words(known.type, plural)
     if isinstance(known, inspect.UnionType):
