@@ -20,7 +20,7 @@ def query_values(ledger: Ledger, entry: Entry, measure: str, dataset: Dataset | 
     """Return a run's values of a measure by query, computed from its ranked lists if they are not stored."""
     values = ledger.scores(entry).get(measure)
     if values is None:
-        dataset = dataset or load(entry.task)
+        dataset = load(entry.task) if dataset is None else dataset
         check_data(entry, dataset)
         values = score(ledger.run(entry), dataset.gold.qrels, [Measure.parse(measure)]).values(Measure.parse(measure))
     return dict(zip(entry.queries, values.tolist(), strict=True))

@@ -196,12 +196,9 @@ def as_step(stage: Stage, done: tuple[str, ...], context: Context, do: Callable[
             outcome = do(inner)
         seconds = {phase: max(0.0, inner.timing.seconds.get(phase, 0.0)) for phase in PHASES}
         facts = inner.notes.facts
-        account, foreseen = (
-            Usage.from_json(facts[name]) if name in facts else None for name in ("account", "foreseen")
-        )
-        inner.notes.work[cache_key(done=done)[:16]] = StepRecord(
-            str(stage), account=account, reused=tuple(inner.notes.reused), foreseen=foreseen, **seconds
-        )
+        bills: Any = {name: Usage.from_json(facts[name]) for name in ("account", "foreseen") if name in facts}
+        step = StepRecord(str(stage), reused=tuple(inner.notes.reused), **bills, **seconds)
+        inner.notes.work[cache_key(done=done)[:16]] = step
         context.memo[done] = (outcome, inner.notes)
     outcome, notes = context.memo[done]
     context.notes.absorb(str(stage), notes)
