@@ -7,13 +7,13 @@ import sys
 import pytest
 
 import r2med
-from r2med.data import rows
+from r2med.data import formats
 from r2med.data.tasks import SAMPLE
 from r2med.data.validate import validate
 from r2med.engines.request import read_request
 
 
-@pytest.mark.parametrize("words", ["tasks", "--help", "run bm25 --tasks sample/Biology", "validate sample/Biology"])
+@pytest.mark.parametrize("words", ["tasks", "--help", "run bm25 --tasks sample/Biology", "tasks validate sample/Biology"])
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
 def test_closed_streams_are_not_an_error(words, closed):
     done = subprocess.run(
@@ -43,7 +43,7 @@ def test_a_line_of_brackets_is_a_broken_line_and_the_rest_is_checked(tmp_path, l
 
 @pytest.mark.parametrize("name", ["corpus.jsonl.gz", "qrels.tsv.gz", "query.jsonl.gz"])
 def test_a_line_without_end_is_not_read_whole(tmp_path, monkeypatch, name):
-    monkeypatch.setattr(rows, "_LONGEST", 1 << 20)
+    monkeypatch.setattr(formats, "_LONGEST", 1 << 20)
     folder = copied(tmp_path)
     (folder / name.replace(".tsv", ".jsonl").removesuffix(".gz")).unlink()
     (folder / name).write_bytes(gzip.compress(b"x" * (5 << 20)))

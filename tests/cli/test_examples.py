@@ -36,7 +36,7 @@ from chat_server import ChatServer, Say
 from r2med.cli.main import VERBS, app
 from r2med.construction.plan import read_plan
 from r2med.data.run_files import read_run, write_run
-from r2med.data.tasks import _full, folder_task, registry
+from r2med.data.tasks import folder_task, registry
 from r2med.diagnosis.labelling import scheme
 from r2med.encode import cards as encoder_cards
 from r2med.engines.request import read_request
@@ -489,7 +489,9 @@ LOADERS: dict[str, Callable[[Path], object]] = {
     "r2med.toml": _read_settings,
     "study.toml": lambda file: read_experiment(file).systems,
     "task.toml": lambda file: folder_task(file.parent).purpose == "triage the referral",
-    "tasks.toml": lambda file: [_full(task).hub for task in read_toml(file)["task"]],
+    "tasks.toml": lambda file: all(
+        registry()[task["base"]].revision == task["full"]["revision"] for task in read_toml(file)["task"]
+    ),
     "encoders.toml": lambda file: [encoder_cards.card(name).pooling for name in read_toml(file)["model"]],
     "rerankers.toml": lambda file: [reranker_cards.card(name).id for name in read_toml(file)["model"]],
     "plan.toml": _read_build_plan,

@@ -129,7 +129,9 @@ class LateInteraction(Stage):
 
     def fingerprint(self) -> Mapping[str, object]:
         """Return what the vectors of queries and documents depend on, and how they are compared."""
-        settings: dict[str, object] = {role.value: sorted(self.encoder.settings(role).items()) for role in Role}
+        settings: dict[str, object] = {
+            role.value: [list(pair) for pair in sorted(self.encoder.settings(role).items())] for role in Role
+        }
         return settings | {"use": self.kind, "similarity": self.card.similarity}
 
     def local_content(self) -> Mapping[str, str]:

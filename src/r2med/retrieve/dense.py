@@ -226,7 +226,9 @@ class Dense(Retriever):
     def fingerprint(self) -> Mapping[str, object]:
         """Return what the encoder's vectors depend on. A task's own words in a prompt come with the task."""
         encoder = self.encoder()
-        facts: dict[str, object] = {role.value: sorted(encoder.settings(role).items()) for role in Role}
+        facts: dict[str, object] = {
+            role.value: [list(pair) for pair in sorted(encoder.settings(role).items())] for role in Role
+        }
         return facts | ({"index": self._approximate().fingerprint()} if self.index else {})
 
     def local_content(self) -> Mapping[str, str]:
