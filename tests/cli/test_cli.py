@@ -6,9 +6,9 @@ import csv
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -210,14 +210,22 @@ def test_a_wrong_limit_is_one_line(own_home: Path, text: str, said: str) -> None
     assert said in complaint("run", "bm25", "--tasks", "sample/Biology", "--fresh")
 
 
-def test_the_limit_of_the_files_is_used_and_the_command_wins(own_home: Path, collections: Path) -> None:
+def test_the_limit_of_the_files_is_used_and_the_command_wins(
+    own_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     (own_home / "config.toml").write_text("[limits]\nmemory = '30 MB'\n")
-    args = ("run", "bm25", "--tasks", str(collections / "scifact"))
-    large = results(*args, "--memory", "2GB")["results"][0]["metrics"]
-    assert not (own_home / "cache" / "corpus").exists()
-    shutil.rmtree(own_home / "cache")
-    assert results(*args, "--fresh")["results"][0]["metrics"] == large
-    assert len(list((own_home / "cache" / "corpus").iterdir())) == 1
+    (tmp_path / "probe.py").write_text(
+        "from r2med.settings import memory_limit\n"
+        "def search(queries, k):\n"
+        "    with open('limits', 'a') as file:\n"
+        "        print(memory_limit() >> 20, file=file)\n"
+        "    return [[] for _ in queries]\n"
+    )
+    for option in ((), ("--memory", "2GB"), ()):
+        results("run", "probe:search", "--tasks", "sample/Biology", "--fresh", *option)
+    limits = [limit for limit, _ in groupby((tmp_path / "limits").read_text().split())]
+    assert limits == ["30", "2048", "30"]
 
 
 def test_groups_have_no_average_in_common(tmp_path: Path) -> None:

@@ -292,9 +292,10 @@ def test_what_a_worker_cannot_do_is_one_line(cluster: Cluster, tmp_path: Path, m
 def test_tokens_do_not_get_into_logs_of_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     monkeypatch.setenv("HF_HOME", "/models")
-    assert "hf_secret" not in ray_cluster._environment(1).values()
-    assert ray_cluster._environment(1)["HF_HOME"] == "/models"
-    assert ray_cluster._secrets()["HF_TOKEN"] == "hf_secret"
+    environment, secrets = ray_cluster._environment(1)
+    assert "hf_secret" not in environment.values()
+    assert environment["HF_HOME"] == "/models"
+    assert secrets["HF_TOKEN"] == "hf_secret"
 
 
 def test_ray_that_is_missing_old_or_elsewhere_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -132,7 +132,7 @@ def test_only_the_queries_sent_on_are_asked_and_paid_for(server) -> None:
     assert server.attempts == planned[f"hyde({model})"]["requests"] == 3
     with Ledger() as ledger:
         entry = ledger.entries()[0]
-    assert Cost.of(entry.record, entry.seconds, 9).requests == 3
+    assert Cost.of([entry.record], entry.seconds, 9).requests == 3
     assert report.results[0].record.incomplete == {}
     r2med.evaluate(f'hyde("{model}") >> bm25', TASK)
     assert server.attempts == 9, "what was asked for a part is known when all is asked for"
@@ -142,7 +142,7 @@ def test_signals_that_ask_a_model_are_on_the_bill(server) -> None:
     model = f"tiny@{server.url}"
     for by, requests in ((f'confidence("{model}")', 9), (f'answer-agreement("{model}", samples=3)', 27)):
         result = r2med.evaluate(f"route(bm25, wordllama, by={by})", TASK).results[0]
-        assert Cost.of(result.record, result.seconds, 9).requests == requests
+        assert Cost.of([result.record], result.seconds, 9).requests == requests
 
 
 def test_a_model_that_names_no_number_makes_its_query_hard_and_is_counted() -> None:

@@ -152,10 +152,10 @@ def test_a_system_pays_for_what_another_of_the_same_command_asked() -> None:
 def test_servers_that_sell_vectors_have_an_unknown_price_and_run_files_an_unknown_cost() -> None:
     stage = StageRecord("m@http://127.0.0.1:1/v1", settings={"backend": "api"})
     record = RunRecord(stages=(stage,), work=(StepRecord(index=1.0, search=3.0),))
-    found = Cost.of(record, 4.0, 3)
+    found = Cost.of([record], 4.0, 3)
     assert (found.requests, found.tokens, found.dollars, found.seconds_per_query) == (None, None, None, 1.0)
     assert found.cells() == ["?", "?", "?", "?", "1.000"]
-    assert Cost.of(RunRecord(), 4.0, 3).cells() == ["?"] * 5
+    assert Cost.of([RunRecord()], 4.0, 3).cells() == ["?"] * 5
 
 
 class TestSeconds:

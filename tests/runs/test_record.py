@@ -25,7 +25,7 @@ def test_what_a_submission_does_not_state_is_unknown() -> None:
     assert nothing == RunRecord()
     assert (nothing.documents, nothing.stages, nothing.work, nothing.data.fingerprint) == (None,) * 4
     assert nothing.provenance.machine is None
-    cost = Cost.of(RunRecord(stages=()), 4.0, 3)
+    cost = Cost.of([RunRecord(stages=())], 4.0, 3)
     assert (cost.loading, cost.indexing, cost.searching, cost.requests) == (None, None, None, 0)
 
 

@@ -115,7 +115,20 @@ class _Check:
 
     def _open(self) -> None:
         files = read_archive(self.path)
-        _check_manifest(files)
+        manifest = _parse(files, MANIFEST, dict[str, Any])
+        if manifest.get("format") != FORMAT:
+            raise DataError(f"{MANIFEST}: not that of a {FORMAT}")
+        if manifest.get("version") != VERSION:
+            numbers = f"format {manifest.get('version')}, this version has {VERSION}"
+            raise DataError(f"{MANIFEST}: made by another version of r2med ({numbers}); pack it again: r2med submit")
+        if manifest.get("sha256") != own_digest(manifest):
+            raise DataError(f"{MANIFEST}: was changed (its own digest is another)")
+        listed = manifest.get("files")
+        if not isinstance(listed, dict) or listed.keys() != files.keys() - {MANIFEST}:
+            raise DataError(f"{MANIFEST}: does not list exactly the files that are there")
+        for name, content in files.items():
+            if name != MANIFEST and listed[name] != {"sha256": sha256(content), "bytes": len(content)}:
+                raise DataError(f"{name}: was changed (its digest is not the manifest's)")
         results, description = _parse(files, RESULTS, Results), _parse(files, DESCRIPTION, SubmissionText)
         if not results.results:
             raise DataError(f"{RESULTS}: has no results")
@@ -141,7 +154,19 @@ class _Check:
             measures = _parse_measures(result)
             run = _check_run(result, self.files, dataset)
             scores = score(run, dataset.gold.qrels, list(dict.fromkeys((*measures, *also))))
-            _check_figures(result, measures, scores, len(dataset.collection.documents))
+            counts = {
+                "queries": (result.queries, len(scores.queries)),
+                "documents": (result.documents, len(dataset.collection.documents)),
+            }
+            for fact, (claimed, counted) in counts.items():
+                if claimed != counted:
+                    raise DataError(f"{result}: {claimed} {fact} are stated, there are {counted}")
+            if result.incomplete > result.queries:
+                raise DataError(f"{result}: {result.incomplete} of {result.queries} queries cannot be incomplete")
+            for measure in measures:
+                stated, computed = result.metrics[str(measure)], scores.mean(measure)
+                if abs(stated - computed) > _EXACT:
+                    raise DataError(f"{result}: {measure} is stated as {stated:.6f}, its lists give {computed:.6f}")
         except DataError as error:
             self.faults.append(str(error))
             return
@@ -153,23 +178,6 @@ class _Check:
         """Return the findings, with those on the averages."""
         faults = (*self.faults, *(_average_faults(self.results) if self.results.results else ()))
         return Verified(str(self.path), self.description, self.results.results, self.figures, faults)
-
-
-def _check_manifest(files: Mapping[str, bytes]) -> None:
-    manifest = _parse(files, MANIFEST, dict[str, Any])
-    if manifest.get("format") != FORMAT:
-        raise DataError(f"{MANIFEST}: not that of a {FORMAT}")
-    if manifest.get("version") != VERSION:
-        numbers = f"format {manifest.get('version')}, this version has {VERSION}"
-        raise DataError(f"{MANIFEST}: made by another version of r2med ({numbers}); pack it again: r2med submit")
-    if manifest.get("sha256") != own_digest(manifest):
-        raise DataError(f"{MANIFEST}: was changed (its own digest is another)")
-    listed = manifest.get("files")
-    if not isinstance(listed, dict) or listed.keys() != files.keys() - {MANIFEST}:
-        raise DataError(f"{MANIFEST}: does not list exactly the files that are there")
-    for name, content in files.items():
-        if name != MANIFEST and listed[name] != {"sha256": sha256(content), "bytes": len(content)}:
-            raise DataError(f"{name}: was changed (its digest is not the manifest's)")
 
 
 def _parse(files: Mapping[str, bytes], name: str, kind: type[Kind]) -> Kind:
@@ -224,19 +232,6 @@ def _parse_measures(result: SubmittedResult) -> list[Measure]:
     if [str(measure) for measure in measures] != list(result.metrics):
         raise DataError(f"{result}: measures are not named as r2med names them")
     return measures
-
-
-def _check_figures(result: SubmittedResult, measures: Sequence[Measure], scores: QueryScores, documents: int) -> None:
-    counts = {"queries": (result.queries, len(scores.queries)), "documents": (result.documents, documents)}
-    for fact, (claimed, counted) in counts.items():
-        if claimed != counted:
-            raise DataError(f"{result}: {claimed} {fact} are stated, there are {counted}")
-    if result.incomplete > result.queries:
-        raise DataError(f"{result}: {result.incomplete} of {result.queries} queries cannot be incomplete")
-    for measure in measures:
-        stated, computed = result.metrics[str(measure)], scores.mean(measure)
-        if abs(stated - computed) > _EXACT:
-            raise DataError(f"{result}: {measure} is stated as {stated:.6f}, its lists give {computed:.6f}")
 
 
 def _average_faults(results: Results) -> Iterator[str]:

@@ -96,8 +96,13 @@ def evaluate(
     built = [build_system(system) for system in _listed(systems)]
     for system in built:
         system.check()
-    report = Report([], [], [], postponed=[])
-    named = [data for task in _listed(tasks) for data in _resolve(task, options.split)]
+    report = Report([])
+    named: list[Dataset | Task] = []
+    for task in _listed(tasks):
+        if isinstance(task, Dataset) and options.split not in (None, task.task.split):
+            split = f"the split {task.task.split!r}; load it with {options.split!r}"
+            raise R2medError(f"{task.name} was loaded with {split}")
+        named += [task] if isinstance(task, Dataset) else resolve([task], split=options.split)
     specs, unread = [system.spec for system in built], 0
     with Ledger() as ledger, reporter.plan(specs, [task.name for task in named]):
         for task in named:
@@ -139,15 +144,6 @@ def _listed(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
-def _resolve(task: Dataset | Task | Path | str, split: str | None) -> Sequence[Dataset | Task]:
-    """Return the tasks of a name, not loaded yet; refuse data that was loaded with another split."""
-    if not isinstance(task, Dataset):
-        return resolve([task], split=split)
-    if split not in (None, task.task.split):
-        raise R2medError(f"{task.name} was loaded with the split {task.task.split!r}; load it with {split!r}")
-    return [task]
-
-
 def run_key(system: System, dataset: Dataset) -> str:
     """Return the key of a system's run on a dataset: a hash of everything the run depends on."""
     task = dataset.task
@@ -178,19 +174,25 @@ def _measure(system: System, dataset: Dataset, options: Options, ledger: Ledger,
     with options.executor.working(system.spec, dataset.name):
         state = system.work(dataset.collection, context, dataset.gold)
     scores = score(state.ranked, dataset.gold.qrels, options.measures)
-    result = Entry(
-        key,
-        system.spec,
-        dataset.name,
-        dataset.task.group,
-        tuple(scores.queries),
-        sum(step.seconds for step in context.notes.work.values()),
-        _record(system, dataset, context),
-        scores={str(measure): scores.values(measure) for measure in options.measures},
-        notes=tuple(_shallow(system, dataset, options)),
+    notes, walk = context.notes, list(system.walk())
+    record = RunRecord(
+        data=identity_of(dataset),
+        documents=len(dataset.collection.documents),
+        stages=tuple(StageRecord(str(s), s.kind, {**s.describe(), **s.fingerprint()}) for s in walk),
+        oracle=system.oracle,
+        warnings=(*dataset.warnings, *notes.warnings),
+        incomplete=notes.incomplete,
+        notes=notes.facts,
+        work=tuple(notes.work.values()),
+        provenance=provenance(),
+        local=system.local_content(),
     )
+    seconds = sum(step.seconds for step in notes.work.values())
+    by_measure = {str(measure): scores.values(measure) for measure in options.measures}
+    facts = (system.spec, dataset.name, dataset.task.group, tuple(scores.queries), seconds, record)
+    result = Entry(key, *facts, scores=by_measure, notes=_shallow(system, dataset, options))
     try:
-        return ledger.add(result, state.ranked, context.notes.written)
+        return ledger.add(result, state.ranked, notes.written)
     except StoreError as error:
         # The result is returned all the same; only its place in the ledger is missing.
         return replace(result, key="", notes=(*result.notes, f"not kept in the ledger: {error}"))
@@ -198,36 +200,19 @@ def _measure(system: System, dataset: Dataset, options: Options, ledger: Ledger,
 
 def _remembered(entry: Entry, system: System, dataset: Dataset, options: Options, ledger: Ledger) -> Entry:
     """Return a run of the ledger, with missing measures computed from its ranked lists."""
-    known = ledger.scores(entry)
-    missing = [measure for measure in options.measures if str(measure) not in known]
+    values = ledger.scores(entry)
     added: dict[str, Any] = {}
-    if missing:
+    if missing := [measure for measure in options.measures if str(measure) not in values]:
         scores = score(ledger.run(entry), dataset.gold.qrels, missing)
         added = {str(measure): scores.values(measure) for measure in missing}
-        known |= added
+        values |= added
     with suppress(StoreError):
         # A ledger that can only be read still answers.
         ledger.use(entry)
         if added:
             ledger.add_scores(entry, added)
-    values = {str(measure): known[str(measure)] for measure in options.measures}
-    return replace(entry, scores=values, notes=tuple(_shallow(system, dataset, options)), cached=True)
-
-
-def _record(system: System, dataset: Dataset, context: Context) -> RunRecord:
-    """Build the record of everything that could change the result, for the ledger."""
-    return RunRecord(
-        data=identity_of(dataset),
-        documents=len(dataset.collection.documents),
-        stages=tuple(StageRecord(str(s), s.kind, {**s.describe(), **s.fingerprint()}) for s in system.walk()),
-        oracle=system.oracle,
-        warnings=(*dataset.warnings, *context.notes.warnings),
-        incomplete=context.notes.incomplete,
-        notes=context.notes.facts,
-        work=tuple(context.notes.work.values()),
-        provenance=provenance(),
-        local=system.local_content(),
-    )
+    asked = {str(measure): values[str(measure)] for measure in options.measures}
+    return replace(entry, scores=asked, notes=_shallow(system, dataset, options), cached=True)
 
 
 def identity_of(dataset: Dataset) -> DataIdentity:
@@ -237,7 +222,6 @@ def identity_of(dataset: Dataset) -> DataIdentity:
     return DataIdentity(dataset.fingerprint, *parts, dataset.revision)
 
 
-def _shallow(system: System, dataset: Dataset, options: Options) -> list[str]:
-    """Return the sentence about measures that are deeper than the lists."""
+def _shallow(system: System, dataset: Dataset, options: Options) -> tuple[str, ...]:
     measures = options.measures if options.shown is None else options.shown
-    return shallow_lists(measures, system.retriever.depth, len(dataset.collection.documents))
+    return tuple(shallow_lists(measures, system.retriever.depth, len(dataset.collection.documents)))

@@ -16,16 +16,8 @@ from r2med.data.dataset import Collection, Generation
 from r2med.errors import SpecError
 
 TEXT_JOINS: Mapping[str, str] = MappingProxyType(
-    {
-        "hyde": "replace",
-        "query2doc": "repeat(2)",
-        "lamer": "concat",
-        "answer": "replace",
-        "oracle-answer": "replace",
-        "search-o1": "replace",
-        "search-r1": "replace",
-        "replay": "replace",
-    }
+    {"query2doc": "repeat(2)", "lamer": "concat"}
+    | dict.fromkeys(("hyde", "answer", "oracle-answer", "search-o1", "search-r1", "replay"), "replace")
 )
 """Joins of a lexical retriever for each method's text, as published; any other method replaces."""
 DENSE_JOINS: Mapping[str, str] = MappingProxyType({"query2doc": "concat"})
@@ -93,10 +85,7 @@ def search_texts(collection: Collection, override: str = "") -> list[str]:
     queries = collection.queries.texts
     if not collection.generations:
         return list(queries)
-    return [
-        joined_text(query, generations, override)
-        for query, generations in zip(queries, collection.generations, strict=True)
-    ]
+    return [joined_text(query, texts, override) for query, texts in zip(queries, collection.generations, strict=True)]
 
 
 class TextParts(NamedTuple):
@@ -121,10 +110,8 @@ def parts(query: str, generations: Iterable[Generation], override: str = "") -> 
     """
     joined = [(generation, join_of(generation, override, DENSE_JOINS, "mean")) for generation in usable(generations)]
     if joined and all(join == "replace" for _, join in joined):
-        rewritten = [generation.text for generation, _ in joined if generation.method == _REWRITTEN]
-        return TextParts(
-            " ".join(rewritten), tuple(generation.text for generation, _ in joined if generation.method != _REWRITTEN)
-        )
+        rewritten = " ".join(generation.text for generation, _ in joined if generation.method == _REWRITTEN)
+        return TextParts(rewritten, tuple(part.text for part, _ in joined if part.method != _REWRITTEN))
     apart = tuple(generation.text for generation, join in joined if join in ("mean", "replace"))
     beside = [(generation.text, query_copies(join)) for generation, join in joined if join not in ("mean", "replace")]
     if not beside:

@@ -20,9 +20,9 @@ def query_values(ledger: Ledger, entry: Entry, measure: str, dataset: Dataset | 
     """Return a run's values of a measure by query, computed from its ranked lists if they are not stored."""
     values = ledger.scores(entry).get(measure)
     if values is None:
-        judged = load(entry.task) if dataset is None else dataset
-        check_data(entry, judged)
-        values = score(ledger.run(entry), judged.gold.qrels, [Measure.parse(measure)]).values(Measure.parse(measure))
+        dataset = load(entry.task) if dataset is None else dataset
+        check_data(entry, dataset)
+        values = score(ledger.run(entry), dataset.gold.qrels, [Measure.parse(measure)]).values(Measure.parse(measure))
     return dict(zip(entry.queries, values.tolist(), strict=True))
 
 

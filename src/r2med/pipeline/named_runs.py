@@ -80,11 +80,18 @@ def select(ledger: Ledger, names: Sequence[str], tasks: Sequence[str] = ()) -> l
     (all its systems) or one system of it, `FILE.toml:NAME`.
     """
     entries = ledger.entries()
-    selected = [selection for name in names for selection in _named(name, entries, tasks)]
-    return _told_apart([_narrowed(selection, tasks) for selection in selected])
+    selected = [_narrowed(selection, tasks) for name in names for selection in _named(name, entries, tasks)]
+    labels = [selection.label for selection in selected]
+    # Two runs of one system that were named by their ids are shown with these.
+    return [
+        replace(selection, label=f"{selection.label} [{next(iter(selection.runs.values())).id}]")
+        if labels.count(selection.label) > 1 and len(selection.runs) == 1
+        else selection
+        for selection in selected
+    ]
 
 
-def _named(name: str, entries: Sequence[Entry], tasks: Sequence[str] = ()) -> list[Chosen]:
+def _named(name: str, entries: Sequence[Entry], tasks: Sequence[str]) -> list[Chosen]:
     """Return the runs of a name on all tasks; of an experiment on its tasks, unless others are asked for."""
     systems = {entry.system for entry in entries}
     recorded = [entry for entry in entries if entry.name == name]
@@ -104,9 +111,8 @@ def _named(name: str, entries: Sequence[Entry], tasks: Sequence[str] = ()) -> li
     if entry:
         return [Chosen(entry.name, entry.system, {entry.task: entry})]
     if Path(name).is_file():
-        raise R2medError(
-            f"{name} is a run file, which is not in the ledger: `r2med eval {name} --tasks TASK` measures it"
-        )
+        measuring = f"`r2med eval {name} --tasks TASK` measures it"
+        raise R2medError(f"{name} is a run file, which is not in the ledger: {measuring}")
     near = suggest(name, systems) if systems else ""
     advice = f"; run it first: r2med run {system!r}" if system else ""
     raise R2medError(f"no run of {name!r} in the ledger{near}{advice}")
@@ -169,17 +175,6 @@ def _narrowed(chosen: Chosen, tasks: Sequence[str]) -> Chosen:
     return narrowed
 
 
-def _told_apart(chosen: Sequence[Chosen]) -> list[Chosen]:
-    """Make labels distinct: two runs of one system that were named by their ids are shown with these."""
-    labels = [selection.label for selection in chosen]
-    return [
-        replace(selection, label=f"{selection.label} [{next(iter(selection.runs.values())).id}]")
-        if labels.count(selection.label) > 1 and len(selection.runs) == 1
-        else selection
-        for selection in chosen
-    ]
-
-
 @dataclass(frozen=True)
 class Filter:
     """Filter of runs of the ledger, current or not; an empty one selects all."""
@@ -191,24 +186,22 @@ class Filter:
     group: str | None = None
 
 
-def filtered(ledger: Ledger, wanted: Filter) -> list[Entry]:
+def filtered(ledger: Ledger, condition: Filter) -> list[Entry]:
     """Return the runs that match a filter, the last one used first."""
-    entries = ledger.entries(group=wanted.group or "")
+    entries = ledger.entries(group=condition.group or "")
     names = {name for entry in entries for name in (entry.system, entry.name)}
-    systems = {name if name in names else canonical_spec(name) for name in wanted.systems}
-    for name in wanted.systems:
-        if name not in names and canonical_spec(name) not in names:
+    systems = {name: name if name in names else canonical_spec(name) for name in condition.systems}
+    for name, system in systems.items():
+        if system not in names:
             raise R2medError(f"no run of the system {name!r} in the ledger{suggest(name, names) if names else ''}")
     recorded = {entry.task for entry in entries}
     tasks: set[str] = set()
-    for name in wanted.tasks:
+    for name in condition.tasks:
         place = str(place_of_folder(Path(name)))  # of a folder that may no longer exist
         tasks.update([name, place] if {name, place} & recorded else [task.name for task in resolve([name])])
-    return [
-        entry
-        for entry in entries
-        if (not systems or {entry.system, entry.name} & systems) and (not tasks or entry.task in tasks)
-    ]
+    if systems:
+        entries = [entry for entry in entries if {entry.system, entry.name} & set(systems.values())]
+    return [entry for entry in entries if not tasks or entry.task in tasks]
 
 
 def name_here(ledger: Ledger, name: str) -> str:

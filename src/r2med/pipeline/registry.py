@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from dataclasses import MISSING, Field
-from typing import Any, ClassVar, TypeVar, get_args, get_origin, get_type_hints
+from dataclasses import MISSING
+from typing import Any, ClassVar, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from r2med.errors import SpecError, suggest
 from r2med.pipeline.spec import Call, Chain, Value, parse
@@ -127,17 +127,10 @@ def build_system(value: Any) -> System:
     if not isinstance(value, Chain):
         written = " ".join(repr(value).split())[:80]
         raise SpecError(f"a system is a spec such as 'bm25', or made of stages with >>, not {written}")
-    return System(tuple(build_stage(call) for call in expand_aliases(value, _aliases()).calls))
-
-
-def _aliases() -> Mapping[str, str]:
-    """Return the user's aliases; raise an error if one has the name of a stage or a model."""
     definitions = aliases()
-    hidden = definitions.keys() & {*STAGES, *model_names()} if definitions else set()
-    if hidden:
-        name = min(hidden)
-        raise SpecError(f"the alias {name} has the name of a built-in stage or model; give it another name")
-    return definitions
+    if definitions and (hidden := definitions.keys() & {*STAGES, *model_names()}):
+        raise SpecError(f"the alias {min(hidden)} has the name of a built-in stage or model; give it another name")
+    return System(tuple(build_stage(call) for call in expand_aliases(value, definitions).calls))
 
 
 def check_free(name: str) -> None:
@@ -154,7 +147,7 @@ def check_free(name: str) -> None:
             raise SpecError(f"{name} is the name of {kind} already; choose another")
 
 
-def expand_aliases(chain: Chain, known: Mapping[str, str], seen: tuple[str, ...] = ()) -> Chain:
+def expand_aliases(chain: Chain, definitions: Mapping[str, str], seen: tuple[str, ...] = ()) -> Chain:
     """Replace every alias in a chain by its definition.
 
     >>> str(expand_aliases(parse("x >> best"), {"best": "bm25 >> y"}))
@@ -162,14 +155,14 @@ def expand_aliases(chain: Chain, known: Mapping[str, str], seen: tuple[str, ...]
     """
     calls: list[Call] = []
     for call in chain.calls:
-        if call.name not in known:
+        if call.name not in definitions:
             calls.append(call)
             continue
         if call.args or call.options:
             raise SpecError(f"{call.name} is an alias and takes no arguments")
         if call.name in seen:
             raise SpecError(f"the alias {call.name} stands for itself ({' -> '.join((*seen, call.name))})")
-        calls += expand_aliases(parse(known[call.name]), known, (*seen, call.name)).calls
+        calls += expand_aliases(parse(definitions[call.name]), definitions, (*seen, call.name)).calls
     return Chain(tuple(calls))
 
 
@@ -178,29 +171,26 @@ def bind(cls: type[Bound], call: Call) -> Bound:
     declared = {field.name: field for field in settings_of(cls)}
     hints = get_type_hints(cls)
     given: dict[str, Any] = {}
+    usage = ", ".join(declared) or "no arguments"
     rest = next((field for field in declared.values() if field.metadata.get("rest")), None)
     positional = [field for field in declared.values() if not field.kw_only]
     if rest is not None:
         given[rest.name] = tuple(_convert(call, rest.name, value, get_args(hints[rest.name])[0]) for value in call.args)
     elif len(call.args) > len(positional):
-        raise SpecError(f"{call} has {len(call.args)} values without a name, {call.name} takes {_usage(declared)}")
+        raise SpecError(f"{call} has {len(call.args)} values without a name, {call.name} takes {usage}")
     else:
         for field, value in zip(positional, call.args, strict=False):
             given[field.name] = _convert(call, field.name, value, hints[field.name])
     for name, value in call.options:
         if name not in declared or (rest is not None and name == rest.name):
-            raise SpecError(f"{call.name} has no option {name!r}; it takes {_usage(declared)}")
+            raise SpecError(f"{call.name} has no option {name!r}; it takes {usage}")
         if name in given:
             raise SpecError(f"{call}: {name} is given twice")
         given[name] = _convert(call, name, value, hints[name])
-    missing = [
-        name
-        for name, field in declared.items()
-        if name not in given
-        and (field.default is MISSING and field.default_factory is MISSING and not field.metadata.get("rest"))
-    ]
+    needed = [field for field in declared.values() if field.default is MISSING and field.default_factory is MISSING]
+    missing = [field.name for field in needed if field.name not in given and field is not rest]
     if missing:
-        raise SpecError(f"{call} lacks {', '.join(missing)}; {call.name} takes {_usage(declared)}")
+        raise SpecError(f"{call} lacks {', '.join(missing)}; {call.name} takes {usage}")
     return cls(*given.pop(rest.name), **given) if rest is not None else cls(**given)
 
 
@@ -239,14 +229,7 @@ def _plain(value: Any) -> Value:
         return chain
     if isinstance(value, tuple):
         return tuple(map(_plain, value))
-    if isinstance(value, float) and value.is_integer() and abs(value) < _WHOLE:
-        return int(value)
-    plain: Value = value
-    return plain
-
-
-def _usage(declared: Mapping[str, Field[Any]]) -> str:
-    return ", ".join(declared) or "no arguments"
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < _WHOLE else cast(Value, value)
 
 
 def _convert(call: Call, name: str, value: Value, hint: Any) -> Any:

@@ -97,7 +97,9 @@ def parse(text: str) -> Chain:
     """Parse a whole system; the inverse of `str`."""
     reader = _Reader(text)
     chain = reader.chain()
-    reader.end()
+    kind, rest, _ = reader.tokens[reader.place]
+    if kind != "end":
+        raise reader.error(f"unexpected {rest!r}")
     return chain
 
 
@@ -109,10 +111,8 @@ def _show(value: Value) -> str:
     if isinstance(value, str):
         bare = _BARE.match(value) and value not in _WORDS
         return value if bare else json.dumps(value, ensure_ascii=False)
-    if isinstance(value, Call):
-        # The brackets keep a nested call apart from a bare name, which is a string.
-        return str(value) if value.args or value.options else f"{value.name}()"
-    return str(value)
+    # The brackets keep a nested call apart from a bare name, which is a string.
+    return f"{value.name}()" if isinstance(value, Call) and not (value.args or value.options) else str(value)
 
 
 class _Reader:
@@ -149,11 +149,6 @@ class _Reader:
             text = self.tokens[self.place][1]
             raise self.error(f"expected {mark!r}" + (f", found {text!r}" if text else ", found the end"))
         self.place += 1
-
-    def end(self) -> None:
-        kind, text, _ = self.tokens[self.place]
-        if kind != "end":
-            raise self.error(f"unexpected {text!r}")
 
     def chain(self) -> Chain:
         calls = [self.call()]
@@ -193,11 +188,10 @@ class _Reader:
 
     def option_name(self) -> str | None:
         kind, text, _ = self.tokens[self.place]
-        following = self.tokens[self.place + 1] if kind != "end" else None
-        if kind == "name" and following is not None and following[:2] == ("mark", "="):
-            self.place += 2
-            return text
-        return None
+        if kind != "name" or self.tokens[self.place + 1][:2] != ("mark", "="):
+            return None
+        self.place += 2
+        return text
 
     def value(self) -> Value:
         if self.depth >= _DEEPEST:
@@ -218,10 +212,9 @@ class _Reader:
             return self.unquote(text)
         if kind != "name":
             raise self.error(f"expected a value, found {text!r}" if text else "expected a value")
-        value = self.named()
-        return self.comparison(value) if self.peek(">", "<") else value
-
-    def comparison(self, quantity: Value) -> Condition:
+        quantity = self.named()
+        if not self.peek(">", "<"):
+            return quantity
         if not isinstance(quantity, str | Call):
             raise self.error("a condition compares one quantity")
         sign = self.tokens[self.place][1]
@@ -236,21 +229,18 @@ class _Reader:
             value = float(text) if re.search(r"[.eE]", text) else int(text)
         except ValueError as error:  # Python refuses to read thousands of digits
             raise self.error(f"the number {text[:12]}... is too long") from error
-        too_large = abs(value) > _LARGEST if isinstance(value, int) else not math.isfinite(value)
-        if too_large:
+        if abs(value) > _LARGEST if isinstance(value, int) else not math.isfinite(value):
             raise self.error(f"the number {text} is too large")
         self.place += 1
         return value
 
     def named(self) -> Value:
-        first = self.tokens[self.place]
+        name = self.tokens[self.place][1]
         plain = self.tokens[self.place + 1][:2] != ("mark", "(")
         chain = self.chain()
         if len(chain.calls) > 1:
             return chain
-        if not plain:
-            return chain.calls[0]
-        return _WORDS[first[1]] if first[1] in _WORDS else first[1]
+        return _WORDS.get(name, name) if plain else chain.calls[0]
 
     def items(self) -> Value:
         self.take("[")
@@ -265,7 +255,8 @@ class _Reader:
     def unquote(self, text: str) -> str:
         if text[0] == "'":
             # JSON knows only double quotes: ' loses its backslash, " gains one, every other escape stays.
-            text = '"' + re.sub(r"\\.|\"", _requote, text[1:-1], flags=re.DOTALL) + '"'
+            quotes = {"\\'": "'", '"': '\\"'}
+            text = '"' + re.sub(r"\\.|\"", lambda sign: quotes.get(sign[0], sign[0]), text[1:-1], flags=re.DOTALL) + '"'
         column = self.tokens[self.place - 1][2]
         try:
             value = str(json.loads(text, strict=False))
@@ -274,8 +265,3 @@ class _Reader:
         if _UNWRITABLE.search(value):
             raise self.error(f"a character that no text can hold in {text!r}", column)
         return value
-
-
-def _requote(match: re.Match[str]) -> str:
-    escape: str = match[0]
-    return {"\\'": "'", '"': '\\"'}.get(escape, escape)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import Field, dataclass, field, fields, replace
 from functools import cache
 from inspect import Signature, get_annotations, signature
@@ -49,7 +49,7 @@ KINDS: Mapping[type, Kind] = {
     float: Kind("a number", lambda value: isinstance(value, int | float) and not isinstance(value, bool)),
     str: Kind("a name or text", lambda value: isinstance(value, str)),
 }
-_NAMES = {kind.__name__: known for kind, known in KINDS.items()}
+_NAMES = {plain.__name__: kind for plain, kind in KINDS.items()}
 
 
 class StageType(ABCMeta):
@@ -64,12 +64,11 @@ class StageType(ABCMeta):
     def __call__(cls, *args: Any, **options: Any) -> Any:
         """Build a stage."""
         if cls.__module__.startswith("r2med."):
-            declared = _signature(cls)
+            declared, kinds = _declared(cls)
             try:
                 given = declared.bind(*args, **options).arguments
             except TypeError as error:
                 raise SpecError(f"{cls.__name__}: {error}; it takes {', '.join(declared.parameters)}") from None
-            kinds = _kinds(cls)
             for name, value in (given | dict(options)).items():
                 if name in kinds and value is not None and not kinds[name].fits(value):
                     raise SpecError(f"{cls.__name__}: {name} must be {kinds[name].words}, not {value!r}")
@@ -77,19 +76,15 @@ class StageType(ABCMeta):
 
 
 @cache
-def _signature(cls: type) -> Signature:
-    """Return the signature of the constructor; that of the class would be the metaclass's, which takes anything."""
+def _declared(cls: type) -> tuple[Signature, dict[str, Kind]]:
+    """Return the signature of the constructor, and its arguments or fields that are plain values."""
+    # The signature of the class would be the metaclass's, which takes anything.
     whole = signature(cls.__init__)  # type: ignore[misc]  # only its signature is read, it is never called
-    return whole.replace(parameters=list(whole.parameters.values())[1:])
-
-
-@cache
-def _kinds(cls: type) -> dict[str, Kind]:
-    """Return the arguments that are plain values or None: those of the constructor, or fields that it passes on."""
-    fields = {name: hint for base in reversed(cls.__mro__) for name, hint in get_annotations(base).items()}
-    hints = fields | {name: parameter.annotation for name, parameter in _signature(cls).parameters.items()}
+    declared = whole.replace(parameters=list(whole.parameters.values())[1:])
+    hints = {name: hint for base in reversed(cls.__mro__) for name, hint in get_annotations(base).items()}
+    hints |= {name: parameter.annotation for name, parameter in declared.parameters.items()}
     plain = {name: _NAMES.get(str(hint).removesuffix(" | None")) for name, hint in hints.items()}
-    return {name: kind for name, kind in plain.items() if kind is not None}
+    return declared, {name: kind for name, kind in plain.items() if kind is not None}
 
 
 Changed = TypeVar("Changed")
@@ -102,8 +97,6 @@ def settings_of(stage: Any) -> list[Field[Any]]:
 
 def with_fields(stage: Changed, changes: Mapping[str, Any]) -> Changed:
     """Return the same stage with other values in some of its fields."""
-    if not changes:
-        return stage
     declared = settings_of(stage)
     values = {field.name: getattr(stage, field.name) for field in declared} | dict(changes)
     rest = next((field.name for field in declared if field.metadata.get("rest")), None)
@@ -213,14 +206,9 @@ class Context:
         """Return the same context with separate notes."""
         return replace(self, notes=Notes())
 
-    @contextmanager
-    def timed(self, name: str) -> Iterator[None]:
-        """Count the time of the block as loading a model (`load`), preparing the documents (`index`), or `check`.
-
-        All other time of a stage counts as searching.
-        """
-        with self.timing.spent_on(name):
-            yield
+    def timed(self, name: str) -> AbstractContextManager[None]:
+        """Count the time of the block as loading a model (`load`), preparing the documents (`index`), or `check`."""
+        return self.timing.spent_on(name)
 
     def asked_for(self, seconds: float) -> None:
         """Count some of the time as waiting for a model's answers, whose own times are in its account."""
@@ -257,7 +245,7 @@ class Stage(metaclass=StageType):
     def fingerprint(self) -> Mapping[str, object]:
         """Return what the output depends on beyond the spec: code version, model revision, prompt text, file content.
 
-        For a class outside this package, its code is part of it, and always part of `key`.
+        For a class outside this package, its code is part of it.
         """
         return self._code()
 
@@ -266,10 +254,7 @@ class Stage(metaclass=StageType):
         return {"code": code} if code else {}
 
     def local_content(self) -> Mapping[str, str]:
-        """Return the files, folders and code on this machine that the spec names: their paths, and a hash of each.
-
-        Two runs of one spec are runs of one system only if these hashes are the same.
-        """
+        """Return the files, folders and code on this machine that the spec names: their paths, and a hash of each."""
         return {f"{type(self).__module__}:{type(self).__name__}": str(code) for code in self._code().values()}
 
     @property
@@ -321,7 +306,6 @@ class Stage(metaclass=StageType):
         return other >> self._alone()
 
     def _alone(self) -> System:
-        """Wrap the stage in a system."""
         from r2med.pipeline.system import System
 
         return System((self,))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from r2med.data.dataset import Texts
 from r2med.errors import R2medError, SpecError
@@ -42,11 +42,9 @@ class System:
     def __post_init__(self) -> None:
         placed: list[Stage] = []
         for stage in self.stages:
-            if isinstance(stage, Retriever) and any(isinstance(other, Retriever) for other in placed):
-                # A retriever that can also rerank does so after another retriever.
-                placed.append(stage.as_reranker() or stage)
-            else:
-                placed.append(stage)
+            follows = any(isinstance(other, Retriever) for other in placed)
+            # A retriever that can also rerank does so after another retriever.
+            placed.append((stage.as_reranker() if follows and isinstance(stage, Retriever) else None) or stage)
         object.__setattr__(self, "stages", tuple(placed))
 
     @classmethod
@@ -106,7 +104,21 @@ class System:
 
     def with_option(self, option: str, value: object) -> System:
         """Set an option in every stage that has it, including those inside other stages."""
-        return System(tuple(with_fields(stage, _inner(stage, option, value)) for stage in self.stages))
+        stages = []
+        for stage in self.stages:
+            changes: dict[str, Any] = {}
+            for name in (declared.name for declared in settings_of(stage)):
+                current = getattr(stage, name)
+                if name == option:
+                    changes[name] = value
+                elif isinstance(current, System):
+                    changes[name] = current.with_option(option, value)
+                elif isinstance(current, tuple) and current and isinstance(current[0], System):
+                    changes[name] = tuple(system.with_option(option, value) for system in current)
+            if option in stage.user_options:
+                changes["options"] = tuple({**dict(vars(stage)["options"]), option: value}.items())
+            stages.append(with_fields(stage, changes) if changes else stage)
+        return System(tuple(stages))
 
     @property
     def option_names(self) -> frozenset[str]:
@@ -114,7 +126,7 @@ class System:
         return frozenset(
             name
             for stage in self.walk()
-            for name in ({declared.name for declared in settings_of(stage)} - _NOT_OPTIONS - _systems_of(stage))
+            for name in {declared.name for declared in settings_of(stage)} - _NOT_OPTIONS - dict(_inside(stage)).keys()
             | stage.user_options
         )
 
@@ -127,14 +139,14 @@ class System:
         """Yield every stage, including those inside other stages' arguments."""
         for stage in self.stages:
             yield stage
-            for inner in _inside(stage):
+            for _, inner in _inside(stage):
                 yield from inner.walk()
 
     def handed(self, collection: Collection) -> Iterator[tuple[Stage, Collection]]:
         """Yield every stage with the largest collection that it may receive, as far as known before anything runs."""
         for stage in self.stages:
             yield stage, collection
-            for inner in _inside(stage):
+            for _, inner in _inside(stage):
                 yield from inner.handed(stage.passes(inner, collection))
 
     def key(self) -> str:
@@ -168,7 +180,6 @@ class System:
 
 
 def _built(value: Any) -> System:
-    """Build a system from its spec, with the registry."""
     from r2med.pipeline.registry import build_system
 
     return build_system(value)
@@ -184,13 +195,10 @@ def as_step(stage: Stage, done: tuple[str, ...], context: Context, do: Callable[
         with context.timed("inside"), inner.timed("search"):
             outcome = do(inner)
         seconds = {phase: max(0.0, inner.timing.seconds.get(phase, 0.0)) for phase in PHASES}
-        account = inner.notes.facts.get("account")
-        asked = None if account is None else Usage.from_json(account)
-        before = inner.notes.facts.get("foreseen")
-        foreseen = None if before is None else Usage.from_json(before)
-        inner.notes.work[cache_key(done=done)[:16]] = StepRecord(
-            str(stage), account=asked, reused=tuple(inner.notes.reused), foreseen=foreseen, **seconds
-        )
+        facts = inner.notes.facts
+        bills: Any = {name: Usage.from_json(facts[name]) for name in ("account", "foreseen") if name in facts}
+        step = StepRecord(str(stage), reused=tuple(inner.notes.reused), **bills, **seconds)
+        inner.notes.work[cache_key(done=done)[:16]] = step
         context.memo[done] = (outcome, inner.notes)
     outcome, notes = context.memo[done]
     context.notes.absorb(str(stage), notes)
@@ -222,36 +230,12 @@ _NOT_OPTIONS = frozenset(("address", "options", "target", "made"))
 """Fields that define the user's code that a stage runs."""
 
 
-def _systems_of(stage: Stage) -> set[str]:
-    """Return the fields of a stage that hold systems."""
-    several = {name: value if isinstance(value, tuple) else (value,) for name, value in vars(stage).items()}
-    return {name for name, values in several.items() if any(isinstance(value, System) for value in values)}
-
-
-def _inside(stage: Stage) -> Iterator[System]:
-    """Yield the systems that a stage is made of."""
-    for value in vars(stage).values():
+def _inside(stage: Stage) -> Iterator[tuple[str, System]]:
+    """Yield the systems that a stage is made of, each with the name of its field."""
+    for name, value in vars(stage).items():
         for inner in value if isinstance(value, tuple) else (value,):
             if isinstance(inner, System):
-                yield inner
-
-
-def _inner(stage: Stage, option: str, value: object) -> dict[str, Any]:
-    """Return the fields of a stage that change if an option is set everywhere."""
-    changes: dict[str, Any] = {}
-    computed = {declared.name for declared in fields(cast("Any", stage)) if not declared.init}
-    for name, current in vars(stage).items():
-        if name in computed:
-            continue
-        if name == option:
-            changes[name] = value
-        elif isinstance(current, System):
-            changes[name] = current.with_option(option, value)
-        elif isinstance(current, tuple) and current and isinstance(current[0], System):
-            changes[name] = tuple(system.with_option(option, value) for system in current)
-    if option in stage.user_options:
-        changes["options"] = tuple({**dict(vars(stage)["options"]), option: value}.items())
-    return changes
+                yield name, inner
 
 
 class State(NamedTuple):

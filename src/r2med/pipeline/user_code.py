@@ -24,31 +24,26 @@ from r2med.store.processes import foreign_output
 _PACKAGED = {"r2med", *sys.stdlib_module_names}
 
 
-def source_hash(kind: Any) -> str:
-    """Hash the file that a class or function is in, or its code if it has no file, as in a notebook."""
-    file = source_file(kind)
-    data = file.read_bytes() if file else "\n".join(_code_of(kind)).encode()
+def _digest(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
 def whole_hash(kind: Any) -> str:
-    """Hash as `source_hash`, with all of the user's files that the file imports, directly or not."""
+    """Hash the file of a class or function with all of the user's files that it imports, directly or not.
+
+    Of what has no file, as in a notebook, hash the code.
+    """
     file = source_file(kind)
-    return source_hash(kind) if file is None else files_hash(file)
-
-
-def files_hash(file: Path) -> str:
-    """Hash a file with the user's files that it imports; if it imports none, the file alone."""
+    if file is None:
+        return _digest("\n".join(_code_of(kind)).encode())
     digests: dict[Path, str] = {}
     waiting = [file]
     while waiting:
         path = waiting.pop()
         if path not in digests:
-            digests[path] = hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
+            digests[path] = _digest(path.read_bytes())
             waiting += _imported_files(path, digests[path])
-    if len(digests) == 1:
-        return digests[file]
-    return hashlib.blake2b("\n".join(sorted(digests.values())).encode(), digest_size=16).hexdigest()
+    return digests[file] if len(digests) == 1 else _digest("\n".join(sorted(digests.values())).encode())
 
 
 @lru_cache(maxsize=4096)
@@ -82,12 +77,17 @@ def _module_file(name: str, folder: Path, *, relative: bool) -> Path | None:
     """Return the file of a module if it is the user's: as it was loaded, or else where it would be found."""
     loaded = None if relative else sys.modules.get(name)
     if loaded is not None:
-        file = getattr(loaded, "__file__", None) or ""
-        is_users = file.endswith(".py") and not file.startswith(code_of_others())
-        return Path(file) if is_users and Path(file).is_file() else None
+        file = _users_file(loaded)
+        return file if file and file.is_file() else None
     stem = folder.joinpath(*name.split(".")) if name else folder
     places = [stem / "__init__.py", *([stem.with_suffix(".py")] if name else [])]
     return next((place for place in places if (name or relative) and place.is_file()), None)
+
+
+def _users_file(module: ModuleType) -> Path | None:
+    """Return the file of a module if it is the user's, so that it may be edited."""
+    file = getattr(module, "__file__", None) or ""
+    return Path(file) if file.endswith(".py") and not file.startswith(code_of_others()) else None
 
 
 def source_file(kind: Any) -> Path | None:
@@ -111,12 +111,10 @@ def instructions(code: CodeType) -> Iterator[str]:
     """Yield the code of a function as text that is the same in every process."""
     yield f"{code.co_code.hex()} {code.co_names} {code.co_varnames}"
     for constant in code.co_consts:
-        yield from instructions(constant) if isinstance(constant, CodeType) else (_constant(constant),)
-
-
-def _constant(value: Any) -> str:
-    """Return a constant as text, with the members of a set sorted."""
-    return repr(sorted(map(repr, value)) if isinstance(value, frozenset) else value)
+        if isinstance(constant, CodeType):
+            yield from instructions(constant)
+        else:
+            yield repr(sorted(map(repr, constant)) if isinstance(constant, frozenset) else constant)
 
 
 def user_code(kind: type) -> str:
@@ -126,7 +124,7 @@ def user_code(kind: type) -> str:
         return ""
     stated = getattr(kind, "version", "")
     hashes = [stated] if isinstance(stated, str) and stated else [whole_hash(base) for base in outside]
-    return hashlib.blake2b("\n".join(hashes).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    return _digest("\n".join(hashes).encode("utf-8", "surrogatepass"))
 
 
 _CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
@@ -176,18 +174,16 @@ def parameters(kind: Any) -> Mapping[str, inspect.Parameter]:
 def option_names(kind: Any, given: Mapping[str, Any]) -> frozenset[str]:
     """Return the options that the constructor of a user's class takes, those given to `**options` too."""
     starred = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return (
-        frozenset(name for name, parameter in parameters(kind).items() if parameter.kind not in starred) | given.keys()
-    )
+    plain = [name for name, parameter in parameters(kind).items() if parameter.kind not in starred]
+    return frozenset([*plain, *given])
 
 
 def check_arguments(address: str, kind: Any, options: Mapping[str, Any]) -> None:
     """Refuse options that the constructor of a user's class does not take."""
-    parameters(kind)
+    takes = ", ".join(name for name in parameters(kind) if name != "task") or "no options"
     try:
         inspect.signature(kind).bind_partial(**options)
     except TypeError as error:
-        takes = ", ".join(name for name in parameters(kind) if name != "task") or "no options"
         raise SpecError(f"{address}: {error}; it takes {takes}") from error
 
 
@@ -227,7 +223,7 @@ def live_hash(target: Any, version: str = "") -> str:
     kind = target if inspect.isroutine(target) or inspect.isclass(target) else type(target)
     reader = _Reader(stated=bool(version), in_file=source_file(kind) is not None)
     parts = [whole_hash(kind), version, *reader.parts(target, kind)]
-    return hashlib.blake2b("\n".join(parts).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    return _digest("\n".join(parts).encode("utf-8", "surrogatepass"))
 
 
 class _Reader:
@@ -238,12 +234,11 @@ class _Reader:
         self.seen: set[int] = set()
 
     def parts(self, target: Any, kind: Any) -> Iterator[str]:
-        """Yield the parts of the target beside its file."""
         if isinstance(target, FunctionType | MethodType):
             yield from self.function(target)
         elif target is not kind:
             held = getattr(target, "__dict__", None)
-            yield self.untold(target, self.stated) if held is None else self.text(held)
+            yield self.untold(target) if held is None else self.text(held)
         if inspect.isclass(kind) and not self.in_file:
             for _, method in inspect.getmembers_static(kind, inspect.isfunction):
                 yield from self.function(method)
@@ -262,7 +257,6 @@ class _Reader:
             yield f"{name}={self.text(used[name], lenient=self.in_file)}"
 
     def text(self, value: Any, *, lenient: bool = False) -> str:
-        """Return a value as text."""
         if value is None or isinstance(value, bool | int | float | complex | str | bytes | Path | np.generic):
             return repr(value)
         if id(value) in self.seen:
@@ -276,13 +270,9 @@ class _Reader:
         if isinstance(value, dict):
             return f"{{{', '.join(as_text(part) for pair in value.items() for part in pair)}}}"
         if isinstance(value, np.ndarray) and value.dtype != object:
-            digest = hashlib.blake2b(np.ascontiguousarray(value).tobytes(), digest_size=16).hexdigest()
-            return f"{value.dtype} {value.shape} {digest}"
-        return self.code(value, lenient or self.stated)
-
-    def code(self, value: Any, lenient: bool) -> str:
+            return f"{value.dtype} {value.shape} {_digest(np.ascontiguousarray(value).tobytes())}"
         if isinstance(value, ModuleType):
-            return "\n".join([value.__name__, *([whole_hash(value)] if _is_own(value) else [])])
+            return "\n".join([value.__name__, *([whole_hash(value)] if _users_file(value) else [])])
         if isinstance(value, BuiltinFunctionType):
             return value.__name__
         if isinstance(value, FunctionType | MethodType):
@@ -290,17 +280,10 @@ class _Reader:
             return "\n".join([whole_hash(value), *parts])
         return whole_hash(value) if inspect.isclass(value) else self.untold(value, lenient)
 
-    @staticmethod
-    def untold(value: Any, lenient: bool) -> str:
-        if lenient:
+    def untold(self, value: Any, lenient: bool = False) -> str:
+        if lenient or self.stated:
             return type(value).__qualname__
         return _SESSION.setdefault(id(value), (value, uuid4().hex))[1]
-
-
-def _is_own(module: ModuleType) -> bool:
-    """Return whether a module is the user's, so that it may be edited."""
-    file = getattr(module, "__file__", None) or ""
-    return file.endswith(".py") and not file.startswith(code_of_others())
 
 
 def _names(code: CodeType) -> Iterator[str]:

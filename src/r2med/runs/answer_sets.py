@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -57,18 +57,17 @@ class AnswerSets:
     def __init__(self, database: Database) -> None:
         self._db = database
 
-    def add(self, found: AnswerSet) -> AnswerSet:
+    def add(self, answers: AnswerSet) -> AnswerSet:
         """Write a set, in place of one with the same key; it is then the last of its study, arm and task."""
-        created = found.created or datetime.now(UTC).isoformat(timespec="seconds")
-        settings = orjson.dumps(dict(found.settings), option=orjson.OPT_SORT_KEYS).decode()
-        data = zlib.compress(orjson.dumps([dict(row) for row in found.rows]))
-        row = (found.key, found.study, found.arm, found.task, created, settings, data)
+        created = answers.created or datetime.now(UTC).isoformat(timespec="seconds")
+        settings = orjson.dumps(dict(answers.settings), option=orjson.OPT_SORT_KEYS).decode()
+        data = zlib.compress(orjson.dumps([dict(row) for row in answers.rows]))
+        row = (answers.key, answers.study, answers.arm, answers.task, created, settings, data)
         with self._db.transaction() as db:
-            db.execute("DELETE FROM answer_sets WHERE key = ?", (found.key,))
-            db.execute(
-                f"INSERT INTO answer_sets ({_COLUMNS}, seal) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*row, seal(*row))
-            )
-        return AnswerSet(found.key, found.study, found.arm, found.task, found.settings, found.rows, created)
+            db.execute("DELETE FROM answer_sets WHERE key = ?", (answers.key,))
+            places = ", ".join("?" * (len(row) + 1))
+            db.execute(f"INSERT INTO answer_sets ({_COLUMNS}, seal) VALUES ({places})", (*row, seal(*row)))
+        return replace(answers, created=created)
 
     def find(self, key: str) -> AnswerSet | None:
         """Return the set with exactly this key."""
@@ -77,8 +76,7 @@ class AnswerSets:
     def of_study(self, study: str = "", task: str = "") -> list[AnswerSet]:
         """Return the newest set of each arm and task, of one study or task if given, in the order of writing."""
         rows = self._read("WHERE (?1 = '' OR study = ?1) AND (?2 = '' OR task = ?2) ORDER BY number", (study, task))
-        newest = {(row.study, row.arm, row.task): row for row in rows}
-        return list(newest.values())
+        return list({(row.study, row.arm, row.task): row for row in rows}.values())
 
     def newest(self, study: str, arm: str, task: str) -> str:
         """Return the key of the set that was written last; empty if there is none."""

@@ -52,19 +52,14 @@ class Cost:
     queries: int = 0
 
     @classmethod
-    def of(cls, record: RunRecord, seconds: float, queries: int) -> Self:
-        """Compute the costs of a run from its record."""
-        return cls._of([record], seconds, queries)
-
-    @classmethod
     def of_runs(cls, entries: Sequence[Entry]) -> Self:
         """Compute the costs of several runs together."""
         seconds, queries = sum(entry.seconds for entry in entries), sum(len(entry.queries) for entry in entries)
-        return cls._of([entry.record for entry in entries], seconds, queries)
+        return cls.of([entry.record for entry in entries], seconds, queries)
 
     @classmethod
-    def _of(cls, records: Sequence[RunRecord], seconds: float, queries: int) -> Self:
-        """Sum up records; what is unknown in one record is unknown in the sum."""
+    def of(cls, records: Sequence[RunRecord], seconds: float, queries: int) -> Self:
+        """Sum up the costs in records of runs; what is unknown in one record is unknown in the sum."""
         accounts = [account for record in records for account in record.accounts]
         works = [record.work for record in records]
         steps = None if None in works else [step for work in works if work for step in work]
@@ -82,16 +77,18 @@ class Cost:
         searched = None if any(map(_partial, records)) else phase("search")
         searching = None if searched is None else searched + sum(account.seconds for account in accounts)
         dollars = None if unpriced or len(bills) < len(accounts) else float(sum(bills))
+        times = [phase("load"), phase("index"), searching]
+        if dollars is not None and (hour := prices().hour) is not None:  # the user's hardware has a price
+            spent = [time for time in times if time is not None]
+            dollars = dollars + hour * sum(spent) / 3600 if len(spent) == len(times) else None
         return cls(
             count("requests"),
             count("prompt_tokens"),
             count("completion_tokens"),
             count("reasoning_tokens"),
-            _with_hardware(dollars, [phase("load"), phase("index"), searching]),
+            dollars,
             seconds,
-            phase("load"),
-            phase("index"),
-            searching,
+            *times,
             queries,
         )
 
@@ -133,14 +130,6 @@ class Cost:
         return [*counts, shown(self.dollars, dollars_text), UNKNOWN if seconds is None else seconds_text(seconds)]
 
 
-def _with_hardware(dollars: float | None, seconds: Sequence[float | None]) -> float | None:
-    """Add the costs of the hours of the user's hardware, if they have a price."""
-    hour = prices().hour
-    if hour is None or dollars is None:
-        return dollars
-    return None if None in seconds else dollars + hour * sum(part for part in seconds if part is not None) / 3600
-
-
 def _unpriced(record: RunRecord) -> bool:
     """Return whether requests and prices are missing in a record: another tool's lists, stored texts, sold vectors."""
     billed = {step.stage for step in record.work or () if step.account is not None}
@@ -152,9 +141,8 @@ def _unpriced(record: RunRecord) -> bool:
 
 def _partial(record: RunRecord) -> bool:
     """Return whether a record's time lacks a part of answering the queries."""
-    stages, work = record.stages, record.work
-    foreign = stages is None or any(stage.imported or stage.name in _STORED for stage in stages)
-    return foreign or any(step.reused for step in work or ())
+    foreign = record.stages is None or any(stage.imported or stage.name in _STORED for stage in record.stages)
+    return foreign or any(step.reused for step in record.work or ())
 
 
 def _served(stage: StageRecord) -> bool:

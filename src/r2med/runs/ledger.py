@@ -11,6 +11,7 @@ in which neighbours resemble each other, and all of it is deflated.
 from __future__ import annotations
 
 import zlib
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -194,7 +195,7 @@ class Entry:
     @property
     def cost(self) -> Cost:
         """Return the costs of the run."""
-        return Cost.of(self.record, self.seconds, len(self.queries))
+        return Cost.of([self.record], self.seconds, len(self.queries))
 
     @property
     def data(self) -> str:
@@ -231,9 +232,9 @@ class Entry:
         if self.id:
             content |= {"run": self.id, "cached": self.cached}
         optional = {"oracle": record.oracle or None, "recall_lost": record.recall_lost, "latency": record.latency}
-        content |= {name: value for name, value in optional.items() if value is not None}
-        content |= record.failed_attempts or {}
-        return content | ({"incomplete": dict(self.incomplete)} if self.incomplete else {})
+        optional |= record.failed_attempts or {}
+        optional["incomplete"] = dict(self.incomplete) or None
+        return content | {name: value for name, value in optional.items() if value is not None}
 
 
 Written = Mapping[str, Sequence[Generation]]
@@ -284,36 +285,23 @@ class Ledger:
     def add(self, entry: Entry, run: Run, generations: Written | None = None) -> Entry:
         """Write a result with its lists, in place of one with the same key; return it dated, as the last one used."""
         created = entry.created or datetime.now(UTC).isoformat(timespec="seconds")
-        row = (
-            entry.id,
-            entry.key,
-            entry.system,
-            entry.task,
-            entry.group,
-            created,
-            float(entry.seconds),
-            orjson.dumps(entry.queries).decode(),
-            orjson.dumps(entry.record.as_json(), option=orjson.OPT_NON_STR_KEYS).decode(),
-        )
-        data = pack(run)
-        texts = {
-            query: [asdict(generation) for generation in generated] for query, generated in (generations or {}).items()
-        }
+        record = orjson.dumps(entry.record.as_json(), option=orjson.OPT_NON_STR_KEYS).decode()
+        place = (entry.id, entry.key, entry.system, entry.task, entry.group)
+        row = (*place, created, float(entry.seconds), orjson.dumps(entry.queries).decode(), record)
+        tables = {"rankings": pack(run)}
+        if generations:
+            texts = {query: [asdict(generation) for generation in rows] for query, rows in generations.items()}
+            tables["generations"] = zlib.compress(orjson.dumps(texts))
         with self._db.transaction() as db:
             # A damaged row may have kept only one of the two.
             db.execute("DELETE FROM runs WHERE key = ? OR id = ?", (entry.key, entry.id))
             (used,) = db.execute(f"SELECT {_NEXT_USE}").fetchone()
             sealed = (*row, used, seal(*row), seal(entry.id, used))
             db.execute(f"INSERT INTO runs ({_SEALED}) VALUES ({', '.join('?' * len(sealed))})", sealed)
-            self._write_data(db, "rankings", entry, data)
-            if texts:
-                self._write_data(db, "generations", entry, zlib.compress(orjson.dumps(texts)))
+            for table, data in tables.items():
+                db.execute(f"INSERT OR REPLACE INTO {table} VALUES (?, ?, ?)", (entry.id, data, seal(entry.id, data)))
             self._write_scores(db, entry, entry.scores)
         return replace(entry, created=created, used=used)
-
-    @staticmethod
-    def _write_data(db: Connection, table: str, entry: Entry, data: bytes) -> None:
-        db.execute(f"INSERT OR REPLACE INTO {table} VALUES (?, ?, ?)", (entry.id, data, seal(entry.id, data)))
 
     def use(self, entry: Entry) -> None:
         """Make a run the current one of its system and task: it was asked for again, and the ledger had it.
@@ -340,9 +328,10 @@ class Ledger:
             raise R2medError(f"no run {name!r} in the ledger; `r2med runs` lists them")
         if len(rows) > 1:
             raise R2medError(f"several runs start with {name!r}; give more of the id")
-        if not _is_sound(rows[0]):
+        entry = _read_entry(rows[0])
+        if entry is None:
             raise DamagedError(f"run {name} is damaged in the ledger; make it again with r2med run")
-        return self._told_apart([self._entry(rows[0])])[0]
+        return self._with_variants([entry])[0]
 
     def entries(self, *, system: str = "", group: str = "", limit: int = -1) -> list[Entry]:
         """Return the runs, the last one used first, of one system or one group if given."""
@@ -350,16 +339,16 @@ class Ledger:
             f"SELECT {_SEALED} FROM runs WHERE (?1 = '' OR system = ?1) AND (?2 = '' OR task_group = ?2)"
             " ORDER BY used DESC LIMIT ?3"
         )
-        return self._told_apart(self._sound(self._db.rows(query, (system, group, limit))))
+        return self._with_variants(self._sound(self._db.rows(query, (system, group, limit))))
 
-    def _told_apart(self, entries: list[Entry]) -> list[Entry]:
+    def _with_variants(self, entries: list[Entry]) -> list[Entry]:
         """Return the runs, with a variant if the ledger has runs of the same spec with other files."""
-        contents: dict[str, set[str]] = {}
+        several = set()
         for system in {entry.system for entry in entries if entry.record.local}:
             query = "SELECT DISTINCT record ->> '$.local' FROM runs WHERE system = ?"
             records = [RunRecord(local=orjson.loads(row[0] or "{}")) for row in self._db.rows(query, (system,))]
-            contents[system] = {record.content for record in records}
-        several = {system for system, hashes in contents.items() if len(hashes) > 1}
+            if len({record.content for record in records}) > 1:
+                several.add(system)
         return [replace(e, variant=e.record.content) if e.system in several else e for e in entries]
 
     def run(self, entry: Entry) -> Run:
@@ -405,13 +394,13 @@ class Ledger:
 
     def means(self, measure: str = "") -> dict[str, dict[str, float]]:
         """Return every run's means, by run id and measure; of one measure alone if given."""
-        by_run: dict[str, dict[str, float]] = {}
+        by_run: dict[str, dict[str, float]] = defaultdict(dict)
         query = "SELECT run, measure, mean, per_query, seal FROM scores WHERE ?1 IN ('', measure)"
         for run, name, mean, _ in self._scores(query, (measure,)):
-            by_run.setdefault(run, {})[name] = mean
-        return by_run
+            by_run[run][name] = mean
+        return dict(by_run)
 
-    def _scores(self, query: str, values: tuple[str, ...] = ()) -> Iterator[tuple[str, str, float, bytes]]:
+    def _scores(self, query: str, values: tuple[str, ...]) -> Iterator[tuple[str, str, float, bytes]]:
         for run, measure, mean, data, written in self._db.rows(query, values):
             if seal(run, measure, mean, data) == written:
                 yield run, measure, mean, data
@@ -427,25 +416,24 @@ class Ledger:
         """Return the runs whose rows are intact, and warn of the others."""
         entries: list[Entry] = []
         for row in rows:
-            if _is_sound(row):
-                entries.append(self._entry(row))
+            if (entry := _read_entry(row)) is not None:
+                entries.append(entry)
             else:
                 warn(f"run {row[0]} is damaged in the ledger and left out; make it again with r2med run")
         return entries
 
-    @staticmethod
-    def _entry(row: tuple[Any, ...]) -> Entry:
-        _, key, system, task, group, created, seconds, queries, record, used = row[:10]
-        content = RunRecord.from_json(orjson.loads(record))
-        return Entry(key, system, task, group, _names(queries), seconds, content, created, used)
+
+def _read_entry(row: tuple[Any, ...]) -> Entry | None:
+    """Return the run of a row; None if the row is damaged."""
+    *values, used, written, used_written = row
+    if seal(*values) != written or seal(values[0], used) != used_written:
+        return None
+    _, key, system, task, group, created, seconds, queries, record = values
+    content = RunRecord.from_json(orjson.loads(record))
+    return Entry(key, system, task, group, _query_names(queries), seconds, content, created, used)
 
 
 @lru_cache(maxsize=256)
-def _names(queries: str) -> tuple[str, ...]:
+def _query_names(queries: str) -> tuple[str, ...]:
     """Return the queries of a run; all runs on one task have the same."""
     return tuple(orjson.loads(queries))
-
-
-def _is_sound(row: tuple[Any, ...]) -> bool:
-    *values, used, written, used_written = row
-    return bool(seal(*values) == written and seal(values[0], used) == used_written)

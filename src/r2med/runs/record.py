@@ -24,6 +24,8 @@ Json = Mapping[str, Any]
 
 PHASES = ("load", "index", "search", "ask")
 """Phases of a step whose time is recorded."""
+_BILLS = ("account", "foreseen")
+"""Usage of models in a step."""
 
 
 @dataclass(frozen=True)
@@ -54,23 +56,14 @@ class StepRecord:
     @classmethod
     def from_json(cls, content: Json) -> Self:
         """Build a step from a record."""
-        account, foreseen, known = content.get("account"), content.get("foreseen"), content.get
-        return cls(
-            known("stage", ""),
-            known("load", 0.0),
-            known("index", 0.0),
-            known("search", 0.0),
-            known("ask", 0.0),
-            None if account is None else Usage.from_json(account),
-            tuple(known("reused", ())),
-            None if foreseen is None else Usage.from_json(foreseen),
-        )
+        fields = known_fields(cls, content) | {"reused": tuple(content.get("reused", ()))}
+        bills = {name: Usage.from_json(content[name]) for name in _BILLS if content.get(name) is not None}
+        return cls(**(fields | bills))
 
     def as_json(self) -> dict[str, Any]:
         """Return the step for a record."""
-        account = None if self.account is None else self.account.as_json()
-        foreseen = None if self.foreseen is None else self.foreseen.as_json()
-        content = vars(self) | {"account": account, "reused": list(self.reused) or None, "foreseen": foreseen}
+        content = vars(self) | {"reused": list(self.reused) or None}
+        content |= {name: content[name].as_json() for name in _BILLS if content[name] is not None}
         return {name: value for name, value in content.items() if value is not None}
 
 
@@ -150,10 +143,9 @@ class Provenance:
     @classmethod
     def from_json(cls, content: Json) -> Self:
         """Build the provenance from a record."""
-        known, machine = content.get, content.get("machine")
-        return cls(
-            known("r2med"), known("python"), known("packages"), machine and _machine(**known_fields(Machine, machine))
-        )
+        machine = content.get("machine")
+        facts = known_fields(cls, content) | {"machine": machine and _machine(**known_fields(Machine, machine))}
+        return cls(**facts)
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,13 @@ last one on that data; if it has none, its last one at all, which then cannot be
 from __future__ import annotations
 
 import shlex
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from r2med.data.dataset import Dataset
+from r2med.data.tasks import groups as task_groups
 from r2med.data.tasks import registry
 from r2med.errors import DataError, R2medError
 from r2med.runs.ledger import Entry
@@ -83,9 +85,9 @@ def current_runs(entries: Sequence[Entry], present: Mapping[str, str] | None = N
     fingerprints of the data that tasks have now, if they were looked up.
     """
     data = current_data(entries) | dict(present or {})
-    by_name: dict[str, list[Entry]] = {}
+    by_name: dict[str, list[Entry]] = defaultdict(list)
     for entry in entries:
-        by_name.setdefault(entry.name, []).append(entry)
+        by_name[entry.name].append(entry)
     return {system: current_of(runs, data) for system, runs in by_name.items()}
 
 
@@ -142,11 +144,9 @@ def with_words(entries: Sequence[Entry], text: str) -> list[Entry]:
 def with_query(chosen: Sequence[Chosen], query: str) -> list[Chosen]:
     """Return the runs on the tasks that have a query; all of them if it is empty or no task has it."""
     runs = [{task: entry for task, entry in selection.runs.items() if query in entry.queries} for selection in chosen]
-    return (
-        [replace(selection, runs=some) for selection, some in zip(chosen, runs, strict=True)]
-        if all(runs)
-        else list(chosen)
-    )
+    if not all(runs):
+        return list(chosen)
+    return [replace(selection, runs=some) for selection, some in zip(chosen, runs, strict=True)]
 
 
 def each_once(chosen: Sequence[Chosen]) -> list[Entry]:
@@ -163,12 +163,9 @@ def require_all(chosen: Sequence[Chosen]) -> None:
 
 def on_shared_tasks(chosen: Sequence[Chosen]) -> Shared:
     """Return the systems on the tasks that all of them were run on; refuse runs that saw different data."""
-    shared = _common(chosen)
-    if len(groups := _task_groups(shared)) > 1:
+    if len(groups := _task_groups(_common(chosen))) > 1:
         raise R2medError(several_groups(groups))
-    for task in shared.tasks:
-        check_same_data(shared.on(task))
-    return shared
+    return in_any_group(chosen)
 
 
 def by_group(chosen: Sequence[Chosen]) -> list[Shared]:
@@ -211,11 +208,9 @@ def _common(chosen: Sequence[Chosen]) -> Shared:
 
 def _task_groups(shared: Shared) -> dict[str, tuple[str, ...]]:
     """Return the tasks by their groups."""
-    groups: dict[str, tuple[str, ...]] = {}
-    for task in shared.tasks:
-        group = shared.systems[0].runs[task].group
-        groups[group] = (*groups.get(group, ()), task)
-    return groups
+    runs = shared.systems[0].runs
+    names = dict.fromkeys(runs[task].group for task in shared.tasks)
+    return {name: tuple(task for task in shared.tasks if runs[task].group == name) for name in names}
 
 
 def several_groups(groups: Mapping[str, Sequence[str]]) -> str:
@@ -224,13 +219,9 @@ def several_groups(groups: Mapping[str, Sequence[str]]) -> str:
     >>> several_groups({"sample": ["sample/Biology"], "custom": ["/data/my ward"]})
     "these runs are of several groups; choose with --tasks sample/Biology or --tasks '/data/my ward'"
     """
-    members: dict[str, set[str]] = {}
-    for task in registry().values():
-        members.setdefault(task.group, set()).add(task.name)
-    choices = [
-        f"--tasks {group if set(tasks) == members.get(group) else shlex.join(tasks)}" for group, tasks in groups.items()
-    ]
-    return f"these runs are of several groups; choose with {' or '.join(choices)}"
+    members = {name: {task.name for task in tasks} for name, tasks in task_groups().items()}
+    choices = [name if set(tasks) == members.get(name) else shlex.join(tasks) for name, tasks in groups.items()]
+    return f"these runs are of several groups; choose with {' or '.join(f'--tasks {choice}' for choice in choices)}"
 
 
 class Seen(Protocol):
@@ -265,10 +256,8 @@ def check_same_data(entries: Sequence[Entry]) -> None:
         first = entries[0]
         if parts := differing_data(first, other):
             again = f"run both again: r2med run {first.system!r} {other.system!r} --tasks {first.task}"
-            raise R2medError(
-                f"{first.system} and {other.system} cannot be compared on {first.task}:"
-                f" they did not see the same {parts}; {again}"
-            )
+            pair = f"{first.system} and {other.system} cannot be compared on {first.task}"
+            raise R2medError(f"{pair}: they did not see the same {parts}; {again}")
 
 
 def made_on(entry: Entry, dataset: Dataset) -> bool:
@@ -279,7 +268,5 @@ def made_on(entry: Entry, dataset: Dataset) -> bool:
 def check_data(entry: Entry, dataset: Dataset) -> None:
     """Refuse a run that was made on other data than the task has now."""
     if not made_on(entry, dataset):
-        raise DataError(
-            f"the data of {entry.task} has changed since run {entry.id} of {entry.system};"
-            f" run it again: r2med run {entry.system!r} --tasks {entry.task}"
-        )
+        again = f"run it again: r2med run {entry.system!r} --tasks {entry.task}"
+        raise DataError(f"the data of {entry.task} has changed since run {entry.id} of {entry.system}; {again}")

@@ -112,10 +112,17 @@ class BlockStore:
     """Folder, or any URL that fsspec knows, with one file for each finished block."""
 
     def __init__(self, place: str = "") -> None:
-        self.place = place or str(home() / "blocks")
+        self.place = self._root = place or str(home() / "blocks")
         self._fs: Any = None
-        if "://" in self.place:
-            self._fs, self._root = _opened(self.place)
+        if "://" not in self.place:
+            return
+        try:
+            import fsspec
+
+            self._fs, root = fsspec.core.url_to_fs(self.place)
+        except (ImportError, ValueError) as error:
+            raise R2medError(f"blocks cannot be kept at {self.place}: {error}") from error
+        self._root = root.rstrip("/")
 
     def put(self, key: str, content: bytes) -> None:
         """Store a result; it is visible as a whole or not at all."""
@@ -156,15 +163,4 @@ class BlockStore:
             raise R2medError(f"blocks cannot be kept at {self.place}: {error.strerror or error}") from error
 
     def _path(self, key: str) -> str:
-        root = self._root if self._fs is not None else self.place
-        return f"{root}/{key[:2]}/{key}"
-
-
-def _opened(place: str) -> tuple[Any, str]:
-    try:
-        import fsspec
-
-        filesystem, root = fsspec.core.url_to_fs(place)
-    except (ImportError, ValueError) as error:
-        raise R2medError(f"blocks cannot be kept at {place}: {error}") from error
-    return filesystem, root.rstrip("/")
+        return f"{self._root}/{key[:2]}/{key}"

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from r2med.pipeline.executor.blocks import Spread
 
 PACE = "R2MED_PROGRESS"
-"""The variable with the seconds between two lines of progress without a terminal; 0 for none."""
-_PACE = 60.0
+"""The variable with the seconds between two lines of progress without a terminal, 60 by default; 0 for none."""
 Item = TypeVar("Item")
 Value = TypeVar("Value")
 _STARTS: list[Callable[[], None]] = []
@@ -57,7 +56,6 @@ class _Steps:
         return _progress(self._label, self._done, self._total)
 
     def advance(self, amount: float = 1) -> None:
-        """Advance by an amount."""
         self._done += amount
         if self._show is not None:
             self._show(amount)
@@ -84,13 +82,24 @@ class Executor:
     @contextmanager
     def working(self, system: str, task: str) -> Iterator[None]:
         """Report a system on a task, to observers and in lines of progress, while the block runs."""
-        with reporter.cell(system, task), self._lines(_current), spreading(self):
+
+        def describe() -> str:
+            work = reporter.current
+            if work is None:
+                return "working"
+            step = f": {_progress(work.step, work.done, work.total)}" if work.step else ""
+            return f"{work.task}, {work.system}{step}"
+
+        with reporter.cell(system, task), self._lines(describe), spreading(self):
             yield
 
     @contextmanager
     def _lines(self, describe: Callable[[], str]) -> Iterator[None]:
         """Print lines of progress if no bar can be shown; inside other work that work prints them."""
-        pace = _pace()
+        try:
+            pace = max(0.0, float(os.environ.get(PACE, 60.0)))
+        except ValueError as error:
+            raise R2medError(f"{PACE}={os.environ[PACE]}: not a number of seconds") from error
         if self.console is None or self.console.is_terminal or self._telling or not pace:
             yield
             return
@@ -130,28 +139,12 @@ class Executor:
 
     def map(self, label: str, function: Callable[[Item], Value], items: Sequence[Item]) -> list[Value]:
         """Apply `function` to every item, in order, with a bar."""
+        values = []
         with self.progress(label, len(items)) as bar:
-            values = []
             for item in items:
                 values.append(function(item))
                 bar.advance()
         return values
-
-
-def _pace() -> float:
-    """Return the seconds between two lines of progress."""
-    try:
-        return max(0.0, float(os.environ.get(PACE, _PACE)))
-    except ValueError as error:
-        raise R2medError(f"{PACE}={os.environ[PACE]}: not a number of seconds") from error
-
-
-def _current() -> str:
-    work = reporter.current
-    if work is None:
-        return "working"
-    step = f": {_progress(work.step, work.done, work.total)}" if work.step else ""
-    return f"{work.task}, {work.system}{step}"
 
 
 def _progress(label: str, done: float, total: float) -> str:

@@ -29,6 +29,8 @@ _STARTING = 120.0
 """Timeout in seconds for a cluster without room for any worker."""
 _PASSED = ("R2MED_", "HF_", "MKL_CBWR")
 """Prefixes of the environment variables that the driver passes to a worker."""
+_SECRET = ("TOKEN", "KEY", "SECRET", "PASSWORD")
+"""Parts of the names of those that are sent to it directly, so that the cluster does not show them."""
 
 
 class RayWorker:
@@ -81,12 +83,12 @@ class RayCluster:
         worker = self._ray.put(job.worker)
         try:
             while True:
-                yield from self._known(deal)
+                yield from self._stored(deal)
                 if not deal.waiting and not deal.at_work():
                     return
                 yield from self._grow(deal, worker, born)
                 for actor in deal.idle():
-                    yield from self._known(deal)
+                    yield from self._stored(deal)
                     block = deal.take(time.monotonic())
                     if block is None:
                         break
@@ -94,13 +96,20 @@ class RayCluster:
                     deal.begin(actor, block, call, time.monotonic())
                 yield from self._collected(deal)
         finally:
-            self._dismiss(deal)
+            # Idle actors stay for the next job, slow duplicates are killed.
+            for actor in deal.workers:
+                if actor.ready and actor.block is None:
+                    self._resting.append(actor.handle)
+                else:
+                    self._ray.kill(actor.handle)
+            for key in deal.left_over():
+                self.store.remove(key)
 
     def unfinished(self, job: str, missing: int, total: int) -> R2medError:
         """Return an error of the storage, since a cluster computes all blocks."""
         return R2medError(f"{job}: {missing:,} of {total:,} cannot be read back; is the disk failing?")
 
-    def _known(self, deal: Deal, ahead: int = 1) -> Iterator[tuple[WorkBlock, bytes]]:
+    def _stored(self, deal: Deal, ahead: int = 1) -> Iterator[tuple[WorkBlock, bytes]]:
         """Yield results that an earlier driver or a lost worker computed; stop when this many blocks wait."""
         while len(deal.waiting) < ahead and (block := deal.next_block()) is not None:
             content = self.store.get(block.key)
@@ -128,7 +137,13 @@ class RayCluster:
             if block is None:
                 deal.loaded(actor)
             elif deal.finished(actor, block, time.monotonic()):
-                yield from self._handed_over(deal, block, self._read(block))
+                content = self.store.get(block.key)
+                if content is None:
+                    raise R2medError(
+                        f"a block was computed but is not in {self.store.place}: set blocks in [executor] of r2med.toml"
+                        " to storage that all hosts share"
+                    )
+                yield from self._handed_over(deal, block, content)
 
     def _alive(self, deal: Deal, actor: DealtWorker, block: WorkBlock | None, call: Any) -> bool:
         """Return whether a worker answered its call; raise an error if it could not do what it was asked."""
@@ -146,15 +161,6 @@ class RayCluster:
             raise R2medError(problem)
         return True
 
-    def _read(self, block: WorkBlock) -> bytes:
-        content = self.store.get(block.key)
-        if content is None:
-            raise R2medError(
-                f"a block was computed but is not in {self.store.place}: set blocks in [executor] of r2med.toml to"
-                " storage that all hosts share"
-            )
-        return content
-
     def _grow(self, deal: Deal, worker: Any, born: float) -> Iterator[tuple[WorkBlock, bytes]]:
         """Start as many actors as there is room for by now, since nodes come and go, but at most as many as blocks."""
         now = time.monotonic()
@@ -169,7 +175,7 @@ class RayCluster:
         for actor in deal.dismiss_beyond(target):
             self._ray.kill(actor.handle)
         while len(deal.workers) < target:
-            yield from self._known(deal, len(deal.free()) + 1)
+            yield from self._stored(deal, len(deal.free()) + 1)
             if len(deal.waiting) <= len(deal.free()):
                 break
             handle = self._resting.pop() if self._resting else self._start(kind, amount)
@@ -179,39 +185,26 @@ class RayCluster:
         if not deal.workers and now - born > _STARTING:
             raise R2medError(f"the Ray cluster has no room for a worker ({amount} {kind} each); see `ray status`")
 
-    def _dismiss(self, deal: Deal) -> None:
-        """Release the actors after a job: idle ones stay for the next, slow duplicates are killed."""
-        for actor in deal.workers:
-            if actor.ready and actor.block is None:
-                self._resting.append(actor.handle)
-            else:
-                self._ray.kill(actor.handle)
-        for key in deal.left_over():
-            self.store.remove(key)
-
-    def _start(self, kind: str, each: int) -> Any:
-        options = {"num_gpus": 1} if kind == "GPU" else {"num_cpus": each}
-        actor = self._ray.remote(RayWorker)
-        environment = {"env_vars": _environment(self._settings.threads)}
-        placed = actor.options(scheduling_strategy="SPREAD", runtime_env=environment, max_restarts=0, **options)
-        return placed.remote(
-            self.store.place,
-            r2med.__version__,
-            {name: value for name, value in os.environ.items() if name.startswith(_PASSED) and _secret(name)},
+    def _start(self, kind: str, amount: int) -> Any:
+        environment, secrets = _environment(self._settings.threads)
+        actor = self._ray.remote(RayWorker).options(
+            scheduling_strategy="SPREAD",
+            runtime_env={"env_vars": environment},
+            max_restarts=0,
+            **({"num_gpus": 1} if kind == "GPU" else {"num_cpus": amount}),
         )
+        return actor.remote(self.store.place, r2med.__version__, secrets)
 
 
-def _environment(threads: int) -> dict[str, str]:
-    """Return the variables of a worker: paths of this package and the user's modules, settings, number of threads."""
-    package = str(Path(__file__).resolve().parents[2])
-    paths = [package, *(path for path in sys.path if path and not path.endswith(".zip")), str(Path.cwd())]
-    kept = {name: value for name, value in os.environ.items() if name.startswith(_PASSED) and not _secret(name)}
+def _environment(threads: int) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the variables of a worker (settings, threads, paths of the user's modules), and secrets."""
+    passed = {name: value for name, value in os.environ.items() if name.startswith(_PASSED)}
+    secrets = {name: value for name, value in passed.items() if any(word in name for word in _SECRET)}
     numbers = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "R2MED_THREADS"), str(threads))
-    return kept | numbers | {"PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
-
-
-def _secret(name: str) -> bool:
-    return any(word in name for word in ("TOKEN", "KEY", "SECRET", "PASSWORD"))
+    package = str(Path(__file__).resolve().parents[3])
+    paths = [package, *(path for path in sys.path if path and not path.endswith(".zip")), str(Path.cwd())]
+    plain = {name: value for name, value in passed.items() if name not in secrets}
+    return plain | numbers | {"PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}, secrets
 
 
 def _connected(address: str) -> Any:
@@ -231,7 +224,12 @@ def _connected(address: str) -> Any:
     if ray.is_initialized():
         return ray
     where = address or os.environ.get("RAY_ADDRESS", "")
-    _check_listening(where)
+    host, _, port = where.removeprefix("ray://").rpartition(":")
+    if host and port.isdecimal():  # Ray itself would try for minutes
+        try:
+            socket.create_connection((host, int(port)), timeout=_LISTENING).close()
+        except (OSError, OverflowError) as error:
+            raise R2medError(f"no Ray cluster is listening at {where}; start one with `ray start --head`") from error
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
         ray.init(address=address or None, log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
@@ -249,17 +247,6 @@ def _connected(address: str) -> Any:
 
 def _told_to_debug(message: Mapping[str, Any], **_: object) -> None:
     debug(R2medError(" ".join(map(str, message.get("lines", ())))))
-
-
-def _check_listening(address: str) -> None:
-    """Refuse an address without a listener; Ray itself would try for minutes."""
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if not host or not port.isdecimal():
-        return
-    try:
-        socket.create_connection((host, int(port)), timeout=_LISTENING).close()
-    except (OSError, OverflowError) as error:
-        raise R2medError(f"no Ray cluster is listening at {address}; start one with `ray start --head`") from error
 
 
 def _last_line(error: BaseException) -> str:

@@ -9,6 +9,7 @@ import statistics
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 from r2med.errors import R2medError
@@ -65,8 +66,19 @@ class Deal:
         return next(self.source, None)
 
     def take(self, now: float) -> WorkBlock | None:
-        """Return the next block for an idle worker: one that waits, or one that another worker is slow at."""
-        return self.waiting.popleft() if self.waiting else self._straggler(now)
+        """Return the next block for an idle worker: one that waits, or one that another worker is slow at.
+
+        A slow one is that waited for longest, if much longer than usual; each try may take longer.
+        """
+        if self.waiting:
+            return self.waiting.popleft()
+        if not self._seconds:
+            return None
+        usual = _SLOW * statistics.median(self._seconds) + PATIENCE
+        tries = {block.key: self._at(block.key) for block in self._open()}
+        begun = [(max(worker.since for worker in at), at) for at in tries.values()]
+        late = [(since, at[0].block) for since, at in begun if now - since > usual * len(at)]
+        return min(late, key=itemgetter(0))[1] if late else None
 
     def begin(self, worker: DealtWorker, block: WorkBlock, call: Any, now: float) -> None:
         """Record that a worker was asked for a block."""
@@ -142,16 +154,3 @@ class Deal:
     def _open(self) -> list[WorkBlock]:
         blocks = (worker.block for worker in self.workers)
         return [block for block in blocks if block is not None and block.key not in self._done]
-
-    def _straggler(self, now: float) -> WorkBlock | None:
-        """Return the block that has been waited for longest, if much longer than usual; each try may take longer."""
-        if not self._seconds:
-            return None
-        usual = _SLOW * statistics.median(self._seconds) + PATIENCE
-        tries = {block.key: self._at(block.key) for block in self._open()}
-        late = [
-            (max(worker.since for worker in at), at[0].block)
-            for at in tries.values()
-            if now - max(worker.since for worker in at) > usual * len(at)
-        ]
-        return min(late, key=lambda each: each[0])[1] if late else None

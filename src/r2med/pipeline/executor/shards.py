@@ -80,7 +80,9 @@ class Shards:
             result = job.worker.run(block.payload)
             if job.keeps:
                 store.put(block.key, result)
-                self._note(block.key)
+                _keys().mkdir(parents=True, exist_ok=True)
+                with (_keys() / f"{self.number}").open("a", encoding="ascii") as file:
+                    file.write(f"{block.key}\n")
             yield block, result
 
     def unfinished(self, job: str, missing: int, total: int) -> R2medError:
@@ -107,38 +109,31 @@ class Shards:
         except FileExistsError:
             theirs = orjson.loads(_manifest().read_bytes())
             for name, value in orjson.loads(mine).items():
-                if theirs.get(name) != value:
-                    raise R2medError(_differs(self, name, value, theirs.get(name))) from None
+                if theirs.get(name) == value:
+                    continue
+                sides = (value, theirs.get(name))
+                texts = [", ".join(map(str, side)) if isinstance(side, list) else str(side) for side in sides]
+                if name == "shards":
+                    texts = [f"{total} shards in all" for total in texts]
+                else:
+                    texts[0] = f"{name} {texts[0]}"
+                differing = f"{self} has {texts[0]}, its siblings have {texts[1]}"
+                raise R2medError(f"{differing}; give it theirs, or remove {_manifest()}") from None
 
     def merged(self) -> None:
         """Close the batch if this command merges, so that the next may be another, and remove its blocks; another shard
         that found everything may get here before, and changes nothing."""
         if self.number:
             return
-        for notes in _noted().glob("*"):
+        for notes in _keys().glob("*"):
             for key in notes.read_text("ascii").split():
                 self.store.remove(key)
             notes.unlink()
         with suppress(FileNotFoundError):
             _manifest().unlink()
 
-    def _note(self, key: str) -> None:
-        """Record which blocks belong to the batch."""
-        _noted().mkdir(parents=True, exist_ok=True)
-        with (_noted() / f"{self.number}").open("a", encoding="ascii") as file:
-            file.write(f"{key}\n")
 
-
-def _differs(shard: Shards, name: str, mine: object, theirs: object) -> str:
-    texts = [", ".join(map(str, value)) if isinstance(value, list) else str(value) for value in (mine, theirs)]
-    if name == "shards":
-        texts = [f"{total} shards in all" for total in texts]
-    else:
-        texts[0] = f"{name} {texts[0]}"
-    return f"{shard} has {texts[0]}, its siblings have {texts[1]}; give it theirs, or remove {_manifest()}"
-
-
-def _noted() -> Path:
+def _keys() -> Path:
     """Return the folder with a file per shard of the keys of the blocks that it keeps."""
     return home() / "shards"
 
