@@ -188,7 +188,7 @@ class ApiRerank(Reranker):
                         scored = dict(zip(digests, map(Scored, answer.tolist()), strict=True))
                         store.keep(scored)
                         scores_known |= scored
-                context.book(replace(server.bill(*self._prices, (0, 0, 0)), whole=not known_before))
+                context.book(replace(server.bill(*self._prices), whole=not known_before))
         context.notes.facts |= {"pairs": sum(map(len, pairs)), "scored": sum(map(len, asked))}
         outcomes: list[Outcome] = []
         for candidate_list, wanted in zip(lists, pairs, strict=True):
