@@ -160,7 +160,9 @@ def card_of(source: ModelSource, name: str, *, pooling_given: bool = False) -> E
         raise R2medError(f"{source.name} does not say how its token vectors are pooled: add pooling=mean, cls or last")
     if are_sparse(modules):
         return _sparse_card(source, name, modules)
-    limits = dict.fromkeys(("max_query", "max_document"), source.max_length(modules.get("subfolder", "")))
+    limits: dict[str, Any] = dict.fromkeys(
+        ("max_query", "max_document"), source.max_length(modules.get("subfolder", ""))
+    )
     return EncoderCard(name, source.name, source.revision, **limits, **modules, **_read_prompts(source))
 
 
@@ -189,7 +191,7 @@ def _sparse_card(source: ModelSource, name: str, modules: dict[str, Any]) -> Enc
     terms = (source.read_json("config_sentence_transformers.json") or {}).get("max_active_dims") or 0
     if modules.get("autoencoder"):
         terms = terms or (source.read_json(f"{modules['autoencoder']}/config.json") or {}).get("k", 8)
-    limits = {"max_query": source.max_length(queries) if queries else longest, "max_document": longest}
+    limits: dict[str, Any] = {"max_query": source.max_length(queries) if queries else longest, "max_document": longest}
     modules = modules | _read_prompts(source, "dot") | {"max_terms": terms}
     return EncoderCard(name, source.name, source.revision, **limits, **modules)
 

@@ -36,8 +36,7 @@ from r2med.store.processes import foreign_output
 if TYPE_CHECKING:
     import torch
 
-_FORMAT = 1
-"""Of the file beside the model; another one whenever what is written there changes."""
+_FORMAT = 1  # of the file beside the model; another one whenever what is written there changes
 _INPUT_SETTINGS = ("role", "prompt", "max_length", "exclude_prompt", "lowercase", "padding")
 """Settings that change what is handed to the file, not the file."""
 _AGREEMENT = {"float32": 0.9999, "int8": 0.9}  # cosine; int8 of a real model has 0.99, of a random one less

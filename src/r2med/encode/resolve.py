@@ -161,7 +161,7 @@ def card_for(name: str, options: Mapping[str, Any]) -> EncoderCard:
         card = card_of(_source(name, options), name, pooling_given="pooling" in options)
     elif "@http" in name:
         model = model_at(name)
-        limits = {"max_query": model.max_length, "max_document": model.max_length}
+        limits: dict[str, Any] = {"max_query": model.max_length, "max_document": model.max_length}
         card = EncoderCard(name, model.id, backend="api", url=model.url, **limits)
     elif name in cards():
         card = cards()[name]
@@ -193,7 +193,9 @@ def check_options(name: str, options: Mapping[str, Any]) -> None:
 
 
 def _changed(card: EncoderCard, options: Mapping[str, Any]) -> EncoderCard:
-    limits = dict.fromkeys(("max_query", "max_document"), options["max_length"]) if "max_length" in options else {}
+    limits: dict[str, Any] = (
+        dict.fromkeys(("max_query", "max_document"), options["max_length"]) if "max_length" in options else {}
+    )
     values = limits | {name: value for name, value in options.items() if name not in ("device", "max_length")}
     for prompt in ("query_prompt", "document_prompt"):
         if prompt in values:

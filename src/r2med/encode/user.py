@@ -142,12 +142,9 @@ def _call(method: Callable[..., Any], texts: list[str], role: Role, task: Task) 
             hf_subset="default",
             prompt_type=_prompt_type(role),
         )
-    arguments: dict[str, Any] = {"batch_size": len(texts), "task_name": task.name}
-    arguments = {
-        name: value
-        for name, value in arguments.items()
-        if name in takes and takes[name].default is inspect.Parameter.empty
-    }
+    required = {name for name, parameter in takes.items() if parameter.default is parameter.empty}
+    usual = {"batch_size": len(texts), "task_name": task.name}
+    arguments: dict[str, Any] = {name: value for name, value in usual.items() if name in required}
     if "prompt_type" in takes:
         arguments["prompt_type"] = _prompt_type(role)
     rows = [{"title": "", "text": text} for text in texts] if method.__name__ == "encode_corpus" else texts
@@ -193,9 +190,9 @@ def state_of(made: Any) -> dict[str, Any]:
 
 
 def _is_plain(value: object) -> bool:
-    return (
-        all(map(_is_plain, value)) if isinstance(value, list | tuple) else isinstance(value, str | int | float | None)
-    )
+    if isinstance(value, list | tuple):
+        return all(map(_is_plain, value))
+    return isinstance(value, str | int | float | None)
 
 
 def find_class(address: str) -> Any:

@@ -33,8 +33,7 @@ from r2med.usage import Usage
 if TYPE_CHECKING:
     import httpx2
 
-_HOPELESS = 3
-"""Requests that come to nothing, with none answered, until the server counts as no good."""
+_HOPELESS = 3  # requests that come to nothing, with none answered, until the server counts as no good
 Value = TypeVar("Value")
 
 

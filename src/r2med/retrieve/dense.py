@@ -214,7 +214,7 @@ class Dense(Retriever):
     def requirements(self) -> Requirements:
         """Return the requirements of the encoder, or else of the index."""
         needed = self.encoder().requirements
-        return replace(needed, extra=needed.extra or self._approximate().extra) if self.index else needed
+        return replace(needed, extra=needed.extra or self._approximate().engine) if self.index else needed
 
     @property
     def user_options(self) -> frozenset[str]:
