@@ -12,7 +12,7 @@ import pytest
 from encoders import context
 from r2med.data.dataset import Texts
 from r2med.encode.batching import encode_all
-from r2med.encode.encoder import Role
+from r2med.encode.encoder import Prompts, Role
 from r2med.encode.static import WordLlamaEncoder
 from r2med.errors import R2medError
 
@@ -65,7 +65,7 @@ def test_truncation_is_reported_through_the_loop():
 
 
 def test_prompts_are_encoded_with_the_text():
-    encoder = WordLlamaEncoder(query_prompt="query: ")
+    encoder = WordLlamaEncoder(prompts=Prompts("query: "))
     assert encoder.prompted("pain", Role.QUERY) == "query: pain"
     np.testing.assert_array_equal(
         encoder.encode(["pain"], Role.QUERY), WordLlamaEncoder().encode(["query: pain"], Role.DOCUMENT)

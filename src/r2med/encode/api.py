@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.encode.encoder import Encoder, Role, Vectors
+from r2med.encode.encoder import Encoder, Prompts, Role, Vectors
 from r2med.errors import R2medError, SpecError
 from r2med.models.http import AttemptError, RequestLimits, check_url, server_name
 from r2med.models.server import JsonServer
@@ -23,8 +23,7 @@ from r2med.usage import Usage
 KEYS: Mapping[str, str] = {"api.openai.com": "OPENAI_API_KEY", "api.voyageai.com": "VOYAGE_API_KEY"}
 """Which key goes to which host. Any other host is sent `R2MED_EMBED_KEY` if that is set, and never one of these."""
 _OWN_KEY = "R2MED_EMBED_KEY"
-_USUAL_BYTES = 4
-"""Bytes of a token, for a guess."""
+_USUAL_BYTES = 4  # of a token, for a guess
 _BYTES_PER_TOKEN = 3  # English has four to five, so a text that passes this count passes the server's
 
 
@@ -95,22 +94,22 @@ class EmbeddingServer(JsonServer[Vectors]):
     def read(self, answer: Any, body: Mapping[str, Any]) -> Vectors:
         """Parse the vectors, in the order of the texts."""
         rows = sorted(answer["data"], key=lambda row: row["index"])
-        places = [row["index"] for row in rows]
         vectors = np.array([row["embedding"] for row in rows], dtype=np.float32)
         count = len(body["input"])
-        if places != list(range(count)) or vectors.ndim != 2:
-            raise AttemptError(f"{self.url} sent {len(places)} vectors for {count} texts")
+        if [row["index"] for row in rows] != list(range(count)) or vectors.ndim != 2:
+            raise AttemptError(f"{self.url} sent {len(rows)} vectors for {count} texts")
         return vectors
 
 
 class ApiEncoder(Encoder):
-    """An encoder behind HTTP."""
+    """An encoder behind HTTP; the server does the work, from whichever host it is asked."""
+
+    spreads, billed = False, True
 
     def __init__(self, model: ApiModel, limits: RequestLimits | None = None) -> None:
-        self.model = model
-        self.limits = limits or RequestLimits.configured()
+        self.model, self.limits = model, limits or RequestLimits.configured()
+        self.similarity, self.prompts = model.similarity, Prompts(model.query_prompt, model.document_prompt)
         self._server: EmbeddingServer | None = None
-        self._billed = (0, 0, 0)
 
     def settings(self, role: Role) -> Mapping[str, object]:
         """Return what is sent, the server, and the cut-off; never the key."""
@@ -119,21 +118,11 @@ class ApiEncoder(Encoder):
             "url": server_name(self.model.url),
             "backend": "api",
             "role": role.value,
-            "prompt": self._prompt(role),
+            "prompt": self.prompts.of(role),
             "max_length": self.model.max_length,
             "tokens": self.model.counter,
             "input_type": role.value if self.model.input_types else "",
         }
-
-    @property
-    def similarity(self) -> str:
-        """Return the similarity of the model's card."""
-        return self.model.similarity
-
-    @property
-    def spreads(self) -> bool:
-        """Return False: the server does the work, from whichever host it is asked."""
-        return False
 
     @property
     def requirements(self) -> Requirements:
@@ -150,9 +139,10 @@ class ApiEncoder(Encoder):
         self._connected()
 
     def _connected(self) -> EmbeddingServer:
-        if self._server is None:
-            model = self.model
-            self._server = EmbeddingServer(model.id, model.url, model.key_env, self.limits, needs_key=model.needs_key)
+        model = self.model
+        self._server = self._server or EmbeddingServer(
+            model.id, model.url, model.key_env, self.limits, needs_key=model.needs_key
+        )
         return self._server
 
     def lengths(self, texts: Sequence[str], role: Role) -> NDArray[np.int64]:
@@ -170,69 +160,43 @@ class ApiEncoder(Encoder):
         bodies = [{"model": self.model.id, "input": cut[some], **extra} for some in self._requests(cut)]
         return np.concatenate(self._connected().ask_all(bodies))
 
-    def prompted(self, text: str, role: Role) -> str:
-        """Return the text after its prompt, before it is cut."""
-        return self._prompt(role) + text
-
-    def for_passages(self) -> Encoder:
-        """Return an encoder of the same server without the query's prompt."""
-        if not self.model.query_prompt:
-            return self
-        return ApiEncoder(replace(self.model, query_prompt=""), self.limits)
-
-    @property
-    def billed(self) -> bool:
-        """Return True: the server encodes, and may bill it."""
-        return True
-
     def take_bill(self) -> Usage | None:
         """Return the requests answered since the last call, and the tokens that the server counted in them."""
-        if self._server is None:
-            return None
-        bill = self._server.bill(self._token_price, None, self._billed)
-        self._billed = self._server.counters
-        return bill if bill.requests else None
+        bill = self._server.bill(self._token_price) if self._server else None
+        return bill if bill and bill.requests else None
 
     def price(self, tokens: int) -> float | None:
         """Return the cost of so many tokens at the price of the user's files or the card."""
-        token_price = self._token_price
-        return None if token_price is None else tokens * token_price / 1e6
+        return None if self._token_price is None else tokens * self._token_price / 1e6
 
     def expect(self, texts: Sequence[str], role: Role, count: int) -> tuple[int, int]:
         """Estimate the number of requests and tokens that `count` texts take, of which some are given."""
         if not texts or not count:
             return 0, 0
-        read = [self._cut(self.prompted(text, role)) for text in texts]
+        sent = [self._cut(self.prompted(text, role)) for text in texts]
         exact = self.model.counter == self.model.tokenizer
-        sizes = [self._count(text) if exact else -(-len(text.encode()) // _USUAL_BYTES) for text in read]
+        sizes = [self._count(text) if exact else -(-len(text.encode()) // _USUAL_BYTES) for text in sent]
         tokens = round(sum(sizes) * count / len(texts))
-        return -(-max(count * self.model.request_tokens, tokens * self.model.request_texts)
-                 // (self.model.request_texts * self.model.request_tokens)), tokens  # fmt: skip
+        return max(-(-count // self.model.request_texts), -(-tokens // self.model.request_tokens)), tokens
 
     @property
     def _token_price(self) -> float | None:
         return prices().of_tokens(self.model.id, self.model.price)
 
-    def _prompt(self, role: Role) -> str:
-        return self.model.query_prompt if role is Role.QUERY else self.model.document_prompt
-
     def _count(self, text: str) -> int:
-        size = len(text.encode("utf-8", "replace"))
         if self.model.counter != self.model.tokenizer:
-            return -(-size // _BYTES_PER_TOKEN)
+            return -(-len(text.encode("utf-8", "replace")) // _BYTES_PER_TOKEN)
         return len(_encoding(self.model.tokenizer).encode_ordinary(text))
 
     def _cut(self, text: str) -> str:
-        most = self.model.max_length
-        data = text.encode("utf-8", "replace")
-        # A token has a byte at the least.
+        most, data = self.model.max_length, text.encode("utf-8", "replace")
+        # A token has at least a byte.
         if not most or len(data) <= most:
             return data.decode("utf-8")
         if self.model.counter != self.model.tokenizer:
             return data[: most * _BYTES_PER_TOKEN].decode("utf-8", "ignore")
         encoding = _encoding(self.model.tokenizer)
-        kept: bytes = encoding.decode_bytes(encoding.encode_ordinary(text)[:most])
-        return kept.decode("utf-8", "ignore")
+        return str(encoding.decode_bytes(encoding.encode_ordinary(text)[:most]), "utf-8", "ignore")
 
     def _requests(self, texts: Sequence[str]) -> Iterator[slice]:
         """Yield the spans of texts that go into one request each."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -35,22 +35,16 @@ WINDOW = 8192
 Result = TypeVar("Result")
 AnyEncoder = TypeVar("AnyEncoder", bound=Encoder | TokenEncoder)
 AnyVectors = TypeVar("AnyVectors", bound=Vectors | list[Vectors])
+Stored = TypeVar("Stored", bound=StoredVectors | StoredSparse | TokenVectors)
 
 
-@dataclass(frozen=True)
-class EncodingJob:
-    """Texts to encode, with their role, the precision of the stored vectors, and the label of reports."""
+class EncodingJob(NamedTuple):
+    """Texts to encode, with their role, their name in reports, and the precision of the stored vectors."""
 
     texts: Texts
     role: Role
-    label: str = ""
-    """The name of the texts in reports: `documents`, `queries`, `passages`; by default the role's own."""
+    name: str
     precision: str = "float32"
-
-    @property
-    def name(self) -> str:
-        """Return the label, or the role's plural."""
-        return self.label or ("queries" if self.role is Role.QUERY else "documents")
 
 
 def encode_all(
@@ -59,70 +53,56 @@ def encode_all(
     """Return a vector for every text, in order. A text that was encoded before, in any task, is not encoded again.
 
     If everything is in the store, the model is not even loaded. The facts are added to the context's notes under the
-    label.
+    label, which is the role's plural by default.
     """
-    job = EncodingJob(texts, role, label, precision)
     store = VectorStore(encoder.settings(role), precision)
-    places, encoded = _fill(TextBatches(encoder, job, store), context)
-    vectors = store.vectors(places)
-    context.notes.facts[job.name] = _facts(encoder, job, vectors, encoded)
-    return vectors
+    job = EncodingJob(texts, role, label or _LABELS[role], precision)
+    return _encode(TextBatches(encoder, job, store), store.vectors, context)
 
 
 def encode_sparse(encoder: Encoder, texts: Texts, role: Role, context: Context) -> StoredSparse:
     """Return a sparse vector for every text, in order, by an encoder whose dimensions are terms; see `encode_all`."""
-    job = EncodingJob(texts, role)
     store = SparseStore(encoder.settings(role))
-    places, encoded = _fill(TextBatches(encoder, job, store), context)
-    vectors = store.vectors(places)
-    context.notes.facts[job.name] = _facts(encoder, job, vectors, encoded)
-    return vectors
+    return _encode(TextBatches(encoder, EncodingJob(texts, role, _LABELS[role]), store), store.vectors, context)
 
 
 def encode_tokens(
     encoder: TokenEncoder, texts: Texts, role: Role, context: Context, precision: str = "float32"
 ) -> TokenVectors:
     """Return the token vectors of every text, in order; see `encode_all`."""
-    job = EncodingJob(texts, role, precision=precision)
-    store = TokenStore(encoder.settings(role), precision)
-    places, encoded = _fill(TokenBatches(encoder, job, store), context)
-    vectors = store.vectors(places)
-    facts = _facts(encoder, job, vectors, encoded)
-    names = ("prefix", "expansion", "attend", "dtype", "skiplist")
-    facts |= {name: value for name, value in encoder.settings(role).items() if name in names}
-    context.notes.facts[job.name] = facts
+    settings, name = encoder.settings(role), _LABELS[role]
+    store = TokenStore(settings, precision)
+    vectors = _encode(TokenBatches(encoder, EncodingJob(texts, role, name, precision), store), store.vectors, context)
+    facts = context.notes.facts[name]
+    facts |= {key: settings[key] for key in settings if key in ("prefix", "expansion", "attend", "dtype", "skiplist")}
     if role is Role.QUERY and facts["truncated"]:
         cut, limit = facts["truncated"], facts["max_tokens"]
         context.warn(f"{cut} of {len(vectors)} queries are longer than {limit} tokens and were cut; see query_length")
     return vectors
 
 
-def to_encode(encoder: Encoder, texts: Texts, role: Role, precision: str = "float32") -> int:
-    """Count the distinct texts that the store lacks, for a plan."""
+def to_encode(encoder: Encoder | TokenEncoder, texts: Texts, role: Role, precision: str = "float32") -> int:
+    """Count the distinct texts whose vectors the store lacks, for a plan."""
     settings = encoder.settings(role)
-    return _count_missing(SparseStore(settings) if encoder.sparse else VectorStore(settings, precision), texts)
-
-
-def tokens_to_encode(encoder: TokenEncoder, texts: Texts, role: Role, precision: str = "float32") -> int:
-    """Count the distinct texts whose token vectors the store lacks, for a plan."""
-    return _count_missing(TokenStore(encoder.settings(role), precision), texts)
-
-
-def _count_missing(store: ArrayStore, texts: Texts) -> int:
+    if isinstance(encoder, TokenEncoder):
+        store: ArrayStore = TokenStore(settings, precision)
+    else:
+        store = SparseStore(settings) if encoder.sparse else VectorStore(settings, precision)
     hashes = text_hashes(texts.texts)
     return len(first_of_each(hashes, lacking(store.find(hashes))))
 
 
-def _facts(
-    encoder: Encoder | TokenEncoder,
-    job: EncodingJob,
-    vectors: StoredVectors | StoredSparse | TokenVectors,
-    encoded: int,
-) -> dict[str, Any]:
-    """Return the facts of a result: the texts encoded now, the number cut and at which length, and the first string."""
-    limit = encoder.limit(job.role)
+_LABELS = {Role.QUERY: "queries", Role.DOCUMENT: "documents"}
+
+
+def _encode(
+    work: Batches[AnyEncoder, AnyVectors], read: Callable[[NDArray[np.intp]], Stored], context: Context
+) -> Stored:
+    """Encode what the store lacks and read all vectors, with the facts of the result in the notes."""
+    places, encoded = _fill(work, context)
+    vectors, job, limit = read(places), work.job, work.encoder.limit(work.job.role)
     cut = int((vectors.tokens > limit).sum()) if limit else 0
-    return {
+    context.notes.facts[job.name] = {
         "texts": len(vectors),
         "encoded": encoded,
         **({"vectors": int(vectors.count.sum())} if isinstance(vectors, TokenVectors) else {}),
@@ -130,14 +110,17 @@ def _facts(
         "max_tokens": limit or None,
         "truncated": cut,
         "truncated_share": round(cut / len(vectors), 6) if len(vectors) else 0.0,
-        "first": encoder.prompted(job.texts.texts[0], job.role)[:SHOWN] if len(vectors) else "",
+        "first": work.encoder.prompted(job.texts.texts[0], job.role)[:SHOWN] if len(vectors) else "",
     }
+    return vectors
 
 
 class Batches(ABC, Generic[AnyEncoder, AnyVectors]):
     """Batches of the texts of a job, longest first, of at most `budget` padded tokens; out of memory halves it."""
 
     length_option = "max_length"
+    matrix_each = False
+    """Whether each text has a matrix of its own."""
 
     def __init__(self, encoder: AnyEncoder, job: EncodingJob, store: ArrayStore) -> None:
         self.encoder, self.job, self.store = encoder, job, store
@@ -206,9 +189,10 @@ class Batches(ABC, Generic[AnyEncoder, AnyVectors]):
     def checked(self, vectors: Any, places: NDArray[np.intp]) -> AnyVectors:
         """Check the vectors of a batch and return them; an invalid one is an error that names the text."""
 
-    @abstractmethod
     def unpack(self, matrices: Iterator[Vectors], batch: PlannedBatch) -> AnyVectors:
         """Take the vectors of a batch from the matrices of a worker, and check them."""
+        vectors = [next(matrices) for _ in batch.places] if self.matrix_each else next(matrices)
+        return self.checked(vectors, batch.places)
 
     def append(
         self,
@@ -218,8 +202,9 @@ class Batches(ABC, Generic[AnyEncoder, AnyVectors]):
         rows: NDArray[np.intp],
         vectors: AnyVectors,
     ) -> None:
-        """Store the vectors of a batch; matrices of different sizes are put one after another."""
-        writer.append(hashes, batch.tokens, vectors)
+        """Store the vectors of a batch in their rows; those of different sizes are put one after another."""
+        ordered = isinstance(self.store, VectorStore)
+        writer.append(hashes, batch.tokens, vectors, rows if ordered else None)
 
 
 class TextBatches(Batches[Encoder, Vectors]):
@@ -252,26 +237,11 @@ class TextBatches(Batches[Encoder, Vectors]):
                 self.refuse(int(places[int(broken.argmax())]), problem)
         return matrix
 
-    def unpack(self, matrices: Iterator[Vectors], batch: PlannedBatch) -> Vectors:
-        """Take one matrix."""
-        return self.checked(next(matrices), batch.places)
-
-    def append(
-        self,
-        writer: ShardWriter,
-        hashes: TextHashes,
-        batch: PlannedBatch,
-        rows: NDArray[np.intp],
-        vectors: Vectors,
-    ) -> None:
-        """Store dense vectors in their rows; sparse ones are of different sizes."""
-        writer.append(hashes, batch.tokens, vectors, None if self.encoder.sparse else rows)
-
 
 class TokenBatches(Batches[TokenEncoder, list[Vectors]]):
     """Batches of texts, each of which gets a matrix with the vectors of its tokens."""
 
-    length_option = "document_length"
+    length_option, matrix_each = "document_length", True
 
     def checked(self, vectors: list[Vectors], places: NDArray[np.intp]) -> list[Vectors]:
         """Check the matrices of a batch."""
@@ -281,10 +251,6 @@ class TokenBatches(Batches[TokenEncoder, list[Vectors]]):
             if not np.isfinite(span).all():
                 self.refuse(place, "vectors with NaN or infinite numbers")
         return vectors
-
-    def unpack(self, matrices: Iterator[Vectors], batch: PlannedBatch) -> list[Vectors]:
-        """Take a matrix for each text."""
-        return self.checked([next(matrices) for _ in batch.places], batch.places)
 
 
 class MissingTexts(NamedTuple):
@@ -315,11 +281,9 @@ def _fill(work: Batches[AnyEncoder, AnyVectors], context: Context) -> tuple[NDAr
             left = MissingTexts(hashes, missing, _round_stored(store, writer, hashes, missing) if half else missing)
             encoded = len(left.rest)
             local = isinstance(encoder, Encoder) and not encoder.spreads
-            if not encoded:
-                pass
-            elif spread is None or local or (spread.only_large and job.role is Role.QUERY):
+            if encoded and (spread is None or local or (spread.only_large and job.role is Role.QUERY)):
                 work.run(writer, left, context)
-            else:
+            elif encoded and spread is not None:
                 # The plan is made of all texts, so that every command of a batch has the same, whatever is there.
                 encode_by_workers(work, spread, writer, distinct, left, WINDOW, context)
         store.refresh()

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from r2med.data.tasks import Task
+from r2med.encode.encoder import Prompts
 from r2med.encode.late_cards import states_late
 from r2med.errors import R2medError, SpecError
 from r2med.models.cards import CardRegistry, Reader, is_text
@@ -119,17 +121,21 @@ class EncoderCard:
         """Return whether its vectors have thousands of dimensions, nearly all of them zero."""
         return self.pooling in SPARSE_POOLINGS or bool(self.autoencoder)
 
+    def prompts(self, task: Task) -> Prompts:
+        """Return the prompts for a task."""
+        return Prompts(self.query_prompt.render(task), self.document_prompt.render(task))
+
     @property
     def needs_gpu(self) -> bool:
         """Return whether encoding a task without an accelerator would take days."""
         return self.backend == "torch" and self.parameters >= GPU_MILLIONS
 
 
-def _is_wording(value: Any) -> bool:
-    return is_text(value) or (isinstance(value, dict) and all(map(is_text, value.values())))
-
-
-_WORDING = Reader("a text, or a table of texts by family", _is_wording, Template.of)
+_WORDING = Reader(
+    "a text, or a table of texts by family",
+    lambda value: is_text(value) or (isinstance(value, dict) and all(map(is_text, value.values()))),
+    Template.of,
+)
 _CARDS = CardRegistry(EncoderCard, "r2med.encode", "encoders.toml", readers={Template: _WORDING})
 
 
@@ -150,14 +156,13 @@ def card_of(source: ModelSource, name: str, *, pooling_given: bool = False) -> E
     modules = read_modules(source)
     if not modules:
         _require_model(source)
-        if not pooling_given:
-            raise R2medError(
-                f"{source.name} does not say how its token vectors are pooled: add pooling=mean, cls or last"
-            )
+    if not (modules or pooling_given):
+        raise R2medError(f"{source.name} does not say how its token vectors are pooled: add pooling=mean, cls or last")
     if are_sparse(modules):
         return _sparse_card(source, name, modules)
-    longest = source.max_length(modules.get("subfolder", ""))
-    limits: dict[str, Any] = {"max_query": longest, "max_document": longest}
+    limits: dict[str, Any] = dict.fromkeys(
+        ("max_query", "max_document"), source.max_length(modules.get("subfolder", ""))
+    )
     return EncoderCard(name, source.name, source.revision, **limits, **modules, **_read_prompts(source))
 
 
@@ -186,12 +191,9 @@ def _sparse_card(source: ModelSource, name: str, modules: dict[str, Any]) -> Enc
     terms = (source.read_json("config_sentence_transformers.json") or {}).get("max_active_dims") or 0
     if modules.get("autoencoder"):
         terms = terms or (source.read_json(f"{modules['autoencoder']}/config.json") or {}).get("k", 8)
-    limits: dict[str, Any] = {
-        "max_query": source.max_length(queries) if queries else longest,
-        "max_document": longest,
-        "max_terms": terms,
-    }
-    return EncoderCard(name, source.name, source.revision, **limits, **modules, **_read_prompts(source, "dot"))
+    limits: dict[str, Any] = {"max_query": source.max_length(queries) if queries else longest, "max_document": longest}
+    modules = modules | _read_prompts(source, "dot") | {"max_terms": terms}
+    return EncoderCard(name, source.name, source.revision, **limits, **modules)
 
 
 def _require_model(source: ModelSource) -> dict[str, Any]:
@@ -199,8 +201,7 @@ def _require_model(source: ModelSource) -> dict[str, Any]:
     config: dict[str, Any] | None = source.read_json("config.json")
     if config is not None:
         return config
-    adapter = source.read_json("adapter_config.json")
-    if adapter is not None:
+    if (adapter := source.read_json("adapter_config.json")) is not None:
         base = adapter.get("base_model_name_or_path", "ORG/BASE")
         raise R2medError(f"{source.name} is an adapter, not a model: write hf:{base}(adapter={source.name})")
     raise R2medError(f"{source.name}: not a model (no config.json)")

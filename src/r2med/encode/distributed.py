@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from r2med.encode.tokens import TokenEncoder
 
 Encoded = TypeVar("Encoded")
-_BLOCK_TOKENS = 65_536
-"""Tokens of a block, padding included: seconds of work, and what is lost when a worker dies."""
+_BLOCK_TOKENS = 65_536  # tokens of a block, padding included: seconds of work, and what is lost when a worker dies
 _SHAPE = struct.Struct("<II")
 
 

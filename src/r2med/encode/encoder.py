@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +45,16 @@ class Prompts:
 class Encoder(ABC):
     """A model that turns texts into vectors for one task. Construction is cheap; `load` does the heavy work."""
 
+    prompts = Prompts()
+    similarity = "cosine"
+    """`cosine` or `dot`."""
+    sparse = False
+    """Whether its vectors have a dimension for each term of a vocabulary, nearly all of them zero."""
+    spreads = True
+    """Whether other hosts can do its work; a remote server is asked from this process."""
+    billed = False
+    """Whether a server encodes, which may bill it."""
+
     @abstractmethod
     def settings(self, role: Role) -> Mapping[str, object]:
         """Return everything a vector of this role depends on: model, revision, prompt, max length, pooling, dtype, ...
@@ -55,24 +67,9 @@ class Encoder(ABC):
         return {}
 
     @property
-    @abstractmethod
-    def similarity(self) -> str:
-        """Return the similarity: `cosine` or `dot`."""
-
-    @property
-    def sparse(self) -> bool:
-        """Return whether its vectors are sparse: a dimension for each term of a vocabulary, nearly all of them zero."""
-        return False
-
-    @property
     def requirements(self) -> Requirements:
         """Return what must be available before this encoder can run."""
         return Requirements()
-
-    @property
-    def spreads(self) -> bool:
-        """Return whether other hosts can do its work; a remote server is asked from this process."""
-        return True
 
     @abstractmethod
     def load(self) -> None:
@@ -97,20 +94,20 @@ class Encoder(ABC):
 
     def prompted(self, text: str, role: Role) -> str:
         """Return the exact string that is encoded for a text: what `r2med models show` prints and a result records."""
-        return text
+        return self.prompts.of(role) + text
+
+    def with_prompts(self, prompts: Prompts) -> Self:
+        """Return an encoder of the same model with other prompts; what is loaded already is shared."""
+        encoder = copy(self)
+        encoder.prompts = prompts
+        return encoder
 
     def for_passages(self) -> Encoder:
         """Return the encoder, in the role of a query, for texts that a model wrote to answer a query.
 
         The published protocol encodes these without the query's prompt, but for a few models that give it to both.
-        An encoder without prompts returns itself.
         """
-        return self
-
-    @property
-    def billed(self) -> bool:
-        """Return whether a server encodes, which may bill it."""
-        return False
+        return self.with_prompts(replace(self.prompts, query="")) if self.prompts.query else self
 
     def take_bill(self) -> Usage | None:
         """Return what encoding took since the last call, if a server did it."""

@@ -30,8 +30,7 @@ from r2med.pipeline.spec import Call, Value, parse
 
 _BLOCK = 8192
 _CODES, _SCALE, _ENGINE_FILE = "codes.npy", "scale.npy", "index.bin"
-_CANDIDATES = 2
-"""How many candidates an engine names for each place of a list, unless more are asked for."""
+_CANDIDATES = 2  # that an engine names for each place of a list, unless more are asked for
 
 
 class Sized(VectorRows, Protocol):
@@ -222,7 +221,6 @@ def _blocks(rows: VectorRows, how: Similarity) -> Iterator[tuple[slice, Vectors]
 class _Faiss:
     """An index of faiss, of any factory."""
 
-    extra, module, package = "faiss", "faiss", "faiss-cpu"
     options: ClassVar[Mapping[str, Value]] = {"factory": "HNSW32", "nprobe": 8, "ef": 64, "sample": 100_000}
 
     def __init__(self, settings: Mapping[str, Any], dimension: int, file: Path | None = None) -> None:
@@ -238,21 +236,18 @@ class _Faiss:
             line = str(error).strip().splitlines()[-1]
             raise SpecError(f"faiss knows no index {settings['factory']!r} ({line})") from error
 
-    def train(self, rows: VectorRows, how: Similarity) -> None:
-        """Train the index, if it needs training, on documents sampled evenly from all."""
-        if self._index.is_trained:
-            return
-        count = rows.shape[0]
-        places = np.unique(np.linspace(0, count - 1, min(count, self._settings["sample"])).astype(np.intp))
-        try:
-            self._index.train(_comparable(rows[places], how))
-        except RuntimeError as error:
-            raise R2medError(f"faiss cannot learn {self._settings['factory']} from {len(places)} documents") from error
-
-    def add(self, start: int, rows: Vectors) -> None:
-        self._index.add(rows)
-
-    def save(self, file: Path) -> None:
+    def write(self, rows: VectorRows, how: Similarity, file: Path) -> None:
+        if not self._index.is_trained:
+            # The documents to learn from are sampled evenly from all.
+            count = rows.shape[0]
+            places = np.unique(np.linspace(0, count - 1, min(count, self._settings["sample"])).astype(np.intp))
+            try:
+                self._index.train(_comparable(rows[places], how))
+            except RuntimeError as error:
+                factory = self._settings["factory"]
+                raise R2medError(f"faiss cannot learn {factory} from {len(places)} documents") from error
+        for start in range(0, rows.shape[0], 2 * _BLOCK):
+            self._index.add(_comparable(rows[start : start + 2 * _BLOCK], how))
         self._faiss.write_index(self._index, str(file))
 
     def candidates(self, queries: Vectors, count: int) -> NDArray[np.int64]:
@@ -262,14 +257,12 @@ class _Faiss:
             inner.nprobe = self._settings["nprobe"]
         if hasattr(inner, "hnsw"):
             inner.hnsw.efSearch = max(self._settings["ef"], count)
-        documents: NDArray[np.int64] = self._index.search(queries, count)[1]
-        return documents
+        return self._index.search(queries, count)[1]  # type: ignore[no-any-return]  # faiss is not typed
 
 
 class _Usearch:
     """An index of usearch: a graph."""
 
-    extra, module, package = "usearch", "usearch", "usearch"
     options: ClassVar[Mapping[str, Value]] = {"connectivity": 16, "expansion": 128, "dtype": "f32"}
 
     def __init__(self, settings: Mapping[str, Any], dimension: int, file: Path | None = None) -> None:
@@ -289,17 +282,13 @@ class _Usearch:
         if file is not None:
             self._index.view(str(file))
 
-    def train(self, rows: VectorRows, how: Similarity) -> None:
-        """Do nothing: a graph needs no training."""
-
-    def add(self, start: int, rows: Vectors) -> None:
-        self._index.add(np.arange(start, start + len(rows)), rows)
-
-    def save(self, file: Path) -> None:
+    def write(self, rows: VectorRows, how: Similarity, file: Path) -> None:
+        for start in range(0, rows.shape[0], 2 * _BLOCK):
+            block = _comparable(rows[start : start + 2 * _BLOCK], how)
+            self._index.add(np.arange(start, start + len(block)), block)
         self._index.save(str(file))
 
     def candidates(self, queries: Vectors, count: int) -> NDArray[np.int64]:
-        """Return `count` documents per query, a row each; -1 for missing ones."""
         documents = np.full((len(queries), count), -1, dtype=np.int64)
         for row, query in zip(documents, queries, strict=True):
             keys = self._index.search(query, count).keys
@@ -308,6 +297,7 @@ class _Usearch:
 
 
 _ENGINES: Mapping[str, type[_Faiss] | type[_Usearch]] = {"faiss": _Faiss, "usearch": _Usearch}
+_PACKAGES = {"faiss": "faiss-cpu", "usearch": "usearch"}
 
 
 def engine_call(value: object) -> Call:
@@ -324,6 +314,7 @@ class EngineSettings:
     """An engine with all of its settings."""
 
     engine: str
+    """Also the name of its optional dependency group."""
     options: tuple[tuple[str, Any], ...]
 
     @classmethod
@@ -348,24 +339,14 @@ class EngineSettings:
                 raise SpecError(f"{call.name}: {name} must be {words}, not {option!r}")
         return cls(call.name, tuple(sorted({**defaults, **dict(call.options)}.items())))
 
-    @property
-    def extra(self) -> str:
-        """Return the optional dependency group."""
-        return _ENGINES[self.engine].extra
-
     def fingerprint(self) -> tuple[object, ...]:
         """Return the settings that the index depends on besides the vectors."""
-        kind = _ENGINES[self.engine]
-        require_extra(kind.extra, kind.module)
-        return (self.engine, version(kind.package), self.options)
+        require_extra(self.engine, self.engine)
+        return (self.engine, version(_PACKAGES[self.engine]), self.options)
 
     def write(self, rows: VectorRows, how: Similarity, folder: Path) -> None:
         """Build the index of some documents in a folder, block by block."""
-        engine = _ENGINES[self.engine](dict(self.options), rows.shape[1])
-        engine.train(rows, how)
-        for start in range(0, rows.shape[0], 2 * _BLOCK):
-            engine.add(start, _comparable(rows[start : start + 2 * _BLOCK], how))
-        engine.save(folder / _ENGINE_FILE)
+        _ENGINES[self.engine](dict(self.options), rows.shape[1]).write(rows, how, folder / _ENGINE_FILE)
 
     def open(self, rows: VectorRows, how: Similarity, folder: Path, rescored: int) -> ApproximateIndex:
         """Open the index in a folder, memory-mapped."""

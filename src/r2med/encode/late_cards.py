@@ -24,23 +24,13 @@ DTYPES = ("float32", "bfloat16", "float16")
 PUNCTUATION = tuple(string.punctuation)
 INLINE = "linear.weight"
 """The name of the projection in the weights of a Stanford checkpoint."""
-_CLASSIC = 32
-"""The length of an expanded query if a checkpoint states none."""
-_STATED = "config_sentence_transformers.json"
-"""The file with what sentence-transformers or PyLate wrote of the whole model."""
-_STANFORD = "artifact.metadata"
-"""The file with the settings of a Stanford checkpoint."""
+_CLASSIC = 32  # the length of an expanded query if a checkpoint states none
+_STATED = "config_sentence_transformers.json"  # of the whole model, by sentence-transformers or PyLate
+_STANFORD = "artifact.metadata"  # the settings of a Stanford checkpoint
 _PYLATE_MARKS = (
-    "query_length",
-    "document_length",
-    "query_expansion",
-    "do_query_expansion",
-    "attend_to_expansion_tokens",
-    "attend_to_mask_tokens",
-    "query_prefix",
-    "document_prefix",
-    "skiplist_words",
-)
+    "query_length document_length query_expansion do_query_expansion attend_to_expansion_tokens attend_to_mask_tokens"
+    " query_prefix document_prefix skiplist_words"
+).split()
 """Settings by which a checkpoint of PyLate is known, whatever version wrote it."""
 
 
@@ -83,11 +73,10 @@ class LateCard:
             if isinstance(usual, int | str | tuple) and not isinstance(value, type(usual)):
                 raise TypeError(f"{entry.name} is {value!r}")
         for field, allowed in (("expansion", EXPANSIONS), ("similarity", SIMILARITIES), ("dtype", DTYPES)):
-            value = getattr(self, field)
-            if value and value not in allowed:
+            if (value := getattr(self, field)) and value not in allowed:
                 raise SpecError(f"{self.name}: {field} must be one of {', '.join(allowed)}, not {value!r}")
-        if min(self.query_length, self.document_length) < 0:
-            raise SpecError(f"{self.name}: a length of {min(self.query_length, self.document_length)} tokens")
+        if (shortest := min(self.query_length, self.document_length)) < 0:
+            raise SpecError(f"{self.name}: a length of {shortest} tokens")
 
 
 _CARDS = CardRegistry(LateCard, "r2med.encode", "encoders.toml", table="late", what="late-interaction model")
@@ -111,14 +100,14 @@ def card_from_files(source: ModelSource, name: str) -> LateCard:
             return _of_modules(source, name, modules, _table(source, _STATED))
         if _names_colbert(source) or source.small_file(_STANFORD):
             return _stanford(source, name)
-        if not _table(source, "config.json"):
-            raise R2medError(f"{source.name}: not a model (no config.json)")
-        raise R2medError(
-            f"{source.name} is not a late-interaction checkpoint: it has neither the modules of sentence-transformers"
-            f" or PyLate nor Stanford's {_STANFORD}, so its projection would be random"
-        )
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise R2medError(f"{source.name}: its settings are not what such a checkpoint has ({error})") from error
+    if not _table(source, "config.json"):
+        raise R2medError(f"{source.name}: not a model (no config.json)")
+    raise R2medError(
+        f"{source.name} is not a late-interaction checkpoint: it has neither the modules of sentence-transformers"
+        f" or PyLate nor Stanford's {_STANFORD}, so its projection would be random"
+    )
 
 
 def _table(source: ModelSource, name: str) -> Mapping[str, Any]:
@@ -175,20 +164,26 @@ def _of_modules(
         raise R2medError(
             f"{source.name} gives a text one vector, not one for each token: write its name alone, without colbert(...)"
         )
-    card_fields: dict[str, Any] = {"dense": (), "normalize": not native, "skiplist": () if native else PUNCTUATION}
+    card: dict[str, Any] = {"dense": (), "normalize": not native, "skiplist": () if native else PUNCTUATION}
     for module in modules:
-        card_fields |= _module(source, module, card_fields)
-    if "subfolder" not in card_fields:
+        card |= _module(source, module, card["dense"])
+    if "subfolder" not in card:
         raise R2medError(f"{source.name}: modules.json lists no transformer")
-    card_fields |= _lengths(source, card_fields["subfolder"], stated, pylate=pylate) | _prefixes(stated)
+    card |= _lengths(source, card["subfolder"], stated, pylate=pylate)
+    # The marker comes first, then the prompt, which may hold the marker already.
+    prompts = stated.get("prompts") or {}
+    for role, names in (("query", ("query",)), ("document", ("document", "passage", "corpus"))):
+        prompt = next((prompts[name] for name in names if prompts.get(name)), "")
+        marker = stated.get(f"{role}_prefix") or ""
+        card[f"{role}_prefix"] = marker + prompt.removeprefix(marker)
     if stated.get("skiplist_words") is not None and not native:
-        card_fields["skiplist"] = tuple(stated["skiplist_words"])
+        card["skiplist"] = tuple(stated["skiplist_words"])
     if stated.get("similarity_fn_name") in SIMILARITIES:
-        card_fields["similarity"] = stated["similarity_fn_name"]
-    return LateCard(name, source.name, source.revision, **card_fields)
+        card["similarity"] = stated["similarity_fn_name"]
+    return LateCard(name, source.name, source.revision, **card)
 
 
-def _module(source: ModelSource, module: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
+def _module(source: ModelSource, module: Mapping[str, Any], dense: tuple[str, ...]) -> dict[str, Any]:
     """Return the fields that a module adds to the card; raise for one that cannot be run, for none may be dropped."""
     kind = str(module.get("type", "")).rpartition(".")[2]
     path = str(module.get("path", "")).strip("/")
@@ -200,7 +195,7 @@ def _module(source: ModelSource, module: Mapping[str, Any], found: Mapping[str, 
             for end in ("module_input_name", "module_output_name"):
                 if config.get(end) not in (None, "token_embeddings"):
                     raise R2medError(f"{source.name}: {path} works on {config[end]}, not on the vectors of tokens")
-            return {"dense": (*found["dense"], path)}
+            return {"dense": (*dense, path)}
         case "MultiVectorMask":
             if config.get("keep_only_token_ids"):
                 raise R2medError(f"{source.name} keeps the vectors of images only, which r2med cannot do")
@@ -213,26 +208,19 @@ def _module(source: ModelSource, module: Mapping[str, Any], found: Mapping[str, 
 
 def _lengths(source: ModelSource, subfolder: str, stated: Mapping[str, Any], *, pylate: bool) -> dict[str, Any]:
     """Return the lengths and the expansion of queries, as sentence-transformers or PyLate states them."""
-    own = _table(source, f"{subfolder}/sentence_bert_config.json".removeprefix("/"))
-    stated_lengths = {
-        **(stated if pylate else {}),
-        **{name: value for name, value in own.items() if name != "max_seq_length" and value is not None},
-    }
+    of_module = _table(source, f"{subfolder}/sentence_bert_config.json".removeprefix("/"))
+    settings = dict(stated) if pylate else {}
+    settings |= {name: value for name, value in of_module.items() if name != "max_seq_length" and value is not None}
     longest = source.max_length(subfolder)
-    expansion = stated_lengths.get("query_expansion")
-    if (
-        expansion is None
-        and "query_expansion" not in stated_lengths
-        and pylate
-        and stated_lengths.get("do_query_expansion") is not False
-    ):
-        attend = stated_lengths.get("attend_to_expansion_tokens", stated_lengths.get("attend_to_mask_tokens"))
-        expansion = {"strategy": "fixed", "attend": attend, "length": stated_lengths.get("query_length") or _CLASSIC}
-    lower = bool(stated_lengths.get("do_lower_case"))
-    lengths = {"document_length": stated_lengths.get("document_length") or longest, "lowercase": lower}
+    expansion = settings.get("query_expansion")
+    if pylate and "query_expansion" not in settings and settings.get("do_query_expansion") is not False:
+        attend = settings.get("attend_to_expansion_tokens", settings.get("attend_to_mask_tokens"))
+        expansion = {"strategy": "fixed", "attend": attend, "length": settings.get("query_length") or _CLASSIC}
+    lower = bool(settings.get("do_lower_case"))
+    lengths = {"document_length": settings.get("document_length") or longest, "lowercase": lower}
     if not expansion:
-        return lengths | {"query_length": stated_lengths.get("query_length") or longest, "expansion": "off"}
-    if expansion.get("strategy") == "min" and stated_lengths.get("query_length"):
+        return lengths | {"query_length": settings.get("query_length") or longest, "expansion": "off"}
+    if expansion.get("strategy") == "min" and settings.get("query_length"):
         raise R2medError(f"{source.name}: a query_length beside an expansion of at least so many tokens is not known")
     return lengths | {
         "expansion": expansion["strategy"],
@@ -240,15 +228,3 @@ def _lengths(source: ModelSource, subfolder: str, stated: Mapping[str, Any], *, 
         "attend": bool(expansion.get("attend")),
         "expansion_token": expansion.get("token") or "",
     }
-
-
-def _prefixes(stated: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the prefixes of texts: the marker first, then the prompt, which may hold the marker already."""
-    prompts = stated.get("prompts") or {}
-    roles = {"query": ("query",), "document": ("document", "passage", "corpus")}
-    prefixes = {}
-    for role, names in roles.items():
-        prompt = next((prompts[name] for name in names if prompts.get(name)), "")
-        marker = stated.get(f"{role}_prefix") or ""
-        prefixes[f"{role}_prefix"] = marker + prompt.removeprefix(marker)
-    return prefixes

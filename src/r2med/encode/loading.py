@@ -31,19 +31,9 @@ _ENCODERS = {"t5": "T5EncoderModel", "mt5": "MT5EncoderModel", "umt5": "UMT5Enco
 _PRETRAINING = ("pooler", "cls.", "lm_head", "head.dense", "head.norm", "decoder.", "position_ids", "prediction")
 """Parts of names of weights that only pretraining used."""
 _ROTARY_FIELDS = (
-    "vocab_size",
-    "hidden_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "intermediate_size",
-    "hidden_act",
-    "max_position_embeddings",
-    "type_vocab_size",
-    "layer_norm_eps",
-    "pad_token_id",
-    "bos_token_id",
-    "eos_token_id",
-)
+    "vocab_size hidden_size num_hidden_layers num_attention_heads intermediate_size hidden_act max_position_embeddings"
+    " type_vocab_size layer_norm_eps pad_token_id bos_token_id eos_token_id"
+).split()
 """Settings of XLM-RoBERTa with rotary positions that transformers' class has under the same name."""
 
 
@@ -75,8 +65,9 @@ class Build:
     @property
     def size(self) -> int:
         """Return the bytes of the weights in the folder."""
-        files = (path for path in self.transformer.iterdir() if path.suffix in (".safetensors", ".bin"))
-        return sum(path.stat().st_size for path in files)
+        return sum(
+            file.stat().st_size for file in self.transformer.iterdir() if file.suffix in (".safetensors", ".bin")
+        )
 
 
 def load_transformer(
@@ -96,30 +87,23 @@ def load_transformer(
             config = _rotary_config(stated)
         else:
             config = transformers.AutoConfig.from_pretrained(build.transformer, trust_remote_code=build.remote_code)
-    kind = _ENCODERS.get(config.model_type, "AutoModel")
-    if build.pooling in SPARSE_POOLINGS:
-        kind = "AutoModelForMaskedLM"
+    sparse = build.pooling in SPARSE_POOLINGS
+    kind = "AutoModelForMaskedLM" if sparse else _ENCODERS.get(config.model_type, "AutoModel")
     model, loaded = load_pretrained(build, kind, eager=eager, config=config)
     missing = [name for name in loaded["missing_keys"] if "pooler" not in name]
     # The code of a repository may fill weights by itself, but no late-interaction model is known that does.
     if missing and not (build.remote_code and other_weights is None):
-        runs_code = "AutoModel" in (_stated_config(build).get("auto_map") or {}) and not build.remote_code
+        runs_code = "AutoModel" in (stated.get("auto_map") or {}) and not build.remote_code
         hint = "; it comes with Python code of its own: add remote_code=true if you trust it" if runs_code else ""
         weights = counted(len(missing), "weight")
         raise R2medError(f"{build.folder}: its files lack {weights} of the model, {min(missing)} among them{hint}")
-    if other_weights is not None:
-        spare = [
-            name
-            for name in loaded["unexpected_keys"]
-            if name not in other_weights and not any(part in name for part in _PRETRAINING)
-        ]
-        if spare:
-            weights = counted(len(spare), "weight")
-            raise R2medError(f"{build.folder}: {weights} of its files would be dropped, {min(spare)} among them")
+    unread = set(loaded["unexpected_keys"] if other_weights is not None else ()).difference(other_weights or ())
+    if spare := [name for name in unread if not any(part in name for part in _PRETRAINING)]:
+        weights = counted(len(spare), "weight")
+        raise R2medError(f"{build.folder}: {weights} of its files would be dropped, {min(spare)} among them")
     if build.adapter:
         model = _merge_adapter(model, build)
-    ready: torch.nn.Module = model.eval().requires_grad_(False)
-    return ready
+    return model.eval().requires_grad_(False)  # type: ignore[no-any-return]  # transformers is not typed
 
 
 def load_pretrained(build: Build, kind: str, *, eager: bool, **options: Any) -> tuple[Any, dict[str, Any]]:
@@ -157,8 +141,6 @@ def is_rotary_roberta(stated: Mapping[str, Any]) -> bool:
 
     >>> is_rotary_roberta({"model_type": "xlm-roberta", "position_embedding_type": "rotary"})
     True
-    >>> is_rotary_roberta({"model_type": "xlm-roberta", "position_embedding_type": "absolute"})
-    False
     """
     rotary = stated.get("model_type") == "xlm-roberta" and stated.get("position_embedding_type") == "rotary"
     return rotary and not stated.get("lora_adaptations")
@@ -201,8 +183,7 @@ def load_head(build: Build) -> torch.nn.Module:
 
     modules: list[torch.nn.Module] = []
     if build.pooling in SPARSE_POOLINGS:
-        strategy, activation = SPARSE_POOLINGS[build.pooling]
-        modules.append(SpladePooling(strategy, activation))
+        modules.append(SpladePooling(*SPARSE_POOLINGS[build.pooling]))
     elif build.pooling in POOLING_MODES:
         # The dimension is for sentence-transformers' own records.
         modules.append(Pooling(1, POOLING_MODES[build.pooling]))
@@ -253,13 +234,12 @@ def stored_weight(folder: Path, name: str) -> torch.Tensor | None:
         index = file.with_name(f"{file.name}.index.json")
         if index.is_file():
             file = folder / orjson.loads(index.read_bytes()).get("weight_map", {}).get(name, file.name)
-        if not file.is_file():
-            continue
-        if file.suffix != ".safetensors":
+        if file.is_file() and file.suffix != ".safetensors":
             # Read by torch's restricted loader, which makes tensors and runs nothing.
             return torch.load(file, weights_only=True).get(name)  # type: ignore[no-any-return]  # whatever it holds
-        with safe_open(file, framework="pt") as weights:
-            return weights.get_tensor(name) if name in weights.keys() else None  # noqa: SIM118  # not a dict
+        if file.is_file():
+            with safe_open(file, framework="pt") as weights:
+                return weights.get_tensor(name) if name in weights.keys() else None  # noqa: SIM118  # not a dict
     return None
 
 
@@ -276,11 +256,10 @@ def load_errors(build: Build) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError) as error:
+        line = f"{build.folder}: not a model that can be loaded ({first_line(error)})"
         if "trust_remote_code" in str(error):
-            raise R2medError(
-                f"{build.folder} runs Python code of its own; add remote_code=true if you trust it"
-            ) from error
-        raise R2medError(f"{build.folder}: not a model that can be loaded ({first_line(error)})") from error
+            line = f"{build.folder} runs Python code of its own; add remote_code=true if you trust it"
+        raise R2medError(line) from error
     except Exception as error:  # whatever the code of a repository may raise
         _blame_code(build, error)
         raise
@@ -331,8 +310,7 @@ def positions_of(model: Any) -> int:
     """Return the tokens that a model with a table of positions can read; 0 for one without a table."""
     inner = getattr(model, getattr(model, "base_model_prefix", "") or "_", model)
     table = getattr(getattr(inner, "embeddings", None), "position_embeddings", None)
-    if table is None or not hasattr(table, "num_embeddings"):
+    if not hasattr(table, "num_embeddings"):
         return 0
     # RoBERTa's positions start after the padding's.
-    first = 0 if table.padding_idx is None else table.padding_idx + 1
-    return int(table.num_embeddings) - first
+    return int(table.num_embeddings) - (0 if table.padding_idx is None else table.padding_idx + 1)

@@ -38,10 +38,8 @@ MEMORY = 1 << 29
 """Default working memory, in bytes."""
 _BLOCK = 1024
 """Tokens of documents that a block holds: few enough that its vectors and products stay in a processor's cache."""
-_ROWS = 256
-"""Tokens of queries that are multiplied with a block at a time."""
-_UNIT = 2.0**-24
-"""The rounding of one operation in single precision."""
+_ROWS = 256  # tokens of queries that are multiplied with a block at a time
+_UNIT = 2.0**-24  # the rounding of one operation in single precision
 
 
 class TokenBlock(NamedTuple):

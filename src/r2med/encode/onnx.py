@@ -36,8 +36,7 @@ from r2med.store.processes import foreign_output
 if TYPE_CHECKING:
     import torch
 
-_FORMAT = 1
-"""Of the file beside the model; another one whenever what is written there changes."""
+_FORMAT = 1  # of the file beside the model; another one whenever what is written there changes
 _INPUT_SETTINGS = ("role", "prompt", "max_length", "exclude_prompt", "lowercase", "padding")
 """Settings that change what is handed to the file, not the file."""
 _AGREEMENT = {"float32": 0.9999, "int8": 0.9}  # cosine; int8 of a real model has 0.99, of a random one less
@@ -55,8 +54,8 @@ class OnnxEncoder(ModelEncoder):
     @property
     def requirements(self) -> Requirements:
         """Return the runtime, and torch if the file has yet to be made."""
-        hub = tuple(source.name for source in self.sources.values() if source.place is None)
-        return Requirements(extra="onnx" if self.exported else "onnx,torch", hub=tuple(dict.fromkeys(hub)))
+        hub = dict.fromkeys(source.name for source in self.sources.values() if source.place is None)
+        return Requirements(extra="onnx" if self.exported else "onnx,torch", hub=tuple(hub))
 
     @cached_property
     def folder(self) -> Path:
@@ -70,8 +69,7 @@ class OnnxEncoder(ModelEncoder):
 
     def build(self) -> Build:
         """Return the build that the file is made from."""
-        plain = replace(self.card, backend="torch", dtype="float32")
-        return TorchEncoder(plain, self.prompts).build(Role.DOCUMENT)
+        return TorchEncoder(replace(self.card, backend="torch", dtype="float32"), self.prompts).build(Role.DOCUMENT)
 
     def load(self) -> None:
         """Make the file if needed, and start the runtime."""
@@ -82,18 +80,18 @@ class OnnxEncoder(ModelEncoder):
     def _stated(self) -> Mapping[str, Any]:
         return orjson.loads((self.folder / "r2med.json").read_bytes())  # type: ignore[no-any-return]  # a table
 
+    def tokenizer(self, role: Role) -> Tokenizer:
+        """Return the tokenizer beside the file, which is read once."""
+        return self._tokenizer
+
     @cached_property
     def _tokenizer(self) -> Tokenizer:
         require_extra("onnx", "onnxruntime", "tokenizers")
         from tokenizers import Tokenizer as Backend
 
-        tokens = self._stated["tokens"]
         backend = Backend.from_file(str(self.folder / "tokenizer.json"))
+        tokens = self._stated["tokens"]
         return Tokenizer(backend, pad=tokens["pad"], eos=tokens["eos"], special=frozenset(tokens["special"]))
-
-    def tokenizer(self, role: Role) -> Tokenizer:
-        """Return the tokenizer beside the file."""
-        return self._tokenizer
 
     def encode(self, texts: Sequence[str], role: Role) -> Vectors:
         """Encode text by text: nothing is padded, and the scales of int8 do not depend on other texts."""
@@ -103,19 +101,13 @@ class OnnxEncoder(ModelEncoder):
         session, prompt = _session(self.folder), self._tokenizer.prompt_length(style)
         names = _input_names(self.card)
 
-        def run(row: Padded) -> Vectors:
+        def run(row: Padded) -> Any:
             pooled = row.mask.copy()
             pooled[:, :prompt] = 0
-            arrays = (row.ids, row.mask, pooled, row.types)[: len(names)]
-            vectors: Vectors = session.run(None, dict(zip(names, arrays, strict=True)))[0]
-            return vectors
+            return session.run(None, dict(zip(names, (row.ids, row.mask, pooled, row.types), strict=False)))[0]
 
         rows = [self._tokenizer.padded([text], style, "right") for text in texts]
         return np.concatenate(list(_threads().map(run, rows))).astype(np.float32, copy=False)
-
-    def with_prompts(self, prompts: Prompts) -> OnnxEncoder:
-        """Return an encoder of the same model with other prompts."""
-        return OnnxEncoder(self.card, prompts, self.exported)
 
 
 @lru_cache(maxsize=4)
@@ -151,8 +143,9 @@ def exported_card(folder: Path, name: str, path: str) -> EncoderCard | None:
         for prompt in ("query_prompt", "document_prompt"):
             fields = stated[prompt]
             stated[prompt] = Template(**{**fields, "families": tuple(map(tuple, fields["families"]))})
-        elsewhere = {"dense": (), "package": "", "adapter": "", "revision": "main"}  # all of it is in the folder
-        return replace(EncoderCard(**{**stated, **elsewhere}), name=name, id=path, backend="onnx")
+        # All of it is in the folder.
+        stated |= {"dense": (), "package": "", "adapter": "", "revision": "main"}
+        return EncoderCard(**stated | {"name": name, "id": path, "backend": "onnx"})
     except (orjson.JSONDecodeError, KeyError, TypeError) as error:
         raise R2medError(f"{file}: made by another version of r2med; export the model again") from error
 
@@ -165,7 +158,7 @@ def export(card: EncoderCard, build: Build, folder: Path) -> None:
         why = "runs code of its own" if card.pooling == "own" else "has two encoders"
         raise R2medError(f"{card.name} {why} and cannot be exported")
     folder.mkdir(parents=True, exist_ok=True)
-    model = _traceable(build, card)
+    model = _traceable(build, card.pair)
     file, names = folder / "model.onnx", _input_names(card)
 
     def example(texts: int, tokens: int) -> list[NDArray[np.int64]]:
@@ -209,7 +202,8 @@ def _input_names(card: EncoderCard) -> list[str]:
     return ["input_ids", "attention_mask", "counted", *(["token_type_ids"] if card.pair else [])]
 
 
-def _traceable(build: Build, card: EncoderCard) -> Any:
+def _traceable(build: Build, pair: bool) -> Any:
+    """Return the transformer and its head as one module of torch."""
     import torch
 
     class Whole(torch.nn.Module):
@@ -218,13 +212,11 @@ def _traceable(build: Build, card: EncoderCard) -> Any:
             self.transformer: Any = load_transformer(build, eager=True)
             self.head = load_head(build)
 
-        def forward(self, *tensors: torch.Tensor) -> torch.Tensor:
-            ids, mask, pooled = tensors[:3]
+        def forward(self, ids: Any, mask: Any, pooled: Any, *types: Any) -> Any:
             seen = both_ways(mask, torch.float32) if build.attention == "bidirectional" else mask
-            types = {"token_type_ids": tensors[3]} if card.pair else {}
-            hidden = self.transformer(input_ids=ids, attention_mask=seen, **types).last_hidden_state
-            features = self.head({"token_embeddings": hidden, "attention_mask": pooled})
-            return features["sentence_embedding"]  # type: ignore[no-any-return]  # modules are not typed
+            more = {"token_type_ids": types[0]} if pair else {}
+            hidden = self.transformer(input_ids=ids, attention_mask=seen, **more).last_hidden_state
+            return self.head({"token_embeddings": hidden, "attention_mask": pooled})["sentence_embedding"]
 
     model = Whole().eval()
     if hasattr(model.transformer.config, "use_cache"):

@@ -24,13 +24,14 @@ from r2med.encode.cards import (
     read_modules,
     sparse_card_of,
 )
-from r2med.encode.encoder import Encoder, Prompts, Role
+from r2med.encode.encoder import Encoder, Prompts
 from r2med.encode.onnx import OnnxEncoder, export, exported_card
 from r2med.encode.sparse import SparseTextEncoder
 from r2med.encode.static import WordLlamaEncoder
 from r2med.encode.transformer import TorchEncoder
 from r2med.encode.user import OwnEncoder
 from r2med.errors import R2medError, SpecError, suggest
+from r2med.models.cards import is_text
 from r2med.models.source import ModelSource, as_path, existing_folder, is_folder, locate, looks_like_path
 from r2med.models.templates import Template
 from r2med.models.tokenizer import Style
@@ -90,15 +91,17 @@ def encoder_for(name: str, options: Mapping[str, Any], task: Task, made: Any = N
     if is_class(name):
         return OwnEncoder(name, options, task, made)
     card = card_for(name, options)
-    prompts = Prompts(card.query_prompt.render(task), card.document_prompt.render(task))
+    prompts = card.prompts(task)
     match card.backend:
         case "torch":
             kind = SparseTextEncoder if card.sparse else TorchEncoder
             return kind(card, prompts, options.get("device", "auto"))
         case "onnx":
-            return OnnxEncoder(card, prompts, _exported(card))
+            folder = expanded(card.id)
+            exported = looks_like_path(card.id) and (folder / "r2med.json").is_file()
+            return OnnxEncoder(card, prompts, folder if exported else None)
         case "static":
-            return WordLlamaEncoder(card.max_document, prompts.query, prompts.document)
+            return WordLlamaEncoder(card.max_document, prompts)
     model = ApiModel(
         card.id,
         card.url,
@@ -111,11 +114,6 @@ def encoder_for(name: str, options: Mapping[str, Any], task: Task, made: Any = N
         price=card.price,
     )
     return ApiEncoder(model)
-
-
-def _exported(card: EncoderCard) -> Path | None:
-    folder = expanded(card.id)
-    return folder if looks_like_path(card.id) and (folder / "r2med.json").is_file() else None
 
 
 def known(name: str) -> bool:
@@ -139,8 +137,7 @@ def sparse_encoder_for(name: str, options: Mapping[str, Any], task: Task) -> Spa
         names = ("pooling", "subfolder", "query_subfolder", "query_table", "autoencoder") if modules else ()
         card = replace(published, **{field: modules.get(field, "") for field in names})
     card = _changed(card, options)
-    prompts = Prompts(card.query_prompt.render(task), card.document_prompt.render(task))
-    return SparseTextEncoder(card, prompts, options.get("device", "auto"))
+    return SparseTextEncoder(card, card.prompts(task), options.get("device", "auto"))
 
 
 def sparse_names() -> list[str]:
@@ -158,9 +155,23 @@ def _source(name: str, options: Mapping[str, Any]) -> ModelSource:
 
 
 def card_for(name: str, options: Mapping[str, Any]) -> EncoderCard:
-    """Return the card of a name with the changes of a spec."""
+    """Return the card of a name, bundled, the user's or made from the model's own files, with the changes of a spec."""
     check_options(name, options)
-    card = _card(name, options)
+    if name.startswith("hf:"):
+        card = card_of(_source(name, options), name, pooling_given="pooling" in options)
+    elif "@http" in name:
+        model = model_at(name)
+        limits: dict[str, Any] = {"max_query": model.max_length, "max_document": model.max_length}
+        card = EncoderCard(name, model.id, backend="api", url=model.url, **limits)
+    elif name in cards():
+        card = cards()[name]
+    elif is_folder(name):
+        folder = as_path(name)
+        exported = exported_card(existing_folder(folder), name, folder)
+        card = exported or card_of(locate(folder), name, pooling_given="pooling" in options)
+    else:
+        ways = "hf:ORG/NAME, ./FOLDER, module:Class or NAME@http://host/v1 for one without a card"
+        raise SpecError(f"unknown model {name!r}{suggest(name, cards())} ({ways})")
     for option in options:
         if card.backend not in OPTIONS[option].backends:
             raise SpecError(f"{name}: a model of the backend {card.backend} has no {option}")
@@ -173,9 +184,7 @@ def check_options(name: str, options: Mapping[str, Any]) -> None:
         if option not in OPTIONS:
             raise SpecError(f"{name} has no option {option!r}{suggest(option, OPTIONS)}")
         expected = OPTIONS[option]
-        is_devices = (
-            option == "device" and isinstance(value, tuple) and all(isinstance(device, str) for device in value)
-        )
+        is_devices = option == "device" and isinstance(value, tuple) and all(map(is_text, value))
         if not is_devices and type(value) is not expected.kind:
             word = {str: "a name or text", int: "a whole number", bool: "true or false"}[expected.kind]
             raise SpecError(f"{name}: {option} must be {word}, not {value}")
@@ -183,29 +192,11 @@ def check_options(name: str, options: Mapping[str, Any]) -> None:
             raise SpecError(f"{name}: {option} must be one of {', '.join(expected.choices)}, not {value!r}")
 
 
-def _card(name: str, options: Mapping[str, Any]) -> EncoderCard:
-    """Return the card of a name, before any option: bundled, the user's, or made from the model's own files."""
-    if name.startswith("hf:"):
-        return card_of(_source(name, options), name, pooling_given="pooling" in options)
-    if "@http" in name:
-        model = model_at(name)
-        return EncoderCard(
-            name, model.id, backend="api", url=model.url, max_query=model.max_length, max_document=model.max_length
-        )
-    if name in cards():
-        return cards()[name]
-    if is_folder(name):
-        folder = as_path(name)
-        exported = exported_card(existing_folder(folder), name, folder)
-        return exported or card_of(locate(folder), name, pooling_given="pooling" in options)
-    ways = "hf:ORG/NAME, ./FOLDER, module:Class or NAME@http://host/v1 for one without a card"
-    raise SpecError(f"unknown model {name!r}{suggest(name, cards())} ({ways})")
-
-
 def _changed(card: EncoderCard, options: Mapping[str, Any]) -> EncoderCard:
-    values = {name: value for name, value in options.items() if name not in ("device", "max_length")}
-    if "max_length" in options:
-        values = {"max_query": options["max_length"], "max_document": options["max_length"], **values}
+    limits: dict[str, Any] = (
+        dict.fromkeys(("max_query", "max_document"), options["max_length"]) if "max_length" in options else {}
+    )
+    values = limits | {name: value for name, value in options.items() if name not in ("device", "max_length")}
     for prompt in ("query_prompt", "document_prompt"):
         if prompt in values:
             values[prompt] = Template.of(values[prompt])
@@ -255,9 +246,8 @@ def describe_model(name: str, task: Task, options: Mapping[str, Any] | None = No
     if is_class(name):
         raise SpecError(f"{name} is a class of your own: what it encodes, it decides itself")
     card = card_for(name, options or {})
-    prompts = Prompts(card.query_prompt.render(task), card.document_prompt.render(task))
-    query = Style(prompts.of(Role.QUERY), lowercase=card.lowercase)
-    document = Style(prompts.of(Role.DOCUMENT), lowercase=card.lowercase)
+    prompts = card.prompts(task)
+    query, document = (Style(prompt, lowercase=card.lowercase) for prompt in (prompts.query, prompts.document))
     passage = query if card.prompt_passages else replace(query, prompt="")
     return ModelDescription(
         card, task.name, query.prompted("<query>"), document.prompted("<document>"), passage.prompted("<passage>")

@@ -24,20 +24,14 @@ from r2med.errors import R2medError, require_extra
 from r2med.lexical.vectors import SparseVectors
 from r2med.models.tokenizer import Tokenizer, pretrained_tokenizer
 
-_PROCESSOR_TOKENS, _DEVICE_TOKENS = 1024, 4096
-"""Each token has a number for every term of the vocabulary before they are pooled, so a batch holds fewer of them."""
-_WEIGHTS = "weight"
-
 
 class SparseTextEncoder(TorchEncoder):
     """A learned sparse encoder of a card, run by torch."""
 
     @property
     def batch_tokens(self) -> int:
-        """Return a small number of tokens, for the logits of a batch are tokens by terms."""
-        if self.card.autoencoder:
-            return super().batch_tokens
-        return len(self.devices) * (_PROCESSOR_TOKENS if self.devices[0] == "cpu" else _DEVICE_TOKENS)
+        """Return fewer tokens where each has a number for every term of the vocabulary before they are pooled."""
+        return super().batch_tokens // (1 if self.card.autoencoder else 4)
 
     def load(self) -> None:
         """Load the model; if a table reads the queries, the model is loaded with the first document."""
@@ -46,12 +40,20 @@ class SparseTextEncoder(TorchEncoder):
 
     def encode(self, texts: Sequence[str], role: Role) -> Vectors:
         """Encode one batch, a column for each term."""
-        weights = self._weigh(texts) if self._by_table(role) else super().encode(texts, role)
+        if self._by_table(role):
+            # The weights of the tokens in each text, whatever their frequency.
+            batch = self._table_tokenizer.padded(texts, self.style(role), "right")
+            weights = np.zeros((len(texts), len(self._table)), dtype=np.float32)
+            owners, places = np.nonzero(batch.mask)
+            tokens = batch.ids[owners, places]
+            weights[owners, tokens] = self._table[tokens]
+        else:
+            weights = super().encode(texts, role)
         if not self.card.max_terms:
             return weights
-        kept = SparseVectors.from_rows(weights).heaviest(self.card.max_terms)
+        heaviest = SparseVectors.from_rows(weights).heaviest(self.card.max_terms)
         pruned = np.zeros_like(weights)
-        pruned[kept.owners, kept.dimensions] = kept.weights
+        pruned[heaviest.owners, heaviest.dimensions] = heaviest.weights
         return pruned
 
     def tokenizer(self, role: Role) -> Tokenizer:
@@ -78,15 +80,6 @@ class SparseTextEncoder(TorchEncoder):
     def _by_table(self, role: Role) -> bool:
         return bool(self.card.query_table) and role is Role.QUERY
 
-    def _weigh(self, texts: Sequence[str]) -> Vectors:
-        """Return the weights of the tokens in each text, whatever their frequency."""
-        batch = self._table_tokenizer.padded(texts, self.style(Role.QUERY), "right")
-        rows = np.zeros((len(texts), len(self._table)), dtype=np.float32)
-        owners, places = np.nonzero(batch.mask)
-        tokens = batch.ids[owners, places]
-        rows[owners, tokens] = self._table[tokens]
-        return rows
-
     @cached_property
     def _table_tokenizer(self) -> Tokenizer:
         require_extra("torch", "torch", "transformers")
@@ -98,29 +91,27 @@ class SparseTextEncoder(TorchEncoder):
 
     @cached_property
     def _table(self) -> NDArray[np.float32]:
-        return read_table(self._table_folder, self._table_tokenizer)
+        """Read the weight of each token in a folder of SparseStaticEmbedding: tensors, or JSON."""
+        require_extra("torch", "torch", "safetensors")
+        import torch
+        from safetensors.numpy import load_file
 
-
-def read_table(folder: Path, tokenizer: Tokenizer) -> NDArray[np.float32]:
-    """Read the weight of each token in a folder of sentence-transformers' SparseStaticEmbedding: tensors, or JSON."""
-    require_extra("torch", "torch", "safetensors")
-    import torch
-    from safetensors.numpy import load_file
-
-    stated = orjson.loads(file.read_bytes()) if (file := folder / "config.json").is_file() else {}
-    if listed := stated.get("path"):
-        return _listed(folder / Path(str(listed)).name, tokenizer)
-    tensors = folder / "model.safetensors"
-    if tensors.is_file():
-        weights: Any = load_file(tensors)
-    elif (pickled := folder / "pytorch_model.bin").is_file():
-        # torch's restricted loader makes tensors and runs nothing.
-        weights = {name: tensor.numpy() for name, tensor in torch.load(pickled, weights_only=True).items()}
-    else:
-        raise R2medError(f"{folder}: no model.safetensors with the weights of the terms")
-    if _WEIGHTS not in weights or weights[_WEIGHTS].ndim != 1:
-        raise R2medError(f"{folder}: its tensors are not a table of one weight per term ({', '.join(sorted(weights))})")
-    return np.asarray(weights[_WEIGHTS], dtype=np.float32)
+        folder = self._table_folder
+        stated = orjson.loads(file.read_bytes()) if (file := folder / "config.json").is_file() else {}
+        if listed := stated.get("path"):
+            return _listed(folder / Path(str(listed)).name, self._table_tokenizer)
+        if (tensors := folder / "model.safetensors").is_file():
+            weights: Any = load_file(tensors)
+        elif (pickled := folder / "pytorch_model.bin").is_file():
+            # torch's restricted loader makes tensors and runs nothing.
+            weights = {name: tensor.numpy() for name, tensor in torch.load(pickled, weights_only=True).items()}
+        else:
+            raise R2medError(f"{folder}: no model.safetensors with the weights of the terms")
+        if "weight" not in weights or weights["weight"].ndim != 1:
+            raise R2medError(
+                f"{folder}: its tensors are not a table of one weight per term ({', '.join(sorted(weights))})"
+            )
+        return np.asarray(weights["weight"], dtype=np.float32)
 
 
 def _listed(file: Path, tokenizer: Tokenizer) -> NDArray[np.float32]:
@@ -128,10 +119,8 @@ def _listed(file: Path, tokenizer: Tokenizer) -> NDArray[np.float32]:
     file = file if file.is_file() else file.parent.parent / file.name
     if not file.is_file():
         raise R2medError(f"{file}: no such file of the weights of the terms")
-    backend = tokenizer.backend
-    table = np.zeros(backend.get_vocab_size(with_added_tokens=True), dtype=np.float32)
+    table = np.zeros(tokenizer.backend.get_vocab_size(with_added_tokens=True), dtype=np.float32)
     for token, weight in orjson.loads(file.read_bytes()).items():
-        number = backend.token_to_id(token)
-        if number is not None:
+        if (number := tokenizer.backend.token_to_id(token)) is not None:
             table[number] = weight
     return table

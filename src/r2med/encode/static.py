@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.encode.encoder import Encoder, Role, Vectors
+from r2med.encode.encoder import Encoder, Prompts, Role, Vectors
 from r2med.errors import MissingExtra, R2medError
-from r2med.pipeline.stage import Requirements
+from r2med.models.tokenizer import clean_text
 from r2med.runs.record import version_of
 
 if TYPE_CHECKING:
@@ -34,11 +34,10 @@ class WordLlamaEncoder(Encoder):
     The package reads a text to its end; `max_length` cuts it after so many tokens.
     """
 
-    def __init__(self, max_length: int = 0, query_prompt: str = "", document_prompt: str = "") -> None:
+    def __init__(self, max_length: int = 0, prompts: Prompts | None = None) -> None:
         if max_length < 0:
             raise R2medError(f"wordllama: max_length must be a number of tokens or 0 for no limit, not {max_length}")
-        self.max_length = max_length
-        self._prompts = {Role.QUERY: query_prompt, Role.DOCUMENT: document_prompt}
+        self.max_length, self.prompts = max_length, prompts or Prompts()
         self._read: dict[str, NDArray[np.int64]] = {}
 
     def settings(self, role: Role) -> Mapping[str, object]:
@@ -48,22 +47,12 @@ class WordLlamaEncoder(Encoder):
             "revision": version_of("wordllama") or "",
             "backend": "static",
             "role": role.value,
-            "prompt": self._prompts[role],
+            "prompt": self.prompts.of(role),
             "max_length": self.max_length,
             "pooling": "mean",
             "normalize": False,
             "dtype": "float32",
         }
-
-    @property
-    def similarity(self) -> str:
-        """Return cosine, as the package compares."""
-        return "cosine"
-
-    @property
-    def requirements(self) -> Requirements:
-        """Return nothing: the package is part of every installation."""
-        return Requirements()
 
     def load(self) -> None:
         """Read the tokenizer and the table, about 16 MB, once for all encoders of the process."""
@@ -71,8 +60,9 @@ class WordLlamaEncoder(Encoder):
 
     def lengths(self, texts: Sequence[str], role: Role) -> NDArray[np.int64]:
         """Count the tokens of each text. They are cached until the text is encoded: tokenizing is most of the work."""
-        self._read = dict(zip(texts, self._tokens(texts, role), strict=True))
-        return np.array([len(self._read[text]) for text in texts], dtype=np.int64)
+        strings = [self.prompted(text, role) for text in texts]
+        self._read = dict(zip(strings, self._tokens(strings), strict=True))
+        return np.array([len(self._read[text]) for text in strings], dtype=np.int64)
 
     def limit(self, role: Role) -> int:
         """Return the cut-off of the user; there is none by default."""
@@ -80,32 +70,20 @@ class WordLlamaEncoder(Encoder):
 
     def encode(self, texts: Sequence[str], role: Role) -> Vectors:
         """Average each text's token vectors, one text at a time."""
-        measured = [self._read.pop(text, None) for text in texts]
-        unread = iter(self._tokens([text for text, ids in zip(texts, measured, strict=True) if ids is None], role))
+        strings = [self.prompted(text, role) for text in texts]
+        measured = [self._read.pop(text, None) for text in strings]
+        unread = iter(self._tokens([text for text, ids in zip(strings, measured, strict=True) if ids is None]))
         _, table = _load()
         vectors = np.zeros((len(texts), table.shape[1]), dtype=np.float32)
         for place, ids in enumerate(measured):
-            row = next(unread) if ids is None else ids
-            cut = row[: self.max_length] if self.max_length else row
+            cut = (next(unread) if ids is None else ids)[: self.max_length or None]
             if len(cut):
                 vectors[place] = table[cut].mean(axis=0)
         return vectors
 
-    def prompted(self, text: str, role: Role) -> str:
-        """Return the text after its prompt."""
-        return self._prompts[role] + text
-
-    def for_passages(self) -> Encoder:
-        """Return the same encoder without the query's prompt."""
-        if not self._prompts[Role.QUERY]:
-            return self
-        return WordLlamaEncoder(self.max_length, document_prompt=self._prompts[Role.DOCUMENT])
-
-    def _tokens(self, texts: Sequence[str], role: Role) -> list[NDArray[np.int64]]:
+    def _tokens(self, strings: Sequence[str]) -> list[NDArray[np.int64]]:
         tokenizer, table = _load()
-        # A lone surrogate is no character and cannot be handed to the tokenizer.
-        clean = [self.prompted(text, role).encode("utf-8", "replace").decode("utf-8") for text in texts]
-        rows = tokenizer.encode_batch(clean, add_special_tokens=False)
+        rows = tokenizer.encode_batch([clean_text(text) for text in strings], add_special_tokens=False)
         return [np.minimum(np.array(row.ids, dtype=np.int64), len(table) - 1) for row in rows]
 
 

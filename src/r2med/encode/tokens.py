@@ -20,14 +20,9 @@ from r2med.encode.encoder import Role, Vectors
 from r2med.encode.late_cards import INLINE, LateCard
 from r2med.encode.loading import Build, accepted, inference, load_dense, load_transformer, positions_of, stored_weight
 from r2med.errors import R2medError, require_extra
-from r2med.models.memory import MODEL_CACHE, find_devices, release_memory
+from r2med.models.memory import MODEL_CACHE, find_devices, release_memory, tokens_of
 from r2med.models.source import ModelSource, locate
 from r2med.models.tokenizer import Ids, Style, Tokenizer, check_limit, pretrained_tokenizer
-
-_PROCESSOR_TOKENS = 4096
-"""Tokens of a batch to begin with, padding included, on a processor."""
-_DEVICE_TOKENS = 16_384
-"""The same on a device of its own."""
 
 
 class TokenBatch(NamedTuple):
@@ -98,7 +93,7 @@ class TokenEncoder:
     @property
     def batch_tokens(self) -> int:
         """Return the tokens, padding included, that a batch may hold to begin with."""
-        return _PROCESSOR_TOKENS if find_devices(self.device)[0] == "cpu" else _DEVICE_TOKENS
+        return tokens_of(find_devices(self.device)[0])
 
     @cached_property
     def build(self) -> Build:
@@ -118,10 +113,10 @@ class TokenEncoder:
     def tokenizer(self) -> Tokenizer:
         """Load the model's tokenizer, which reads a marker as one token."""
         require_extra("torch", "torch", "transformers")
+        from tokenizers import AddedToken, normalizers
+
         build, card = self.build, self.card
         tokenizer = pretrained_tokenizer(build.transformer, append_eos=False, remote_code=build.remote_code)
-        from tokenizers import AddedToken
-
         backend = tokenizer.backend
         for prefix in (card.query_prefix, card.document_prefix):
             for marker in dict.fromkeys((prefix, *prefix.split()[:1])):
@@ -130,11 +125,8 @@ class TokenEncoder:
                         backend.add_special_tokens([AddedToken(marker, normalized=False, special=True)])
                     break
         if card.lowercase:
-            from tokenizers import normalizers
-
-            first = tokenizer.backend.normalizer
-            steps = [normalizers.Lowercase(), *([first] if first is not None else [])]
-            tokenizer.backend.normalizer = normalizers.Sequence(steps)
+            steps = [normalizers.Lowercase(), *filter(None, [backend.normalizer])]
+            backend.normalizer = normalizers.Sequence(steps)
         return tokenizer
 
     def lengths(self, texts: Sequence[str], role: Role) -> NDArray[np.int64]:
@@ -143,28 +135,23 @@ class TokenEncoder:
 
     def batch(self, texts: Sequence[str], role: Role) -> TokenBatch:
         """Tokenize the texts as the model reads them."""
-        padded = self.tokenizer.padded(texts, self.style(role), "right")
-        counted = padded.mask.astype(np.bool_)
-        read = TokenBatch(padded.ids, padded.mask, padded.types, counted)
+        ids, mask, types = self.tokenizer.padded(texts, self.style(role), "right")
+        counted = mask.astype(np.bool_)
         if role is Role.QUERY and self.card.expansion != "off":
-            read = self._expanded(read)
+            # Mask tokens count; the others attend to them only if the card says so.
+            length = self.card.query_length
+            missing = max(0, length - ids.shape[1])
+            ids, mask, types = (np.pad(part, ((0, 0), (0, missing))) for part in (ids, mask, types))
+            filled = (mask == 0) & (np.arange(ids.shape[1]) < length)
+            ids, counted = np.where(filled, self._filling, ids), mask.astype(np.bool_) | filled
+            mask = np.where(filled, 1, mask) if self.card.attend else mask
         if self._skips(role) and len(self._skipped):
-            read = read._replace(counted=read.counted & ~np.isin(read.ids, self._skipped))
-        return read
+            counted = counted & ~np.isin(ids, self._skipped)
+        return TokenBatch(ids, mask, types, counted)
 
     def offsets(self, text: str, role: Role) -> list[tuple[int, int]]:
         """Return the span of characters of each token in the prefixed text; special tokens have empty spans."""
         return self.tokenizer.offsets(text, self.style(role))
-
-    def _expanded(self, read: TokenBatch) -> TokenBatch:
-        """Expand queries with mask tokens, which count, and which the others attend to only if the card says so."""
-        length = self.card.query_length
-        missing = max(0, length - read.ids.shape[1])
-        ids, mask, types = (np.pad(part, ((0, 0), (0, missing))) for part in read[:3])
-        filled = (mask == 0) & (np.arange(ids.shape[1]) < length)
-        ids = np.where(filled, self._filling, ids)
-        counted = mask.astype(np.bool_) | filled
-        return TokenBatch(ids, np.where(filled, 1, mask) if self.card.attend else mask, types, counted)
 
     @cached_property
     def _filling(self) -> int:
@@ -180,23 +167,18 @@ class TokenEncoder:
         ids = (self.tokenizer.backend.token_to_id(word) for word in self.card.skiplist)
         return np.array(sorted({number for number in ids if number is not None}), dtype=np.int64)
 
-    def load(self) -> None:
-        """Load the model."""
-        self._model()
-
-    def _model(self) -> LoadedTokenModel:
+    def load(self) -> LoadedTokenModel:
+        """Load the model; it is shared by all encoders of the same build."""
         require_extra("torch", "torch", "transformers", "safetensors", "sentence_transformers")
-        build, device = self.build, find_devices(self.device)[0]
-        inline = self.card.inline
+        build, inline, device = self.build, self.card.inline, find_devices(self.device)[0]
         return MODEL_CACHE.take((build, inline, device), build.size, lambda: LoadedTokenModel(build, inline, device))
 
     def encode(self, texts: Sequence[str], role: Role) -> list[Vectors]:
         """Return the vectors that count of each text of a batch."""
-        model = self._model()
+        model = self.load()
         check_limit(self.source.name, self.style(role).limit, model.positions, f"{role.value}_length")
-        read = self.batch(texts, role)
-        vectors = model.run(read)
-        return [rows[here] for rows, here in zip(vectors, read.counted, strict=True)]
+        batch = self.batch(texts, role)
+        return [rows[counted] for rows, counted in zip(model.run(batch), batch.counted, strict=True)]
 
 
 class LoadedTokenModel:
@@ -216,13 +198,13 @@ class LoadedTokenModel:
         del self.model, self.dense
         release_memory()
 
-    def run(self, read: TokenBatch) -> Vectors:
+    def run(self, batch: TokenBatch) -> Vectors:
         """Return a vector for every token of a batch, padding included; raise `MemoryError` if memory runs out."""
         import torch
 
-        arrays = {"input_ids": read.ids, "attention_mask": read.mask}
-        if read.types.any() and "token_type_ids" in self.takes:
-            arrays["token_type_ids"] = read.types
+        arrays = {"input_ids": batch.ids, "attention_mask": batch.mask}
+        if batch.types.any() and "token_type_ids" in self.takes:
+            arrays["token_type_ids"] = batch.types
         with inference(self.build, self.device):
             inputs = {
                 name: torch.from_numpy(np.ascontiguousarray(array)).to(self.device) for name, array in arrays.items()

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +18,7 @@ from r2med.encode.encoder import Encoder, Prompts, Role, Vectors
 from r2med.encode.loading import Build, accepted, inference, load_head, load_transformer, positions_of
 from r2med.encode.workers import Pool
 from r2med.errors import R2medError, require_extra
-from r2med.models.memory import MODEL_CACHE, Closable, find_devices, release_memory
+from r2med.models.memory import MODEL_CACHE, find_devices, release_memory, tokens_of
 from r2med.models.source import ModelSource, locate
 from r2med.models.tokenizer import Style, Tokenizer, check_limit, pretrained_tokenizer
 from r2med.pipeline.stage import Requirements
@@ -27,8 +26,6 @@ from r2med.pipeline.stage import Requirements
 if TYPE_CHECKING:
     import torch
 
-_PROCESSOR_TOKENS = 4096  # larger batches do not fit the caches of a processor and are slower, not faster
-_DEVICE_TOKENS = 16_384
 _SEVERAL_BYTES = 1 << 30  # starting a process takes longer than encoding a task with a model below this
 
 
@@ -36,8 +33,8 @@ class ModelEncoder(Encoder):
     """An encoder of a card, with its prompts for one task, whatever runs it."""
 
     def __init__(self, card: EncoderCard, prompts: Prompts) -> None:
-        self.card = card
-        self.prompts = prompts
+        self.card, self.prompts = card, prompts
+        self.sparse, self.similarity = card.sparse, card.similarity
 
     @cached_property
     def sources(self) -> Mapping[Role, ModelSource]:
@@ -67,11 +64,6 @@ class ModelEncoder(Encoder):
             lowercase=card.lowercase,
             bare=bool(card.query_table) and role is Role.QUERY,
         )
-
-    @property
-    def sparse(self) -> bool:
-        """Return whether the card's vectors are sparse."""
-        return self.card.sparse
 
     def subfolder(self, role: Role) -> str:
         """Return where in its repository the transformer of a role lies."""
@@ -109,11 +101,6 @@ class ModelEncoder(Encoder):
         }
         return settings | {name: value for name, value in rare.items() if value}
 
-    @property
-    def similarity(self) -> str:
-        """Return the similarity of the card."""
-        return self.card.similarity
-
     def limit(self, role: Role) -> int:
         """Return the maximum length of the card for a role."""
         return self.card.max_query if role is Role.QUERY else self.card.max_document
@@ -130,15 +117,9 @@ class ModelEncoder(Encoder):
     def tokenizer(self, role: Role) -> Tokenizer:
         """Return the tokenizer of a role's model."""
 
-    @abstractmethod
-    def with_prompts(self, prompts: Prompts) -> Self:
-        """Return an encoder of the same model with other prompts."""
-
     def for_passages(self) -> Encoder:
         """Return the encoder without the query's prompt, unless the card says that passages get it too."""
-        if self.card.prompt_passages or not self.prompts.query:
-            return self
-        return self.with_prompts(replace(self.prompts, query=""))
+        return self if self.card.prompt_passages else super().for_passages()
 
 
 class TorchEncoder(ModelEncoder):
@@ -159,14 +140,13 @@ class TorchEncoder(ModelEncoder):
     @cached_property
     def devices(self) -> tuple[str, ...]:
         """Return the devices of the model, a process for each. A small model gains nothing from a second GPU."""
-        devices = find_devices(self.device)
         small = self.device == "auto" and self._builds[Role.DOCUMENT].size < _SEVERAL_BYTES
-        return devices[:1] if small else devices
+        return find_devices(self.device)[: 1 if small else None]
 
     @property
     def batch_tokens(self) -> int:
         """Return few tokens for a processor and many for a GPU, times the number of devices."""
-        return len(self.devices) * (_PROCESSOR_TOKENS if self.devices[0] == "cpu" else _DEVICE_TOKENS)
+        return len(self.devices) * tokens_of(self.devices[0])
 
     def build(self, role: Role) -> Build:
         """Return the build of a role. The files are downloaded if they are not on this machine."""
@@ -191,11 +171,11 @@ class TorchEncoder(ModelEncoder):
         """Load the document side; a second model for queries is loaded with the first query."""
         self._runner(Role.DOCUMENT)
 
-    def _runner(self, role: Role) -> Runner:
+    def _runner(self, role: Role) -> LoadedEncoder | Pool:
         require_extra("torch", "torch", "transformers", "safetensors", "sentence_transformers")
         build, devices = self._builds[role], self.devices
 
-        def start() -> Runner:
+        def start() -> LoadedEncoder | Pool:
             return LoadedEncoder(build, devices[0]) if len(devices) == 1 else Pool(build, devices)
 
         return MODEL_CACHE.take((build, devices), build.size * len(devices), start)
@@ -217,17 +197,6 @@ class TorchEncoder(ModelEncoder):
     def encode(self, texts: Sequence[str], role: Role) -> Vectors:
         """Encode one batch, a share on every device."""
         return self._runner(role).run(texts, self.style(role))
-
-    def with_prompts(self, prompts: Prompts) -> Self:
-        """Return an encoder of the same model with other prompts; the loaded model is shared."""
-        return type(self)(self.card, prompts, self.device)
-
-
-class Runner(Closable, Protocol):
-    """A model that turns texts into vectors: in this process, or in several child processes."""
-
-    def run(self, texts: Sequence[str], style: Style) -> Vectors:
-        """Encode one batch."""
 
 
 class LoadedEncoder:
@@ -258,16 +227,15 @@ class LoadedEncoder:
     def run(self, texts: Sequence[str], style: Style) -> Vectors:
         """Encode a batch; raise `MemoryError` if memory runs out, whatever the device."""
         with inference(self.build, self.device):
-            features = self._by_own_code(texts, style) if self.build.pooling == "own" else self._tokens(texts, style)
+            if self.build.pooling != "own":
+                features = self._tokens(texts, style)
+            elif encode := getattr(self.model, "encode", None):
+                rows = encode(list(texts), instruction=style.prompt, max_length=style.limit)
+                features = {"sentence_embedding": rows.float()}
+            else:
+                raise R2medError(f"{self.build.folder}: pooling=own, but the model's code has no encode method")
             vectors: Vectors = np.ascontiguousarray(self.head(features)["sentence_embedding"].cpu().numpy())
         return vectors
-
-    def _by_own_code(self, texts: Sequence[str], style: Style) -> dict[str, torch.Tensor]:
-        encode = getattr(self.model, "encode", None)
-        if encode is None:
-            raise R2medError(f"{self.build.folder}: pooling=own, but the model's code has no encode method")
-        vectors = encode(list(texts), instruction=style.prompt, max_length=style.limit)
-        return {"sentence_embedding": vectors.float()}
 
     def _tokens(self, texts: Sequence[str], style: Style) -> dict[str, torch.Tensor]:
         """Return the vectors of tokens, or for SPLADE their logits, with a mask of those that are pooled."""

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from r2med.data.tasks import Task
 
 _CHARACTERS = 4  # of English text in a token, about: only batch sizes depend on it
-
-
 _VERSION = "give it a version, a text that changes when its vectors do"
 
 
@@ -52,49 +50,39 @@ class OwnEncoder(Encoder):
     """An encoder that runs a user's class."""
 
     def __init__(self, address: str, options: Mapping[str, Any], task: Task, made: Any = None) -> None:
-        self.address = address
-        self.options = dict(options)
-        self._words, self._task = task, None
+        self.address, self.options, self.task = address, dict(options), task
+        self._takes_task = False
         if made is not None:
             self.kind, self.made = type(made), made
-            return
-        self.kind = find_class(address)
-        self._task = task if "task" in parameters(self.kind) else None
-        check_arguments(address, self.kind, self.options)
+        else:
+            self.kind = find_class(address)
+            self._takes_task = "task" in parameters(self.kind)
+            check_arguments(address, self.kind, self.options)
+        stated = getattr(self.kind, "similarity", "cosine")
+        if isinstance(stated, str) and stated not in SIMILARITIES:
+            raise R2medError(f"{address}: similarity must be cosine or dot, not {stated!r}")
+        self.similarity = stated if isinstance(stated, str) else "cosine"
 
     @cached_property
     def made(self) -> Any:
         """Return the user's object, constructed when it is first needed."""
-        arguments = {**self.options, "task": self._task} if self._task else self.options
-        encoder = construct(self.address, self.kind, arguments)
+        encoder = construct(self.address, self.kind, self.options | ({"task": self.task} if self._takes_task else {}))
         _check_methods(self.address, encoder)
         return encoder
 
     def settings(self, role: Role) -> Mapping[str, object]:
         """Return the class, its options, and its version: the stated one, or else a hash of its file."""
-        words = {} if self._task is None else {"task": f"{self._task.name}: {self._task.sentence}"}
-        options = {name: repr(value) for name, value in sorted(self.options.items())}
         return {
             "model": self.address,
             "revision": class_version(self.kind),
             "role": role.value,
-            "options": options,
-            **words,
+            "options": {name: repr(value) for name, value in sorted(self.options.items())},
+            **({"task": f"{self.task.name}: {self.task.sentence}"} if self._takes_task else {}),
         }
 
     def local_content(self) -> dict[str, str]:
         """Return the file of the class."""
         return class_content(self.address, self.kind)
-
-    @property
-    def similarity(self) -> str:
-        """Return the similarity that the class states as a text; cosine if it states none."""
-        stated = getattr(self.kind, "similarity", "cosine")
-        if not isinstance(stated, str):
-            return "cosine"
-        if stated not in SIMILARITIES:
-            raise R2medError(f"{self.address}: similarity must be cosine or dot, not {stated!r}")
-        return stated
 
     def load(self) -> None:
         """Construct the user's object."""
@@ -119,7 +107,7 @@ class OwnEncoder(Encoder):
         assert method is not None  # checked when the class was named
         try:
             with foreign_output.apart():
-                vectors = _call(method, list(texts), role, self._words)
+                vectors = _call(method, list(texts), role, self.task)
         except R2medError:
             raise
         except Exception as error:  # whatever a user's code may raise is the user's to see, as one line
@@ -154,17 +142,13 @@ def _call(method: Callable[..., Any], texts: list[str], role: Role, task: Task) 
             hf_subset="default",
             prompt_type=_prompt_type(role),
         )
-    arguments: dict[str, Any] = {"batch_size": len(texts)} if _is_required(takes.get("batch_size")) else {}
+    required = {name for name, parameter in takes.items() if parameter.default is parameter.empty}
+    usual = {"batch_size": len(texts), "task_name": task.name}
+    arguments: dict[str, Any] = {name: value for name, value in usual.items() if name in required}
     if "prompt_type" in takes:
         arguments["prompt_type"] = _prompt_type(role)
-    if _is_required(takes.get("task_name")):
-        arguments["task_name"] = task.name
     rows = [{"title": "", "text": text} for text in texts] if method.__name__ == "encode_corpus" else texts
     return method(rows, **arguments)
-
-
-def _is_required(parameter: inspect.Parameter | None) -> bool:
-    return parameter is not None and parameter.default is parameter.empty
 
 
 def _prompt_type(role: Role) -> Any:
@@ -181,8 +165,7 @@ def address_of(made: object) -> str:
     """Return the name of an object's class in a spec; raise a `SpecError` if it is not an encoder."""
     if inspect.isclass(made):
         raise SpecError(f"{made.__name__} is a class; give an object of it, as {made.__name__}()")
-    kind = type(made)
-    address = f"{kind.__module__}:{kind.__name__}"
+    address = f"{type(made).__module__}:{type(made).__name__}"
     _check_methods(address, made)
     return address
 
@@ -209,7 +192,7 @@ def state_of(made: Any) -> dict[str, Any]:
 def _is_plain(value: object) -> bool:
     if isinstance(value, list | tuple):
         return all(map(_is_plain, value))
-    return value is None or isinstance(value, str | int | float | bool)
+    return isinstance(value, str | int | float | None)
 
 
 def find_class(address: str) -> Any:
@@ -220,8 +203,8 @@ def find_class(address: str) -> Any:
     return kind
 
 
-def _check_methods(address: str, found: Any) -> None:
+def _check_methods(address: str, encoder: Any) -> None:
     for role, names in _METHODS.items():
-        if _method(found, role) is None:
+        if _method(encoder, role) is None:
             expected = "an encoder has encode_queries and encode_documents, a search engine search(queries, k)"
             raise SpecError(f"{address} has no method {names[0]}; {expected}")

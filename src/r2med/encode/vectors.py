@@ -17,10 +17,8 @@ from r2med.store.arrays import ArrayStore, StoredArrays
 
 PRECISIONS = ("float32", "float16")
 TOKEN_PRECISIONS = ("float16", "int8", "float32")
-_BLOCK = 4096
-"""Sparse vectors gathered at a time."""
-_SCALE = 4
-"""Bytes of the number after a row of int8."""
+_BLOCK = 4096  # sparse vectors gathered at a time
+_SCALE = 4  # bytes of the number after a row of int8
 
 
 class StoredVectors(StoredArrays):

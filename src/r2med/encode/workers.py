@@ -18,8 +18,8 @@ import orjson
 from r2med.encode.encoder import Vectors
 from r2med.encode.loading import Build
 from r2med.errors import R2medError
-from r2med.models.tokenizer import Style
-from r2med.store.processes import ChildProcess, Pipes, caller_pipes, read_frame, write_frame
+from r2med.models.tokenizer import Style, clean_text
+from r2med.store.processes import ChildProcess, caller_pipes, read_frame, write_frame
 
 
 class Pool:
@@ -67,8 +67,7 @@ class _Worker:
     def run(self, texts: Sequence[str], style: Style) -> Vectors:
         """Encode one batch on this device."""
         # JSON cannot carry lone surrogates.
-        whole = [text.encode("utf-8", "replace").decode("utf-8") for text in texts]
-        self._send({"texts": whole, "style": asdict(style)})
+        self._send({"texts": list(map(clean_text, texts)), "style": asdict(style)})
         shape = self.receive()["shape"]
         data = self._process.read(4 * shape[0] * shape[1])
         return np.frombuffer(data, dtype=np.float32).reshape(shape)
@@ -100,12 +99,13 @@ class _Worker:
         return R2medError(f"the encoding process on {self.device} ended unexpectedly; what it printed is above")
 
 
-def _serve(pipes: Pipes) -> None:
-    """Load the model of the first message, then answer batches until the input ends."""
+def main() -> None:
+    """Run the process of one device: load the model of the first message, then answer batches until the input ends."""
     import torch
 
     from r2med.encode.transformer import LoadedEncoder
 
+    pipes = caller_pipes()
     model: LoadedEncoder | None = None
     while True:
         try:
@@ -129,11 +129,6 @@ def _serve(pipes: Pipes) -> None:
         write_frame(pipes.answers, orjson.dumps(answer))
         pipes.answers.write(vectors)
         pipes.answers.flush()
-
-
-def main() -> None:
-    """Run the process of one device."""
-    _serve(caller_pipes())
 
 
 if __name__ == "__main__":

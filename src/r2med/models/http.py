@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     import httpx2
 
 Client = TypeVar("Client")
-_CONNECT = 10.0
-"""Seconds to reach a server, if its answer may take longer."""
+_CONNECT = 10.0  # seconds to reach a server, if its answer may take longer
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -98,10 +97,8 @@ HEALTH: defaultdict[str, Health] = defaultdict(Health)
 at_command_start(HEALTH.clear)
 PATIENCE = 600.0
 """The longest wait a server may ask for, in seconds."""
-_LONGEST = 60.0
-"""The longest wait without a request of the server, in seconds."""
-_REPORTED = 5.0
-"""The shortest wait that is reported, in seconds."""
+_LONGEST = 60.0  # the longest wait without a request of the server, in seconds
+_REPORTED = 5.0  # the shortest wait that is reported, in seconds
 _REFUSED, _REFUSED_WAIT = 2, 0.5
 """Retries if no server listens, and the first wait before one: minutes of retries would not help."""
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}

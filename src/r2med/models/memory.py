@@ -15,25 +15,28 @@ ROUNDING = "MKL_CBWR"
 """The variable by which MKL, with which torch multiplies, is told how to round."""
 
 
-def find_devices(wanted: str | Sequence[str]) -> tuple[str, ...]:
+def find_devices(names: str | Sequence[str]) -> tuple[str, ...]:
     """Return the devices behind a name: `auto` is every GPU, or else the processor; a list names several."""
     require_extra("torch", "torch")
     import torch
 
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if wanted == "auto":
-        if gpus:
-            return tuple(f"cuda:{place}" for place in range(gpus))
-        return ("mps",) if torch.backends.mps.is_available() else ("cpu",)
-    names = (wanted,) if isinstance(wanted, str) else tuple(wanted)
-    there = {"cpu", *(["mps"] if torch.backends.mps.is_available() else [])}
-    there |= {f"cuda:{place}" for place in range(gpus)} | ({"cuda"} if gpus else set())
+    numbered, mps = tuple(f"cuda:{place}" for place in range(gpus)), ("mps",) * torch.backends.mps.is_available()
+    if names == "auto":
+        return numbered or mps or ("cpu",)
+    names = (names,) if isinstance(names, str) else tuple(names)
+    there = {"cpu", *mps, *numbered, *(["cuda"] if gpus else [])}
     for name in names:
         if name not in there:
             raise R2medError(f"device {name!r} is not here; this machine has {', '.join(sorted(there))}")
     if not names:
         raise R2medError("an empty list of devices")
     return names
+
+
+def tokens_of(device: str) -> int:
+    """Return the tokens of a batch to begin with: larger ones do not fit a processor's caches and are slower there."""
+    return 4096 if device == "cpu" else 16_384
 
 
 def fix_rounding() -> None:

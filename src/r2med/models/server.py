@@ -33,8 +33,7 @@ from r2med.usage import Usage
 if TYPE_CHECKING:
     import httpx2
 
-_HOPELESS = 3
-"""Requests that come to nothing, with none answered, until the server counts as no good."""
+_HOPELESS = 3  # requests that come to nothing, with none answered, until the server counts as no good
 Value = TypeVar("Value")
 
 
@@ -48,16 +47,14 @@ def stated_tokens(answer: Any) -> int | None:
     >>> stated_tokens({"usage": {"total_tokens": 9}}), stated_tokens({"meta": {"billed_units": {"input_tokens": 7}}})
     (9, 7)
     """
-    parts = answer if isinstance(answer, dict) else {}
-    usage, meta = parts.get("usage"), parts.get("meta")
-    billed = meta.get("billed_units") if isinstance(meta, dict) else None
-    stated = [
-        table.get(name)
-        for table, names in ((usage, ("total_tokens", "prompt_tokens")), (billed, ("input_tokens",)))
-        if isinstance(table, dict)
-        for name in names
-    ]
-    return next((count for count in stated if is_count(count)), None)
+    paths = (("usage", "total_tokens"), ("usage", "prompt_tokens"), ("meta", "billed_units", "input_tokens"))
+    for path in paths:
+        value = answer
+        for name in path:
+            value = value.get(name) if isinstance(value, dict) else None
+        if is_count(value):
+            return value
+    return None
 
 
 class Requester(ABC, Generic[Value]):
@@ -139,10 +136,10 @@ class Requester(ABC, Generic[Value]):
     def _given_up(self, error: AttemptError, attempts: int) -> R2medError:
         """Return the error to raise after the last attempt; a server that never answered counts as dead."""
         line = with_attempts(error.reason, attempts) + (f"; {self.made} so far are kept" if self.made else "")
-        health, fatal = self._health, isinstance(error, FatalServerError)
-        if fatal or (error.retry and not health.answered):
-            health.dead = line
-        return R2medError(line) if fatal or refused(error, health) else RequestFailed(line)
+        fatal = isinstance(error, FatalServerError)
+        if fatal or (error.retry and not self._health.answered):
+            self._health.dead = line
+        return R2medError(line) if fatal or refused(error, self._health) else RequestFailed(line)
 
     def _sleep(self, seconds: float) -> None:
         if self._stop.wait(max(0.0, seconds)) or self._stop.is_set():
@@ -179,6 +176,7 @@ class JsonServer(Requester[Value]):
         """How many tokens the server counted in them."""
         self.uncounted = 0
         """In how many of them it counted none."""
+        self._billed = (0, 0, 0)
 
     @abstractmethod
     def read(self, answer: Any, body: Mapping[str, Any]) -> Value:
@@ -187,22 +185,17 @@ class JsonServer(Requester[Value]):
         A `KeyError`, `TypeError`, `ValueError` or `AttributeError` says that the answer cannot be read at all.
         """
 
-    def bill(self, per_token: float | None, per_request: float | None, before: tuple[int, int, int]) -> Usage:
-        """Return the bill since a state of the counters, at US dollars per million tokens and thousand requests."""
-        requests, tokens, uncounted = (now - then for now, then in zip(self.counters, before, strict=True))
-        cost = None
+    def bill(self, per_token: float | None, per_request: float | None = None) -> Usage:
+        """Return the bill since the last call, at US dollars per million tokens and per thousand requests."""
+        counters = (self.requests, self.tokens, self.uncounted)
+        requests, tokens, uncounted = (now - then for now, then in zip(counters, self._billed, strict=True))
+        self._billed = counters
+        cost = 0.0 if per_token == 0 or per_request == 0 else None
         if per_request is not None:
             cost = requests * per_request / 1e3
         elif per_token is not None and not uncounted:
             cost = tokens * per_token / 1e6
-        free = per_token == 0 or per_request == 0
-        cost = 0.0 if free and cost is None else cost
         return Usage(requests=requests, prompt_tokens=tokens, cost=cost, paid=cost, counted=not uncounted)
-
-    @property
-    def counters(self) -> tuple[int, int, int]:
-        """Return the requests answered, the tokens that the server counted, and the requests without a count."""
-        return self.requests, self.tokens, self.uncounted
 
     def _attempt(self, body: Mapping[str, Any]) -> Value:
         response, content = self._post(body)

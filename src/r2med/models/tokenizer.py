@@ -87,7 +87,7 @@ class Tokenizer:
             self.backend.enable_truncation(limit - len(added))
         else:
             self.backend.no_truncation()
-        strings = [_clean(style.prompted(text)) for text in texts]
+        strings = [clean_text(style.prompted(text)) for text in texts]
         inputs = [("", text) for text in strings] if style.pair else strings
         rows = self.backend.encode_batch_fast(inputs, add_special_tokens=not style.bare)
         return [(row.ids + added, row.type_ids + [0] * len(added)) for row in rows]
@@ -98,7 +98,7 @@ class Tokenizer:
         Characters are those of the string that the style makes; a lone surrogate counts as one.
         """
         self.backend.enable_truncation(style.limit)
-        return self.backend.encode(_clean(style.prompted(text))).offsets
+        return self.backend.encode(clean_text(style.prompted(text))).offsets
 
     def names(self, count: int) -> list[str]:
         """Return the tokens of the first ids, as the vocabulary writes them; an id without a token is in brackets."""
@@ -127,7 +127,7 @@ def check_limit(name: str, limit: int, positions: int, option: str = "max_length
         raise R2medError(f"{name} has places for {positions} tokens, not for {limit or 'any number'}: set {option}")
 
 
-def _clean(text: str) -> str:
+def clean_text(text: str) -> str:
     """Replace lone surrogates, which are not characters and cannot be passed to a tokenizer."""
     return text.encode("utf-8", "replace").decode("utf-8")
 

@@ -167,7 +167,7 @@ class ApiRerank(NamedStage, Reranker):
                         scored = dict(zip(digests, map(Scored, answer.tolist()), strict=True))
                         store.keep(scored)
                         scores |= scored
-                context.book(replace(server.bill(*self._prices, (0, 0, 0)), whole=not stored))
+                context.book(replace(server.bill(*self._prices), whole=not stored))
         context.notes.facts |= {"pairs": sum(map(len, pairs)), "scored": sum(map(len, asked))}
         outcomes: list[Outcome] = [
             KeptOrder(problems[one.query])

@@ -10,7 +10,7 @@ import numpy as np
 
 from r2med.data.dataset import Texts
 from r2med.data.run import Run
-from r2med.encode.batching import encode_tokens, tokens_to_encode
+from r2med.encode.batching import encode_tokens, to_encode
 from r2med.encode.encoder import Role
 from r2med.encode.late_cards import source_is_late
 from r2med.encode.late_interaction import LateInteraction
@@ -68,10 +68,10 @@ class ColBERT(LateInteraction, Retriever):
 
     def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
         """Count the texts that are still to be encoded."""
-        documents = tokens_to_encode(self.encoder, with_text(collection.documents), Role.DOCUMENT, self.store)
+        documents = to_encode(self.encoder, with_text(collection.documents), Role.DOCUMENT, self.store)
         return {
             "documents to encode": documents,
-            "queries to encode": tokens_to_encode(self.encoder, self._queries(collection), Role.QUERY),
+            "queries to encode": to_encode(self.encoder, self._queries(collection), Role.QUERY),
         }
 
     def retrieve(self, collection: Collection, context: Context) -> Run:

@@ -180,7 +180,7 @@ class Dense(EncoderRetriever):
     def requirements(self) -> Requirements:
         """Return the requirements of the encoder, or else of the index."""
         needs = super().requirements
-        return replace(needs, extra=needs.extra or self._approximate().extra) if self.index else needs
+        return replace(needs, extra=needs.extra or self._approximate().engine) if self.index else needs
 
     @property
     def user_options(self) -> frozenset[str]:

@@ -30,10 +30,8 @@ if TYPE_CHECKING:
 
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9_](?:[a-z0-9._-]*[a-z0-9_])?)(?::([0-9]{1,5}))?", re.IGNORECASE)
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-_MONTH = 30 * 24 * 3600
-"""Seconds that a browser keeps the cookie."""
-_STATIC = "/static"
-"""Style and script, which every admitted request may need."""
+_MONTH = 30 * 24 * 3600  # seconds that a browser keeps the cookie
+_STATIC = "/static"  # style and script, which every admitted request may need
 _ASK = "open the address that r2med serve printed when it was started, which ends in a token"
 _FOREIGN = "this server does not answer to this host name; start it with --allow-host NAME to use another"
 _ELSEWHERE = "a change must come from a page of this server; open the page again and repeat it there"
@@ -134,10 +132,16 @@ class Access:
         """Decide if a request is answered, and on what grounds."""
         if not self.goes_by(visit.host):
             return Refused(_FOREIGN)
-        admitted = self._known(visit)
-        if isinstance(admitted, Admitted) and not visit.looks and not self._from_here(visit):
-            return Refused(_ELSEWHERE, stranger=admitted.by == "entrance")
-        return admitted
+        decision = self._admit(visit)
+        if not isinstance(decision, Admitted) or visit.looks:
+            return decision
+        scheme, _, place = visit.headers.get("origin", "").partition("://")
+        here = scheme == "http" and place == visit.host
+        # A proxy may speak TLS to the browser, and may ask here under the loopback's name.
+        here = scheme in ("http", "https") if self._named(place) else here
+        if not here or visit.headers.get("sec-fetch-site", "same-origin") != "same-origin":
+            return Refused(_ELSEWHERE, stranger=decision.by == "entrance")
+        return decision
 
     def goes_by(self, host: str) -> bool:
         """Return whether the server is known under a name.
@@ -150,30 +154,32 @@ class Access:
         if not match:
             return False
         name = match[1].lower()
-        return name in _LOOPBACK or self._named(host) or self._is_bound(name.strip("[]"))
-
-    def _named(self, host: str) -> bool:
-        """Return whether the owner has allowed a name."""
-        names = {name.lower() for name in self.hosts}
-        return host.lower() in names or host.lower().rpartition(":")[0] in names
-
-    def _is_bound(self, name: str) -> bool:
-        """Return whether a name is the address that the server listens on; no other site can point an address here."""
+        if name in _LOOPBACK or self._named(host):
+            return True
         if is_loopback(self.bound):
             return False
+        # No other site can point an address here.
+        name = name.strip("[]")
         try:
             number, bound = ipaddress.ip_address(name), ipaddress.ip_address(self.bound)
         except ValueError:
             return name == self.bound.lower()
         return bound.is_unspecified or number == bound
 
-    def _known(self, visit: Visit) -> Admitted | Welcomed | Refused:
+    def _named(self, host: str) -> bool:
+        """Return whether the owner has allowed a name."""
+        names = {name.lower() for name in self.hosts}
+        return host.lower() in names or host.lower().rpartition(":")[0] in names
+
+    def _admit(self, visit: Visit) -> Admitted | Welcomed | Refused:
         token = next((value for name, value in visit.parameters if name == "token"), None)
         if self.token is None:
             return Welcomed(without_token(visit), "") if visit.looks and token is not None else Admitted("open")
-        right = token is not None and _same(token, self.token)
-        if visit.looks and token is not None and (right or self._holds_cookie(visit)):
-            return Welcomed(without_token(visit), self._cookie(visit))
+        if visit.looks and token is not None and (_same(token, self.token) or self._holds_cookie(visit)):
+            # Lax, not Strict: a link in a message must open, and looking changes nothing.
+            secure = "; Secure" if visit.scheme == "https" else ""
+            rules = f"Max-Age={_MONTH}; Path=/; HttpOnly; SameSite=Lax{secure}"
+            return Welcomed(without_token(visit), f"{_cookie_name(visit)}={self._pledge()}; {rules}")
         if self.knows_owner(visit):
             return Admitted("token")
         if any(entrance.leads(visit) for entrance in self.entrances):
@@ -184,33 +190,16 @@ class Access:
 
     def knows_owner(self, visit: Visit) -> bool:
         """Return whether a request is known to be the owner's, without a lookup of reviewers."""
-        return self.token is None or self._holds_cookie(visit) or self._bears_token(visit)
+        kind, _, token = visit.headers.get("authorization", "").partition(" ")
+        bears_token = kind.lower() == "bearer" and _same(token.strip(), self.token or "")
+        return self.token is None or self._holds_cookie(visit) or bears_token
 
     def _holds_cookie(self, visit: Visit) -> bool:
         return _same(visit.cookies.get(_cookie_name(visit), ""), self._pledge())
 
-    def _bears_token(self, visit: Visit) -> bool:
-        kind, _, token = visit.headers.get("authorization", "").partition(" ")
-        return kind.lower() == "bearer" and _same(token.strip(), self.token or "")
-
     def _pledge(self) -> str:
         """Return the cookie's content: it can be computed from the token, but not the token from it."""
         return hmac.new((self.token or "").encode("utf-8"), b"r2med pages", hashlib.sha256).hexdigest()
-
-    def _cookie(self, visit: Visit) -> str:
-        # Lax, not Strict: a link in a message must open, and looking changes nothing.
-        secure = "; Secure" if visit.scheme == "https" else ""
-        return f"{_cookie_name(visit)}={self._pledge()}; Max-Age={_MONTH}; Path=/; HttpOnly; SameSite=Lax{secure}"
-
-    def _from_here(self, visit: Visit) -> bool:
-        """Return whether a change was requested by a page of this server."""
-        if visit.headers.get("sec-fetch-site", "same-origin") != "same-origin":
-            return False
-        scheme, _, place = visit.headers.get("origin", "").partition("://")
-        if self._named(place):
-            # A proxy may speak TLS to the browser, and may ask here under the loopback's name.
-            return scheme in ("http", "https")
-        return scheme == "http" and place == visit.host
 
 
 def is_loopback(address: str) -> bool:
@@ -279,8 +268,7 @@ class Guard:
     """
 
     def __init__(self, app: ASGIApp, access: Access, page: Callable[[Refused], Response]) -> None:
-        self.app = app
-        self.access = access
+        self.app, self.access = app, access
         self.page = page
         """Makes the page that gives the reason for a refusal."""
 
@@ -295,33 +283,29 @@ class Guard:
 
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = dict(_HEADERS)
-                given = list(message.get("headers", []))
-                for name, _ in given:
-                    headers.pop(name, None)
-                message["headers"] = [*given, *headers.items()]
+                headers = list(message.get("headers", []))
+                names = {name for name, _ in headers}
+                message["headers"] = headers + [header for header in _HEADERS if header[0] not in names]
             await send(message)
 
         visit = visit_of(scope)
         # The owner of a personal link is looked up in a file.
-        is_owner = self.access.knows_owner(visit)
-        answer = self._answer(scope, visit) if is_owner else await run_in_threadpool(self._answer, scope, visit)
-        await answer(scope, receive, guarded)
-
-    def _answer(self, scope: Scope, visit: Visit) -> ASGIApp:
-        decision = self.access.decide(visit)
+        decide, is_owner = self.access.decide, self.access.knows_owner(visit)
+        decision = decide(visit) if is_owner else await run_in_threadpool(decide, visit)
+        answer = self.app
         if isinstance(decision, Refused):
-            return self.page(decision)
-        if isinstance(decision, Welcomed):
+            # The page is rendered, which takes a while.
+            answer = await run_in_threadpool(self.page, decision)
+        elif isinstance(decision, Welcomed):
             headers = {"cache-control": "no-store"} | ({"set-cookie": decision.cookie} if decision.cookie else {})
-            return RedirectResponse(decision.place, 303, headers=headers)
-        scope.setdefault("state", {})["admitted_by"] = decision.by
-        return self.app
+            answer = RedirectResponse(decision.place, 303, headers=headers)
+        else:
+            scope.setdefault("state", {})["admitted_by"] = decision.by
+        await answer(scope, receive, guarded)
 
 
 def visit_of(scope: Scope) -> Visit:
     """Convert a request to the form in which access is decided."""
     headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
-    query = scope.get("query_string", b"").decode("latin-1")
-    client = (scope.get("client") or ("",))[0]
+    query, client = scope.get("query_string", b"").decode("latin-1"), (scope.get("client") or ("",))[0]
     return Visit(scope["method"], scope["path"], query, headers, scope.get("scheme", "http"), client)

@@ -6,6 +6,7 @@ import errno
 import socket
 import threading
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial, wraps
 from typing import Any
@@ -79,21 +80,15 @@ _DOWNLOADS = {
 }
 _DOOR, _DESK = "r2med.reviews.access:ReviewDoor", "r2med.reviews.page:review_routes"
 """What lets reviewers in, and the routes of their desks."""
+_WORKBENCH = ("query", "search", "system", "run")
 _AHEAD = "r2med.leaderboard.page:read_ahead"
-_HEADINGS = {
-    400: "That cannot be done",
-    403: "Refused",
-    404: "That cannot be shown",
-    405: "That cannot be shown",
-    413: "That is too much",
-}
+_HEADINGS = {400: "That cannot be done", 403: "Refused", 413: "That is too much"}
 """Headings of error pages by their status."""
 Page = Callable[[Library, Request], tuple[str, dict[str, Any]]]
 Download = Callable[[Library, Request], tuple[str, str]]
 Change = Callable[[Library, Mapping[str, str]], str]
 Endpoint = Callable[[Request], Awaitable[Response]]
-_FILE_THREADS = 2
-"""Files that are made at a time; they take long, and pages do not wait for them."""
+_FILE_THREADS = 2  # files that are made at a time; they take long, and pages do not wait for them
 
 
 def create_app(library: Library, access: Access, door: Any = None) -> Starlette:
@@ -202,8 +197,14 @@ def frame(current: str) -> Frame:
 
 def _error_page(request: Request, error: R2medError | str, current: str = "", status: int = 404) -> HTMLResponse:
     """Render a page with an error, a way back and the nearest known addresses."""
-    values = {"message": str(error), "back": _before(request), "choices": getattr(error, "choices", ())}
-    return HTMLResponse(render("web/error.html", frame(current), heading=_HEADINGS[status], **values), status)
+    came = urlsplit(request.headers.get("referer", ""))
+    here = came.netloc == request.headers.get("host") and not came.path.startswith("//")
+    back = came._replace(scheme="", netloc="").geturl() if here else ""
+    if back == str(request.url.replace(scheme="", netloc="")):
+        back = ""
+    values = {"message": str(error), "back": back, "choices": getattr(error, "choices", ())}
+    heading = _HEADINGS.get(status, "That cannot be shown")
+    return HTMLResponse(render("web/error.html", frame(current), heading=heading, **values), status)
 
 
 @cache
@@ -217,21 +218,12 @@ def _refusal(refused: Refused) -> HTMLResponse:
     return HTMLResponse(render("web/error.html", around, **values), 403, headers)
 
 
-def _before(request: Request) -> str:
-    """Return the page of this server that led here; empty if that is unknown or the same."""
-    came = urlsplit(request.headers.get("referer", ""))
-    here = came.netloc == request.headers.get("host") and not came.path.startswith("//")
-    place = came._replace(scheme="", netloc="").geturl() if here else ""
-    return "" if place == str(request.url.replace(scheme="", netloc="")) else place
-
-
 def _file(name: str, kind: str) -> Callable[[Request], Response]:
     content = static(name)
     return lambda request: Response(content, media_type=kind, headers={"cache-control": "no-cache"})
 
 
 async def _not_allowed(request: Request, error: Exception) -> Response:
-    """Answer an address that only a form sends something to."""
     message = "this address takes what a button of a page sends, and shows nothing itself"
     response = _error_page(request, message, status=405)
     response.headers["allow"] = "POST"
@@ -251,15 +243,8 @@ def prepare(library: Library) -> None:
     """Render the first board once before the first request, which then need not wait for templates and intervals."""
     scope = {"type": "http", "method": "GET", "path": "/", "query_string": b"", "headers": []}
     render_page(library, named(_PAGES[0][1]), "Board", Request(scope))
-    for name in (
-        "workbench/query.html",
-        "workbench/search.html",
-        "comparison/compare.html",
-        "workbench/system.html",
-        "workbench/run.html",
-        "reviews/item.html",
-    ):
-        environment().get_template(name)
+    for name in ("comparison/compare", "reviews/item", *(f"workbench/{page}" for page in _WORKBENCH)):
+        environment().get_template(f"{name}.html")
 
 
 def serve(port: int, access: Access, tell: Callable[[], None], proxy: str = "") -> None:
@@ -282,9 +267,6 @@ def serve(port: int, access: Access, tell: Callable[[], None], proxy: str = "") 
     library = Library()
     prepare(library)
     threading.Thread(target=named(_AHEAD), args=(library,), daemon=True).start()
-    app = create_app(library, access)
-    try:
-        page_server(app, host, port, proxy, tell).run()
-    except KeyboardInterrupt:
-        # Raised once more when all is closed.
-        return
+    # The interrupt is raised once more when all is closed.
+    with suppress(KeyboardInterrupt):
+        page_server(create_app(library, access), host, port, proxy, tell).run()

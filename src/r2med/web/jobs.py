@@ -25,10 +25,8 @@ from r2med.llm.cards import model_names
 from r2med.web.addresses import whole_number
 
 WAITING, RUNNING, STOPPING, DONE, FAILED, STOPPED = "waiting", "running", "stopping", "done", "failed", "stopped"
-_KEPT = 20
-"""Jobs that are remembered."""
-_LAST_LINES = 5
-"""Lines of what a process says that are read for its error."""
+_KEPT = 20  # jobs that are remembered
+_LAST_LINES = 5  # lines of what a process says that are read for its error
 Key = tuple[str, ...]
 
 
@@ -180,8 +178,7 @@ def _signal(process: subprocess.Popen[str], number: int) -> None:
         process.send_signal(number)
 
 
-_LEAST = 0.5
-"""US dollars that are offered as a limit at least: one long reply must fit in."""
+_LEAST = 0.5  # US dollars that are offered as a limit at least: one long reply must fit in
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,20 +29,9 @@ from r2med.store.cache import home
 from r2med.web.jobs import Jobs
 
 Value = TypeVar("Value")
-_BOARD = "r2med.leaderboard.board:board"
-"""What ranks the lines of a view."""
-_KEPT = {
-    "version": 256,
-    "run": 128,
-    "data": 10,
-    "interval": 4096,
-    "scores": 4096,
-    "comparison": 64,
-    "scatter": 32,
-    "ties": 64,
-    "causes": 2048,
-    "opened": 64,
-}
+_BOARD = "r2med.leaderboard.board:board"  # ranks the lines of a view
+_KEPT = {"version": 256, "run": 128, "data": 10, "interval": 4096, "scores": 4096, "causes": 2048}
+_KEPT |= {"comparison": 64, "scatter": 32, "ties": 64, "opened": 64}
 """How many of each sort are kept."""
 
 
@@ -68,8 +57,7 @@ class Library:
 
     def _file(self) -> tuple[int, int]:
         """Identify the ledger's file, whatever its name; zeros if there is none."""
-        facts = _facts(self.path)
-        return (facts.st_dev, facts.st_ino) if facts else (0, 0)
+        return next(((facts.st_dev, facts.st_ino) for facts in _facts(self.path)), (0, 0))
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
@@ -92,17 +80,15 @@ class Library:
 
     def _stamp(self) -> tuple[int, ...]:
         """Return the dates and sizes of the ledger's files."""
-        files = [_facts(path) for path in (self.path, self.path.with_name(self.path.name + "-wal"))]
-        return tuple(number for facts in files if facts for number in (facts.st_mtime_ns, facts.st_size))
+        files = _facts(self.path, self.path.with_name(self.path.name + "-wal"))
+        return tuple(number for facts in files for number in (facts.st_mtime_ns, facts.st_size))
 
     def keep(self, sort: str, key: Hashable, make: Callable[[], Value]) -> Value:
         """Return a value by its key, computed if it is missing; the newest of each sort are kept."""
-        shelf = self._kept[sort]
         with self._lock:
-            if key in shelf:
-                shelf.move_to_end(key)
-                kept: Value = shelf[key]
-                return kept
+            if key in self._kept[sort]:
+                self._kept[sort].move_to_end(key)
+                return self._kept[sort][key]  # type: ignore[no-any-return]  # what `make` gave before
         value = make()
         self.put(sort, key, value)
         return value
@@ -176,14 +162,11 @@ class Library:
         """Return the intervals of local lines, cached by their runs; missing ones are computed together."""
         keys = {line.name: (measure, *sorted(line.runs.values())) for line in lines}
         cached = {name: self.kept("interval", key) for name, key in keys.items()}
-        known: dict[str, Mapping[str, Figure]] = {
-            name: by_task for name, by_task in cached.items() if by_task is not None
-        }
-        missing = [line for line in lines if line.name not in known]
-        for name, by_task in intervals(self._samples(missing, measure)).items():
-            known[name] = by_task
+        missing = [line for line in lines if cached[line.name] is None]
+        computed = intervals(self._samples(missing, measure))
+        for name, by_task in computed.items():
             self.put("interval", keys[name], by_task)
-        return known
+        return {name: by_task for name, by_task in cached.items() if by_task is not None} | computed
 
     def unbeaten(self, lines: Sequence[BoardRow], measure: str) -> set[str]:
         """Return the local systems of a board that the best of them does not beat, cached by their runs."""
@@ -196,14 +179,11 @@ class Library:
     def _samples(self, lines: Sequence[BoardRow], measure: str) -> dict[str, dict[str, Sample]]:
         """Return the values of the runs of local lines by system and task."""
         entries = self.by_id()
-        runs = {line.name: {task: entries[run] for task, run in line.runs.items()} for line in lines}
-        return {
-            name: {
-                task: Sample(entry.queries, self.ledger.scores(entry)[measure], entry.data)
-                for task, entry in by_task.items()
-            }
-            for name, by_task in runs.items()
-        }
+
+        def sample(entry: Entry) -> Sample:
+            return Sample(entry.queries, self.ledger.scores(entry)[measure], entry.data)
+
+        return {line.name: {task: sample(entries[run]) for task, run in line.runs.items()} for line in lines}
 
     def by_id(self) -> Mapping[str, Entry]:
         """Return every run by its id."""
@@ -211,9 +191,9 @@ class Library:
 
     def entry(self, name: str) -> Entry:
         """Return a run by its whole id."""
-        if name not in self.by_id():
+        if (entry := self.by_id().get(name)) is None:
             raise R2medError(f"no run {name!r} in the ledger")
-        return self.by_id()[name]
+        return entry
 
     def query_scores(self, entry: Entry, measure: str = str(HEADLINE)) -> Mapping[str, float]:
         """Return a run's values of a measure by query; empty if it was not measured by it."""
@@ -237,10 +217,6 @@ class Library:
         """Return the ranked lists of a run."""
         return self.keep("run", entry.key, lambda: self.ledger.run(entry))
 
-    def add_dataset(self, dataset: Dataset) -> None:
-        """Add a task's data that a caller has loaded."""
-        self.put("data", dataset.name, dataset)
-
     def has_data(self, task: str) -> bool:
         """Return whether a task's data is on this machine, without reading it."""
         return self.kept("data", task) is not None or _place_of(task) is not None
@@ -249,15 +225,14 @@ class Library:
         """Return the data of a task if it is on this machine: a page never downloads anything."""
         dataset: Dataset | None = self.kept("data", task)
         if dataset is None and (dataset := load_if_local(task)) is not None:
-            self.add_dataset(dataset)
+            self.put("data", dataset.name, dataset)
         return dataset
 
     def query_text(self, task: str, query: str) -> str:
         """Return the text of a query; empty if the data is not local."""
         dataset = self.dataset(task)
-        if dataset is None or query not in dataset.collection.queries.position:
-            return ""
-        return dataset.collection.queries.text(query)
+        queries = dataset.collection.queries if dataset else None
+        return queries.text(query) if queries and query in queries.position else ""
 
     def loaded_run(self, entry: Entry, measure: str = str(HEADLINE)) -> LoadedRun | None:
         """Return a run with its data; None if that is not local or has changed since."""
@@ -274,11 +249,10 @@ class Library:
         return self.keep("opened", (entry.key, entry.created, measure, dataset.fingerprint), make)
 
 
-def _facts(path: Path) -> os.stat_result | None:
-    try:
-        return path.stat()
-    except OSError:
-        return None
+def _facts(*paths: Path) -> Iterator[os.stat_result]:
+    for path in paths:
+        with suppress(OSError):
+            yield path.stat()
 
 
 def _place_of(name: str) -> Task | None:
@@ -293,9 +267,8 @@ def _place_of(name: str) -> Task | None:
 
 def load_if_local(name: str) -> Dataset | None:
     """Return the data of a task if it needs no download; None otherwise."""
-    task = _place_of(name)
     try:
-        return None if task is None else load(task)
+        return load(task) if (task := _place_of(name)) else None
     except R2medError:
         # Files that were damaged since: the page then shows ids only.
         return None

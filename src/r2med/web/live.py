@@ -25,16 +25,12 @@ from r2med.web.library import Library
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-_LOOK = 0.5
-"""Seconds between two reads of the table of jobs."""
-_BEAT = 15.0
-"""Seconds after which a heartbeat is sent."""
+_LOOK = 0.5  # seconds between two reads of the table of jobs
+_BEAT = 15.0  # seconds after which a heartbeat is sent
 _LASTS = 60.0
 """Seconds after which a browser has to connect again, which it does by itself: access is checked anew then."""
-_SHOWN = 10
-"""Finished work, and finished runs, that are listed."""
-_RETRY = 1000
-"""Milliseconds after which a browser that lost its server connects again."""
+_SHOWN = 10  # finished work, and finished runs, that are listed
+_RETRY = 1000  # milliseconds after which a browser that lost its server connects again
 
 
 @dataclass(frozen=True)

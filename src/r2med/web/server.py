@@ -23,8 +23,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from r2med.store.cache import home
 from r2med.web.live import LiveFeed
 
-_REQUEST_TIMEOUT = 10.0
-"""Seconds that a request may take to arrive: an idle connection holds a place that others need."""
+_REQUEST_TIMEOUT = 10.0  # seconds that a request may take to arrive: an idle connection holds a place that others need
 
 
 class TimeoutProtocol(H11Protocol):
@@ -110,8 +109,7 @@ def page_server(
 
 
 Made = TypeVar("Made")
-_THREADS = 8
-"""So many pages are made at a time: more only take turns, and let fewer requests share one."""
+_THREADS = 8  # so many pages are made at a time: more only take turns, and let fewer requests share one
 
 
 class SharedPages(Generic[Made]):
