@@ -23,7 +23,8 @@ from r2med.pipeline.registry import spec_of
 from r2med.pipeline.spec import Call
 from r2med.pipeline.stage import Context, Expander, Reranker, Retriever
 from r2med.pipeline.system import System
-from r2med.render.scores.report import Shown, format_report
+from r2med.render.scores.model import View
+from r2med.render.scores.report import format_report
 from r2med.retrieve.bm25 import BM25
 from r2med.runs.ledger import Ledger
 
@@ -106,7 +107,7 @@ def test_a_task_on_which_every_system_failed_stays_and_leaves_no_average() -> No
     row = next(line for line in str(report).splitlines() if line.strip().startswith("broken"))
     assert [cell == "-" for cell in row.split()[1:]] == [False, True, False, True]
     for form, cells in (("md", ["-", "-"]), ("latex", ["--", "--"]), ("csv", ["", ""])):
-        text = format_report(report, form, shown=Shown(intervals=True))
+        text = format_report(report, form, view=View(intervals=True))
         line = next(line for line in text.splitlines() if "broken" in line and "failed" not in line)
         figures = re.split(r" *[|&,] *", line.removesuffix(r" \\").strip("| "))
         start = len(figures) - 4 if form != "csv" else 7

@@ -12,7 +12,7 @@ import pytest
 import r2med
 from r2med.leaderboard.board import board, ranked
 from r2med.render.scores.model import Board, BoardRow, View
-from r2med.render.scores.report import Shown, boards_from_report, format_report
+from r2med.render.scores.report import boards_from_report, format_report
 from r2med.render.scores.table import leaders
 from r2med.render.scores.text import FORMATS, markdown
 from r2med.runs.cost import Cost
@@ -93,7 +93,7 @@ def test_the_whole_published_board_goes_through_every_format(name: str) -> None:
 
 def test_a_report_has_a_table_for_each_group_and_measure() -> None:
     report = r2med.evaluate(["bm25", "bm25-classic"], ["sample/Biology", "sample/MedQA-Diag"])
-    found = boards_from_report(report, ["nDCG@10", "MAP@100"], Shown(intervals=True))
+    found = boards_from_report(report, ["nDCG@10", "MAP@100"], View(intervals=True))
     assert [(each.group, each.measure) for each in found] == [("sample", "nDCG@10"), ("sample", "MAP@100")]
     for each in found:
         for line in each.lines:
@@ -110,10 +110,10 @@ def test_a_report_has_a_table_for_each_group_and_measure() -> None:
 
 def test_marks_of_a_report_are_against_the_baseline_in_any_spelling() -> None:
     report = r2med.evaluate(["bm25(k1=2)", "bm25-classic"], "sample")
-    text = format_report(report, "latex", shown=Shown(baseline="bm25( k1 = 2.0 )"))
+    text = format_report(report, "latex", view=View(baseline="bm25( k1 = 2.0 )"))
     assert "worse than bm25( k1 = 2.0 )" in text
     with pytest.raises(r2med.R2medError, match="is not an own system with all tasks"):
-        format_report(report, "latex", shown=Shown(baseline="bge"))
+        format_report(report, "latex", view=View(baseline="bge"))
 
 
 def test_a_report_with_failures_says_so_and_shows_the_rest() -> None:

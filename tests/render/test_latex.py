@@ -20,7 +20,7 @@ from r2med.leaderboard.board import board, ranked
 from r2med.measure.figure import Figure
 from r2med.render.scores.latex import latex
 from r2med.render.scores.model import Board, BoardRow, View
-from r2med.render.scores.report import Shown, format_report
+from r2med.render.scores.report import format_report
 from r2med.render.scores.significance import about_marks
 from r2med.render.scores.text import FORMATS
 from r2med.render.sections import breakable, escaped, one_line, unprintable
@@ -235,7 +235,7 @@ DOCUMENT = "\\documentclass{{article}}\n{packages}\n\\begin{{document}}\n{tables
 def test_a_document_with_all_of_them_compiles(tmp_path: Path) -> None:
     pdflatex = needs.program("pdflatex")
     report = r2med.evaluate(["bm25", "oracle-answer >> bm25", "bm25(k1=2)"], "sample")
-    shown = Shown(intervals=True, cost=True, baseline="bm25")
+    shown = View(intervals=True, cost=True, baseline="bm25")
     texts = [format_report(report, "latex", ["nDCG@10", "Recall@100"], shown), *map(latex, all_boards())]
     with Ledger() as ledger:
         texts += [FORMATS["latex"]([board(ledger, view)]) for view in (View(), View(limit=15), View(group="nano"))]

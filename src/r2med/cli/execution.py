@@ -14,7 +14,8 @@ from r2med.cli.options import Function, write_json
 from r2med.errors import Postponed, R2medError, suggest
 from r2med.pipeline.executor.local import Executor, spreading
 from r2med.pipeline.executor.shards import Shards
-from r2med.render.scores.report import Shown, format_report, show_report
+from r2med.render.scores.model import View
+from r2med.render.scores.report import format_report, show_report
 from r2med.render.sections import PRICED, show_estimate
 from r2med.render.table import messages, output
 from r2med.runs.report import Report, failure_lines
@@ -163,7 +164,7 @@ def show_foreseen(foreseen: Sequence[StepEstimate], as_json: bool, note: str = P
     show_estimate(foreseen, output(), note)
 
 
-def print_report(report: Report, form: str, measures: Sequence[str], shown: Shown) -> None:
+def print_report(report: Report, form: str, measures: Sequence[str], shown: View) -> None:
     """Print results as `json`, as a table for the terminal, or in another format with what failed on stderr."""
     if form == "json":
         write_json(report.as_dict())

@@ -22,7 +22,7 @@ from r2med.pipeline.evaluate import Options, evaluate
 from r2med.pipeline.named_runs import read_experiment
 from r2med.pipeline.plan import plan
 from r2med.pipeline.system import System
-from r2med.render.scores.report import Shown
+from r2med.render.scores.model import View
 from r2med.runs.ledger import Ledger
 from r2med.runs.report import Report
 from r2med.settings import memory_limit, overriding
@@ -235,7 +235,7 @@ def run_command(
         write_results(report, out)
         click.echo(f"results and run files are in {out}", err=True)
     renamed = {system.spec: name for text, name, system in zip(texts, names, named, strict=True) if name != text}
-    shown = Shown(intervals=ci, cost=columns == "cost")
+    shown = View(intervals=ci, cost=columns == "cost")
     whole = report if as_json else report.named(renamed)
     print_report(whole, "json" if as_json else form, [str(measure) for measure in asked], shown)
     if not as_json and form == "terminal":

@@ -17,7 +17,7 @@ from r2med.exchange.submission import About, submit
 from r2med.exchange.verify import verify
 from r2med.formatting import counted
 from r2med.measure.metrics import DEFAULT, parse_all
-from r2med.render.scores.report import Shown
+from r2med.render.scores.model import View
 from r2med.runs.ledger import Ledger
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def eval_command(
         report = score_files(runfiles, judged, every, drop_self=drop_self)
     else:
         report = score_patterns(runfiles, names, every, drop_self=drop_self, strict=strict)
-    print_report(report, "json" if as_json else form, list(map(str, asked)), Shown(intervals=ci))
+    print_report(report, "json" if as_json else form, list(map(str, asked)), View(intervals=ci))
     if keep:
         for result in report.results:
             on = "" if single else f" on {report.names[result.task]}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePath
-from typing import TypeVar
+from typing import Any
 
 from r2med.data.loader import present_fingerprints
 from r2med.data.published import PublishedSystem, published, sources
@@ -25,9 +25,8 @@ from r2med.render.scores.model import (
     SystemParts,
     View,
 )
-from r2med.render.scores.report import mean_recall_lost, parts_of
+from r2med.render.scores.report import local_row
 from r2med.render.scores.significance import Sample, about_marks, find_baseline, intervals, significance, unbeaten
-from r2med.runs.cost import Cost
 from r2med.runs.ledger import Ledger
 from r2med.runs.selection import Current, current_data, current_runs
 
@@ -42,20 +41,19 @@ ORDERS = ("rank", "name", "average", INTERVAL, "seconds", "dollars")
 
 def families_of(tasks: Sequence[str]) -> dict[str, list[str]]:
     """Return the families of a board that has several, with their tasks; nothing for a board of one family."""
-    found: dict[str, list[str]] = {}
+    families: dict[str, list[str]] = {}
     for name in tasks:
-        task = registry().get(name)
-        found.setdefault(task.family if task else "", []).append(name)
-    return found if len(found) > 1 and "" not in found else {}
+        families.setdefault(registry()[name].family if name in registry() else "", []).append(name)
+    return families if len(families) > 1 and "" not in families else {}
 
 
 def figure_of(line: BoardRow, column: str, families: Families) -> float | None:
     """Return the figure of a line in a column; a family's is the mean over its tasks, if it has all of them."""
     if not column.startswith(FAMILY):
         return line.value(column)
-    values = [line.values.get(task) for task in families[column.removeprefix(FAMILY)]]
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if len(known) == len(values) else None
+    tasks = families[column.removeprefix(FAMILY)]
+    figures = [line.values[task] for task in tasks if task in line.values]
+    return sum(figures) / len(figures) if len(figures) == len(tasks) else None
 
 
 def ordered(
@@ -68,8 +66,7 @@ def ordered(
         return sorted(lines, key=lambda line: line.name.casefold(), reverse=not descending)
 
     def value(line: BoardRow) -> float | None:
-        if sort in ("seconds", "dollars"):
-            # The cheapest is the best.
+        if sort in ("seconds", "dollars"):  # the cheapest is the best
             cost = line.cost
             amount = None if cost is None else cost.seconds_per_query if sort == "seconds" else cost.dollars
             return None if amount is None else -amount
@@ -78,38 +75,21 @@ def ordered(
         return figure_of(line, AVERAGE if sort == "average" else sort, families or {})
 
     figures = [(value(line), line) for line in lines]
-    known = [(figure, line) for figure, line in figures if figure is not None]
-    known.sort(key=lambda pair: -pair[0] if descending else pair[0])
-    return [line for _, line in known] + [line for figure, line in figures if figure is None]
-
-
-def check_column(sort: str, tasks: Sequence[str]) -> str:
-    """Return a column that a board of these tasks can be sorted by; any other is an error that suggests one."""
-    known = [*ORDERS, *tasks, *(FAMILY + name for name in families_of(tasks))]
-    if sort not in known:
-        raise R2medError(f"no column {sort!r}{suggest(sort, known)}")
-    return sort
+    measured = [(figure, line) for figure, line in figures if figure is not None]
+    measured.sort(key=lambda pair: pair[0], reverse=descending)
+    return [line for _, line in measured] + [line for figure, line in figures if figure is None]
 
 
 def containing(lines: Sequence[BoardRow], text: str) -> list[BoardRow]:
     """Return the lines in whose name, parts or sources every word of a text occurs."""
     words = text.casefold().split()
 
-    def texts(line: BoardRow) -> str:
+    def matches(line: BoardRow) -> bool:
         parts = line.parts
-        return "\n".join(
-            (line.name, line.system, parts.kind, *parts.retrievers, *parts.llms, *parts.rerankers, *line.sources)
-        ).casefold()
+        names = (line.name, line.system, parts.kind, *parts.retrievers, *parts.llms, *parts.rerankers, *line.sources)
+        return all(word in "\n".join(names).casefold() for word in words)
 
-    return [line for line in lines if all(word in texts(line) for word in words)]
-
-
-def newest_runs(ledger: Ledger, group: str, tasks: Sequence[str], present: Mapping[str, str] | None = None) -> Current:
-    """Return the current run of each system on each of these tasks, systems and tasks in a fixed order."""
-    current = current_runs([entry for entry in ledger.entries(group=group) if entry.task in tasks], present)
-    return {
-        system: {task: current[system][task] for task in tasks if task in current[system]} for system in sorted(current)
-    }
+    return list(filter(matches, lines))
 
 
 def local_rows(
@@ -125,23 +105,9 @@ def local_rows(
     for system, by_task in runs.items():
         entries = list(by_task.values())
         measured = {task: means.get(entry.id, {}) for task, entry in by_task.items()}
-        oracle = any(entry.oracle for entry in entries)
-        rows.append(
-            BoardRow(
-                name=system,
-                sources=(OWN,),
-                values={task: values[measure] for task, values in measured.items() if measure in values},
-                system=entries[0].system,
-                parts=parts_of(entries[0].record.stages or (), oracle=oracle),
-                oracle=oracle,
-                queries=sum(len(entry.queries) for entry in entries),
-                incomplete=sum(len(entry.incomplete) for entry in entries),
-                other_data=tuple(task for task, entry in by_task.items() if entry.data != data[task]),
-                runs={task: entry.id for task, entry in by_task.items()},
-                cost=Cost.of_runs(entries),
-                recall_lost=mean_recall_lost([entry.record for entry in entries]),
-            )
-        )
+        values = {task: values[measure] for task, values in measured.items() if measure in values}
+        other_data = tuple(task for task, entry in by_task.items() if entry.data != data[task])
+        rows.append(local_row(system, entries, values, system=entries[0].system, other_data=other_data))
     return rows
 
 
@@ -149,8 +115,8 @@ NO_AVERAGE = "These folders need not belong together, so there is no average and
 """The note under a board of all folders that were ever run."""
 
 
-def board(ledger: Ledger, view: View, chosen: Current | None = None) -> Board:
-    """Build the board of a view, with the current runs of every system, or those that were chosen.
+def board(ledger: Ledger, view: View, selected: Current | None = None) -> Board:
+    """Build the board of a view, with the current runs of every system, or those that were selected.
 
     >>> with Ledger() as ledger:
     ...     best = board(ledger, View(kind="base", sources=("paper",))).lines[0]
@@ -159,31 +125,36 @@ def board(ledger: Ledger, view: View, chosen: Current | None = None) -> Board:
     """
     tasks = _tasks(view, ledger)
     averaged = view.group not in FOLDER_GROUPS or bool(view.tasks) or len(tasks) < 2
-    own = view.own and (not view.sources or OWN in view.sources)
-    present = present_fingerprints(tasks) if own and chosen is None else {}
-    runs = newest_runs(ledger, view.group, tasks, present) if own and chosen is None else chosen or {}
+    columns = [*ORDERS, *tasks, *(FAMILY + name for name in families_of(tasks))]
+    if view.sort not in columns:
+        raise R2medError(f"no column {view.sort!r}{suggest(view.sort, columns)}")
+    present: Mapping[str, str] = {}
+    runs: Current = selected or {}
+    if selected is None and view.own and (not view.sources or OWN in view.sources):
+        present = present_fingerprints(tasks)
+        current = current_runs([entry for entry in ledger.entries(group=view.group) if entry.task in tasks], present)
+        # Systems and tasks in a fixed order.
+        runs = {name: {task: row[task] for task in tasks if task in row} for name, row in sorted(current.items())}
     rows = local_rows(runs, ledger.means(view.measure), view.measure, present) if runs else []
     complete = {row.name: runs[row.name] for row in rows if row.values.keys() >= set(tasks)}
-    rows = ranked(_filtered(rows + _published(view, tasks), view), tasks, averaged=averaged)
+    rows = ranked(_filtered(rows + _published_rows(view, tasks), view), tasks, averaged=averaged)
     matching = [row for row in containing(rows, view.find) if view.oracles or not row.oracle]
-    sort, descending = check_column(view.sort, tasks), not view.ascending
-    lines = ordered(matching, sort, descending=descending, families=families_of(tasks))
-    if sort == INTERVAL and averaged:
-        sure = _decorated(ledger, lines, complete, View(measure=view.measure, intervals=True))
-        lines = ordered(sure, INTERVAL, descending=descending)
-    shown = _decorated(ledger, lines[: view.limit or None], complete, view)
+    lines = ordered(matching, view.sort, descending=not view.ascending, families=families_of(tasks))
+    if view.sort == INTERVAL and averaged:
+        lines = _decorated(ledger, lines, complete, View(measure=view.measure, intervals=True))
+        lines = ordered(lines, INTERVAL, descending=not view.ascending)
+    visible = _decorated(ledger, lines[: view.limit or None], complete, view)
     if not averaged:
-        shown = [replace(row, intervals=_by_task(row.intervals), marks=_by_task(row.marks)) for row in shown]
-    notes = [*_disputes(lines, shown), *_notes(view, shown, runs), *([] if averaged else [NO_AVERAGE])]
+        visible = [replace(row, intervals=_by_task(row.intervals), marks=_by_task(row.marks)) for row in visible]
     # First stages are shown of rerankers by themselves.
     details = {*view.details, *([FIRST_STAGE] if view.kind == "reranker" else [])}
     return Board(
         view.group,
         view.measure,
         tasks,
-        shown,
-        notes,
-        left_out=len(lines) - len(shown),
+        visible,
+        _notes(view, lines, visible, runs) + ([] if averaged else [NO_AVERAGE]),
+        left_out=len(lines) - len(visible),
         cost=view.cost,
         baseline=view.baseline,
         details=tuple(name for name in DETAILS if name in details),
@@ -191,11 +162,7 @@ def board(ledger: Ledger, view: View, chosen: Current | None = None) -> Board:
     )
 
 
-Value = TypeVar("Value")
-
-
-def _by_task(values: Mapping[str, Value]) -> dict[str, Value]:
-    """Return values without that of the average."""
+def _by_task(values: Mapping[str, Any]) -> dict[str, Any]:
     return {task: value for task, value in values.items() if task != AVERAGE}
 
 
@@ -215,8 +182,8 @@ def _decorated(ledger: Ledger, lines: Sequence[BoardRow], complete: Current, vie
     }
     ranges = intervals(samples) if view.intervals else {}
     marks = significance(samples, baseline) if baseline else {}
-    own = [line.name for line in lines if line.own and line.rank is not None]
-    tied = unbeaten({name: samples[name] for name in own}, own[0]) if view.ties and own else set()
+    local = [line.name for line in lines if line.own and line.rank is not None]
+    tied = unbeaten({name: samples[name] for name in local}, local[0]) if view.ties and local else set()
     return [
         replace(line, intervals=ranges.get(line.name, {}), marks=marks.get(line.name, {}), tied=line.name in tied)
         if line.own
@@ -227,25 +194,50 @@ def _decorated(ledger: Ledger, lines: Sequence[BoardRow], complete: Current, vie
 
 def _tasks(view: View, ledger: Ledger) -> list[str]:
     """Return the columns: the group's tasks, or for a group of folders all that were run."""
-    known = registry()
-    tasks = list(view.tasks) or [task.name for task in known.values() if task.group == view.group]
+    families = {name: task.family for name, task in registry().items()}
+    tasks = list(view.tasks) or [name for name, task in registry().items() if task.group == view.group]
     tasks = tasks or sorted({entry.task for entry in ledger.entries(group=view.group)})
-    family = [name for name in tasks if view.family in ("", known[name].family if name in known else "")]
-    if tasks and not family:
-        raise R2medError(f"no family {view.family!r}{suggest(view.family, {task.family for task in known.values()})}")
-    return family
+    columns = [name for name in tasks if view.family in ("", families.get(name, ""))]
+    if tasks and not columns:
+        raise R2medError(f"no family {view.family!r}{suggest(view.family, set(families.values()))}")
+    return columns
 
 
-def _published(view: View, tasks: Sequence[str]) -> list[BoardRow]:
+def _published_rows(view: View, tasks: Sequence[str]) -> list[BoardRow]:
+    """Return the rows of published systems that have a figure by the measure on one of the tasks, or an average."""
     for name in view.sources:
         if name not in (OWN, *sources()):
             raise R2medError(f"no source {name!r}{suggest(name, (OWN, *sources()))}")
-    systems = [
-        system
-        for system in published()
-        if system.source.group == view.group and (not view.sources or system.source.name in view.sources)
+    rows = [
+        BoardRow(
+            name=system.name,
+            sources=(system.source.name,),
+            values={task: figures.tasks[task] for task in tasks if task in figures.tasks},
+            system=system.system,
+            parts=_published_parts(system),
+            # A published average is over all tasks: it says nothing about some of them.
+            stated=figures.average if len(tasks) == len(groups()[view.group]) else None,
+            max_query=system.max_query,
+            max_document=system.max_document,
+            note=system.note,
+        )
+        for system in (published() if view.published else ())
+        if system.source.group == view.group
+        and (not view.sources or system.source.name in view.sources)
+        and (figures := system.figures.get(view.measure)) is not None
     ]
-    return published_rows(systems, view.measure, tasks) if view.published else []
+    return joined([row for row in rows if row.values or row.stated is not None])
+
+
+def _published_parts(system: PublishedSystem) -> SystemParts:
+    """Return the parts of a published system, by the benchmark's names and by r2med's."""
+    llm = system.generate.partition("(")[2].partition(")")[0]
+    return SystemParts(
+        system.kind,
+        (system.retriever,),
+        tuple(dict.fromkeys(name for name in (system.llm, llm) if name)),
+        (system.reranker,) if system.reranker else (),
+    )
 
 
 def _filtered(rows: Sequence[BoardRow], view: View) -> list[BoardRow]:
@@ -258,9 +250,9 @@ def _filtered(rows: Sequence[BoardRow], view: View) -> list[BoardRow]:
         ("reranker", view.reranker, lambda row: row.parts.rerankers),
     )
     for option, value, names in filters:
-        known = {name for row in rows for name in names(row)}
-        if value and option != "kind" and value.casefold() not in {name.casefold() for name in known}:
-            raise R2medError(f"no system on this board has the {option} {value!r}{suggest(value, known)}")
+        every = {name for row in rows for name in names(row)}
+        if value and option != "kind" and value.casefold() not in {name.casefold() for name in every}:
+            raise R2medError(f"no system on this board has the {option} {value!r}{suggest(value, every)}")
         if value:
             matching = [row for row in matching if value.casefold() in {name.casefold() for name in names(row)}]
     return matching
@@ -274,54 +266,36 @@ def ranked(rows: Sequence[BoardRow], tasks: Sequence[str], *, averaged: bool = T
     average (`averaged`), so that no system has a rank.
     """
     gaps = {id(row): apart(several) for several in disputed(rows).values() for row in several}
-    rows = [
-        replace(
-            row,
-            average=average(row, tasks) if averaged else None,
-            disputed=id(row) in gaps,
-            apart=gaps.get(id(row), 0.0),
-        )
-        for row in rows
-    ]
-    able = sorted(
-        (row for row in rows if row.average is not None and row.rankable), key=lambda row: -(row.average or 0)
-    )
-    rest = [row for row in rows if row.average is None or not row.rankable]
+    able: list[BoardRow] = []
+    rest: list[BoardRow] = []
+    for row in rows:
+        average = mean_of(row, tasks) if averaged and row.values.keys() >= set(tasks) else None
+        row = replace(row, average=average, disputed=id(row) in gaps, apart=gaps.get(id(row), 0.0))
+        (able if average is not None and row.rankable else rest).append(row)
+    able.sort(key=lambda row: -(row.average or 0))
     rest.sort(key=lambda row: -(row.stated or 0.0 if row.average is None else row.average))
     values = [row.average for row in able]
     return [replace(row, rank=values.index(row.average) + 1) for row in able] + rest
 
 
-def average(row: BoardRow, tasks: Sequence[str]) -> float | None:
-    """Average over the tasks, None if one is missing; if an average was published that agrees, return that one."""
-    if any(task not in row.values for task in tasks):
-        return None
-    return mean_of(row, tasks)
-
-
-def _disputes(lines: Sequence[BoardRow], shown: Sequence[BoardRow]) -> list[str]:
-    """Describe in a sentence each disputed system of which a line is shown, with all its lines."""
-    marked = {(line.name, line.sources) for line in shown if line.disputed}
-    return [
+def _notes(view: View, lines: Sequence[BoardRow], visible: Sequence[BoardRow], runs: Current) -> list[str]:
+    """Return what a reader must know about the visible lines."""
+    marked = {(line.name, line.sources) for line in visible if line.disputed}
+    notes = [
         dispute(system, rows)
         for system, rows in disputed(lines).items()
         if any((row.name, row.sources) in marked for row in rows)
     ]
-
-
-def _notes(view: View, lines: Sequence[BoardRow], runs: Current) -> list[str]:
-    """Return what a reader must know about these lines."""
-    notes = [
+    notes += [
         f"{line.name}: an average of {percent(line.stated)} was published"
         + (", without figures by task" if line.average is None else ", which is not the mean of its tasks")
-        for line in lines
+        for line in visible
         if line.stated is not None and line.stated != line.average
     ]
-    notes += [incomplete_note(row) for row in lines if row.incomplete]
-    notes += [RECALL_LOST] if any(row.recall_lost is not None for row in lines) else []
-    notes += _about_runs(view, lines, runs)
-    if view.baseline:
-        notes.append(about_marks(view.baseline))
+    notes += [incomplete_note(row) for row in visible if row.incomplete]
+    notes += [RECALL_LOST] if any(row.recall_lost is not None for row in visible) else []
+    notes += _about_runs(view, visible, runs)
+    notes += [about_marks(view.baseline)] if view.baseline else []
     return [*notes, *([GROUP_NOTES[view.group]] if view.group in GROUP_NOTES else [])]
 
 
@@ -340,14 +314,14 @@ def incomplete_note(row: BoardRow) -> str:
 def _about_runs(view: View, rows: Sequence[BoardRow], runs: Current) -> list[str]:
     """Return remarks on what is wrong with local runs."""
     notes = []
-    shown: Mapping[str, Mapping[str, object]] = {row.name: row.values for row in rows if row.own}
-    unmeasured = [name for name, values in shown.items() if any(task not in values for task in runs[name])]
+    local: Mapping[str, Mapping[str, object]] = {row.name: row.values for row in rows if row.own}
+    unmeasured = [name for name, values in local.items() if any(task not in values for task in runs[name])]
     if unmeasured:
         notes.append(
             f"not measured by {view.measure} everywhere: {', '.join(unmeasured)};"
             f" r2med run SYSTEM --measures {view.measure} adds it"
         )
-    for name in shown:
+    for name in local:
         entry = next(iter(runs[name].values()))
         if entry.variant:
             # Only the ends of paths: a board may be published.
@@ -365,38 +339,6 @@ def _about_runs(view: View, rows: Sequence[BoardRow], runs: Current) -> list[str
     return notes
 
 
-def published_rows(systems: Sequence[PublishedSystem], measure: str, tasks: Sequence[str]) -> list[BoardRow]:
-    """Return the rows of these systems that have a figure by the measure on one of the tasks, or an average."""
-    rows = [
-        BoardRow(
-            name=system.name,
-            sources=(system.source.name,),
-            values={task: figures.tasks[task] for task in tasks if task in figures.tasks},
-            system=system.system,
-            parts=published_parts(system),
-            # A published average is over all tasks: it says nothing about some of them.
-            stated=figures.average if len(tasks) == len(groups()[system.source.group]) else None,
-            max_query=system.max_query,
-            max_document=system.max_document,
-            note=system.note,
-        )
-        for system in systems
-        if (figures := system.figures.get(measure)) is not None
-    ]
-    return joined([row for row in rows if row.values or row.stated is not None])
-
-
-def published_parts(system: PublishedSystem) -> SystemParts:
-    """Return the parts of a published system, by the benchmark's names and by r2med's."""
-    asked = system.generate.partition("(")[2].partition(")")[0] if system.generate else ""
-    return SystemParts(
-        system.kind,
-        (system.retriever,),
-        tuple(dict.fromkeys(name for name in (system.llm, asked) if name)),
-        (system.reranker,) if system.reranker else (),
-    )
-
-
 def joined(rows: Sequence[BoardRow]) -> list[BoardRow]:
     """Merge rows of the same system if all figures that they share are the same but for rounding.
 
@@ -405,7 +347,7 @@ def joined(rows: Sequence[BoardRow]) -> list[BoardRow]:
     merged: dict[int, BoardRow] = {}
     places: dict[str, list[int]] = {}
     for number, row in enumerate(rows):
-        same = places.setdefault(_identity(row), [])
+        same = places.setdefault(row.system or row.name, [])
         place = next((place for place in same if agree(row, merged[place])), None)
         if place is None:
             merged[number] = row
@@ -420,11 +362,6 @@ def joined(rows: Sequence[BoardRow]) -> list[BoardRow]:
             note=finer.note or other.note,
         )
     return list(merged.values())
-
-
-def _identity(row: BoardRow) -> str:
-    """Return what identifies the system of a published row: its spec, or its name if there is no spec."""
-    return row.system or row.name
 
 
 def agree(one: BoardRow, other: BoardRow) -> bool:
@@ -442,11 +379,11 @@ def rounding(row: BoardRow) -> float:
 
 def disputed(rows: Sequence[BoardRow]) -> dict[str, list[BoardRow]]:
     """Return the systems that several published rows still name, with these rows: their sources disagree."""
-    found: dict[str, list[BoardRow]] = {}
+    systems: dict[str, list[BoardRow]] = {}
     for row in rows:
         if not row.own:
-            found.setdefault(_identity(row), []).append(row)
-    return {system: several for system, several in found.items() if len(several) > 1}
+            systems.setdefault(row.system or row.name, []).append(row)
+    return {system: several for system, several in systems.items() if len(several) > 1}
 
 
 def dispute(system: str, rows: Sequence[BoardRow]) -> str:

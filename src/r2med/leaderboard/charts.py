@@ -57,16 +57,13 @@ def complete_systems(ledger: Ledger, tasks: Sequence[str]) -> list[str]:
 def board(ledger: Ledger, names: Sequence[str], tasks: Sequence[str] = (), measure: Measure = HEADLINE) -> ScoreSeries:
     """Score named systems on the tasks that all of them were run on."""
     tables: dict[str, np.ndarray[tuple[int, int], np.dtype[np.float64]]] = {}
-    systems: list[str] = []
     oracles: set[str] = set()
-    group = ""
     for opened in load_runs(ledger, names, tasks, measure):
-        order = list(opened[0].positives)
-        tables[opened[0].entry.task] = np.array([[each.values[query] for query in order] for each in opened])
-        systems, group = [each.system for each in opened], opened[0].entry.group
-        oracles |= {each.system for each in opened if each.entry.oracle}
+        entry, order = opened[0].entry, list(opened[0].positives)
+        tables[entry.task] = np.array([[run.values[query] for query in order] for run in opened])
+        oracles |= {run.system for run in opened if run.entry.oracle}
     by_task, average = board_intervals(tables)
-    return ScoreSeries(str(measure), group, systems, frozenset(oracles), by_task, average)
+    return ScoreSeries(str(measure), entry.group, [run.system for run in opened], frozenset(oracles), by_task, average)
 
 
 _COLUMN = (120, 18)
@@ -109,9 +106,8 @@ def interval_column(intervals: Mapping[str, Figure]) -> IntervalColumn:
 
 
 def _mini(label: str, *parts: str) -> Markup:
-    width, height = _COLUMN
-    facts = {"class_": "mini", "viewBox": f"0 0 {width} {height}", "role": "img", "aria_label": label}
-    return Markup(tag("svg", *parts, **facts))
+    box = f"0 0 {_COLUMN[0]} {_COLUMN[1]}"
+    return Markup(tag("svg", *parts, class_="mini", viewBox=box, role="img", aria_label=label))
 
 
 def line_point(line: BoardRow, column: str, name: str = "") -> ChartPoint | None:
@@ -150,8 +146,7 @@ def task_panels(board: Board, lines: Sequence[BoardRow]) -> list[Panel]:
     panels = []
     for task in board.tasks:
         points = [point for line in lines if (point := line_point(line, task)) is not None]
-        best = sorted(points, key=lambda point: -point.value)[:CHARTED]
-        if best:
+        if best := sorted(points, key=lambda point: -point.value)[:CHARTED]:
             chart = DotChart(f"{board.measure} on {task}", f"{board.measure} x 100", best)
             panels.append(Panel(task, "", responsive(chart)))
     return panels

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -18,9 +18,6 @@ from r2med.render.scores.text import FORMATS, show_board
 from r2med.render.table import output
 from r2med.runs.ledger import Ledger, RecordedName
 from r2med.translation.drop import LanguageDrop, language_drops, show_drops, tasks_of, translated_tasks
-
-if TYPE_CHECKING:
-    pass
 
 _GROUPS = ("full", "nano", "sample", "custom", "custom-nano")
 _KINDS = ("base", "gar", "reasoning", "agent", "reranker", "fusion", "oracle")
@@ -89,10 +86,13 @@ def board_command(**given: Any) -> None:
       r2med board --tasks path/to/your/folder --ci
       r2med board --group sample --format latex --baseline bm25 > table.tex
     """
-    group, tasks = _columns(given["group"], given["tasks"])
+    tasks = resolve(given["tasks"])
+    groups = sorted({task.group for task in tasks}) or [given["group"]]
+    if len(groups) > 1:
+        raise R2medError(f"a board has tasks of one group, these are of {', '.join(groups)}")
     view = View(
-        group=group,
-        tasks=tasks,
+        group=groups[0],
+        tasks=tuple(task.name for task in tasks),
         measure=str(Measure.parse(given["measure"])),
         family=given["family"],
         kind=given["kind"] or "",
@@ -113,34 +113,21 @@ def board_command(**given: Any) -> None:
         baseline=given["baseline"],
     )
     with Ledger() as ledger:
-        found = board(ledger, replace(view, baseline=view.baseline and name_here(ledger, view.baseline)))
-        drops = _drops(ledger, found)
-        found = replace(found, drops=[drop.as_dict() for drop in drops])
+        ranking = board(ledger, replace(view, baseline=view.baseline and name_here(ledger, view.baseline)))
+        drops = _drops(ledger, ranking)
+        ranking = replace(ranking, drops=[drop.as_dict() for drop in drops])
     if given["form"] != "terminal":
-        click.echo(FORMATS[given["form"]]([found]), nl=False)
+        click.echo(FORMATS[given["form"]]([ranking]), nl=False)
         return
-    show_board(found, output())
+    show_board(ranking, output())
     if drops:
-        show_drops(drops, found.measure, output())
-    if not found.lines:
+        show_drops(drops, ranking.measure, output())
+    if not ranking.lines:
         click.echo("nothing to show; r2med run SYSTEM --tasks GROUP fills the board with your own runs", err=True)
 
 
-def _drops(ledger: Ledger, found: Board) -> list[LanguageDrop]:
+def _drops(ledger: Ledger, ranking: Board) -> list[LanguageDrop]:
     """Return what the systems of a board lose on those of its tasks that are translations."""
-    translated = translated_tasks(tasks_of(found.tasks)) if found.group not in GROUPS else []
-    systems = [RecordedName(line.name) for line in found.lines if line.own and not line.oracle]
-    return language_drops(ledger, systems, translated, found.measure)[0] if translated and systems else []
-
-
-def _columns(group: str, names: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    """Return the group, and those of its tasks that are named."""
-    tasks = resolve(names)
-    groups = sorted({task.group for task in tasks})
-    if len(groups) > 1:
-        raise R2medError(f"a board has tasks of one group, these are of {', '.join(groups)}")
-    return (groups[0] if groups else group), tuple(task.name for task in tasks)
-
-
-LEFT_OUT = 3
-"""The exit code of a site that was written without some archives."""
+    translated = translated_tasks(tasks_of(ranking.tasks)) if ranking.group not in GROUPS else []
+    systems = [RecordedName(line.name) for line in ranking.lines if line.own and not line.oracle]
+    return language_drops(ledger, systems, translated, ranking.measure)[0] if translated and systems else []

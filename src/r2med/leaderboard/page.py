@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -86,37 +87,35 @@ class BoardQuery:
     @property
     def filters(self) -> list[str]:
         """Return what narrows the board down, in words."""
-        found = [f"every word of “{self.text}”"] if self.text else []
-        found += [f"kind {self.view.kind}"] if self.view.kind else []
-        found += [f"{part} {getattr(self.view, part)}" for part in PARTS if getattr(self.view, part)]
-        found += [f"source {name}" for name in self.view.sources]
-        return found + ([f"origin {self.origin}"] if self.origin else [])
+        filters = [f"every word of “{self.text}”"] if self.text else []
+        filters += [f"kind {self.view.kind}"] if self.view.kind else []
+        filters += [f"{part} {getattr(self.view, part)}" for part in PARTS if getattr(self.view, part)]
+        filters += [f"source {name}" for name in self.view.sources]
+        return filters + ([f"origin {self.origin}"] if self.origin else [])
 
 
 def board_page(library: Library, request: Request) -> PageContent:
     """Show published figures and local runs in one ranking."""
     asked = request.query_params
-    found = read_board(library, asked)
-    view, board = found.view, found.board
+    query = read_board(library, asked)
+    view, board = query.view, query.board
     plain = {name: value for name, value in asked.items() if name != "tick"}
-    links = SortLinks(request.url.path, plain, found.sort, found.ascending)
-    pages = Pages.of(len(found.lines), page_number(asked, "page"))
-    shown = found.lines[pages.cut()]
-    sure = with_queries(shown)
-    shown = decorated(shown, library.intervals(sure, view.measure))
+    links = SortLinks(request.url.path, plain, query.sort, query.ascending)
+    pages = Pages.of(len(query.lines), page_number(asked, "page"))
+    lines = query.lines[pages.cut()]
+    sure = with_queries(lines)
+    lines = decorated(lines, library.intervals(sure, view.measure))
     by_id = library.by_id()
     runs = {line.name: {task: by_id[run] for task, run in line.runs.items()} for line in sure}
     standings = library.current(("standings", view), lambda: Standings.of(board))
-    page = (view, *found.order, pages.number)
-    table = library.current(("table", page), lambda: sorted_table(board, shown, links.sort, standings))
-    costs = library.current(("costs", page), lambda: frontier_panels(runs, shown, view.measure))
-    names = set(asked.getlist("tick"))
-    own = {line.name for line in board.lines if line.own}
-    ticked = {line.name: line.name in own for line in board.lines if line.name in names}
+    page = (view, *query.order, pages.number)
+    table = library.current(("table", page), lambda: sorted_table(board, lines, links.sort, standings))
+    costs = library.current(("costs", page), lambda: frontier_panels(runs, lines, view.measure))
+    names, local = set(asked.getlist("tick")), {line.name for line in board.lines if line.own}
     values = {
-        "asked": found,
+        "asked": query,
         "table": table,
-        "ticked": ticked,
+        "ticked": {line.name: line.name in local for line in board.lines if line.name in names},
         "links": links,
         "pages": pages,
         "panels": costs + system_causes(known_causes(library, dict(list(runs.items())[:_EXPLAINED]))),
@@ -132,10 +131,10 @@ def board_page(library: Library, request: Request) -> PageContent:
             source=lambda name: f"/sources#{name}",
         ),
         "files": {name: address(f"/board.{ending}", **{**links.asked, "page": ""}) for name, ending in FILES.items()},
-        "cite": board_citation(found),
-        "status": 404 if any(each.wrong for each in found.dropped) else 200,
-        "nearest": [address("/", **{**dict(asked), each.name: each.nearest}) for each in found.dropped],
-        "cleared": address("/", group=view.group, task=found.task, metric=asked.get("metric", "")),
+        "cite": _cite(query),
+        "status": 404 if any(part.wrong for part in query.dropped) else 200,
+        "nearest": [address("/", **{**dict(asked), part.name: part.nearest}) for part in query.dropped],
+        "cleared": address("/", group=view.group, task=query.task, metric=asked.get("metric", "")),
     }
     return "leaderboard/board.html", values
 
@@ -143,15 +142,14 @@ def board_page(library: Library, request: Request) -> PageContent:
 def board_file(library: Library, request: Request) -> tuple[str, str]:
     """Write the whole board as text in one of `FILES`, as it is filtered and sorted, and the kind of the text."""
     query = read_board(library, request.query_params)
-    wanted = request.query_params.getlist("system")
-    lines = [line for line in query.lines if not wanted or line.name in wanted]
-    if wanted and not lines:
-        raise R2medError(f"this board has no {' and no '.join(map(repr, wanted))}")
-    sure = [line for line in lines if line.own and line.average is not None]
-    lines = decorated(lines, library.intervals(sure, query.view.measure))
+    systems = request.query_params.getlist("system")
+    lines = [line for line in query.lines if not systems or line.name in systems]
+    if systems and not lines:
+        raise R2medError(f"this board has no {' and no '.join(map(repr, systems))}")
+    lines = decorated(lines, library.intervals(with_queries(lines), query.view.measure))
     ending = request.url.path.rpartition(".")[2]
-    name = next(name for name, each in FILES.items() if each == ending)
-    kind = "application/json" if ending == "json" else "text/csv" if ending == "csv" else "text/plain"
+    name = next(name for name, file_ending in FILES.items() if file_ending == ending)
+    kind = {"json": "application/json", "csv": "text/csv"}.get(ending, "text/plain")
     return FORMATS[name.lower()]([replace(query.board, lines=lines)]), kind
 
 
@@ -161,9 +159,10 @@ def report_file(library: Library, request: Request) -> tuple[str, str]:
     group, names = asked.get("group", ""), asked.getlist("system")
     measure = Measure.parse(asked.get("metric", "") or "nDCG@10")
     runs = [Chosen(name, name, library.newest(name, group)) for name in names]
-    if not runs or not all(each.runs for each in runs):
-        lacking = [each.label for each in runs if not each.runs]
-        raise R2medError(f"no own run of {', '.join(lacking)} on this board" if lacking else "name a system to report")
+    if not runs:
+        raise R2medError("name a system to report")
+    if lacking := [system.label for system in runs if not system.runs]:
+        raise R2medError(f"no own run of {', '.join(lacking)} on this board")
     command = f"r2med report {' '.join(map(repr, names))} --tasks {group} --out report.html"
     choice = ReportChoice(on_shared_tasks(runs), measure, causes=False, command=command)
     return report(library.ledger, choice), "text/html"
@@ -179,7 +178,8 @@ def read_board(library: Library, asked: QueryParams) -> BoardQuery:
     view = replace(view, measure=wishes.measure(board_measures(library, view)), sources=(source,) if source else ())
     tasks = library.board(view).tasks
     task = wishes.task(tasks)
-    choices = {"family": sorted({known.family for name in tasks if (known := registry().get(name)) and known.family})}
+    families = {registry()[name].family for name in tasks if name in registry()}
+    choices = {"family": sorted(families - {""})}
     family = wishes.one("family", choices["family"], "family", elsewhere=True)
     view = replace(view, tasks=(task,) if task else (), family="" if task else family)
     whole = library.board(view)
@@ -189,16 +189,17 @@ def read_board(library: Library, asked: QueryParams) -> BoardQuery:
     baseline = wishes.one("baseline", baselines, "baseline", elsewhere=True)
     retriever, llm, reranker = (wishes.one(part, choices[part], part, elsewhere=True) for part in PARTS)
     view = replace(view, baseline=baseline, kind=kind, retriever=retriever, llm=llm, reranker=reranker)
-    board = tied_board(library, view)
+    ranked = library.board(view)
+    tied = library.current(("tied", view), lambda: with_ties(ranked, library.unbeaten(ranked.lines, view.measure)))
     text, oracles = asked.get("q", "").strip(), asked.get("oracles") == "1" or kind == "oracle"
-    matching = containing(board.lines, text)
+    matching = containing(tied.lines, text)
     hidden = [] if oracles else [line for line in matching if line.oracle]
-    sort, ascending = wishes.column(board.tasks), asked.get("order") == "up"
+    sort, ascending = wishes.column(tied.tasks), asked.get("order") == "up"
     kept = [line for line in matching if oracles or not line.oracle]
     kept = decorated(kept, library.intervals(with_queries(kept), view.measure)) if sort == INTERVAL else kept
-    lines = ordered(kept, sort, descending=not ascending, families=families_of(board.tasks))
+    lines = ordered(kept, sort, descending=not ascending, families=families_of(tied.tasks))
     order = (task, sort, ascending, text, origin, oracles)
-    return BoardQuery(view, tasks, *order, board, lines, hidden, baselines, choices, wishes.dropped)
+    return BoardQuery(view, tasks, *order, tied, lines, hidden, baselines, choices, wishes.dropped)
 
 
 class _Wishes:
@@ -225,39 +226,37 @@ class _Wishes:
         try:
             return str(Measure.parse(value))
         except R2medError as error:
-            told = str(error).partition(";")[0]
-            self.dropped.append(Dropped(f"{told[:1].upper()}{told[1:]}.", "metric", nearest(value, known)))
+            reason = str(error).partition(";")[0]
+            self.dropped.append(Dropped(f"{reason[:1].upper()}{reason[1:]}.", "metric", nearest(value, known)))
             return _HEADLINE
 
     def task(self, tasks: Sequence[str]) -> str:
         """Return the task to show alone, also by the name that it has on another board."""
         value = self.asked.get("task", "")
-        found = same_task(value, tasks)
-        if value and not found:
+        task = same_task(value, tasks)
+        if value and not task:
             near = nearest(value, tasks)
             self.dropped.append(Dropped(f"This board has no task {value}; all tasks are shown.", "task", near, False))
-        return found
+        return task
 
     def column(self, tasks: Sequence[str]) -> str:
         """Return the column to sort by; one of another board's tasks is that task here, or else the rank."""
         value = self.asked.get("sort", "")
-        if value in ("", *ORDERS):
-            return value or ORDERS[0]
-        if value.startswith(FAMILY):
-            return value if value.removeprefix(FAMILY) in families_of(tasks) else ORDERS[0]
-        found = same_task(value, tasks)
-        if not found and "/" not in value:
+        if value in ORDERS or (value.startswith(FAMILY) and value.removeprefix(FAMILY) in families_of(tasks)):
+            return value
+        task = same_task(value, tasks)
+        if value and not (task or "/" in value or value.startswith(FAMILY)):
             sentence = f"There is no column {value} to sort by."
             self.dropped.append(Dropped(sentence, "sort", nearest(value, [*ORDERS, *tasks])))
-        return found or ORDERS[0]
+        return task or ORDERS[0]
 
 
-def board_citation(found: BoardQuery) -> Citation:
+def _cite(query: BoardQuery) -> Citation:
     """Return the command that shows the same board in a terminal."""
-    view = found.view
+    view = query.view
     folder = view.group not in BOARDS
     words = options(
-        ("--group", "" if found.task and folder else view.group),
+        ("--group", "" if query.task and folder else view.group),
         ("--tasks", view.tasks),
         ("--family", view.family),
         ("--kind", view.kind),
@@ -265,19 +264,13 @@ def board_citation(found: BoardQuery) -> Citation:
         ("--measure", "" if view.measure == _HEADLINE else view.measure),
         ("--source", view.sources),
         ("--baseline", view.baseline),
-        ("--find", found.text),
-        ("--sort", "" if found.sort == ORDERS[0] else found.sort),
+        ("--find", query.text),
+        ("--sort", "" if query.sort == ORDERS[0] else query.sort),
     )
-    words += [f"--{found.origin}"] * bool(found.origin) + ["--ascending"] * found.ascending
-    words += ["--no-oracles"] * (not found.oracles) + ["--ci", "--columns", "cost"]
-    title = f"{GROUP_TITLES.get(view.group, view.group)} board{f', {found.task}' if found.task else ''}, {view.measure}"
+    words += [f"--{query.origin}"] * bool(query.origin) + ["--ascending"] * query.ascending
+    words += ["--no-oracles"] * (not query.oracles) + ["--ci", "--columns", "cost"]
+    title = f"{GROUP_TITLES.get(view.group, view.group)} board{f', {query.task}' if query.task else ''}, {view.measure}"
     return citation(title, "board", *words)
-
-
-def tied_board(library: Library, view: View) -> Board:
-    """Return a board with the systems marked that the best local one does not beat."""
-    board = library.board(view)
-    return library.current(("tied", view), lambda: with_ties(board, library.unbeaten(board.lines, view.measure)))
 
 
 def _sources(group: str) -> list[str]:
@@ -298,17 +291,14 @@ def first_group(library: Library) -> str:
 
 def board_measures(library: Library, view: View) -> list[str]:
     """Return the measures that a board can be ranked by: those of local runs, those published, and the present one."""
-    found = [name for system in published() if system.source.group == view.group for name in system.figures]
-    return list(dict.fromkeys((*library.measures(), *found, view.measure)))
+    stated = [name for system in published() if system.source.group == view.group for name in system.figures]
+    return list(dict.fromkeys((*library.measures(), *stated, view.measure)))
 
 
 def read_ahead(library: Library) -> None:
     """Compute the intervals of the board's further pages."""
-    try:
+    with suppress(R2medError):  # which a reader of the board sees
         board = library.board(View(group=first_group(library), cost=True))
-        own = [line for line in board.lines if line.own and line.average is not None]
+        own = with_queries(board.lines)
         for start in range(0, len(own), SIZE):
             library.intervals(own[start : start + SIZE], board.measure)
-    except R2medError:
-        # Whoever opens the board is told.
-        return

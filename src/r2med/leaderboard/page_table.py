@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import NamedTuple
 
 from markupsafe import Markup, escape
@@ -99,6 +100,11 @@ class SortedTable:
     ties: str
     """The ranks of the systems that the best own one does not beat, such as `1-3`; empty for none."""
     best_own: str
+    has_costs: bool
+    costs_stated: bool
+    """Whether the costs are statements of submitters."""
+    has_differences: bool
+    """Whether there is a baseline from which lines differ."""
 
     @property
     def board(self) -> Board:
@@ -106,54 +112,27 @@ class SortedTable:
         return self.table.board
 
     @property
-    def has_costs(self) -> bool:
-        """Return whether there is any cost to show."""
-        return any(each.row.cost is not None for each in self.rows)
-
-    @property
-    def costs_stated(self) -> bool:
-        """Return whether the costs are statements of submitters."""
-        return any(SUBMITTED in each.row.sources for each in self.rows)
-
-    @property
-    def has_differences(self) -> bool:
-        """Return whether there is a baseline from which lines differ."""
-        return any(each.difference for each in self.rows)
-
-    @property
     def spans(self) -> list[tuple[str, int]]:
         """Return the families above the columns and how many columns each has; nothing if all tasks are of one."""
-        found: list[tuple[str, int]] = []
-        for column in self.columns:
-            if column.family and found and found[-1][0] == column.family:
-                found[-1] = (column.family, found[-1][1] + 1)
-            elif column.family:
-                found.append((column.family, 1))
-        return found
-
-    @property
-    def alone(self) -> Sequence[PageColumn]:
-        """Return the columns that no family stands above."""
-        return [column for column in self.columns if not column.family]
+        families = groupby(column.family for column in self.columns)
+        return [(family, len(list(columns))) for family, columns in families if family]
 
 
 def page_columns(table: BoardTable) -> list[PageColumn]:
     """Return the average first, which a phone shows without scrolling, then the tasks, family by family."""
     board, families = table.board, families_of(table.board.tasks)
-    first = [PageColumn(AVERAGE, table.headings[AVERAGE])] if AVERAGE in table.headings else []
+    columns = [PageColumn(AVERAGE, table.headings[AVERAGE])] if AVERAGE in table.headings else []
     if not families:
-        return first + [PageColumn(task, table.headings[task], task) for task in board.tasks]
-    found = list(first)
+        return columns + [PageColumn(task, table.headings[task], task) for task in board.tasks]
     for name, tasks in families.items():
         title = registry()[tasks[0]].family_title
-        found += [PageColumn(task, table.headings[task], task, title) for task in tasks]
+        columns += [PageColumn(task, table.headings[task], task, title) for task in tasks]
         if len(tasks) > 1:
-            found.append(PageColumn(FAMILY + name, "Mean", f"Mean over {title}", title))
-    return found
+            columns.append(PageColumn(FAMILY + name, "Mean", f"Mean over {title}", title))
+    return columns
 
 
 def _mixed(line: BoardRow, column: str, families: Families) -> bool:
-    """Return whether a figure is of other data than the rest of its column."""
     if not column.startswith(FAMILY):
         return line.saw_other_data(column)
     return any(line.saw_other_data(task) for task in families[column.removeprefix(FAMILY)])
@@ -163,31 +142,35 @@ def sorted_table(
     board: Board, lines: Sequence[BoardRow], sort: str = "rank", standings: Standings | None = None
 ) -> SortedTable:
     """Build the table of some lines of a board, in their order; standings are those of the whole board."""
-    found, families = standings or Standings.of(board), families_of(board.tasks)
-    table = board_table(board, lines, average="Average", best=found.leaders)
+    standings, families = standings or Standings.of(board), families_of(board.tasks)
+    table = board_table(board, lines, average="Average", best=standings.leaders)
     columns = page_columns(table)
     baseline = next((line.average for line in board.lines if line.own and line.name == board.baseline), None)
     rows = []
     for line in table.rows:
         cells = table.cells(line)
-        written = [_written(line, cells.get(column.name), column.name, found, families) for column in columns]
+        texts = [_write_cell(line, cells.get(column.name), column.name, standings, families) for column in columns]
         change = "" if baseline is None or line.average is None else signed(line.average - baseline)
-        rows.append(PageRow(line, Markup("".join(written[:1])), Markup("".join(written[1:])), change))
+        rows.append(PageRow(line, Markup("".join(texts[:1])), Markup("".join(texts[1:])), change))
     # A ceiling would press all systems into a corner of the scale.
-    known = {line.name: line.intervals[AVERAGE] for line in lines if AVERAGE in line.intervals and not line.oracle}
-    ties, best = _ties(board.lines)
-    return SortedTable(table, sort, interval_column(known), columns, rows, ties, best)
+    ranges = {line.name: line.intervals[AVERAGE] for line in lines if AVERAGE in line.intervals and not line.oracle}
+    tied = sorted((line.rank, line.name) for line in board.lines if line.tied and line.rank is not None)
+    ties, best = (f"{tied[0][0]}\N{EN DASH}{tied[-1][0]}", tied[0][1]) if len(tied) > 1 else ("", "")
+    return SortedTable(
+        table,
+        sort,
+        interval_column(ranges),
+        columns,
+        rows,
+        ties,
+        best,
+        has_costs=any(line.cost is not None for line in lines),
+        costs_stated=any(SUBMITTED in line.sources for line in lines),
+        has_differences=any(row.difference for row in rows),
+    )
 
 
-def _ties(lines: Sequence[BoardRow]) -> tuple[str, str]:
-    """Return the ranks of the systems that the best local one does not beat, and that one."""
-    tied = sorted((line.rank, line.name) for line in lines if line.tied and line.rank is not None)
-    if len(tied) < 2:
-        return "", ""
-    return f"{tied[0][0]}\N{EN DASH}{tied[-1][0]}", tied[0][1]
-
-
-def _written(line: BoardRow, cell: TableCell | None, name: str, standings: Standings, families: Families) -> str:
+def _write_cell(line: BoardRow, cell: TableCell | None, name: str, standings: Standings, families: Families) -> str:
     """Write a cell of a page; many times faster than by a template, and only its text needs escaping."""
     value, mixed = figure_of(line, name, families), _mixed(line, name, families)
     plain = value is not None and not mixed and not line.oracle
@@ -208,9 +191,9 @@ def with_queries(lines: Sequence[BoardRow]) -> list[BoardRow]:
     return [line for line in lines if line.own and line.average is not None]
 
 
-def decorated(lines: Sequence[BoardRow], found: Mapping[str, Mapping[str, Figure]]) -> list[BoardRow]:
+def decorated(lines: Sequence[BoardRow], ranges: Mapping[str, Mapping[str, Figure]]) -> list[BoardRow]:
     """Add intervals to lines."""
-    return [replace(line, intervals=found[line.name]) if line.own and line.name in found else line for line in lines]
+    return [replace(line, intervals=ranges[line.name]) if line.own and line.name in ranges else line for line in lines]
 
 
 def with_ties(board: Board, tied: Collection[str]) -> Board:

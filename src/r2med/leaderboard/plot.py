@@ -35,12 +35,11 @@ from r2med.tuning.frontier import COSTS, left_out, price
 
 @dataclass(frozen=True)
 class PlotRequest:
-    """Arguments and options of the command."""
+    """Arguments and options of the command, tasks by their names."""
 
     runs: tuple[str, ...]
     tasks: tuple[str, ...]
-    """The names of the tasks, resolved."""
-    measure: str
+    measure: Measure
     by: str
     of: str
     encoder: str
@@ -67,12 +66,12 @@ def _names(asked: PlotRequest, ledger: Ledger) -> list[str]:
 
 @_figure("averages with 95% intervals")
 def _board(asked: PlotRequest, ledger: Ledger) -> Chart:
-    return average_chart(board(ledger, _names(asked, ledger), asked.tasks, Measure.parse(asked.measure)))
+    return average_chart(board(ledger, _names(asked, ledger), asked.tasks, asked.measure))
 
 
 @_figure("bars for each task")
 def _tasks(asked: PlotRequest, ledger: Ledger) -> Chart:
-    return task_chart(board(ledger, _names(asked, ledger), asked.tasks, Measure.parse(asked.measure)))
+    return task_chart(board(ledger, _names(asked, ledger), asked.tasks, asked.measure))
 
 
 @_figure("the second RUN minus the first, with intervals")
@@ -80,15 +79,13 @@ def _differences(asked: PlotRequest, ledger: Ledger) -> Chart:
     shared = share(ledger, asked.runs, asked.tasks) if asked.runs else None
     if shared is None or len(shared.systems) != 2:
         raise click.UsageError("differences are drawn of two runs")
-    measure = str(Measure.parse(asked.measure))
-    return difference_chart(compare_shared(ledger, shared, measure)[0], measure)
+    return difference_chart(compare_shared(ledger, shared, str(asked.measure))[0], str(asked.measure))
 
 
 @_figure("score against --by money, tokens or seconds")
 def _frontier(asked: PlotRequest, ledger: Ledger) -> Chart:
-    measure = str(Measure.parse(asked.measure))
-    systems = price(ledger, asked.runs, asked.tasks, measure)
-    chart = frontier_chart(systems, asked.by, measure)
+    systems = price(ledger, asked.runs, asked.tasks, str(asked.measure))
+    chart = frontier_chart(systems, asked.by, str(asked.measure))
     if chart is None:
         raise R2medError(f"no system has a known cost in {asked.by}; try one of {', '.join(COSTS)}")
     if chart.equal_costs and len(chart.points) > 1:
@@ -110,8 +107,8 @@ def _gap(asked: PlotRequest, ledger: Ledger) -> Chart:
 @_figure("shares of causes, --of relevant documents or of queries")
 def _causes(asked: PlotRequest, ledger: Ledger) -> Chart:
     opened = load_runs(ledger, _names(asked, ledger), asked.tasks)
-    by_task = [[diagnose(each, ledger, Executor(messages())) for each in several] for several in opened]
-    shares = {each[0].system: mean_shares(each, asked.of) for each in zip(*by_task, strict=True)}
+    by_task = [[diagnose(run, ledger, Executor(messages())) for run in several] for several in opened]
+    shares = {diagnoses[0].system: mean_shares(diagnoses, asked.of) for diagnoses in zip(*by_task, strict=True)}
     return cause_chart(shares, f"% {LEVELS[asked.of]}, mean over {len(by_task)} tasks")
 
 
@@ -124,7 +121,7 @@ def _causes(asked: PlotRequest, ledger: Ledger) -> Chart:
 @click.option("--of", default="documents", show_default=True, type=click.Choice(["documents", "queries"]))
 @click.option("--encoder", default="wordllama", show_default=True, metavar="MODEL", help="Embeddings of the gap.")
 @click.option("--out", required=True, type=click.Path(path_type=Path, dir_okay=False), help="FILE.png, .svg or .pdf")
-def plot_command(kind: str, tasks: tuple[str, ...], out: Path, **given: Any) -> None:
+def plot_command(kind: str, tasks: tuple[str, ...], measure: str, out: Path, **given: Any) -> None:
     """Draw figures from the runs of the ledger; RUN is a spec or the id of a run, by default every complete system.
 
     {figures}
@@ -135,7 +132,8 @@ def plot_command(kind: str, tasks: tuple[str, ...], out: Path, **given: Any) -> 
       r2med plot differences bm25 "replay >> bm25" --out differences.png
     """
     check_chart_file("--out", out)
-    asked = PlotRequest(tasks=tuple(task.name for task in resolve(tasks or ("sample",))), **given)
+    names = tuple(task.name for task in resolve(tasks or ("sample",)))
+    asked = PlotRequest(tasks=names, measure=Measure.parse(measure), **given)
     with Ledger() as ledger:
         remark(lacks(ledger, asked.runs, asked.tasks) if tasks else ())
         chart = FIGURES[kind][1](asked, ledger)

@@ -50,23 +50,23 @@ def published_facts(name: str, group: str, measure: str = "") -> dict[str, Any]:
     named = [row for row in every if row.name.casefold() == name.casefold()]
     if not named:
         alike = several_like(name, (row.name for row in every))
-        near = [(each, address("/published", name=each, group=group)) for each in alike]
+        near = [(other, address("/published", name=other, group=group)) for other in alike]
         there = {row.source.group: row.name for row in published() if row.name.casefold() == name.casefold()}
-        near += [(f"{each} ({other})", address("/published", name=each, group=other)) for other, each in there.items()]
+        near += [(f"{one} ({other})", address("/published", name=one, group=other)) for other, one in there.items()]
         raise NotFound(f"nothing was published on {group} under the name {name!r}", near)
     system = next((row.system for row in named if row.system), "")
     rows = named + [row for row in every if system and row.system == system and row not in named]
-    measures = list(dict.fromkeys(each for row in rows for each in row.figures))
-    chosen = one_of(measure or measures[0], measures, "published measure of this system")
-    tasks = list(dict.fromkeys(task for row in rows for each in row.figures.values() for task in each.tasks))
+    measures = list(dict.fromkeys(name for row in rows for name in row.figures))
+    measure = one_of(measure or measures[0], measures, "published measure of this system")
+    tasks = list(dict.fromkeys(task for row in rows for figures in row.figures.values() for task in figures.tasks))
     return {
         "rows": rows,
         "system": system,
         "tasks": tasks,
         "measures": measures,
-        "measure": chosen,
+        "measure": measure,
         "group": group,
-        "disputed": disputed_columns(rows, tasks, chosen),
+        "disputed": disputed_columns(rows, tasks, measure),
         "needs": needs(system) if system else {},
     }
 
@@ -75,11 +75,9 @@ def disputed_columns(rows: Sequence[PublishedSystem], tasks: Sequence[str], meas
     """Return the tasks, and the average under its name, on which sources differ by more than rounding explains."""
     columns = set()
     for column in (*tasks, AVERAGE):
-        stated = [
-            (value, row.source.rounding) for row in rows if (value := stated_figure(row, column, measure)) is not None
-        ]
-        spread = [abs(one - other) - (slack + more) for one, slack in stated for other, more in stated]
-        if any(excess > 1e-9 for excess in spread):
+        figures = [(stated_figure(row, column, measure), row.source.rounding) for row in rows]
+        stated = [(value, slack) for value, slack in figures if value is not None]
+        if any(abs(one - other) - (slack + more) > 1e-9 for one, slack in stated for other, more in stated):
             columns.add(column)
     return columns
 
@@ -98,9 +96,8 @@ def own_figures(ledger: Ledger, runs: Mapping[str, Entry], measure: str) -> dict
     row = {task: Sample(runs[task].queries, values) for task, values in scores.items() if values is not None}
     if not row:
         return {}
-    found = intervals({"": row})[""]
     whole = {task.name for task in groups()[next(iter(runs.values())).group]}
-    return {task: each for task, each in found.items() if task != AVERAGE or row.keys() == whole}
+    return {task: one for task, one in intervals({"": row})[""].items() if task != AVERAGE or row.keys() == whole}
 
 
 def verdicts(rows: Sequence[PublishedSystem], own: Mapping[str, Figure], measure: str) -> dict[tuple[str, str], str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from r2med.errors import R2medError
 from r2med.formatting import counted, percent, percent_range
 from r2med.leaderboard.report_file import ReportChoice, report
 from r2med.leaderboard.reproduce import check_needs, compare, needs, reproductions
-from r2med.leaderboard.site import Site, WrittenSite, workflow, write_site
+from r2med.leaderboard.site import Site, workflow, write_site
 from r2med.measure.metrics import DEFAULT, Measure
 from r2med.pipeline.evaluate import Options, evaluate
 from r2med.pipeline.executor.local import Executor
@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from r2med.leaderboard.reproduce import Compared, Reproduction
-from r2med.leaderboard.cli import LEFT_OUT
+
+LEFT_OUT = 3
+"""The exit code of a site that was written without some archives."""
 
 
 @click.command("report", cls=ManyValues)
@@ -85,66 +87,61 @@ def reproduce_command(**given: Any) -> None:
       r2med reproduce hyde/gpt4/bm25 --tasks Biology MedQA-Diag
       r2med reproduce table:base
     """
-    found = reproductions(given["names"], generate=given["generate"])
-    if given["dry_run"]:
-        _announce(found, given)
-        return
-    _tasks(found, given)
-    for each in found:
-        check_needs(each.system)
-    _run(found, given)
-
-
-def _tasks(found: Sequence[Reproduction], given: dict[str, Any]) -> list[str]:
-    """Return the tasks that were asked for, or every group that figures were published for."""
-    groups = list(dict.fromkeys(row.source.group for each in found for row in each.rows))
-    tasks = list(given["tasks"])
-    if tasks and not any(task.group in groups for task in resolve(tasks)):
+    systems = reproductions(given["names"], generate=given["generate"])
+    # Where figures were published, unless tasks were asked for.
+    groups = list(dict.fromkeys(row.source.group for system in systems for row in system.rows))
+    tasks = given["tasks"] or groups
+    if given["tasks"] and not any(task.group in groups for task in resolve(tasks)):
         raise R2medError(
             f"nothing to compare with: these figures were published on {' and '.join(groups)} tasks, not on"
-            f" {', '.join(tasks)}; r2med run {found[0].system!r} --tasks {' '.join(tasks)} measures it there"
+            f" {', '.join(tasks)}; r2med run {systems[0].system!r} --tasks {' '.join(tasks)} measures it there"
         )
-    return tasks or groups
+    if given["dry_run"]:
+        _announce(systems, tasks, as_json=given["as_json"])
+        return
+    for system in systems:
+        check_needs(system.system)
+    _run(systems, tasks, given)
 
 
-def _announce(found: Sequence[Reproduction], given: dict[str, Any]) -> None:
+def _announce(systems: Sequence[Reproduction], tasks: Sequence[str], *, as_json: bool) -> None:
+    names = [task.name for task in resolve(tasks)]
     facts: list[dict[str, Any]] = [
         {
-            "system": each.system,
-            "published": [f"{row.name} ({row.source.name})" for row in each.rows],
-            "needs": needs(each.system),
-            "notes": each.notes,
+            "system": system.system,
+            "published": [f"{row.name} ({row.source.name})" for row in system.rows],
+            "needs": needs(system.system),
+            "notes": system.notes,
         }
-        for each in found
+        for system in systems
     ]
-    tasks = [task.name for task in resolve(_tasks(found, given))]
-    if given["as_json"]:
-        write_json({"tasks": tasks, "systems": facts})
+    if as_json:
+        write_json({"tasks": names, "systems": facts})
         return
-    for each in facts:
-        click.secho(f"{', '.join(each['published'])}: {each['system']}", bold=True)
-        for name, value in each["needs"].items():
+    for system in facts:
+        click.secho(f"{', '.join(system['published'])}: {system['system']}", bold=True)
+        for name, value in system["needs"].items():
             click.echo("  needs a GPU" if name == "gpu" else f"  needs {name}: {', '.join(value)}")
-        if not each["needs"]:
+        if not system["needs"]:
             click.echo("  needs nothing but the data")
-        for note in each["notes"]:
+        for note in system["notes"]:
             click.echo(f"  note: {note}")
-    click.echo(f"on {', '.join(tasks)}")
+    click.echo(f"on {', '.join(names)}")
 
 
-def _run(found: Sequence[Reproduction], given: dict[str, Any]) -> None:
+def _run(systems: Sequence[Reproduction], tasks: Sequence[str], given: Mapping[str, Any]) -> None:
     measure = Measure.parse(given["measure"])
     with one_executor(given["executor"]) as executor:
         options = Options(measures=tuple(dict.fromkeys([measure, *DEFAULT])), fresh=given["fresh"], executor=executor)
-        report = evaluate([each.system for each in found], _tasks(found, given), options).whole()
-    compared = {each.system: compare(each, report, str(measure)) for each in found}
+        report = evaluate([system.system for system in systems], tasks, options).whole()
+    compared = {system.system: compare(system, report, str(measure)) for system in systems}
     if given["as_json"]:
-        rows = [one.as_dict() for several in compared.values() for one in several]
+        rows = [row.as_dict() for several in compared.values() for row in several]
         write_json({"measure": str(measure), "compared": rows, "failures": [f.as_dict() for f in report.failures]})
     else:
         console = output()
-        for each in found:
-            _show(each, compared[each.system], str(measure), console)
+        for system in systems:
+            _show(system, compared[system.system], str(measure), console)
         for line in failure_lines(report.failures, report.names):
             click.secho(line, fg="red", err=True)
         if incomplete := sum(len(result.incomplete) for result in report.results):
@@ -153,9 +150,9 @@ def _run(found: Sequence[Reproduction], given: dict[str, Any]) -> None:
         raise click.exceptions.Exit(1)
 
 
-def _show(each: Reproduction, compared: Sequence[Compared], measure: str, console: Console) -> None:
-    console.print(each.system, style="bold")
-    for row in each.rows:
+def _show(system: Reproduction, compared: Sequence[Compared], measure: str, console: Console) -> None:
+    console.print(system.system, style="bold")
+    for row in system.rows:
         # Some sources publish more than two digits.
         columns = (
             key(f"{measure} x 100", "task"),
@@ -170,7 +167,7 @@ def _show(each: Reproduction, compared: Sequence[Compared], measure: str, consol
             if (one.name, one.source) == (row.name, row.source.name):
                 table.add(*cells(columns, one), style="bold" if one.task == "average" else "")
         table.show(console)
-    for note in each.notes:
+    for note in system.notes:
         console.print(f"note: {note}", style="dim")
 
 
@@ -220,7 +217,19 @@ def site_command(runs: tuple[str, ...], out: Path | None, workflow_file: Path | 
     wishes["measure"] = str(Measure.parse(wishes["measure"]))
     with Ledger() as ledger:
         written = write_site(ledger, Site(runs, command=typed_command(), **wishes), out, Executor(messages()))
-    _tell(written, out, wishes["submissions"])
+    sent = written.submissions
+    for archive in sent.left:
+        click.secho(f"left out: {archive.name}: {archive.why}", fg="red", err=True)
+    if (folder := wishes["submissions"]) is not None:
+        figures = sum(archive.figures for archive in sent.accepted)
+        click.echo(
+            f"{counted(len(sent.accepted), 'submission')} of {folder} verified, {figures:,} figures computed anew;"
+            f" {len(sent.left)} left out",
+            err=True,
+        )
+    click.echo(f"{len(written.files)} files are in {out}; open {out / 'index.html'}", err=True)
+    if sent.left:
+        raise click.exceptions.Exit(LEFT_OUT)
 
 
 def _write_workflow(path: Path) -> None:
@@ -232,19 +241,3 @@ def _write_workflow(path: Path) -> None:
     except OSError as error:
         raise R2medError(f"{path}: cannot be written ({reason(error)})") from error
     click.echo(f"{path} is written; commit it and a folder submissions/", err=True)
-
-
-def _tell(written: WrittenSite, out: Path, folder: Path | None) -> None:
-    sent = written.submissions
-    for each in sent.left:
-        click.secho(f"left out: {each.name}: {each.why}", fg="red", err=True)
-    if folder is not None:
-        figures = sum(each.figures for each in sent.accepted)
-        click.echo(
-            f"{counted(len(sent.accepted), 'submission')} of {folder} verified, {figures:,} figures computed anew;"
-            f" {len(sent.left)} left out",
-            err=True,
-        )
-    click.echo(f"{len(written.files)} files are in {out}; open {out / 'index.html'}", err=True)
-    if sent.left:
-        raise click.exceptions.Exit(LEFT_OUT)

@@ -10,13 +10,13 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
 
 from r2med.comparison.charts import against_chart
-from r2med.comparison.study import Comparison, compare_shared
+from r2med.comparison.study import compare_shared
 from r2med.data.task_names import GROUP_NOTES, GROUP_TITLES
 from r2med.diagnosis.attribution import diagnose
 from r2med.diagnosis.causes import Cause, Diagnosis, QueryCause
@@ -59,9 +59,9 @@ class ReportChoice:
     @cached_property
     def systems(self) -> Mapping[str, Chosen]:
         """Return each system once by its spec; by the label that distinguishes it if two have one spec."""
-        distinct = {tuple(each.runs[task].id for task in self.runs.tasks): each for each in self.runs.systems}
-        specs = [each.system for each in distinct.values()]
-        return {each.label if specs.count(each.system) > 1 else each.system: each for each in distinct.values()}
+        distinct = {tuple(one.runs[task].id for task in self.runs.tasks): one for one in self.runs.systems}
+        specs = [one.system for one in distinct.values()]
+        return {one.label if specs.count(one.system) > 1 else one.system: one for one in distinct.values()}
 
 
 @dataclass
@@ -76,101 +76,87 @@ class Gathered:
     causes: dict[str, list[Diagnosis]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
-    @cached_property
-    def systems(self) -> list[str]:
-        """Return the names of the systems, in the order of the request."""
-        return list(self.runs)
-
 
 def report(ledger: Ledger, choice: ReportChoice, executor: Executor | None = None) -> str:
     """Write the whole page."""
-    found = gather(ledger, choice, executor)
-    board = _board(ledger, found, str(choice.measure))
-    packed = pack_all(found.blocks, found.lists)
+    gathered = gather(ledger, choice, executor)
+    board, systems = _board(gathered, str(choice.measure)), list(gathered.runs)
+    packed = pack_all(gathered.blocks, gathered.lists)
     return render(
         "leaderboard/report.html",
         inlined(_SECTIONS, "workbench/workbench.css", "web/app.js", "workbench/slopes.js", "leaderboard/report.js"),
         title=choice.title,
         cite=Citation(choice.title, choice.command),
         table=sorted_table(board, board.lines),
-        panels=_panels(ledger, choice, found, board),
+        panels=[
+            *_differences(ledger, choice),
+            *frontier_panels(gathered.runs, board.lines, str(choice.measure)),
+            *system_causes(gathered.causes),
+        ],
         task_panels=task_panels(board, board.lines) if len(board.tasks) > 1 else [],
-        systems=found.systems,
-        tasks=[block.task for block in found.blocks],
-        causes=[cause.value for cause in Cause] if found.causes else [],
+        systems=systems,
+        tasks=board.tasks,
+        causes=[cause.value for cause in Cause] if gathered.causes else [],
         blocks=packed.blocks,
-        colophon=colophon((entry for row in found.runs.values() for entry in row.values()), choice.command),
+        colophon=colophon((entry for row in gathered.runs.values() for entry in row.values()), choice.command),
         length=packed.length,
         groups_title=GROUP_TITLES.get(board.group, board.group),
-        hrefs=Hrefs(lambda name: f"#system-{found.systems.index(name)}"),
+        hrefs=Hrefs(lambda name: f"#system-{systems.index(name)}"),
     )
 
 
 def gather(ledger: Ledger, choice: ReportChoice, executor: Executor | None = None) -> Gathered:
     """Read all that the report shows; one task's data is in memory at a time."""
-    found = Gathered()
+    gathered = Gathered()
     shared = replace(choice.runs, systems=tuple(choice.systems.values()))
     for number, several in enumerate(open_shared(ledger, shared, choice.measure)):
         block = task_block(several[0])
-        found.blocks.append(block)
+        gathered.blocks.append(block)
         for place, (name, opened) in enumerate(zip(choice.systems, several, strict=True)):
-            entry = opened.entry
-            found.runs.setdefault(name, {})[entry.task] = entry
+            entry, diagnosis = opened.entry, None
+            gathered.runs.setdefault(name, {})[entry.task] = entry
             values = Sample(entry.queries, np.array([opened.values[query] for query in entry.queries]), entry.data)
-            found.samples.setdefault(name, {})[entry.task] = values
-            diagnosis = _diagnosed(name, opened, ledger, executor, found) if choice.causes else None
-            found.lists[f"run-{place}-{number}"] = run_block(opened, block, several[0].entry.queries, diagnosis)
-    found.causes = {name: each for name, each in found.causes.items() if len(each) == len(found.blocks)}
-    return found
+            gathered.samples.setdefault(name, {})[entry.task] = values
+            if choice.causes:
+                try:
+                    diagnosis = diagnose(opened, ledger, executor)
+                    gathered.causes.setdefault(name, []).append(diagnosis)
+                except R2medError as error:
+                    gathered.notes.append(f"no causes of failure for {name} on {entry.task}: {error}")
+            gathered.lists[f"run-{place}-{number}"] = run_block(opened, block, several[0].entry.queries, diagnosis)
+    gathered.causes = {name: row for name, row in gathered.causes.items() if len(row) == len(gathered.blocks)}
+    return gathered
 
 
-def _diagnosed(
-    name: str, opened: LoadedRun, ledger: Ledger, executor: Executor | None, found: Gathered
-) -> Diagnosis | None:
-    try:
-        made = diagnose(opened, ledger, executor)
-    except R2medError as error:
-        found.notes.append(f"no causes of failure for {name} on {opened.entry.task}: {error}")
-        return None
-    found.causes.setdefault(name, []).append(made)
-    return made
-
-
-def _board(ledger: Ledger, found: Gathered, measure: str) -> Board:
-    tasks = [block.task for block in found.blocks]
+def _board(gathered: Gathered, measure: str) -> Board:
+    tasks = [block.task for block in gathered.blocks]
     # Means come from the values just read, so that a measure that is not in the ledger is there too.
     means = {
-        found.runs[name][task].id: {measure: float(sample.values.mean()) if len(sample.values) else 0.0}
-        for name, row in found.samples.items()
+        gathered.runs[name][task].id: {measure: float(sample.values.mean()) if len(sample.values) else 0.0}
+        for name, row in gathered.samples.items()
         for task, sample in row.items()
     }
-    lines = decorated(ranked(local_rows(found.runs, means, measure), tasks), intervals(found.samples))
-    group = next(iter(next(iter(found.runs.values())).values())).group
-    notes = [*found.notes, *([GROUP_NOTES[group]] if group in GROUP_NOTES else [])]
+    lines = decorated(ranked(local_rows(gathered.runs, means, measure), tasks), intervals(gathered.samples))
+    group = next(iter(next(iter(gathered.runs.values())).values())).group
+    notes = [*gathered.notes, *([GROUP_NOTES[group]] if group in GROUP_NOTES else [])]
     return Board(group, measure, tasks, lines, notes, cost=True)
 
 
-def _panels(ledger: Ledger, choice: ReportChoice, found: Gathered, board: Board) -> list[Panel]:
-    panels: list[Panel] = []
-    compared = _differences(ledger, choice)
-    if compared:
-        note = f"Minus {compared[0].a}, {choice.measure} × 100, paired by query, with 95% intervals; filled where "
-        sure = sum(each.differs for each in compared)
-        note += f"they differ. {sure} of {len(compared)} differ at the 5% level (randomisation test, after Holm)."
-        chart = against_chart(compared, str(choice.measure))
-        panels.append(Panel("Paired differences", note, responsive(chart), "differences"))
-    panels += frontier_panels(found.runs, board.lines, str(choice.measure))
-    return panels + system_causes(found.causes)
-
-
-def _differences(ledger: Ledger, choice: ReportChoice) -> list[Comparison]:
-    first, *others = [replace(chosen, label=name) for name, chosen in choice.systems.items()]
-    if str(choice.measure) not in ledger.scores(first.runs[choice.runs.tasks[0]]):
+def _differences(ledger: Ledger, choice: ReportChoice) -> list[Panel]:
+    """Chart the differences from the first system, if its values are in the ledger."""
+    measure = str(choice.measure)
+    first, *others = [replace(system, label=name) for name, system in choice.systems.items()]
+    if not others or measure not in ledger.scores(first.runs[choice.runs.tasks[0]]):
         return []
-    pairs = [replace(choice.runs, systems=(first, other)) for other in others]
-    results = [compare_shared(ledger, pair, str(choice.measure))[0] for pair in pairs]
-    corrected = holm([each.overall.randomisation for each in results])
-    return [replace(each, corrected=p) for each, p in zip(results, corrected, strict=True)]
+    pairs = [compare_shared(ledger, replace(choice.runs, systems=(first, other)), measure)[0] for other in others]
+    corrected = holm([pair.overall.randomisation for pair in pairs])
+    pairs = [replace(pair, corrected=p) for pair, p in zip(pairs, corrected, strict=True)]
+    note = (
+        f"Minus {pairs[0].a}, {measure} × 100, paired by query, with 95% intervals; filled where they differ. "
+        f"{sum(pair.differs for pair in pairs)} of {len(pairs)} differ at the 5% level"
+        " (randomisation test, after Holm)."
+    )
+    return [Panel("Paired differences", note, responsive(against_chart(pairs, measure)), "differences")]
 
 
 BUDGET = 24_000_000
@@ -233,10 +219,10 @@ def task_block(opened: LoadedRun) -> TaskBlock:
     return block
 
 
-def run_block(opened: LoadedRun, block: TaskBlock, order: Sequence[str], found: Diagnosis | None) -> dict[str, Any]:
+def run_block(opened: LoadedRun, block: TaskBlock, order: Sequence[str], diagnosis: Diagnosis | None) -> dict[str, Any]:
     """Collect one system on a task, its queries in the task's order."""
-    causes = found.by_query if found else {}
-    block.written += [each.text for several in opened.generations.values() for each in several]
+    causes = diagnosis.by_query if diagnosis else {}
+    block.written += [generation.text for several in opened.generations.values() for generation in several]
     return {
         "values": [round(opened.values.get(query, 0.0), 4) for query in order],
         "lists": [_list(opened, block, query) for query in order],
@@ -246,10 +232,10 @@ def run_block(opened: LoadedRun, block: TaskBlock, order: Sequence[str], found: 
     }
 
 
-def _places(opened: LoadedRun, query: str, found: QueryCause | None) -> list[list[int | str]]:
+def _places(opened: LoadedRun, query: str, cause: QueryCause | None) -> list[list[int | str]]:
     """Return the rank of each relevant document in the whole list, 0 for none, and its cause if it is known."""
     ranks = {name: rank for rank, name in enumerate(opened.found(query, len(opened.run.documents)), 1)}
-    causes = {each.document: each.cause.value for each in found.positives} if found else {}
+    causes = {placed.document: placed.cause.value for placed in cause.positives} if cause else {}
     return [[ranks.get(name, 0), causes.get(name, "")] for name in opened.positives.get(query, ())]
 
 
@@ -264,18 +250,17 @@ def _list(opened: LoadedRun, block: TaskBlock, query: str) -> list[list[float]]:
 def _written(opened: LoadedRun, query: str) -> list[dict[str, str]]:
     return [
         {
-            "method": each.method,
-            "model": each.model,
-            "text": harmless(each.text),
-            "reasoning": harmless(each.reasoning[:4000]),
-            "incomplete": harmless(each.incomplete),
+            "method": text.method,
+            "model": text.model,
+            "text": harmless(text.text),
+            "reasoning": harmless(text.reasoning[:4000]),
+            "incomplete": harmless(text.incomplete),
         }
-        for each in opened.generations.get(query, ())
+        for text in opened.generations.get(query, ())
     ]
 
 
-@dataclass(frozen=True)
-class Packed:
+class Packed(NamedTuple):
     """Blocks of a report."""
 
     blocks: Mapping[str, str]
@@ -289,7 +274,7 @@ def pack_all(tasks: Sequence[TaskBlock], runs: Mapping[str, Any], budget: int = 
     blocks = {name: packed(value) for name, value in runs.items()}
     left = budget - sum(map(len, blocks.values()))
     for length in _LENGTHS:
-        found = {f"task-{place}": packed(block.cut(length)) for place, block in enumerate(tasks)}
-        if sum(map(len, found.values())) <= left or length == _LENGTHS[-1]:
+        documents = {f"task-{place}": packed(block.cut(length)) for place, block in enumerate(tasks)}
+        if sum(map(len, documents.values())) <= left or length == _LENGTHS[-1]:
             break
-    return Packed({**blocks, **found}, length)
+    return Packed({**blocks, **documents}, length)

@@ -6,7 +6,7 @@ Its systems are chosen runs of the ledger, or those of a folder of submissions.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -28,8 +28,6 @@ from r2med.leaderboard.published_page import own_figures, published_citation, pu
 from r2med.leaderboard.report_file import ReportChoice, report
 from r2med.leaderboard.site_pages import (
     MAX_SYSTEMS,
-    Marks,
-    PairPage,
     ReportPlaces,
     as_script,
     baseline_marks,
@@ -48,7 +46,7 @@ from r2med.runs.ledger import Entry, Ledger
 from r2med.runs.selection import Chosen, Shared, on_shared_tasks
 from r2med.store.files import draft_folder, reason, write_file
 from r2med.tuning.charts import frontier_panels
-from r2med.web.citation import Citation, Colophon, colophon, without_folders
+from r2med.web.citation import Citation, colophon, without_folders
 
 Runs = Mapping[str, Mapping[str, Entry]]
 """System to task to its run."""
@@ -104,84 +102,182 @@ def write_site(ledger: Ledger, site: Site, folder: Path, executor: Executor | No
     """Write the site into a folder, of runs of the ledger or of submissions, which need no ledger."""
     site = replace(site, command=without_folders(site.command))
     if site.submissions is None:
-        return WrittenSite(_write(_pages(ledger, site, _own(ledger, site.systems), Submissions(), executor), folder))
+        systems = select(ledger, site.systems) if site.systems else ()
+        entries = [(entry.name, task, entry) for system in systems for task, entry in system.runs.items()]
+        own = _by_group(row for row in entries if row[1] in registry())
+        if systems and not own:
+            raise R2medError("a site shows runs on the full, nano or sample tasks, and none of these is one")
+        return WrittenSite(_write(_Pages(ledger, site, own, Submissions()).write(executor), folder))
     with TemporaryDirectory(prefix="r2med-site-") as place, Ledger(Path(place) / "ledger.sqlite") as aside:
-        found = read_submissions(site.submissions, aside, Measure.parse(site.measure))
-        pages = _pages(aside, site, _by_group(found.runs), found, executor)
-        pages |= {_archive(each): each.path.read_bytes() for each in found.accepted}
-        return WrittenSite(_write(pages, folder), found)
+        sent = read_submissions(site.submissions, aside, Measure.parse(site.measure))
+        own = _by_group((name, task, entry) for name, row in sent.runs.items() for task, entry in row.items())
+        pages = _Pages(aside, site, own, sent).write(executor)
+        pages |= {_archive(one): one.path.read_bytes() for one in sent.accepted}
+        return WrittenSite(_write(pages, folder), sent)
 
 
-def _pages(
-    ledger: Ledger, site: Site, own: Grouped, sent: Submissions, executor: Executor | None
-) -> dict[str, str | bytes]:
-    pages: dict[str, str | bytes] = {
-        name.partition("/")[2]: static(name)
-        for name in ("render/style.css", "web/app.js", "leaderboard/compare.js", "render/icon.svg")
-    }
-    view = View(measure=site.measure, intervals=True, ties=True)
-    shown = {group: board(ledger, replace(view, group=group), own.get(group, {})) for group in _FILES}
-    shown = {group: _submitted(found, sent) for group, found in shown.items() if found.lines or group == "full"}
-    links = {GROUP_TITLES[group]: _FILES[group] for group in shown}
-    compared = {group: _COMPARISONS[group] for group, found in shown.items() if len(found.lines) > 1}
-    links |= {"Compare": next(iter(compared.values()))} if compared else {}
-    links |= {"Sources": "sources.html"}
-    links |= {"How to submit": "submit.html"} if site.submissions is not None else {}
-    found_shared = {group: on_common_tasks(rows) for group, rows in own.items()} if site.reports else {}
-    shared = {group: runs for group, runs in found_shared.items() if runs is not None}
-    reports = {group: f"report-{group}.html" for group in shared}
-    names = _file_names(shown)
-    for group, found in shown.items():
-        here = {**links, **({"Compare": compared[group]} if group in compared else {})}
-        frame = Frame(here, GROUP_TITLES[group], policy=_POLICY)
-        made = colophon((entry for row in own.get(group, {}).values() for entry in row.values()), site.command)
-        runs = own.get(group, {})
-        marks = baseline_marks(ledger, found, runs)
-        title = f"{GROUP_TITLES[group]} leaderboard, {found.measure}"
-        cite = site.cite(title, _FILES[group])
-        pages |= _board_files(found, frame, reports.get(group, ""), names, runs, made, marks, cite, sent)
-        if group in compared:
-            places = ReportPlaces()
-            if group in reports:
-                systems = ReportChoice(shared[group]).systems
-                places = ReportPlaces(reports[group], {name: place for place, name in enumerate(systems)})
-            hrefs = {(line.own, line.name): names[group, line.own, line.name] for line in found.lines}
-            pair = pair_page(ledger, found, runs, hrefs, places)
-            pages[compared[group]] = _comparison(pair, replace(frame, current="Compare"), compared, site)
-        inner = Frame({k: f"../{v}" for k, v in here.items()}, GROUP_TITLES[group], "../", policy=_POLICY)
+def _by_group(entries: Iterable[tuple[str, str, Entry]]) -> Grouped:
+    """Group runs, with their systems and tasks, by the boards of a site."""
+    groups: dict[str, dict[str, dict[str, Entry]]] = {}
+    for name, task, entry in entries:
+        if entry.group in _FILES:
+            groups.setdefault(entry.group, {}).setdefault(name, {})[task] = entry
+    return groups
+
+
+class _Pages:
+    """The pages of a site, which link to each other."""
+
+    def __init__(self, ledger: Ledger, site: Site, own: Grouped, sent: Submissions) -> None:
+        self.ledger, self.site, self.own, self.sent = ledger, site, own, sent
+        view = View(measure=site.measure, intervals=True, ties=True)
+        boards = [board(ledger, replace(view, group=group), own.get(group, {})) for group in _FILES]
+        self.boards = {one.group: _submitted(one, sent) for one in boards if one.lines or one.group == "full"}
+        self.compared = {group: _COMPARISONS[group] for group, one in self.boards.items() if len(one.lines) > 1}
+        shared = {group: on_common_tasks(rows) for group, rows in own.items()} if site.reports else {}
+        self.shared = {group: runs for group, runs in shared.items() if runs is not None}
+        self.names = _file_names(self.boards)
+        self.links = {GROUP_TITLES[group]: _FILES[group] for group in self.boards}
+        self.links |= {"Compare": next(iter(self.compared.values()))} if self.compared else {}
+        self.links |= {"Sources": "sources.html"}
+        self.links |= {"How to submit": "submit.html"} if site.submissions is not None else {}
+
+    def write(self, executor: Executor | None) -> dict[str, str | bytes]:
+        """Return every file by its name."""
+        pages: dict[str, str | bytes] = {
+            name.partition("/")[2]: static(name)
+            for name in ("render/style.css", "web/app.js", "leaderboard/compare.js", "render/icon.svg")
+        }
+        for one in self.boards.values():
+            pages |= self._group(one)
+        frame = Frame(self.links, "Sources", policy=_POLICY)
+        cite = Citation("Sources")
+        pages["sources.html"] = render("leaderboard/site_sources.html", frame, **source_facts(), cite=cite)
+        if self.site.submissions is not None:
+            pages["submit.html"] = self._how_to_submit(replace(frame, current="How to submit"))
+        for group, shared in self.shared.items():
+            title = f"{GROUP_TITLES[group]}: queries"
+            choice = ReportChoice(shared, causes=False, title=title, command=self.site.command)
+            pages[_report_file(group)] = report(self.ledger, choice, executor)
+        return pages
+
+    def _group(self, found: Board) -> dict[str, str]:
+        """Return the files of a board: its page, figures for machines, and a page for each of its systems."""
+        group, runs = found.group, self.own.get(found.group, {})
+        links = {**self.links, **({"Compare": self.compared[group]} if group in self.compared else {})}
+        frame = Frame(links, GROUP_TITLES[group], policy=_POLICY)
+        stem = Path(_FILES[group]).stem
+        pages = {
+            _FILES[group]: self._board(found, frame, runs, {"CSV": f"{stem}.csv", "JSON": f"{stem}.json"}),
+            f"{stem}.csv": FORMATS["csv"]([found]),
+            f"{stem}.json": FORMATS["json"]([found]),
+        }
+        if group in self.compared:
+            pages[self.compared[group]] = self._comparison(found, replace(frame, current="Compare"), runs)
+        inner = replace(frame, links={name: f"../{href}" for name, href in links.items()}, root="../")
         for line in found.lines:
-            name = line.name
-            file = names[group, line.own, name]
-            if line.own:
-                cite = site.cite(f"{line.title or name}, {GROUP_TITLES[group]}, {found.measure}", file)
-                pages[file] = _system(line, found, inner, runs[name], sent.of(name), cite)
-            else:
-                cite = replace(published_citation(name, group, found.measure), url=site.cite("", file).url)
-                pages[file] = _published(name, found, inner, names, ledger, runs, cite)
-    around = Frame(links, "Sources", policy=_POLICY)
-    pages["sources.html"] = render("leaderboard/site_sources.html", around, **source_facts(), cite=Citation("Sources"))
-    if site.submissions is not None:
-        pages["submit.html"] = _how_to_submit(site, sent, Frame(links, "How to submit", policy=_POLICY), names)
-    for group, name in reports.items():
-        title = f"{GROUP_TITLES[group]}: queries"
-        choice = ReportChoice(shared[group], causes=False, title=title, command=site.command)
-        pages[name] = report(ledger, choice, executor)
-    return pages
+            file = self.names[group, line.own, line.name]
+            write = self._system if line.own else self._published
+            pages[file] = write(line, found, inner, runs, file)
+        return pages
+
+    def _board(self, found: Board, frame: Frame, runs: Runs, files: Mapping[str, str]) -> str:
+        group, table = found.group, sorted_table(found, found.lines)
+        marks = baseline_marks(self.ledger, found, runs)
+        return render(
+            "leaderboard/site_board.html",
+            frame,
+            table=table,
+            panels=[] if table.costs_stated else frontier_panels(runs, found.lines, found.measure),
+            files=files,
+            reported=_report_file(group) if group in self.shared else "",
+            comparison=frame.links.get("Compare", ""),
+            cite=self.site.cite(f"{GROUP_TITLES[group]} leaderboard, {found.measure}", _FILES[group]),
+            colophon=colophon((entry for row in runs.values() for entry in row.values()), self.site.command),
+            baselines=list(marks),
+            marks=as_script({"columns": list(found.columns), "marks": marks}) if marks else "",
+            ceiling=best_ceiling(found.lines),
+            hrefs=Hrefs(
+                own=lambda system: self.names[group, True, system],
+                published=lambda system, group: self.names[group, False, system],
+                source=lambda name: f"sources.html#{name}",
+                submission=self.sent.of,
+            ),
+        )
+
+    def _comparison(self, found: Board, frame: Frame, runs: Runs) -> str:
+        """Render a page that compares any two lines of a board."""
+        group, places = found.group, ReportPlaces()
+        if group in self.shared:
+            systems = ReportChoice(self.shared[group]).systems
+            places = ReportPlaces(_report_file(group), {name: place for place, name in enumerate(systems)})
+        hrefs = {(line.own, line.name): self.names[group, line.own, line.name] for line in found.lines}
+        title = f"Two systems of the {GROUP_TITLES[group]} leaderboard, {found.measure}"
+        return render(
+            "leaderboard/site_compare.html",
+            frame,
+            pair=pair_page(self.ledger, found, runs, hrefs, places),
+            most=MAX_SYSTEMS,
+            boards={GROUP_TITLES[name]: "" if name == group else file for name, file in self.compared.items()},
+            board_href=_FILES[group],
+            cite=self.site.cite(title, self.compared[group]),
+        )
+
+    def _system(self, line: BoardRow, found: Board, frame: Frame, runs: Runs, file: str) -> str:
+        sent, name = self.sent.of(line.name), line.title or line.name
+        points = [line_point(line, task, task or "average") for task in (*found.tasks, AVERAGE)]
+        dots = [point for point in points if point is not None]
+        return render(
+            "leaderboard/site_system.html",
+            frame,
+            line=line,
+            board=found,
+            entries=runs[line.name],
+            cite=self.site.cite(f"{name}, {GROUP_TITLES[found.group]}, {found.measure}", file),
+            sent=sent,
+            archive=f"../{_archive(sent)}" if sent else "",
+            comparison=_compare_link(frame, line.name),
+            chart=responsive(DotChart(f"{found.measure} of {name}", f"{found.measure} x 100", dots)),
+        )
+
+    def _published(self, line: BoardRow, found: Board, frame: Frame, runs: Runs, file: str) -> str:
+        """Render what each source reports of a published system, as the server's page of it does."""
+        name, measure = line.name, found.measure
+        facts = published_facts(name, found.group, measure)
+        own = self.names.get((found.group, True, facts["system"]), "")
+        figures = own_figures(self.ledger, runs.get(facts["system"], {}), measure)
+        return render(
+            "leaderboard/published.html",
+            frame,
+            **facts,
+            own_href=f"../{own}" if own else "",
+            own=figures,
+            verdicts=verdicts(facts["rows"], figures, measure),
+            source_href="../sources.html#",
+            comparison=_compare_link(frame, name),
+            cite=replace(published_citation(name, found.group, measure), url=self.site.cite("", file).url),
+            others=[other for other in facts["measures"] if other != measure],
+        )
+
+    def _how_to_submit(self, frame: Frame) -> str:
+        lines = {
+            line: [(group, file) for (group, own, name), file in self.names.items() if own and name == line]
+            for one in self.sent.accepted
+            for line in one.systems
+        }
+        archives, to = {one.name: _archive(one) for one in self.sent.accepted}, self.site.submit_to
+        template = "leaderboard/site_submit.html"
+        return render(template, frame, sent=self.sent, lines=lines, archives=archives, submit_to=to)
 
 
-def _comparison(pair: PairPage, frame: Frame, compared: Mapping[str, str], site: Site) -> str:
-    """Render a page that compares any two lines of a board."""
-    group = pair.board.group
-    title = f"Two systems of the {GROUP_TITLES[group]} leaderboard, {pair.board.measure}"
-    return render(
-        "leaderboard/site_compare.html",
-        frame,
-        pair=pair,
-        most=MAX_SYSTEMS,
-        boards={GROUP_TITLES[each]: "" if each == group else file for each, file in compared.items()},
-        board_href=_FILES[group],
-        cite=site.cite(title, compared[group]),
-    )
+def _report_file(group: str) -> str:
+    return f"report-{group}.html"
+
+
+def _compare_link(frame: Frame, name: str) -> str:
+    """Return the link to compare a system with others; empty if there is no other."""
+    place = frame.links.get("Compare", "")
+    return place and f"{place}#{urlencode({'a': name})}"
 
 
 def on_common_tasks(rows: Runs) -> Shared | None:
@@ -198,20 +294,12 @@ def _submitted(found: Board, sent: Submissions) -> Board:
     """Mark a board's local lines as submitted, with the system and the title of each."""
     titles, lines = sent.titles(), []
     for row in found.lines:
-        known = sent.of(row.name) if row.own else None
-        if known is not None:
-            row = replace(row, sources=(SUBMITTED,), system=known.systems[row.name], title=titles[row.name])
+        submission = sent.of(row.name) if row.own else None
+        if submission is not None:
+            row = replace(row, sources=(SUBMITTED,), system=submission.systems[row.name], title=titles[row.name])
         lines.append(row)
     stated = any(SUBMITTED in line.sources for line in lines)
     return replace(found, lines=lines, notes=[*found.notes, *[_STATED_COSTS] * stated])
-
-
-def _by_group(runs: Runs) -> Grouped:
-    groups: dict[str, dict[str, dict[str, Entry]]] = {}
-    for name, row in runs.items():
-        for task, entry in row.items():
-            groups.setdefault(entry.group, {}).setdefault(name, {})[task] = entry
-    return {group: rows for group, rows in groups.items() if group in _FILES}
 
 
 def _archive(sent: Accepted) -> str:
@@ -219,125 +307,17 @@ def _archive(sent: Accepted) -> str:
     return f"submissions/{sent.digest[:16]}.zip"
 
 
-def _how_to_submit(site: Site, sent: Submissions, frame: Frame, names: Names) -> str:
-    lines = {
-        line: [(group, file) for (group, own, name), file in names.items() if own and name == line]
-        for each in sent.accepted
-        for line in each.systems
-    }
-    archives = {each.name: _archive(each) for each in sent.accepted}
-    return render(
-        "leaderboard/site_submit.html", frame, sent=sent, lines=lines, archives=archives, submit_to=site.submit_to
-    )
-
-
-def _own(ledger: Ledger, names: Sequence[str]) -> Grouped:
-    """Return the chosen runs by group and system."""
-    groups: dict[str, dict[str, dict[str, Entry]]] = {}
-    for chosen in select(ledger, names) if names else ():
-        for task, entry in chosen.runs.items():
-            if entry.group in _FILES and task in registry():
-                groups.setdefault(entry.group, {}).setdefault(entry.name, {})[task] = entry
-    if names and not groups:
-        raise R2medError("a site shows runs on the full, nano or sample tasks, and none of these is one")
-    return groups
-
-
-def _file_names(shown: Mapping[str, Board]) -> Names:
+def _file_names(boards: Mapping[str, Board]) -> Names:
     """Name a file for each system: its name in letters that every host takes, numbered if two would be alike."""
     files: dict[tuple[str, bool, str], str] = {}
-    for group, board_ in shown.items():
-        for row in {(line.own, line.name): line for line in board_.lines}.values():
+    for group, found in boards.items():
+        for row in {(line.own, line.name): line for line in found.lines}.values():
             base = re.sub(r"[^a-z0-9]+", "-", row.name.lower()).strip("-")[:60] or "system"
             name = f"{'systems' if row.own else 'published'}/{group}-{base}"
             while f"{name}.html" in files.values():
                 name += "-2"
             files[group, row.own, row.name] = f"{name}.html"
     return files
-
-
-def _board_files(
-    found: Board,
-    frame: Frame,
-    reported: str,
-    names: Names,
-    own: Runs,
-    made: Colophon,
-    marks: Marks,
-    cite: Citation,
-    sent: Submissions,
-) -> dict[str, str]:
-    """Write a board's page, and its figures for machines."""
-    name = _FILES[found.group]
-    stem = Path(name).stem
-    table = sorted_table(found, found.lines)
-    panels = [] if table.costs_stated else frontier_panels(own, found.lines, found.measure)
-    page = render(
-        "leaderboard/site_board.html",
-        frame,
-        table=table,
-        panels=panels,
-        files={"CSV": f"{stem}.csv", "JSON": f"{stem}.json"},
-        reported=reported,
-        comparison=frame.links.get("Compare", ""),
-        cite=cite,
-        colophon=made,
-        baselines=list(marks),
-        marks=as_script({"columns": list(found.columns), "marks": marks}) if marks else "",
-        ceiling=best_ceiling(found.lines),
-        hrefs=Hrefs(
-            own=lambda system: names[found.group, True, system],
-            published=lambda system, group: names[group, False, system],
-            source=lambda name: f"sources.html#{name}",
-            submission=sent.of,
-        ),
-    )
-    return {name: page, f"{stem}.csv": FORMATS["csv"]([found]), f"{stem}.json": FORMATS["json"]([found])}
-
-
-def _system(
-    line: BoardRow, found: Board, frame: Frame, entries: Mapping[str, Entry], sent: Accepted | None, cite: Citation
-) -> str:
-    points = [
-        point for task in (*found.tasks, AVERAGE) if (point := line_point(line, task, task or "average")) is not None
-    ]
-    return render(
-        "leaderboard/site_system.html",
-        frame,
-        line=line,
-        board=found,
-        entries=entries,
-        cite=cite,
-        sent=sent,
-        archive=f"../{_archive(sent)}" if sent else "",
-        comparison=_chosen(frame, line.name),
-        chart=responsive(DotChart(f"{found.measure} of {line.title or line.name}", f"{found.measure} x 100", points)),
-    )
-
-
-def _chosen(frame: Frame, name: str) -> str:
-    """Return the link to compare a system with others; empty if there is no other."""
-    place = frame.links.get("Compare", "")
-    return place and f"{place}#{urlencode({'a': name})}"
-
-
-def _published(name: str, found: Board, frame: Frame, names: Names, ledger: Ledger, runs: Runs, cite: Citation) -> str:
-    """Render what each source reports of a published system, as the server's page of it does."""
-    facts = published_facts(name, found.group, found.measure)
-    own = names.get((found.group, True, facts["system"]), "")
-    figures = own_figures(ledger, runs.get(facts["system"], {}), found.measure)
-    return render(
-        "leaderboard/published.html",
-        frame,
-        **facts,
-        own_href=f"../{own}" if own else "",
-        own=figures,
-        verdicts=verdicts(facts["rows"], figures, found.measure),
-        source_href="../sources.html#",
-        comparison=_chosen(frame, name),
-        cite=cite,
-        others=[measure for measure in facts["measures"] if measure != found.measure],
-    )
 
 
 def _write(pages: Mapping[str, str | bytes], folder: Path) -> list[str]:

@@ -30,24 +30,19 @@ def baseline_names(board: Board) -> list[str]:
     """Return the systems to offer: all local ones with a rank, or if these are too many the plain ones and the best."""
     ranked = [line for line in board.lines if line.own and line.rank is not None]
     plain = [line for line in ranked if line.parts.kind == "base"]
-    chosen = (
-        {id(line) for line in [*plain[: MAX_BASELINES // 2], *ranked][:MAX_BASELINES]}
-        if len(ranked) > MAX_BASELINES
-        else set(map(id, ranked))
-    )
-    return [line.name for line in ranked if id(line) in chosen] if len(ranked) > 1 else []
+    several = ranked if len(ranked) <= MAX_BASELINES else [*plain[: MAX_BASELINES // 2], *ranked][:MAX_BASELINES]
+    offered = set(map(id, several))
+    return [line.name for line in ranked if id(line) in offered] if len(ranked) > 1 else []
 
 
 def baseline_marks(ledger: Ledger, board: Board, runs: Mapping[str, Mapping[str, Entry]]) -> Marks:
     """Mark how every local system with all tasks compares with each baseline."""
+    rows = {line.name: runs[line.name] for line in board.lines if line.own and line.average is not None}
     samples = {
-        line.name: {
-            task: Sample(run.queries, ledger.scores(run)[board.measure], run.data)
-            for task, run in ((task, runs[line.name][task]) for task in board.tasks)
-        }
-        for line in board.lines
-        if line.own and line.average is not None
-    }
+        name: {task: Sample(row[task].queries, ledger.scores(row[task])[board.measure], row[task].data)
+               for task in board.tasks}
+        for name, row in rows.items()
+    }  # fmt: skip
     letters = {"": "-", BETTER: "b", WORSE: "w"}
     return {
         name: {
@@ -104,21 +99,19 @@ def pair_page(
 ) -> PairPage:
     """Build the page of a board, with links to its report if there is one."""
     labels = line_labels(board)
-    lines = []
-    for line in board.lines:
-        values = [line.value(task) for task in board.tasks]
-        lines.append(
-            {
-                "name": line.name,
-                "own": line.own,
-                "oracle": line.oracle,
-                "sources": list(line.sources),
-                "href": hrefs[line.own, line.name],
-                "values": [None if value is None else round(value, 6) for value in values],
-                "average": None if line.average is None else round(line.average, 6),
-                "place": reported.places.get(line.name) if line.own else None,
-            }
-        )
+    lines = [
+        {
+            "name": line.name,
+            "own": line.own,
+            "oracle": line.oracle,
+            "sources": list(line.sources),
+            "href": hrefs[line.own, line.name],
+            "values": [None if (value := line.value(task)) is None else round(value, 6) for task in board.tasks],
+            "average": None if line.average is None else round(line.average, 6),
+            "place": reported.places.get(line.name) if line.own else None,
+        }
+        for line in board.lines
+    ]
     pairs = _test_pairs(ledger, board, runs, labels)
     content = {"measure": board.measure, "tasks": list(board.tasks), "labels": labels, "lines": lines, "pairs": pairs}
     return PairPage(board, labels, bool(pairs), as_script(content | {"report": reported.file}))
@@ -126,22 +119,20 @@ def pair_page(
 
 def _test_pairs(ledger: Ledger, board: Board, runs: Runs, labels: list[str]) -> list[dict[str, Any]]:
     """Test each pair of the best local systems; pairs without a task in common are left out."""
-    own = {line.name: place for place, line in enumerate(board.lines) if line.own}
+    own = {line.name: label for line, label in zip(board.lines, labels, strict=True) if line.own}
     tests = []
     for a, b in combinations(baseline_names(board)[:MAX_SYSTEMS], 2):
         with suppress(R2medError):
             shared = on_shared_tasks([Chosen(name, name, runs[name]) for name in (a, b)])
             pair = compare_shared(ledger, shared, board.measure)[0]
-            rows = {task: _test(each, pair.corrected_tasks[task]) for task, each in pair.tasks.items()}
-            facts = {"verdict": pair.verdict, "differs": pair.differs, "rows": rows}
-            tests.append(
-                {"a": labels[own[a]], "b": labels[own[b]], **facts, "all": _test(pair.overall, pair.corrected)}
-            )
+            rows = {task: _test(difference, pair.corrected_tasks[task]) for task, difference in pair.tasks.items()}
+            facts = {"a": own[a], "b": own[b], "verdict": pair.verdict, "differs": pair.differs, "rows": rows}
+            tests.append(facts | {"all": _test(pair.overall, pair.corrected)})
     return tests
 
 
-def _test(found: Difference, corrected: float) -> list[Any]:
+def _test(difference: Difference, corrected: float) -> list[Any]:
     """Return difference, interval, p after Holm, and queries that B won, that A won, and all."""
-    p = p_words(corrected, at_floor=found.at_floor).removeprefix("p ").removeprefix("= ")
-    figures = [round(value, 6) for value in (found.mean, found.low, found.high)]
-    return [*figures, p, found.wins, found.losses, found.queries]
+    p = p_words(corrected, at_floor=difference.at_floor).removeprefix("p ").removeprefix("= ")
+    figures = [round(value, 6) for value in (difference.mean, difference.low, difference.high)]
+    return [*figures, p, difference.wins, difference.losses, difference.queries]

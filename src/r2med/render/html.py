@@ -25,7 +25,7 @@ from r2med.lexical.highlight import Kinds, excerpt, parts
 from r2med.render.palette import style_sheet
 from r2med.runs.cost import Cost
 
-_SHOWN = 12
+_MAX_PAIRS = 12
 """Pairs of tokens in a line."""
 
 
@@ -36,8 +36,8 @@ def shown_tokens(matches: Sequence[TokenMatch]) -> str:
     'wrist → wrist 0.90; 1 marker or mask adds 0.5'
     """
     written = sorted((match for match in matches if match.written), key=lambda match: -match.similarity)
-    pairs = [f"{match.query} → {match.document} {match.similarity:.2f}" for match in written[:_SHOWN]]
-    pairs += [f"{len(written) - _SHOWN} more"] if len(written) > _SHOWN else []
+    pairs = [f"{match.query} → {match.document} {match.similarity:.2f}" for match in written[:_MAX_PAIRS]]
+    pairs += [f"{len(written) - _MAX_PAIRS} more"] if len(written) > _MAX_PAIRS else []
     parts = [", ".join(pairs)] if pairs else []
     if others := [match.similarity for match in matches if not match.written]:
         several = "1 marker or mask adds" if len(others) == 1 else f"{len(others)} markers and masks add"
@@ -165,9 +165,9 @@ def setting(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {setting(each)}" for name, each in value.items()) or "none"
+        return ", ".join(f"{name} {setting(inner)}" for name, inner in value.items()) or "none"
     if isinstance(value, list | tuple | set | frozenset):
-        words = [" ".join(map(setting, each)) if isinstance(each, list | tuple) else setting(each) for each in value]
+        words = [" ".join(map(setting, part)) if isinstance(part, list | tuple) else setting(part) for part in value]
         return ", ".join(words) or "none"
     return "none" if value in (None, "") else str(value)
 
@@ -200,13 +200,14 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         auto_reload=False,
-        finalize=_finalize,
+        # A page must not hold control characters.
+        finalize=lambda value: harmless(value) if type(value) is str else value,
     )
     templates.filters |= {
         "marked": marked,
         "matched": matched,
         "token_line": shown_tokens,
-        "excerpt": shown_part,
+        "excerpt": lambda text, kinds, words: _excerpt(text, tuple(kinds.items()), words),
         "short": short,
         "called": called,
         "named": named,
@@ -229,11 +230,6 @@ def environment() -> Environment:
     return templates
 
 
-def _finalize(value: Any) -> Any:
-    """Replace the control characters of a text, which a page must not hold."""
-    return harmless(value) if type(value) is str else value
-
-
 def spent(cost: Cost | None) -> dict[str, str]:
     """Return the cost of a system under the headings of every other table; a dash for what was published without it.
 
@@ -253,9 +249,8 @@ def marked(text: str, kinds: Kinds) -> Markup:
     return _marked(text, tuple(kinds.items()))
 
 
-@lru_cache(maxsize=2048)
+@lru_cache(maxsize=2048)  # the same documents are looked at again and again
 def _marked(text: str, pairs: tuple[tuple[str, str], ...]) -> Markup:
-    """Mark as `marked` does, cached: the same documents are looked at again and again."""
     pieces = []
     for part in parts(text, dict(pairs)):
         inner = str(escape(harmless(part.text)))
@@ -263,13 +258,8 @@ def _marked(text: str, pairs: tuple[tuple[str, str], ...]) -> Markup:
     return Markup("".join(pieces))
 
 
-def shown_part(text: str, kinds: Kinds, words: int) -> str:
-    """Return the part of a document that is shown before it is opened."""
-    return _shown_part(text, tuple(kinds.items()), words)
-
-
 @lru_cache(maxsize=2048)
-def _shown_part(text: str, pairs: tuple[tuple[str, str], ...], words: int) -> str:
+def _excerpt(text: str, pairs: tuple[tuple[str, str], ...], words: int) -> str:
     return excerpt(text, dict(pairs), words)
 
 

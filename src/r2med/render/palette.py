@@ -59,16 +59,14 @@ def shades(count: int) -> list[str]:
     >>> shades(2)
     ['#163770', '#f3db42']
     """
-    last = len(_CIVIDIS) - 1
-    return [_shade(last * place / max(1, count - 1)) for place in range(count)]
-
-
-def _shade(place: float) -> str:
-    """Return the colour between two steps of the scale."""
-    below = min(int(place), len(_CIVIDIS) - 2)
-    one, other = ([int(color[start : start + 2], 16) for start in (1, 3, 5)] for color in _CIVIDIS[below : below + 2])
-    parts = [round(a + (place - below) * (b - a)) for a, b in zip(one, other, strict=True)]
-    return "#" + "".join(f"{part:02x}" for part in parts)
+    colors, last = [], len(_CIVIDIS) - 1
+    for number in range(count):
+        place = last * number / max(1, count - 1)
+        below = min(int(place), last - 1)
+        one, other = (bytes.fromhex(color[1:]) for color in _CIVIDIS[below : below + 2])
+        parts = [round(a + (place - below) * (b - a)) for a, b in zip(one, other, strict=True)]
+        colors.append(f"#{bytes(parts).hex()}")
+    return colors
 
 
 def style_sheet() -> str:

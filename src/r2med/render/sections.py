@@ -33,7 +33,8 @@ def show_estimate(steps: Sequence[StepEstimate], console: Console, note: str = P
         counts = (step.items, guess.requests, guess.cached, guess.prompt_tokens, guess.completion_tokens)
         table.add(step.step, *(f"{count:,}" for count in counts), money(guess.cost), money(guess.cost_limit))
     table.rule()
-    table.add("sum", *[""] * 5, *(money(_total([getattr(s.guess, name) for s in steps])) for name in _MONEY))
+    columns = [[getattr(step.guess, name) for step in steps] for name in ("cost", "cost_limit")]
+    table.add("sum", *[""] * 5, *(money(None if None in costs else sum(costs)) for costs in columns))
     table.show(console)
     console.print(note, style="dim")
     if assumed := [step.step for step in steps if step.guess.is_default]:
@@ -41,13 +42,6 @@ def show_estimate(steps: Sequence[StepEstimate], console: Console, note: str = P
             f"No reply to such requests is kept yet, so that tokens written are a default: {', '.join(assumed)}.",
             style="dim",
         )
-
-
-_MONEY = ("cost", "cost_limit")
-
-
-def _total(costs: Sequence[float | None]) -> float | None:
-    return None if None in costs else sum(cost for cost in costs if cost is not None)
 
 
 SIGNS = {

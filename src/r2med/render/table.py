@@ -48,12 +48,7 @@ def _make(*, wraps: bool, width: int | None = None, **settings: Any) -> Console:
     from rich.console import Console
 
     return Console(
-        highlight=False,
-        emoji=False,
-        markup=False,
-        width=width if wraps else _PIPE,
-        soft_wrap=not wraps,
-        **settings,
+        highlight=False, emoji=False, markup=False, width=width if wraps else _PIPE, soft_wrap=not wraps, **settings
     )
 
 
@@ -186,28 +181,27 @@ def signed_percent(value: float | None) -> Number:
     return percent(value, sign="+")
 
 
-def interval(found: Ends | None, sign: str = "") -> Number:
+def interval(ends: Ends | None, sign: str = "") -> Number:
     """Format the ends of an interval times 100; a dash for what is missing.
 
     >>> from r2med.measure.figure import Figure
     >>> interval(Figure(0.5, 0.41, 0.583)).wide, interval(Figure(0, -0.1, 0.2), "+").narrow
     ('41.00 to 58.30', '-10.0 to +20.0')
     """
-    return Number(percent_range(found, 2, sign), percent_range(found, 1, sign))
+    return Number(percent_range(ends, 2, sign), percent_range(ends, 1, sign))
 
 
-def signed_interval(found: Ends | None) -> Number:
+def signed_interval(ends: Ends | None) -> Number:
     """Format the ends of an interval of differences, with their signs."""
-    return interval(found, "+")
+    return interval(ends, "+")
 
 
 class Table:
     """Rows under headings, printed as wide as the console has room for."""
 
     def __init__(self, *columns: Column) -> None:
-        self._columns = (
-            columns if any(column.key for column in columns) else (columns[0]._replace(key=True), *columns[1:])
-        )
+        keyed = any(column.key for column in columns)
+        self._columns = columns if keyed else (columns[0]._replace(key=True), *columns[1:])
         self._rows: list[tuple[tuple[Cell, ...], str]] = []
         self._rules: set[int] = set()
 
@@ -258,33 +252,24 @@ class Table:
         for form in _BLOCKS:
             widths = self._widths(form)
             widest = max((widths[place] for place in others if not self._columns[place].folds), default=form.least)
-            for place, narrowed in zip(
-                keys, self._shrunk(widths, keys, width - max(widest + 2, width // 2), form), strict=True
-            ):
-                widths[place] = narrowed
-            if _total([widths[place] for place in keys]) + widest + 2 <= width:
+            narrowed = self._shrunk(widths, keys, width - max(widest + 2, width // 2), form)
+            widths = [narrowed.pop(0) if column.key else widths[place] for place, column in enumerate(self._columns)]
+            names = _total([widths[place] for place in keys])
+            if names + widest + 2 <= width:
                 break
-        for block in self._packed(keys, others, widths, width):
-            yield block, self._shrunk(widths, block, width, _BLOCKS[-1]), form
-
-    def _packed(
-        self, keys: Sequence[int], others: Sequence[int], widths: Sequence[int], width: int
-    ) -> Iterator[list[int]]:
-        """Yield the columns of each part, as many as go beside the names."""
-        names = _total([widths[place] for place in keys])
-        block: list[int] = []
+        # As many columns in each part as go beside the names.
+        blocks: list[list[int]] = [[]]
         for place in others:
-            if block and names + _total([widths[other] for other in (*block, place)]) > width:
-                yield [*keys, *block]
-                block = []
-            block.append(place)
-        yield [*keys, *block]
+            if blocks[-1] and names + _total([widths[other] for other in (*blocks[-1], place)]) > width:
+                blocks.append([])
+            blocks[-1].append(place)
+        for block in blocks:
+            yield [*keys, *block], self._shrunk(widths, [*keys, *block], width, _BLOCKS[-1]), form
 
     def _widths(self, form: _Form) -> list[int]:
-        """Return the natural widths of the columns."""
-        cells = ([_width(cells[place], form) for cells, _ in self._rows] for place in range(len(self._columns)))
         return [
-            max([_heading_width(column, form), *several]) for column, several in zip(self._columns, cells, strict=True)
+            max([_heading_width(column, form), *(_width(cells[place], form) for cells, _ in self._rows)])
+            for place, column in enumerate(self._columns)
         ]
 
     def _shrunk(self, widths: Sequence[int], places: Sequence[int], width: int, form: _Form) -> list[int]:

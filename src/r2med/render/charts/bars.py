@@ -57,8 +57,7 @@ class ShareChart(Chart):
 
     def figures(self) -> list[Sequence[str]]:
         """Return the shares, a column per part."""
-        columns = zip(*(series.values for series in self.series), strict=True)
-        rows = [(name, *map(figure, values)) for name, values in zip(self.rows, columns, strict=True)]
+        rows = [(name, *(figure(part.values[row]) for part in self.series)) for row, name in enumerate(self.rows)]
         return [("", *(series.name for series in self.series)), *rows]
 
     def draw(self, layout: Layout) -> tuple[float, list[str]]:
@@ -116,9 +115,8 @@ class BarChart(Chart):
                 value, interval, x = series.values[group], series.intervals[group], start + bar * (place + 0.5)
                 _, low, high = interval.percents
                 text = f"{series.name}, {name}: {value:.2f}, 95% interval {low:.2f} to {high:.2f}"
-                box = filled(
-                    "rect", series.fill, layout, x=x - bar / 2, y=y(value), width=bar, height=bottom - y(value)
-                )
+                place_of_bar = {"x": x - bar / 2, "y": y(value), "width": bar, "height": bottom - y(value)}
+                box = filled("rect", series.fill, layout, **place_of_bar)
                 # White below black is seen on dark bars as on light ones.
                 line = f"M{x:.1f} {y(low):.1f}V{y(high):.1f}"
                 spread = [tag("path", d=line, class_=look) for look in ("spread back", "spread")]
@@ -145,16 +143,12 @@ class FunnelChart(Chart):
 
     title: str
     steps: Sequence[FunnelStep]
+    caption = "questions left, and what most others were dropped for"
 
     @property
     def description(self) -> str:
         """Describe the chart in a sentence."""
         return "Questions left: " + ", ".join(f"{step.name} {step.left:,}" for step in self.steps) + "."
-
-    @property
-    def caption(self) -> str:
-        """Return what is counted."""
-        return "questions left, and what most others were dropped for"
 
     def draw(self, layout: Layout) -> tuple[float, list[str]]:
         """Draw bars that grow shorter, with the questions left and why others were dropped."""

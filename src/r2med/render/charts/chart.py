@@ -94,19 +94,14 @@ def draw(chart: Chart, layout: Layout = WIDE) -> str:
 
 def figures_table(chart: Chart) -> str:
     """Write the figures as a table, behind a line that opens it; nothing if there are none."""
-    lines = chart.figures()
+    lines = [[escape(harmless(text)) for text in line] for line in chart.figures()]
     if not lines:
         return ""
-    head, *rows = lines
-    heads = tag("tr", *(tag("th", escape(harmless(text)) or "&#8203;", scope="col") for text in head))
+    head = tag("tr", *(tag("th", text or "&#8203;", scope="col") for text in lines[0]))
     body = [
-        tag(
-            "tr",
-            tag("th", escape(harmless(row[0])), scope="row"),
-            *(tag("td", escape(text), class_="n") for text in row[1:]),
-        )
-        for row in rows
+        tag("tr", tag("th", name, scope="row"), *(tag("td", text, class_="n") for text in row))
+        for name, *row in lines[1:]
     ]
-    table = tag("table", tag("thead", heads), tag("tbody", *body))
+    table = tag("table", tag("thead", head), tag("tbody", *body))
     scroll = tag("div", table, class_="scroll", tabindex=0, role="region", aria_label="Figures of the chart")
     return tag("details", tag("summary", "Figures as a table"), scroll, class_="figures")

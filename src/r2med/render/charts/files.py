@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 WIDTH = 468
 """Points: the text width of most papers."""
 ENDINGS = (".png", ".svg", ".pdf")
+_HATCHES = {stroke: 4 * sign for sign, stroke in STROKES.items()}
+_PLACES = ("x", "y", "x1", "x2", "y1", "y2", "cx", "cy", "r", "width", "height")
 _UNIT = WIDTH / PAPER.width
 """Points in a unit of a drawing."""
 
@@ -119,9 +121,6 @@ def paint(svg: str) -> Figure:
     return figure
 
 
-_HATCHES = {stroke: 4 * sign for sign, stroke in STROKES.items()}
-
-
 def _shapes(element: ElementTree.Element) -> Iterator[ElementTree.Element]:
     """Yield the shapes and texts of a drawing in their order."""
     for child in element:
@@ -148,7 +147,19 @@ def _paint(
     from matplotlib.path import Path as Outline
 
     if element.tag == "text":
-        _write(axes, element, look, order)
+        from matplotlib.patheffects import withStroke
+
+        size = float(re.sub(r"[^\d.].*", "", look.get("font-size", look["font"]))) * _UNIT
+        anchor = {"middle": "center", "end": "right"}.get(look.get("text-anchor", ""), "left")
+        x, y, weight = element.attrib["x"], element.attrib["y"], look.get("font-weight", "")
+        text = axes.text(
+            float(x), float(y), element.text or "", fontsize=size, color=look["fill"], ha=anchor, va="baseline",
+            weight="bold" if weight >= "6" else "normal", zorder=order,
+            parse_math=False,  # a spec may hold a dollar sign, which is not a formula
+        )  # fmt: skip
+        if "stroke" in look:
+            halo = float(look["stroke-width"].removesuffix("px")) * _UNIT
+            text.set_path_effects([withStroke(linewidth=halo, foreground=look["stroke"])])
         return
     number = {name: float(value) for name, value in element.attrib.items() if name in _PLACES}
     fill, stroke = look.get("fill", "none"), look.get("stroke", "none")
@@ -169,24 +180,6 @@ def _paint(
         line = f"M{number.get('x1')} {number.get('y1')}L{number.get('x2')} {number.get('y2')}"
         corners, codes = _outline(element.get("d", line))
         axes.add_patch(patches.PathPatch(Outline(corners, codes), **style))
-
-
-_PLACES = ("x", "y", "x1", "x2", "y1", "y2", "cx", "cy", "r", "width", "height")
-
-
-def _write(axes: Axes, element: ElementTree.Element, look: Mapping[str, str], order: int) -> None:
-    from matplotlib.patheffects import withStroke
-
-    size = float(re.sub(r"[^\d.].*", "", look.get("font-size", look["font"]))) * _UNIT
-    anchor = {"middle": "center", "end": "right"}.get(look.get("text-anchor", ""), "left")
-    text = axes.text(
-        float(element.attrib["x"]), float(element.attrib["y"]), element.text or "", fontsize=size, color=look["fill"],
-        ha=anchor, va="baseline", weight="bold" if look.get("font-weight", "") >= "6" else "normal", zorder=order,
-        parse_math=False,  # a spec may hold a dollar sign, which is not a formula
-    )  # fmt: skip
-    if "stroke" in look:
-        halo = withStroke(linewidth=float(look["stroke-width"].removesuffix("px")) * _UNIT, foreground=look["stroke"])
-        text.set_path_effects([halo])
 
 
 def _outline(text: str) -> tuple[list[Sequence[float]], list[int]]:

@@ -60,10 +60,8 @@ class LineChart(Chart):
         tones = shades(len(drawn) + 3)
         strokes = {name: (tones[place], _DASHES[place % len(_DASHES)]) for place, name in enumerate(drawn)}
         pairs = {name: strokes.get(name, ("#666666", "1.5 3")) for name in lines}
-        return {
-            name: {"stroke": color, **({"stroke_dasharray": dash} if dash else {})}
-            for name, (color, dash) in pairs.items()
-        }
+        return {name: {"stroke": color} | ({"stroke_dasharray": dash} if dash else {})
+                for name, (color, dash) in pairs.items()}  # fmt: skip
 
     def draw(self, layout: Layout) -> tuple[float, list[str]]:
         """Draw the panels, and below them a legend."""
@@ -82,9 +80,8 @@ class LineChart(Chart):
                     edge = [*zip(line.x, line.high, strict=True), *reversed([*zip(line.x, line.low, strict=True)])]
                     area = {"d": f"{_path(edge, x, y)}z", "fill": looks[line.name]["stroke"], "opacity": "0.15"}
                     parts.append(tag("path", **area))
-                curve = tag(
-                    "path", d=_path([*zip(line.x, line.y, strict=True)], x, y), class_="curve", **looks[line.name]
-                )
+                path = _path([*zip(line.x, line.y, strict=True)], x, y)
+                curve = tag("path", d=path, class_="curve", **looks[line.name])
                 parts.append(part(f"{line.name}: {line.y[0]:.1f} to {line.y[-1]:.1f}", curve))
         columns = legend_columns(list(looks), layout.width // 7)
         for place, (name, look) in enumerate(looks.items()):

@@ -27,19 +27,17 @@ def number_corners(marks: Sequence[tuple[float, float]]) -> list[Corner]:
     [Corner(x=1, y=1), Corner(x=1, y=-1), Corner(x=1, y=1)]
     """
     corners: list[Corner] = []
-    taken = list(marks)
+    occupied = list(marks)
     for x, y in marks:
-        places = {corner: (x + _AWAY * corner.x, y + 0.6 * _AWAY * corner.y) for corner in CORNERS}
-        others = [place for place in taken if place != (x, y)]
-        best = min(CORNERS, key=lambda corner: _in_the_way(places[corner], others))
+        others = [place for place in occupied if place != (x, y)]
+        overlaps = {}
+        for corner in CORNERS:
+            here, up = x + _AWAY * corner.x, y + 0.6 * _AWAY * corner.y
+            overlaps[corner] = sum(abs(here - a) < _WIDE and abs(up - b) < _HIGH for a, b in others)
+        best = min(CORNERS, key=overlaps.__getitem__)
         corners.append(best)
-        taken.append(places[best])
+        occupied.append((x + _AWAY * best.x, y + 0.6 * _AWAY * best.y))
     return corners
-
-
-def _in_the_way(place: tuple[float, float], others: Sequence[tuple[float, float]]) -> int:
-    """Count the marks and numbers that a number at a place would lie on."""
-    return sum(abs(place[0] - x) < _WIDE and abs(place[1] - y) < _HIGH for x, y in others)
 
 
 def legend_columns(names: Sequence[str], characters: int = 110, handle: int = 8) -> int:
@@ -85,25 +83,16 @@ class Scale:
         [1.0, 2.0, 5.0, 10.0]
         """
         if self.logarithmic:
-            return self._powers()
-        step = _step((self.high - self.low) / 6.5)
+            powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
+            digits = (1, 2, 5) if self.high / self.low < 200 else (1,)
+            ticks = [float(f"{digit}e{power}") for power in powers for digit in digits]
+            return [tick for tick in ticks if self.low <= tick <= self.high]
+        step, least = 1.0, (self.high - self.low) / 6.5
+        if least > 0:
+            power = 10.0 ** math.floor(math.log10(least))
+            step = next(power * digit for digit in (1, 2, 5, 10) if power * digit >= least * (1 - 1e-9))
         first = math.ceil(self.low / step - 1e-9)
         return [place * step for place in range(first, math.floor(self.high / step + 1e-9) + 1)]
-
-    def _powers(self) -> list[float]:
-        """Return powers of ten between the ends, and 2 and 5 times them where there is room."""
-        powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
-        digits = (1, 2, 5) if self.high / self.low < 200 else (1,)
-        ticks = [float(f"{digit}e{power}") for power in powers for digit in digits]
-        return [tick for tick in ticks if self.low <= tick <= self.high]
-
-
-def _step(least: float) -> float:
-    """Return a round distance of at least so much."""
-    if least <= 0:
-        return 1.0
-    power = 10.0 ** math.floor(math.log10(least))
-    return next(power * digit for digit in (1, 2, 5, 10) if power * digit >= least * (1 - 1e-9))
 
 
 def tick_text(tick: float) -> str:

@@ -44,11 +44,7 @@ class ScatterChart(Chart):
     y_axis: str
     points: Sequence[ScatterPoint]
     """The best score first."""
-
-    @property
-    def caption(self) -> str:
-        """Say what filled marks are."""
-        return "filled: nothing better for as little"
+    caption = "filled: nothing better for as little"
 
     @property
     def stair(self) -> list[ScatterPoint]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -62,13 +63,18 @@ def latex(board: Board) -> str:
     table = board_table(board, average="Avg.")
     shape = _shape(table)
     rows = [text for row in table.rows for text in _rows(table, row, shape)]
-    caption = [rf"\caption{{{_caption(table, shape)}}}", rf"\label{{tab:r2med-{board.group}-{_slug(board.measure)}}}"]
-    head = [r"\toprule", _joined(_headings(table)), r"\midrule"]
-    body = (_long if shape.long else _float)(shape, _columns(table, shape), caption, head, rows)
+    label = re.sub(r"[^a-z0-9]", "", board.measure.lower())
+    caption = [rf"\caption{{{_caption(table, shape)}}}", rf"\label{{tab:r2med-{board.group}-{label}}}"]
+    cost = [name.capitalize() if name.isalpha() else name for name in table.cost_headings]
+    heads = [r"\#"] * table.has_ranks + ["System"] + ["Source"] * table.has_sources
+    heads += map(escaped, (*table.headings.values(), *cost))
+    name = f">{{\\raggedright\\hyphenpenalty=10000\\arraybackslash}}p{{{shape.name:.0f}pt}}" if shape.name else "l"
+    columns = "r" * table.has_ranks + name + "l" * table.has_sources + "r" * (len(board.columns) + len(cost))
+    body = (_long if shape.long else _float)(shape, columns, caption, [r"\toprule", _joined(heads), r"\midrule"], rows)
     names = " ".join(row.name for row in table.rows)
     comments = [f"{escaped(sign)} stands for {sign}, which the usual fonts lack" for sign in unprintable(names)]
     comments += map(one_line, board.notes)
-    return "\n".join([rf"% \usepackage{{{shape.packages}}}", *body, *(f"% {each}" for each in comments)]) + "\n"
+    return "\n".join([rf"% \usepackage{{{shape.packages}}}", *body, *(f"% {comment}" for comment in comments)]) + "\n"
 
 
 def _float(shape: _Shape, columns: str, caption: list[str], head: list[str], rows: list[str]) -> list[str]:
@@ -115,7 +121,7 @@ def _long(shape: _Shape, columns: str, caption: list[str], head: list[str], rows
 
 def _shape(table: BoardTable) -> _Shape:
     """Choose a shape by the approximate width of the columns: TeX alone knows it exactly."""
-    longest = max((_letters(row.label) for row in table.rows), default=0.0)
+    longest = _LETTER * max((len(row.label) for row in table.rows), default=0)
     name = min(longest, _NAME * _LETTER)
     height = len(table.rows) + sum(bool(row.intervals) for row in table.rows)
     long = height > _ROWS
@@ -132,42 +138,19 @@ def _shape(table: BoardTable) -> _Shape:
 
 def _rest(table: BoardTable, long: bool) -> float:
     """Return the width of everything but the names."""
-    widths = [_GAP, *(_width(table, column, long) for column in table.board.columns)]
-    widths += [3 * _LETTER + _GAP] * table.has_ranks
-    if table.has_sources:
-        widths.append(max(_letters(", ".join(row.sources)) for row in table.rows) + _GAP)
-    for heading in table.cost_headings:
-        widths.append(
-            max(_letters(text) for text in (heading, *(row.cost_cells[heading] for row in table.rows))) + _GAP
-        )
-    return sum(widths)
-
-
-def _width(table: BoardTable, column: str, long: bool) -> float:
-    cells = [table.cells(row)[column] for row in table.rows]
-    texts = [table.headings[column], *(cell.text for cell in cells), *(_range(cell, column, long) for cell in cells)]
-    return max(map(_letters, texts)) + _GAP
+    columns = [["123"]] * table.has_ranks
+    columns += [[", ".join(row.sources) for row in table.rows]] * table.has_sources
+    columns += [[heading, *(row.cost_cells[heading] for row in table.rows)] for heading in table.cost_headings]
+    cells = [table.cells(row) for row in table.rows]
+    for name in table.board.columns:
+        ranges = [_range(row[name], name, long) for row in cells]
+        columns.append([table.headings[name], *(row[name].text for row in cells), *ranges])
+    return _GAP + sum(_LETTER * max(map(len, texts)) + _GAP for texts in columns)
 
 
 def _range(cell: TableCell, column: str, long: bool) -> str:
     """Return an interval; a table over several pages has those of the averages alone, or it would be too wide."""
     return "" if long and column != AVERAGE else cell.interval
-
-
-def _letters(text: str) -> float:
-    return _LETTER * len(text)
-
-
-def _columns(table: BoardTable, shape: _Shape) -> str:
-    name = f">{{\\raggedright\\hyphenpenalty=10000\\arraybackslash}}p{{{shape.name:.0f}pt}}" if shape.name else "l"
-    figures = len(table.board.columns) + len(table.cost_headings)
-    return "r" * table.has_ranks + name + "l" * table.has_sources + "r" * figures
-
-
-def _headings(table: BoardTable) -> list[str]:
-    cost = [name.capitalize() if name.isalpha() else name for name in table.cost_headings]
-    heads = [r"\#"] * table.has_ranks + ["System"] + ["Source"] * table.has_sources
-    return [*heads, *map(escaped, table.headings.values()), *map(escaped, cost)]
 
 
 def _caption(table: BoardTable, shape: _Shape) -> str:
@@ -181,10 +164,6 @@ def _caption(table: BoardTable, shape: _Shape) -> str:
     parts += [rf"Below the {below} 95\% intervals (bootstrap over queries)"] * intervals
     parts += map(escaped, table.legend)
     return ". ".join([*parts, *([breakable(about_marks(board.baseline))] if board.baseline else [])]) + "."
-
-
-def _slug(text: str) -> str:
-    return "".join(sign for sign in text.lower() if sign.isascii() and sign.isalnum())
 
 
 def _rows(table: BoardTable, row: BoardRow, shape: _Shape) -> list[str]:
@@ -217,9 +196,9 @@ def _number(cell: TableCell) -> str:
         return cell.digits + r"\rlap{$^\circ$}"
     if cell.brackets:
         return f"({cell.digits}" + r"\rlap{)}"
-    shown = {BEST: rf"\textbf{{{cell.digits}}}", SECOND: rf"\underline{{{cell.digits}}}"}.get(cell.place, cell.digits)
+    figure = {BEST: rf"\textbf{{{cell.digits}}}", SECOND: rf"\underline{{{cell.digits}}}"}.get(cell.place, cell.digits)
     marks = "".join(_MARKS.get(mark, "") for mark in cell.mark)
-    return rf"{shown}\rlap{{{marks}}}" if marks else shown
+    return rf"{figure}\rlap{{{marks}}}" if marks else figure
 
 
 _GREEK = (

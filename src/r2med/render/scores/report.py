@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache, reduce
-from operator import add
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -14,11 +13,12 @@ from r2med.data.task_names import GROUP_NOTES
 from r2med.errors import R2medError, SpecError
 from r2med.formatting import counted, dollars_text
 from r2med.pipeline.spec import Call, Chain, Value, parse
-from r2med.render.scores.model import OWN, RECALL_LOST, Board, BoardRow, SystemParts
+from r2med.render.scores.model import OWN, RECALL_LOST, Board, BoardRow, SystemParts, View
 from r2med.render.scores.significance import Sample, about_marks, intervals, significance
 from r2med.render.scores.table import board_table
 from r2med.render.scores.text import FORMATS, show_table
 from r2med.render.table import say
+from r2med.runs.cost import Cost
 from r2med.runs.ledger import Entry
 from r2med.runs.record import RunRecord, StageRecord
 from r2med.runs.report import Report, failure_lines
@@ -34,33 +34,29 @@ _ASKING = ("answer-agreement", "confidence")
 _FUSIONS = ("rrf", "wsum", "combmnz", "views", "route", "cascade")
 
 
-def mean_recall_lost(records: Sequence[RunRecord]) -> float | None:
-    """Average what approximate searches lost of the exact lists over tasks; None if all were exact."""
-    lost = [record.recall_lost for record in records if record.recall_lost is not None]
-    return sum(lost) / len(lost) if lost else None
-
-
 def parts_of(stages: Sequence[StageRecord], *, oracle: bool = False) -> SystemParts:
     """Return the parts of a system, from the stages that its record names.
 
     >>> parts_of([StageRecord("hyde(gpt-4o)", "expander"), StageRecord("bm25", "retriever")])
     SystemParts(kind='gar', retrievers=('bm25',), llms=('gpt-4o',), rerankers=())
     """
-    calls: dict[str, list[Call]] = {"expander": [], "retriever": [], "reranker": []}
+    calls: dict[str, list[Call]] = defaultdict(list)
     for stage in stages:
-        calls.setdefault(stage.kind, []).append(_call(stage.spec))
-    asking = [
-        *calls["expander"],
-        *calls["reranker"],
-        *(call for call in calls.get("signal", ()) if call.name in _ASKING),
-    ]
+        calls[stage.kind].append(_call(stage.spec))
+    expanders, retrievers, rerankers = calls["expander"], calls["retriever"], calls["reranker"]
+    asking = [*expanders, *rerankers, *(call for call in calls["signal"] if call.name in _ASKING)]
     llms = tuple(dict.fromkeys(llm for call in asking if (llm := _llm(call))))
-    return SystemParts(
-        "oracle" if oracle else _kind(calls, llms),
-        tuple(dict.fromkeys(call.name for call in calls["retriever"])),
-        llms,
-        tuple(dict.fromkeys(call.name for call in calls["reranker"])),
-    )
+    methods = {name for call in expanders for name in (call.name, str(dict(call.options).get("method", "")))}
+    if oracle or rerankers:
+        kind = "oracle" if oracle else "reranker"
+    elif methods.intersection(_AGENTS):
+        kind = "agent"
+    elif expanders:
+        kind = "reasoning" if any(map(_reasons, llms)) else "gar"
+    else:
+        kind = "fusion" if any(call.name in _FUSIONS for call in retrievers) else "base"
+    names = (tuple(dict.fromkeys(call.name for call in several)) for several in (retrievers, rerankers))
+    return SystemParts(kind, next(names), llms, next(names))
 
 
 def _call(spec: str) -> Call:
@@ -73,21 +69,9 @@ def _call(spec: str) -> Call:
 
 def _llm(call: Call) -> str:
     """Return the language model of a stage: its `llm`, or its first argument if that is how models are named."""
-    named = dict(call.options).get("llm")
     first: Value = call.args[0] if call.args and call.name != "replay" else ""
-    return str(named or first) if not isinstance(named or first, Call | Chain | tuple) else ""
-
-
-def _kind(calls: Mapping[str, Sequence[Call]], llms: Sequence[str]) -> str:
-    if calls["reranker"]:
-        return "reranker"
-    methods = {call.name for call in calls["expander"]}
-    methods |= {str(dict(call.options).get("method", "")) for call in calls["expander"]}
-    if methods.intersection(_AGENTS):
-        return "agent"
-    if calls["expander"]:
-        return "reasoning" if any(map(_reasons, llms)) else "gar"
-    return "fusion" if any(call.name in _FUSIONS for call in calls["retriever"]) else "base"
+    llm = dict(call.options).get("llm") or first
+    return "" if isinstance(llm, Call | Chain | tuple) else str(llm)
 
 
 @cache
@@ -101,76 +85,73 @@ def _reasons(llm: str) -> bool:
         return False
 
 
-@dataclass(frozen=True)
-class Shown:
-    """Choice of what the boards of an evaluation show beside the means."""
+def local_row(name: str, runs: Sequence[Entry], values: Mapping[str, float], **facts: Any) -> BoardRow:
+    """Build the row of a system from its runs, with its figures by task and what else is known."""
+    oracle = any(run.oracle for run in runs)
+    lost = [run.record.recall_lost for run in runs if run.record.recall_lost is not None]
+    return BoardRow(
+        name,
+        (OWN,),
+        values,
+        parts=parts_of(runs[0].record.stages or (), oracle=oracle),
+        oracle=oracle,
+        queries=sum(len(run.queries) for run in runs),
+        incomplete=sum(len(run.incomplete) for run in runs),
+        runs={run.task: run.id for run in runs if run.id},
+        cost=Cost.of_runs(runs),
+        recall_lost=sum(lost) / len(lost) if lost else None,
+        **facts,
+    )
 
-    intervals: bool = False
-    cost: bool = False
-    baseline: str = ""
-    """The system that marks of significance are against."""
 
+def boards_from_report(report: Report, measures: Sequence[str] = (), view: View | None = None) -> list[Board]:
+    """Return a board for each group and measure, the headline alone if no measure is named.
 
-def boards_from_report(report: Report, measures: Sequence[str] = (), shown: Shown | None = None) -> list[Board]:
-    """Return a board for each group and measure, the headline alone if no measure is named."""
-    wanted = list(measures) or report.measures[:1]
-    boards = [_board(report, group, measure, shown or Shown()) for group in report.groups for measure in wanted]
+    Of the view, intervals, costs and the baseline count.
+    """
+    measures = measures or report.measures[:1]
+    boards = [_board(report, group, measure, view or View()) for group in report.groups for measure in measures]
     return [board for board in boards if board.lines]
 
 
-def _board(report: Report, group: str, measure: str, shown: Shown) -> Board:
+def _board(report: Report, group: str, measure: str, view: View) -> Board:
     tasks = report.tasks(group)
-    found = {
-        system: [result for task in tasks if (result := report.result(system, task)) is not None]
-        for system in report.systems
+    runs = {
+        system: [run for task in tasks if (run := report.result(system, task)) is not None] for system in report.systems
     }
-    averages = {system: report.average(system, group, measure) for system in found}
+    averages = {system: report.average(system, group, measure) for system in runs}
     samples = {
-        system: {result.task: _sample(result, measure) for result in results}
-        for system, results in found.items()
+        system: {run.task: Sample(run.queries, run.scores[measure], run.data) for run in several}
+        for system, several in runs.items()
         if averages[system] is not None
     }
-    ranges = intervals(samples) if shown.intervals else {}
-    marks = significance(samples, shown.baseline) if shown.baseline else {}
+    ranges = intervals(samples) if view.intervals else {}
+    marks = significance(samples, view.baseline) if view.baseline else {}
     rows = [
-        BoardRow(
-            name=system,
-            sources=(OWN,),
-            values={result.task: result.metrics[measure] for result in results if measure in result.metrics},
+        local_row(
+            system,
+            several,
+            {run.task: run.metrics[measure] for run in several if measure in run.metrics},
             system=report.specs.get(system, system),
-            parts=parts_of(results[0].record.stages or (), oracle=any(result.oracle for result in results)),
-            oracle=any(result.oracle for result in results),
-            incomplete=sum(len(result.incomplete) for result in results),
-            runs={result.task: result.id for result in results if result.id},
-            cost=reduce(add, [result.cost for result in results]),
-            recall_lost=mean_recall_lost([result.record for result in results]),
             average=averages[system],
             intervals=ranges.get(system, {}),
             marks=marks.get(system, {}),
         )
-        for system, results in found.items()
-        if results
+        for system, several in runs.items()
+        if several
     ]
-    return Board(group, measure, tasks, rows, _notes(report, group, shown, rows), 0, shown.cost, shown.baseline)
-
-
-def _sample(result: Entry, measure: str) -> Sample:
-    return Sample(result.queries, result.scores[measure], result.record.data.fingerprint or "")
-
-
-def _notes(report: Report, group: str, shown: Shown, rows: Sequence[BoardRow]) -> list[str]:
     notes = [f"{row.name}: {row.incomplete} queries incomplete" for row in rows if row.incomplete]
-    if any(row.recall_lost is not None for row in rows):
-        notes.append(RECALL_LOST)
+    notes += [RECALL_LOST] if any(row.recall_lost is not None for row in rows) else []
     notes += failure_lines(report.failures, report.names)
-    notes += [about_marks(shown.baseline)] if shown.baseline else []
-    return [*notes, *([GROUP_NOTES[group]] if group in GROUP_NOTES else [])]
+    notes += [about_marks(view.baseline)] if view.baseline else []
+    notes += [GROUP_NOTES[group]] if group in GROUP_NOTES else []
+    return Board(group, measure, tasks, rows, notes, cost=view.cost, baseline=view.baseline)
 
 
-def show_report(report: Report, console: Console, measures: Sequence[str] = (), shown: Shown | None = None) -> None:
+def show_report(report: Report, console: Console, measures: Sequence[str] = (), view: View | None = None) -> None:
     """Print one table a group and measure, then what a reader must know about them."""
     for group in report.groups:
-        boards = [board for board in boards_from_report(report, measures, shown) if board.group == group]
+        boards = [board for board in boards_from_report(report, measures, view) if board.group == group]
         for board in boards:
             show_table(board_table(board), console)
         if boards and group in GROUP_NOTES:
@@ -179,26 +160,23 @@ def show_report(report: Report, console: Console, measures: Sequence[str] = (), 
 
 
 def _footnotes(report: Report, console: Console) -> None:
-    for system in report.systems:
-        lost = [result for result in report.results if result.system == system and result.incomplete]
-        reasons = [reason for result in lost for reason in result.incomplete.values()]
-        if reasons:
+    runs = {system: [run for run in report.results if run.system == system] for system in report.systems}
+    for system, several in runs.items():
+        if reasons := [reason for run in several for reason in run.incomplete.values()]:
             say(console, f"* {system}: {_incomplete(reasons)}")
-    if any(result.record.recall_lost is not None for result in report.results):
+    if any(run.record.recall_lost is not None for run in report.results):
         say(console, RECALL_LOST)
-    for system in report.systems:
-        times = [result.record.latency for result in report.results if result.system == system]
-        if known := [each for each in times if each is not None]:
-            say(console, f"{system}: {_latency(known)}", "dim")
-        made = [result.record for result in report.results if result.system == system and not result.cached]
-        if line := _forecast_error(made):
+    for system, several in runs.items():
+        if times := [run.record.latency for run in several if run.record.latency is not None]:
+            say(console, f"{system}: {_latency(times)}", "dim")
+        if line := _forecast_error([run.record for run in several if not run.cached]):
             say(console, f"{system}: {line}", "dim")
-        if line := _failed_attempts([result.record for result in report.results if result.system == system]):
+        if line := _failed_attempts([run.record for run in several]):
             say(console, f"{system}: {line}")
     warnings: dict[str, list[str]] = {}
-    for result in report.results:
-        for sentence in result.warnings:
-            warnings.setdefault(f"{report.names[result.task]}: {sentence}", []).append(result.system)
+    for run in report.results:
+        for sentence in run.warnings:
+            warnings.setdefault(f"{report.names[run.task]}: {sentence}", []).append(run.system)
     for sentence, systems in warnings.items():
         whose = "" if set(systems) == set(report.systems) else f" ({', '.join(dict.fromkeys(systems))})"
         say(console, f"warning: {sentence}{whose}", "yellow")
@@ -216,7 +194,7 @@ def _incomplete(reasons: Sequence[str]) -> str:
     return f"{len(reasons)} {'query' if len(reasons) == 1 else 'queries'} incomplete ({reasons[0]}{more})"
 
 
-def format_report(report: Report, name: str, measures: Sequence[str] = (), shown: Shown | None = None) -> str:
+def format_report(report: Report, name: str, measures: Sequence[str] = (), view: View | None = None) -> str:
     """Format the results of an evaluation in one of `FORMATS`, a table for each group and measure.
 
     >>> import r2med
@@ -225,7 +203,7 @@ def format_report(report: Report, name: str, measures: Sequence[str] = (), shown
     """
     if name == "json":
         return orjson.dumps(report.as_dict(), option=orjson.OPT_INDENT_2).decode("utf-8") + "\n"
-    return FORMATS[name](boards_from_report(report, measures, shown or Shown()))
+    return FORMATS[name](boards_from_report(report, measures, view))
 
 
 def _latency(times: Sequence[Mapping[str, float]]) -> str:
@@ -234,9 +212,10 @@ def _latency(times: Sequence[Mapping[str, float]]) -> str:
     >>> _latency([{"p50": 0.0021, "p95": 0.05, "p99": 1.2}])
     'a query took 2.1 ms (p50), 50 ms (p95), 1,200 ms (p99)'
     """
-    slowest = max(times, key=lambda each: each["p50"])
-    said = ", ".join(f"{_milliseconds(slowest[name])} ({name})" for name in ("p50", "p95", "p99"))
-    return f"a query took {said}" + (f" on the slowest of {len(times)} tasks" if len(times) > 1 else "")
+    slowest = max(times, key=lambda latency: latency["p50"])
+    amounts = {name: 1000 * slowest[name] for name in ("p50", "p95", "p99")}
+    text = ", ".join(f"{amount:,.{0 if amount >= 10 else 1}f} ms ({name})" for name, amount in amounts.items())
+    return f"a query took {text}" + (f" on the slowest of {len(times)} tasks" if len(times) > 1 else "")
 
 
 def _failed_attempts(records: Sequence[RunRecord]) -> str:
@@ -246,7 +225,7 @@ def _failed_attempts(records: Sequence[RunRecord]) -> str:
     'failed attempts: 0, time-outs: 2'
     """
     counts = [record.failed_attempts or {} for record in records]
-    errors, late = (sum(each.get(name, 0) for each in counts) for name in ("errors", "timeouts"))
+    errors, late = (sum(count.get(name, 0) for count in counts) for name in ("errors", "timeouts"))
     return f"failed attempts: {errors:,}, time-outs: {late:,}" if errors + late else ""
 
 
@@ -259,25 +238,19 @@ def _forecast_error(records: Sequence[RunRecord]) -> str:
     >>> _forecast_error([RunRecord(work=(step,))])
     'foreseen 9 requests, 600 tokens, $0.40; used 9 requests, 900 tokens (+50%), $0.50 (+25%)'
     """
-    pairs = [record.foreseen_and_used for record in records]
-    known = [pair for pair in pairs if pair is not None]
-    if not known:
+    pairs = [pair for record in records if (pair := record.foreseen_and_used) is not None]
+    if not pairs:
         return ""
-    foreseen, used = (sum(column, Usage()) for column in zip(*known, strict=True))
+    foreseen, used = (sum(column, Usage()) for column in zip(*pairs, strict=True))
 
-    def said(spent: Usage, before: Usage | None = None) -> str:
-        tokens_before, dollars_before = (None, None) if before is None else (before.tokens, before.cost)
-        tokens = f", {spent.tokens:,} tokens{_off(spent.tokens, tokens_before)}" if spent.tokens else ""
-        price = "?" if spent.cost is None else f"${dollars_text(spent.cost)}"
-        return f"{counted(spent.requests, 'request')}{tokens}, {price}{_off(spent.cost, dollars_before)}"
+    def describe(usage: Usage, before: Usage | None = None) -> str:
+        tokens = f", {usage.tokens:,} tokens{_off(usage.tokens, before and before.tokens)}" if usage.tokens else ""
+        price = "?" if usage.cost is None else f"${dollars_text(usage.cost)}"
+        return f"{counted(usage.requests, 'request')}{tokens}, {price}{_off(usage.cost, before and before.cost)}"
 
-    return f"foreseen {said(foreseen)}; used {said(used, foreseen)}"
+    return f"foreseen {describe(foreseen)}; used {describe(used, foreseen)}"
 
 
 def _off(value: float | None, before: float | None) -> str:
     """Format the relative difference of a figure from the forecast one."""
     return f" ({value / before - 1:+.0%})" if value is not None and before else ""
-
-
-def _milliseconds(seconds: float) -> str:
-    return f"{1000 * seconds:,.0f} ms" if seconds >= 0.01 else f"{1000 * seconds:.1f} ms"

@@ -37,25 +37,23 @@ Samples = Mapping[str, Mapping[str, Sample]]
 def intervals(samples: Samples) -> dict[str, dict[str, Figure]]:
     """Return the 95% intervals of systems, by task and of the average.
 
-    >>> found = intervals({"a": {"T": Sample(("q1", "q2"), np.array([0.0, 1.0]))}})
-    >>> found["a"][""].value
+    >>> ranges = intervals({"a": {"T": Sample(("q1", "q2"), np.array([0.0, 1.0]))}})
+    >>> ranges["a"][""].value
     0.5
     """
+    # Systems with equally many queries are resampled together, which costs hardly more than one.
     batches: dict[tuple[int, ...], dict[str, Mapping[str, Sample]]] = {}
     for name, row in samples.items():
         batches.setdefault(tuple(len(sample.queries) for sample in row.values()), {})[name] = row
-    return {name: found for systems in batches.values() for name, found in _batch(systems).items()}
-
-
-def _batch(systems: Samples) -> dict[str, dict[str, Figure]]:
-    """Resample systems with equally many queries together, which costs hardly more than one."""
-    tasks = list(next(iter(systems.values())))
-    tables = {task: np.array([row[task].values for row in systems.values()]) for task in tasks}
-    by_task, average = board_intervals(tables)
-    return {
-        name: {**{task: by_task[task][place] for task in tasks}, AVERAGE: average[place]}
-        for place, name in enumerate(systems)
-    }
+    ranges: dict[str, dict[str, Figure]] = {}
+    for rows in batches.values():
+        tasks = list(next(iter(rows.values())))
+        by_task, average = board_intervals(
+            {task: np.array([row[task].values for row in rows.values()]) for task in tasks}
+        )
+        for place, name in enumerate(rows):
+            ranges[name] = {**{task: by_task[task][place] for task in tasks}, AVERAGE: average[place]}
+    return ranges
 
 
 def significance(samples: Samples, baseline: str) -> dict[str, dict[str, str]]:
@@ -68,12 +66,11 @@ def significance(samples: Samples, baseline: str) -> dict[str, dict[str, str]]:
     marks: dict[str, dict[str, str]] = {name: {} for name in differences}
     for column in (*against, AVERAGE):
         tasks = list(against) if column == AVERAGE else [column]
-        chosen = {name: [row[task] for task in tasks] for name, row in differences.items()}
-        corrected = holm(randomisation_tests(list(chosen.values())))
-        for (name, found), p in zip(chosen.items(), corrected, strict=True):
+        columns = {name: [row[task] for task in tasks] for name, row in differences.items()}
+        corrected = holm(randomisation_tests(list(columns.values())))
+        for (name, gains), p in zip(columns.items(), corrected, strict=True):
             if p < ALPHA:
-                gain = np.mean([values.mean() for values in found])
-                marks[name][column] = BETTER if gain > 0 else WORSE
+                marks[name][column] = BETTER if np.mean([values.mean() for values in gains]) > 0 else WORSE
     return marks
 
 
@@ -82,38 +79,32 @@ def unbeaten(samples: Samples, best: str) -> set[str]:
 
     Systems that were measured on other queries or data cannot be tested and are left out.
     """
-    against = samples[best]
-    chosen = {name: list(row.values()) for name, row in _differences(samples, against).items()}
-    corrected = holm(randomisation_tests(list(chosen.values())))
-    return {best, *(name for name, p in zip(chosen, corrected, strict=True) if p >= ALPHA)}
+    differences = {name: list(row.values()) for name, row in _differences(samples, samples[best]).items()}
+    corrected = holm(randomisation_tests(list(differences.values())))
+    return {best, *(name for name, p in zip(differences, corrected, strict=True) if p >= ALPHA)}
 
 
 def _differences(samples: Samples, against: Mapping[str, Sample]) -> dict[str, dict[str, Floats]]:
-    """Return, by query, what each system has more than a reference one, if they can be paired."""
-    return {
-        name: {task: _difference(against[task], row[task]) for task in against}
-        for name, row in samples.items()
-        if row is not against and _alike(row, against)
-    }
+    """Return, by query, what each system has more than a reference one, if both were measured on the same data."""
+    differences: dict[str, dict[str, Floats]] = {}
+    for name, row in samples.items():
+        if row is against or row.keys() != against.keys():
+            continue
+        if all(same_data(sample, against[task]) for task, sample in row.items()):
+            differences[name] = {}
+            for task, one in against.items():
+                values = dict(zip(row[task].queries, row[task].values.tolist(), strict=True))
+                differences[name][task] = np.array([values[query] for query in one.queries]) - one.values
+    return differences
 
 
 def find_baseline(samples: Collection[str], name: str) -> str:
     """Return the system of a name in any spelling of its spec."""
-    chosen = name if name in samples else canonical_spec(name)
-    if chosen not in samples:
+    system = name if name in samples else canonical_spec(name)
+    if system not in samples:
         near = suggest(name, samples) if samples else ""
         raise R2medError(f"the baseline {name!r} is not an own system with all tasks of this table{near}")
-    return chosen
-
-
-def _difference(one: Sample, other: Sample) -> Floats:
-    values = dict(zip(other.queries, other.values.tolist(), strict=True))
-    return np.array([values[query] for query in one.queries]) - one.values
-
-
-def _alike(one: Mapping[str, Sample], other: Mapping[str, Sample]) -> bool:
-    """Return whether both were measured on the same data, so that they can be paired."""
-    return one.keys() == other.keys() and all(same_data(sample, other[task]) for task, sample in one.items())
+    return system
 
 
 def about_marks(baseline: str) -> str:

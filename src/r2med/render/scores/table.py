@@ -61,15 +61,12 @@ class TableCell:
     @property
     def text(self) -> str:
         """Return the figure as plain text, without its mark."""
-        return self._signed(self.digits)
+        return f"({self.digits})" if self.brackets else self.digits + OTHER_DATA * self.other_data
 
     @property
     def short(self) -> str:
         """Return the same with one digit."""
-        return self._signed(self.fewer)
-
-    def _signed(self, digits: str) -> str:
-        return f"({digits})" if self.brackets else digits + OTHER_DATA * self.other_data
+        return f"({self.fewer})" if self.brackets else self.fewer + OTHER_DATA * self.other_data
 
 
 @dataclass(frozen=True)
@@ -139,17 +136,19 @@ class BoardTable:
 
     def cells(self, row: BoardRow) -> dict[str, TableCell]:
         """Return the figures of a row by column."""
-        return {column: self._cell(row, column) for column in self.board.columns}
-
-    def _cell(self, row: BoardRow, column: str) -> TableCell:
-        value, stated = row.value(column), row.stated if column == AVERAGE else None
-        mark, interval = row.marks.get(column, ""), interval_text(row.intervals.get(column))
-        if value is None and stated is None:
-            return TableCell(None, NONE, NONE, mark=mark, interval=interval)
-        digits, fewer = (percent(stated if value is None else value, count) for count in (2, 1))
-        other = value is not None and row.saw_other_data(column)
-        place = self.best[column].place(digits) if value is not None and not (other or row.oracle) else ""
-        return TableCell(value, digits, fewer, place, value is None, other, mark, interval)
+        cells = {}
+        for column in self.board.columns:
+            value, stated = row.value(column), row.stated if column == AVERAGE else None
+            mark, interval = row.marks.get(column, ""), interval_text(row.intervals.get(column))
+            figure = stated if value is None else value
+            if figure is None:
+                cells[column] = TableCell(None, NONE, NONE, mark=mark, interval=interval)
+                continue
+            digits, fewer = percent(figure, 2), percent(figure, 1)
+            other = value is not None and row.saw_other_data(column)
+            place = self.best[column].place(digits) if value is not None and not (other or row.oracle) else ""
+            cells[column] = TableCell(value, digits, fewer, place, value is None, other, mark, interval)
+        return cells
 
 
 def board_table(
@@ -174,17 +173,17 @@ def board_table(
 
 def leaders(board: Board) -> Mapping[str, Leaders]:
     """Return the two best figures of each column, oracles left out; equal figures, as shown, are equally good."""
-    found = {}
+    best = {}
     for column in dict.fromkeys((*board.columns, AVERAGE)):
         values = [row.value(column) for row in board.lines if not row.oracle and not row.saw_other_data(column)]
-        found[column] = Leaders.of(value for value in values if value is not None)
-    return found
+        best[column] = Leaders.of(value for value in values if value is not None)
+    return best
 
 
-def interval_text(found: Figure | None) -> str:
+def interval_text(interval: Figure | None) -> str:
     """Format the 95% interval x 100, or nothing.
 
     >>> interval_text(Figure(0.5, 0.41, 0.583))
     '41.0-58.3'
     """
-    return "" if found is None else "-".join(percent(end, 1) for end in found.ends)
+    return "" if interval is None else "-".join(percent(end, 1) for end in interval.ends)

@@ -14,7 +14,7 @@ from r2med.data.task_names import task_names
 from r2med.data.tasks import AVERAGE
 from r2med.render.scores.latex import latex
 from r2med.render.scores.model import NONE, Board, BoardRow
-from r2med.render.scores.table import BEST, SECOND, BoardTable, TableCell, board_table
+from r2med.render.scores.table import BEST, SECOND, BoardTable, board_table
 from r2med.render.sections import escape_markdown
 from r2med.render.table import Cell, Column, Number, Table, key, numbers, room
 
@@ -38,42 +38,33 @@ def show_board(board: Board, console: Console) -> None:
 def show_table(table: BoardTable, console: Console) -> None:
     """Print the title and the table."""
     console.print(table.title, style="bold")
-    width = room(console)
-    _grid(table, narrow=width is not None and width < _NARROW).show(console)
-
-
-def _grid(table: BoardTable, *, narrow: bool) -> Table:
-    board = table.board
+    board, width = table.board, room(console)
+    narrow = width is not None and width < _NARROW
     columns = [Column("#", right=True, key=True)] * table.has_ranks
     columns.append(key("system"))
     columns += [Column("source")] * (table.has_sources and not narrow)
     columns += map(Column, board.details)
-    columns += numbers(*table.headings.values(), *table.cost_headings)
-    grid = Table(*columns)
+    grid = Table(*columns, *numbers(*table.headings.values(), *table.cost_headings))
     for row in table.rows:
-        own, cells = table.is_own_among_others(row), table.cells(row)
-        head = [*_head(table, row, narrow=narrow), *(row.details[heading] for heading in board.details)]
+        own, cells, sources = table.is_own_among_others(row), table.cells(row), "+".join(row.sources)
+        name = f"{OWN_MARK} {row.label}" if own else row.label
+        head: list[Cell] = [str(row.rank or NONE)] * table.has_ranks
+        if table.has_sources and narrow:
+            head.append(Text.assemble(name, " ", (f"· {sources}", "dim")))
+        else:
+            head += [name, sources] if table.has_sources else [name]
+        head += [row.details[heading] for heading in board.details]
+        figures = [
+            Number(cell.text + cell.mark, cell.short + cell.mark, "bold" if cell.place == BEST else "")
+            for cell in cells.values()
+        ]
         cost = [row.cost_cells[heading] for heading in table.cost_headings]
-        grid.add(*head, *map(_figure, cells.values()), *cost, style="cyan" if own else "")
+        grid.add(*head, *figures, *cost, style="cyan" if own else "")
         if row.intervals:
             some = board.columns[-1:] if narrow and table.has_sources else board.columns
             spread = [cell.interval if column in some else "" for column, cell in cells.items()]
             grid.add(*[""] * len(head), *spread, *[""] * len(cost), style="dim")
-    return grid
-
-
-def _head(table: BoardTable, row: BoardRow, *, narrow: bool) -> list[Cell]:
-    """Return the rank, the name and the sources of a row."""
-    cells: list[Cell] = [str(row.rank or NONE)] * table.has_ranks
-    if not table.has_sources:
-        return [*cells, row.label]
-    name = f"{OWN_MARK} {row.label}" if row.own else row.label
-    sources = "+".join(row.sources)
-    return [*cells, Text.assemble(name, " ", (f"· {sources}", "dim"))] if narrow else [*cells, name, sources]
-
-
-def _figure(cell: TableCell) -> Number:
-    return Number(cell.text + cell.mark, cell.short + cell.mark, "bold" if cell.place == BEST else "")
+    grid.show(console)
 
 
 def tables_html(boards: Sequence[Board], notes: Sequence[str] = ()) -> str:
@@ -93,37 +84,27 @@ def markdown(board: Board) -> str:
     table = board_table(board)
     heads = ["rank"] * table.has_ranks + ["system"] + ["source"] * table.has_sources + list(table.board.details)
     numbers = [*table.headings.values(), *table.cost_headings]
-    lines = [
-        f"**{table.title}**",
-        "",
-        _pipes([*heads, *numbers]),
-        _pipes([*("---" for _ in heads), *("---:" for _ in numbers)]),
-        *(_pipes(_markdown_cells(table, row)) for row in table.rows),
-        "",
-        *(f"- {escape_markdown(note)}" for note in table.notes),
-    ]
+    rows = [[*heads, *numbers], ["---"] * len(heads) + ["---:"] * len(numbers)]
+    rows += [_markdown_cells(table, row) for row in table.rows]
+    notes = [f"- {escape_markdown(note)}" for note in table.notes]
+    lines = [f"**{table.title}**", "", *(f"| {' | '.join(row)} |" for row in rows), "", *notes]
     return "\n".join(lines).rstrip() + "\n"
-
-
-def _pipes(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 def _markdown_cells(table: BoardTable, row: BoardRow) -> list[str]:
     name = escape_markdown(row.label)
+    figures = []
+    for cell in table.cells(row).values():
+        text = {BEST: f"**{cell.text}**", SECOND: f"<u>{cell.text}</u>"}.get(cell.place, cell.text) + cell.mark
+        figures.append(f"{text} <sub>{cell.interval}</sub>" if cell.interval else text)
     return [
         *[str(row.rank or NONE)] * table.has_ranks,
         f"**{name}**" if table.is_own_among_others(row) else name,
         *[", ".join(row.sources)] * table.has_sources,
         *(row.details[heading] for heading in table.board.details),
-        *map(_markdown_figure, table.cells(row).values()),
+        *figures,
         *(row.cost_cells[heading] for heading in table.cost_headings),
     ]
-
-
-def _markdown_figure(cell: TableCell) -> str:
-    text = {BEST: f"**{cell.text}**", SECOND: f"<u>{cell.text}</u>"}.get(cell.place, cell.text) + cell.mark
-    return f"{text} <sub>{cell.interval}</sub>" if cell.interval else text
 
 
 def as_csv(boards: Sequence[Board]) -> str:
@@ -160,14 +141,10 @@ def as_json(boards: Sequence[Board]) -> str:
     return text.decode("utf-8") + "\n"
 
 
-def _each(function: Callable[[Board], str]) -> Callable[[Sequence[Board]], str]:
-    return lambda boards: "\n".join(map(function, boards))
-
-
 FORMATS: Mapping[str, Callable[[Sequence[Board]], str]] = {
-    "md": _each(markdown),
-    "latex": _each(latex),
+    "md": lambda boards: "\n".join(map(markdown, boards)),
+    "latex": lambda boards: "\n".join(map(latex, boards)),
     "csv": as_csv,
     "json": as_json,
 }
-"""Every format by its name; the terminal's is in `board_terminal`."""
+"""Every format by its name; `show_board` writes the terminal's."""
