@@ -453,7 +453,7 @@ def toml_case(random: Random, folder: Path) -> None:
             (folder / "study.toml").write_bytes(spoil_toml(random, EXPERIMENT))
             experiment = read_experiment(folder / "study.toml")
             _ = ([System.parse(spec) for spec in experiment.systems.values()], resolve(experiment.tasks))
-            parse_all(experiment.metrics)
+            parse_all(experiment.measures)
         case 1:
             with replaced(home / "config.toml", spoil_toml(random, ALIASES)):
                 _ = [System.parse(name) for name in aliases()]
