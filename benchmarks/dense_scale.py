@@ -69,7 +69,7 @@ class Mapped:
 
 def step(kind: str, folder: Path) -> None:
     """What a process does: make ready, search, say how it went."""
-    from r2med.encode.indexes import QUANTIZED, EngineSettings, FloatIndex, recall_lost
+    from r2med.encode.indexes import QUANTIZED, EngineSettings, FloatIndex
     from r2med.encode.vector_search import Similarity
 
     queries, how = np.load(folder / "queries.npy"), Similarity()
@@ -94,7 +94,8 @@ def step(kind: str, folder: Path) -> None:
     found |= {"search": time.perf_counter() - started, "search_cpu": time.process_time() - used}
     if kind in ENGINES:
         exact = FloatIndex(rows, how).search(queries, DEPTH, np.arange(rows.shape[0]))
-        found["lost"] = recall_lost(hits.places, exact.places)
+        pairs = zip(exact.places, hits.places, strict=True)
+        found["lost"] = 1 - float(np.mean([np.isin(wanted, got).mean() for wanted, got in pairs]))
     print(json.dumps(found | {"places": hits.places.tolist()}))
 
 
