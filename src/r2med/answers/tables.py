@@ -64,9 +64,12 @@ def rag_sections(report: RagReport) -> list[Section]:
 
 
 def _accuracy(report: RagReport) -> Section:
+    def right(arm: ArmReport) -> Number:
+        return _starred(percent(arm.accuracy and arm.accuracy.value), arm.counts)
+
     columns = [
         _ARM,
-        column("right", get=lambda arm: _starred(percent(arm.accuracy and arm.accuracy.value), arm.counts), form=_same),
+        column("right", form=lambda cell: cell, get=right),
         column("accuracy", "95% interval", interval),
         column("retrieval", report.measure, percent),
     ]
@@ -79,10 +82,6 @@ def _accuracy(report: RagReport) -> Section:
 
 def _over(report: RagReport) -> str:
     return f"mean over {len(report.tasks)} tasks" if len(report.tasks) > 1 else report.tasks[0]
-
-
-def _same(cell: Number) -> Number:
-    return cell
 
 
 def _starred(figure: Number, counts: Counts | None) -> Number:
@@ -154,7 +153,7 @@ def _paired(arms: Sequence[ArmReport]) -> Section:
     columns = [
         _ARM,
         *_declared(Paired, "paired"),
-        column("change", form=_same, get=change),
+        column("change", form=lambda cell: cell, get=change),
         column("interval", "95% interval", signed_ends, attrgetter("paired.difference")),
         column("p", form=p_text, get=attrgetter("paired.difference.randomisation")),
     ]
@@ -199,21 +198,17 @@ def _grounding(arms: Sequence[ArmReport]) -> Section:
 
 
 def _way(report: RagReport) -> Section:
-    arms = [arm for arm in report.arms if arm.way is not None]
-    columns = [
-        _ARM,
-        column("share", form=_value("{:.0f}", 100), get=attrgetter("way.share")),
-        column("interval", "95% interval", _ends("{:.0f}", 100), attrgetter("way.share")),
-    ]
-    reasons = dict.fromkeys(f"Not defined: {arm.way.undefined}." for arm in arms if arm.way and arm.way.undefined)
+    ways = [(arm.arm.title, arm.way) for arm in report.arms if arm.way is not None]
+    rows = [(title, *_cells(way.share, "{:.0f}", 100)) for title, way in ways]
+    reasons = dict.fromkeys(f"Not defined: {way.undefined}." for _, way in ways if way.undefined)
     meaning = "0 is closed, 100 is gold; below 0, passages make it worse than none."
-    return Section.of("Share of the way from closed to gold, in %", columns, arms, [meaning, *reasons])
+    title = "Share of the way from closed to gold, in %"
+    return Section(title, ("arm", "share", "95% interval"), rows, [meaning, *reasons])
 
 
 def _slopes(report: RagReport) -> Section:
     slopes = {"over systems": report.over_systems, "within questions": report.within_queries}
-    value, ends = _value("{:+.2f}", 10), _ends("{:+.2f}", 10)
-    rows = [[name, f"{slope.points}", value(slope.rise), ends(slope.rise)] for name, slope in slopes.items()]
+    rows = [(name, f"{slope.points}", *_cells(slope.rise, "{:+.2f}", 10)) for name, slope in slopes.items()]
     title = f"Points of right answers for 10 points of {report.measure}"
     meaning = "The slope of accuracy on retrieval: over the means of systems, and over systems within each question."
     few = "It takes two systems at least; name more of them."
@@ -222,9 +217,8 @@ def _slopes(report: RagReport) -> Section:
 
 
 def _harm(report: RagReport) -> Section:
-    value, ends = _value("{:.2f}"), _ends("{:.2f}")
     named = [(f"{a.arm.title}: {_SIGNALS[signal]}", harm) for a in report.arms for signal, harm in a.harm.items()]
-    rows = [(name, f"{harm.events:,}", f"{harm.others:,}", value(harm.auc), ends(harm.auc)) for name, harm in named]
+    rows = [(name, f"{harm.events:,}", f"{harm.others:,}", *_cells(harm.auc, "{:.2f}")) for name, harm in named]
     sentences = [
         "AUC: how often the value is lower for a broken answer than for one that stays right; 0.50 tells nothing.",
         "Counted over questions that are right without passages; pairs are formed within tasks.",
@@ -233,17 +227,12 @@ def _harm(report: RagReport) -> Section:
     return Section(title, ("arm and signal", "broken", "kept", "AUC", "95% interval"), rows, sentences)
 
 
-def _value(form: str, times: int = 1) -> Callable[[Figure | None], str]:
-    return lambda figure: "-" if figure is None else form.format(times * figure.value)
-
-
-def _ends(form: str, times: int = 1) -> Callable[[Figure | None], str]:
-    def write(figure: Figure | None) -> str:
-        if figure is None or figure.low is None:
-            return "-"
-        return " to ".join(form.format(times * end) for end in figure.ends)
-
-    return write
+def _cells(figure: Figure | None, form: str, times: int = 1) -> tuple[str, str]:
+    """Format a figure and the ends of its interval; dashes for what is missing."""
+    if figure is None:
+        return "-", "-"
+    ends = "-" if figure.low is None else " to ".join(form.format(times * end) for end in figure.ends)
+    return form.format(times * figure.value), ends
 
 
 def rag_title(report: RagReport) -> str:
