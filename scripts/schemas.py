@@ -455,6 +455,7 @@ SET_PAIR = shape(
 LABEL_CHANGE = shape(
     LabelChange,
     systems=array(shape(SystemChange, change=MEAN), "The best under A first."),
+    kendall=unknown(number("Kendall's tau of the two orders.")),
     kendall_interval=unknown(ENDS),
     conclusions=array(
         shape(
