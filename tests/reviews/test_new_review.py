@@ -12,9 +12,8 @@ import r2med
 from r2med.cli.main import app
 from r2med.construction.builder import Builder, init
 from r2med.errors import R2medError
-from r2med.reviews.project import ReviewSettings, new_review
 from r2med.reviews.rows import DraftDecision
-from r2med.reviews.sampling import draw, read_pools
+from r2med.reviews.sampling import ReviewSettings, draw, new_review, read_pools
 from r2med.reviews.scale import DEFAULT_SCALE, read_scale
 from r2med.reviews.store import ReviewStore
 from r2med.runs.ledger import Ledger

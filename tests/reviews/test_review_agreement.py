@@ -15,11 +15,10 @@ from sklearn.metrics import cohen_kappa_score
 
 from r2med.cli.main import app
 from r2med.render.sections import latex_sections, markdown_sections
-from r2med.reviews.agreement import review_agreement
+from r2med.reviews.agreement import Votes, estimate_labels, missed_share, review_agreement
 from r2med.reviews.batches import Dealer
-from r2med.reviews.estimates import Votes, estimate_labels, missed_share
-from r2med.reviews.project import ReviewSettings, new_review
 from r2med.reviews.rows import DraftDecision, ReviewItem, ReviewProject, ReviewQuestion, Ruling
+from r2med.reviews.sampling import ReviewSettings, new_review
 from r2med.reviews.scale import DEFAULT_GUIDELINE, DEFAULT_SCALE
 from r2med.reviews.store import ReviewStore, create_review
 from r2med.reviews.tables import BREAKDOWNS, agreement_sections

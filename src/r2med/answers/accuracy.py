@@ -102,13 +102,9 @@ class Accuracy:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the shape of `--json`."""
-        return {
-            "system": self.system,
-            "task": self.task,
-            "queries": self.queries,
-            "accuracy": self.accuracy,
-            "exact": self.share("exact"),
-            "contained": self.share("contained"),
+        facts = {name: getattr(self, name) for name in ("system", "task", "queries", "accuracy")}
+        return facts | {
+            **{name: self.share(name) for name in ("exact", "contained")},
             "judged": len(self.right),
             "unparsable": self.unparsable,
             "missing": dict(self.missing),
@@ -134,14 +130,12 @@ def judge_answers(
     executor: Executor | None = None,
 ) -> Accuracy:
     """Compare what was written for a task's queries with its gold answers; without a judge, by words alone."""
-    gold = _gold_answers(dataset)
+    gold, synonyms = _gold_answers(dataset), dataset.gold.synonyms
     if not gold:
         raise R2medError(f"{dataset.name} has no gold answers to compare with")
     if not any(generations.get(query) for query in gold):
-        raise R2medError(
-            f"nothing was generated in {system or 'this run'} for {dataset.name}, so there is no answer to judge"
-        )
-    synonyms = dataset.gold.synonyms
+        run = system or "this run"
+        raise R2medError(f"nothing was generated in {run} for {dataset.name}, so there is no answer to judge")
     answers = [
         JudgedAnswer(query, text.text, answer, *matches(text.text, answer, synonyms.get(query, ())))
         for query, answer in gold.items()
@@ -156,10 +150,8 @@ def judge_answers(
     queries = dataset.collection.queries
     texts = (judge_text(queries.text(answer.query), answer.gold, answer.answer, prompt) for answer in answers)
     requests = [model.request(text) for text in texts]
-    with (
-        (executor or quiet()).progress(f"verdicts on {dataset.name}", len(requests), "requests") as bar,
-        postponed_as(dataset.name),
-    ):
+    progress = (executor or quiet()).progress(f"verdicts on {dataset.name}", len(requests), "requests")
+    with progress as bar, postponed_as(dataset.name):
         replies = current_client().ask_all(requests, bar)
     verdicts = list(map(verdict_of, replies))
     current_client().reject(r for r, (verdict, _) in zip(replies, verdicts, strict=True) if verdict is None)
@@ -183,13 +175,8 @@ class AnswerReport:
     @cached_property
     def over_queries(self) -> Correlation:
         """Correlate over all queries of all runs together."""
-        pairs = [
-            (right, result.retrieval[query])
-            for result in self.results
-            for query, right in result.right.items()
-            if query in result.retrieval
-        ]
-        return correlate([right for right, _ in pairs], [value for _, value in pairs])
+        rows = [(r.right[query], r.retrieval[query]) for r in self.results for query in r.right if query in r.retrieval]
+        return correlate([right for right, _ in rows], [value for _, value in rows])
 
     @cached_property
     def systems(self) -> dict[str, tuple[float, float]]:
@@ -197,11 +184,11 @@ class AnswerReport:
         tasks = {result.task for result in self.results}
         points: dict[str, tuple[float, float]] = {}
         for system in dict.fromkeys(result.system for result in self.results):
-            decided = [result for result in self.results if result.system == system and result.accuracy is not None]
+            decided = [result for result in self.results if result.system == system and result.right]
             if {result.task for result in decided} == tasks:
-                accuracy = float(np.mean([result.accuracy for result in decided if result.accuracy is not None]))
-                retrieval = [np.mean(list(result.retrieval.values())) for result in decided]
-                points[system] = accuracy, float(np.mean(retrieval))
+                accuracy = np.mean([np.mean(list(result.right.values())) for result in decided])
+                retrieval = np.mean([np.mean(list(result.retrieval.values())) for result in decided])
+                points[system] = float(accuracy), float(retrieval)
         return points
 
     @property
@@ -223,13 +210,9 @@ class AnswerReport:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the shape of `--json`."""
-        return {
-            "measure": self.measure,
-            "results": [result.as_dict() for result in self.results],
-            "over_queries": self.over_queries.as_dict(),
-            "over_systems": self.over_systems.as_dict(),
-            "notes": list(self.notes),
-        }
+        results = [result.as_dict() for result in self.results]
+        correlations = {name: getattr(self, name).as_dict() for name in ("over_queries", "over_systems")}
+        return {"measure": self.measure, "results": results, **correlations, "notes": list(self.notes)}
 
 
 def judge_runs(

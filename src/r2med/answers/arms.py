@@ -65,15 +65,10 @@ class Arm(Typed, frozen=True):
 
 
 class ArmPassage(NamedTuple):
-    """A document that a question is asked with."""
+    """A document that a question is asked with, and its score in the list that it came from."""
 
     document: str
     score: float | None = None
-    """Of the list that it came from."""
-
-
-Chosen = Mapping[str, Sequence[ArmPassage]]
-"""Question to its passages, the best first."""
 
 
 def make_arms(systems: Sequence[str], names: Sequence[str] = ()) -> list[Arm]:
@@ -86,14 +81,14 @@ def make_arms(systems: Sequence[str], names: Sequence[str] = ()) -> list[Arm]:
     labels = list(dict.fromkeys(names)) or [kind for kind in KINDS if specs or kind not in _BY_SYSTEM]
     arms: dict[str, Arm] = {}
     for name in labels:
-        for arm in _named(name, specs):
+        for arm in _arms_of(name, specs):
             if arm.label in arms and arms[arm.label] != arm:
                 raise R2medError(f"two arms are called {arm.label!r}; give one another name, as in NAME=FILE")
             arms[arm.label] = arm
     return list(arms.values())
 
 
-def _named(name: str, specs: Sequence[str]) -> list[Arm]:
+def _arms_of(name: str, specs: Sequence[str]) -> list[Arm]:
     if name in _BY_SYSTEM:
         if not specs:
             raise R2medError(f"the arm {name} needs a system: r2med rag SYSTEM --arms {name}")
@@ -109,9 +104,8 @@ def _named(name: str, specs: Sequence[str]) -> list[Arm]:
     try:
         return [_of_system("system", System.parse(name).spec)]
     except SpecError as error:
-        raise R2medError(
-            f"no arm {name!r}{suggest(name, KINDS)}, no run file of that name, and no system: {error}"
-        ) from error
+        why = f"{suggest(name, KINDS)}, no run file of that name, and no system: {error}"
+        raise R2medError(f"no arm {name!r}{why}") from error
 
 
 def _of_system(kind: str, spec: str) -> Arm:
@@ -134,34 +128,28 @@ def file_lists(arm: Arm, dataset: Dataset) -> Run:
     return run.select(dataset.collection.queries.ids)
 
 
-def choose(arm: Arm, dataset: Dataset, run: Run | None, k: int) -> Chosen:
-    """Choose the passages of every question; `run` are the lists of the arm's system or file."""
+def choose(arm: Arm, dataset: Dataset, run: Run | None, k: int) -> Mapping[str, Sequence[ArmPassage]]:
+    """Choose the passages of every question, the best first; `run` are the lists of the arm's system or file."""
     queries = dataset.collection.queries.ids
     relevant = positive(dataset.gold.qrels)
     if arm.kind == "closed":
         return dict.fromkeys(queries, ())
-    if arm.kind == "gold":
-        return {query: _best_first(relevant.get(query, {}))[:k] for query in queries}
-    if arm.kind == "random":
-        return {query: _of_others(query, relevant, k) for query in queries}
-    if run is None:
-        raise TypeError(f"{arm.label} needs ranked lists")
     passages = {}
     for query in queries:
-        without = relevant.get(query, {}) if arm.kind == "hard" else {}
-        pairs = zip(run[query].documents, run[query].scores.tolist(), strict=True)
-        passages[query] = list(islice((ArmPassage(name, score) for name, score in pairs if name not in without), k))
+        grades = relevant.get(query, {})
+        if arm.kind == "gold":
+            passages[query] = list(map(ArmPassage, sorted(grades, key=lambda name: (-grades[name], name))[:k]))
+        elif arm.kind == "random":
+            # Relevant passages of other questions, the same ones every time.
+            pool = {name for other, names in relevant.items() if other != query for name in names}
+            passages[query] = list(map(ArmPassage, nsmallest(k, pool - set(grades), key=partial(draw, query))))
+        elif run is None:
+            raise TypeError(f"{arm.label} needs ranked lists")
+        else:
+            without = grades if arm.kind == "hard" else {}
+            pairs = zip(run[query].documents, run[query].scores.tolist(), strict=True)
+            passages[query] = list(islice((ArmPassage(name, score) for name, score in pairs if name not in without), k))
     return passages
-
-
-def _best_first(grades: Mapping[str, int]) -> list[ArmPassage]:
-    return [ArmPassage(document) for document in sorted(grades, key=lambda name: (-grades[name], name))]
-
-
-def _of_others(query: str, relevant: Mapping[str, Mapping[str, int]], k: int) -> list[ArmPassage]:
-    """Sample relevant passages of other questions, the same ones every time."""
-    pool = {name for other, grades in relevant.items() if other != query for name in grades}
-    return [ArmPassage(name) for name in nsmallest(k, pool - set(relevant.get(query, {})), key=partial(draw, query))]
 
 
 def draw(query: str, document: str) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import reduce
+from functools import partial, reduce
 from operator import add
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from r2med.cli.execution import asking, asking_options
 from r2med.cli.options import ManyValues, json_option, remark, write_json
 from r2med.data.task_names import task_names
 from r2med.data.tasks import resolve
+from r2med.formatting import percent
 from r2med.llm.judge import judge_prompt
 from r2med.measure.metrics import Measure
 from r2med.render.charts.files import check_chart_files, save_charts
@@ -27,7 +28,6 @@ from r2med.render.sections import write_sections
 from r2med.render.table import Column, Table, column, key, numbers, output
 
 if TYPE_CHECKING:
-    from r2med.answers.accuracy import AnswerReport
     from r2med.answers.plan import StudyPlan
     from r2med.llm.budget import Estimate
     from r2med.measure.correlation import Correlation
@@ -65,41 +65,34 @@ def answers_command(
     remark(report.notes)
     if as_json:
         write_json(report.as_dict())
-    else:
-        _show(report)
-
-
-def _show(report: AnswerReport) -> None:
-    names = task_names(result.task for result in report.results)
+        return
+    short = task_names(result.task for result in report.results)
+    in_percent = partial(percent, digits=1)
     columns = [
         key("system"),
-        Column("task", folds=True, key=True, get=lambda result: names[result.task]),
-        column("accuracy", form=_percent),
-        column("exact", form=_percent, get=lambda result: result.share("exact")),
-        column("contained", form=_percent, get=lambda result: result.share("contained")),
+        Column("task", folds=True, key=True, get=lambda result: short[result.task]),
+        column("accuracy", form=in_percent),
+        column("exact", form=in_percent, get=lambda result: result.share("exact")),
+        column("contained", form=in_percent, get=lambda result: result.share("contained")),
         column("judged", get=lambda result: len(result.right)),
         column("unparsable"),
         column("missing", get=lambda result: len(result.missing)),
     ]
     console = output()
     Table.of(columns, report.results).show(console)
-    console.print(f"with {report.measure} over queries: {_line(report.over_queries, report)}")
-    console.print(f"with {report.measure} over systems: {_line(report.over_systems, report)}")
+    console.print(f"with {report.measure} over queries: {_describe(report.over_queries, report.too_few)}")
+    console.print(f"with {report.measure} over systems: {_describe(report.over_systems, report.too_few)}")
 
 
-def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.1f}"
-
-
-def _line(found: Correlation, report: AnswerReport) -> str:
-    if found.pearson is None or found.spearman is None:
-        points = "1 point" if found.points == 1 else f"{found.points} points"
-        return f"not defined on {points}: {report.too_few or 'the values do not vary'}"
+def _describe(correlation: Correlation, too_few: str) -> str:
+    if correlation.pearson is None or correlation.spearman is None:
+        points = "1 point" if correlation.points == 1 else f"{correlation.points} points"
+        return f"not defined on {points}: {too_few or 'the values do not vary'}"
     parts = []
-    for name, figure in (("Pearson", found.pearson), ("Spearman", found.spearman)):
+    for name, figure in (("Pearson", correlation.pearson), ("Spearman", correlation.spearman)):
         spread = "" if figure.low is None else f" [{', '.join(f'{end:+.2f}' for end in figure.ends)}]"
         parts.append(f"{name} {figure.value:+.2f}{spread}")
-    return f"{', '.join(parts)} ({found.points} points)"
+    return f"{', '.join(parts)} ({correlation.points} points)"
 
 
 _RULE = ("k", "budget", "order", "prompt")

@@ -242,14 +242,10 @@ def way_to_gold(closed: ByTask | None, gold: ByTask | None, arm: ByTask) -> WayT
     """Return the share of the gain of gold passages that an arm reaches, on the questions decided in all three."""
     if closed is None or gold is None:
         return WayToGold(undefined=f"the arm {'closed' if closed is None else 'gold'} was not asked")
-    shared = {
-        task: queries
-        for task in arm
-        if task in closed and task in gold and (queries := decided(closed[task], gold[task], arm[task]))
-    }
-    if not shared:
+    sides = [[side[task] for side in (closed, gold, arm)] for task in arm if task in closed and task in gold]
+    tables = [np.stack([values(s, queries) for s in three]) for three in sides if (queries := decided(*three))]
+    if not tables:
         return WayToGold(undefined="no question was decided in all three")
-    tables = [np.stack([values(side[t], queries) for side in (closed, gold, arm)]) for t, queries in shared.items()]
     means = np.mean([table.mean(axis=1) for table in tables], axis=0)
     if means[1] <= means[0]:
         return WayToGold(undefined=f"gold ({100 * means[1]:.1f}) does not exceed closed ({100 * means[0]:.1f})")
@@ -270,11 +266,11 @@ def foresee_harm(closed: ByTask, arm: ByTask) -> dict[str, Discrimination]:
         tasks = []
         for task in arm:
             at_risk = [q for q in decided(closed.get(task, {}), arm[task]) if closed[task][q].right]
-            signals = [(q, _signal(signal, closed[task][q], arm[task][q])) for q in at_risk]
-            values_at_risk = [(q, value) for q, value in signals if value is not None]
-            if values_at_risk:
-                harmed = np.array([not arm[task][q].right for q, _ in values_at_risk])
-                tasks.append((np.array([value for _, value in values_at_risk]), harmed))
+            signals = {q: _signal(signal, closed[task][q], arm[task][q]) for q in at_risk}
+            present = {q: value for q, value in signals.items() if value is not None}
+            if present:
+                harmed = np.array([not arm[task][q].right for q in present])
+                tasks.append((np.array(list(present.values())), harmed))
         if tasks:
             harm[signal] = discrimination(tasks)
     return harm
@@ -283,7 +279,7 @@ def foresee_harm(closed: ByTask, arm: ByTask) -> dict[str, Discrimination]:
 def _signal(name: str, closed: QuestionAnswers, arm: QuestionAnswers) -> float | None:
     if name == "agreement":
         return closed.agreement
-    scores = sorted((passage.score for passage in arm.shown if passage.score is not None), reverse=True)
+    first, second, *_ = *sorted((p.score for p in arm.shown if p.score is not None), reverse=True), None, None
     if name == "score":
-        return scores[0] if scores else None
-    return scores[0] - scores[1] if len(scores) > 1 else None
+        return first
+    return None if first is None or second is None else first - second

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from r2med.answers.arms import Arm
-from r2med.answers.plan import StudyCommand, plan_study, study_command
+from r2med.answers.plan import plan_study, study_command
 from r2med.answers.report import RagReport, kept_reports
 from r2med.answers.samples import QuestionAnswers, SampledAnswer
 from r2med.answers.sources import ShownPassage
@@ -27,8 +28,14 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 
-CHANGES = ("all", "fixed", "broken", "both right", "both wrong")
-"""What can become of a question's answer when passages are shown."""
+_FATES: Mapping[tuple[bool | None, bool | None], str] = {
+    (False, True): "fixed",
+    (True, False): "broken",
+    (True, True): "both right",
+    (False, False): "both wrong",
+}
+"""What becomes of a question's answer when passages are shown, by whether it is right without and with them."""
+CHANGES = ("all", *_FATES.values())
 _LONGEST = 1_200
 """Letters of a passage that a page shows."""
 
@@ -80,21 +87,27 @@ def rag_page(library: Library, request: Request) -> PageContent:
     if not reports:
         return "answers/rag.html", {"report": None, "studies": reports}
     wrong: list[Correction] = []
-    name = _chosen(query, "study", list(reports), wrong)
+    name = _select(query, "study", list(reports), wrong)
     report = reports[name]
     labels = [arm.arm.label for arm in report.arms if arm.arm.kind != "closed"] or [report.arms[0].arm.label]
-    label = _chosen(query, "arm", labels, wrong)
-    change = _chosen(query, "change", CHANGES, wrong)
+    label = _select(query, "arm", labels, wrong)
+    change = _select(query, "change", CHANGES, wrong)
     fates = _fates(report, label, change)
     pages = Pages.of(len(fates), page_number(query, "page"))
     fates = fates[pages.cut()]
     judge = query.get("judge", "")
+
+    def price_verdicts() -> Estimate | None:
+        find_model(judge)
+        command = study_command(report, judge)
+        return plan_study(command.arms, command.tasks, command.options).verdicts
+
     values: dict[str, Any] = {
         "report": report, "studies": reports, "name": name, "arms": labels, "arm": label, "changes": CHANGES,
         "change": change, "fates": fates, "pages": pages, "links": sort_links(request, ""), "wide": wide,
         "sections": rag_sections(report),
         "charts": [(chart, responsive(chart)) for chart in rag_charts(report).values()],
-        "offer": None if report.judged else JudgingOffer.of(lambda: _price_verdicts(report, judge), judge),
+        "offer": None if report.judged else JudgingOffer.of(price_verdicts, judge),
         "job": library.jobs.newest("judge", "rag", report.study),
         "cite": _citation(report), "wrong": wrong, "status": 404 if wrong else 200,
         "texts": {(fate.task, fate.query): library.query_text(fate.task, fate.query) for fate in fates},
@@ -102,24 +115,14 @@ def rag_page(library: Library, request: Request) -> PageContent:
     return "answers/rag.html", values
 
 
-def _chosen(query: QueryParams, name: str, known: Sequence[str], wrong: list[Correction]) -> str:
+def _select(query: QueryParams, name: str, values: Sequence[str], wrong: list[Correction]) -> str:
     """Return a value of an address, or the first if there is none; an unknown one is reported."""
-    value = query.get(name, "") or known[0]
-    if value in known:
+    value = query.get(name, "") or values[0]
+    if value in values:
         return value
-    error = UnknownName(name, value, known)
+    error = UnknownName(name, value, values)
     wrong.append(Correction.of(error, "/rag", dict(query), name))
-    return error.nearest or known[0]
-
-
-def _with_judge(report: RagReport, judge: str) -> StudyCommand:
-    find_model(judge)
-    return study_command(report).judged_by(judge)
-
-
-def _price_verdicts(report: RagReport, judge: str) -> Estimate | None:
-    command = _with_judge(report, judge)
-    return plan_study(command.arms, command.tasks, command.options).verdicts
+    return error.nearest or values[0]
 
 
 def _citation(report: RagReport) -> Citation:
@@ -133,9 +136,10 @@ def _citation(report: RagReport) -> Citation:
 
 def judge_study(library: Library, form: Mapping[str, str]) -> str:
     """Start the judging of a study's answers; return the address that shows it. The verdicts make another study."""
-    known, name, judge = studies(library), form.get("study", ""), form.get("judge", "")
-    report = known[one_of(name, list(known), "study")]
-    command = _with_judge(report, judge)
+    reports, name, judge = studies(library), form.get("study", ""), form.get("judge", "")
+    report = reports[one_of(name, list(reports), "study")]
+    find_model(judge)
+    command = study_command(report, judge)
     page = address("/rag", study=f"{command.options.key}-{report.answers[0].group}")
     words = ("r2med", *command.words, *judging_limits(form), "--json")
     library.jobs.submit(("judge", "rag", report.study), f"Judging of study {report.study} by {judge}", page, words)
@@ -147,42 +151,27 @@ def _fates(report: RagReport, label: str, change: str) -> list[QuestionFates]:
     fates = []
     for task, answers in report.by_arm[label].items():
         for query in answers:
-            right = {name: _right(tasks.get(task, {}).get(query)) for name, tasks in report.by_arm.items()}
-            if change == "all" or _change(right.get("closed"), right[label]) == change:
+            given = {name: tasks.get(task, {}).get(query) for name, tasks in report.by_arm.items()}
+            right = {name: row.right if row and row.value is not None else None for name, row in given.items()}
+            if change in ("all", _FATES.get((right.get("closed"), right[label]))):
                 fates.append(QuestionFates(task, query, right))
     return fates
-
-
-def _right(answers: QuestionAnswers | None) -> bool | None:
-    return None if answers is None or answers.value is None else answers.right
-
-
-def _change(before: bool | None, after: bool | None) -> str:
-    """Return how an answer changed; nothing if one side is not decided."""
-    if before is None or after is None:
-        return ""
-    if before == after:
-        return "both right" if after else "both wrong"
-    return "fixed" if after else "broken"
 
 
 def answers_to(library: Library, task: str, query: str) -> list[StudyAnswers]:
     """Return what every study's arms answered to a question."""
     dataset = library.dataset(task)
-    documents = None if dataset is None else dataset.collection.documents
 
-    def text(document: str) -> str:
-        is_present = documents is not None and document in documents.position
-        return documents.text(document)[:_LONGEST] if documents is not None and is_present else ""
+    def column(arm: Arm, answers: QuestionAnswers) -> AnswerColumn:
+        names = [passage.document for passage in answers.shown]
+        documents = None if dataset is None else dataset.collection.documents
+        texts = [documents.text(name)[:_LONGEST] if documents and name in documents.position else "" for name in names]
+        return AnswerColumn(arm, answers, list(map(PassageInView, count(1), answers.shown, texts)))
 
     answers = []
     for report in studies(library).values():
         arms = {part.arm.label: part.arm for part in report.answers}
-        columns = []
-        for label, tasks in report.by_arm.items():
-            if own := tasks.get(task, {}).get(query):
-                passages = [PassageInView(n, passage, text(passage.document)) for n, passage in enumerate(own.shown, 1)]
-                columns.append(AnswerColumn(arms[label], own, passages))
-        if columns:
+        rows = {label: tasks.get(task, {}).get(query) for label, tasks in report.by_arm.items()}
+        if columns := [column(arms[label], row) for label, row in rows.items() if row]:
             answers.append(StudyAnswers(report, columns))
     return answers

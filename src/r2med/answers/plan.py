@@ -65,22 +65,19 @@ def plan_study(arms: Sequence[Arm], tasks: Sequence[str], options: StudyOptions)
     judged: list[Request] = []
     first = ""
     client = current_client()
-
-    def price_verdicts(verdicts: Sequence[Request]) -> Estimate | None:
-        return client.estimate(verdicts) if options.judge else None
-
     with Ledger() as ledger:
         for dataset in with_answers(tasks, notes):
             for arm in arms:
                 prepared = prepare(arm, dataset, _known_lists(arm, dataset, ledger, notes), options)
                 answers, verdicts = prepared.requests, _verdicts(prepared)
                 first = first or (answers[-1].messages[-1].content if arm.kind != "closed" and answers else "")
-                prices = client.estimate(answers), price_verdicts(verdicts)
+                prices = client.estimate(answers), client.estimate(verdicts) if options.judge else None
                 planned.append(PlannedArm(arm.label, dataset.name, len(prepared.questions), *prices))
                 asked += answers
                 judged += verdicts
     first = first or (asked[0].messages[-1].content if asked else "")
-    return StudyPlan(options.key, planned, client.estimate(asked), price_verdicts(judged), first, notes)
+    prices = client.estimate(asked), client.estimate(judged) if options.judge else None
+    return StudyPlan(options.key, planned, *prices, first, notes)
 
 
 def _known_lists(arm: Arm, dataset: Dataset, ledger: Ledger, notes: list[str]) -> Run | None:
@@ -152,43 +149,30 @@ class StudyCommand:
         given = [f"{name}={value}" for name, value, default in settings if value != default]
         return ["rag", *self.systems, *given, "--arms", *self.names, "--tasks", *self.tasks]
 
-    def judged_by(self, judge: str) -> StudyCommand:
-        """Return the same study, with a judge for what words do not decide."""
-        return replace(self, options=replace(self.options, judge=judge))
 
-
-def study_command(report: RagReport) -> StudyCommand:
-    """Return the command of a kept study; an error if a model or a prompt has changed."""
+def study_command(report: RagReport, judge: str = "") -> StudyCommand:
+    """Return the command of a kept study, or of the same with a judge; an error if a model or a prompt has changed."""
     arms = {part.arm.label: part.arm for part in report.answers}
     hard = [arm.system for arm in arms.values() if arm.kind == "hard"]
-    names = [_name(arm) for arm in arms.values()]
+    plain = [arm.system if arm.kind == "system" else arm.kind for arm in arms.values()]
+    names = [f"{arm.label}={arm.file}" if arm.file else name for arm, name in zip(arms.values(), plain, strict=True)]
     command = StudyCommand(hard, list(dict.fromkeys(names)), report.tasks, _options(report.settings))
     if command.options.key != report.study or {arm.label for arm in command.arms} != set(arms):
         raise R2medError(f"study {report.study} cannot be repeated: its model, a prompt or a file has changed since")
-    return command
-
-
-def _name(arm: Arm) -> str:
-    """Return the name of an arm in `--arms`."""
-    if arm.file is not None:
-        return f"{arm.label}={arm.file}"
-    return arm.system if arm.kind == "system" else arm.kind
+    return replace(command, options=replace(command.options, judge=judge)) if judge else command
 
 
 def _options(facts: Mapping[str, Any]) -> StudyOptions:
     """Return the options that results record; the prompt of a file by the file's name."""
-    llm, judge, prompt = facts["llm"], facts["judge"], facts["prompt"]
+    llm, prompt = facts["llm"], facts["prompt"]
     rule = PromptRule(facts["k"], facts["budget"], facts["order"])
     if rule.template().hash != prompt["hash"]:
         rule = replace(rule, prompt=prompt["source"])
     usual = find_model(llm["name"]).sampling
-    temperature, tokens = (llm["sampling"].get(name) for name in ("temperature", "max_tokens"))
-    return StudyOptions(
-        llm["name"],
-        "" if judge is None else judge["name"],
-        facts["samples"],
-        rule,
-        None if temperature == usual.temperature else temperature,
-        None if tokens == usual.max_tokens else tokens,
-        measure=facts["measure"],
+    temperature, tokens = (
+        None if value == getattr(usual, name) else value
+        for name in ("temperature", "max_tokens")
+        for value in [llm["sampling"].get(name)]
     )
+    judge = facts["judge"]["name"] if facts["judge"] else ""
+    return StudyOptions(llm["name"], judge, facts["samples"], rule, temperature, tokens, measure=facts["measure"])

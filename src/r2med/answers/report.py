@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from r2med.answers.arms import Arm
 from r2med.answers.effects import (
-    ByTask,
     Counts,
     Grounding,
     InView,
@@ -76,8 +75,7 @@ class ArmReport:
             "paired": self.paired and self.paired.as_dict(),
             "way_to_gold": self.way and self.way.as_dict(),
             "harm": {signal: discrimination.as_dict() for signal, discrimination in self.harm.items()},
-            "account": self.account.as_json(),
-            "judge_account": self.judge_account.as_json(),
+            **{name: getattr(self, name).as_json() for name in ("account", "judge_account")},
         }
 
 
@@ -92,8 +90,8 @@ class RagReport:
     notes: Sequence[str] = ()
 
     def __repr__(self) -> str:
-        size = f"{len(self.by_arm)} arms on {len(self.tasks)} tasks"
-        return f"RagReport({self.settings['llm']['name']!r}, {size})"
+        model, arms, tasks = self.settings["llm"]["name"], len(self.by_arm), len(self.tasks)
+        return f"RagReport({model!r}, {arms} arms on {tasks} tasks)"
 
     def __str__(self) -> str:
         from r2med.answers.tables import show_rag
@@ -124,7 +122,7 @@ class RagReport:
         """Return the answers by arm, task and question."""
         answers: dict[str, dict[str, dict[str, QuestionAnswers]]] = {}
         for part in self.answers:
-            answers.setdefault(part.arm.label, {})[part.task] = part.by_query
+            answers.setdefault(part.arm.label, {})[part.task] = {row.query: row for row in part.answers}
         return answers
 
     @cached_property
@@ -135,14 +133,16 @@ class RagReport:
     def arm(self, label: str) -> ArmReport:
         """Return an arm by its label."""
         arms = {report.arm.label: report for report in self.arms}
-        if label not in arms:
-            raise R2medError(f"no arm {label!r} in this study; it has {', '.join(arms)}")
-        return arms[label]
+        if label in arms:
+            return arms[label]
+        raise R2medError(f"no arm {label!r} in this study; it has {', '.join(arms)}")
 
     def _report(self, arm: Arm) -> ArmReport:
         tasks, parts = self.by_arm[arm.label], [part for part in self.answers if part.arm.label == arm.label]
         closed, gold = self.by_arm.get("closed"), self.by_arm.get("gold")
         compared = closed if arm.kind != "closed" else None
+        retrieval = [[v for row in rows.values() if (v := row.retrieval) is not None] for rows in tasks.values()]
+        means = [np.mean(values) for values in retrieval if values]
         return ArmReport(
             arm=arm,
             accuracy=accuracy(tasks),
@@ -150,7 +150,7 @@ class RagReport:
             counts=Counts.of(tasks),
             task_counts={task: Counts.of({task: answers}) for task, answers in tasks.items()},
             in_view=InView.of(tasks),
-            retrieval=_mean_retrieval(tasks),
+            retrieval=float(np.mean(means)) if means else None,
             quadrants=None if arm.kind == "closed" else Quadrants.of(tasks),
             grounding=Grounding.of(tasks),
             paired=None if compared is None else paired(compared, tasks),
@@ -184,21 +184,9 @@ class RagReport:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the shape of `--json`."""
-        return {
-            "study": self.study,
-            "settings": self.settings,
-            "tasks": self.tasks,
-            "arms": [report.as_dict() for report in self.arms],
-            "over_systems": self.over_systems.as_dict(),
-            "within_queries": self.within_queries.as_dict(),
-            "notes": self.notes,
-        }
-
-
-def _mean_retrieval(tasks: ByTask) -> float | None:
-    columns = [[answers.retrieval for answers in arm.values()] for arm in tasks.values()]
-    means = [np.mean(known) for column in columns if (known := [value for value in column if value is not None])]
-    return float(np.mean(means)) if means else None
+        facts = {"study": self.study, "settings": self.settings, "tasks": self.tasks}
+        slopes = {name: getattr(self, name).as_dict() for name in ("over_systems", "within_queries")}
+        return {**facts, "arms": [report.as_dict() for report in self.arms], **slopes, "notes": self.notes}
 
 
 def make_report(answers: Sequence[ArmAnswers], notes: Sequence[str] = ()) -> RagReport:

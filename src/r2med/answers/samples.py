@@ -101,12 +101,10 @@ def read_reply(reply: Reply | Failed, gold: str, synonyms: Sequence[str], *, jud
     if cited.abstained:
         return sample
     exact, contained = matches(cited.answer, gold, synonyms)
-    sample = replace(sample, exact=exact, contained=contained)
+    kind, decided_by = (AnswerKind.UNJUDGED, "") if judged else (AnswerKind.WRONG, "words")
     if exact or plainly_contains(cited.answer, gold, synonyms):
-        return replace(sample, kind=AnswerKind.RIGHT, decided_by="exact" if exact else "contained")
-    if judged:
-        return replace(sample, kind=AnswerKind.UNJUDGED)
-    return replace(sample, kind=AnswerKind.WRONG, decided_by="words")
+        kind, decided_by = AnswerKind.RIGHT, "exact" if exact else "contained"
+    return replace(sample, kind=kind, exact=exact, contained=contained, decided_by=decided_by)
 
 
 def with_verdict(sample: SampledAnswer, verdict: bool | None, problem: str) -> SampledAnswer:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -53,7 +53,6 @@ class StudyOptions:
     rule: PromptRule = field(default_factory=PromptRule)
     temperature: float | None = None
     answer_tokens: int | None = None
-    """The longest answer, where the model's own limit shall not hold."""
     judge_prompt: str = ""
     """A file in place of the judge's own prompt."""
     measure: str = "nDCG@10"
@@ -67,12 +66,9 @@ class StudyOptions:
     def model(self) -> Model:
         """Return the model that answers, with this study's sampling."""
         model = find_model(self.llm)
-        sampling = model.sampling
-        if self.temperature is not None:
-            sampling = replace(sampling, temperature=self.temperature)
-        if self.answer_tokens is not None:
-            sampling = replace(sampling, max_tokens=self.answer_tokens)
-        return replace(model, sampling=sampling)
+        changes = {"temperature": self.temperature, "max_tokens": self.answer_tokens}
+        given: dict[str, Any] = {name: value for name, value in changes.items() if value is not None}
+        return replace(model, sampling=replace(model.sampling, **given))
 
     @property
     def judging(self) -> Model | None:
@@ -86,9 +82,7 @@ class StudyOptions:
             "llm": _model_facts(self.model),
             "judge": judging and {**_model_facts(judging), "prompt": judge_prompt(self.judge_prompt).hash},
             "prompt": {"source": rule.template().source, "hash": rule.template().hash},
-            "k": rule.k,
-            "budget": rule.budget,
-            "order": rule.order,
+            **{name: getattr(rule, name) for name in ("k", "budget", "order")},
             "samples": self.samples,
             "measure": self.measure,
         }
@@ -123,14 +117,8 @@ class ArmAnswers:
     study: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def by_query(self) -> dict[str, QuestionAnswers]:
-        """Return the answers by question."""
-        return {answers.query: answers for answers in self.answers}
 
-
-@dataclass(frozen=True)
-class StudyQuestion:
+class StudyQuestion(NamedTuple):
     """One question of an arm, ready to be asked."""
 
     query: str
@@ -202,11 +190,9 @@ def run_study(
             lists = _ranked_lists(arms, dataset, options, ledger, executor)
             prepared = [prepare(arm, dataset, lists.get(arm.label), options) for arm in arms]
             expected = sum(bool(answer.strip()) for answer in dataset.gold.answers.values())
-            for part in prepared:
-                if missing := expected - len(part.questions):
-                    notes.append(
-                        f"{part.arm.label} has no list for {missing} of {expected} questions of {dataset.name}"
-                    )
+            lacking = {part.arm.label: missing for part in prepared if (missing := expected - len(part.questions))}
+            questions = f"of {expected} questions of {dataset.name}"
+            notes.extend(f"{label} has no list for {missing} {questions}" for label, missing in lacking.items())
             with postponed_as(dataset.name):
                 return _answered(prepared, ledger, executor, fresh=fresh)
 
@@ -226,14 +212,17 @@ def _ranked_lists(
         if report.failures:
             raise R2medError(f"{report.failures[0].system} on {dataset.name}: {report.failures[0].message}")
         runs = {result.system: ledger.run(ledger.get(result.id)) for result in report.results}
-    by_arm = {arm.label: runs[arm.system] for arm in arms if arm.system}
-    return by_arm | {arm.label: file_lists(arm, dataset) for arm in arms if arm.file is not None}
+    from_files = {arm.label: file_lists(arm, dataset) for arm in arms if arm.file is not None}
+    return from_files | {arm.label: runs[arm.system] for arm in arms if arm.system}
 
 
 def prepare(arm: Arm, dataset: Dataset, run: Run | None, options: StudyOptions) -> Prepared:
     """Build the prompts of an arm on a task: every question with a gold answer, and for a run file with a list."""
     passages = choose(arm, dataset, run, options.rule.k)
-    values = _retrieval(arm, dataset, run, options.measure)
+    values: dict[str, float] = {}
+    if run is not None and arm.retrieves:
+        scores = score(run, dataset.gold.qrels, [Measure.parse(options.measure)])
+        values = dict(zip(scores.queries, scores.values(scores.measures[0]).tolist(), strict=True))
     template, model, words = options.rule.template(), options.model, dataset.task.words
     questions = []
     for query, text in dataset.collection.queries:
@@ -243,13 +232,6 @@ def prepare(arm: Arm, dataset: Dataset, run: Run | None, options: StudyOptions) 
         request = model.request(prompt(template, text, sources, words))
         questions.append(StudyQuestion(query, sources, request.samples(options.samples), values.get(query)))
     return Prepared(arm, dataset, questions, options)
-
-
-def _retrieval(arm: Arm, dataset: Dataset, run: Run | None, measure: str) -> dict[str, float]:
-    if run is None or not arm.retrieves:
-        return {}
-    scores = score(run, dataset.gold.qrels, [Measure.parse(measure)])
-    return dict(zip(scores.queries, scores.values(scores.measures[0]).tolist(), strict=True))
 
 
 def _answered(prepared: Sequence[Prepared], ledger: Ledger, executor: Executor, *, fresh: bool) -> list[ArmAnswers]:
@@ -262,16 +244,12 @@ def _answered(prepared: Sequence[Prepared], ledger: Ledger, executor: Executor, 
         part_replies = list(islice(replies, len(part.requests)))
         read.append((part, part_replies, _read(part, part_replies)))
     for answers in _judged(read, executor):
-        settings = {
-            **answers.settings,
-            "arm": plain(answers.arm),
-            "account": answers.account.as_json(),
-            "judge_account": answers.judge_account.as_json(),
-        }
+        usages = {name: getattr(answers, name).as_json() for name in ("account", "judge_account")}
+        settings = {**answers.settings, "arm": plain(answers.arm), **usages}
         key, rows = answers.settings["key"], plain(answers.answers)
         ledger.answers.add(AnswerSet(key, answers.study, answers.arm.label, answers.task, settings, rows))
         answered[answers.arm.label] = answers
-    return [found for part in prepared if (found := answered[part.arm.label]) is not None]
+    return [answers for answers in answered.values() if answers is not None]
 
 
 def _ask(requests: Sequence[Request], label: str, executor: Executor) -> list[Reply | Failed]:
@@ -286,9 +264,8 @@ def _read(prepared: Prepared, replies: Replies) -> list[QuestionAnswers]:
     gold, judged = prepared.dataset.gold, bool(prepared.options.judge)
     answers, rest = [], iter(replies)
     for question in prepared.questions:
-        answer, synonyms = gold.answers[question.query], gold.synonyms.get(question.query, ())
-        own_replies = islice(rest, prepared.options.samples)
-        samples = tuple(read_reply(reply, answer, synonyms, judged=judged) for reply in own_replies)
+        facts = gold.answers[question.query], gold.synonyms.get(question.query, ())
+        samples = tuple(read_reply(r, *facts, judged=judged) for r in islice(rest, prepared.options.samples))
         passages = tuple(source.shown for source in question.sources)
         answers.append(QuestionAnswers(question.query, passages, samples, question.retrieval))
     kinds = [sample.kind for question in answers for sample in question.samples]
@@ -319,12 +296,8 @@ def _judged(
 
     for prepared, replies, answers in read:
         asked = [verdicts[pair] for pair in _undecided(answers)] if verdicts else []
-        judged = [
-            msgspec.structs.replace(
-                question, samples=tuple(decide(question.query, sample) for sample in question.samples)
-            )
-            for question in answers
-        ]
+        samples = ((question, tuple(decide(question.query, s) for s in question.samples)) for question in answers)
+        judged = [msgspec.structs.replace(question, samples=decided) for question, decided in samples]
         dataset, options = prepared.dataset, prepared.options
         facts = {**options.facts(), "data": dataset.fingerprint, "group": dataset.task.group, "key": prepared.key}
         usages = account(replies), account(asked)
@@ -333,9 +306,7 @@ def _judged(
 
 def _undecided(answers: Sequence[QuestionAnswers]) -> list[tuple[str, str]]:
     """Return the questions and answers that a judge decides."""
-    return [
-        (question.query, s.answer) for question in answers for s in question.samples if s.kind is AnswerKind.UNJUDGED
-    ]
+    return [(row.query, s.answer) for row in answers for s in row.samples if s.kind is AnswerKind.UNJUDGED]
 
 
 def read_answers(stored: AnswerSet) -> ArmAnswers:
@@ -350,8 +321,10 @@ def read_answers(stored: AnswerSet) -> ArmAnswers:
 def _recalled(prepared: Prepared, ledger: Ledger) -> ArmAnswers | None:
     """Return the answers of the ledger; None if it has none, or some that are not decided and are asked again."""
     stored = ledger.answers.find(prepared.key)
-    answers = None if stored is None else read_answers(stored)
-    if stored is None or answers is None or any(s.kind not in DECIDED for a in answers.answers for s in a.samples):
+    if stored is None:
+        return None
+    answers = read_answers(stored)
+    if any(sample.kind not in DECIDED for question in answers.answers for sample in question.samples):
         return None
     if ledger.answers.newest(stored.study, stored.arm, stored.task) != stored.key:
         # Data or a system that was changed and changed back has its own answers shown again.

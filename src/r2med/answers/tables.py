@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from r2med.answers.report import ArmReport, RagReport
-    from r2med.measure.correlation import Slope
     from r2med.measure.figure import Figure
     from r2med.measure.significance import Difference
 
@@ -36,7 +35,6 @@ _SIGNALS: Mapping[str, str] = {
     "agreement": "agreement of samples without passages",
 }
 _ARM = key("arm", get=attrgetter("arm.title"))
-_STAR = "*: not all answers could be decided, as a share in %; the figure is of those that were."
 
 
 def _declared(kind: type, part: str) -> list[Column]:
@@ -66,25 +64,24 @@ def rag_sections(report: RagReport) -> list[Section]:
 
 
 def _accuracy(report: RagReport) -> Section:
-    lacking = any(arm.counts.undecided for arm in report.arms)
-    decided = column("decided", form=percent, get=attrgetter("counts.decided_share"))
+    def right(arm: ArmReport) -> Number:
+        return _starred(percent(arm.accuracy and arm.accuracy.value), arm.counts)
+
     columns = [
         _ARM,
-        column("right", get=lambda arm: _starred(percent(arm.accuracy and arm.accuracy.value), arm.counts), form=_same),
-        *([decided] if lacking else []),
+        column("right", form=lambda cell: cell, get=right),
         column("accuracy", "95% interval", interval),
         column("retrieval", report.measure, percent),
     ]
-    title = f"Right answers in %, {_over(report)}, with 95% intervals"
-    return Section.of(title, columns, report.arms, [*_how(report), *([_STAR] if lacking else [])])
+    sentences = _how(report)
+    if any(arm.counts.undecided for arm in report.arms):
+        columns.insert(2, column("decided", form=percent, get=attrgetter("counts.decided_share")))
+        sentences.append("*: not all answers could be decided, as a share in %; the figure is of those that were.")
+    return Section.of(f"Right answers in %, {_over(report)}, with 95% intervals", columns, report.arms, sentences)
 
 
 def _over(report: RagReport) -> str:
     return f"mean over {len(report.tasks)} tasks" if len(report.tasks) > 1 else report.tasks[0]
-
-
-def _same(cell: Number) -> Number:
-    return cell
 
 
 def _starred(figure: Number, counts: Counts | None) -> Number:
@@ -94,41 +91,39 @@ def _starred(figure: Number, counts: Counts | None) -> Number:
 
 def _by_task(report: RagReport) -> Section:
     headings = task_headings(report.tasks)
-    rows: list[list[Cell]] = [
-        [arm.arm.title, *(_starred(_with_ends(arm.tasks.get(t)), arm.task_counts.get(t)) for t in report.tasks)]
-        for arm in report.arms
-    ]
+
+    def cell(arm: ArmReport, task: str) -> Number:
+        if (figure := arm.tasks.get(task)) is None:
+            return _starred(Number("-", "-"), arm.task_counts.get(task))
+        mean, low, high = figure.percents
+        number = Number(f"{mean:.1f} ({low:.1f} to {high:.1f})", f"{mean:.0f} ({low:.0f}-{high:.0f})")
+        return _starred(number, arm.task_counts.get(task))
+
+    rows: list[list[Cell]] = [[arm.arm.title, *(cell(arm, task) for task in report.tasks)] for arm in report.arms]
     title = "Right answers in % by task, with 95% intervals"
     return Section(title, ("arm", *(headings[task] for task in report.tasks)), rows)
-
-
-def _with_ends(figure: Figure | None) -> Number:
-    if figure is None:
-        return Number("-", "-")
-    mean, low, high = figure.percents
-    return Number(f"{mean:.1f} ({low:.1f} to {high:.1f})", f"{mean:.0f} ({low:.0f}-{high:.0f})")
 
 
 def _how(report: RagReport) -> list[str]:
     """Describe how the figures came about, in sentences."""
     facts, judge = report.settings, report.settings["judge"]
-    decided = "Right: the answer has the words of the gold answer. Without --judge this is a lower bound."
-    if judge:
-        decided = f"Right: the answer has the words of the gold answer, or {judge['name']} says that it means the same."
-    flat = any(arm.accuracy and arm.accuracy.ends[1] - arm.accuracy.ends[0] < 1e-9 for arm in report.arms)
-    further = {
-        "Oracle arms are chosen by the judgements, which no system sees: they are limits, not systems.": any(
-            arm.arm.oracle for arm in report.arms
-        ),
-        "An interval without width means that all answers fared alike, not that there is no doubt.": flat,
-        "A judge errs: its errors make differences between arms look smaller than they are.": bool(judge),
-    }
     samples = "1 sample" if facts["samples"] == 1 else f"{facts['samples']} samples"
-    asked = (
+    sentences = [
         f"{facts['llm']['name']}, {samples} a question, up to {facts['k']} passages cut to"
-        f" {facts['budget']:,} tokens together, {facts['order']}."
-    )
-    return [asked, decided, *(sentence for sentence, needed in further.items() if needed)]
+        f" {facts['budget']:,} tokens together, {facts['order']}.",
+        f"Right: the answer has the words of the gold answer, or {judge['name']} says that it means the same."
+        if judge
+        else "Right: the answer has the words of the gold answer. Without --judge this is a lower bound.",
+    ]
+    if any(arm.arm.oracle for arm in report.arms):
+        sentences.append(
+            "Oracle arms are chosen by the judgements, which no system sees: they are limits, not systems."
+        )
+    if any(arm.accuracy and arm.accuracy.ends[1] - arm.accuracy.ends[0] < 1e-9 for arm in report.arms):
+        sentences.append("An interval without width means that all answers fared alike, not that there is no doubt.")
+    if judge:
+        sentences.append("A judge errs: its errors make differences between arms look smaller than they are.")
+    return sentences
 
 
 def _kinds(report: RagReport) -> Section:
@@ -151,11 +146,15 @@ def _paired(arms: Sequence[ArmReport]) -> Section:
     def change(arm: ArmReport) -> Number:
         return _starred(percent(arm.paired.difference.mean if arm.paired else None, sign="+"), arm.counts)
 
+    def signed_ends(change: Difference) -> Number:
+        low, high = (round(100 * end, 6) + 0.0 for end in (change.low, change.high))
+        return Number(f"{low:+.2f} to {high:+.2f}", f"{low:+.1f} to {high:+.1f}")
+
     columns = [
         _ARM,
         *_declared(Paired, "paired"),
-        column("change", form=_same, get=change),
-        column("interval", "95% interval", _signed_ends, attrgetter("paired.difference")),
+        column("change", form=lambda cell: cell, get=change),
+        column("interval", "95% interval", signed_ends, attrgetter("paired.difference")),
         column("p", form=p_text, get=attrgetter("paired.difference.randomisation")),
     ]
     sentences = [_describe_change(arm.arm.title, arm.paired) for arm in arms if arm.arm.retrieves and arm.paired]
@@ -168,8 +167,7 @@ def _describe_change(title: str, paired: Paired) -> str:
     asked = paired.fixed + paired.broken + paired.both_right + paired.both_wrong
     fixed, broken = (f"{100 * count / asked:.1f}%" for count in (paired.fixed, paired.broken))
     verdict = "it helps" if change.mean > 0 else "it harms"
-    if change.randomisation >= ALPHA:
-        verdict = "no difference is shown"
+    verdict = verdict if change.randomisation < ALPHA else "no difference is shown"
     return (
         f"{title} fixes {fixed} of answers and breaks {broken}: {verdict} ({p_words(change.randomisation)},"
         f" randomisation test); a perfect choice between with and without would add {100 * paired.switch:.1f} points."
@@ -177,48 +175,40 @@ def _describe_change(title: str, paired: Paired) -> str:
 
 
 def _quadrants(arms: Sequence[ArmReport]) -> Section:
-    def share_right(arm: ArmReport, side: str) -> float | None:
-        right, wrong = (getattr(arm.quadrants, f"{side}_{outcome}") for outcome in ("right", "wrong"))
-        return right / (right + wrong) if right + wrong else None
+    def share_right(side: str) -> Callable[[ArmReport], float | None]:
+        counts = attrgetter(f"quadrants.{side}_right", f"quadrants.{side}_wrong")
+        return lambda arm: counts(arm)[0] / sum(counts(arm)) if sum(counts(arm)) else None
 
     columns = [
         _ARM,
         *_declared(Quadrants, "quadrants"),
-        column("with", "right with %", percent, lambda arm: share_right(arm, "evidence")),
-        column("without", "right without %", percent, lambda arm: share_right(arm, "no_evidence")),
+        column("with", "right with %", percent, share_right("evidence")),
+        column("without", "right without %", percent, share_right("no_evidence")),
     ]
     sentence = "Evidence: a passage in view is relevant by the judgements."
     return Section.of("Was the evidence in view, and was the answer right?", columns, arms, [sentence])
 
 
 def _grounding(arms: Sequence[ArmReport]) -> Section:
-    cited, relevant, unseen = (
-        sum(getattr(arm.grounding, name) for arm in arms) for name in ("citations", "relevant_citations", "not_shown")
-    )
-    sentence = (
-        f"Of {cited:,} citations, {relevant:,} are of relevant passages and {unseen:,} of passages that were not shown."
-    )
+    cited = sum(arm.grounding.citations for arm in arms)
+    relevant = sum(arm.grounding.relevant_citations for arm in arms)
+    unseen = f"{sum(arm.grounding.not_shown for arm in arms):,} of passages that were not shown"
+    sentence = f"Of {cited:,} citations, {relevant:,} are of relevant passages and {unseen}."
     return Section.of("What the answers rest on", [_ARM, *_declared(Grounding, "grounding")], arms, [sentence])
 
 
 def _way(report: RagReport) -> Section:
-    arms = [arm for arm in report.arms if arm.way is not None]
-    columns = [
-        _ARM,
-        column("share", form=_value("{:.0f}", 100), get=attrgetter("way.share")),
-        column("interval", "95% interval", _ends("{:.0f}", 100), attrgetter("way.share")),
-    ]
-    reasons = dict.fromkeys(f"Not defined: {arm.way.undefined}." for arm in arms if arm.way and arm.way.undefined)
+    ways = [(arm.arm.title, arm.way) for arm in report.arms if arm.way is not None]
+    rows = [(title, *_cells(way.share, "{:.0f}", 100)) for title, way in ways]
+    reasons = dict.fromkeys(f"Not defined: {way.undefined}." for _, way in ways if way.undefined)
     meaning = "0 is closed, 100 is gold; below 0, passages make it worse than none."
-    return Section.of("Share of the way from closed to gold, in %", columns, arms, [meaning, *reasons])
+    title = "Share of the way from closed to gold, in %"
+    return Section(title, ("arm", "share", "95% interval"), rows, [meaning, *reasons])
 
 
 def _slopes(report: RagReport) -> Section:
-    slopes: dict[str, Slope] = {"over systems": report.over_systems, "within questions": report.within_queries}
-    rows = [
-        [name, f"{slope.points}", _value("{:+.2f}", 10)(slope.rise), _ends("{:+.2f}", 10)(slope.rise)]
-        for name, slope in slopes.items()
-    ]
+    slopes = {"over systems": report.over_systems, "within questions": report.within_queries}
+    rows = [(name, f"{slope.points}", *_cells(slope.rise, "{:+.2f}", 10)) for name, slope in slopes.items()]
     title = f"Points of right answers for 10 points of {report.measure}"
     meaning = "The slope of accuracy on retrieval: over the means of systems, and over systems within each question."
     few = "It takes two systems at least; name more of them."
@@ -227,17 +217,8 @@ def _slopes(report: RagReport) -> Section:
 
 
 def _harm(report: RagReport) -> Section:
-    rows = [
-        [
-            f"{arm.arm.title}: {_SIGNALS[signal]}",
-            f"{harm.events:,}",
-            f"{harm.others:,}",
-            _value("{:.2f}")(harm.auc),
-            _ends("{:.2f}")(harm.auc),
-        ]
-        for arm in report.arms
-        for signal, harm in arm.harm.items()
-    ]
+    named = [(f"{a.arm.title}: {_SIGNALS[signal]}", harm) for a in report.arms for signal, harm in a.harm.items()]
+    rows = [(name, f"{harm.events:,}", f"{harm.others:,}", *_cells(harm.auc, "{:.2f}")) for name, harm in named]
     sentences = [
         "AUC: how often the value is lower for a broken answer than for one that stays right; 0.50 tells nothing.",
         "Counted over questions that are right without passages; pairs are formed within tasks.",
@@ -246,22 +227,12 @@ def _harm(report: RagReport) -> Section:
     return Section(title, ("arm and signal", "broken", "kept", "AUC", "95% interval"), rows, sentences)
 
 
-def _value(form: str, times: int = 1) -> Callable[[Figure | None], str]:
-    return lambda figure: "-" if figure is None else form.format(times * figure.value)
-
-
-def _ends(form: str, times: int = 1) -> Callable[[Figure | None], str]:
-    def write(figure: Figure | None) -> str:
-        if figure is None or figure.low is None:
-            return "-"
-        return " to ".join(form.format(times * end) for end in figure.ends)
-
-    return write
-
-
-def _signed_ends(change: Difference) -> Number:
-    low, high = (round(100 * end, 6) + 0.0 for end in (change.low, change.high))
-    return Number(f"{low:+.2f} to {high:+.2f}", f"{low:+.1f} to {high:+.1f}")
+def _cells(figure: Figure | None, form: str, times: int = 1) -> tuple[str, str]:
+    """Format a figure and the ends of its interval; dashes for what is missing."""
+    if figure is None:
+        return "-", "-"
+    ends = "-" if figure.low is None else " to ".join(form.format(times * end) for end in figure.ends)
+    return form.format(times * figure.value), ends
 
 
 def rag_title(report: RagReport) -> str:
@@ -274,49 +245,32 @@ def show_rag(report: RagReport, console: Console) -> None:
     show_sections(rag_sections(report), console)
 
 
-# ---------------------------------------------------------------------------------------------- charts
-
-
 def rag_charts(report: RagReport) -> dict[str, Chart]:
-    """Return the charts of a study by name, those that can be drawn."""
-    charts = {"arms": _arms_chart(report), "flows": _flow_chart(report), "retrieval": _trend_chart(report)}
-    return {name: chart for name, chart in charts.items() if chart is not None}
-
-
-def _arms_chart(report: RagReport) -> DotChart:
-    """Chart every arm's accuracy with its 95% interval; oracles are hollow."""
+    """Return the charts of a study by name, those that can be drawn; oracles are hollow."""
     points = []
     for arm in report.arms:
         if arm.accuracy is not None:
-            form = ("square" if arm.arm.kind == "closed" else "disc",)
-            oracle = ("diamond", False, "soft")
-            points.append(ChartPoint(arm.arm.title, *arm.accuracy.percents, *(oracle if arm.arm.oracle else form)))
+            form = ("diamond", False, "soft") if arm.arm.oracle else ("square" if arm.arm.kind == "closed" else "disc",)
+            points.append(ChartPoint(arm.arm.title, *arm.accuracy.percents, *form))
     axis = f"right answers in %, {_over(report)}, 95% interval; hollow: oracle"
-    return DotChart("Right answers by arm", axis, points)
-
-
-def _flow_chart(report: RagReport) -> FlowChart | None:
-    """Chart what passages fix and break, for every arm that was compared with closed; None if none was."""
-    rows = [
+    charts: dict[str, Chart] = {"arms": DotChart("Right answers by arm", axis, points)}
+    flows = [
         FlowRow(arm.arm.title, (arm.paired.both_right, arm.paired.broken, arm.paired.fixed, arm.paired.both_wrong))
         for arm in report.arms
         if arm.paired is not None
     ]
-    axis = "left: answers without passages, right: with them"
-    return FlowChart("What passages fix and break", axis, rows) if rows else None
-
-
-def _trend_chart(report: RagReport) -> TrendChart | None:
-    """Chart accuracy against retrieval over systems; None if fewer than two can be placed."""
+    if flows:
+        axis = "left: answers without passages, right: with them"
+        charts["flows"] = FlowChart("What passages fix and break", axis, flows)
     placed = [(arm, arm.accuracy.percents) for arm in report.arms if arm.arm.is_system and arm.accuracy]
-    if len(placed) < 2:
-        return None
-    points = [
-        TrendPoint(arm.arm.title, number, 100 * (arm.retrieval or 0.0), *accuracy)
-        for number, (arm, accuracy) in enumerate(placed, 1)
-    ]
-    limits = [arm for arm in report.arms if arm.arm.kind in ("closed", "gold")]
-    levels = [Level(arm.arm.title, 100 * arm.accuracy.value) for arm in limits if arm.accuracy]
-    title, rise = f"Right answers against {report.measure}", report.over_systems.rise
-    axes = (f"{report.measure} x 100", "right answers in %")
-    return TrendChart(title, *axes, points, levels, rise.value if rise else None)
+    if len(placed) > 1:
+        trend = [
+            TrendPoint(arm.arm.title, number, 100 * (arm.retrieval or 0.0), *accuracy)
+            for number, (arm, accuracy) in enumerate(placed, 1)
+        ]
+        limits = [arm for arm in report.arms if arm.arm.kind in ("closed", "gold")]
+        levels = [Level(arm.arm.title, 100 * arm.accuracy.value) for arm in limits if arm.accuracy]
+        title, rise = f"Right answers against {report.measure}", report.over_systems.rise
+        axes = (f"{report.measure} x 100", "right answers in %")
+        charts["retrieval"] = TrendChart(title, *axes, trend, levels, rise.value if rise else None)
+    return charts

@@ -75,31 +75,34 @@ class LabelSet:
 
 
 def read_sets(
-    sources: Sequence[str], dataset: Dataset, known: Mapping[str, LookedUpLabels] | None = None
+    sources: Sequence[str], dataset: Dataset, looked_up: Mapping[str, LookedUpLabels]
 ) -> tuple[LabelSet, ...]:
-    """Read label sets by name: the word `task`, files of judgements, files with a column of reviewers.
-
-    `known` has the judgements of names that the caller has looked up.
-    """
-    known = known or {}
-    raw = [(source, *named) for source in sources for named in _raw_sets(source, dataset, known).items()]
+    """Read label sets by name: the word `task`, files of judgements or of reviewers, names that were looked up."""
+    raw = [(source, *named) for source in sources for named in _raw_sets(source, dataset, looked_up).items()]
     if len(raw) < 2:
         fields = ", ".join(REVIEWER_FIELDS[:3])
         raise R2medError(
             f"an audit compares two label sets at least: give --labels once more (the word {OF_TASK} means the task's"
             f" own labels), or a file with a column of reviewers ({fields})"
         )
-    names = _distinct_names([(source, reviewer) for source, reviewer, _ in raw])
+    # The reviewer or the file, with the whole path if that is needed.
+    short = [reviewer or (source if source == OF_TASK else Path(source).name) for source, reviewer, _ in raw]
+    long = [f"{source}:{reviewer}" if reviewer else source for source, reviewer, _ in raw]
+    names = [one if short.count(one) == 1 else other for one, other in zip(short, long, strict=True)]
+    name, count = Counter(names).most_common(1)[0]
+    if count > 1:
+        raise R2medError(f"the label set {name} is given twice")
+    given = {source: looked_up[source].given if source in looked_up else None for source in sources}
     return tuple(
-        _check_set(name, source, qrels, dataset, known[source].given if source in known else None)
+        _check_set(name, source, qrels, dataset, given[source])
         for name, (source, _, qrels) in zip(names, raw, strict=True)
     )
 
 
-def _raw_sets(source: str, dataset: Dataset, known: Mapping[str, LookedUpLabels]) -> Mapping[str, Qrels]:
+def _raw_sets(source: str, dataset: Dataset, looked_up: Mapping[str, LookedUpLabels]) -> Mapping[str, Qrels]:
     """Return the judgements behind a name, by reviewer."""
-    if source in known:
-        return {"": known[source].qrels}
+    if source in looked_up:
+        return {"": looked_up[source].qrels}
     if source == OF_TASK:
         return {"": dataset.gold.qrels}
     built = judged_qrels(expanded(source))
@@ -109,18 +112,6 @@ def _raw_sets(source: str, dataset: Dataset, known: Mapping[str, LookedUpLabels]
     corpus = dataset.collection.documents.position
     kept = {query: {d: grade for d, grade in judged.items() if d in corpus} for query, judged in built.items()}
     return {"": {query: judged for query, judged in kept.items() if judged}}
-
-
-def _distinct_names(sets: Sequence[tuple[str, str]]) -> list[str]:
-    """Return short names that differ: the reviewer or the file, with the whole path if that is needed."""
-    short = [reviewer or (source if source == OF_TASK else Path(source).name) for source, reviewer in sets]
-    counts = Counter(short)
-    long = [f"{source}:{reviewer}" if reviewer else source for source, reviewer in sets]
-    names = [one if counts[one] == 1 else other for one, other in zip(short, long, strict=True)]
-    for name, count in Counter(names).items():
-        if count > 1:
-            raise R2medError(f"the label set {name} is given twice")
-    return names
 
 
 def _check_set(name: str, source: str, qrels: Qrels, dataset: Dataset, given: GivenGrades | None) -> LabelSet:
@@ -134,20 +125,25 @@ def _check_set(name: str, source: str, qrels: Qrels, dataset: Dataset, given: Gi
     if unknown:
         query, document = map(shorten, unknown[0])
         more = f" (and {len(unknown) - 1:,} more)" if len(unknown) > 1 else ""
-        raise DataError(
-            f"{source}: judges the document {document!r} for query {query!r}, which {dataset.name} does not have{more}"
-        )
+        lacks = f"which {dataset.name} does not have{more}"
+        raise DataError(f"{source}: judges the document {document!r} for query {query!r}, {lacks}")
     left_out = sum(len(judged) for query, judged in qrels.items() if query not in about_task)
     return LabelSet(name, about_task, left_out, given)
 
 
-def fill(sets: Sequence[LabelSet]) -> tuple[LabelSet, ...]:
-    """Fill the pairs that a set does not judge and another does with grade 0."""
+def _zeros(sets: Sequence[LabelSet]) -> LabelSet:
+    """Return a set with grade 0 for every pair that one of some sets judges."""
     zeros: dict[str, dict[str, int]] = {}
     for labels in sets:
         for query, judged in labels.qrels.items():
             zeros.setdefault(query, {}).update(dict.fromkeys(judged, 0))
-    return tuple(labels.with_qrels({q: {**zeros[q], **labels.qrels.get(q, {})} for q in zeros}) for labels in sets)
+    return LabelSet(sets[0].name, zeros)
+
+
+def fill(sets: Sequence[LabelSet]) -> tuple[LabelSet, ...]:
+    """Fill the pairs that a set does not judge and another does with grade 0."""
+    zeros = _zeros(sets)
+    return tuple(overlay(zeros, labels) for labels in sets)
 
 
 def binary(sets: Sequence[LabelSet]) -> tuple[LabelSet, ...]:
@@ -175,14 +171,9 @@ def beyond(sets: Sequence[LabelSet]) -> tuple[LabelSet, ...]:
         }
         holes.append(other.with_qrels({query: judged for query, judged in left.items() if judged}))
         if not holes[-1].qrels:
-            raise R2medError(
-                f"{other.name} judges no pair that {first.name} does not, so that there is no hole to fill"
-            )
-    zeros: dict[str, dict[str, int]] = {}
-    for hole in holes:
-        for query, judged in hole.qrels.items():
-            zeros.setdefault(query, {}).update(dict.fromkeys(judged, 0))
-    return (overlay(LabelSet(first.name, zeros), first), *holes)
+            why = "so that there is no hole to fill"
+            raise R2medError(f"{other.name} judges no pair that {first.name} does not, {why}")
+    return (overlay(_zeros(holes), first), *holes)
 
 
 def as_given(sets: Sequence[LabelSet]) -> tuple[LabelSet, ...] | None:

@@ -93,11 +93,8 @@ class JudgedLists:
         some = relevant > 0
         if not some.any():
             return np.full(len(self.lists), np.nan)
-        scores = [
-            measure.values(Gains(gains[places][some], ideal[some], relevant[some])).mean()
-            for places in self.lists.values()
-        ]
-        return np.array(scores)
+        scored = (Gains(gains[places][some], ideal[some], relevant[some]) for places in self.lists.values())
+        return np.array([measure.values(scores).mean() for scores in scored])
 
     @cached_property
     def judged(self) -> Floats:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -104,16 +104,10 @@ class SetPair:
         cls, a: str, b: str, ratings: Ratings, slices: Mapping[str, Sequence[AgreementSlice]] | None = None
     ) -> SetPair:
         """Compare the first two raters of a table."""
-        return cls(
-            a,
-            b,
-            pairs=len(ratings.grades),
-            queries=int(ratings.questions.max()) + 1,
-            scale=tuple(map(int, ratings.scale)),
-            confusion=tuple(map(tuple, ratings.confusion().tolist())),
-            coefficients=coefficients(ratings, OF_PAIR),
-            slices=slices or {},
-        )
+        counts = len(ratings.grades), int(ratings.questions.max()) + 1
+        confusion = tuple(map(tuple, ratings.confusion().tolist()))
+        figures = coefficients(ratings, OF_PAIR)
+        return cls(a, b, *counts, tuple(map(int, ratings.scale)), confusion, figures, slices or {})
 
     def as_dict(self) -> dict[str, Any]:
         """Return the pair in the shape of `--json`."""
@@ -135,8 +129,7 @@ class SetPair:
     def constant(self) -> tuple[str, ...]:
         """Return the names of those sets of the two that give only one grade."""
         counts = np.array(self.confusion)
-        given = {self.a: (counts.sum(axis=1) > 0).sum(), self.b: (counts.sum(axis=0) > 0).sum()}
-        return tuple(name for name, grades in given.items() if grades == 1)
+        return tuple(name for name, axis in ((self.a, 1), (self.b, 0)) if (counts.sum(axis=axis) > 0).sum() == 1)
 
     @property
     def commonest(self) -> tuple[int, float]:
@@ -191,7 +184,7 @@ class Conclusion:
         """Return the conclusion in the shape of `--json`."""
         facts = {name: getattr(self, name) for name in ("first", "second", "verdict", "stability")}
         sides = zip("ab", (self.a, self.b), self.corrected, strict=True)
-        return facts | {side: found.as_dict() | {"holm": p} for side, found, p in sides}
+        return facts | {side: change.as_dict() | {"holm": p} for side, change, p in sides}
 
 
 @dataclass(frozen=True)
@@ -256,11 +249,8 @@ class Audit:
     def as_dict(self) -> dict[str, Any]:
         """Return the audit in the shape of `--json`."""
         facts = {name: value for name, value in vars(self).items() if name != "coefficients"}
-        return facts | {
-            "agreement": figure_dicts(self.coefficients),
-            "set_pairs": [pair.as_dict() for pair in self.set_pairs],
-            "changes": [change.as_dict() for change in self.changes],
-        }
+        parts = {name: [part.as_dict() for part in getattr(self, name)] for name in ("set_pairs", "changes")}
+        return facts | {"agreement": figure_dicts(self.coefficients)} | parts
 
 
 def audit(
@@ -268,10 +258,10 @@ def audit(
     dataset: Dataset,
     sources: Sequence[str],
     options: AuditOptions,
-    known: Mapping[str, LookedUpLabels] | None = None,
+    looked_up: Mapping[str, LookedUpLabels],
 ) -> Audit:
     """Compare label sets of a task, named as for `read_sets`, and the runs of the ledger under them."""
-    given = read_sets(sources, dataset, known)
+    given = read_sets(sources, dataset, looked_up)
     plain = binary(given) if options.binary else given
     sets = beyond(plain) if options.holes else fill(plain) if options.filled else plain
     # Reviewers of one review are compared by the grades that they gave, as `r2med review agreement` does; what changes
@@ -284,21 +274,16 @@ def audit(
     entries, missing = _entries(ledger, dataset, options)
     runs = {name: ledger.run(entry) for name, entry in entries.items()}
     judged = plain[0] if options.holes else sets[0]
-    changes = [
-        _change(one, other, runs, options, judged) for one, other in _overlapping(sets) if one is sets[0] and runs
-    ]
+    others = [other for one, other in _overlapping(sets) if one is sets[0] and runs]
+    changes = [_change(sets[0], other, runs, options, judged) for other in others]
     unscored = [
         f"no query has a relevant document under both {change.a} and {change.b}, so that no system is scored"
         for change in changes
         if not change.queries
     ]
     return Audit(
-        task=dataset.name,
-        measure=str(options.measure),
-        binary=options.binary,
-        filled=options.filled,
-        overlaid=options.overlaid or options.holes,
-        holes=options.holes,
+        *(dataset.name, str(options.measure)),
+        *(options.binary, options.filled, options.overlaid or options.holes, options.holes),
         sets=[SetFacts(s.name, len(s.qrels), s.judged, s.relevant, s.left_out) for s in given],
         pairs=len(ratings.grades),
         queries=int(ratings.questions.max()) + 1,
@@ -312,7 +297,6 @@ def audit(
 
 
 def _notes(sets: Sequence[LabelSet], options: AuditOptions) -> list[str]:
-    """Return notes on the label sets for the reader of the audit."""
     notes = [
         f"{labels.name}: {labels.left_out:,} judgements of queries that the task does not have are left out"
         for labels in sets
@@ -350,20 +334,18 @@ def _set_pair(one: LabelSet, other: LabelSet, dataset: Dataset, scale: Sequence[
     of_query = tertiles(list(asked.values()), "{:.0f} words")
     of_document = tertiles(list(texts.values()), "{:.0f} words")
     grades = ratings.grades[:, 0].astype(int).tolist()
-    ways = {
+    ways: dict[str, list[Tertile]] = {
         f"grade of {one.name}": [(grade, str(grade)) for grade in grades],
         "question": [of_query(asked[query]) for query, _ in pairs],
         "document": [of_document(texts[document]) for _, document in pairs],
     }
-    slices = {way: list(_sliced(places, ratings)) for way, places in ways.items()}
+    slices: dict[str, list[AgreementSlice]] = {way: [] for way in ways}
+    for way, places in ways.items():
+        for place in sorted(set(places)):
+            members = np.array([member == place for member in places])
+            raw = coefficients(ratings.select(members), ["raw"])["raw"]
+            slices[way].append(AgreementSlice(place[1], int(members.sum()), raw))
     return SetPair.of(one.name, other.name, ratings, slices)
-
-
-def _sliced(places: Sequence[Tertile], ratings: Ratings) -> Iterator[AgreementSlice]:
-    for place in sorted(set(places)):
-        members = np.array([other == place for other in places])
-        raw = coefficients(ratings.select(members), ["raw"])["raw"]
-        yield AgreementSlice(place[1], int(members.sum()), raw)
 
 
 def _entries(ledger: Ledger, dataset: Dataset, options: AuditOptions) -> tuple[dict[str, Entry], list[str]]:
@@ -398,11 +380,10 @@ def _change(
     ranked, (one, two) = _ranked(runs, (base, after), queries, options.measure)
     lists = JudgedLists.of({query: base.qrels[query] for query in queries}, ranked, options.measure)
     stability = simulate(lists, ErrorModel.of(share_pairs([base, other])[1]), options.measure)
-    systems = [
-        SystemChange(name, float(a.mean()), float(b.mean()), difference_interval([b - a]), *holes)
-        for (name, run), a, b in zip(ranked.items(), one, two, strict=True)
-        for holes in [[_holes(run, labels, queries) for labels in (judged, after)]]
-    ]
+    systems = []
+    for (name, run), a, b in zip(ranked.items(), one, two, strict=True):
+        holes = (_holes(run, labels, queries) for labels in (judged, after))
+        systems.append(SystemChange(name, float(a.mean()), float(b.mean()), difference_interval([b - a]), *holes))
     conclusions = _conclusions(list(ranked), one, two, stability)
     return LabelChange(base.name, other.name, *counts, systems, _tau(one, two), conclusions, stability)
 
@@ -422,11 +403,9 @@ def _ranked(
 
 def _holes(run: Run, labels: LabelSet, queries: Sequence[str], depth: int = 10) -> float:
     """Return the mean share of a system's first documents that are not judged; a query without a list counts as 0."""
-    shares = []
-    for query in queries:
-        documents = run[query].documents[:depth] if query in run else ()
-        shares.append(sum(labels.grade(query, document) is None for document in documents) / max(1, len(documents)))
-    return float(np.mean(shares))
+    tops = {query: run[query].documents[:depth] if query in run else () for query in queries}
+    missing = {query: [labels.grade(query, document) is None for document in top] for query, top in tops.items()}
+    return float(np.mean([sum(holes) / max(1, len(holes)) for holes in missing.values()]))
 
 
 def _tau(one: Floats, two: Floats) -> Figure | None:

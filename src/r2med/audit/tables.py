@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 from r2med.errors import R2medError
@@ -12,10 +11,10 @@ from r2med.measure.correlation import flipped_pairs
 from r2med.render.charts.dots import DotChart
 from r2med.render.charts.drawing import ChartPoint
 from r2med.render.sections import Section
-from r2med.render.table import Number, column, key, percent, signed_interval, signed_percent
+from r2med.render.table import Column, Number, column, key, percent, signed_interval, signed_percent
 
 if TYPE_CHECKING:
-    from r2med.audit.study import Audit, Conclusion, LabelChange, SetPair
+    from r2med.audit.study import Audit, LabelChange, SetPair
     from r2med.measure.figure import Figure
 
 NAMES: Mapping[str, str] = {
@@ -95,10 +94,9 @@ def _agreement(audit: Audit, graded: bool) -> Section:
         meanings.append(
             "Of several sets, raw agreement counts each two labels of a pair; a kappa is the mean over each two sets."
         )
-    whose = "of judgements, where everything below relevant is 0"
-    if audit.scale_of != "judgements":
-        whose = f"of the {audit.scale_of}"
-    scale = f"On the grades {enumerate_words(audit.scale)} {whose}."
+    is_of_review = audit.scale_of != "judgements"
+    whose = f"the {audit.scale_of}" if is_of_review else "judgements, where everything below relevant is 0"
+    scale = f"On the grades {enumerate_words(audit.scale)} of {whose}."
     rows = coefficient_rows(audit.coefficients, graded)
     title = "Agreement, with 95% intervals over questions"
     return Section(title, ("measure", "value", "95% interval"), rows, [scale, *meanings, *why_low(audit.set_pairs)])
@@ -118,19 +116,12 @@ def pair_section(
     title: str, names: str, counted: str, pairs: Sequence[SetPair], headings: Mapping[str, str], graded: bool
 ) -> Section:
     """Return a table of the coefficients of each two sets or reviewers."""
-    columns = [
-        key(names, get=lambda pair: f"{pair.a}, {pair.b}"),
-        column("pairs", counted, form=_COUNT),
-        *(
-            column(name, headings[name], form=two_digits, get=partial(_coefficient, name=name))
-            for name in shown_names(graded)
-        ),
-    ]
-    return Section.of(title, columns, pairs)
 
+    def coefficient(name: str) -> Column:
+        return column(name, headings[name], two_digits, lambda pair: pair.coefficients[name])
 
-def _coefficient(pair: SetPair, name: str) -> Figure | None:
-    return pair.coefficients[name]
+    first = [key(names, get=lambda pair: f"{pair.a}, {pair.b}"), column("pairs", counted, form=_COUNT)]
+    return Section.of(title, [*first, *map(coefficient, shown_names(graded))], pairs)
 
 
 def why_low(pairs: Sequence[SetPair]) -> list[str]:
@@ -223,16 +214,12 @@ def _conclusions(change: LabelChange) -> Section:
         column("stability", "order kept %", lambda share: f"{100 * share:.0f}"),
     ]
     title = f"{change.a} and {change.b}: which conclusions change"
-    return Section.of(title, columns, change.conclusions, [_flips(change.conclusions), *_stability(change)])
-
-
-def _flips(conclusions: Sequence[Conclusion]) -> str:
-    flips = [conclusion.verdict for conclusion in conclusions if conclusion.flips]
-    tested = "(randomisation test, 5%, after Holm)."
-    if not flips:
-        return f"None of the {len(conclusions)} conclusions changes {tested}"
-    opposite = flips.count("reversed")
-    return f"{len(flips)} of {len(conclusions)} conclusions change, {opposite} of them into their opposite {tested}"
+    flips = [conclusion.verdict for conclusion in change.conclusions if conclusion.flips]
+    count, opposite = len(change.conclusions), flips.count("reversed")
+    changed = f"{len(flips)} of {count} conclusions change, {opposite} of them into their opposite"
+    changed = changed if flips else f"None of the {count} conclusions changes"
+    sentence = f"{changed} (randomisation test, 5%, after Holm)."
+    return Section.of(title, columns, change.conclusions, [sentence, *_stability(change)])
 
 
 def _stability(change: LabelChange) -> list[str]:

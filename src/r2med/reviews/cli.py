@@ -22,9 +22,8 @@ from r2med.reviews.imports import KINDS, OF_JUDGEMENTS, OF_REVIEW, ImportSetting
 from r2med.reviews.labels import RULES
 from r2med.reviews.model import ModelReviewer
 from r2med.reviews.progress import every_progress, review_progress
-from r2med.reviews.project import ReviewSettings, new_review
 from r2med.reviews.rows import ADJUDICATOR, REVIEWER
-from r2med.reviews.sampling import QUEUES
+from r2med.reviews.sampling import QUEUES, ReviewSettings, new_review
 from r2med.reviews.scale import DEFAULT_SCALE, read_guideline, read_scale
 from r2med.reviews.store import ReviewStore
 from r2med.reviews.tables import BREAKDOWNS, agreement_sections, show_progress, show_reviews

@@ -145,8 +145,6 @@ class Desk:
         elif what not in card["revealed"]:
             raise R2medError(f"{what!r} cannot be shown here{limit}")
 
-    # ------------------------------------------------------------------------------------------ adjudication
-
     def open_rulings(self) -> list[int]:
         """Return the contested items without a ruling."""
         ruled = self.store.rulings()

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from r2med.data.dataset import Dataset
 from r2med.data.loader import load
 from r2med.data.task_names import task_names
 from r2med.errors import R2medError, suggest
@@ -116,12 +115,7 @@ def _notes(resolved: ResolvedLabels) -> tuple[str, ...]:
     return (*opened, f"{items} left out: reviewers differ, nobody has ruled, and {resolved.rule} does not decide")
 
 
-# -------------------------------------------------------------------------------------------------- every label
-
-_COLUMNS = (
-    *("task", "query_id", "doc_id", "reviewer", "kind", "score", "given", "drawn", "seconds", "created"),
-    *("quote", "note", "revealed"),
-)
+_COLUMNS = "task query_id doc_id reviewer kind score given drawn seconds created quote note revealed".split()
 
 
 def _export_csv(store: ReviewStore, out: Path, settings: ExportSettings) -> LabelExport:
@@ -167,9 +161,6 @@ def _prose(text: str) -> str:
     return f"'{line}" if line[:1] in ("=", "+", "-", "@") else line
 
 
-# -------------------------------------------------------------------------------------------------- a new version
-
-
 def _export_task(store: ReviewStore, out: Path, task: str, settings: ExportSettings) -> LabelExport:
     """Write the task with labels corrected by the review, into a folder that must not exist yet."""
     if out.exists() or out.is_symlink():
@@ -189,10 +180,15 @@ def _export_task(store: ReviewStore, out: Path, task: str, settings: ExportSetti
         merged[query][document] = score
     facts = {"review": store.project.name, "task": task, "made": now(), "data": dataset.fingerprint}
     record = {**facts, "scale": store.project.scale, **resolved.settings()}
+    gold = {"answer": dataset.gold.answers, "reasoning": dataset.gold.reasoning, "synonyms": dataset.gold.synonyms}
+    queries = [
+        {"id": query, "text": text} | {name: table[query] for name, table in gold.items() if table.get(query)}
+        for query, text in dataset.collection.queries
+    ]
     qrels = [(query, document, score) for query, judged in merged.items() for document, score in judged.items()]
     files = {
         "corpus.jsonl": json_lines({"id": name, "text": text} for name, text in dataset.collection.documents),
-        "query.jsonl": json_lines(_query_row(dataset, name, text) for name, text in dataset.collection.queries),
+        "query.jsonl": json_lines(queries),
         "qrels.jsonl": _r2med(qrels),
         CHANGES: _csv_text(("query_id", "doc_id", "before", "after"), *changes).encode(),
         RECORD: json_bytes(record, indent=2),
@@ -209,21 +205,6 @@ def _export_task(store: ReviewStore, out: Path, task: str, settings: ExportSetti
         raise unwritable(out, error) from error
     written = load(out)
     added = sum(before is None for _, _, before, _ in changes)
-    return LabelExport(
-        str(out),
-        TASK,
-        len(rows),
-        resolved.settings(),
-        fingerprint=written.fingerprint,
-        before=dataset.fingerprint,
-        changed=len(changes) - added,
-        added=added,
-        notes=(*_notes(resolved), *written.warnings),
-    )
-
-
-def _query_row(dataset: Dataset, name: str, text: str) -> dict[str, Any]:
-    gold = dataset.gold
-    tables = {"answer": gold.answers, "reasoning": gold.reasoning, "synonyms": gold.synonyms}
-    facts = {field: table.get(name) for field, table in tables.items()}
-    return {"id": name, "text": text} | {field: value for field, value in facts.items() if value}
+    versions = (written.fingerprint, dataset.fingerprint, len(changes) - added, added)
+    notes = (*_notes(resolved), *written.warnings)
+    return LabelExport(str(out), TASK, len(rows), resolved.settings(), *versions, notes)

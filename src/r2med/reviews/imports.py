@@ -189,9 +189,6 @@ def parse_grades(text: str) -> dict[str, int]:
     return grades
 
 
-# -------------------------------------------------------------------------------------------------- files
-
-
 def foreign_labels(path: Path, question: str = "", skipped: list[str] | None = None) -> Iterator[ForeignLabel]:
     """Yield the labels of a file of any kind; the places of answers without a label are added to `skipped`."""
     skipped = [] if skipped is None else skipped

@@ -59,15 +59,10 @@ class ResolvedLabels:
 
     def settings(self) -> dict[str, Any]:
         """Return the settings that an export records."""
-        return {
-            "rule": f"{RULED}, then {self.rule}",
-            "reviewers": list(self.reviewers),
-            "binary": self.binary,
-            "open_answer": self.open_answer,
-            "labels": len(self.labels),
-            "ruled": sum(label.by == RULED for label in self.labels),
-            "undecided": self.undecided,
-        }
+        facts = {name: getattr(self, name) for name in ("reviewers", "binary", "open_answer")}
+        ruled = sum(label.by == RULED for label in self.labels)
+        counts = {"labels": len(self.labels), "ruled": ruled, "undecided": self.undecided}
+        return {"rule": f"{RULED}, then {self.rule}", **facts, **counts}
 
 
 def resolve_labels(
@@ -132,16 +127,13 @@ def labels_by_source(source: str, task: str) -> dict[str, LookedUpLabels]:
     """Return the labels of `review:NAME`, of one reviewer, or with `review:NAME:*` of each of its reviewers."""
     name, _, reviewer = source.removeprefix("review:").partition(":")
     with ReviewStore.open(name) as store:
-        reviewers = _reviewers_of(store, task) if reviewer == "*" else [reviewer]
-        names = {person: f"review:{name}:{person}" if person else source for person in reviewers}
-        return {names[person]: _reviewed_labels(store, task, person) for person in reviewers}
-
-
-def _reviewers_of(store: ReviewStore, task: str) -> list[str]:
-    """Return the names of all reviewers with a grade for a task, models and imports included."""
-    questions = {question.number for question in store.questions() if question.task == task}
-    items = {item.number for item in store.items() if item.question in questions}
-    return [name for name, grades in store.labels().items() if items & grades.keys()] or _refuse(store, task)
+        if reviewer != "*":
+            return {f"review:{name}:{reviewer}" if reviewer else source: _reviewed_labels(store, task, reviewer)}
+        # Of all reviewers with a grade for the task, models and imports included.
+        questions = {question.number for question in store.questions() if question.task == task}
+        items = {item.number for item in store.items() if item.question in questions}
+        judges = [judge for judge, grades in store.labels().items() if items & grades.keys()] or _refuse(store, task)
+        return {f"review:{name}:{judge}": _reviewed_labels(store, task, judge) for judge in judges}
 
 
 def _reviewed_labels(store: ReviewStore, task: str, reviewer: str) -> LookedUpLabels:

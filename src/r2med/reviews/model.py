@@ -65,15 +65,14 @@ class ModelReviewer:
         questions = {question.number: question for question in self.store.questions()}
         scale = "\n".join(f"{grade.value}: {grade.name}. {grade.meaning}" for grade in project.scale.grades)
         rules = {"guideline": project.guideline.strip(), "scale": scale}
-        texts = (
-            {
-                "question": delimited("question", questions[item.question].text),
-                "answer": delimited("correct_answer", questions[item.question].answer or "(not known)"),
-                "passage": delimited("source", item.text),
-            }
-            for item in self._items
-        )
-        return [self.model.request(self._template.fill(rules | text)) for text in texts]
+        requests = []
+        for item in self._items:
+            question = questions[item.question]
+            answer = delimited("correct_answer", question.answer or "(not known)")
+            texts = {"question": delimited("question", question.text), "answer": answer}
+            prompt = self._template.fill({**rules, **texts, "passage": delimited("source", item.text)})
+            requests.append(self.model.request(prompt))
+        return requests
 
     def estimate(self) -> Estimate:
         """Estimate the cost of asking; nothing is asked."""

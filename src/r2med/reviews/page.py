@@ -64,22 +64,22 @@ def review_routes(door: ReviewDoor, menu: Mapping[str, str]) -> list[Route]:
     pages = _Pages(door, menu)
     place = "/review/{name}"
     return [
-        Route("/review", pages.owner(_list_page)),
-        Route(f"{place}/progress", pages.owner(_progress_page)),
-        Route(f"{place}/items", pages.owner(_items_page)),
-        Route(f"{place}/agreement", pages.owner(_agreement_page)),
-        Route(f"{place}/judge", pages.owner_change(_judge), methods=["POST"]),
+        Route("/review", pages.owner(pages.list_page)),
+        Route(f"{place}/progress", pages.owner(pages.progress_page)),
+        Route(f"{place}/items", pages.owner(pages.items_page)),
+        Route(f"{place}/agreement", pages.owner(pages.agreement_page)),
+        Route(f"{place}/judge", pages.owner_change(pages.judge), methods=["POST"]),
         Route(f"{place}/join/{{secret}}", pages.join, methods=["GET", "POST"]),
-        Route(place, pages.show(_start)),
-        Route(f"{place}/item/{{position:int}}", pages.show(_item_page)),
-        Route(f"{place}/item/{{position:int}}", pages.change(_decide), methods=["POST"]),
-        Route(f"{place}/item/{{position:int}}/reveal", pages.change(_reveal), methods=["POST"]),
-        Route(f"{place}/undo", pages.change(_undo), methods=["POST"]),
+        Route(place, pages.show(pages.start)),
+        Route(f"{place}/item/{{position:int}}", pages.show(pages.item_page)),
+        Route(f"{place}/item/{{position:int}}", pages.change(pages.decide), methods=["POST"]),
+        Route(f"{place}/item/{{position:int}}/reveal", pages.change(pages.reveal), methods=["POST"]),
+        Route(f"{place}/undo", pages.change(pages.undo), methods=["POST"]),
         Route(f"{place}/guideline", pages.show(lambda sitting, _: ("reviews/guideline.html", {}))),
-        Route(f"{place}/done", pages.show(_done_page)),
-        Route(f"{place}/rule/{{item:int}}", pages.show(_ruling_page)),
-        Route(f"{place}/rule/{{item:int}}", pages.change(_rule), methods=["POST"]),
-        Route(f"{place}/rule/{{item:int}}/reveal", pages.change(_reveal_ruling), methods=["POST"]),
+        Route(f"{place}/done", pages.show(pages.done_page)),
+        Route(f"{place}/rule/{{item:int}}", pages.show(pages.ruling_page)),
+        Route(f"{place}/rule/{{item:int}}", pages.change(pages.rule), methods=["POST"]),
+        Route(f"{place}/rule/{{item:int}}/reveal", pages.change(pages.reveal_ruling), methods=["POST"]),
     ]
 
 
@@ -90,12 +90,12 @@ class _Pages:
         self.door, self.menu = door, menu
         self._shared: SharedPages[Response] = SharedPages(2)  # threads that no desk waits for
 
-    def owner(self, view: Callable[[ReviewDoor, Request], Page]) -> Callable[[Request], Awaitable[Response]]:
+    def owner(self, view: Callable[[Request], Page]) -> Callable[[Request], Awaitable[Response]]:
         """Return the endpoint of a page that needs the server's token."""
 
         def make(request: Request) -> Response:
             try:
-                template, values = view(self.door, request)
+                template, values = view(request)
             except R2medError as error:
                 return self._error(request, 404, str(error), "/review")
             frame = Frame(self.menu, "Review", root="/static/", live=True, busy=bool(running_work()))
@@ -109,7 +109,7 @@ class _Pages:
 
         return endpoint
 
-    def owner_change(self, act: Callable[[ReviewDoor, Request, Form], str]) -> Callable[[Request], Any]:
+    def owner_change(self, act: Callable[[Request, Form], str]) -> Callable[[Request], Any]:
         """Return the endpoint of a change that needs the server's token; it redirects to the page that shows it."""
 
         @wraps(act)
@@ -119,7 +119,7 @@ class _Pages:
             form: dict[str, str] = {}
             try:
                 form = await read_form(request)
-                place = await run_in_threadpool(act, self.door, request, form)
+                place = await run_in_threadpool(act, request, form)
             except R2medError as error:
                 place = f"/review/{request.path_params['name']}/progress"
                 back = address(place, **{name: form.get(name, "") for name in ("llm", "as")})
@@ -187,12 +187,133 @@ class _Pages:
         waits = {"done": desk.dealer.done(person), "left": desk.dealer.waiting(person)}
         return _html(render("reviews/join.html", self._frame(sitting), desk=desk, person=person, **waits), **headers)
 
+    def start(self, sitting: Sitting, request: Request) -> str:
+        """Return the address at which a reviewer continues."""
+        desk, person = sitting
+        if person.role == ADJUDICATOR:
+            return _place(desk, "rule", desk.next_ruling() or next(iter(desk.standing.contested()), None))
+        place = desk.dealer.next_open(person)
+        return _place(desk, "item", place.position if place else None)
+
+    def item_page(self, sitting: Sitting, request: Request) -> Page:
+        desk, person = sitting
+        return _card_page(desk, request, "item", card=desk.card(person, request.path_params["position"]))
+
+    def decide(self, sitting: Sitting, request: Request, form: Form) -> dict[str, Any]:
+        desk, person = sitting
+        start, end, answer = whole_number(form.get("start")), whole_number(form.get("end")), form.get("say", "")
+        verdict = {"unsure": UNSURE, "skip": SKIPPED}.get(answer, GRADED)
+        grade = whole_number(answer) if verdict == GRADED else None
+        span = ProofSpan(start, end) if start is not None and end is not None else None
+        draft = DraftDecision(verdict, grade, span, _note(form), whole_number(form.get("sentence")), _seconds(form))
+        position = request.path_params["position"]
+        row, following = desk.decide(person, position, draft, _token(form), whole_number(form.get("seen")))
+        counts = {"done": desk.dealer.done(person), "left": desk.dealer.waiting(person)}
+        return {"saved": row.id, "said": _confirm(desk, row), "next": _place(desk, "item", following), **counts}
+
+    def undo(self, sitting: Sitting, request: Request, form: Form) -> dict[str, Any]:
+        desk, person = sitting
+        token = f"undo {_token(form)}"
+        if person.role == ADJUDICATOR:
+            ruling = desk.undo_ruling(person, token)
+            place = _place(desk, "rule", ruling.item) if ruling else ""
+        else:
+            row = desk.store.undo(person.id, token)
+            place = _place(desk, "item", row.position) if row else ""
+        return {"said": "Taken back" if place else "There is nothing to take back", "next": place or _place(desk)}
+
+    def reveal(self, sitting: Sitting, request: Request, form: Form) -> dict[str, Any]:
+        desk, person = sitting
+        position = request.path_params["position"]
+        desk.reveal(person, position, form.get("what", ""))
+        return {"said": "Shown, and recorded", "next": _place(desk, "item", position)}
+
+    def done_page(self, sitting: Sitting, request: Request) -> Page:
+        desk, person = sitting
+        adjudicator = person.role == ADJUDICATOR
+        values = {"place": _place(desk), "token": secrets.token_urlsafe(12), "done": desk.dealer.done(person)}
+        skipped = [] if adjudicator else desk.dealer.skipped(person)[:500]
+        return "reviews/done.html", {**values, "skipped": skipped, "adjudicator": adjudicator}
+
+    def ruling_page(self, sitting: Sitting, request: Request) -> Page:
+        desk, person, item = _contested(sitting, request)
+        return _card_page(desk, request, "rule", card=desk.ruling_card(person, item), causes=CAUSES)
+
+    def reveal_ruling(self, sitting: Sitting, request: Request, form: Form) -> dict[str, Any]:
+        desk, person, item = _contested(sitting, request)
+        desk.reveal_ruling(person, item, form.get("what", ""))
+        return {"said": "Shown, and recorded", "next": _place(desk, "rule", item)}
+
+    def rule(self, sitting: Sitting, request: Request, form: Form) -> dict[str, Any]:
+        desk, person, item = _contested(sitting, request)
+        grade = whole_number(form.get("say"))
+        if grade is None:
+            raise R2medError("a ruling needs a grade")
+        facts = (form.get("cause", ""), whole_number(form.get("sentence")), _note(form), _seconds(form))
+        row = desk.rule(Ruling(0, person.id, item, grade, *facts, ""), _token(form))
+        place = _place(desk, "rule", desk.next_ruling(item))
+        return {"saved": row.id, "said": _confirm(desk, row), "next": place, "left": len(desk.open_rulings())}
+
+    def list_page(self, request: Request) -> Page:
+        reviews, broken = every_progress()
+        cite = citation("Reviews", "review", "list")
+        return "reviews/list.html", {"reviews": reviews, "broken": broken, "cite": cite}
+
+    def progress_page(self, request: Request) -> Page:
+        name, query = request.path_params["name"], request.query_params
+        desk = self.door.desk(name)
+        llm, called = query.get("llm", ""), query.get("as", "")
+        offer = JudgingOffer.of(lambda: ModelReviewer(desk.store, find_model(llm), called).estimate(), llm, called)
+        values = {"progress": review_progress(desk.store, desk.standing.current()), "causes": CAUSES, "offer": offer}
+        values |= {"job": _jobs(request).newest("judge", "review", name)}
+        return "reviews/progress.html", {**values, "cite": citation(f"Review {name}", "review", "show", name)}
+
+    def judge(self, request: Request, form: Form) -> str:
+        """Start a job in which a model judges the items of a review."""
+        review, llm, called = request.path_params["name"], form.get("llm", ""), form.get("as", "")
+        ModelReviewer(self.door.desk(review).store, find_model(llm), called).refuse_another()
+        options = [f"--llm={llm}", *([f"--as={called}"] if called else []), *judging_limits(form), "--json"]
+        page = address(f"/review/{review}/progress", llm=llm, **{"as": called}) + "#judge"
+        title = f"Judging of {review} by {called or llm}"
+        command = ("r2med", "review", "judge", review, *options)
+        return _jobs(request).submit(("judge", "review", review), title, page, command).page
+
+    def items_page(self, request: Request) -> Page:
+        """Show the items with every grade, note and marked stretch."""
+        desk, query = self.door.desk(request.path_params["name"]), request.query_params
+        store, show, reviewer = desk.store, query.get("show", ""), query.get("reviewer", "")
+        standing = desk.standing.current()
+        numbers = filter_items(store, standing, show, reviewer)
+        pages = Pages.of(len(numbers), page_number(query, "page"))
+        rows = item_rows(store, standing, numbers[pages.cut()])
+        values = {"name": store.project.name, "scale": store.project.scale, "causes": CAUSES, "rows": rows}
+        values |= {"pages": pages, "items": store.item_count, "filters": FILTERS, "show": show}
+        return "reviews/items.html", {**values, "reviewer": reviewer, "reviewers": store.reviewers()}
+
+    def agreement_page(self, request: Request) -> Page:
+        """Return the page of `r2med review agreement`, with every breakdown.
+
+        A page that waits loads itself again with `of`, the state that it waits for, whatever is decided meanwhile.
+        """
+        name = request.path_params["name"]
+        store = self.door.desk(name).store
+        state = store.state()
+        needed = min(state, whole_number(request.query_params.get("of")) or state)
+        computed = self.door.agreements.get(store, needed)
+        if computed is None:
+            refresh = {"refresh": f"2; url={address(request.url.path, of=needed)}"}
+            return "reviews/agreement.html", {"name": name, "computed": None, "headers": refresh}
+        if computed.error:
+            raise R2medError(computed.error)
+        cite = citation(f"Agreement in the review {name}", "review", "agreement", name, "--by", *BREAKDOWNS)
+        values = {"name": name, "computed": computed, "older": computed.state < state, "cite": cite}
+        return "reviews/agreement.html", values
+
     def _sitting(self, request: Request) -> Sitting:
-        sitting = self.door.person(visit_of(request.scope))
-        if sitting is None:
-            name = request.path_params["name"]
-            raise NotAdmitted(f"the desk of {name} opens with a link of one's own: r2med review invite {name} PERSON")
-        return sitting
+        if (sitting := self.door.person(visit_of(request.scope))) is not None:
+            return sitting
+        name = request.path_params["name"]
+        raise NotAdmitted(f"the desk of {name} opens with a link of one's own: r2med review invite {name} PERSON")
 
     def _frame(self, sitting: Sitting) -> Frame:
         """Return the frame of a reviewer's pages: its menu holds only the desk."""
@@ -218,9 +339,6 @@ def _without_folder(error: R2medError) -> str:
     return str(error).replace(f"{review_folder()}{os.sep}", "")
 
 
-# ---------------------------------------------------------------------------------------------- the desk
-
-
 def _place(desk: Desk, *parts: object) -> str:
     """Return an address of a desk; without a part that is known, that of its last page."""
     if parts and parts[-1] is None:
@@ -228,37 +346,10 @@ def _place(desk: Desk, *parts: object) -> str:
     return "/".join(map(str, ("/review", desk.store.project.name, *parts)))
 
 
-def _start(sitting: Sitting, request: Request) -> str:
-    """Return the address at which a reviewer continues."""
-    desk, person = sitting
-    if person.role == ADJUDICATOR:
-        return _place(desk, "rule", desk.next_ruling() or next(iter(desk.standing.contested()), None))
-    place = desk.dealer.next_open(person)
-    return _place(desk, "item", place.position if place else None)
-
-
 def _card_page(desk: Desk, request: Request, name: str, **values: Any) -> Page:
     values |= {"scale": desk.store.project.scale, "place": _place(desk), "token": secrets.token_urlsafe(12)}
     part = "_" if request.query_params.get("part") else ""
     return f"reviews/{part}{name}.html", {**values, "shown": f"{time.time() - 0.001:.3f}"}
-
-
-def _item_page(sitting: Sitting, request: Request) -> Page:
-    desk, person = sitting
-    return _card_page(desk, request, "item", card=desk.card(person, request.path_params["position"]))
-
-
-def _decide(sitting: Sitting, request: Request, form: Form) -> dict[str, Any]:
-    desk, person = sitting
-    start, end, answer = whole_number(form.get("start")), whole_number(form.get("end")), form.get("say", "")
-    verdict = {"unsure": UNSURE, "skip": SKIPPED}.get(answer, GRADED)
-    grade = whole_number(answer) if verdict == GRADED else None
-    span = ProofSpan(start, end) if start is not None and end is not None else None
-    draft = DraftDecision(verdict, grade, span, _note(form), whole_number(form.get("sentence")), _seconds(form))
-    position = request.path_params["position"]
-    row, following = desk.decide(person, position, draft, _token(form), whole_number(form.get("seen")))
-    counts = {"done": desk.dealer.done(person), "left": desk.dealer.waiting(person)}
-    return {"saved": row.id, "said": _confirm(desk, row), "next": _place(desk, "item", following), **counts}
 
 
 def _note(form: Form) -> str:
@@ -301,36 +392,6 @@ def _confirm_earlier(sitting: Sitting, number: int | None) -> str:
     return _confirm(desk, row) if row else ""
 
 
-def _undo(sitting: Sitting, request: Request, form: Form) -> dict[str, Any]:
-    desk, person = sitting
-    token = f"undo {_token(form)}"
-    if person.role == ADJUDICATOR:
-        ruling = desk.undo_ruling(person, token)
-        place = _place(desk, "rule", ruling.item) if ruling else ""
-    else:
-        row = desk.store.undo(person.id, token)
-        place = _place(desk, "item", row.position) if row else ""
-    return {"said": "Taken back" if place else "There is nothing to take back", "next": place or _place(desk)}
-
-
-def _reveal(sitting: Sitting, request: Request, form: Form) -> dict[str, Any]:
-    desk, person = sitting
-    position = request.path_params["position"]
-    desk.reveal(person, position, form.get("what", ""))
-    return {"said": "Shown, and recorded", "next": _place(desk, "item", position)}
-
-
-def _done_page(sitting: Sitting, request: Request) -> Page:
-    desk, person = sitting
-    adjudicator = person.role == ADJUDICATOR
-    values = {"place": _place(desk), "token": secrets.token_urlsafe(12), "done": desk.dealer.done(person)}
-    skipped = [] if adjudicator else desk.dealer.skipped(person)[:500]
-    return "reviews/done.html", {**values, "skipped": skipped, "adjudicator": adjudicator}
-
-
-# ---------------------------------------------------------------------------------------------- adjudication
-
-
 def _contested(sitting: Sitting, request: Request) -> tuple[Desk, Reviewer, int]:
     """Return the desk, its adjudicator and the item of a request; any other reviewer is refused."""
     desk, person = sitting
@@ -339,90 +400,6 @@ def _contested(sitting: Sitting, request: Request) -> tuple[Desk, Reviewer, int]
     return desk, person, request.path_params["item"]
 
 
-def _ruling_page(sitting: Sitting, request: Request) -> Page:
-    desk, person, item = _contested(sitting, request)
-    return _card_page(desk, request, "rule", card=desk.ruling_card(person, item), causes=CAUSES)
-
-
-def _reveal_ruling(sitting: Sitting, request: Request, form: Form) -> dict[str, Any]:
-    desk, person, item = _contested(sitting, request)
-    desk.reveal_ruling(person, item, form.get("what", ""))
-    return {"said": "Shown, and recorded", "next": _place(desk, "rule", item)}
-
-
-def _rule(sitting: Sitting, request: Request, form: Form) -> dict[str, Any]:
-    desk, person, item = _contested(sitting, request)
-    grade = whole_number(form.get("say"))
-    if grade is None:
-        raise R2medError("a ruling needs a grade")
-    facts = (form.get("cause", ""), whole_number(form.get("sentence")), _note(form), _seconds(form))
-    row = desk.rule(Ruling(0, person.id, item, grade, *facts, ""), _token(form))
-    place = _place(desk, "rule", desk.next_ruling(item))
-    return {"saved": row.id, "said": _confirm(desk, row), "next": place, "left": len(desk.open_rulings())}
-
-
-# ---------------------------------------------------------------------------------------------- the owner
-
-
-def _list_page(door: ReviewDoor, request: Request) -> Page:
-    reviews, broken = every_progress()
-    return "reviews/list.html", {"reviews": reviews, "broken": broken, "cite": citation("Reviews", "review", "list")}
-
-
-def _progress_page(door: ReviewDoor, request: Request) -> Page:
-    name, query = request.path_params["name"], request.query_params
-    desk = door.desk(name)
-    llm, called = query.get("llm", ""), query.get("as", "")
-    offer = JudgingOffer.of(lambda: ModelReviewer(desk.store, find_model(llm), called).estimate(), llm, called)
-    values = {"progress": review_progress(desk.store, desk.standing.current()), "causes": CAUSES, "offer": offer}
-    values |= {"job": _jobs(request).newest("judge", "review", name)}
-    return "reviews/progress.html", {**values, "cite": citation(f"Review {name}", "review", "show", name)}
-
-
-def _judge(door: ReviewDoor, request: Request, form: Form) -> str:
-    """Start a job in which a model judges the items of a review."""
-    review, llm, called = request.path_params["name"], form.get("llm", ""), form.get("as", "")
-    ModelReviewer(door.desk(review).store, find_model(llm), called).refuse_another()
-    options = [f"--llm={llm}", *([f"--as={called}"] if called else []), *judging_limits(form), "--json"]
-    page = address(f"/review/{review}/progress", llm=llm, **{"as": called}) + "#judge"
-    title = f"Judging of {review} by {called or llm}"
-    command = ("r2med", "review", "judge", review, *options)
-    return _jobs(request).submit(("judge", "review", review), title, page, command).page
-
-
 def _jobs(request: Request) -> Jobs:
     feed: LiveFeed = request.app.state.feed
     return feed.library.jobs
-
-
-def _items_page(door: ReviewDoor, request: Request) -> Page:
-    """Show the items with every grade, note and marked stretch."""
-    desk, query = door.desk(request.path_params["name"]), request.query_params
-    store, show, reviewer = desk.store, query.get("show", ""), query.get("reviewer", "")
-    standing = desk.standing.current()
-    numbers = filter_items(store, standing, show, reviewer)
-    pages = Pages.of(len(numbers), page_number(query, "page"))
-    rows = item_rows(store, standing, numbers[pages.cut()])
-    values = {"name": store.project.name, "scale": store.project.scale, "causes": CAUSES, "rows": rows, "pages": pages}
-    values |= {"filters": FILTERS, "show": show, "reviewer": reviewer, "reviewers": store.reviewers()}
-    return "reviews/items.html", {**values, "items": store.item_count}
-
-
-def _agreement_page(door: ReviewDoor, request: Request) -> Page:
-    """Return the page of `r2med review agreement`, with every breakdown.
-
-    A page that waits loads itself again with `of`, the state that it waits for: decisions made meanwhile do not keep it
-    waiting.
-    """
-    name = request.path_params["name"]
-    store = door.desk(name).store
-    state = store.state()
-    needed = min(state, whole_number(request.query_params.get("of")) or state)
-    computed = door.agreements.get(store, needed)
-    if computed is None:
-        refresh = {"refresh": f"2; url={address(request.url.path, of=needed)}"}
-        return "reviews/agreement.html", {"name": name, "computed": None, "headers": refresh}
-    if computed.error:
-        raise R2medError(computed.error)
-    cite = citation(f"Agreement in the review {name}", "review", "agreement", name, "--by", *BREAKDOWNS)
-    return "reviews/agreement.html", {"name": name, "computed": computed, "older": computed.state < state, "cite": cite}

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from r2med.errors import R2medError, suggest
-from r2med.reviews.rows import GRADED, PERSON, SKIPPED, UNSURE, Decision, Reviewer, ReviewProject, review_names
+from r2med.reviews.rows import GRADED, PERSON, SKIPPED, UNSURE, Decision, Reviewer, ReviewProject, Ruling, review_names
 from r2med.reviews.scale import sentences
 from r2med.reviews.store import ReviewStore
 
@@ -160,7 +160,8 @@ def review_progress(store: ReviewStore, decisions: Sequence[Decision] | None = N
     rows_of: dict[int, list[Decision]] = defaultdict(list)
     for row in standing:
         rows_of[row.reviewer].append(row)
-    unclear = Counter(row.sentence for row in (*standing, *rulings) if row.sentence is not None)
+    rows: list[Decision | Ruling] = [*standing, *rulings]
+    unclear = Counter(row.sentence for row in rows if row.sentence is not None)
     texts = dict(enumerate(sentences(store.project.guideline)))
     return ReviewProgress(
         project=store.project,
@@ -214,9 +215,6 @@ def every_progress() -> tuple[list[ReviewProgress], list[str]]:
         except R2medError as error:
             errors.append(str(error))
     return reviews, errors
-
-
-# ---------------------------------------------------------------------------------------------- the owner's table
 
 
 FILTERS: Mapping[str, tuple[str, Callable[[Sequence[Decision], frozenset[int]], bool]]] = {

@@ -1,4 +1,4 @@
-"""Pools that a review draws from, and draws: at random, by disagreement of sources, near the cut, holes, or a mixture.
+"""Creating a project: pools that it draws from, draws at random or by a queue, and the texts that are stored.
 
 A pool has the judged pairs of a task, the finds of runs, and all candidates of a build. What was drawn at random stands
 for all that could have been drawn, so it alone may feed an estimate. What was chosen because something is odd about it
@@ -19,12 +19,24 @@ from r2med.construction.plan import read_plan
 from r2med.construction.pool import TASK as BUILT
 from r2med.data.dataset import Dataset
 from r2med.data.loader import load
+from r2med.data.qrels import read_label_sets
 from r2med.data.tasks import resolve
 from r2med.errors import DataError, R2medError
 from r2med.formatting import counted
 from r2med.pipeline.named_runs import select
-from r2med.reviews.rows import DISAGREEMENTS, HOLES, NEAR_CUT, RANDOM
-from r2med.reviews.scale import omit_grades
+from r2med.reviews.rows import (
+    DISAGREEMENTS,
+    GOLD,
+    HOLES,
+    NEAR_CUT,
+    RANDOM,
+    ReviewItem,
+    ReviewProject,
+    ReviewQuestion,
+    now,
+)
+from r2med.reviews.scale import DEFAULT_GUIDELINE, DEFAULT_SCALE, GradeScale, omit_grades
+from r2med.reviews.store import ReviewStore, create_review
 from r2med.runs.ledger import Entry, Ledger
 from r2med.runs.selection import check_data
 
@@ -139,8 +151,6 @@ def _judged(folder: Path) -> pl.DataFrame:
     return pairs.with_columns(margin=pl.min_horizontal(*margins))
 
 
-# ---------------------------------------------------------------------------------------------- draws
-
 MIXED = "mixed"
 QUEUES = (RANDOM, DISAGREEMENTS, NEAR_CUT, HOLES, MIXED)
 _APART = 0.5
@@ -154,10 +164,42 @@ class PooledPair(NamedTuple):
     candidate: Candidate
 
     @property
+    def key(self) -> tuple[str, str, str]:
+        """Return its task, query and document."""
+        return self.pool.dataset.name, self.candidate.query, self.candidate.document
+
+    @property
     def vote(self) -> float:
         """Return how highly the runs rank the document, from 0 to 1: 1 if it is the first of all."""
         votes = [max(0.0, 1 - (rank - 1) / DEPTH) for rank in self.candidate.ranks.values()]
         return sum(votes) / self.pool.runs if self.pool.runs else 0.0
+
+    def rate_random(self) -> float | None:
+        """Rate judged pairs and finds of runs alike."""
+        pool, candidate = self
+        return 0.0 if candidate.label is not None or candidate.found or pool.built else None
+
+    def rate_hole(self) -> float | None:
+        """Rate finds of runs that are not judged by how highly runs rank them."""
+        verdict = self.candidate.facts.get("verdict", "")
+        is_unjudged = verdict == "unjudged" or (self.candidate.found and not verdict)
+        return self.vote if self.candidate.label is None and is_unjudged else None
+
+    def rate_near_cut(self) -> float | None:
+        """Rate pairs close to the cut: of the judges' scores in a build, of the lists of runs otherwise."""
+        margin, ranks = self.candidate.margin, self.candidate.ranks
+        if margin is not None:
+            return -abs(margin) if abs(margin) <= 1 else None
+        distance = abs(sum(ranks.values()) / len(ranks) - DEPTH - 0.5) if ranks else DEPTH
+        return -distance / DEPTH if distance <= DEPTH / 2 else None
+
+    def rate_disagreement(self) -> float | None:
+        """Rate pairs that the judges of a build grade differently, or, otherwise, on which runs and labels disagree."""
+        spread = self.candidate.spread
+        if spread is not None:
+            return spread if spread > 0 else None
+        distance = abs(self.vote - ((self.candidate.label or 0) > 0))
+        return distance if self.pool.runs and distance >= _APART else None
 
 
 class Stratum(NamedTuple):
@@ -216,41 +258,85 @@ def _shares(
     raise R2medError(f"--queue {queue} needs runs or a build to look at: add systems to --from, such as bm25")
 
 
-def _rate_random(pair: PooledPair) -> float | None:
-    """Rate judged pairs and finds of runs alike."""
-    pool, candidate = pair
-    return 0.0 if candidate.label is not None or candidate.found or pool.built else None
-
-
-def _rate_hole(pair: PooledPair) -> float | None:
-    """Rate finds of runs that are not judged by how highly runs rank them."""
-    verdict = pair.candidate.facts.get("verdict", "")
-    is_unjudged = verdict == "unjudged" or (pair.candidate.found and not verdict)
-    return pair.vote if pair.candidate.label is None and is_unjudged else None
-
-
-def _rate_near_cut(pair: PooledPair) -> float | None:
-    """Rate pairs close to the cut: of the judges' scores in a build, of the lists of runs otherwise."""
-    margin, ranks = pair.candidate.margin, pair.candidate.ranks
-    if margin is not None:
-        return -abs(margin) if abs(margin) <= 1 else None
-    distance = abs(sum(ranks.values()) / len(ranks) - DEPTH - 0.5) if ranks else DEPTH
-    return -distance / DEPTH if distance <= DEPTH / 2 else None
-
-
-def _rate_disagreement(pair: PooledPair) -> float | None:
-    """Rate pairs that the judges of a build grade differently, or, otherwise, on which runs and labels disagree."""
-    spread = pair.candidate.spread
-    if spread is not None:
-        return spread if spread > 0 else None
-    distance = abs(pair.vote - ((pair.candidate.label or 0) > 0))
-    return distance if pair.pool.runs and distance >= _APART else None
-
-
 _RATES: Mapping[str, Callable[[PooledPair], float | None]] = {
-    RANDOM: _rate_random,
-    DISAGREEMENTS: _rate_disagreement,
-    NEAR_CUT: _rate_near_cut,
-    HOLES: _rate_hole,
+    RANDOM: PooledPair.rate_random,
+    DISAGREEMENTS: PooledPair.rate_disagreement,
+    NEAR_CUT: PooledPair.rate_near_cut,
+    HOLES: PooledPair.rate_hole,
 }
 """How much a pair is worth to each way of drawing; None if it cannot be drawn."""
+
+
+@dataclass(frozen=True)
+class ReviewSettings:
+    """Settings for creating a project."""
+
+    queue: str = RANDOM
+    items: int = 100
+    overlap: float = 0.2
+    repeat: float = 0.0
+    scale: GradeScale = DEFAULT_SCALE
+    guideline: str = ""
+    """Empty for that of the build, or the usual one."""
+    gold: Path | None = None
+    seed: int = 0
+    open_answer: bool = False
+
+
+def new_review(
+    ledger: Ledger, name: str, sources: Sequence[str], settings: ReviewSettings
+) -> tuple[ReviewStore, list[str]]:
+    """Create a project from tasks, runs and builds; return it with notes for its owner."""
+    pools = read_pools(ledger, sources)
+    sample, notes = draw(pools, settings.queue, settings.items, settings.seed)
+    gold = _read_gold(settings.gold, pools, settings.scale) if settings.gold else {}
+    pairs = {key: (GOLD, pair) for key, (pair, _) in gold.items()}
+    pairs |= {pair.key: (name, pair) for name, stratum in sample.items() for pair in stratum.pairs}
+    pairs = dict(sorted(pairs.items()))  # equal draws give equal projects
+    others = [key for key in pairs if key not in gold]
+    chance = random.Random(f"{settings.seed}\toverlap")
+    shared = {*gold, *chance.sample(others, round(settings.overlap * len(others)))}
+    questions: dict[tuple[str, str], ReviewQuestion] = {}
+    items = []
+    for number, ((task, query, document), (drawn, pair)) in enumerate(pairs.items(), 1):
+        key, candidate, data = (task, query, document), pair.candidate, pair.pool.dataset
+        if (task, query) not in questions:
+            texts = (data.collection.queries.text(query), data.gold.answers.get(query, ""))
+            solution = data.gold.reasoning.get(query, "")
+            questions[task, query] = ReviewQuestion(len(questions) + 1, task, query, *texts, solution)
+        text, grade = data.collection.documents.text(document), gold[key][1] if key in gold else None
+        facts = {"label": candidate.label, "ranks": candidate.ranks, **candidate.facts}
+        question = questions[task, query].number
+        items.append(ReviewItem(number, question, document, text, drawn, key in shared, grade, facts))
+    guidelines = (settings.guideline, *(pool.guideline for pool in pools), DEFAULT_GUIDELINE)
+    same = ("queue", "scale", "overlap", "repeat", "seed", "open_answer")
+    project = ReviewProject(
+        name=name,
+        created=now(),
+        sources=tuple(sources),
+        data={pool.dataset.name: pool.dataset.fingerprint for pool in pools},
+        frames={name: stratum.frame for name, stratum in sample.items()},
+        guideline=next(filter(None, guidelines)),
+        **{setting: getattr(settings, setting) for setting in same},
+    )
+    return create_review(project, list(questions.values()), items), notes
+
+
+def _read_gold(
+    path: Path, pools: Sequence[TaskPool], scale: GradeScale
+) -> dict[tuple[str, str, str], tuple[PooledPair, int]]:
+    """Return the pairs of a file of known grades, in the first pool that has their texts."""
+    gold = {}
+    rows = ((q, d, grade) for qrels in read_label_sets(path).values() for q in qrels for d, grade in qrels[q].items())
+    for query, document, grade in rows:
+        if grade not in scale.values:
+            raise DataError(f"{path}: the scale has no grade {grade} ({query} {document})")
+        collections = ((pool, pool.dataset.collection) for pool in pools)
+        has = (pool for pool, c in collections if query in c.queries.position and document in c.documents.position)
+        if (pool := next(has, None)) is None:
+            names = ", ".join(pool.dataset.name for pool in pools)
+            raise DataError(f"{path}: {names} has no query {query!r} with a document {document!r}")
+        same = (pair for pair in pool.candidates if (pair.query, pair.document) == (query, document))
+        pair = PooledPair(pool, next(same, Candidate(query, document)))
+        gold[pair.key] = (pair, grade)
+    return gold

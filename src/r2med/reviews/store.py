@@ -88,7 +88,8 @@ def create_review(
         with database.transaction() as connection:
             value = json_bytes(project)
             connection.execute("INSERT INTO project VALUES (1, ?, ?)", (value, seal(value)))
-            for row in (*questions, *items):
+            rows: list[AnyRow] = [*questions, *items]
+            for row in rows:
                 _insert(connection, row)
             private = ((item.number, item.question) for item in items if not item.shared)
             connection.executemany("INSERT INTO hold VALUES (?, ?, NULL)", private)
@@ -155,8 +156,6 @@ class ReviewStore:
             raise DamagedError(f"{self.path}: {what} {row[0]} is damaged; restore the file from a copy")
         return row[:-1]
 
-    # ------------------------------------------------------------------------------------------ what is reviewed
-
     def question(self, number: int) -> ReviewQuestion:
         """Return a question by its number."""
         return self._read(ReviewQuestion, "WHERE number = ?", (number,))[0]
@@ -187,8 +186,6 @@ class ReviewStore:
         """Return a number that grows with every decision, ruling and reviewer."""
         last = (f"(SELECT coalesce(max(id), 0) FROM {table})" for table in ("decision", "ruling", "reviewer"))
         return int(self.rows(f"SELECT {' + '.join(last)}")[0][0])
-
-    # ------------------------------------------------------------------------------------------ reviewers and links
 
     def reviewers(self) -> list[Reviewer]:
         """Return all reviewers, in the order in which they were added."""
@@ -240,8 +237,6 @@ class ReviewStore:
         with self.transaction() as connection:
             connection.executemany("INSERT OR IGNORE INTO withdrawal VALUES (?, ?, ?)", rows)
         return len(rows)
-
-    # ------------------------------------------------------------------------------------------ decisions
 
     def dealt(self, reviewer: int, position: int) -> DealtItem | None:
         """Return the item at a place of a reviewer's order; None if there is none."""
@@ -380,8 +375,6 @@ class ReviewStore:
         if self.project.open_answer and self.question(self.item(item).question).answer:
             seen = [Revealed(ANSWER, self.project.created), *(fact for fact in seen if fact.what != ANSWER)]
         return tuple(seen)
-
-    # ------------------------------------------------------------------------------------------ adjudication
 
     def rule(self, ruling: Ruling, token: str) -> Ruling:
         """Append an adjudicator's ruling (its id and time are given here); the same form sent twice is written once."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from r2med.audit.study import SetPair
     from r2med.measure.figure import Figure
     from r2med.reviews.agreement import AgreementRow, ReviewAgreement
-    from r2med.reviews.progress import HitCount, PersonProgress, ReviewProgress
+    from r2med.reviews.progress import HitCount, ReviewProgress
 
 PAIR, SLICE, TIME = "pair", "slice", "time"
 BREAKDOWNS = (PAIR, SLICE, TIME)
@@ -157,7 +157,23 @@ def show_progress(progress: ReviewProgress, console: Console) -> None:
     if project.open_answer:
         say(console, "the gold answer is in view of everybody from the start")
     if progress.people:
-        _show_people(progress.people, console)
+        with_models = any(person.kind != PERSON for person in progress.people)
+        columns = [
+            key("reviewer", "name"),
+            Column("kind", get=lambda person: person.role if person.role == ADJUDICATOR else person.kind),
+            column("judged", form="{:,}".format, get=lambda person: person.graded or person.ruled),
+            column("unsure", form="{:,}".format),
+            column("skipped", form="{:,}".format),
+            column("seconds", form=lambda seconds: "-" if seconds is None else f"{seconds:.1f}"),
+            column("agreement", "agree", _share),
+            *([column("models", form=_share)] if with_models else []),
+            column("repeats", "again", _share),
+            column("gold", form=_share),
+        ]
+        Table.of(columns, progress.people).show(console)
+        models = " models: as a model or an import;" if with_models else ""
+        hits = "again: as the first time; gold: as is known to be right"
+        say(console, f"agree: same grade as another person;{models} {hits}")
         by_two = f"{progress.by_two:,} by two or more, {progress.disagreements:,} of them differently"
         models = f"; models and imports: {counted(progress.by_models, 'item')}" if progress.by_models else ""
         say(console, f"judged: {counted(progress.judged, 'item')}, {by_two}; {progress.ruled:,} ruled on{models}")
@@ -165,26 +181,6 @@ def show_progress(progress: ReviewProgress, console: Console) -> None:
         say(console, f"{CAUSES[cause].lower()}: {counted(count, 'time')}")
     for sentence in progress.trouble:
         say(console, f"unclear {counted(sentence.count, 'time')}: sentence {sentence.number + 1}, {sentence.text!r}")
-
-
-def _show_people(people: Sequence[PersonProgress], console: Console) -> None:
-    with_models = any(person.kind != PERSON for person in people)
-    columns = [
-        key("reviewer", "name"),
-        Column("kind", get=lambda person: person.role if person.role == ADJUDICATOR else person.kind),
-        column("judged", form="{:,}".format, get=lambda person: person.graded or person.ruled),
-        column("unsure", form="{:,}".format),
-        column("skipped", form="{:,}".format),
-        column("seconds", form=lambda seconds: "-" if seconds is None else f"{seconds:.1f}"),
-        column("agreement", "agree", _share),
-        *([column("models", form=_share)] if with_models else []),
-        column("repeats", "again", _share),
-        column("gold", form=_share),
-    ]
-    Table.of(columns, people).show(console)
-    models = " models: as a model or an import;" if with_models else ""
-    meaning = f"agree: same grade as another person;{models} again: as the first time; gold: as is known to be right"
-    say(console, meaning)
 
 
 def _share(hits: HitCount) -> str:
