@@ -132,10 +132,11 @@ class _Work:
                 documents = Texts(list(nonblank), list(nonblank.values()))
         if not len(documents):
             raise R2medError(f"{name} has no documents to push")
-        for document, text in documents if target and target.longest else ():
-            if len(text.encode("utf-8", "replace")) > target.longest:
+        longest = target.longest if target else 0
+        for document, text in documents if longest else ():
+            if len(text.encode("utf-8", "replace")) > longest:
                 raise R2medError(
-                    f"{request.engine} holds texts of {target.longest:,} bytes, {shorten(document)!r} is longer"
+                    f"{request.engine} holds texts of {longest:,} bytes, {shorten(document)!r} is longer"
                 )
         index = request.index or (target.default_name(name) if target else DEFAULT_TABLE)
         return cls(request, name, documents, encoder, index, left_out)

@@ -19,15 +19,7 @@ from r2med.errors import R2medError
 from r2med.llm.budget import Budget, Limits
 from r2med.llm.server import Server
 from r2med.llm.types import Model, RawAnswer, Request
-from r2med.models.http import (
-    AttemptError,
-    FatalServerError,
-    Health,
-    Pace,
-    refused,
-    say_waiting,
-    with_attempts,
-)
+from r2med.models.http import AttemptError, FatalServerError, Health, Pace, refused, say_waiting, with_attempts
 from r2med.usage import Usage
 
 Value = TypeVar("Value")
