@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
@@ -149,7 +148,7 @@ class _Work:
         index = request.index or (target.default_name(name) if target else DEFAULT_TABLE)
         return cls(request, name, documents, encoder, index, left_out)
 
-    def sink(self, dimension: int) -> Sink:
+    def sink(self, dimension: int) -> _EngineSink | _PostgresSink:
         """Return the index, with a place for vectors of so many dimensions."""
         request = self.request
         if request.engine == POSTGRES:
@@ -304,33 +303,6 @@ class _Pushed:
             db.execute("DELETE FROM pushed WHERE target = ?", (self._key,))
 
 
-class Sink(ABC):
-    """A store that documents can be pushed into."""
-
-    @abstractmethod
-    def begin(self) -> int:
-        """Create the index if it does not exist, and return how many documents it holds."""
-
-    @abstractmethod
-    def add(self, documents: Sequence[PushedDocument]) -> None:
-        """Add documents, in place of those with the same ids."""
-
-    @abstractmethod
-    def finish(self) -> int:
-        """Make everything visible to the next search, and count the documents."""
-
-    @abstractmethod
-    def mapping(self) -> str:
-        """Return the requests that create the index."""
-
-    @abstractmethod
-    def size(self, document: PushedDocument) -> int:
-        """Return the bytes that a document takes."""
-
-    def close(self) -> None:  # noqa: B027 - connections over HTTP end with their client
-        """Close the connections."""
-
-
 class _EngineWriter(EngineConnection[EngineAnswer]):
     """The connection that documents are sent over."""
 
@@ -365,7 +337,7 @@ class _EngineWriter(EngineConnection[EngineAnswer]):
             return EngineAnswer(response.status_code, rows)
 
 
-class _EngineSink(Sink):
+class _EngineSink:
     """An engine behind HTTP."""
 
     def __init__(self, target: IndexTarget, writer: _EngineWriter) -> None:
@@ -375,6 +347,7 @@ class _EngineSink(Sink):
         return self._writer.ask(self.target.addressed(push))
 
     def begin(self) -> int:
+        """Create the index if it does not exist, and return how many documents it holds."""
         if self.target.there(self._ask(self.target.exists())):
             # A push that was stopped may have sent what no search shows yet.
             return self.finish()
@@ -398,6 +371,7 @@ class _EngineSink(Sink):
             raise R2medError(f"{self._writer.url} did not take {reason}")
 
     def finish(self) -> int:
+        """Make everything visible to the next search, and count the documents."""
         for push in self.target.visible:
             self._ask(push)
         return self.target.counted(self._ask(self.target.count()))
@@ -406,10 +380,14 @@ class _EngineSink(Sink):
         return self.target.mapping()
 
     def size(self, document: PushedDocument) -> int:
+        """Return the bytes that a document takes."""
         return len(self.target.add([document]).content)
 
+    def close(self) -> None:
+        """Do nothing: the client's connections end with it."""
 
-class _PostgresSink(Sink):
+
+class _PostgresSink:
     """A table with an id, a text, its words for full-text search and, if wanted, a vector."""
 
     def __init__(self, table: str, dimension: int, database: Postgres) -> None:

@@ -27,11 +27,8 @@ class Trajectory:
     """State of one conversation, which takes replies and results until it is `done`."""
 
     query: str
-    """The id of the query."""
     question: str
-    """Its text."""
     prompt: str
-    """What the model is asked first."""
     sample: int
     model: Model
     tags: Tags
@@ -40,7 +37,6 @@ class Trajectory:
     turns: int = 0
     """Requests that were answered."""
     tokens: int = 0
-    """Tokens that were written."""
     found: dict[str, str] = field(default_factory=dict)
     """What each search so far brought, by the search's words."""
     counts: Counter[str] = field(default_factory=Counter)
@@ -166,7 +162,6 @@ class MoveKind(Enum):
     SEARCH = "search"
     ANSWER = "answer"
     EMPTY = "empty"
-    """A search for nothing."""
     UNCLEAR = "unclear"
     """Neither a search nor an answer, or half of one."""
     CUT = "cut"

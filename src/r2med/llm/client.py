@@ -43,11 +43,11 @@ class Client:
         """What this client has spent."""
         self._place = answers
         self._alone = alone
-        self._loop = Loop(self._halt, self._drain, self._under_way, self.limits.grace)
+        self._flights: dict[str, asyncio.Task[Reply | Failed]] = {}
+        self._loop = Loop(self._halt, self._flights, self._under_way, self.limits.grace)
         self._halted = asyncio.Event()
         self._why: R2medError | None = None
         self._endpoints: dict[tuple[str, str], asyncio.Task[Endpoint]] = {}
-        self._flights: dict[str, asyncio.Task[Reply | Failed]] = {}
         self._file = GroupedWrites(lambda: self._answers)
         self._unusable: dict[str, RawAnswer] = {}
         """Answers of no use that this client got itself: only a later command asks for them again."""
@@ -311,9 +311,6 @@ class Client:
 
     def _under_way(self) -> int:
         return sum(endpoint.under_way for endpoint in self._opened)
-
-    async def _drain(self) -> None:
-        await asyncio.gather(*self._flights.values(), return_exceptions=True)
 
     async def _shut(self) -> None:
         for endpoint in self._opened:

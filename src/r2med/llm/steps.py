@@ -61,7 +61,6 @@ class Step(Generic[Item]):
     """For items that ask none: outcomes in order, of a batch."""
     batch: int = 256
     order: Callable[[list[Item]], list[Item]] = list
-    """The order in which items are made."""
 
 
 def run_step(step: Step[Item], items: Sequence[Item], store: ItemStore, executor: Executor) -> dict[str, Outcome]:
@@ -258,7 +257,6 @@ class AskedModel:
     """Model of a plan with its two samplings: temperature 0 first, and its card's own for more samples."""
 
     name: str
-    """As the plan has it."""
     model: Model
     sampling: Sampling
     """Its own, with the chance that it usually has."""
