@@ -30,7 +30,6 @@ from r2med.engines.request import (
 from r2med.errors import SpecError
 from r2med.models.http import AttemptError, FailedAttempts, FatalServerError, RequestLimits, check_url, server_name
 from r2med.models.server import JsonServer, RequestFailed, Value
-from r2med.pipeline.registry import spec_of
 from r2med.pipeline.stage import Requirements
 from r2med.settings import prices
 from r2med.store.files import expanded, spelled
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
     import httpx2
 
     from r2med.data.dataset import Collection
-    from r2med.pipeline.spec import Call
     from r2med.pipeline.stage import Context
 
 _LARGEST = 50_000_000
@@ -144,6 +142,8 @@ class HttpEngine(RemoteEngine):
     version: str = ""
     """Of what is behind the address: change it when the index changes."""
 
+    name = "http"
+
     def __post_init__(self) -> None:
         if self.engine.endswith(".toml"):
             object.__setattr__(self, "engine", spelled(self.engine))
@@ -171,11 +171,6 @@ class HttpEngine(RemoteEngine):
         if not url:
             raise SpecError(f"http: {self.engine} needs an address, {form}")
         return check_url(self.engine, url, ", ".join(self.request.keys()) or "a variable", form)
-
-    @property
-    def spec(self) -> Call:
-        """Return the stage in the spec language."""
-        return spec_of(self, "http")
 
     @property
     def requirements(self) -> Requirements:
