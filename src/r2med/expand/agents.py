@@ -82,8 +82,8 @@ class Agent(ModelExpander):
         object.__setattr__(self, "tool", build_system(self.tool))
         self.tool.check()
         for option in ("turns", "docs", "words"):
-            if getattr(self, option) < 1:
-                raise SpecError(f"{self.name}: {option} must be 1 or more, not {getattr(self, option)}")
+            if (number := getattr(self, option)) < 1:
+                raise SpecError(f"{self.name}: {option} must be 1 or more, not {number}")
 
     def describe(self) -> Mapping[str, object]:
         """Return the settings that a plan shows."""

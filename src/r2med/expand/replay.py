@@ -269,22 +269,21 @@ class Replay(Expander):
                 f"{written.path}: {others} of {len(queries)} texts were written for other queries of the same id"
             )
         context.notes.facts |= {"file": str(written.path), "content": written.content}
-        rows = [tuple(self._generations(query, written)) for query in queries]
-        return attach_generations(self, collection, rows, context)
-
-    def _generations(self, query: str, written: Written) -> Iterator[Generation]:
         if written.whole:
             empty = Generation("", "replay", self.llm, join=self.join or "replace")
         else:
             empty = Generation("", self._method, self.llm or written.path.parent.name, join=self.join)
-        for text in written.texts.get(query, ()):
-            if written.whole:
-                yield replace(empty, text=text, incomplete="" if text.strip() else "empty text")
-            else:
-                trace = split_trace(text)
-                yield replace(empty, text=trace.answer, reasoning=trace.reasoning, incomplete=trace.incomplete)
-        if query not in written.texts:
-            yield replace(empty, incomplete=f"not in {written.path.name}")
+        rows = []
+        for query in queries:
+            row = [] if query in written.texts else [replace(empty, incomplete=f"not in {written.path.name}")]
+            for text in written.texts.get(query, ()):
+                if written.whole:
+                    row.append(replace(empty, text=text, incomplete="" if text.strip() else "empty text"))
+                else:
+                    answer, reasoning, incomplete = split_trace(text)
+                    row.append(replace(empty, text=answer, reasoning=reasoning, incomplete=incomplete))
+            rows.append(row)
+        return attach_generations(self, collection, rows, context)
 
 
 def published_task(task: Task) -> Task:

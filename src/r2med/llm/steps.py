@@ -177,6 +177,16 @@ class _Dialogue(Generic[Item]):
             self.outcome = Outcome(failed=str(failure), spent=self._spent)
 
 
+class _ItemBar(NamedTuple):
+    """A bar over items, advanced by requests."""
+
+    bar: Progress
+    items_per_request: float
+
+    def advance(self, amount: float = 1) -> None:
+        self.bar.advance(amount * self.items_per_request)
+
+
 class _Asker(Generic[Item]):
     """Loop that asks models about the items of a step, as many at a time as keep the servers busy."""
 
@@ -197,7 +207,7 @@ class _Asker(Generic[Item]):
         while waiting:
             requests = [request for dialogue in waiting for request in dialogue.requests]
             # The bar advances once per item, with its first replies from workers.
-            bar = None if waiting[0].counted else _ScaledBar(self._bar, len(waiting) / len(requests))
+            bar = None if waiting[0].counted else _ItemBar(self._bar, len(waiting) / len(requests))
             for dialogue in waiting:
                 dialogue.counted = True
             replies = iter(self._client.ask_all(requests, bar, probing=True))
@@ -224,18 +234,6 @@ class _Asker(Generic[Item]):
 
         self._client.run_workers(work)
         return sorted(waiting, key=lambda dialogue: dialogue.place)
-
-
-@dataclass(frozen=True)
-class _ScaledBar:
-    """A bar over items, advanced by requests."""
-
-    bar: Progress
-    items: float
-    """Of a request."""
-
-    def advance(self, amount: float = 1) -> None:
-        self.bar.advance(amount * self.items)
 
 
 def raise_if_all_failed(count: Count) -> None:
