@@ -13,7 +13,7 @@ import needs
 from r2med.answers.accuracy import judge_answers
 from r2med.data.dataset import Dataset, Generation, Gold
 from r2med.data.loader import load
-from r2med.expand.expander import CUT
+from r2med.expand.methods import CUT
 from r2med.llm.cards import find_model
 from r2med.llm.client import Client, session
 from r2med.pipeline.evaluate import evaluate

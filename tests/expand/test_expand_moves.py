@@ -26,8 +26,8 @@ def test_a_search_reads_the_same_stripped_kept_and_ignored(tags: Tags, before: s
     ignored = read_move(f"{before}{opening} {query} {closing}{after}{invented}", tags)
     assert stripped.kind is kept.kind is ignored.kind is MoveKind.SEARCH
     assert stripped.text == kept.text == ignored.text == query
-    assert kept.said == ignored.said == f"{before}{opening} {query} {closing}"
-    assert stripped.said == f"{before}{opening} {query}{closing}"
+    assert kept.written == ignored.written == f"{before}{opening} {query} {closing}"
+    assert stripped.written == f"{before}{opening} {query}{closing}"
 
 
 @given(protocols, prose, words, prose)
@@ -40,7 +40,7 @@ def test_an_answer_reads_the_same_stripped_kept_and_ignored(tags: Tags, before: 
     ]
     assert {move.kind for move in moves} == {MoveKind.ANSWER}
     assert {move.text for move in moves} == {answer}
-    assert all(move.said.endswith(closing) for move in moves)
+    assert all(move.written.endswith(closing) for move in moves)
 
 
 marks = st.sampled_from([mark for tags in (R1, O1) for pair in (tags.call, tags.result, tags.answer) for mark in pair])
@@ -56,10 +56,10 @@ def test_any_text_is_some_move(tags: Tags, parts: list[str], cut: bool) -> None:
     if move.kind in (MoveKind.SEARCH, MoveKind.ANSWER):
         assert any(character.isalnum() or character == "_" for character in move.text)
         assert not any(mark in move.text for mark in tags.call) or move.kind is MoveKind.ANSWER
-    assert text.startswith(move.said) or move.said.startswith(text.rstrip())
+    assert text.startswith(move.written) or move.written.startswith(text.rstrip())
     # What the model is taken to have said makes the same move again, so that a conversation can be read once more.
     if move.kind is not MoveKind.CUT:
-        again = read_move(move.said, tags)
+        again = read_move(move.written, tags)
         assert (again.kind, again.text) == (move.kind, move.text)
 
 

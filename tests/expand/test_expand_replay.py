@@ -21,9 +21,8 @@ from r2med.data.dataset import Dataset, Gold
 from r2med.data.loader import load
 from r2med.data.tasks import SAMPLE, registry, task
 from r2med.errors import DataError, R2medError, SpecError
-from r2med.expand.files import HYDOC, read_written
 from r2med.expand.methods import OracleAnswer
-from r2med.expand.replay import Replay, published_task
+from r2med.expand.replay import HYDOC, Replay, published_task, read_written
 from r2med.pipeline.evaluate import run_key
 from r2med.pipeline.system import System
 from r2med.retrieve.bm25 import BM25

@@ -16,7 +16,7 @@ from r2med.cli.options import DROP_SELF, ManyValues, Size, format_option, json_o
 from r2med.data.loader import load
 from r2med.data.run_files import write_run
 from r2med.errors import DataError
-from r2med.expand.files import HYDOC, hydoc_rows
+from r2med.expand.replay import HYDOC, hydoc_rows
 from r2med.measure.metrics import DEFAULT, parse_all
 from r2med.pipeline.evaluate import Options, evaluate
 from r2med.pipeline.named_runs import read_experiment

@@ -30,7 +30,6 @@ from r2med.engines.request import (
 from r2med.errors import SpecError
 from r2med.models.http import AttemptError, FailedAttempts, FatalServerError, RequestLimits, check_url, server_name
 from r2med.models.server import JsonServer, RequestFailed, Value
-from r2med.pipeline.registry import spec_of
 from r2med.pipeline.stage import Requirements
 from r2med.settings import prices
 from r2med.store.files import expanded, spelled
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
     import httpx2
 
     from r2med.data.dataset import Collection
-    from r2med.pipeline.spec import Call
     from r2med.pipeline.stage import Context
 
 _LARGEST = 50_000_000
@@ -144,6 +142,8 @@ class HttpEngine(RemoteEngine):
     version: str = ""
     """Of what is behind the address: change it when the index changes."""
 
+    name = "http"
+
     def __post_init__(self) -> None:
         if self.engine.endswith(".toml"):
             object.__setattr__(self, "engine", spelled(self.engine))
@@ -165,22 +165,12 @@ class HttpEngine(RemoteEngine):
         return read_request(self.engine, vector=bool(self.encoder))
 
     @property
-    def _url(self) -> str:
-        url = self.url or self.request.url
-        if not url:
-            raise SpecError(f"http: {self.engine} needs an address, url=http://host:port")
-        return url
-
-    @property
     def _address(self) -> str:
         """Return the address in its usual form."""
-        variables = ", ".join(self.request.keys()) or "a variable"
-        return check_url(self.engine, self._url, variables, "url=http://host:port")
-
-    @property
-    def spec(self) -> Call:
-        """Return the stage in the spec language."""
-        return spec_of(self, "http")
+        url, form = self.url or self.request.url, "url=http://host:port"
+        if not url:
+            raise SpecError(f"http: {self.engine} needs an address, {form}")
+        return check_url(self.engine, url, ", ".join(self.request.keys()) or "a variable", form)
 
     @property
     def requirements(self) -> Requirements:
@@ -210,7 +200,7 @@ class HttpEngine(RemoteEngine):
             "encoder": self.encoder or "none",
             "depth": self.depth,
             "hits asked for": self._hits,
-            "queries in a request": self.batch or request.batch,
+            "queries in a request": self._batch,
             "join": self.join or "as published",
             "backend": "api",
         }
@@ -221,34 +211,35 @@ class HttpEngine(RemoteEngine):
 
     @property
     def _one_by_one(self) -> bool:
-        return (self.batch or self.request.batch) == 1
-
-    def _values(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        names = ("index", "field", "vector_field", "id_field", "ranking")
-        written = {f"{name}_json": orjson.dumps(row[name]).decode() for name in ("query", "vector") if name in row}
-        return {**{name: getattr(self, name) for name in names}, **row, **written}
+        return self._batch == 1
 
     @property
     def _path(self) -> str:
         return str(fill(self.request.path, {"index": quote(self.index, safe="")}))
 
+    @property
+    def _batch(self) -> int:
+        return self.batch or self.request.batch
+
     def _asked(
         self, left: Sequence[str], rows: Mapping[str, Mapping[str, Any]], failed: FailedAttempts
     ) -> Iterator[Outcome]:
-        request, plain = self.request, {"index": self.index, "id_field": self.id_field}
-        server = EngineServer(
-            replace(request, path=self._path), self._address, filled_reply(request.reply, plain), self._pattern
-        )
+        reply = filled_reply(self.request.reply, {"index": self.index, "id_field": self.id_field})
+        server = EngineServer(replace(self.request, path=self._path), self._address, reply, self._pattern)
         server.failed = failed
-        size = self.batch or request.batch
-        groups = [left[start : start + size] for start in range(0, len(left), size)]
-        bodies = [self._body([self._values(rows[query]) for query in group]) for group in groups]
-        with closing(server.ask_each(bodies)) as coming:
+        groups = [left[start : start + self._batch] for start in range(0, len(left), self._batch)]
+        with closing(server.ask_each([self._body([rows[query] for query in group]) for group in groups])) as coming:
             for place, answer in coming:
-                outcomes = _of_group(groups[place], answer)
-                if not isinstance(answer, RequestFailed):
-                    failed.errors += sum(isinstance(outcome, str) for _, outcome in outcomes)
-                yield from outcomes
+                group = groups[place]
+                if isinstance(answer, RequestFailed):
+                    yield from ((query, str(answer)) for query in group)
+                    continue
+                replies, seconds = answer
+                if len(replies) != len(group):
+                    replies = [f"{len(replies)} lists came for {len(group)} queries"] * len(group)
+                failed.errors += sum(isinstance(hits, str) for hits in replies)
+                for query, hits in zip(group, replies, strict=True):
+                    yield query, hits if isinstance(hits, str) else KeptReply(hits, seconds)
 
     @property
     def billed(self) -> bool:
@@ -257,14 +248,14 @@ class HttpEngine(RemoteEngine):
 
     def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
         """Return the numbers of queries and requests, and the cost of these if they have a price."""
-        requests = -(-len(collection.queries) // (self.batch or self.request.batch))
+        requests = -(-len(collection.queries) // self._batch)
         price = self._request_price
         cost = {} if price is None else {"dollars": requests * price / 1e3}
         return {**super().forecast(collection, context), "requests": requests, **cost}
 
     def _book(self, answered: int, asked: int, context: Context) -> None:
         """Count requests, including those of stored replies."""
-        size, price = self.batch or self.request.batch, self._request_price
+        size, price = self._batch, self._request_price
         requests, kept = -(-answered // size), -(-(answered - asked) // size) if answered > asked else 0
         cost = None if price is None else requests * price / 1e3
         paid = None if price is None else (requests - kept) * price / 1e3
@@ -275,19 +266,14 @@ class HttpEngine(RemoteEngine):
         """Return the price of a thousand requests, by the user's files."""
         return prices().of_requests((self.request.name, urlsplit(self._address).netloc))
 
-    def _body(self, values: Sequence[Mapping[str, Any]]) -> Any:
+    def _body(self, rows: Sequence[Mapping[str, Any]]) -> Any:
+        """Return the request for some queries."""
+        options = {name: getattr(self, name) for name in ("index", "field", "vector_field", "id_field", "ranking")}
+        filled = []
+        for row in rows:
+            written = {f"{name}_json": orjson.dumps(row[name]).decode() for name in ("query", "vector") if name in row}
+            filled.append({**options, **row, **written})
         if self.request.item is None:
-            return fill(self.request.body, values[0])
-        items = [fill(self.request.item, row) for row in values]
-        return fill(self.request.body, {**values[0], "items": items})
-
-
-def _of_group(group: Sequence[str], answer: Found | RequestFailed) -> list[Outcome]:
-    """Return each query of a request with its reply, or the reason why there is none."""
-    if isinstance(answer, RequestFailed):
-        return [(query, str(answer)) for query in group]
-    replies, seconds = answer
-    if len(replies) != len(group):
-        return [(query, f"{len(replies)} lists came for {len(group)} queries") for query in group]
-    pairs = zip(group, replies, strict=True)
-    return [(query, reply if isinstance(reply, str) else KeptReply(reply, seconds)) for query, reply in pairs]
+            return fill(self.request.body, filled[0])
+        items = [fill(self.request.item, row) for row in filled]
+        return fill(self.request.body, {**filled[0], "items": items})

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import orjson
@@ -19,7 +19,7 @@ from r2med.errors import R2medError, SpecError
 from r2med.models.http import FailedAttempts
 from r2med.models.source import spelled_folder
 from r2med.pipeline.joins import query_copies, search_texts
-from r2med.pipeline.registry import build_system
+from r2med.pipeline.registry import build_system, spec_of
 from r2med.pipeline.stage import Context, Retriever, note_incomplete
 from r2med.retrieve.dense import Dense
 from r2med.retrieve.given_lists import AnswerChecker
@@ -30,6 +30,7 @@ from r2med.store.hashes import cache_key
 if TYPE_CHECKING:
     from r2med.data.dataset import Collection
     from r2med.data.run import Run
+    from r2med.pipeline.spec import Call
 
 
 def latency(seconds: Sequence[float]) -> dict[str, Any]:
@@ -42,9 +43,6 @@ def latency(seconds: Sequence[float]) -> dict[str, Any]:
         return {}
     values = np.percentile(np.array(seconds), (50, 95, 99)).round(6).tolist()
     return {"latency": dict(zip(("p50", "p95", "p99"), values, strict=True))}
-
-
-_NOTHING = "the engine found nothing for any query; the same command asks again"
 
 
 class KeptReply(NamedTuple):
@@ -61,11 +59,19 @@ Outcome = tuple[str, KeptReply | str]
 class RemoteEngine(Retriever):
     """A retriever that queries a remote index, query by query; replies are stored by request."""
 
+    name: ClassVar[str]
+    """What specs call it."""
+
     encoder: str
     chunk: str
     fetch: int
     join: str
     unknown: float
+
+    @property
+    def spec(self) -> Call:
+        """Return the stage in the spec language."""
+        return spec_of(self, self.name)
 
     @property
     @abstractmethod
@@ -138,12 +144,11 @@ class RemoteEngine(Retriever):
         queries = self._queries(collection, context)
         replies: dict[str, KeptReply] = {}
         failed: dict[str, str] = {}
-        attempts = FailedAttempts()
-        base = self.key()
+        attempts, base = FailedAttempts(), self.key()
         keys = {query: bytes.fromhex(cache_key(stage=base, values=values)) for query, values in queries.items()}
         checker = AnswerChecker(self._name, collection, self.unknown)
+        # Lists that the task may refuse once all are there; they are stored afterwards.
         doubtful: dict[str, KeptReply] = {}
-        """Lists that the task may refuse once all are there; they are kept afterwards."""
         with ValueStore("replies", {}) as store:
             kept = {} if context.fresh else store.read(keys.values())
             for query, key in keys.items():
@@ -170,9 +175,18 @@ class RemoteEngine(Retriever):
             self._book(len(replies), len(left), context)
             if failed and not replies:
                 raise R2medError(f"{self._name} could search for none of the queries: {next(iter(failed.values()))}")
-            run = self._accepted(checker, context, {keys[query]: reply for query, reply in doubtful.items()}, store)
+            try:
+                run = checker.run(context)
+            except R2medError as error:
+                store.write({keys[query]: b"" for query in doubtful})
+                words = "refused lists are not kept: the same command asks for them again"
+                raise R2medError(f"{error}; {words}") from error
+            accepted = checker.returned > 0
+            rows = {keys[query]: orjson.dumps([*reply]) if accepted else b"" for query, reply in doubtful.items()}
+            store.write(rows)
         if not checker.returned:
-            context.notes.incomplete |= dict.fromkeys(replies, _NOTHING)
+            nothing = "the engine found nothing for any query; the same command asks again"
+            context.notes.incomplete |= dict.fromkeys(replies, nothing)
         note_incomplete(self, failed, len(queries), context, kept="could not be searched")
         times = latency([reply.seconds for reply in replies.values()] if self._one_by_one else [])
         context.notes.facts |= {"unsearched": list(failed), **times, **checker.record()}
@@ -180,18 +194,6 @@ class RemoteEngine(Retriever):
 
     def _book(self, answered: int, asked: int, context: Context) -> None:
         """Record requests that may cost something."""
-
-    def _accepted(
-        self, checker: AnswerChecker, context: Context, doubtful: Mapping[bytes, KeptReply], store: ValueStore
-    ) -> Run:
-        """Return the lists as a run and store the doubtful ones by key; those of a refused run are removed."""
-        try:
-            run = checker.run(context)
-        except R2medError as error:
-            store.write(dict.fromkeys(doubtful, b""))
-            raise R2medError(f"{error}; refused lists are not kept: the same command asks for them again") from error
-        store.write({key: orjson.dumps([*reply]) if checker.returned else b"" for key, reply in doubtful.items()})
-        return run
 
     def _queries(self, collection: Collection, context: Context) -> dict[str, dict[str, Any]]:
         """Return the values of the placeholders for each query."""

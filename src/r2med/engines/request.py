@@ -97,14 +97,10 @@ class EngineRequest:
 
     def sent_headers(self) -> dict[str, str]:
         """Return the headers with their keys; one whose variable is not set, or blank, is left out."""
-        ready = {
-            name: value
-            for name, value in self.headers.items()
-            if all(os.environ.get(variable, "").strip() for variable in _ENV.findall(value))
-        }
         return {
             name: _ENV.sub(lambda match: check_key(match[1], os.environ[match[1]].strip()), value)
-            for name, value in ready.items()
+            for name, value in self.headers.items()
+            if all(os.environ.get(variable, "").strip() for variable in _ENV.findall(value))
         }
 
     def without_keys(self, text: str) -> str:
@@ -144,9 +140,9 @@ def preset_text(name: str) -> str:
 def read_request(engine: str, *, vector: bool) -> EngineRequest:
     """Return the requests of a preset or of a TOML file, for searches by text or by vector."""
     bundled = not engine.endswith(".toml")
-    if bundled and engine not in presets():
-        raise SpecError(f"http: unknown engine {engine!r}{suggest(engine, presets())} (or a file engine.toml)")
     if bundled:
+        if engine not in presets():
+            raise SpecError(f"http: unknown engine {engine!r}{suggest(engine, presets())} (or a file engine.toml)")
         table = convert(presets()[engine], _EngineTable, engine, SpecError)
     else:
         advice = f"http takes one of {', '.join(presets())}, or a file"
@@ -165,29 +161,22 @@ def read_request(engine: str, *, vector: bool) -> EngineRequest:
             raise SpecError(f"{engine}: headers.{header} has a placeholder that is none; a key is {{env:NAME}}")
     merged = {**table.reply, **(table.vector_reply if vector else {})}
     reply = convert({"reply": merged}, _ReplyTable, engine, SpecError).reply
-    request = EngineRequest(
+    texts = [*_texts(body), *_texts(item)]
+    templates = [*((f"[{kind}]", text, _PLACES) for text in texts), ("path", table.path, ("index",))]
+    for where, text, places in templates:
+        for place in _ANY_PLACE.findall(text):
+            if place not in places:
+                raise SpecError(f"{engine}: {where} cannot hold {{{place}}}{suggest(place, places)}")
+    if not any(f"{{{kind}}}" in text or f"{{{kind}_json}}" in text for text in texts):
+        raise SpecError(f"{engine}: [{kind}] has no {{{kind}}}: every query would be asked for alike")
+    if item is not None and not (reply.lists and any("{items}" in text for text in _texts(body))):
+        raise SpecError(f"{engine}: [{kind}_item] needs {{items}} in [{kind}], and reply.lists")
+    if table.batch > 1 and item is None:
+        raise SpecError(f"{engine}: batch = {table.batch} needs a table [{kind}_item]")
+    return EngineRequest(
         engine, table.path, reply, body, item, table.method, table.url, table.versions, table.headers, table.largest,
         table.batch,
     )  # fmt: skip
-    name, texts = request.name, [*_texts(request.body), *_texts(request.item)]
-    for text in texts:
-        _check_known(f"{name}: [{kind}]", text, _PLACES)
-    _check_known(f"{name}: path", request.path, ("index",))
-    if not any(f"{{{kind}}}" in text or f"{{{kind}_json}}" in text for text in texts):
-        raise SpecError(f"{name}: [{kind}] has no {{{kind}}}: every query would be asked for alike")
-    several = request.item is not None
-    whole = any("{items}" in text for text in _texts(request.body)) and bool(request.reply.lists)
-    if several and not whole:
-        raise SpecError(f"{name}: [{kind}_item] needs {{items}} in [{kind}], and reply.lists")
-    if request.batch > 1 and not several:
-        raise SpecError(f"{name}: batch = {request.batch} needs a table [{kind}_item]")
-    return request
-
-
-def _check_known(where: str, text: str, known: Sequence[str]) -> None:
-    for place in _ANY_PLACE.findall(text):
-        if place not in known:
-            raise SpecError(f"{where} cannot hold {{{place}}}{suggest(place, known)}")
 
 
 def _texts(value: Any) -> list[str]:
@@ -231,19 +220,10 @@ def _text(value: Any) -> str:
 class NoSuchPath(Exception):
     """A path that leads to nothing; `there` is the value found in its place."""
 
-    def __init__(self, path: str, there: Any, wanted: str = "") -> None:
-        names = ", ".join(map(str, there)) if isinstance(there, Mapping) else _kind(there)
-        super().__init__(f"has no {wanted}{path!r} (there is: {names[:120] or 'nothing'})")
-
-
-def _kind(value: Any) -> str:
-    """Return the JSON type of a value, in words.
-
-    >>> [_kind(value) for value in (None, 3, "a", [])]
-    ['null', 'a number', 'a text', 'a list']
-    """
-    names = {type(None): "null", bool: "true or false", int: "a number", float: "a number", str: "a text"}
-    return names.get(type(value), "a list")
+    def __init__(self, path: str, there: Any, kind: str = "") -> None:
+        types = {type(None): "null", bool: "true or false", int: "a number", float: "a number", str: "a text"}
+        names = ", ".join(map(str, there)) if isinstance(there, Mapping) else types.get(type(there), "a list")
+        super().__init__(f"has no {kind}{path!r} (there is: {names[:120] or 'nothing'})")
 
 
 class UnusableHit(ValueError):
@@ -295,12 +275,16 @@ def hits_of(reply: Any, paths: ReplyPaths, chunk: re.Pattern[str] | None) -> lis
     except NoSuchPath:
         if not paths.optional:
             raise
-        hits = []
-    if hits is None and paths.optional:
-        hits = []
+        hits = None
+    hits = [] if hits is None and paths.optional else hits
     if not isinstance(hits, Sequence) or isinstance(hits, str):
         raise NoSuchPath(paths.hits, hits, "list at ")
-    ids = [_document(follow(hit, paths.id), chunk) for hit in hits]
+    ids = []
+    for value in (follow(hit, paths.id) for hit in hits):
+        if isinstance(value, bool) or not isinstance(value, str | int):
+            raise UnusableHit(f"has the id {_written(value)}, which is neither a text nor a whole number")
+        match = chunk.match(str(value)) if chunk else None
+        ids.append(match[1] if match else str(value))
     if not paths.score:
         return list(dict.fromkeys(ids)) if chunk else ids
     sign = -1.0 if paths.lower else 1.0
@@ -311,13 +295,6 @@ def hits_of(reply: Any, paths: ReplyPaths, chunk: re.Pattern[str] | None) -> lis
     for name, score in pairs:
         best[name] = max(score, best.get(name, score))
     return list(best.items())
-
-
-def _document(value: Any, chunk: re.Pattern[str] | None) -> str:
-    if isinstance(value, bool) or not isinstance(value, str | int):
-        raise UnusableHit(f"has the id {_written(value)}, which is neither a text nor a whole number")
-    match = chunk.match(str(value)) if chunk else None
-    return match[1] if match else str(value)
 
 
 def _score(document: str, value: Any) -> float:
@@ -332,5 +309,4 @@ def _score(document: str, value: Any) -> float:
 
 
 def _written(value: Any) -> str:
-    """Return a value as a reply has it, cut if it is long."""
     return shorten(orjson.dumps(value, default=str).decode())

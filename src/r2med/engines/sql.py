@@ -19,15 +19,12 @@ from r2med.engines.request import ReplyPaths, hits_of
 from r2med.errors import DataError, R2medError, SpecError, require_extra
 from r2med.models.http import AttemptError, FailedAttempts, FatalServerError, RequestLimits, TimedOut, mask
 from r2med.models.server import Requester, RequestFailed
-from r2med.pipeline.registry import spec_of
 from r2med.pipeline.stage import Requirements
 from r2med.store.files import expanded, spelled
 from r2med.store.hashes import cache_key
 
 if TYPE_CHECKING:
     import psycopg
-
-    from r2med.pipeline.spec import Call
 
 _SECRET = ("password", "sslpassword", "passfile", "sslkey", "sslcert")
 _IDLE = ("connect_timeout", "application_name", "keepalives", "gssencmode", "sslrootcert")
@@ -204,6 +201,8 @@ class SqlEngine(RemoteEngine):
     version: str = ""
     """Of what is in the database: change it when the table changes."""
 
+    name = "sql"
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "file", spelled(self.file))
         self._check_settings()
@@ -216,11 +215,6 @@ class SqlEngine(RemoteEngine):
     @property
     def _name(self) -> str:
         return f"sql({self.file})"
-
-    @property
-    def spec(self) -> Call:
-        """Return the stage in the spec language."""
-        return spec_of(self, "sql")
 
     @property
     def requirements(self) -> Requirements:
@@ -319,21 +313,21 @@ class _Sender(Requester[KeptReply]):
         try:
             hits = hits_of(rows, paths, self._engine._pattern)
         except (TypeError, ValueError) as error:
-            raise FatalServerError(f"{self._file}: {_odd(rows)}") from error
+            fault = "rows that cannot be read"
+            for name, *score in rows:
+                if isinstance(name, bool) or not isinstance(name, str | int):
+                    fault = f"the first column holds {name!r}, which is not a document id; write id::text"
+                    break
+                if score and not _is_finite(score[0]):
+                    fault = f"the score of {name!r} is {score[0]!r}, not a number; a score comes second"
+                    break
+            raise FatalServerError(f"{self._file}: {fault}") from error
         self._health.answered = True
         self.requests += 1
         return KeptReply(hits, seconds)
 
 
-def _odd(rows: Sequence[Sequence[Any]]) -> str:
-    """Return the fault of the rows, in words."""
-    for row in rows:
-        if isinstance(row[0], bool) or not isinstance(row[0], str | int):
-            return f"the first column holds {row[0]!r}, which is not a document id; write id::text"
-        try:
-            fine = len(row) == 1 or math.isfinite(float(row[1]))
-        except (TypeError, ValueError):
-            fine = False
-        if not fine:
-            return f"the score of {row[0]!r} is {row[1]!r}, not a number; a score comes second"
-    return "rows that cannot be read"
+def _is_finite(value: Any) -> bool:
+    with suppress(TypeError, ValueError):
+        return math.isfinite(float(value))
+    return False

@@ -256,8 +256,8 @@ class _Asked:
             yield from ((query, answer) for (query, _), answer in zip(batch, answers, strict=True))
             return
         if len(batch) > 1:
-            for query in batch:
-                yield from self.answers([query])
+            for pair in batch:
+                yield from self.answers([pair])
             return
         query = batch[0][0]
         self.failed[query] = f"{self._name} failed: {blame(failure)}"

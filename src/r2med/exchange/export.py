@@ -16,7 +16,7 @@ from r2med.data.tasks import registry
 from r2med.errors import DataError, R2medError
 from r2med.exchange import formats
 from r2med.exchange.formats import Measured, Named
-from r2med.expand.files import HYDOC, hydoc_rows
+from r2med.expand.replay import HYDOC, hydoc_rows
 from r2med.measure.metrics import Measure
 from r2med.measure.score import score
 from r2med.pipeline.named_runs import select

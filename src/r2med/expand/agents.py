@@ -8,20 +8,19 @@ There are the two published agents: Search-R1 reads documents as they are, Searc
 
 from __future__ import annotations
 
-import operator
 import time
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from operator import add
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from r2med.data.dataset import Texts
 from r2med.errors import SpecError
 from r2med.expand.conversation import LATER, NO_TOKENS, NO_TURNS, MoveKind, Tags, Trajectory, same_search
-from r2med.expand.expander import ModelExpander, attach_generations
-from r2med.expand.methods import BY_BM25, PASSAGE_WORDS
+from r2med.expand.methods import BY_BM25, PASSAGE_WORDS, ModelExpander, attach_generations
 from r2med.llm.budget import FollowUp
 from r2med.llm.client import current_client
 from r2med.llm.server import guess_tokens
@@ -83,13 +82,13 @@ class Agent(ModelExpander):
         object.__setattr__(self, "tool", build_system(self.tool))
         self.tool.check()
         for option in ("turns", "docs", "words"):
-            if getattr(self, option) < 1:
-                raise SpecError(f"{self.name}: {option} must be 1 or more, not {getattr(self, option)}")
+            if (number := getattr(self, option)) < 1:
+                raise SpecError(f"{self.name}: {option} must be 1 or more, not {number}")
 
     def describe(self) -> Mapping[str, object]:
         """Return the settings that a plan shows."""
-        own = {"tool": self.tool.spec, "turns": self.turns, "docs": self.docs, "words": self.words}
-        return {**super().describe(), **own}
+        options = {"tool": self.tool.spec, "turns": self.turns, "docs": self.docs, "words": self.words}
+        return {**super().describe(), **options}
 
     @abstractmethod
     def read(self, searches: Sequence[AgentSearch], log: Log) -> list[str]:
@@ -102,28 +101,26 @@ class Agent(ModelExpander):
     def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
         """Estimate the first turn, and further ones as in stored conversations, or else as many as are allowed."""
         facts = estimate_requests(self.requests(collection, context))
-        first = {f"{name} of the first turn": facts.pop(name) for name in list(facts) if name != "first prompt"}
-        further = {f"{name} of further turns": fact for name, fact in self._further(collection).items()}
-        return {**first, "turns at most": self.turns, **further, **facts}
-
-    def _further(self, collection: Collection) -> dict[str, object]:
-        """Estimate the turns after the first, for a plan."""
+        prompt = {"first prompt": facts.pop("first prompt")}
         conversations = len(collection.queries) * self.samples
-        several = [
-            current_client().estimate_follow_up(follow, conversations)
-            for follow in self.follow_ups(self.template(collection.task))
-        ]
-        guess = reduce(operator.add, several)
-        return {"requests": guess.requests, **money_facts(guess)}
+        follow_ups = self.follow_ups(self.template(collection.task))
+        guess = reduce(add, (current_client().estimate_follow_up(follow, conversations) for follow in follow_ups))
+        further = {"requests": guess.requests, **money_facts(guess)}
+        return {
+            **{f"{name} of the first turn": fact for name, fact in facts.items()},
+            "turns at most": self.turns,
+            **{f"{name} of further turns": fact for name, fact in further.items()},
+            **prompt,
+        }
 
     def follow_ups(self, template: Template) -> list[FollowUp]:
         """Return the requests that may follow the first turn of a conversation."""
         # Half of what all searches show has been shown in the middle of a conversation.
-        read = guess_tokens(template.text) + self._searched * self.turns // 2
+        read = guess_tokens(template.text) + self._search_tokens * self.turns // 2
         return [FollowUp(self.model, template.kind, f"{template.kind}{LATER}", self.turns - 1, read)]
 
     @property
-    def _searched(self) -> int:
+    def _search_tokens(self) -> int:
         """Return the most tokens that a search shows, at one and a third tokens per word."""
         return self.docs * self.words * 4 // 3
 
@@ -136,14 +133,11 @@ class Agent(ModelExpander):
         with context.executor.progress(str(self), len(trajectories)) as bar:
             while active:
                 self._turn(active, collection, context, log)
-                going = [trajectory for trajectory in active if not trajectory.done]
-                bar.advance(len(active) - len(going))
-                active = going
+                before, active = len(active), [trajectory for trajectory in active if not trajectory.done]
+                bar.advance(before - len(active))
         note_account(log.replies, log.seconds, context)
         context.notes.facts["agent"] = dict(sum((trajectory.counts for trajectory in trajectories), log.counts))
-        written = [
-            self.generation(trajectory.answer, trajectory.text, trajectory.incomplete) for trajectory in trajectories
-        ]
+        written = [self.generation(one.answer, one.text, one.incomplete) for one in trajectories]
         rows = [written[start : start + self.samples] for start in range(0, len(written), self.samples)]
         return attach_generations(self, collection, rows, context)
 
@@ -158,35 +152,41 @@ class Agent(ModelExpander):
 
     def _turn(self, active: Sequence[Trajectory], collection: Collection, context: Context, log: Log) -> None:
         """Send one request for every query that is not done, and run one search for each that asks for one."""
+        (call, end_call), (answer, end_answer) = self.tags.call, self.tags.answer
         searches: list[AgentSearch] = []
         replies = log.ask([trajectory.request() for trajectory in active])
         for trajectory, reply in zip(active, replies, strict=True):
             move = trajectory.hear(reply)
-            if move is None or self._exhausted(trajectory):
+            limit = trajectory.model.sampling.max_tokens
+            if move is None:
+                continue
+            if trajectory.turns >= self.turns:
+                trajectory.stop(NO_TURNS)
+                continue
+            if limit is not None and trajectory.tokens >= limit:
+                trajectory.stop(NO_TOKENS)
                 continue
             trajectory.counts["searches" if move.kind is MoveKind.SEARCH else move.kind.value] += 1
             if move.kind is not MoveKind.SEARCH:
-                trajectory.tell(self._notice(move.kind, trajectory))
+                what = (
+                    "The search was empty."
+                    if move.kind is MoveKind.EMPTY
+                    else "That was neither a search nor an answer."
+                )
+                ways = f"Write {call}a few words{end_call} to search, or {answer}the passage{end_answer} to finish."
+                self._tell(trajectory, f"{what} {ways}")
             elif same_search(move.text) in trajectory.found:
                 trajectory.counts["repeated"] += 1
-                before = trajectory.found[same_search(move.text)]
-                trajectory.tell(f"You made this search before. It found:\n{before}{self._last_call(trajectory)}")
+                self._tell(
+                    trajectory, f"You made this search before. It found:\n{trajectory.found[same_search(move.text)]}"
+                )
             else:
                 searches.append(AgentSearch(trajectory, move.text))
         results = self._search(searches, collection, context)
         for search, text in zip(results, self.read(results, log), strict=True):
             search.trajectory.counts["found_nothing"] += not search.documents
             search.trajectory.found[same_search(search.query)] = text
-            search.trajectory.tell(text + self._last_call(search.trajectory))
-
-    def _exhausted(self, trajectory: Trajectory) -> bool:
-        """Stop the conversation if no further request is allowed; return whether it is done."""
-        limit = trajectory.model.sampling.max_tokens
-        if trajectory.turns >= self.turns:
-            trajectory.stop(NO_TURNS)
-        elif limit is not None and trajectory.tokens >= limit:
-            trajectory.stop(NO_TOKENS)
-        return trajectory.done
+            self._tell(search.trajectory, text)
 
     def _search(self, searches: Sequence[AgentSearch], collection: Collection, context: Context) -> list[AgentSearch]:
         """Run the searches and add their documents; those of one sample run together under their queries' own ids.
@@ -206,23 +206,21 @@ class Agent(ModelExpander):
                 done[place] = searches[place]._replace(documents=texts)
         return done
 
-    def _notice(self, kind: MoveKind, trajectory: Trajectory) -> str:
-        call, answer = self.tags.call, self.tags.answer
-        ways = f"Write {call[0]}a few words{call[1]} to search, or {answer[0]}the passage{answer[1]} to finish."
-        what = "The search was empty." if kind is MoveKind.EMPTY else "That was neither a search nor an answer."
-        return f"{what} {ways}{self._last_call(trajectory)}"
-
-    def _last_call(self, trajectory: Trajectory) -> str:
-        """Return the notice that is added when only one request is left."""
-        if trajectory.turns < self.turns - 1:
-            return ""
-        opening, closing = self.tags.answer
-        return f"\nNo search is left. Finish now: write the passage inside {opening} and {closing}."
+    def _tell(self, trajectory: Trajectory, text: str) -> None:
+        """Give the model a text; if only one request is left, with a notice."""
+        if trajectory.turns >= self.turns - 1:
+            opening, closing = self.tags.answer
+            text += f"\nNo search is left. Finish now: write the passage inside {opening} and {closing}."
+        trajectory.tell(text)
 
 
 NOTHING = "Nothing was found. Try other words."
 _REASONING_SHOWN = 500
 """Words of the reasoning, the latest ones, that the reader of documents is shown."""
+
+
+def _condense_prompt() -> Template:
+    return bundled("search-o1.condense", "r2med.expand")
 
 
 @dataclass(frozen=True)
@@ -259,36 +257,36 @@ class SearchO1(Agent):
 
     def fingerprint(self) -> Mapping[str, object]:
         """Add the hash of the prompt that condenses documents."""
-        return {**super().fingerprint(), "condense": bundled("search-o1.condense", "r2med.expand").hash}
+        return {**super().fingerprint(), "condense": _condense_prompt().hash}
 
     def read(self, searches: Sequence[AgentSearch], log: Log) -> list[str]:
         """Ask the model, in separate requests, for the useful parts of the documents."""
-        reading = [search for search in searches if search.documents]
-        replies = iter(log.ask([self._condense(search) for search in reading]))
-        return [self._useful(next(replies), log) if search.documents else NOTHING for search in searches]
+        requests = []
+        for trajectory, query, documents in searches:
+            if documents:
+                values = {
+                    "query": trajectory.question,
+                    "reasoning": " ".join(trajectory.reasoning.split()[-_REASONING_SHOWN:]),
+                    "search": query,
+                    "documents": numbered(documents, self.words),
+                }
+                request = self.model.request(_condense_prompt().fill(values))
+                requests.append(replace(request, sample=trajectory.sample))
+        replies = iter(log.ask(requests))
+        texts = []
+        for search in searches:
+            reply = next(replies) if search.documents else None
+            if isinstance(reply, Reply) and not reply.incomplete:
+                texts.append(reply.text)
+            elif reply is None:
+                texts.append(NOTHING)
+            else:
+                log.counts["condensing_failed"] += 1
+                texts.append("The documents could not be read. Go on without them, or try other words.")
+        return texts
 
     def follow_ups(self, template: Template) -> list[FollowUp]:
         """Return further turns, and the requests that condense the results of each search."""
-        condense = bundled("search-o1.condense", "r2med.expand")
-        read = guess_tokens(condense.text) + self._searched + _REASONING_SHOWN * 4 // 3
-        return [
-            *super().follow_ups(template),
-            FollowUp(self.model, template.kind, condense.kind, self.turns - 1, read),
-        ]
-
-    def _condense(self, search: AgentSearch) -> Request:
-        trajectory = search.trajectory
-        values = {
-            "query": trajectory.question,
-            "reasoning": " ".join(trajectory.reasoning.split()[-_REASONING_SHOWN:]),
-            "search": search.query,
-            "documents": numbered(search.documents, self.words),
-        }
-        request = self.model.request(bundled("search-o1.condense", "r2med.expand").fill(values))
-        return replace(request, sample=trajectory.sample)
-
-    def _useful(self, reply: object, log: Log) -> str:
-        if isinstance(reply, Reply) and not reply.incomplete:
-            return reply.text
-        log.counts["condensing_failed"] += 1
-        return "The documents could not be read. Go on without them, or try other words."
+        condense = _condense_prompt()
+        read = guess_tokens(condense.text) + self._search_tokens + _REASONING_SHOWN * 4 // 3
+        return [*super().follow_ups(template), FollowUp(self.model, template.kind, condense.kind, self.turns - 1, read)]

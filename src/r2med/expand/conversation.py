@@ -22,31 +22,21 @@ LATER = ", later turn"
 """What the kind of a request has in every turn but the first."""
 
 
-class Piece(NamedTuple):
-    """A text of the model or to it."""
-
-    model: bool
-    text: str
-
-
 @dataclass
 class Trajectory:
     """State of one conversation, which takes replies and results until it is `done`."""
 
     query: str
-    """The id of the query."""
     question: str
-    """Its text."""
     prompt: str
-    """What the model is asked first."""
     sample: int
     model: Model
     tags: Tags
-    pieces: list[Piece] = field(default_factory=list)
+    pieces: list[Message] = field(default_factory=list)
+    """What the model wrote (`assistant`) and was given (`user`) after the prompt."""
     turns: int = 0
     """Requests that were answered."""
     tokens: int = 0
-    """Tokens that were written."""
     found: dict[str, str] = field(default_factory=dict)
     """What each search so far brought, by the search's words."""
     counts: Counter[str] = field(default_factory=Counter)
@@ -72,12 +62,12 @@ class Trajectory:
     @property
     def text(self) -> str:
         """Return the whole conversation, for users to read."""
-        return "".join(piece.text for piece in self.pieces).strip()
+        return "".join(text for _, text in self.pieces).strip()
 
     @property
     def reasoning(self) -> str:
         """Return what the model wrote so far, without what it was given."""
-        return "".join(piece.text for piece in self.pieces if piece.model).strip()
+        return "".join(text for role, text in self.pieces if role == "assistant").strip()
 
     @property
     def kind(self) -> str:
@@ -92,28 +82,20 @@ class Trajectory:
         # A reasoning model quotes the tags it was told about; to stop at those of the answer would cut its thoughts.
         quoting = self._begins_thinking and not self.tags.anywhere
         stop = (self.tags.call[1],) if quoting else (self.tags.call[1], self.tags.answer[1])
-        return Request(self.model, self._messages(), sampling, stop, sample=self.sample, kind=self.kind)
-
-    def _messages(self) -> tuple[Message, ...]:
-        asked = chat(str(self.prompt))
-        if not self.pieces:
-            return asked
-        if self.model.continues:
-            return (*asked, Message("assistant", self._opening() + "".join(piece.text for piece in self.pieces)))
-        messages: list[Message] = list(asked)
-        for model, text in self.pieces:
-            role = "assistant" if model else "user"
-            if messages[-1].role == role:
-                messages[-1] = Message(role, messages[-1].content + "\n\n" + text.strip())
-            elif text.strip():
-                messages.append(Message(role, text.strip()))
-        return tuple(messages)
-
-    def _opening(self) -> str:
-        """Return the mark that the chat template put before the model's first word, and that must be put back."""
-        rule = self._format
-        marked = self.pieces[0].text.lstrip().startswith(rule.opening)
-        return f"{rule.opening}\n" if rule.always and rule.opening and not marked else ""
+        messages = list(chat(str(self.prompt)))
+        if self.pieces and self.model.continues:
+            # The mark that the chat template put before the model's first word must be put back.
+            opening = self._format.opening if self._format.always else ""
+            marked = not opening or self.pieces[0].content.lstrip().startswith(opening)
+            text = "".join(text for _, text in self.pieces)
+            messages.append(Message("assistant", text if marked else f"{opening}\n{text}"))
+        else:
+            for role, text in self.pieces:
+                if messages[-1].role == role:
+                    messages[-1] = Message(role, messages[-1].content + "\n\n" + text.strip())
+                elif text.strip():
+                    messages.append(Message(role, text.strip()))
+        return Request(self.model, tuple(messages), sampling, stop, sample=self.sample, kind=self.kind)
 
     def hear(self, reply: Reply | Failed) -> Move | None:
         """Add a reply; return the move that it makes, or None if the conversation is over."""
@@ -123,9 +105,13 @@ class Trajectory:
             return None
         self.turns += 1
         self.tokens += reply.usage.completion_tokens
-        written = self._written(reply)
+        written = reply.raw
+        if reply.reasoning and reply.reasoning not in reply.raw:
+            # The server keeps the reasoning in a separate field.
+            written = f"{self._format.opening}\n{reply.reasoning}"
+            written += f"\n{self._format.closing}\n{reply.raw}" if reply.raw.strip() else ""
         move = read_move(written, self.tags, cut=reply.finish == "length", answer_from=self._reasoned(written))
-        self.pieces.append(Piece(True, move.said))
+        self.pieces.append(Message("assistant", move.written))
         if move.kind is MoveKind.UNCLEAR:
             move = self._unmarked(move, reply)
         if move.kind is MoveKind.ANSWER:
@@ -142,19 +128,11 @@ class Trajectory:
     def tell(self, text: str) -> None:
         """Add a text for the model, between the tags of results."""
         opening, closing = self.tags.result
-        self.pieces.append(Piece(False, f"\n\n{opening}{text.strip()}{closing}\n\n"))
+        self.pieces.append(Message("user", f"\n\n{opening}{text.strip()}{closing}\n\n"))
 
     def stop(self, reason: str) -> None:
         """End the conversation without an answer."""
         self.answer, self.incomplete, self.done = "", reason, True
-
-    def _written(self, reply: Reply) -> str:
-        """Return all that the model wrote, including reasoning that the server keeps in a separate field."""
-        if not reply.reasoning or reply.reasoning in reply.raw:
-            return reply.raw
-        opening, closing = self._format.opening, self._format.closing
-        thought = f"{opening}\n{reply.reasoning}"
-        return f"{thought}\n{closing}\n{reply.raw}" if reply.raw.strip() else thought
 
     def _reasoned(self, written: str) -> int:
         """Return the place at which reasoning ends in a text, after which an answer may come."""
@@ -169,13 +147,13 @@ class Trajectory:
 
     def _unmarked(self, move: Move, reply: Reply) -> Move:
         """Take the last words of a reasoning model as its answer, tags or not, once its reasoning is closed."""
-        if self.tags.anywhere or self._thinking or self._format.closing not in move.said or reply.finish == "length":
+        if self.tags.anywhere or self._thinking or self._format.closing not in move.written or reply.finish == "length":
             return move
-        trace = split_trace(move.said, self.model.trace)
+        trace = split_trace(move.written, self.model.trace)
         marks = (*self.tags.call, *self.tags.answer)
         if trace.incomplete or any(mark in trace.answer for mark in marks):
             return move
-        return Move(MoveKind.ANSWER, trace.answer, move.said)
+        return Move(MoveKind.ANSWER, trace.answer, move.written)
 
 
 class MoveKind(Enum):
@@ -184,7 +162,6 @@ class MoveKind(Enum):
     SEARCH = "search"
     ANSWER = "answer"
     EMPTY = "empty"
-    """A search for nothing."""
     UNCLEAR = "unclear"
     """Neither a search nor an answer, or half of one."""
     CUT = "cut"
@@ -207,7 +184,7 @@ class Move(NamedTuple):
     kind: MoveKind
     text: str
     """The query or the answer."""
-    said: str
+    written: str
     """What the model is taken to have written: up to the end of the move, with its closing tag."""
 
 
@@ -252,59 +229,48 @@ def read_move(text: str, tags: Tags, *, cut: bool = False, answer_from: int = 0)
     >>> tags = Tags(("<search>", "</search>"), ("<information>", "</information>"))
     >>> read_move("I wonder. <search> vitamin C", tags).text
     'vitamin C'
-    >>> read_move("<search>vitamin C</search><information>invented", tags).said
+    >>> read_move("<search>vitamin C</search><information>invented", tags).written
     '<search>vitamin C</search>'
     """
-    searched = text.find(tags.call[1])
-    answered = _answer_end(text, tags, answer_from)
+    (call, end_call), (answer, end_answer) = tags.call, tags.answer
+    searched, answered = text.find(end_call), -1
+    opening = text.find(answer, answer_from)
+    # The first answer that is not a quotation of the instructions.
+    while opening >= 0 and (closing := text.find(end_answer, opening)) >= 0:
+        if not _quoted(text[opening:closing].rpartition(answer)[2]):
+            answered = closing
+            break
+        opening = text.find(answer, closing)
     if searched >= 0 and not 0 <= answered < searched:
-        said = text[: searched + len(tags.call[1])]
-        _, opened, query = text[:searched].rpartition(tags.call[0])
-        return _search(query, said, tags) if opened else Move(MoveKind.UNCLEAR, "", said)
+        written = text[: searched + len(end_call)]
+        _, opened, query = text[:searched].rpartition(call)
+        return _search(query, written, tags) if opened else Move(MoveKind.UNCLEAR, "", written)
     if answered >= 0:
-        start = text.rfind(tags.answer[0], answer_from, answered) + len(tags.answer[0])
-        return _answer(text[start:answered], text[: answered + len(tags.answer[1])])
-    return _open_move(text, tags, cut, answer_from)
-
-
-def _answer_end(text: str, tags: Tags, start: int) -> int:
-    """Return the end of the first answer that is not a quotation of the instructions; -1 if there is none."""
-    opening = text.find(tags.answer[0], start)
-    while opening >= 0:
-        closing = text.find(tags.answer[1], opening)
-        if closing < 0:
-            return -1
-        inner = text[opening:closing].rpartition(tags.answer[0])[2]
-        if not _quoted(inner):
-            return closing
-        opening = text.find(tags.answer[0], closing)
-    return -1
-
-
-def _open_move(text: str, tags: Tags, cut: bool, answer_from: int) -> Move:
-    """Read a move whose closing tag the server removed as its stop string, unless the limit came first."""
+        start = text.rfind(answer, answer_from, answered) + len(answer)
+        return _answer(text[start:answered], text[: answered + len(end_answer)])
     if cut:
         return Move(MoveKind.CUT, "", text)
-    search, answer = text.rfind(tags.call[0]), text.rfind(tags.answer[0], answer_from)
-    said = text[answer + len(tags.answer[0]) :]
-    if answer > search and tags.answer[1] not in said and not _quoted(said):
-        return _answer(said, text.rstrip() + tags.answer[1])
-    query = text[search + len(tags.call[0]) :]
+    # The server may have removed the closing tag as its stop string.
+    search, start = text.rfind(call), text.rfind(answer, answer_from)
+    passage = text[start + len(answer) :]
+    if start > search and end_answer not in passage and not _quoted(passage):
+        return _answer(passage, text.rstrip() + end_answer)
+    query = text[search + len(call) :]
     if search >= 0 and len(query.strip()) <= _LONGEST_OPEN_QUERY:
-        return _search(query, text.rstrip() + tags.call[1], tags)
+        return _search(query, text.rstrip() + end_call, tags)
     return Move(MoveKind.UNCLEAR, "", text)
 
 
-def _search(query: str, said: str, tags: Tags) -> Move:
+def _search(query: str, written: str, tags: Tags) -> Move:
     for mark in (*tags.call, *tags.result, *tags.answer):
         query = query.replace(mark, " ")
     query = " ".join(query.split()).strip("\"'“” ")
-    return Move(MoveKind.EMPTY if _quoted(query) else MoveKind.SEARCH, query, said)
+    return Move(MoveKind.EMPTY if _quoted(query) else MoveKind.SEARCH, query, written)
 
 
-def _answer(answer: str, said: str) -> Move:
+def _answer(answer: str, written: str) -> Move:
     answer = answer.strip()
-    return Move(MoveKind.UNCLEAR if _quoted(answer) else MoveKind.ANSWER, answer, said)
+    return Move(MoveKind.UNCLEAR if _quoted(answer) else MoveKind.ANSWER, answer, written)
 
 
 def _quoted(text: str) -> bool:

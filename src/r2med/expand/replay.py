@@ -1,17 +1,28 @@
-"""Expansion by existing generations: the published ones beside the data or on the hub, or the user's file."""
+"""Expansion by existing generations: the published ones beside the data or on the hub, or the user's file.
+
+Files are JSON lines, TSV and the authors' own layout.
+"""
 
 from __future__ import annotations
 
+import csv
+from collections.abc import Collection as AbstractCollection
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from r2med.data.dataset import Generation
+import orjson
+
+from r2med.data.dataset import Generation, Texts
+from r2med.data.formats import Digests, lines, read_rows
 from r2med.data.loader import HUB as TASK_HUB
+from r2med.data.problems import ERROR, Findings, Spot, place
 from r2med.data.tasks import registry
+from r2med.data.texts import identifier_of
 from r2med.errors import DataError, SpecError, suggest
-from r2med.expand.expander import attach_generations
+from r2med.expand.methods import attach_generations
+from r2med.formatting import describe, shorten
 from r2med.llm.reasoning import split_trace
 from r2med.pipeline.joins import TEXT_JOINS, check_join
 from r2med.pipeline.registry import spec_of
@@ -23,7 +34,121 @@ from r2med.store.hashes import confirm, file_digest
 if TYPE_CHECKING:
     from r2med.data.dataset import Collection
     from r2med.data.tasks import Task
-from r2med.expand.files import HYDOC, Written, mismatched, read_written
+
+HYDOC = "query_with_hydoc.jsonl"
+"""The name of the published files."""
+_HEADERS = {"id", "_id", "qid", "query_id", "query-id"}
+
+
+@dataclass
+class Written:
+    """Content of a file: texts by query, and the queries' own texts if it has them."""
+
+    path: Path
+    whole: bool
+    """Whether a text is the whole query to search with, not something to join with it."""
+    texts: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    queries: dict[str, str] = field(default_factory=dict)
+    digests: Digests = field(default_factory=Digests)
+
+    @property
+    def content(self) -> str:
+        """Return the hash of the very bytes that the texts were read from."""
+        return self.digests.of(self.path)[:32]
+
+    def add(self, query: str, texts: tuple[str, ...], spot: Spot) -> None:
+        """Add a row; a repeated one is ignored, another text under the same id is noted as an error."""
+        if self.texts.setdefault(query, texts) != texts:
+            spot.note("conflicting-id", f"repeats the id {shorten(query)!r} with another text")
+
+
+def read_written(path: Path, known: AbstractCollection[str]) -> Written:
+    """Read a file by its ending. `known` are the ids of the queries it is meant for."""
+    if not path.is_file():
+        raise DataError(f"{path}: no such file; generations are read from a .jsonl or .tsv file")
+    ending = Path(path.name.removesuffix(".gz")).suffix
+    if ending not in (".jsonl", ".tsv"):
+        raise DataError(f"{path}: generations are read from {HYDOC} (id, text, hy_doc) or a .tsv file of two columns")
+    written, findings = _read_hydoc(path) if ending == ".jsonl" else _read_tsv(path, known)
+    if findings.errors:
+        more = f" (and {findings.errors - 1} more)" if findings.errors > 1 else ""
+        raise DataError(f"{next(findings.of(ERROR))}{more}")
+    if not written.texts:
+        raise DataError(f"{path}: holds no rows")
+    return written
+
+
+def hydoc_rows(queries: Texts, generations: Mapping[str, Sequence[Generation]]) -> bytes:
+    """Format what was written for queries as the benchmark's rows (id, text, hy_doc); several texts are a list.
+
+    A query without a usable text has no row.
+    """
+    rows = []
+    for query, text in queries:
+        texts = [one.text for one in generations.get(query, ()) if not one.incomplete]
+        if texts:
+            rows.append({"id": query, "text": text, "hy_doc": texts[0] if len(texts) == 1 else texts})
+    return b"".join(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in rows)
+
+
+def _read_hydoc(path: Path) -> tuple[Written, Findings]:
+    written, findings = Written(path, whole=False), Findings()
+    for number, row in read_rows(path, findings, written.digests):
+        spot = Spot(path, number, findings)
+        missing = [name for name in ("id", "hy_doc") if name not in row]
+        if missing:
+            names = shorten(", ".join(row)) or "no fields"
+            spot.note("missing-field", f"no {' and no '.join(missing)}; the row has {names}")
+            continue
+        query = identifier_of(row["id"], "id", spot)
+        # Several texts of a query that was asked about more than once.
+        texts: list[Any] = row["hy_doc"] if isinstance(row["hy_doc"], list) else [row["hy_doc"]]
+        if not texts or not all(isinstance(text, str) for text in texts):
+            spot.note("wrong-type", f"hy_doc must be a text or a list of texts, not {describe(row['hy_doc'])}")
+        elif query is not None:
+            written.add(query, tuple(texts), spot)
+            if isinstance(text := row.get("text"), str):
+                written.queries[query] = text
+    return written, findings
+
+
+def _read_tsv(path: Path, known: AbstractCollection[str]) -> tuple[Written, Findings]:
+    written, findings = Written(path, whole=True), Findings()
+
+    def decoded() -> Iterator[str]:
+        for number, line in lines(path, findings, written.digests):
+            try:
+                yield line.decode("utf-8")
+            except UnicodeDecodeError as error:
+                reason = f"not UTF-8 (byte {error.start + 1}); save it as UTF-8"
+                raise DataError(f"{place(path, number)}: {reason}") from error
+
+    reader = csv.reader(decoded(), delimiter="\t")
+    start = 1
+    try:
+        for row in reader:
+            # A quoted text may span several lines.
+            number, start = start, reader.line_num + 1
+            spot = Spot(path, number, findings)
+            if row and len(row) != 2:
+                words = f"expected two columns, an id and a text with a tab between, found {len(row)}"
+                spot.note("wrong-columns", words)
+            elif row and (number > 1 or row[0] in known or row[0].casefold() not in _HEADERS):
+                if any("\t" in line and line.partition("\t")[0] in known for line in row[1].split("\n")[1:]):
+                    words = "a quote opens here and takes in the rows below; quote the whole text"
+                    spot.note("wrong-columns", words)
+                else:
+                    written.add(row[0], (row[1],), spot)
+    except csv.Error as error:
+        raise DataError(f"{place(path, start)}: not a table of two columns: {error}") from error
+    return written, findings
+
+
+def mismatched(written: Written, queries: Mapping[str, str]) -> int:
+    """Count the rows that are under a query's id and quote another query, ignoring spacing."""
+    quoted = ((written.queries[query], text) for query, text in queries.items() if query in written.queries)
+    return sum(one.split() != other.split() for one, other in quoted)
+
 
 BESIDE, HUB = "beside", "hub"
 
@@ -103,16 +228,16 @@ class Replay(Expander):
             name = f"{self._method}/{self.llm}/{HYDOC}"
             if self.llm and cached is not None and (cached.folder / name).is_file():
                 return cached.folder / name
-            name = self._chosen(TASK_HUB.names(task.hub, task.revision), f"{task.hub} at {task.revision}")
+            name = self._select(TASK_HUB.names(task.hub, task.revision), f"{task.hub} at {task.revision}")
             return TASK_HUB.download(task.hub, task.revision, [name]).folder / name
         if collection.origin is None:
             raise DataError(f"{collection.task.name} was not read from a folder; name the file with the generations")
         files = sorted(collection.origin.glob(f"*/*/{HYDOC}"))
-        return collection.origin / self._chosen(
+        return collection.origin / self._select(
             [file.relative_to(collection.origin).as_posix() for file in files], str(collection.origin)
         )
 
-    def _chosen(self, names: Sequence[str], where: str) -> str:
+    def _select(self, names: Sequence[str], where: str) -> str:
         """Select the one file of the method and model among those that exist."""
         paths = [name.split("/") for name in names if name.endswith(f"/{HYDOC}") and name.count("/") == 2]
         models = [llm for method, llm, _ in paths if method == self._method]
@@ -144,24 +269,21 @@ class Replay(Expander):
                 f"{written.path}: {others} of {len(queries)} texts were written for other queries of the same id"
             )
         context.notes.facts |= {"file": str(written.path), "content": written.content}
-        rows = [tuple(self._generations(query, written)) for query in queries]
+        if written.whole:
+            empty = Generation("", "replay", self.llm, join=self.join or "replace")
+        else:
+            empty = Generation("", self._method, self.llm or written.path.parent.name, join=self.join)
+        rows = []
+        for query in queries:
+            row = [] if query in written.texts else [replace(empty, incomplete=f"not in {written.path.name}")]
+            for text in written.texts.get(query, ()):
+                if written.whole:
+                    row.append(replace(empty, text=text, incomplete="" if text.strip() else "empty text"))
+                else:
+                    answer, reasoning, incomplete = split_trace(text)
+                    row.append(replace(empty, text=answer, reasoning=reasoning, incomplete=incomplete))
+            rows.append(row)
         return attach_generations(self, collection, rows, context)
-
-    def _generations(self, query: str, written: Written) -> Iterator[Generation]:
-        empty = Generation(
-            "",
-            method="replay" if written.whole else self._method,
-            model=self.llm or ("" if written.whole else written.path.parent.name),
-            join=self.join or ("replace" if written.whole else ""),
-        )
-        for text in written.texts.get(query, ()):
-            if written.whole:
-                yield replace(empty, text=text, incomplete="" if text.strip() else "empty text")
-            else:
-                trace = split_trace(text)
-                yield replace(empty, text=trace.answer, reasoning=trace.reasoning, incomplete=trace.incomplete)
-        if query not in written.texts:
-            yield replace(empty, incomplete=f"not in {written.path.name}")
 
 
 def published_task(task: Task) -> Task:

@@ -104,16 +104,14 @@ class Budget:
         return Usage(prompt_tokens=read, completion_tokens=written, cost=cost or 0.0)
 
     def _full(self, hold: Usage) -> str:
-        if self._limits.max_cost is not None:
-            limit, spent = f"${self._limits.max_cost:.2f}", f"${self.spent.cost or 0.0:.4f}"
-            next_one = f"${hold.cost:.4f}"
-        else:
-            limit, spent = f"{self._limits.max_tokens} tokens", f"{self.spent.tokens} tokens"
-            next_one = f"{hold.tokens} tokens"
+        limits, (spent, most) = self._limits, (f"{part.tokens} tokens" for part in (self.spent, hold))
+        limit = f"{limits.max_tokens} tokens"
+        if limits.max_cost is not None:
+            limit, spent, most = (f"${limits.max_cost:.2f}", f"${self.spent.cost or 0.0:.4f}", f"${hold.cost:.4f}")
         lost = f" (and up to ${self.lost.cost:.4f} or {self.lost.tokens} tokens lost)" if self.lost.tokens else ""
         return (
             f"stopped before the limit of {limit}: {spent} spent{lost} on {self.spent.requests} answers, which are"
-            f" kept; the next request may take {next_one}, of which most is the longest answer it may get: give the"
+            f" kept; the next request may take {most}, of which most is the longest answer it may get: give the"
             " stage a smaller max_tokens=, or raise the limit, and run the same command to go on"
         )
 
@@ -135,7 +133,6 @@ class Estimate:
     cached: int
     """How many are already answered and would cost nothing."""
     prompt_tokens: int
-    """Of the requests still to be asked."""
     completion_tokens: int
     """Guessed from this model's kept answers to requests of the same kind, or else a default."""
     cost: float | None
@@ -173,28 +170,24 @@ _ANSWER, _REASONED_ANSWER = 400, 2500
 
 
 def estimate(requests: Sequence[Request], answers: ReplyCache) -> Estimate:
-    """Estimate the cost of these requests, given the answers that are stored."""
+    """Estimate the cost of these requests, given the answers that are stored; one of no use is asked for again."""
     distinct = {request.key(): request for request in requests}
-    kept = answers.find(distinct)
-    rest = [
-        request
-        for key, request in distinct.items()
-        # An answer of no use is asked for again.
-        if key not in kept or usable_reply(request, kept[key]) is None
-    ]
+    stored = answers.find(distinct)
+    usable = {key for key, answer in stored.items() if usable_reply(distinct[key], answer) is not None}
+    rest = [request for key, request in distinct.items() if key not in usable]
     kinds = {(request.model.id, request.model.server, request.kind): request for request in rest}
     lengths = {place: answers.typical(request.model, request.kind) for place, request in kinds.items()}
     prompt = [guess_tokens(prompt_text(request.messages)) for request in rest]
     written = [_length(request, lengths[request.model.id, request.model.server, request.kind]) for request in rest]
-    most = [request.sampling.max_tokens for request in rest]
+    counts = [usual.answers for usual in lengths.values()]
     return Estimate(
         requests=len(requests),
         cached=len(requests) - len(rest),
         prompt_tokens=sum(prompt),
         completion_tokens=sum(written),
         cost=_price(rest, prompt, written),
-        cost_limit=_price(rest, prompt, most),
-        known=min(counts) and sum(counts) if (counts := [usual.answers for usual in lengths.values()]) else 0,
+        cost_limit=_price(rest, prompt, [request.sampling.max_tokens for request in rest]),
+        known=sum(counts) if all(counts) else 0,
     )
 
 
@@ -214,7 +207,6 @@ class FollowUp:
     """The kind of the requests that they follow."""
     kind: str
     most: int
-    """How many may follow one."""
     prompt: int
     """Tokens that one reads if none of its kind is stored."""
 
@@ -235,10 +227,8 @@ def estimate_follow_up(follow: FollowUp, first: int, answers: ReplyCache) -> Est
 
 
 def _price(requests: Sequence[Request], prompt: Sequence[int], written: Sequence[int | None]) -> float | None:
-    total = 0.0
-    for request, read, wrote in zip(requests, prompt, written, strict=True):
-        cost = request.model.cost(read, wrote) if wrote is not None else None
-        if cost is None:
-            return None
-        total += cost
-    return total
+    costs = [
+        None if wrote is None else request.model.cost(read, wrote)
+        for request, read, wrote in zip(requests, prompt, written, strict=True)
+    ]
+    return None if None in costs else sum(cost for cost in costs if cost is not None) + 0.0

@@ -53,30 +53,46 @@ def find_model(text: str) -> Model:
     """Resolve the name of a model in a spec.
 
     A card (`gpt-4o`), any model of any server (`NAME@http://host:port/v1`), `local` or `local:FILE.gguf` for one that
-    r2med serves itself, or `scripted:FILE` for scripted answers.
+    r2med serves itself, or `scripted:FILE` for scripted answers. Before an address, a card's name, or the id in a card,
+    selects that card.
 
     >>> find_model("gpt-4o").id
     'gpt-4o-2024-11-20'
     >>> find_model("qwq-32b@http://localhost:8001/v1").trace
     'think'
     """
+    kind, _, rest = text.partition(":")
+    name, _, url = text.partition("@")
+    cards = _DECK.cards()
     if text in _ADDED:
         return _ADDED[text]
-    kind, _, rest = text.partition(":")
     if kind == "local":
         return local_model(rest)
     if kind == "scripted" and rest:
         return scripted_file(Path(rest))
-    name, _, url = text.partition("@")
-    if url:
-        return _at(text, name, url)
-    cards = _DECK.cards()
-    if text not in cards:
-        raise SpecError(
-            f"unknown model {text!r}{suggest(text, model_names())}"
-            " (or NAME@http://host:port/v1 for any server, local, scripted:FILE)"
-        )
-    return _model(cards[text])
+    if not url:
+        if text not in cards:
+            hint = " (or NAME@http://host:port/v1 for any server, local, scripted:FILE)"
+            raise SpecError(f"unknown model {text!r}{suggest(text, model_names())}{hint}")
+        return _model(cards[text])
+    if not name:
+        raise SpecError(f"cannot read the model {text!r}; write NAME@http://host:port/v1")
+    url = check_url(name, url, _OWN_KEY)
+    host = urlsplit(url).hostname or ""
+    key_env = _DECK.tables["host"].get(host, "")
+    card = next((card for card in cards.values() if name in (card.name, card.id)), None)
+    model = _model(card) if card else Model(name, name, sampling=Sampling(**_DECK.tables["sampling"]["own"]))
+    return replace(
+        model,
+        name=text,
+        url=url,
+        servers=_set_of(url),
+        key_env=key_env or _OWN_KEY,
+        needs_key=bool(key_env),
+        continues=_DECK.tables["server"]["own"]["continues"] and not key_env,
+        token_field="max_completion_tokens" if host == "api.openai.com" else "max_tokens",
+        price=model.price if key_env and key_env == model.key_env else None,
+    )
 
 
 def model_names() -> list[str]:
@@ -121,26 +137,3 @@ def _choice(card: ChatCard, name: str, choices: Mapping[str, Any]) -> Any:
     if choice not in choices:
         raise SpecError(f"model {card.name}: unknown {name} {choice!r}{suggest(choice, choices)}")
     return choices[choice]
-
-
-def _at(text: str, name: str, url: str) -> Model:
-    """Build a model of a server that is named by its address. A card's name, or the id in a card, selects that card."""
-    if not name:
-        raise SpecError(f"cannot read the model {text!r}; write NAME@http://host:port/v1")
-    url = check_url(name, url, _OWN_KEY)
-    host = urlsplit(url).hostname or ""
-    key_env = _DECK.tables["host"].get(host, "")
-    own_server = _DECK.tables["server"]["own"]
-    card = next((card for card in _DECK.cards().values() if name in (card.name, card.id)), None)
-    model = _model(card) if card else Model(name, name, sampling=Sampling(**_DECK.tables["sampling"]["own"]))
-    return replace(
-        model,
-        name=text,
-        url=url,
-        servers=_set_of(url),
-        key_env=key_env or _OWN_KEY,
-        needs_key=bool(key_env),
-        continues=own_server["continues"] and not key_env,
-        token_field="max_completion_tokens" if host == "api.openai.com" else "max_tokens",
-        price=model.price if key_env and key_env == model.key_env else None,
-    )

@@ -43,11 +43,11 @@ class Client:
         """What this client has spent."""
         self._place = answers
         self._alone = alone
-        self._loop = Loop(self._halt, self._drain, self._under_way, self.limits.grace)
+        self._flights: dict[str, asyncio.Task[Reply | Failed]] = {}
+        self._loop = Loop(self._halt, self._flights, self._under_way, self.limits.grace)
         self._halted = asyncio.Event()
         self._why: R2medError | None = None
         self._endpoints: dict[tuple[str, str], asyncio.Task[Endpoint]] = {}
-        self._flights: dict[str, asyncio.Task[Reply | Failed]] = {}
         self._file = GroupedWrites(lambda: self._answers)
         self._unusable: dict[str, RawAnswer] = {}
         """Answers of no use that this client got itself: only a later command asks for them again."""
@@ -200,7 +200,12 @@ class Client:
 
     def close(self) -> None:
         """Close connections, local servers and the file of answers."""
-        self._loop.close(self._shut)
+
+        async def shut() -> None:
+            for endpoint in self._opened:
+                await endpoint.close()
+
+        self._loop.close(shut)
         self._file.close()
         if "_answers" in vars(self):
             self._answers.close()
@@ -230,9 +235,19 @@ class Client:
     async def _fetch(self, request: Request, key: str, reject: RawAnswer | None) -> Reply | Failed:
         """Ask, or wait for another process that asks the same."""
         try:
-            answer = await self._claimed(key, reject)
-            if answer is not None:
-                return self._noted(key, answer, to_reply(request, answer, cached=True))
+            wait = _FIRST_LOOK
+            while True:
+                # While all slots are taken, a claim may wait for the next answer and be written with it.
+                idle = self._under_way() < self.limits.concurrency
+                claim = await self._file.write(partial(self._answers.claim, key, reject), urgent=idle)
+                if claim.answer is not None:
+                    return self._noted(key, claim.answer, to_reply(request, claim.answer, cached=True))
+                if claim.mine:
+                    break
+                if self._halted.is_set():
+                    raise AttemptError("stopped", retry=False)
+                await asyncio.sleep(wait)
+                wait = min(_LAST_LOOK, 1.5 * wait)
             try:
                 return await (await self._endpoint(request.model)).ask(request, partial(self._keep, request, key))
             except BaseException:
@@ -258,43 +273,29 @@ class Client:
             raise
         return self._noted(key, stays, reply if stays is answer else to_reply(request, stays))
 
-    async def _claimed(self, key: str, reject: RawAnswer | None) -> RawAnswer | None:
-        """Claim a request; return None if it is this process's to ask, or the answer if another process was first."""
-        wait = _FIRST_LOOK
-        while True:
-            # While all slots are taken, a claim may wait for the next answer and be written with it.
-            idle = self._under_way() < self.limits.concurrency
-            claim = await self._file.write(partial(self._answers.claim, key, reject), urgent=idle)
-            if claim.mine or claim.answer is not None:
-                return claim.answer
-            if self._halted.is_set():
-                raise AttemptError("stopped", retry=False)
-            await asyncio.sleep(wait)
-            wait = min(_LAST_LOOK, 1.5 * wait)
-
     def _noted(self, key: str, answer: RawAnswer, reply: Reply) -> Reply:
         if reply.incomplete:
             self._unusable[key] = answer
         return reply
 
     async def _endpoint(self, model: Model) -> Endpoint:
+        async def opened() -> Endpoint:
+            server: Server
+            try:
+                if model.answer is not None:
+                    server = ScriptedServer()
+                elif model.gguf:
+                    server = await asyncio.to_thread(LocalServer, model, self.limits.timeout)
+                else:
+                    server = HttpServer(model, self.limits.timeout)
+            except AttemptError as trouble:
+                raise ServerError(trouble.reason) from trouble
+            return Endpoint(server, model, self.limits, self.budget, self._halted)
+
         place = _place(model)
         if place not in self._endpoints or _broken(self._endpoints[place]):
-            self._endpoints[place] = asyncio.ensure_future(self._open(model))
+            self._endpoints[place] = asyncio.ensure_future(opened())
         return await asyncio.shield(self._endpoints[place])
-
-    async def _open(self, model: Model) -> Endpoint:
-        server: Server
-        try:
-            if model.answer is not None:
-                server = ScriptedServer()
-            elif model.gguf:
-                server = await asyncio.to_thread(LocalServer, model, self.limits.timeout)
-            else:
-                server = HttpServer(model, self.limits.timeout)
-        except AttemptError as trouble:
-            raise ServerError(trouble.reason) from trouble
-        return Endpoint(server, model, self.limits, self.budget, self._halted)
 
     def _halt(self, why: R2medError) -> None:
         self._why = self._why or why
@@ -311,13 +312,6 @@ class Client:
 
     def _under_way(self) -> int:
         return sum(endpoint.under_way for endpoint in self._opened)
-
-    async def _drain(self) -> None:
-        await asyncio.gather(*self._flights.values(), return_exceptions=True)
-
-    async def _shut(self) -> None:
-        for endpoint in self._opened:
-            await endpoint.close()
 
 
 def _place(model: Model) -> tuple[str, str]:

@@ -9,7 +9,7 @@ import asyncio
 import socket
 import threading
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for_futures
 from contextlib import suppress
@@ -19,15 +19,7 @@ from r2med.errors import R2medError
 from r2med.llm.budget import Budget, Limits
 from r2med.llm.server import Server
 from r2med.llm.types import Model, RawAnswer, Request
-from r2med.models.http import (
-    AttemptError,
-    FatalServerError,
-    Health,
-    Pace,
-    refused,
-    say_waiting,
-    with_attempts,
-)
+from r2med.models.http import AttemptError, FatalServerError, Health, Pace, refused, say_waiting, with_attempts
 from r2med.usage import Usage
 
 Value = TypeVar("Value")
@@ -130,16 +122,16 @@ class Interrupted(R2medError):
 
 
 class Loop:
-    """Event loop in a thread, started when needed. `halt` stops new requests, `drain` waits for those under way."""
+    """Event loop in a thread, started when needed. `halt` stops new requests, `flights` are those under way."""
 
     def __init__(
         self,
         halt: Callable[[R2medError], None],
-        drain: Callable[[], Coroutine[Any, Any, None]],
+        flights: Mapping[str, asyncio.Task[Any]],
         under_way: Callable[[], int],
         grace: float,
     ) -> None:
-        self._halt, self._drain, self._under_way, self._grace = halt, drain, under_way, grace
+        self._halt, self._flights, self._under_way, self._grace = halt, flights, under_way, grace
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -170,8 +162,12 @@ class Loop:
         except KeyboardInterrupt:
             loop.call_soon_threadsafe(self._halt, Interrupted("stopped by Ctrl-C; answers so far are kept"))
             say_waiting(self._under_way(), self._grace)
+
+            async def drain() -> None:
+                await asyncio.gather(*self._flights.values(), return_exceptions=True)
+
             try:
-                drained: Future[Any] = asyncio.run_coroutine_threadsafe(self._drain(), loop)
+                drained: Future[Any] = asyncio.run_coroutine_threadsafe(drain(), loop)
                 wait_for_futures((drained, future), timeout=self._grace)
             finally:
                 loop.call_soon_threadsafe(lambda: [task.cancel() for task in asyncio.all_tasks(loop)])

@@ -67,8 +67,7 @@ _UNREAD = "could not be read"
 """The problem of an answer in which the command that asked for it found no decision."""
 _OF_NO_USE = "(problem != '' OR json_extract(answer, '$.finish') = 'length')"
 """Answers that are asked for again, and those that were cut by the limit on their length."""
-_LONG_LOG = 1 << 14
-"""Pages of 4 kB."""
+_LONG_LOG_PAGES = 1 << 14
 _PATIENCE, _LOOK_AGAIN = 60.0, 0.02
 """Seconds to wait for another process that holds the file, and between two tries."""
 
@@ -87,14 +86,11 @@ class Claim(NamedTuple):
 
 
 class TypicalUsage(NamedTuple):
-    """Average usage of requests of a kind."""
+    """Number of the kept answers of a kind, with the tokens read and written on average."""
 
     answers: int
-    """How many are kept."""
     prompt: float
-    """Tokens read, on average."""
     completion: float
-    """Tokens written, on average."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +126,7 @@ class ReplyCache:
             # From here on it is this class that waits, where a signal can reach it.
             file.connection.execute("PRAGMA busy_timeout = 0")
         # Moving the log into the file waits for the disk, so a thread does it; the writer only when the log is long.
-        self._writer.execute(f"PRAGMA wal_autocheckpoint = {_LONG_LOG}")
+        self._writer.execute(f"PRAGMA wal_autocheckpoint = {_LONG_LOG_PAGES}")
         self._writer.create_function("is_gone", 1, lambda owner: is_gone(owner.rpartition(" ")[0]))
 
     def close(self) -> None:
@@ -212,11 +208,10 @@ class ReplyCache:
     def typical(self, model: Model, kind: str) -> TypicalUsage:
         """Return what the kept answers to requests of a kind took on average."""
         query = (
-            "SELECT count(*), avg(prompt_tokens), avg(completion_tokens) FROM answers"
+            "SELECT count(*), ifnull(avg(prompt_tokens), 0.0), ifnull(avg(completion_tokens), 0.0) FROM answers"
             " WHERE model = ? AND server = ? AND kind = ?"
         )
-        count, read, written = self._read(query, (model.id, model.server, kind))[0]
-        return TypicalUsage(count, float(read or 0.0), float(written or 0.0))
+        return TypicalUsage(*self._read(query, (model.id, model.server, kind))[0])
 
     def holdings(self) -> list[Holding]:
         """List the stored answers, by model and server."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import re
 import tomllib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
@@ -39,16 +40,6 @@ def scripted(answer: Callable[[Request], str | RawAnswer], name: str = "scripted
     )
 
 
-@dataclass(frozen=True)
-class _Rule:
-    """A pattern that is searched in the conversation, and the replies if it is found."""
-
-    pattern: re.Pattern[str]
-    replies: Sequence[str]
-    reasoning: str
-    finish: str
-
-
 def scripted_file(path: Path) -> Model:
     """Build a model whose answers come from a file: JSON lines, or TOML with `[[rule]]` tables.
 
@@ -59,22 +50,21 @@ def scripted_file(path: Path) -> Model:
         content = path.read_bytes()
     except (OSError, ValueError) as error:
         raise SpecError(f"cannot read the script {str(path)!r}: {getattr(error, 'strerror', '') or error}") from error
-    rules = [_rule(place, entry) for place, entry in _entries(path, content)]
+    rules = list(starmap(_rule, list(_entries(path, content))))
 
     def answer(request: Request) -> RawAnswer:
         text = prompt_text(request.messages)
-        for rule in rules:
-            if rule.pattern.search(text):
-                reply = rule.replies[request.sample % len(rule.replies)]
-                return RawAnswer(reply, rule.reasoning, rule.finish)
+        for pattern, answers in rules:
+            if pattern.search(text):
+                return answers[request.sample % len(answers)]
         raise AttemptError(f"{path} has no rule for {' '.join(text.split())[-60:]!r}", retry=False)
 
     digest = hashlib.blake2b(content, digest_size=8).hexdigest()
     return replace(scripted(answer, digest), name=f"scripted:{path}")
 
 
-def _entries(path: Path, content: bytes) -> list[tuple[str, Any]]:
-    """Read each rule with its place in the file, for errors."""
+def _entries(path: Path, content: bytes) -> Iterator[tuple[str, Any]]:
+    """Yield each rule with its place in the file, for errors."""
     if path.suffix == ".toml":
         try:
             table = tomllib.loads(content.decode("utf-8"))
@@ -83,19 +73,18 @@ def _entries(path: Path, content: bytes) -> list[tuple[str, Any]]:
         rules = table.get("rule", [])
         if set(table) != {"rule"} or not isinstance(rules, list):
             raise SpecError(f"{path}: a script in TOML has [[rule]] tables and nothing else")
-        return [(f"{path}: rule {number}", entry) for number, entry in enumerate(rules, 1)]
-    entries = []
+        yield from ((f"{path}: rule {number}", entry) for number, entry in enumerate(rules, 1))
+        return
     for number, line in enumerate(content.splitlines(), 1):
-        if not line.strip():
-            continue
         try:
-            entries.append((f"{path}:{number}", orjson.loads(line)))
+            if line.strip():
+                yield f"{path}:{number}", orjson.loads(line)
         except orjson.JSONDecodeError as error:
             raise SpecError(f"{path}:{number}: not JSON: {error}") from error
-    return entries
 
 
-def _rule(place: str, entry: Any) -> _Rule:
+def _rule(place: str, entry: Any) -> tuple[re.Pattern[str], list[RawAnswer]]:
+    """Return a pattern that is searched in the conversation, and the answers if it is found."""
     if not isinstance(entry, dict) or "reply" not in entry or set(entry) - _FIELDS:
         raise SpecError(f"{place}: a rule has reply, and may have match, reasoning and finish")
     replies = entry["reply"] if isinstance(entry["reply"], list) else [entry["reply"]]
@@ -105,7 +94,8 @@ def _rule(place: str, entry: Any) -> _Rule:
         pattern = re.compile(str(entry.get("match", "")), re.DOTALL)
     except re.error as error:
         raise SpecError(f"{place}: match is not a regular expression: {error}") from error
-    return _Rule(pattern, replies, str(entry.get("reasoning", "")), str(entry.get("finish", "stop")))
+    reasoning, finish = str(entry.get("reasoning", "")), str(entry.get("finish", "stop"))
+    return pattern, [RawAnswer(reply, reasoning, finish) for reply in replies]
 
 
 class ScriptedServer:

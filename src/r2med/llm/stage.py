@@ -146,8 +146,8 @@ def money_facts(guess: Estimate) -> dict[str, object]:
 def note_account(replies: Sequence[Reply | Failed], seconds: float, context: Context) -> None:
     """Record what the replies took, and how many were cut by the token limit and used as they are."""
     context.asked_for(seconds)
-    cut = sum(map(was_cut, replies))
-    context.notes.facts |= {"account": account(replies).as_json(), "seconds": seconds, "cut_by_limit": cut}
+    facts = {"account": account(replies).as_json(), "seconds": seconds, "cut_by_limit": sum(map(was_cut, replies))}
+    context.notes.facts |= facts
 
 
 def was_cut(reply: Reply | Failed) -> bool:

@@ -61,7 +61,6 @@ class Step(Generic[Item]):
     """For items that ask none: outcomes in order, of a batch."""
     batch: int = 256
     order: Callable[[list[Item]], list[Item]] = list
-    """The order in which items are made."""
 
 
 def run_step(step: Step[Item], items: Sequence[Item], store: ItemStore, executor: Executor) -> dict[str, Outcome]:
@@ -178,6 +177,16 @@ class _Dialogue(Generic[Item]):
             self.outcome = Outcome(failed=str(failure), spent=self._spent)
 
 
+class _ItemBar(NamedTuple):
+    """A bar over items, advanced by requests."""
+
+    bar: Progress
+    items_per_request: float
+
+    def advance(self, amount: float = 1) -> None:
+        self.bar.advance(amount * self.items_per_request)
+
+
 class _Asker(Generic[Item]):
     """Loop that asks models about the items of a step, as many at a time as keep the servers busy."""
 
@@ -198,7 +207,7 @@ class _Asker(Generic[Item]):
         while waiting:
             requests = [request for dialogue in waiting for request in dialogue.requests]
             # The bar advances once per item, with its first replies from workers.
-            bar = None if waiting[0].counted else _ScaledBar(self._bar, len(waiting) / len(requests))
+            bar = None if waiting[0].counted else _ItemBar(self._bar, len(waiting) / len(requests))
             for dialogue in waiting:
                 dialogue.counted = True
             replies = iter(self._client.ask_all(requests, bar, probing=True))
@@ -227,18 +236,6 @@ class _Asker(Generic[Item]):
         return sorted(waiting, key=lambda dialogue: dialogue.place)
 
 
-@dataclass(frozen=True)
-class _ScaledBar:
-    """A bar over items, advanced by requests."""
-
-    bar: Progress
-    items: float
-    """Of a request."""
-
-    def advance(self, amount: float = 1) -> None:
-        self.bar.advance(amount * self.items)
-
-
 def raise_if_all_failed(count: Count) -> None:
     """Raise if no model answered any item of a step."""
     if count.items and sum(count.failed.values()) == count.items:
@@ -258,7 +255,6 @@ class AskedModel:
     """Model of a plan with its two samplings: temperature 0 first, and its card's own for more samples."""
 
     name: str
-    """As the plan has it."""
     model: Model
     sampling: Sampling
     """Its own, with the chance that it usually has."""

@@ -83,9 +83,7 @@ class Model:
     parallel: int | None = None
     """The most requests this server takes at a time."""
     answer: Callable[[Request], str | RawAnswer] | None = field(default=None, compare=False, repr=False)
-    """The function behind a scripted model."""
     gguf: str = ""
-    """The weights behind a local model."""
 
     @property
     def server(self) -> str:
@@ -140,14 +138,7 @@ class Request:
         return self.model.continues and bool(self.messages) and self.messages[-1].role == "assistant"
 
     def key(self) -> str:
-        """Hash everything the answer depends on, the server included; keys, limits and prices are not.
-
-        >>> one, other = Model("m", "m", "http://a/v1"), Model("m", "m", "http://b/v1")
-        >>> one.request("Why?").key() == other.request("Why?").key()
-        False
-        >>> replace(one, servers="farm").request("Why?").key() == replace(other, servers="farm").request("Why?").key()
-        True
-        """
+        """Hash everything the answer depends on, the server included; keys, limits and prices are not."""
         return cache_key(
             version=2,
             model=self.model.id,
@@ -184,9 +175,7 @@ class RawAnswer:
     finish: str = "stop"
     """stop, length, content_filter, ..."""
     usage: Usage = field(default_factory=Usage)
-    """The tokens that were read and written."""
     refusal: str = ""
-    """The separate refusal field, if the server has one."""
     logprobs: tuple[Token, ...] = ()
     seconds: float = 0.0
     unread: bool = field(default=False, compare=False)
@@ -203,7 +192,6 @@ class Reply:
     reasoning: str
     """The reasoning trace, for users to read and never to search with."""
     raw: str
-    """The text exactly as the server gave it."""
     finish: str
     usage: Usage
     """Of this request. The seconds are those of the attempt that was answered."""
@@ -227,5 +215,4 @@ class Failed:
 
     request: Request
     reason: str
-    """One line."""
     usage = Usage(requests=1, failed=1)
