@@ -49,12 +49,8 @@ class Slice:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the shape of `--json`."""
-        found: dict[str, Any] = {
-            "slice": self.name,
-            "queries": self.queries,
-            "means": list(map(self._facts, self.means)),
-        }
-        return found | ({"difference": self._facts(self.difference)} if self.difference else {})
+        facts: dict[str, Any] = {"slice": self.name, "queries": self.queries, "means": [*map(self._facts, self.means)]}
+        return facts | ({"difference": self._facts(self.difference)} if self.difference else {})
 
     def _facts(self, mean: Figure) -> dict[str, float | None]:
         return figure_dict(mean if self.sure else Figure(mean.value), "mean")
@@ -65,11 +61,11 @@ def rows(opened: Sequence[LoadedRun], labels: Labels | None = None, executor: Ex
     first = opened[0]
     task, collection = first.dataset.task, first.dataset.collection
     rarity = Rarity.of(collection.documents, executor)
-    found = []
+    sliced = []
     for query, grades in first.positives.items():
         text = collection.queries.text(query)
         shares = [rarity.coverage(text, collection.documents.text(document)) for document in grades]
-        found.append(
+        sliced.append(
             SliceRow(
                 task.name,
                 query,
@@ -78,10 +74,10 @@ def rows(opened: Sequence[LoadedRun], labels: Labels | None = None, executor: Ex
                 len(grades),
                 float(np.mean([share or 0.0 for share in shares])),
                 labels.of(task.name, query) or NO_LABEL if labels else NO_LABEL,
-                tuple(each.values[query] for each in opened),
+                tuple(run.values[query] for run in opened),
             )
         )
-    return found
+    return sliced
 
 
 Namer = Callable[[SliceRow], tuple[int, str]]

@@ -66,8 +66,7 @@ def board(ledger: Ledger, names: Sequence[str], tasks: Sequence[str] = (), measu
     return ScoreSeries(str(measure), entry.group, [run.system for run in opened], frozenset(oracles), by_task, average)
 
 
-_COLUMN = (120, 18)
-"""Width and height of a drawing in a column of a table."""
+_COLUMN = (120, 18)  # width and height of a drawing in a column of a table
 
 
 @dataclass(frozen=True)

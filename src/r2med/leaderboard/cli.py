@@ -22,8 +22,7 @@ from r2med.translation.drop import LanguageDrop, language_drops, show_drops, tas
 _GROUPS = ("full", "nano", "sample", "custom", "custom-nano")
 _KINDS = ("base", "gar", "reasoning", "agent", "reranker", "fusion", "oracle")
 DETAILS_BY_OPTION = {name.replace(" ", "-"): name for name in DETAILS}
-_LINES = 25
-"""Lines of a table that a reader takes in."""
+_LINES = 25  # lines of a table that a reader takes in
 
 
 @click.command("board", cls=ManyValues)

@@ -37,8 +37,7 @@ FILES = {"CSV": "csv", "JSON": "json", "LaTeX": "tex"}
 PARTS = ("retriever", "llm", "reranker")
 """The parts of systems that a board can be narrowed down to."""
 _HEADLINE = "nDCG@10"
-_EXPLAINED = 12
-"""Systems whose causes a board shows."""
+_EXPLAINED = 12  # systems whose causes a board shows
 
 
 @dataclass(frozen=True)

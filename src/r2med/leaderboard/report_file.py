@@ -19,7 +19,7 @@ from r2med.comparison.charts import against_chart
 from r2med.comparison.study import compare_shared
 from r2med.data.task_names import GROUP_NOTES, GROUP_TITLES
 from r2med.diagnosis.attribution import diagnose
-from r2med.diagnosis.causes import Cause, Diagnosis, QueryCause
+from r2med.diagnosis.causes import Cause, Diagnosis
 from r2med.diagnosis.charts import system_causes
 from r2med.errors import R2medError
 from r2med.formatting import harmless
@@ -223,28 +223,25 @@ def run_block(opened: LoadedRun, block: TaskBlock, order: Sequence[str], diagnos
     """Collect one system on a task, its queries in the task's order."""
     causes = diagnosis.by_query if diagnosis else {}
     block.written += [generation.text for several in opened.generations.values() for generation in several]
+    lists: list[list[list[float]]] = []
+    places: list[list[list[int | str]]] = []
+    for query in order:
+        # The rank of each relevant document in the whole list, 0 for none, and its cause if it is known.
+        ranks = {name: rank for rank, name in enumerate(opened.found(query, len(opened.run.documents)), 1)}
+        why = {placed.document: placed.cause.value for placed in causes[query].positives} if query in causes else {}
+        places.append([[ranks.get(name, 0), why.get(name, "")] for name in opened.positives.get(query, ())])
+        lists.append([[], []])
+        if query in opened.run:
+            ranking = opened.run[query]
+            numbers = [float(block.number(document, opened)) for document in ranking.documents[:TOP]]
+            lists[-1] = [numbers, [float(f"{score:.5g}") for score in ranking.scores[:TOP].tolist()]]
     return {
         "values": [round(opened.values.get(query, 0.0), 4) for query in order],
-        "lists": [_list(opened, block, query) for query in order],
+        "lists": lists,
         "causes": [causes[query].summary if query in causes else "" for query in order],
-        "places": [_places(opened, query, causes.get(query)) for query in order],
+        "places": places,
         "written": [_written(opened, query) for query in order] if opened.generations else [],
     }
-
-
-def _places(opened: LoadedRun, query: str, cause: QueryCause | None) -> list[list[int | str]]:
-    """Return the rank of each relevant document in the whole list, 0 for none, and its cause if it is known."""
-    ranks = {name: rank for rank, name in enumerate(opened.found(query, len(opened.run.documents)), 1)}
-    causes = {placed.document: placed.cause.value for placed in cause.positives} if cause else {}
-    return [[ranks.get(name, 0), causes.get(name, "")] for name in opened.positives.get(query, ())]
-
-
-def _list(opened: LoadedRun, block: TaskBlock, query: str) -> list[list[float]]:
-    if query not in opened.run:
-        return [[], []]
-    ranking = opened.run[query]
-    numbers = [block.number(document, opened) for document in ranking.documents[:TOP]]
-    return [list(map(float, numbers)), [float(f"{score:.5g}") for score in ranking.scores[:TOP].tolist()]]
 
 
 def _written(opened: LoadedRun, query: str) -> list[dict[str, str]]:

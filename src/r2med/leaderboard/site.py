@@ -28,7 +28,6 @@ from r2med.leaderboard.published_page import own_figures, published_citation, pu
 from r2med.leaderboard.report_file import ReportChoice, report
 from r2med.leaderboard.site_pages import (
     MAX_SYSTEMS,
-    ReportPlaces,
     as_script,
     baseline_marks,
     best_ceiling,
@@ -56,11 +55,9 @@ Names = Mapping[tuple[str, bool, str], str]
 """Group, whether it is an own run, and the system's name to the file of its page."""
 _FILES = {"full": "index.html", "nano": "nano.html", "sample": "sample.html"}
 _COMPARISONS = {"full": "compare.html", "nano": "compare-nano.html", "sample": "compare-sample.html"}
-_MANIFEST = ".r2med-site.json"
-"""The names of all files that a site is made of: what the next one may remove."""
+_MANIFEST = ".r2med-site.json"  # the names of all files that a site is made of: what the next one may remove
 _STATED_COSTS = "costs are as the submitters state them: they are not checked, and of different machines"
-_WRITERS = 16
-"""Files that are written at once."""
+_WRITERS = 16  # files that are written at once
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'none'; "
     "form-action 'none'; base-uri 'none'"
@@ -207,16 +204,15 @@ class _Pages:
 
     def _comparison(self, found: Board, frame: Frame, runs: Runs) -> str:
         """Render a page that compares any two lines of a board."""
-        group, places = found.group, ReportPlaces()
+        group, report_file, places = found.group, "", []
         if group in self.shared:
-            systems = ReportChoice(self.shared[group]).systems
-            places = ReportPlaces(_report_file(group), {name: place for place, name in enumerate(systems)})
+            report_file, places = _report_file(group), list(ReportChoice(self.shared[group]).systems)
         hrefs = {(line.own, line.name): self.names[group, line.own, line.name] for line in found.lines}
         title = f"Two systems of the {GROUP_TITLES[group]} leaderboard, {found.measure}"
         return render(
             "leaderboard/site_compare.html",
             frame,
-            pair=pair_page(self.ledger, found, runs, hrefs, places),
+            **pair_page(self.ledger, found, runs, hrefs, report_file, places),
             most=MAX_SYSTEMS,
             boards={GROUP_TITLES[name]: "" if name == group else file for name, file in self.compared.items()},
             board_href=_FILES[group],

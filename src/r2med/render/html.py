@@ -25,8 +25,7 @@ from r2med.lexical.highlight import Kinds, excerpt, parts
 from r2med.render.palette import style_sheet
 from r2med.runs.cost import Cost
 
-_MAX_PAIRS = 12
-"""Pairs of tokens in a line."""
+_MAX_PAIRS = 12  # pairs of tokens in a line
 
 
 def shown_tokens(matches: Sequence[TokenMatch]) -> str:

@@ -18,8 +18,7 @@ from r2med.formatting import Ends, percent_range
 if TYPE_CHECKING:
     from rich.console import Console
 
-_PIPE = 160
-"""Columns of what is drawn across (rules, pages of cases) where nothing says how wide the reader is."""
+_PIPE = 160  # columns of what is drawn across (rules, pages of cases) where nothing says how wide the reader is
 
 
 def output() -> Console:
@@ -115,14 +114,10 @@ class _Form(NamedTuple):
 _NATURAL = _Form(short=False, least=1_000)
 _FORMS = (_NATURAL, _Form(least=24), _Form(narrow=True, least=24), _Form(narrow=True))
 """Ways to lay a table out, the roomiest first."""
-_BLOCKS = (_Form(least=24), _Form(), _Form(narrow=True))
-"""Ways to lay out the parts of a table that is split."""
-_HEADING = 12
-"""A word of a heading is not broken below this."""
-_SIGN = re.compile(r"[\s/,;:@_+-]+")
-"""What a name may be broken behind."""
-_SPACE = re.compile(r"\s+")
-"""What it is rather broken behind."""
+_BLOCKS = (_Form(least=24), _Form(), _Form(narrow=True))  # ways to lay out the parts of a table that is split
+_HEADING = 12  # a word of a heading is not broken below this
+_SIGN = re.compile(r"[\s/,;:@_+-]+")  # what a name may be broken behind
+_SPACE = re.compile(r"\s+")  # what it is rather broken behind
 
 
 def key(heading: str, name: str = "", get: Callable[[Any], Any] | None = None) -> Column:

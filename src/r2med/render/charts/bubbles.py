@@ -108,8 +108,7 @@ class PairDot(NamedTuple):
     href: str
 
 
-_LARGEST = 11.0
-"""The radius of the mark with the most queries."""
+_LARGEST = 11.0  # the radius of the mark with the most queries
 
 
 @dataclass(frozen=True, eq=False)

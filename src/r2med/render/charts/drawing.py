@@ -145,8 +145,7 @@ class Layout(NamedTuple):
         return words(self.label, y + 4, shortened(text, self.characters), class_="name", text_anchor="end")
 
 
-_LETTER = 8.0
-"""About as wide as a letter of a name becomes."""
+_LETTER = 8.0  # about as wide as a letter of a name becomes
 WIDE = Layout("wide", 860, 320, 22, 40)
 MIDDLE = Layout("middle", 600, 0, 38, 76)
 NARROW = Layout("narrow", 340, 0, 38, 42)

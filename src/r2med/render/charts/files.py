@@ -28,8 +28,7 @@ WIDTH = 468
 ENDINGS = (".png", ".svg", ".pdf")
 _HATCHES = {stroke: 4 * sign for sign, stroke in STROKES.items()}
 _PLACES = ("x", "y", "x1", "x2", "y1", "y2", "cx", "cy", "r", "width", "height")
-_UNIT = WIDTH / PAPER.width
-"""Points in a unit of a drawing."""
+_UNIT = WIDTH / PAPER.width  # points in a unit of a drawing
 
 
 def save(chart: Chart, path: Path) -> None:

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 
 
 _AGENTS = ("search-o1", "search-r1")
-_ASKING = ("answer-agreement", "confidence")
-"""Signals that ask a language model."""
+_ASKING = ("answer-agreement", "confidence")  # signals that ask a language model
 _FUSIONS = ("rrf", "wsum", "combmnz", "views", "route", "cascade")
 
 
