@@ -58,10 +58,8 @@ class Transitions:
     before: Sequence[Cause]
     after: Sequence[Cause]
     counts: Mapping[tuple[Cause, Cause], int]
-    tasks: Sequence[str]
-    """Those on which the causes of both are known."""
-    unknown: Mapping[str, Sequence[str]]
-    """The systems whose causes are unknown on some tasks, with these tasks."""
+    tasks: Sequence[str]  # those on which the causes of both are known
+    unknown: Mapping[str, Sequence[str]]  # the systems whose causes are unknown on some tasks, with these tasks
 
     @property
     def documents(self) -> int:

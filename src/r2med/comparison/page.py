@@ -57,8 +57,7 @@ class FigurePair:
     b: BoardRow
     group: str
     measure: str
-    rows: Sequence[FigureRow]
-    """By task, with the averages last where there are several tasks."""
+    rows: Sequence[FigureRow]  # by task, with the averages last where there are several tasks
     cite: Citation
 
 
@@ -87,8 +86,8 @@ def compare_figures(library: Library, group: str, measure: str, a: str, b: str) 
     """Put two lines of a board side by side, each an own system or the label of a published line."""
     board = library.board(View(group=group, measure=measure))
     lines = published_lines(board)
-    own = {line.name: line for line in reversed(board.lines) if line.own}
-    one, other = (own.get(name) or lines.get(find_published(lines, name)) for name in (a, b))
+    local = {line.name: line for line in reversed(board.lines) if line.own}
+    one, other = (local.get(name) or lines.get(find_published(lines, name)) for name in (a, b))
     if one is None or other is None:
         raise R2medError(f"{a if one is None else b} has no figure by {measure} here")
     rows = [FigureRow(task, one.value(task), other.value(task)) for task in board.tasks]
@@ -110,8 +109,7 @@ class QueryPair:
     query: str
     a: float
     b: float
-    entered: int
-    """Documents that are among B's first 10 and not A's."""
+    entered: int  # documents that are among B's first 10 and not A's
 
     @property
     def gain(self) -> float:
@@ -128,8 +126,7 @@ class Contest:
     group: str
     measure: str
     found: Comparison
-    runs: Sequence[tuple[Entry, Entry]]
-    """A's and B's, a pair for each task."""
+    runs: Sequence[tuple[Entry, Entry]]  # A's and B's, a pair for each task
     pairs: Sequence[QueryPair]
 
     def ordered(self, sort: str, task: str = "") -> list[QueryPair]:
@@ -154,8 +151,7 @@ class TaskRow:
 
     task: str
     found: Difference
-    corrected: float
-    """The p-value after Holm over all tasks."""
+    corrected: float  # the p-value after Holm over all tasks
 
     @property
     def p(self) -> str:

@@ -27,12 +27,10 @@ from r2med.runs.selection import Shared, by_group
 class Look(NamedTuple):
     """One difference of a comparison, as charts show it."""
 
-    kind: str
-    """task, family or overall."""
+    kind: str  # task, family or overall
     name: str
     found: Difference
-    sure: bool
-    """Whether it is one at the 5% level, after Holm over all of its kind."""
+    sure: bool  # whether it is one at the 5% level, after Holm over all of its kind
 
 
 @dataclass(frozen=True, repr=False)
@@ -46,17 +44,13 @@ class Comparison:
     tasks: Mapping[str, Difference]
     corrected: float
     """The overall randomisation p-value, corrected for the number of comparisons made together (Holm)."""
-    incomplete: tuple[int, int] = (0, 0)
-    """How many queries of A and of B were incomplete."""
+    incomplete: tuple[int, int] = (0, 0)  # how many queries of A and of B were incomplete
     notes: tuple[str, ...] = ()
     """Tasks that were asked for by name and are left out, and lists that are too short, a sentence a system."""
-    pairs: int = 1
-    """How many comparisons that are."""
+    pairs: int = 1  # how many comparisons that are
     measure: str = "nDCG@10"
-    oracles: frozenset[str] = frozenset()
-    """Which of the two were shown gold answers."""
-    group: str = ""
-    """The group of the tasks."""
+    oracles: frozenset[str] = frozenset()  # which of the two were shown gold answers
+    group: str = ""  # the group of the tasks
 
     @property
     def differs(self) -> bool:
@@ -133,24 +127,24 @@ def compare(
 
 def compare_shared(ledger: Ledger, shared: Shared, measure: str = "nDCG@10") -> list[Comparison]:
     """Compare every pair of systems that were selected already."""
-    labels = [chosen.label for chosen in shared.systems]
+    labels = [system.label for system in shared.systems]
     if len(set(labels)) < 2:
         raise R2medError(f"two different systems are needed to compare; {labels[0]} is one")
     values = {
-        chosen.label: {task: query_values(ledger, chosen.runs[task], measure) for task in shared.tasks}
-        for chosen in shared.systems
+        system.label: {task: query_values(ledger, system.runs[task], measure) for task in shared.tasks}
+        for system in shared.systems
     }
-    lost = {chosen.label: sum(len(chosen.runs[task].incomplete) for task in shared.tasks) for chosen in shared.systems}
+    lost = {system.label: sum(len(system.runs[task].incomplete) for task in shared.tasks) for system in shared.systems}
     pairs = [_pair(a, b, values, shared.tasks) for a, b in combinations(values, 2)]
     corrected = holm([pair.overall.randomisation for pair in pairs])
     # Systems whose lists are not as deep as the measure looks.
     shallow = dict.fromkeys(
-        f"{chosen.label}: {sentence}"
-        for chosen in shared.systems
+        f"{system.label}: {sentence}"
+        for system in shared.systems
         for task in shared.tasks
-        for sentence in shallow_run(Measure.parse(measure), chosen.runs[task])
+        for sentence in shallow_run(Measure.parse(measure), system.runs[task])
     )
-    oracles = {chosen.label for chosen in shared.systems if any(chosen.runs[task].oracle for task in shared.tasks)}
+    oracles = {system.label for system in shared.systems if any(system.runs[task].oracle for task in shared.tasks)}
     return [
         replace(
             pair,

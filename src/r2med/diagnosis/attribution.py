@@ -45,13 +45,10 @@ _NO_ANSWER = "the task has no answer to it"
 class _Facts:
     """Facts that decide a task's causes, beside the run itself."""
 
-    failed: Mapping[str, str] = field(default_factory=dict)
-    """Queries for which nothing usable was generated, and why."""
-    oracle: Run | None = None
-    """What the search with gold answers found."""
+    failed: Mapping[str, str] = field(default_factory=dict)  # queries for which nothing usable was generated, and why
+    oracle: Run | None = None  # what the search with gold answers found
     oracle_id: str = ""
-    untried: str = ""
-    """Why there is no search with gold answers."""
+    untried: str = ""  # why there is no search with gold answers
     beyond: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
 
@@ -193,7 +190,7 @@ def read_part(encoder: Encoder, texts: Sequence[str]) -> list[str]:
     fits = [0] * len(texts)
     tokens = encoder.lengths(texts, Role.DOCUMENT).tolist()
     too_long = [len(places) if count > limit else 0 for places, count in zip(ends, tokens, strict=True)]
-    # All texts are halved in step, so that the tokenizer is asked about many at a time.
+    # all texts are halved in step, so that the tokenizer is asked about many at a time.
     while open_places := [place for place in range(len(texts)) if too_long[place] - fits[place] > 1]:
         middles = [(fits[place] + too_long[place]) // 2 for place in open_places]
         starts = [texts[place][: ends[place][middle]] for place, middle in zip(open_places, middles, strict=True)]

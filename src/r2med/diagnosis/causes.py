@@ -32,9 +32,10 @@ class Cause(Enum):
     UNREACHABLE = "out of reach", "not found even so: a failure of the index or the vocabulary"
     UNDECIDED = "undecided", "not found, and there is no gold answer to try"
 
+    _value_: str
     meaning: str
 
-    def __new__(cls, value: str, meaning: str) -> Self:
+    def __new__(cls, value: str, meaning: str = "") -> Self:
         """Make the sentence about a cause its meaning."""
         cause = object.__new__(cls)
         cause._value_, cause.meaning = value, meaning
@@ -55,10 +56,8 @@ class Placed:
 
     document: str
     cause: Cause
-    rank: int | None
-    """Its place in the list, from 1; None when it is not in it."""
-    oracle_rank: int | None = None
-    """Its place when the gold answer is searched with, where that was tried."""
+    rank: int | None  # its place in the list, from 1; None when it is not in it
+    oracle_rank: int | None = None  # its place when the gold answer is searched with, where that was tried
     beyond: float | None = None
     """The share of what it has in common with the answer, by weight, that the encoder never reads."""
 
@@ -68,10 +67,8 @@ class QueryCause:
     """Causes of a query's relevant documents."""
 
     query: str
-    positives: tuple[Placed, ...]
-    """Its relevant documents, one at least."""
-    reason: str = ""
-    """Why a generation failed, or why nothing can be decided."""
+    positives: tuple[Placed, ...]  # its relevant documents, one at least
+    reason: str = ""  # why a generation failed, or why nothing can be decided
 
     @property
     def cause(self) -> Cause:
@@ -89,7 +86,7 @@ class QueryCause:
         counts = Counter(placed.cause for placed in self.positives)
         first, *others = ((counts[cause], cause.value) for cause in Cause if counts[cause])
         if len(self.positives) == 1:
-            return first[1]
+            return str(first[1])
         return " · ".join([f"{first[0]} of {len(self.positives)} {first[1]}", *(f"{n} {name}" for n, name in others)])
 
     @property
@@ -114,8 +111,7 @@ class Diagnosis:
 
     system: str
     task: str
-    deep: int
-    """How deep a document may stand and still count as found at all."""
+    deep: int  # how deep a document may stand and still count as found at all
     queries: Sequence[QueryCause]
     oracle: str = ""
     """The run of the ledger that searched with the gold answers; empty where none was needed or possible."""

@@ -16,6 +16,7 @@ from r2med.data.labels import read_labels
 from r2med.data.loader import load
 from r2med.data.task_names import GROUP_TITLES
 from r2med.data.tasks import resolve
+from r2med.diagnosis import tables
 from r2med.diagnosis.attribution import diagnose
 from r2med.diagnosis.causes import Diagnosis, summary
 from r2med.diagnosis.charts import sensitivity_chart
@@ -23,17 +24,6 @@ from r2med.diagnosis.complement import complementarity
 from r2med.diagnosis.coverage import coverage
 from r2med.diagnosis.gap import climb, floor_and_ceiling, measure_gap
 from r2med.diagnosis.slices import cut, rows
-from r2med.diagnosis.tables import (
-    show_causes,
-    show_ceiling,
-    show_changes,
-    show_complement,
-    show_costs,
-    show_coverage,
-    show_gap,
-    show_sensitivity,
-    show_slices,
-)
 from r2med.diagnosis.truncation import measure_sensitivity
 from r2med.errors import R2medError
 from r2med.measure.metrics import DEFAULT, Measure
@@ -76,8 +66,7 @@ class DiagnoseRequest:
 class DiagnosisPart(NamedTuple):
     """A part of a diagnosis."""
 
-    content: Callable[[], object]
-    """What JSON says of it."""
+    content: Callable[[], object]  # what JSON says of it
     show: Callable[[Console], None]
 
 
@@ -164,10 +153,10 @@ def _causes(asked: DiagnoseRequest, ledger: Ledger, executor: Executor) -> Diagn
 
     def show(console: Console) -> None:
         for diagnoses in systems:
-            show_causes(diagnoses, console)
+            tables.show_causes(diagnoses, console)
             console.print()
         for diagnoses in systems[:-1]:
-            show_changes(systems[-1], diagnoses, console)
+            tables.show_changes(systems[-1], diagnoses, console)
 
     return DiagnosisPart(lambda: summary(systems), show)
 
@@ -193,8 +182,8 @@ def _gap(asked: DiagnoseRequest, ledger: Ledger, executor: Executor) -> Diagnosi
     ]
 
     def show(console: Console) -> None:
-        show_gap(gaps, console)
-        show_ceiling(climbs, console)
+        tables.show_gap(gaps, console)
+        tables.show_ceiling(climbs, console)
 
     return DiagnosisPart(lambda: {"gap": [gap.as_dict() for gap in gaps], "ceiling": climbs}, show)
 
@@ -216,12 +205,14 @@ def _to_climb(asked: DiagnoseRequest, ledger: Ledger) -> Iterator[tuple[Dataset,
 def _complement(asked: DiagnoseRequest, ledger: Ledger, executor: Executor) -> DiagnosisPart:
     names = asked.names(2, "--complement")
     tasks = [complementarity(opened) for opened in _opened(asked, ledger, names)]
-    return DiagnosisPart(lambda: [task.as_dict() for task in tasks], lambda console: show_complement(tasks, console))
+    return DiagnosisPart(
+        lambda: [task.as_dict() for task in tasks], lambda console: tables.show_complement(tasks, console)
+    )
 
 
 def _coverage(asked: DiagnoseRequest, ledger: Ledger, executor: Executor) -> DiagnosisPart:
     tasks = [coverage(opened) for opened in _opened(asked, ledger, asked.names(1, "--coverage"))]
-    return DiagnosisPart(lambda: tasks, lambda console: show_coverage(tasks, console, asked.limit or None))
+    return DiagnosisPart(lambda: tasks, lambda console: tables.show_coverage(tasks, console, asked.limit or None))
 
 
 def _slices(asked: DiagnoseRequest, ledger: Ledger, executor: Executor) -> DiagnosisPart:
@@ -233,7 +224,7 @@ def _slices(asked: DiagnoseRequest, ledger: Ledger, executor: Executor) -> Diagn
     slices = cut(queries, labelled=labels is not None)
     return DiagnosisPart(
         lambda: {way: [part.as_dict() for part in parts] for way, parts in slices.items()},
-        lambda console: show_slices(slices, names, console),
+        lambda console: tables.show_slices(slices, names, console),
     )
 
 
@@ -244,7 +235,7 @@ def _cost(asked: DiagnoseRequest, ledger: Ledger, executor: Executor) -> Diagnos
     best = {by: [one.system for one in frontier(systems, by)] for by in COSTS}
     return DiagnosisPart(
         lambda: {"systems": [one.as_dict() for one in systems], "frontier": best},
-        lambda console: show_costs(systems, console),
+        lambda console: tables.show_costs(systems, console),
     )
 
 
@@ -306,7 +297,7 @@ def sensitivity_command(
     if as_json:
         write_json(study.as_dict())
     else:
-        show_sensitivity(study, output())
+        tables.show_sensitivity(study, output())
     if plot is not None:
         save(sensitivity_chart(study), plot)
         click.echo(f"the figure is in {plot}", err=True)

@@ -22,13 +22,10 @@ class Complement:
     only_b: int
     both: int
     neither: int
-    recall_a: float
-    """The mean over queries, then tasks, of the share of relevant documents found."""
+    recall_a: float  # the mean over queries, then tasks, of the share of relevant documents found
     recall_b: float
-    union: float
-    """The same for what either finds: no fusion of the two lists can reach more."""
-    overlap: float
-    """The mean share of documents that the first 10 of both have in common."""
+    union: float  # the same for what either finds: no fusion of the two lists can reach more
+    overlap: float  # the mean share of documents that the first 10 of both have in common
 
     @property
     def relevant(self) -> int:
@@ -47,8 +44,7 @@ class Complementarity:
     task: str
     deep: int
     pairs: Sequence[Complement]
-    union: float
-    """The recall of what any of the systems finds."""
+    union: float  # the recall of what any of the systems finds
 
     def as_dict(self) -> dict[str, Any]:
         """Return the shape of `--json`."""

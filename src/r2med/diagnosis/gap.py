@@ -140,12 +140,10 @@ class Gap:
     """The gap of one task: each pair's lexical overlap and similarity of embeddings, means over its queries."""
 
     task: str
-    queries: int
-    """Queries with a gold answer: only they are compared."""
+    queries: int  # queries with a gold answer: only they are compared
     overlap: Nearness
     """The share of the first text's weight (each term by its rarity) whose terms stand in the second."""
-    similarity: Nearness
-    """The cosine of the two embeddings."""
+    similarity: Nearness  # the cosine of the two embeddings
     encoder: str
 
     def as_dict(self) -> dict[str, Any]:
@@ -163,8 +161,7 @@ class _Query(NamedTuple):
     text: str
     answer: str
     positives: list[str]
-    others: list[str]
-    """Documents that are relevant to other queries and not to this one."""
+    others: list[str]  # documents that are relevant to other queries and not to this one
 
 
 def measure_gap(dataset: Dataset, encoder: str = ENCODER, executor: Executor | None = None) -> Gap:
@@ -248,8 +245,7 @@ class Climb:
     closed: float | None
     """The share of the way from plain to oracle that the system goes; None where the two do not differ."""
     low: float | None = None
-    high: float | None = None
-    """The 95% interval of that share, over resampled queries."""
+    high: float | None = None  # the 95% interval of that share, over resampled queries
 
 
 @dataclass(frozen=True)

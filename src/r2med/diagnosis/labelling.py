@@ -104,8 +104,7 @@ class Labelled:
     labels: Mapping[str, str]
     unparsable: Mapping[str, str] = field(default_factory=dict)
     """Queries whose reply names no class, or more than one, with what was said."""
-    failed: Mapping[str, str] = field(default_factory=dict)
-    """Queries that no reply came for, and why."""
+    failed: Mapping[str, str] = field(default_factory=dict)  # queries that no reply came for, and why
     account: Usage = field(default_factory=Usage)
 
 
@@ -159,7 +158,7 @@ def label_command(queries: tuple[str, ...], by: str, llm: str, out: Path, as_jso
             with executor.progress(f"label {name}", len(texts)) as bar, postponed_as(name):
                 return task, label_queries(texts, classes, model, bar)
 
-        labelled = every_share(partial(ask_about, *each) for each in _texts(queries))
+        labelled = every_share(partial(ask_about, *row) for row in _texts(queries))
     for task, answers in labelled:
         rows += [(task, query, label) for query, label in answers.labels.items()]
         prefix = f"{task} " if task else ""

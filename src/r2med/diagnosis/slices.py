@@ -29,8 +29,7 @@ class SliceRow:
     family: str
     words: int
     positives: int
-    overlap: float
-    """The mean share of its words, by weight, that its relevant documents hold."""
+    overlap: float  # the mean share of its words, by weight, that its relevant documents hold
     label: str
     values: tuple[float, ...]
 
@@ -42,10 +41,8 @@ class Slice:
     name: str
     queries: int
     means: tuple[Figure, ...]
-    difference: Figure | None = None
-    """The second run minus the first, paired by query."""
-    sure: bool = True
-    """Whether an interval is informative: with one query of a task, its spread is unknown."""
+    difference: Figure | None = None  # the second run minus the first, paired by query
+    sure: bool = True  # whether an interval is informative: with one query of a task, its spread is unknown
 
     def as_dict(self) -> dict[str, Any]:
         """Return the shape of `--json`."""

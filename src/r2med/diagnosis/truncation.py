@@ -29,10 +29,8 @@ class LengthFigure:
     """A system at one limit."""
 
     max_length: int
-    system: str
-    """The spec with this limit."""
-    score: float
-    """The mean over tasks."""
+    system: str  # the spec with this limit
+    score: float  # the mean over tasks
     tasks: Mapping[str, float]
     documents_cut: float | None
     """The share of documents (of pairs, for a reranker alone) that are longer; None where no model said."""
@@ -40,8 +38,7 @@ class LengthFigure:
     difference: Difference | None = None
     """This limit less the longest one, paired by query; None for the longest itself."""
     by_task: Mapping[str, Difference] | None = None
-    holm: float | None = None
-    """The p-value of the difference, corrected for the number of limits (Holm)."""
+    holm: float | None = None  # the p-value of the difference, corrected for the number of limits (Holm)
 
     @property
     def differs(self) -> bool:
@@ -58,7 +55,7 @@ class LengthFigure:
             "documents_cut": self.documents_cut,
             "queries_cut": self.queries_cut,
             "difference": None if self.difference is None else self.difference.as_dict() | {"holm": self.holm},
-            "differences": {task: each.as_dict() for task, each in (self.by_task or {}).items()},
+            "differences": {task: change.as_dict() for task, change in (self.by_task or {}).items()},
         }
 
 
@@ -69,8 +66,7 @@ class Sensitivity:
     system: str
     measure: str
     figures: Sequence[LengthFigure]
-    failures: Sequence[Failure] = ()
-    """Limits at which the system could not be measured on some task, and why."""
+    failures: Sequence[Failure] = ()  # limits at which the system could not be measured on some task, and why
 
     @property
     def longest(self) -> LengthFigure:
@@ -157,7 +153,7 @@ def _figures(complete: Mapping[int, Sequence[Entry]], measure: str) -> list[Leng
         if limit != longest
     }
     overall = {limit: difference(list(values.values())) for limit, values in pairs.items()}
-    corrected = dict(zip(overall, holm([each.randomisation for each in overall.values()]), strict=True))
+    corrected = dict(zip(overall, holm([change.randomisation for change in overall.values()]), strict=True))
     return [
         LengthFigure(
             max_length=limit,

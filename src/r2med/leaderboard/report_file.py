@@ -47,14 +47,11 @@ _SECTIONS = {"Board": "#board-section", "Charts": "#charts", "Tasks": "#tasks", 
 class ReportChoice:
     """Contents of a report."""
 
-    runs: Shared
-    """Differences are against the first system."""
+    runs: Shared  # differences are against the first system
     measure: Measure = field(default_factory=lambda: Measure("nDCG", 10))
-    causes: bool = True
-    """Whether to find out causes of failure, which may search with gold answers."""
+    causes: bool = True  # whether to find out causes of failure, which may search with gold answers
     title: str = "R2MED report"
-    command: str = ""
-    """The command that makes it."""
+    command: str = ""  # the command that makes it
 
     @cached_property
     def systems(self) -> Mapping[str, Chosen]:
@@ -71,8 +68,7 @@ class Gathered:
     runs: dict[str, dict[str, Entry]] = field(default_factory=dict)
     samples: dict[str, dict[str, Sample]] = field(default_factory=dict)
     blocks: list[TaskBlock] = field(default_factory=list)
-    lists: dict[str, Any] = field(default_factory=dict)
-    """Run blocks by the id under which the page finds them."""
+    lists: dict[str, Any] = field(default_factory=dict)  # run blocks by the id under which the page finds them
     causes: dict[str, list[Diagnosis]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -181,11 +177,9 @@ class TaskBlock:
 
     task: str
     queries: list[dict[str, Any]] = field(default_factory=list)
-    documents: dict[str, int] = field(default_factory=dict)
-    """Id to number."""
+    documents: dict[str, int] = field(default_factory=dict)  # id to number
     texts: list[str] = field(default_factory=list)
-    written: list[str] = field(default_factory=list)
-    """What systems wrote for its queries."""
+    written: list[str] = field(default_factory=list)  # what systems wrote for its queries
 
     def number(self, document: str, opened: LoadedRun) -> int:
         """Return the number of a document, which is added if it is new."""
@@ -260,10 +254,8 @@ def _written(opened: LoadedRun, query: str) -> list[dict[str, str]]:
 class Packed(NamedTuple):
     """Blocks of a report."""
 
-    blocks: Mapping[str, str]
-    """By the id that the page finds them under."""
-    length: int
-    """Characters of a document, at the most."""
+    blocks: Mapping[str, str]  # by the id that the page finds them under
+    length: int  # characters of a document, at the most
 
 
 def pack_all(tasks: Sequence[TaskBlock], runs: Mapping[str, Any], budget: int = BUDGET) -> Packed:

@@ -99,14 +99,14 @@ def pair_page(
 
 def _test_pairs(ledger: Ledger, board: Board, runs: Runs, labels: list[str]) -> list[dict[str, Any]]:
     """Test each pair of the best local systems; pairs without a task in common are left out."""
-    own = {line.name: label for line, label in zip(board.lines, labels, strict=True) if line.own}
+    names = {line.name: label for line, label in zip(board.lines, labels, strict=True) if line.own}
     tests = []
     for a, b in combinations(baseline_names(board)[:MAX_SYSTEMS], 2):
         with suppress(R2medError):
             shared = on_shared_tasks([Chosen(name, name, runs[name]) for name in (a, b)])
             pair = compare_shared(ledger, shared, board.measure)[0]
             rows = {task: _test(difference, pair.corrected_tasks[task]) for task, difference in pair.tasks.items()}
-            facts = {"a": own[a], "b": own[b], "verdict": pair.verdict, "differs": pair.differs, "rows": rows}
+            facts = {"a": names[a], "b": names[b], "verdict": pair.verdict, "differs": pair.differs, "rows": rows}
             tests.append(facts | {"all": _test(pair.overall, pair.corrected)})
     return tests
 

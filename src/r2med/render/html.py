@@ -74,21 +74,14 @@ _ADDRESS = re.compile(r"(https?://[^\s<>\"']+[^\s<>\"'.,;:)])")
 class Frame:
     """Surroundings of a page, which differ between outputs."""
 
-    links: Mapping[str, str]
-    """The menu: names to addresses."""
+    links: Mapping[str, str]  # the menu: names to addresses
     current: str = ""
-    root: str = ""
-    """What stands before the address of a static file."""
-    live: bool = False
-    """Whether a server answers: tables are then sorted and filtered by it."""
-    inline: Mapping[str, str] = field(default_factory=dict)
-    """Style and script, where the page must hold them itself."""
-    busy: bool = False
-    """Whether anything is running."""
-    policy: str = ""
-    """The Content-Security-Policy, where no header can say it."""
-    person: str = ""
-    """Who the page is for, where it is for one person."""
+    root: str = ""  # what stands before the address of a static file
+    live: bool = False  # whether a server answers: tables are then sorted and filtered by it
+    inline: Mapping[str, str] = field(default_factory=dict)  # style and script, where the page must hold them itself
+    busy: bool = False  # whether anything is running
+    policy: str = ""  # the Content-Security-Policy, where no header can say it
+    person: str = ""  # who the page is for, where it is for one person
 
 
 STYLE = "render/style.css"

@@ -142,10 +142,8 @@ class Section:
     headings: Sequence[str] = ()
     rows: Sequence[Sequence[Cell]] = ()
     sentences: Sequence[str] = field(default_factory=tuple)
-    total: bool = False
-    """Whether the last row sums up the others."""
-    words: Sequence[str] = ()
-    """The headings, beside the first, of columns that hold words rather than figures."""
+    total: bool = False  # whether the last row sums up the others
+    words: Sequence[str] = ()  # the headings, beside the first, of columns that hold words rather than figures
 
     @property
     def columns(self) -> list[Column]:

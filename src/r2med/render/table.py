@@ -78,18 +78,12 @@ class Column(NamedTuple):
 
     heading: str
     right: bool = False
-    folds: bool = False
-    """Whether its cells go over several lines where there is too little room."""
-    key: bool = False
-    """Whether it names the rows: it stands in every part of a table that is split."""
-    short: str = ""
-    """The heading where there is little room."""
-    name: str = ""
-    """The attribute of a row that has the value, and the value's key in JSON and CSV."""
-    form: Callable[[Any], Cell] = str
-    """Format a value."""
-    get: Callable[[Any], Any] | None = None
-    """Compute the value of a row that has no such attribute."""
+    folds: bool = False  # whether its cells go over several lines where there is too little room
+    key: bool = False  # whether it names the rows: it stands in every part of a table that is split
+    short: str = ""  # the heading where there is little room
+    name: str = ""  # the attribute of a row that has the value, and the value's key in JSON and CSV
+    form: Callable[[Any], Cell] = str  # format a value
+    get: Callable[[Any], Any] | None = None  # compute the value of a row that has no such attribute
 
     def value(self, row: object) -> Any:
         """Return the value of a row."""
@@ -103,12 +97,9 @@ class Column(NamedTuple):
 class _Form(NamedTuple):
     """One way to lay a table out."""
 
-    short: bool = True
-    """Headings short, and broken at spaces."""
-    narrow: bool = False
-    """Figures with fewer digits."""
-    least: int = 12
-    """How narrow a column may become that folds."""
+    short: bool = True  # headings short, and broken at spaces
+    narrow: bool = False  # figures with fewer digits
+    least: int = 12  # how narrow a column may become that folds
 
 
 _NATURAL = _Form(short=False, least=1_000)

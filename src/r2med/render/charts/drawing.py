@@ -19,11 +19,9 @@ class ChartPoint(NamedTuple):
     value: float
     low: float | None = None
     high: float | None = None
-    shape: str = "disc"
-    """`disc`, `square`, `diamond` or `bar`, an upright line."""
+    shape: str = "disc"  # `disc`, `square`, `diamond` or `bar`, an upright line
     filled: bool = True
-    tone: str = "own"
-    """`own`, `pub` for published, or `soft` for what is no system: an oracle, chance."""
+    tone: str = "own"  # `own`, `pub` for published, or `soft` for what is no system: an oracle, chance
 
     def describe(self, *, signed: bool = False) -> str:
         """Describe the mark in words."""
@@ -122,11 +120,9 @@ class Layout(NamedTuple):
 
     name: str
     width: int
-    label: int
-    """The width of the place for names at the left; 0 where names stand above their rows."""
+    label: int  # the width of the place for names at the left; 0 where names stand above their rows
     row: int
-    characters: int
-    """As many as the place for a name holds."""
+    characters: int  # as many as the place for a name holds
 
     @property
     def above(self) -> bool:

@@ -28,11 +28,9 @@ _SIZES = {"footnotesize": 1.0, "scriptsize": 0.94, "tiny": 0.8}
 class _Shape:
     """Layout of a board on paper."""
 
-    name: float
-    """The width of the names in points; 0 where none is broken."""
+    name: float  # the width of the names in points; 0 where none is broken
     turned: bool
-    long: bool
-    """Whether it goes on over pages."""
+    long: bool  # whether it goes on over pages
     size: str = "footnotesize"
     gap: float = _GAP
 
