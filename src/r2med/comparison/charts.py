@@ -21,28 +21,30 @@ from r2med.web.library import Library
 from r2med.workbench.rows import BenchRow, place_scores
 
 
-def difference_chart(found: Comparison, measure: str) -> DotChart:
+def difference_chart(comparison: Comparison, measure: str) -> DotChart:
     """Chart B minus A by task, family and overall: filled if there is a difference after Holm."""
-    headings = task_headings(list(found.tasks))
-    names: Mapping[str, Callable[[str], str]]
-    names = {"task": headings.__getitem__, "family": lambda name: f"all {families().get(name, name)}", "overall": str}
+    headings = task_headings(list(comparison.tasks))
     shapes = {"task": "disc", "family": "square", "overall": "diamond"}
-    points = [
-        _difference_point(names[look.kind](look.name), look.found, shapes[look.kind], filled=look.sure)
-        for look in found.looks()
-    ]
+    points = []
+    for look in comparison.looks():
+        name = headings[look.name] if look.kind == "task" else look.name
+        name = f"all {families().get(name, name)}" if look.kind == "family" else name
+        points.append(_difference_point(name, look.found, shapes[look.kind], filled=look.sure))
     axis = f"difference in {measure} x 100, 95% interval; filled: shown after Holm"
-    return DotChart(f"{found.b} minus {found.a}", axis, points, True, f"{found.b}  minus  {found.a}")
+    title, heading = f"{comparison.b} minus {comparison.a}", f"{comparison.b}  minus  {comparison.a}"
+    return DotChart(title, axis, points, True, heading)
 
 
-def against_chart(found: Sequence[Comparison], measure: str) -> DotChart:
+def against_chart(comparisons: Sequence[Comparison], measure: str) -> DotChart:
     """Chart several systems minus one and the same, over all tasks."""
-    points = [_difference_point(each.b, each.overall, filled=each.differs) for each in found]
-    return DotChart(f"Differences from {found[0].a}", f"difference in {measure} x 100, 95% interval", points, True)
+    points = [_difference_point(one.b, one.overall, filled=one.differs) for one in comparisons]
+    return DotChart(
+        f"Differences from {comparisons[0].a}", f"difference in {measure} x 100, 95% interval", points, True
+    )
 
 
-def _difference_point(name: str, found: Difference, shape: str = "disc", *, filled: bool) -> ChartPoint:
-    return ChartPoint(name, 100 * found.mean, 100 * found.low, 100 * found.high, shape, filled)
+def _difference_point(name: str, change: Difference, shape: str = "disc", *, filled: bool) -> ChartPoint:
+    return ChartPoint(name, 100 * change.mean, 100 * change.low, 100 * change.high, shape, filled)
 
 
 Link = Callable[..., str]
@@ -56,10 +58,8 @@ class Transitions:
     before: Sequence[Cause]
     after: Sequence[Cause]
     counts: Mapping[tuple[Cause, Cause], int]
-    tasks: Sequence[str]
-    """Those on which the causes of both are known."""
-    unknown: Mapping[str, Sequence[str]]
-    """The systems whose causes are unknown on some tasks, with these tasks."""
+    tasks: Sequence[str]  # those on which the causes of both are known
+    unknown: Mapping[str, Sequence[str]]  # the systems whose causes are unknown on some tasks, with these tasks
 
     @property
     def documents(self) -> int:
@@ -78,23 +78,19 @@ class Transitions:
 
 def transitions(library: Library, pairs: Sequence[tuple[Entry, Entry]]) -> Transitions:
     """Count the changes of causes from A's runs to B's, on the tasks where both are known."""
-    both = []
+    before, after = [], []
     unknown: dict[str, list[str]] = defaultdict(list)
     for pair in pairs:
-        found = [run_causes(library, entry) for entry in pair]
-        for entry, diagnosis in zip(pair, found, strict=True):
+        a, b = (run_causes(library, entry) for entry in pair)
+        for entry, diagnosis in zip(pair, (a, b), strict=True):
             if diagnosis is None:
                 unknown[entry.name].append(entry.task)
-        if found[0] is not None and found[1] is not None:
-            both.append((found[0], found[1]))
-    counts = moves([a for a, _ in both], [b for _, b in both], of="documents")
-    return Transitions(
-        [cause for cause in Cause if any(a is cause for a, _ in counts)],
-        [cause for cause in Cause if any(b is cause for _, b in counts)],
-        counts,
-        [a.task for a, _ in both],
-        unknown,
-    )
+        if a is not None and b is not None:
+            before.append(a)
+            after.append(b)
+    counts = moves(before, after, of="documents")
+    causes = ([cause for cause in Cause if any(step[side] is cause for step in counts)] for side in (0, 1))
+    return Transitions(next(causes), next(causes), counts, [diagnosis.task for diagnosis in before], unknown)
 
 
 def pair_scatter(rows: Sequence[BenchRow], a: str, b: str, measure: str, link: Link) -> PairScatter:
@@ -103,15 +99,15 @@ def pair_scatter(rows: Sequence[BenchRow], a: str, b: str, measure: str, link: L
     for row in rows:
         if row.place:
             places[row.place].append(row)
-    dots = [_dot(place, found, link) for place, found in places.items()]
+    dots = []
+    for place, several in places.items():
+        if len(several) == 1:
+            first = several[0]
+            left, right = first.a or 0.0, first.b or 0.0
+            text = f"{first.task} · {first.query}: A {percent(left)}, B {percent(right)}"
+            dots.append(PairDot(left, right, 1, text, link(task=first.task, query=first.query)))
+        else:
+            left, right = place_scores(place)
+            text = f"{len(several)} queries: A about {100 * left:.0f}, B about {100 * right:.0f}"
+            dots.append(PairDot(left, right, len(several), text, link(at=place)))
     return PairScatter(f"{b} against {a}, query by query", f"A: {a}, {measure} x 100", f"B: {b}", dots)
-
-
-def _dot(place: str, rows: Sequence[BenchRow], link: Link) -> PairDot:
-    first = rows[0]
-    if len(rows) == 1:
-        said = f"{first.task} · {first.query}: A {percent(first.a or 0.0)}, B {percent(first.b or 0.0)}"
-        return PairDot(first.a or 0.0, first.b or 0.0, 1, said, link(task=first.task, query=first.query))
-    a, b = place_scores(place)
-    said = f"{len(rows)} queries: A about {100 * a:.0f}, B about {100 * b:.0f}"
-    return PairDot(a, b, len(rows), said, link(at=place))

@@ -11,7 +11,7 @@ from r2med.comparison.study import compare
 from r2med.comparison.tables import comparison_csv, comparison_sections
 from r2med.data.tasks import resolve
 from r2med.measure.metrics import Measure
-from r2med.render.sections import latex_sections, markdown_sections, show_sections
+from r2med.render.sections import write_sections
 from r2med.render.table import output
 from r2med.runs.ledger import Ledger
 from r2med.translation.drop import language_drops, show_drops
@@ -26,13 +26,7 @@ from r2med.translation.drop import language_drops, show_drops
 @click.option("--format", "form", type=click.Choice(["md", "latex", "csv"]), help="Write Markdown, LaTeX or CSV.")
 @json_option()
 def compare_command(
-    systems: tuple[str, ...],
-    tasks: tuple[str, ...],
-    measure: str,
-    languages: bool,
-    by_task: bool,
-    form: str | None,
-    as_json: bool,
+    systems: tuple[str, ...], tasks: tuple[str, ...], measure: str, form: str | None, as_json: bool, **given: bool
 ) -> None:
     """Is one system better than another, and how sure is that? Paired by query, from the runs of the ledger.
 
@@ -54,8 +48,8 @@ def compare_command(
     """
     if as_json and form:
         raise click.UsageError("--json and --format exclude each other")
-    if languages:
-        if form or by_task:
+    if given["languages"]:
+        if form or given["by_task"]:
             raise click.UsageError("--languages goes with neither --format nor --by-task")
         _compare_languages(systems, tasks, str(Measure.parse(measure)), as_json)
         return
@@ -63,21 +57,14 @@ def compare_command(
         raise click.UsageError("name at least two systems")
     with Ledger() as ledger:
         names = [task.name for task in resolve(tasks)]
-        found = compare(ledger, systems, str(Measure.parse(measure)), names)
-    remark(dict.fromkeys(note for each in found for note in each.notes))
+        comparisons = compare(ledger, systems, str(Measure.parse(measure)), names)
+    remark(dict.fromkeys(note for one in comparisons for note in one.notes))
     if as_json:
-        write_json([each.as_dict() for each in found])
-        return
-    if form == "csv":
-        click.echo(comparison_csv(found), nl=False)
-        return
-    sections = comparison_sections(found, measure, by_task=by_task)
-    if form == "md":
-        click.echo(markdown_sections("Comparison", sections), nl=False)
-    elif form == "latex":
-        click.echo(latex_sections(sections), nl=False)
+        write_json([one.as_dict() for one in comparisons])
+    elif form == "csv":
+        click.echo(comparison_csv(comparisons), nl=False)
     else:
-        show_sections(sections, output())
+        write_sections(form, "Comparison", comparison_sections(comparisons, measure, by_task=given["by_task"]))
 
 
 def _compare_languages(systems: Sequence[str], tasks: Sequence[str], measure: str, as_json: bool) -> None:

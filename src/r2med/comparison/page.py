@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -57,14 +57,8 @@ class FigurePair:
     b: BoardRow
     group: str
     measure: str
-    rows: Sequence[FigureRow]
-    """By task, with the averages last where there are several tasks."""
+    rows: Sequence[FigureRow]  # by task, with the averages last where there are several tasks
     cite: Citation
-
-    @property
-    def overall(self) -> FigureRow:
-        """Return the averages, or the figures of the only task."""
-        return self.rows[-1]
 
 
 def published_lines(board: Board) -> dict[str, BoardRow]:
@@ -80,18 +74,20 @@ def find_published(lines: Mapping[str, BoardRow], name: str, *, other: str = "")
     """
     if name in lines and name != other:
         return name
-    for label, line in lines.items():
-        if name in (line.name, f"{line.name} ({', '.join(line.sources)})") and label != other:
-            return label
-    return ""
+    labels = (
+        label
+        for label, line in lines.items()
+        if label != other and name in (line.name, f"{line.name} ({', '.join(line.sources)})")
+    )
+    return next(labels, "")
 
 
 def compare_figures(library: Library, group: str, measure: str, a: str, b: str) -> FigurePair:
     """Put two lines of a board side by side, each an own system or the label of a published line."""
     board = library.board(View(group=group, measure=measure))
     lines = published_lines(board)
-    own = {line.name: line for line in reversed(board.lines) if line.own}
-    one, other = (own.get(name) or lines.get(find_published(lines, name)) for name in (a, b))
+    local = {line.name: line for line in reversed(board.lines) if line.own}
+    one, other = (local.get(name) or lines.get(find_published(lines, name)) for name in (a, b))
     if one is None or other is None:
         raise R2medError(f"{a if one is None else b} has no figure by {measure} here")
     rows = [FigureRow(task, one.value(task), other.value(task)) for task in board.tasks]
@@ -101,8 +97,7 @@ def compare_figures(library: Library, group: str, measure: str, a: str, b: str) 
     return FigurePair(one, other, group, measure, rows, cite)
 
 
-_QUERIES = 20
-"""Queries of a page: on a phone each takes a third of the screen."""
+_QUERIES = 20  # queries of a page: on a phone each takes a third of the screen
 SORTS = ("b won", "a won", "moved", "task")
 
 
@@ -114,8 +109,7 @@ class QueryPair:
     query: str
     a: float
     b: float
-    entered: int
-    """Documents that are among B's first 10 and not A's."""
+    entered: int  # documents that are among B's first 10 and not A's
 
     @property
     def gain(self) -> float:
@@ -132,25 +126,23 @@ class Contest:
     group: str
     measure: str
     found: Comparison
-    runs: Sequence[tuple[Entry, Entry]]
-    """A's and B's, a pair for each task."""
+    runs: Sequence[tuple[Entry, Entry]]  # A's and B's, a pair for each task
     pairs: Sequence[QueryPair]
 
     def ordered(self, sort: str, task: str = "") -> list[QueryPair]:
         """Return the queries of all tasks or one, in a sort order."""
-        chosen = [pair for pair in self.pairs if task in ("", pair.task)]
+        pairs = [pair for pair in self.pairs if task in ("", pair.task)]
         if sort == "task":
-            return chosen
+            return pairs
         if sort == "moved":
-            return sorted(chosen, key=lambda pair: -pair.entered)
-        return sorted(chosen, key=lambda pair: pair.gain, reverse=sort != "a won")
+            return sorted(pairs, key=lambda pair: -pair.entered)
+        return sorted(pairs, key=lambda pair: pair.gain, reverse=sort != "a won")
 
     def task_rows(self) -> list[TaskRow]:
         """Return every task's difference, and the one over all tasks if there are several."""
         corrected = self.found.corrected_tasks
-        rows = [TaskRow(task, found, corrected[task]) for task, found in self.found.tasks.items()]
-        every = TaskRow("all tasks", self.found.overall, self.found.corrected)
-        return [*rows, every] if len(rows) > 1 else rows
+        rows = [TaskRow(task, change, corrected[task]) for task, change in self.found.tasks.items()]
+        return rows + [TaskRow("all tasks", self.found.overall, self.found.corrected)] * (len(rows) > 1)
 
 
 @dataclass(frozen=True)
@@ -159,8 +151,7 @@ class TaskRow:
 
     task: str
     found: Difference
-    corrected: float
-    """The p-value after Holm over all tasks."""
+    corrected: float  # the p-value after Holm over all tasks
 
     @property
     def p(self) -> str:
@@ -185,30 +176,29 @@ def compare_page(library: Library, request: Request) -> PageContent:
     elsewhere = {name for other in groups if other != group for name in library.systems(other)} - set(systems)
     # A board sends the systems that were ticked there, under one name.
     first, second, *_ = (*asked.getlist("system"), "", "")
-    wanted = {"a": asked.get("a", "") or first, "b": asked.get("b", "") or second}
-    for side, name in wanted.items():
-        other = wanted["a"] if side == "b" else ""
-        known = name if name in systems and name != other else find_published(lines, name, other=other) or name
-        known = known if known in systems or known in lines else ""
-        if name and not known and name not in elsewhere:
-            every = [*systems, *lines]
-            wrong.append(Correction.of(UnknownName("system", name, every), "/compare", dict(asked), side))
-        wanted[side] = known
+    sides = {"a": asked.get("a", "") or first, "b": asked.get("b", "") or second}
+    for side, name in sides.items():
+        other = sides["a"] if side == "b" else ""
+        label = name if name in systems and name != other else find_published(lines, name, other=other) or name
+        sides[side] = label if label in systems or label in lines else ""
+        if name and not sides[side] and name not in elsewhere:
+            error = UnknownName("system", name, [*systems, *lines])
+            wrong.append(Correction.of(error, "/compare", dict(asked), side))
     values: dict[str, Any] = {
         "group": group, "groups_there": groups, "systems": [name for name in systems if name not in oracles],
-        "oracles": oracles, "published": list(lines), **wanted, "found": None, "figures": None, "wrong": wrong,
+        "oracles": oracles, "published": list(lines), **sides, "found": None, "figures": None, "wrong": wrong,
         "measure": "", "measures": [], "cite": Citation("Compare two systems"), "not_tested": NOT_TESTED,
     }  # fmt: skip
-    if wanted["a"] and wanted["b"] and not wrong:
+    if sides["a"] and sides["b"] and not wrong:
         try:
-            if wanted["a"] in systems and wanted["b"] in systems:
-                values |= _contest_values(library, request, wanted["a"], wanted["b"], group)
+            if sides["a"] in systems and sides["b"] in systems:
+                values |= _contest_values(library, request, sides["a"], sides["b"], group)
             else:
-                values |= _figure_values(library, wanted["a"], wanted["b"], group, measure)
+                values |= _figure_values(library, sides["a"], sides["b"], group, measure)
         except UnknownName as error:
             names = {"measure": "measure", "order": "sort", "task": "task"}
-            side = next((names[each] for each in names if str(error).startswith(f"no {each}")), "")
-            wrong.append(Correction.of(error, "/compare", dict(asked), side))
+            field = next((field for name, field in names.items() if str(error).startswith(f"no {name}")), "")
+            wrong.append(Correction.of(error, "/compare", dict(asked), field))
         except R2medError as error:
             wrong.append(Correction(str(error)))
     return "comparison/compare.html", {**values, "status": 404 if wrong else 200}
@@ -225,63 +215,48 @@ def _published_labels(library: Library, group: str, measure: str) -> dict[str, B
 
 def _figure_values(library: Library, a: str, b: str, group: str, measure: str) -> dict[str, Any]:
     """Return what the page shows of a pair with a published line."""
-    every = list(dict.fromkeys((*library.measures(), *(name for each in published() for name in each.figures))))
     measures = []
-    for each in every:
+    for name in dict.fromkeys((*library.measures(), *(name for system in published() for name in system.figures))):
         with suppress(R2medError):
-            measures.append(compare_figures(library, group, each, a, b).measure)
-    found = compare_figures(library, group, one_of(measure, measures, "measure of both systems"), a, b)
-    return {"figures": found, "measure": measure, "measures": measures, "cite": found.cite}
+            measures.append(compare_figures(library, group, name, a, b).measure)
+    figures = compare_figures(library, group, one_of(measure, measures, "measure of both systems"), a, b)
+    return {"figures": figures, "measure": measure, "measures": measures, "cite": figures.cite}
 
 
 def _contest_values(library: Library, request: Request, a: str, b: str, group: str) -> dict[str, Any]:
-    asked = request.query_params
+    asked, headline = request.query_params, str(HEADLINE)
     measures = shared_measures(library, a, b, group)
-    measure = one_of(
-        asked.get("measure", "") or asked.get("metric", "") or str(HEADLINE),
-        measures or [str(HEADLINE)],
-        "measure of both systems",
-    )
-    found = contest(library, a, b, group, measure)
+    measure = asked.get("measure", "") or asked.get("metric", "") or headline
+    measure = one_of(measure, measures or [headline], "measure of both systems")
+    both = contest(library, a, b, group, measure)
     links = sort_links(request, "b won")
-    task = asked.get("task", "") and one_of(asked.get("task", ""), list(found.found.tasks), "task")
-    pairs = found.ordered(one_of(links.sort, SORTS, "order"), task)
+    task = asked.get("task", "") and one_of(asked.get("task", ""), list(both.found.tasks), "task")
+    pairs = both.ordered(one_of(links.sort, SORTS, "order"), task)
     pages = Pages.of(len(pairs), page_number(asked, "page"), _QUERIES)
-    shown = pairs[pages.cut(_QUERIES)]
-    runs = [pair for pair in found.runs if task in ("", pair[0].task)]
+    pairs = pairs[pages.cut(_QUERIES)]
+    runs = [pair for pair in both.runs if task in ("", pair[0].task)]
     bench = BenchState(group=group, task=task, systems=(a, b), measure=measure)
+
+    def draw() -> Markup:
+        return single(pair_scatter(bench_rows(library, runs, measure), a, b, measure, bench.link))
+
+    scatter = library.keep("scatter", (tuple((a.key, a.created, b.key, b.created) for a, b in runs), bench), draw)
+    tasks = [task] if task else list(both.found.tasks)
+    metric = options(("--measure", "" if measure == headline else measure))
     return {
-        "found": found, "lacking": sorted(library.newest(a, group).keys() ^ library.newest(b, group).keys()),
-        "pairs": shown, "pages": pages, "links": links, "task": task, "sorts": SORTS, "flips": PERMUTATIONS,
-        "texts": {(p.task, p.query): library.query_text(p.task, p.query) for p in shown},
-        "chart": responsive(difference_chart(found.found, found.measure)),
-        "why": transitions(library, runs), "bench": bench,
-        "scatter": _scatter(library, runs, bench),
-        "measure": measure, "measures": measures, "cite": _citation(found, task),
+        "found": both, "lacking": sorted(library.newest(a, group).keys() ^ library.newest(b, group).keys()),
+        "pairs": pairs, "pages": pages, "links": links, "task": task, "sorts": SORTS, "flips": PERMUTATIONS,
+        "texts": {(p.task, p.query): library.query_text(p.task, p.query) for p in pairs},
+        "chart": responsive(difference_chart(both.found, measure)), "why": transitions(library, runs),
+        "bench": bench, "scatter": scatter, "measure": measure, "measures": measures,
+        "cite": citation(f"{b} against {a}", "compare", a, b, "--tasks", *tasks, *metric),
     }  # fmt: skip
-
-
-def _citation(found: Contest, task: str) -> Citation:
-    """Return the command that compares the same two systems on the same tasks."""
-    tasks = [task] if task else list(found.found.tasks)
-    metric = options(("--measure", "" if found.measure == str(HEADLINE) else found.measure))
-    return citation(f"{found.b} against {found.a}", "compare", found.a, found.b, "--tasks", *tasks, *metric)
-
-
-def _scatter(library: Library, runs: Sequence[tuple[Entry, Entry]], bench: BenchState) -> Markup:
-    """Draw the scatter of all queries, once for the same runs."""
-
-    def make() -> Markup:
-        rows = bench_rows(library, runs, bench.measure)
-        return single(pair_scatter(rows, bench.systems[0], bench.systems[1], bench.measure, bench.link))
-
-    return library.keep("scatter", (tuple((a.key, a.created, b.key, b.created) for a, b in runs), bench), make)
 
 
 def shared_measures(library: Library, a: str, b: str, group: str) -> list[str]:
     """Return the measures by which both systems were measured on every task that they share."""
     left, right, means = library.newest(a, group), library.newest(b, group), library.means()
-    runs = [found[task].id for task in left if task in right for found in (left, right)]
+    runs = [entries[task].id for task in left if task in right for entries in (left, right)]
     return [measure for measure in library.measures() if all(measure in means.get(run, {}) for run in runs)]
 
 
@@ -293,23 +268,20 @@ def contest(library: Library, a: str, b: str, group: str, measure: str = "nDCG@1
         raise R2medError("choose two different systems that were run on the same tasks")
     for task in shared:
         check_same_data((left[task], right[task]))
-    keys = tuple(sorted(found[task].key for found in (left, right) for task in shared))
+    keys = tuple(sorted(runs[task].key for runs in (left, right) for task in shared))
 
     def make() -> Contest:
-        found = compare(library.ledger, [a, b], measure, shared)[0]
-        runs = [(left[task], right[task]) for task in found.tasks if task in shared]
+        comparison = compare(library.ledger, [a, b], measure, shared)[0]
+        runs = [(left[task], right[task]) for task in comparison.tasks if task in shared]
         pairs = [pair for one, other in runs for pair in _pairs(library, one, other, measure)]
-        return Contest(a, b, group, measure, found, runs, pairs)
+        return Contest(a, b, group, measure, comparison, runs, pairs)
 
     return library.keep("comparison", (keys, a, b, measure), make)
 
 
-def _pairs(library: Library, a: Entry, b: Entry, measure: str) -> list[QueryPair]:
+def _pairs(library: Library, a: Entry, b: Entry, measure: str) -> Iterator[QueryPair]:
     one, other = library.run(a), library.run(b)
     left, right = library.query_scores(a, measure), library.query_scores(b, measure)
-    pairs = []
     for query in a.queries:
-        before = set(one[query].documents[:TOP]) if query in one else set()
-        after = set(other[query].documents[:TOP]) if query in other else set()
-        pairs.append(QueryPair(a.task, query, left[query], right[query], len(after - before)))
-    return pairs
+        before, after = (set(run[query].documents[:TOP]) if query in run else set() for run in (one, other))
+        yield QueryPair(a.task, query, left[query], right[query], len(after - before))

@@ -27,12 +27,10 @@ from r2med.runs.selection import Shared, by_group
 class Look(NamedTuple):
     """One difference of a comparison, as charts show it."""
 
-    kind: str
-    """task, family or overall."""
+    kind: str  # task, family or overall
     name: str
     found: Difference
-    sure: bool
-    """Whether it is one at the 5% level, after Holm over all of its kind."""
+    sure: bool  # whether it is one at the 5% level, after Holm over all of its kind
 
 
 @dataclass(frozen=True, repr=False)
@@ -46,17 +44,13 @@ class Comparison:
     tasks: Mapping[str, Difference]
     corrected: float
     """The overall randomisation p-value, corrected for the number of comparisons made together (Holm)."""
-    incomplete: tuple[int, int] = (0, 0)
-    """How many queries of A and of B were incomplete."""
+    incomplete: tuple[int, int] = (0, 0)  # how many queries of A and of B were incomplete
     notes: tuple[str, ...] = ()
     """Tasks that were asked for by name and are left out, and lists that are too short, a sentence a system."""
-    pairs: int = 1
-    """How many comparisons that are."""
+    pairs: int = 1  # how many comparisons that are
     measure: str = "nDCG@10"
-    oracles: frozenset[str] = frozenset()
-    """Which of the two were shown gold answers."""
-    group: str = ""
-    """The group of the tasks."""
+    oracles: frozenset[str] = frozenset()  # which of the two were shown gold answers
+    group: str = ""  # the group of the tasks
 
     @property
     def differs(self) -> bool:
@@ -66,13 +60,14 @@ class Comparison:
     @cached_property
     def corrected_tasks(self) -> dict[str, float]:
         """Return the tasks' randomisation p-values, corrected for the number of tasks (Holm)."""
-        return dict(zip(self.tasks, holm([found.randomisation for found in self.tasks.values()]), strict=True))
+        return dict(zip(self.tasks, holm([change.randomisation for change in self.tasks.values()]), strict=True))
 
     def looks(self) -> list[Look]:
         """Return the differences by task, by family if there are several, and overall if there are several tasks."""
-        sure = dict(zip(self.families, holm([each.randomisation for each in self.families.values()]), strict=True))
-        looks = [Look("task", task, each, task in self.differing_tasks) for task, each in self.tasks.items()]
-        looks += [Look("family", name, each, sure[name] < ALPHA) for name, each in self.families.items()]
+        corrected = zip(self.families, holm([change.randomisation for change in self.families.values()]), strict=True)
+        sure = {name for name, p in corrected if p < ALPHA}
+        looks = [Look("task", task, change, task in self.differing_tasks) for task, change in self.tasks.items()]
+        looks += [Look("family", name, change, name in sure) for name, change in self.families.items()]
         return [*looks, Look("overall", "all tasks", self.overall, self.differs)] if len(self.tasks) > 1 else looks
 
     @property
@@ -90,8 +85,8 @@ class Comparison:
         higher, lower = (self.b, self.a) if self.overall.mean > 0 else (self.a, self.b)
         if not self.oracles:
             return f"{higher} is better than {lower} ({p})."
-        shown = [f"{name} (oracle)" if name in self.oracles else name for name in (higher, lower)]
-        return f"{shown[0]} scores higher than {shown[1]} ({p}); an oracle is shown the answers and is not a system."
+        higher, lower = (f"{name} (oracle)" if name in self.oracles else name for name in (higher, lower))
+        return f"{higher} scores higher than {lower} ({p}); an oracle is shown the answers and is not a system."
 
     def __repr__(self) -> str:
         return f"Comparison({self.b!r} minus {self.a!r}: {100 * self.overall.mean:+.2f} points. {self.verdict})"
@@ -107,7 +102,7 @@ class Comparison:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the comparison for JSON."""
-        tasks = {name: found.as_dict() | {"holm": self.corrected_tasks[name]} for name, found in self.tasks.items()}
+        tasks = {name: change.as_dict() | {"holm": self.corrected_tasks[name]} for name, change in self.tasks.items()}
         return {
             "a": self.a,
             "b": self.b,
@@ -115,7 +110,7 @@ class Comparison:
             "oracles": sorted(self.oracles),
             "verdict": self.verdict,
             "overall": self.overall.as_dict() | {"holm": self.corrected},
-            "families": {name: found.as_dict() for name, found in self.families.items()},
+            "families": {name: change.as_dict() for name, change in self.families.items()},
             "tasks": tasks,
             "incomplete": dict(zip("ab", self.incomplete, strict=True)),
             "notes": list(self.notes),
@@ -127,58 +122,56 @@ def compare(
 ) -> list[Comparison]:
     """Compare every pair of the named systems over the tasks that all of them were run on; each group by itself."""
     groups = by_group(select(ledger, names, tasks))
-    return [each for shared in groups for each in compare_shared(ledger, shared, measure)]
+    return [pair for shared in groups for pair in compare_shared(ledger, shared, measure)]
 
 
 def compare_shared(ledger: Ledger, shared: Shared, measure: str = "nDCG@10") -> list[Comparison]:
     """Compare every pair of systems that were selected already."""
-    labels = [chosen.label for chosen in shared.systems]
+    labels = [system.label for system in shared.systems]
     if len(set(labels)) < 2:
         raise R2medError(f"two different systems are needed to compare; {labels[0]} is one")
     values = {
-        chosen.label: {task: query_values(ledger, chosen.runs[task], measure) for task in shared.tasks}
-        for chosen in shared.systems
+        system.label: {task: query_values(ledger, system.runs[task], measure) for task in shared.tasks}
+        for system in shared.systems
     }
-    lost = {chosen.label: sum(len(chosen.runs[task].incomplete) for task in shared.tasks) for chosen in shared.systems}
+    lost = {system.label: sum(len(system.runs[task].incomplete) for task in shared.tasks) for system in shared.systems}
     pairs = [_pair(a, b, values, shared.tasks) for a, b in combinations(values, 2)]
     corrected = holm([pair.overall.randomisation for pair in pairs])
     # Systems whose lists are not as deep as the measure looks.
     shallow = dict.fromkeys(
-        f"{chosen.label}: {sentence}"
-        for chosen in shared.systems
+        f"{system.label}: {sentence}"
+        for system in shared.systems
         for task in shared.tasks
-        for sentence in shallow_run(Measure.parse(measure), chosen.runs[task])
+        for sentence in shallow_run(Measure.parse(measure), system.runs[task])
     )
-    oracles = {chosen.label for chosen in shared.systems if any(chosen.runs[task].oracle for task in shared.tasks)}
+    oracles = {system.label for system in shared.systems if any(system.runs[task].oracle for task in shared.tasks)}
     return [
         replace(
-            each,
+            pair,
             corrected=p,
             pairs=len(pairs),
             measure=measure,
             group=shared.group,
-            oracles=frozenset({each.a, each.b} & oracles),
-            incomplete=(lost[each.a], lost[each.b]),
+            oracles=frozenset({pair.a, pair.b} & oracles),
+            incomplete=(lost[pair.a], lost[pair.b]),
             notes=(*shared.notes, *shallow),
         )
-        for each, p in zip(pairs, corrected, strict=True)
+        for pair, p in zip(pairs, corrected, strict=True)
     ]
 
 
 def _pair(a: str, b: str, values: Mapping[str, Mapping[str, Mapping[str, float]]], tasks: Sequence[str]) -> Comparison:
-    by_task: dict[str, NDArray[np.float64]] = {}
-    for task in tasks:
-        left, right = values[a][task], values[b][task]
-        by_task[task] = np.array([right[query] - left[query] for query in left])
+    by_task = {
+        task: np.array([values[b][task][query] - value for query, value in values[a][task].items()]) for task in tasks
+    }
     families: dict[str, list[NDArray[np.float64]]] = {}
-    for task, found in by_task.items():
-        family = registry()[task].family if task in registry() else "own data"
-        families.setdefault(family, []).append(found)
+    for task, changes in by_task.items():
+        families.setdefault(registry()[task].family if task in registry() else "own data", []).append(changes)
     return Comparison(
         a,
         b,
         difference(list(by_task.values())),
-        {family: difference(found) for family, found in families.items()} if len(families) > 1 else {},
-        {task: difference([found]) for task, found in by_task.items()},
+        {family: difference(several) for family, several in families.items()} if len(families) > 1 else {},
+        {task: difference([changes]) for task, changes in by_task.items()},
         1.0,
     )

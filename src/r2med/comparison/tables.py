@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 _COLUMNS = (
     column("mean", "diff", signed_percent),
-    column("", "95% interval", signed_interval, get=lambda found: found),
+    column("", "95% interval", signed_interval, get=lambda change: change),
     column("randomisation", "p (rand)", p_text),
     column("t_test", "p (t)", p_text),
-    column("", "win/tie/loss", get=lambda found: f"{found.wins}/{found.ties}/{found.losses}"),
+    column("", "win/tie/loss", get=lambda change: f"{change.wins}/{change.ties}/{change.losses}"),
     column("effect", form="{:+.2f}".format),
     column("detectable", form=percent),
     column("queries"),

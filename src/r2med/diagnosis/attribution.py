@@ -33,10 +33,10 @@ from r2med.retrieve.dense import Dense
 from r2med.retrieve.fusion import Fusion, Views
 from r2med.runs.ledger import Entry, Ledger
 from r2med.store.cache import Cache
+from r2med.store.hashes import cache_key, is_unchanged
 
 if TYPE_CHECKING:
     from r2med.web.library import Library
-from r2med.store.hashes import cache_key, is_unchanged
 
 _NO_ANSWER = "the task has no answer to it"
 
@@ -45,20 +45,17 @@ _NO_ANSWER = "the task has no answer to it"
 class _Facts:
     """Facts that decide a task's causes, beside the run itself."""
 
-    failed: Mapping[str, str] = field(default_factory=dict)
-    """Queries for which nothing usable was generated, and why."""
-    oracle: Run | None = None
-    """What the search with gold answers found."""
+    failed: Mapping[str, str] = field(default_factory=dict)  # queries for which nothing usable was generated, and why
+    oracle: Run | None = None  # what the search with gold answers found
     oracle_id: str = ""
-    untried: str = ""
-    """Why there is no search with gold answers."""
+    untried: str = ""  # why there is no search with gold answers
     beyond: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
 
 def diagnose(opened: LoadedRun, ledger: Ledger, executor: Executor | None = None) -> Diagnosis:
     """Return the cause of every query of a run. The search with gold answers is run if it is needed, and kept."""
-    if (known := load_cached_diagnosis(opened.entry, ledger)) is not None:
-        return known
+    if (cached := load_cached_diagnosis(opened.entry, ledger)) is not None:
+        return cached
     system = System.parse(opened.entry.system)
     failed: dict[str, str] = {}
     # A reranker's failures lose no document.
@@ -72,11 +69,9 @@ def diagnose(opened: LoadedRun, ledger: Ledger, executor: Executor | None = None
         if lost and query not in failed:
             missing[query] = lost
     facts = replace(_facts(system, opened, missing, ledger, executor), failed=failed)
-    queries = [_query(query, opened, facts) for query in opened.positives]
-    notes = _notes(system, opened)
-    return save_diagnosis(
-        opened.entry, Diagnosis(opened.system, opened.entry.task, opened.deep, queries, facts.oracle_id, notes)
-    )
+    queries, task = [_query(query, opened, facts) for query in opened.positives], opened.entry.task
+    diagnosis = Diagnosis(opened.system, task, opened.deep, queries, facts.oracle_id, _notes(system, opened))
+    return save_diagnosis(opened.entry, diagnosis)
 
 
 def _facts(
@@ -160,7 +155,8 @@ def beyond_reach(
     if not encoders or not names:
         return {}
     texts = [collection.text(name) for name in names]
-    read = [max(prefixes, key=len) for prefixes in zip(*(read_part(each, texts) for each in encoders), strict=True)]
+    parts = [read_part(encoder, texts) for encoder in encoders]
+    read = [max(prefixes, key=len) for prefixes in zip(*parts, strict=True)]
     cut = {name: (part, text) for name, part, text in zip(names, read, texts, strict=True) if len(part) < len(text)}
     if not cut:
         return {}
@@ -194,7 +190,7 @@ def read_part(encoder: Encoder, texts: Sequence[str]) -> list[str]:
     fits = [0] * len(texts)
     tokens = encoder.lengths(texts, Role.DOCUMENT).tolist()
     too_long = [len(places) if count > limit else 0 for places, count in zip(ends, tokens, strict=True)]
-    # All texts are halved in step, so that the tokenizer is asked about many at a time.
+    # all texts are halved in step, so that the tokenizer is asked about many at a time.
     while open_places := [place for place in range(len(texts)) if too_long[place] - fits[place] > 1]:
         middles = [(fits[place] + too_long[place]) // 2 for place in open_places]
         starts = [texts[place][: ends[place][middle]] for place, middle in zip(open_places, middles, strict=True)]
@@ -224,14 +220,10 @@ def load_cached_diagnosis(entry: Entry, ledger: Ledger) -> Diagnosis | None:
         return None
     try:
         facts = orjson.loads((folder / _FILE).read_bytes())
-        queries = [
-            QueryCause(
-                row["query"],
-                tuple(Placed(**{**placed, "cause": Cause(placed["cause"])}) for placed in row["positives"]),
-                row["reason"],
-            )
-            for row in facts["queries"]
-        ]
+        queries = []
+        for row in facts["queries"]:
+            placed = tuple(Placed(**{**one, "cause": Cause(one["cause"])}) for one in row["positives"])
+            queries.append(QueryCause(row["query"], placed, row["reason"]))
         if facts["oracle_run"]:
             ledger.get(facts["oracle_run"])
         notes = tuple(facts["notes"])
@@ -260,10 +252,10 @@ def _key(entry: Entry) -> str:
 def run_causes(library: Library, entry: Entry) -> Diagnosis | None:
     """Return why a run fails where it does; None if it was not diagnosed yet: a page searches for nothing."""
     key = (entry.key, entry.created)
-    known: Diagnosis | None = library.kept("causes", key)
-    if known is None and (known := load_cached_diagnosis(entry, library.ledger)) is not None:
-        library.put("causes", key, known)
-    return known
+    diagnosis: Diagnosis | None = library.kept("causes", key)
+    if diagnosis is None and (diagnosis := load_cached_diagnosis(entry, library.ledger)) is not None:
+        library.put("causes", key, diagnosis)
+    return diagnosis
 
 
 def run_query_causes(library: Library, entry: Entry) -> Mapping[str, QueryCause]:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from enum import Enum
 from functools import cached_property, partial
 from html import escape
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,29 +21,27 @@ from r2med.measure.figure import Figure, figure_dict
 class Cause(Enum):
     """Fate of a query or of one of its relevant documents, the nearest to success first."""
 
-    FOUND = "found"
-    LOW = "ranked low"
-    LOST = "generation failed"
-    BRIDGE = "bridge missing"
-    TRUNCATED = "truncated away"
-    UNREACHABLE = "out of reach"
-    UNDECIDED = "undecided"
+    FOUND = "found", "among the first 10"
+    LOW = "ranked low", "found, but below the first 10: a failure of ranking"
+    LOST = "generation failed", "not found, and nothing usable was generated for the query"
+    BRIDGE = "bridge missing", "not found, but it is when the gold answer is searched with: a failure of reasoning"
+    TRUNCATED = (
+        "truncated away",
+        "not found even so, and what it shares with the answer lies beyond what the encoder reads",
+    )
+    UNREACHABLE = "out of reach", "not found even so: a failure of the index or the vocabulary"
+    UNDECIDED = "undecided", "not found, and there is no gold answer to try"
 
-    @property
-    def meaning(self) -> str:
-        """Describe the cause in a sentence."""
-        return _MEANINGS[self.name]
+    _value_: str
+    meaning: str
+
+    def __new__(cls, value: str, meaning: str = "") -> Self:
+        """Make the sentence about a cause its meaning."""
+        cause = object.__new__(cls)
+        cause._value_, cause.meaning = value, meaning
+        return cause
 
 
-_MEANINGS = {
-    "FOUND": "among the first 10",
-    "LOW": "found, but below the first 10: a failure of ranking",
-    "LOST": "not found, and nothing usable was generated for the query",
-    "BRIDGE": "not found, but it is when the gold answer is searched with: a failure of reasoning",
-    "TRUNCATED": "not found even so, and what it shares with the answer lies beyond what the encoder reads",
-    "UNREACHABLE": "not found even so: a failure of the index or the vocabulary",
-    "UNDECIDED": "not found, and there is no gold answer to try",
-}
 _ORDER = list(Cause)
 LEVELS: Mapping[str, str] = {
     "queries": "of queries, by the relevant document that came nearest",
@@ -58,10 +56,8 @@ class Placed:
 
     document: str
     cause: Cause
-    rank: int | None
-    """Its place in the list, from 1; None when it is not in it."""
-    oracle_rank: int | None = None
-    """Its place when the gold answer is searched with, where that was tried."""
+    rank: int | None  # its place in the list, from 1; None when it is not in it
+    oracle_rank: int | None = None  # its place when the gold answer is searched with, where that was tried
     beyond: float | None = None
     """The share of what it has in common with the answer, by weight, that the encoder never reads."""
 
@@ -71,10 +67,8 @@ class QueryCause:
     """Causes of a query's relevant documents."""
 
     query: str
-    positives: tuple[Placed, ...]
-    """Its relevant documents, one at least."""
-    reason: str = ""
-    """Why a generation failed, or why nothing can be decided."""
+    positives: tuple[Placed, ...]  # its relevant documents, one at least
+    reason: str = ""  # why a generation failed, or why nothing can be decided
 
     @property
     def cause(self) -> Cause:
@@ -90,9 +84,9 @@ class QueryCause:
         ('1 of 3 found · 2 ranked low', 'found')
         """
         counts = Counter(placed.cause for placed in self.positives)
-        first, *others = ((counts[cause], cause.value) for cause in _ORDER if counts[cause])
+        first, *others = ((counts[cause], cause.value) for cause in Cause if counts[cause])
         if len(self.positives) == 1:
-            return first[1]
+            return str(first[1])
         return " · ".join([f"{first[0]} of {len(self.positives)} {first[1]}", *(f"{n} {name}" for n, name in others)])
 
     @property
@@ -107,8 +101,8 @@ class QueryCause:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the shape of `--json`."""
-        placed = [asdict(each) | {"cause": each.cause.value} for each in self.positives]
-        return {"query": self.query, "cause": self.cause.value, "reason": self.reason, "positives": placed}
+        positives = [asdict(placed) | {"cause": placed.cause.value} for placed in self.positives]
+        return {"query": self.query, "cause": self.cause.value, "reason": self.reason, "positives": positives}
 
 
 @dataclass(frozen=True, repr=False)
@@ -117,25 +111,23 @@ class Diagnosis:
 
     system: str
     task: str
-    deep: int
-    """How deep a document may stand and still count as found at all."""
+    deep: int  # how deep a document may stand and still count as found at all
     queries: Sequence[QueryCause]
     oracle: str = ""
     """The run of the ledger that searched with the gold answers; empty where none was needed or possible."""
     notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        counts = Counter(each.cause for each in self.queries)
-        shares = ", ".join(f"{counts[cause]} {cause.value}" for cause in _ORDER if counts[cause])
-        return (
-            f"Diagnosis({self.system!r} on {self.task!r}, {counted(len(self.queries), 'query', 'queries')}: {shares})"
-        )
+        counts = Counter(query.cause for query in self.queries)
+        shares = ", ".join(f"{counts[cause]} {cause.value}" for cause in Cause if counts[cause])
+        queries = counted(len(self.queries), "query", "queries")
+        return f"Diagnosis({self.system!r} on {self.task!r}, {queries}: {shares})"
 
     def __str__(self) -> str:
-        from r2med.diagnosis.tables import show_one
+        from r2med.diagnosis.tables import show_causes
         from r2med.render.table import print_plainly
 
-        return print_plainly(show_one, self)
+        return print_plainly(show_causes, [self])
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(str(self))}</pre>"
@@ -143,7 +135,7 @@ class Diagnosis:
     @cached_property
     def by_query(self) -> Mapping[str, QueryCause]:
         """Return the queries by their ids."""
-        return {each.query: each for each in self.queries}
+        return {query.query: query for query in self.queries}
 
     @cached_property
     def occurring(self) -> Set[Cause]:
@@ -156,7 +148,7 @@ class Diagnosis:
             causes = [[query.cause] for query in self.queries]
         else:
             causes = [[placed.cause for placed in query.positives] for query in self.queries]
-        return {cause: np.array([own.count(cause) / len(own) for own in causes]) for cause in Cause}
+        return {cause: np.array([several.count(cause) / len(several) for several in causes]) for cause in Cause}
 
     def shares(self, of: str = "queries") -> dict[Cause, float]:
         """Return the share of queries, or of relevant documents averaged over queries, per cause; they sum to 1."""
@@ -175,16 +167,16 @@ class Diagnosis:
         }
 
 
-def mean_shares(found: Sequence[Diagnosis], of: str = "queries") -> dict[Cause, float]:
+def mean_shares(diagnoses: Sequence[Diagnosis], of: str = "queries") -> dict[Cause, float]:
     """Average the shares over several tasks, as for any measure."""
-    tasks = [diagnosis.shares(of) for diagnosis in found]
-    return {cause: sum(each[cause] for each in tasks) / len(tasks) for cause in Cause}
+    tasks = [diagnosis.shares(of) for diagnosis in diagnoses]
+    return {cause: sum(shares[cause] for shares in tasks) / len(tasks) for cause in Cause}
 
 
-def overall(found: Sequence[Diagnosis], of: str = "queries") -> dict[Cause, Figure]:
+def overall(diagnoses: Sequence[Diagnosis], of: str = "queries") -> dict[Cause, Figure]:
     """Return the shares over several tasks with their 95% intervals; the means are those of `mean_shares`."""
-    columns = [diagnosis.columns(of) for diagnosis in found]
-    return {cause: average_intervals([each[cause] for each in columns])[0] for cause in Cause}
+    tasks = [diagnosis.columns(of) for diagnosis in diagnoses]
+    return {cause: average_intervals([columns[cause] for columns in tasks])[0] for cause in Cause}
 
 
 def changes(before: Sequence[Diagnosis], after: Sequence[Diagnosis], of: str = "queries") -> dict[Cause, Figure]:
@@ -202,9 +194,8 @@ def moves(
     """
     counts: Counter[tuple[Cause, Cause]] = Counter()
     for a, b in zip(before, after, strict=True):
-        later = {query.query: query for query in b.queries}
         for query in a.queries:
-            other = later[query.query]
+            other = b.by_query[query.query]
             counts.update([(query.cause, other.cause)] if of == "queries" else query.moves(other))
     return dict(counts.most_common())
 
@@ -213,12 +204,12 @@ def summary(systems: Sequence[Sequence[Diagnosis]]) -> dict[str, Any]:
     """Return the shape of `--json`: diagnoses, the shares over tasks, and their changes against the last system."""
     last = systems[-1]
     return {
-        "diagnoses": [each.as_dict() for found in systems for each in found],
-        "overall": {found[0].system: _levels(partial(overall, found)) for found in systems},
-        "changes": {found[0].system: _levels(partial(changes, last, found)) for found in systems[:-1]},
+        "diagnoses": [diagnosis.as_dict() for diagnoses in systems for diagnosis in diagnoses],
+        "overall": {tasks[0].system: _levels(partial(overall, tasks)) for tasks in systems},
+        "changes": {tasks[0].system: _levels(partial(changes, last, tasks)) for tasks in systems[:-1]},
         "against": last[0].system if len(systems) > 1 else "",
     }
 
 
 def _levels(shares: Callable[[str], Mapping[Cause, Figure]]) -> dict[str, dict[str, Any]]:
-    return {of: {cause.value: figure_dict(each, "mean") for cause, each in shares(of).items()} for of in LEVELS}
+    return {of: {cause.value: figure_dict(share, "mean") for cause, share in shares(of).items()} for of in LEVELS}

@@ -42,18 +42,15 @@ _GAP_MARKS: Mapping[str, ChartPoint] = {
 def gap_chart(gaps: Sequence[Gap]) -> PairedChart:
     """Chart how near the query and the gold answer are to the relevant documents, by words and by meaning, per task."""
     sides = {"overlap": "lexical overlap x 100", "similarity": f"cosine x 100 ({gaps[0].encoder})"}
-    panels = [
-        PairedPanel(
-            axis,
-            [
-                [mark._replace(value=100 * near[pair].value) for pair, mark in _GAP_MARKS.items() if pair in near]
-                for near in (getattr(gap, side) for gap in gaps)
-            ],
-        )
-        for side, axis in sides.items()
-    ]
-    return PairedChart("How near queries and answers are to relevant documents",
-                       list(task_headings([gap.task for gap in gaps]).values()), panels)  # fmt: skip
+    panels = []
+    for side, axis in sides.items():
+        rows = [
+            [mark._replace(value=100 * near[pair].value) for pair, mark in _GAP_MARKS.items() if pair in near]
+            for near in (getattr(gap, side) for gap in gaps)
+        ]
+        panels.append(PairedPanel(axis, rows))
+    tasks = list(task_headings([gap.task for gap in gaps]).values())
+    return PairedChart("How near queries and answers are to relevant documents", tasks, panels)
 
 
 def sensitivity_chart(study: Sensitivity) -> LineChart:
@@ -72,16 +69,16 @@ def sensitivity_chart(study: Sensitivity) -> LineChart:
     return LineChart(title, "tokens read", f"{study.measure} x 100", [(shaded, lines)], doubling=True)
 
 
-def system_causes(found: Mapping[str, Sequence[Diagnosis]]) -> list[Panel]:
+def system_causes(diagnoses: Mapping[str, Sequence[Diagnosis]]) -> list[Panel]:
     """Chart the causes of several systems, each over the same tasks."""
-    shares = {system: mean_shares(diagnoses, "documents") for system, diagnoses in found.items()}
+    shares = {system: mean_shares(tasks, "documents") for system, tasks in diagnoses.items()}
     return _panels(shares, "averaged over queries and tasks")
 
 
-def task_causes(found: Sequence[Diagnosis]) -> list[Panel]:
+def task_causes(diagnoses: Sequence[Diagnosis]) -> list[Panel]:
     """Chart the causes of one system, task by task."""
-    names = [each.task for each in found]
-    shares = {called(each.task, names): each.shares("documents") for each in found}
+    names = [diagnosis.task for diagnosis in diagnoses]
+    shares = {called(diagnosis.task, names): diagnosis.shares("documents") for diagnosis in diagnoses}
     return _panels(shares, "averaged over queries")
 
 
@@ -97,9 +94,6 @@ def _panels(shares: Mapping[str, Mapping[Cause, float]], averaged: str) -> list[
 
 def known_causes(library: Library, runs: Mapping[str, Mapping[str, Entry]]) -> dict[str, list[Diagnosis]]:
     """Return the systems whose causes are known on every task."""
-    causes: dict[str, list[Diagnosis]] = {}
-    for system, by_task in runs.items():
-        known = [each for entry in by_task.values() if (each := run_causes(library, entry)) is not None]
-        if known and len(known) == len(by_task):
-            causes[system] = known
-    return causes
+    causes = {system: [run_causes(library, entry) for entry in by_task.values()] for system, by_task in runs.items()}
+    whole = {system: [one for one in diagnoses if one is not None] for system, diagnoses in causes.items()}
+    return {system: diagnoses for system, diagnoses in whole.items() if diagnoses and None not in causes[system]}

@@ -16,6 +16,7 @@ from r2med.data.labels import read_labels
 from r2med.data.loader import load
 from r2med.data.task_names import GROUP_TITLES
 from r2med.data.tasks import resolve
+from r2med.diagnosis import tables
 from r2med.diagnosis.attribution import diagnose
 from r2med.diagnosis.causes import Diagnosis, summary
 from r2med.diagnosis.charts import sensitivity_chart
@@ -23,17 +24,6 @@ from r2med.diagnosis.complement import complementarity
 from r2med.diagnosis.coverage import coverage
 from r2med.diagnosis.gap import climb, floor_and_ceiling, measure_gap
 from r2med.diagnosis.slices import cut, rows
-from r2med.diagnosis.tables import (
-    show_causes,
-    show_ceiling,
-    show_changes,
-    show_complement,
-    show_costs,
-    show_coverage,
-    show_gap,
-    show_sensitivity,
-    show_slices,
-)
 from r2med.diagnosis.truncation import measure_sensitivity
 from r2med.errors import R2medError
 from r2med.measure.metrics import DEFAULT, Measure
@@ -76,8 +66,7 @@ class DiagnoseRequest:
 class DiagnosisPart(NamedTuple):
     """A part of a diagnosis."""
 
-    content: Callable[[], object]
-    """What JSON says of it."""
+    content: Callable[[], object]  # what JSON says of it
     show: Callable[[Console], None]
 
 
@@ -114,15 +103,12 @@ def diagnose_command(against: str | None, runs: tuple[str, ...], as_json: bool, 
     asked = DiagnoseRequest(runs=(*runs, against) if against else runs, **given)
     with Ledger() as ledger:
         groups = {
-            group: {name: _PARTS[name](each, ledger, Executor(messages())) for name in names}
-            for group, each in _groups(asked, ledger).items()
+            group: {name: _PARTS[name](part, ledger, Executor(messages())) for name in names}
+            for group, part in _groups(asked, ledger).items()
         }
     if as_json:
-        contents = {
-            group: _only_or_all({name: part.content() for name, part in parts.items()})
-            for group, parts in groups.items()
-        }
-        write_json(_only_or_all(contents))
+        contents = [{name: part.content() for name, part in parts.items()} for parts in groups.values()]
+        write_json(_only_or_all(dict(zip(groups, map(_only_or_all, contents), strict=True))))
         return
     console = output()
     for group, parts in groups.items():
@@ -161,16 +147,16 @@ def _shared(asked: DiagnoseRequest, ledger: Ledger, names: Sequence[str]) -> Sha
 def _causes(asked: DiagnoseRequest, ledger: Ledger, executor: Executor) -> DiagnosisPart:
     names = asked.names(1, "a diagnosis")
     shared = _shared(asked, ledger, names)
-    with reporter.plan([chosen.system for chosen in shared.systems], shared.tasks):
-        by_task = [[_diagnose(each, ledger, executor) for each in opened] for opened in open_shared(ledger, shared)]
+    with reporter.plan([system.system for system in shared.systems], shared.tasks):
+        by_task = [[_diagnose(run, ledger, executor) for run in opened] for opened in open_shared(ledger, shared)]
     systems = [list(column) for column in zip(*by_task, strict=True)]
 
     def show(console: Console) -> None:
         for diagnoses in systems:
-            show_causes(diagnoses, console)
+            tables.show_causes(diagnoses, console)
             console.print()
         for diagnoses in systems[:-1]:
-            show_changes(systems[-1], diagnoses, console)
+            tables.show_changes(systems[-1], diagnoses, console)
 
     return DiagnosisPart(lambda: summary(systems), show)
 
@@ -196,8 +182,8 @@ def _gap(asked: DiagnoseRequest, ledger: Ledger, executor: Executor) -> Diagnosi
     ]
 
     def show(console: Console) -> None:
-        show_gap(gaps, console)
-        show_ceiling(climbs, console)
+        tables.show_gap(gaps, console)
+        tables.show_ceiling(climbs, console)
 
     return DiagnosisPart(lambda: {"gap": [gap.as_dict() for gap in gaps], "ceiling": climbs}, show)
 
@@ -206,7 +192,7 @@ def _to_climb(asked: DiagnoseRequest, ledger: Ledger) -> Iterator[tuple[Dataset,
     """Yield each task with the scores of the runs on it; without runs, the tasks alone."""
     if asked.runs:
         for opened in _opened(asked, ledger, asked.runs):
-            yield opened[0].dataset, [each.values for each in opened]
+            yield opened[0].dataset, [run.values for run in opened]
         return
     tasks = resolve(asked.tasks or ("sample",))
     groups = sorted({task.group for task in tasks})
@@ -219,12 +205,14 @@ def _to_climb(asked: DiagnoseRequest, ledger: Ledger) -> Iterator[tuple[Dataset,
 def _complement(asked: DiagnoseRequest, ledger: Ledger, executor: Executor) -> DiagnosisPart:
     names = asked.names(2, "--complement")
     tasks = [complementarity(opened) for opened in _opened(asked, ledger, names)]
-    return DiagnosisPart(lambda: [each.as_dict() for each in tasks], lambda console: show_complement(tasks, console))
+    return DiagnosisPart(
+        lambda: [task.as_dict() for task in tasks], lambda console: tables.show_complement(tasks, console)
+    )
 
 
 def _coverage(asked: DiagnoseRequest, ledger: Ledger, executor: Executor) -> DiagnosisPart:
     tasks = [coverage(opened) for opened in _opened(asked, ledger, asked.names(1, "--coverage"))]
-    return DiagnosisPart(lambda: tasks, lambda console: show_coverage(tasks, console, asked.limit or None))
+    return DiagnosisPart(lambda: tasks, lambda console: tables.show_coverage(tasks, console, asked.limit or None))
 
 
 def _slices(asked: DiagnoseRequest, ledger: Ledger, executor: Executor) -> DiagnosisPart:
@@ -235,8 +223,8 @@ def _slices(asked: DiagnoseRequest, ledger: Ledger, executor: Executor) -> Diagn
     queries = [row for opened in _opened(asked, ledger, names) for row in rows(opened, labels, executor)]
     slices = cut(queries, labelled=labels is not None)
     return DiagnosisPart(
-        lambda: {way: [each.as_dict() for each in members] for way, members in slices.items()},
-        lambda console: show_slices(slices, names, console),
+        lambda: {way: [part.as_dict() for part in parts] for way, parts in slices.items()},
+        lambda console: tables.show_slices(slices, names, console),
     )
 
 
@@ -244,10 +232,10 @@ def _cost(asked: DiagnoseRequest, ledger: Ledger, executor: Executor) -> Diagnos
     tasks = [task.name for task in resolve(asked.tasks)]
     remark(lacks(ledger, asked.runs, tasks))
     systems = price(ledger, asked.runs, tasks)
-    on = {by: [each.system for each in frontier(systems, by)] for by in COSTS}
+    best = {by: [one.system for one in frontier(systems, by)] for by in COSTS}
     return DiagnosisPart(
-        lambda: {"systems": [each.as_dict() for each in systems], "frontier": on},
-        lambda console: show_costs(systems, console),
+        lambda: {"systems": [one.as_dict() for one in systems], "frontier": best},
+        lambda console: tables.show_costs(systems, console),
     )
 
 
@@ -261,54 +249,32 @@ _PARTS = {
 }
 
 
-if TYPE_CHECKING:
-    Lengths = click.ParamType[tuple[int, ...]]
-else:
-    Lengths = click.ParamType
-
-
-class LengthList(Lengths):
-    """Numbers of tokens with commas between them: 512,2048,8192."""
-
-    name = "lengths"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        """Parse the numbers."""
-        if isinstance(value, tuple):
-            return value
+def _read_lengths(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[int, ...]:
+    """Read numbers of tokens with commas between them: 512,2048,8192."""
+    lengths: list[int] = []
+    for value in values:
         try:
-            lengths = tuple(int(part) for part in str(value).split(","))
-        except ValueError:
-            self.fail(f"{value!r} is not a list of whole numbers such as 512,2048", param, ctx)
-        if min(lengths) < 1:
-            self.fail(f"a model reads at least 1 token, not {min(lengths)}", param, ctx)
-        return lengths
+            lengths += map(int, value.split(","))
+        except ValueError as error:
+            raise click.BadParameter(f"{value!r} is not a list of whole numbers such as 512,2048") from error
+    if min(lengths) < 1:
+        raise click.BadParameter(f"a model reads at least 1 token, not {min(lengths)}")
+    return tuple(lengths)
 
 
 @click.command("sensitivity", cls=ManyValues)
 @click.argument("system")
 @click.option(
-    "--max-length",
-    "lengths",
-    type=LengthList(),
-    multiple=True,
-    required=True,
-    metavar="N,N...",
+    "--max-length", "lengths", callback=_read_lengths, multiple=True, required=True, metavar="N,N...",
     help="The limits, in tokens.",
-)
+)  # fmt: skip
 @click.option("--tasks", multiple=True, metavar="NAME|GROUP|PATH...", help="What to run on (default: sample).")
 @click.option("--measure", default="nDCG@10", show_default=True, metavar="MEASURE", help="The figure.")
 @click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Draw the curves.")
 @asking_options
 @json_option()
 def sensitivity_command(
-    system: str,
-    lengths: tuple[tuple[int, ...], ...],
-    tasks: tuple[str, ...],
-    measure: str,
-    plot: Path | None,
-    as_json: bool,
-    **hard: Any,
+    system: str, lengths: tuple[int, ...], tasks: tuple[str, ...], plot: Path | None, as_json: bool, **given: Any
 ) -> None:
     """How does a figure move with truncation?
 
@@ -324,15 +290,14 @@ def sensitivity_command(
     """
     if plot is not None:
         check_chart_file("--plot", plot)
-    figure = Measure.parse(measure)
-    every = [length for several in lengths for length in several]
-    with asking(**hard) as executor:
+    figure = Measure.parse(given.pop("measure"))
+    with asking(**given) as executor:
         options = Options(measures=tuple(dict.fromkeys([figure, *DEFAULT])), shown=(figure,), executor=executor)
-        study = measure_sensitivity(system, every, resolve(tasks or ("sample",)), figure, options)
+        study = measure_sensitivity(system, lengths, resolve(tasks or ("sample",)), figure, options)
     if as_json:
         write_json(study.as_dict())
     else:
-        show_sensitivity(study, output())
+        tables.show_sensitivity(study, output())
     if plot is not None:
         save(sensitivity_chart(study), plot)
         click.echo(f"the figure is in {plot}", err=True)

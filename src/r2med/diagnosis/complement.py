@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -22,13 +22,10 @@ class Complement:
     only_b: int
     both: int
     neither: int
-    recall_a: float
-    """The mean over queries, then tasks, of the share of relevant documents found."""
+    recall_a: float  # the mean over queries, then tasks, of the share of relevant documents found
     recall_b: float
-    union: float
-    """The same for what either finds: no fusion of the two lists can reach more."""
-    overlap: float
-    """The mean share of documents that the first 10 of both have in common."""
+    union: float  # the same for what either finds: no fusion of the two lists can reach more
+    overlap: float  # the mean share of documents that the first 10 of both have in common
 
     @property
     def relevant(self) -> int:
@@ -47,8 +44,7 @@ class Complementarity:
     task: str
     deep: int
     pairs: Sequence[Complement]
-    union: float
-    """The recall of what any of the systems finds."""
+    union: float  # the recall of what any of the systems finds
 
     def as_dict(self) -> dict[str, Any]:
         """Return the shape of `--json`."""
@@ -64,24 +60,22 @@ def complementarity(opened: Sequence[LoadedRun]) -> Complementarity:
         for run in opened
     ]
     pairs = [_pair(opened[a], opened[b], hits[a], hits[b]) for a, b in combinations(range(len(opened)), 2)]
-    anyone = {query: set[str]().union(*(each[query] for each in hits)) for query in first.positives}
+    anyone = {query: set[str]().union(*(found_by[query] for found_by in hits)) for query in first.positives}
     return Complementarity(first.entry.task, first.deep, pairs, _recall(anyone, first))
 
 
-def summed(found: Sequence[Complementarity]) -> Complementarity:
+def summed(tasks: Sequence[Complementarity]) -> Complementarity:
     """Merge several tasks: documents are added up, recalls and overlaps averaged over tasks."""
-    pairs = [_add(several) for several in zip(*(each.pairs for each in found), strict=True)]
-    union = float(np.mean([each.union for each in found]))
-    return Complementarity("all tasks", max(each.deep for each in found), pairs, union)
-
-
-def _add(several: Sequence[Complement]) -> Complement:
-    columns = {name: [getattr(each, name) for each in several] for name in Complement.__dataclass_fields__}
-    totals: dict[str, Any] = {name: sum(columns[name]) for name in ("only_a", "only_b", "both", "neither")}
-    means: dict[str, Any] = {
-        name: float(np.mean(columns[name])) for name in ("recall_a", "recall_b", "union", "overlap")
-    }
-    return Complement(several[0].a, several[0].b, **totals, **means)
+    pairs = []
+    for several in zip(*(task.pairs for task in tasks), strict=True):
+        rows = [asdict(pair) for pair in several]
+        totals = {name: sum(row[name] for row in rows) for name in ("only_a", "only_b", "both", "neither")}
+        means = {
+            name: float(np.mean([row[name] for row in rows])) for name in ("recall_a", "recall_b", "union", "overlap")
+        }
+        pairs.append(replace(several[0], **totals, **means))
+    union = float(np.mean([task.union for task in tasks]))
+    return Complementarity("all tasks", max(task.deep for task in tasks), pairs, union)
 
 
 def _pair(a: LoadedRun, b: LoadedRun, hits_a: Mapping[str, set[str]], hits_b: Mapping[str, set[str]]) -> Complement:

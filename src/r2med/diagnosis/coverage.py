@@ -29,10 +29,8 @@ class Hole:
 
     query: str
     document: str
-    systems: int
-    """How many of the runs have it among their first 10."""
-    best: int
-    """Its best place in any of them."""
+    systems: int  # how many of the runs have it among their first 10
+    best: int  # its best place in any of them
 
 
 @dataclass(frozen=True)
@@ -43,10 +41,8 @@ class Twin:
     positive: str
     document: str
     jaccard: float
-    judged: int | None
-    """Its grade, where it was judged at all."""
-    best: int | None
-    """Its best place among the first 10 of any run."""
+    judged: int | None  # its grade, where it was judged at all
+    best: int | None  # its best place among the first 10 of any run
 
 
 @dataclass(frozen=True)
@@ -54,14 +50,10 @@ class Coverage:
     """Share of some runs on one task that its judgements cover."""
 
     task: str
-    judged: Mapping[str, float]
-    """For each system, the mean share of its first 10 documents that are judged."""
-    positives_only: bool
-    """Whether only relevant documents are judged, so that judged and relevant are the same."""
-    holes: Sequence[Hole]
-    """The most frequent first."""
-    twins: Sequence[Twin]
-    """The most alike first."""
+    judged: Mapping[str, float]  # for each system, the mean share of its first 10 documents that are judged
+    positives_only: bool  # whether only relevant documents are judged, so that judged and relevant are the same
+    holes: Sequence[Hole]  # the most frequent first
+    twins: Sequence[Twin]  # the most alike first
 
 
 def coverage(opened: Sequence[LoadedRun]) -> Coverage:
@@ -104,9 +96,9 @@ def _twins(opened: LoadedRun, places: Mapping[str, Mapping[str, Sequence[int]]])
     for pair in near_duplicates({name: documents.text(name) for name in owners}, documents):
         for query in owners[pair.document]:
             grade = qrels[query].get(pair.other)
-            known = twins.get((query, pair.other))
+            nearest = twins.get((query, pair.other))
             # Of several relevant documents that it resembles, the one it resembles most.
-            if (grade is None or grade < 1) and (known is None or known.jaccard < pair.jaccard):
+            if (grade is None or grade < 1) and (nearest is None or nearest.jaccard < pair.jaccard):
                 ranks = places[query].get(pair.other)
                 best = min(ranks) if ranks else None
                 twins[query, pair.other] = Twin(query, pair.document, pair.other, pair.jaccard, grade, best)
@@ -128,22 +120,22 @@ class NearPair(NamedTuple):
 
 
 def near_duplicates(
-    wanted: Mapping[str, str], documents: Iterable[tuple[str, str]], threshold: float = THRESHOLD
+    texts: Mapping[str, str], documents: Iterable[tuple[str, str]], threshold: float = THRESHOLD
 ) -> Iterator[NearPair]:
-    """Yield every pair of one of the wanted texts and another document that are nearly the same.
+    """Yield every pair of one of the texts and another document that are nearly the same.
 
     >>> text = "a deficiency of vitamin C makes gums bleed and wounds heal badly in sailors"
     >>> list(near_duplicates({"d1": text}, [("d1", text), ("d2", text.upper()), ("d3", "vitamin C")]))
     [NearPair(document='d1', other='d2', jaccard=1.0)]
     """
-    names, own = list(wanted), _shingles(wanted.values())
-    telling = _telling(own, threshold)
+    names, ours = list(texts), _shingles(texts.values())
+    telling = _telling(ours, threshold)
     for block in by_size(documents, lambda document: len(document[1]), _CHARACTERS_AT_ONCE):
         theirs = _shingles(text for _, text in block)
-        for ours, others in _candidates(telling, theirs, len(own)):
-            alike = similarities(own, theirs, (ours, others))
+        for rows, others in _candidates(telling, theirs, len(ours)):
+            alike = similarities(ours, theirs, (rows, others))
             for place in np.flatnonzero(alike >= threshold).tolist():
-                name, other = names[ours[place]], block[others[place]][0]
+                name, other = names[rows[place]], block[others[place]][0]
                 if name != other:
                     yield NearPair(name, other, float(alike[place]))
 
@@ -161,8 +153,8 @@ def _telling(own: Words, threshold: float) -> HashTable:
     rarest = np.lexsort((counts[places], owners))
     # A hair less than the product, which may come out above a whole number that it should equal.
     needed = sets.counts - np.ceil(threshold * sets.counts - 1e-9).astype(np.int64) + 1
-    chosen = rarest[ragged(sets.offsets[:-1], np.minimum(needed, sets.counts))]
-    return HashTable.of(sets.hashes[chosen], owners[chosen])
+    first = rarest[ragged(sets.offsets[:-1], np.minimum(needed, sets.counts))]
+    return HashTable.of(sets.hashes[first], owners[first])
 
 
 def _candidates(telling: HashTable, theirs: Words, own: int) -> Iterator[tuple[Places, Places]]:

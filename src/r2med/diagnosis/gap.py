@@ -28,7 +28,7 @@ from r2med.measure.score import positive
 from r2med.pipeline.evaluate import Options, evaluate
 from r2med.pipeline.executor.local import Executor, quiet
 from r2med.pipeline.loaded_runs import HEADLINE
-from r2med.pipeline.stage import Context, Retriever, Stage
+from r2med.pipeline.stage import Context, Retriever
 from r2med.pipeline.system import System
 from r2med.retrieve.bm25 import open_index
 from r2med.retrieve.dense import ENCODER, Floats, dense_of, unit_rows
@@ -42,18 +42,14 @@ def bare(system: System) -> System:
     >>> str(bare(System.parse("oracle-answer >> rrf(replay >> bm25, bm25-classic(k1=2))")))
     'rrf(bm25, bm25-classic(k1=2))'
     """
-    return System((_bare_stage(system.retriever),))
-
-
-def _bare_stage(stage: Stage) -> Stage:
     # A fusion takes its systems one by one, so that it cannot be built anew by the names of its fields.
-    made = copy.copy(stage)
-    for name, value in vars(stage).items():
+    stage = copy.copy(system.retriever)
+    for name, value in vars(system.retriever).items():
         if isinstance(value, System):
-            object.__setattr__(made, name, bare(value))
+            object.__setattr__(stage, name, bare(value))
         elif isinstance(value, tuple) and value and isinstance(value[0], System):
-            object.__setattr__(made, name, tuple(bare(system) for system in value))
-    return made
+            object.__setattr__(stage, name, tuple(map(bare, value)))
+    return System((stage,))
 
 
 def with_answer(system: System) -> System:
@@ -90,7 +86,7 @@ class Rarity:
 
     def __init__(self, index: InvertedIndex) -> None:
         self.index = index
-        self._known: dict[str, float] = {}
+        self._idf: dict[str, float] = {}
 
     @classmethod
     def of(cls, documents: Texts, executor: Executor | None = None) -> Rarity:
@@ -103,11 +99,11 @@ class Rarity:
 
     def idf(self, term: str) -> float:
         """Return the idf of a term; one that no document holds is rarer than all others."""
-        if term not in self._known:
+        if term not in self._idf:
             number = self.index.number(term)
             unheard = math.log(len(self.index.lengths) + 1.0) - math.log(0.5)
-            self._known[term] = self._scorer.idf(number) if number >= 0 else unheard
-        return self._known[term]
+            self._idf[term] = self._scorer.idf(number) if number >= 0 else unheard
+        return self._idf[term]
 
     def weight(self, terms: Iterable[str]) -> float:
         """Return the sum of the idf of different terms."""
@@ -144,20 +140,19 @@ class Gap:
     """The gap of one task: each pair's lexical overlap and similarity of embeddings, means over its queries."""
 
     task: str
-    queries: int
-    """Queries with a gold answer: only they are compared."""
+    queries: int  # queries with a gold answer: only they are compared
     overlap: Nearness
     """The share of the first text's weight (each term by its rarity) whose terms stand in the second."""
-    similarity: Nearness
-    """The cosine of the two embeddings."""
+    similarity: Nearness  # the cosine of the two embeddings
     encoder: str
 
     def as_dict(self) -> dict[str, Any]:
         """Return the shape of `--json`."""
-        facts: dict[str, Any] = {"task": self.task, "queries": self.queries, "encoder": self.encoder}
-        for side, pairs in (("overlap", self.overlap), ("similarity", self.similarity)):
-            facts[side] = {pair: figure_dict(mean, "mean") for pair, mean in pairs.items()}
-        return facts
+        sides = {
+            side: {pair: figure_dict(mean, "mean") for pair, mean in getattr(self, side).items()}
+            for side in ("overlap", "similarity")
+        }
+        return {"task": self.task, "queries": self.queries, "encoder": self.encoder, **sides}
 
 
 class _Query(NamedTuple):
@@ -166,8 +161,7 @@ class _Query(NamedTuple):
     text: str
     answer: str
     positives: list[str]
-    others: list[str]
-    """Documents that are relevant to other queries and not to this one."""
+    others: list[str]  # documents that are relevant to other queries and not to this one
 
 
 def measure_gap(dataset: Dataset, encoder: str = ENCODER, executor: Executor | None = None) -> Gap:
@@ -203,8 +197,8 @@ def _overlaps(queries: Sequence[_Query], passages: Texts, rarity: Rarity) -> dic
             "query-other": [rarity.share(asked, terms[name]) for name in query.others],
         }
         for pair, shares in rows.items():
-            if known := [share for share in shares if share is not None]:
-                overlaps[pair].append(float(np.mean(known)))
+            if comparable := [share for share in shares if share is not None]:
+                overlaps[pair].append(float(np.mean(comparable)))
     return overlaps
 
 
@@ -251,8 +245,7 @@ class Climb:
     closed: float | None
     """The share of the way from plain to oracle that the system goes; None where the two do not differ."""
     low: float | None = None
-    high: float | None = None
-    """The 95% interval of that share, over resampled queries."""
+    high: float | None = None  # the 95% interval of that share, over resampled queries
 
 
 @dataclass(frozen=True)
@@ -274,7 +267,7 @@ def floor_and_ceiling(base: str, dataset: Dataset, executor: Executor | None = N
     """
     plain = bare(System.parse(base))
     results = [measure(system, dataset, executor) for system in (plain, with_answer(plain))]
-    floor, ceiling = (dict(zip(each.queries, each.scores[str(HEADLINE)].tolist(), strict=True)) for each in results)
+    floor, ceiling = (dict(zip(run.queries, run.scores[str(HEADLINE)].tolist(), strict=True)) for run in results)
     return floor, ceiling
 
 

@@ -104,8 +104,7 @@ class Labelled:
     labels: Mapping[str, str]
     unparsable: Mapping[str, str] = field(default_factory=dict)
     """Queries whose reply names no class, or more than one, with what was said."""
-    failed: Mapping[str, str] = field(default_factory=dict)
-    """Queries that no reply came for, and why."""
+    failed: Mapping[str, str] = field(default_factory=dict)  # queries that no reply came for, and why
     account: Usage = field(default_factory=Usage)
 
 
@@ -159,13 +158,13 @@ def label_command(queries: tuple[str, ...], by: str, llm: str, out: Path, as_jso
             with executor.progress(f"label {name}", len(texts)) as bar, postponed_as(name):
                 return task, label_queries(texts, classes, model, bar)
 
-        labelled = every_share(partial(ask_about, *each) for each in _texts(queries))
-    for task, found in labelled:
-        rows += [(task, query, label) for query, label in found.labels.items()]
+        labelled = every_share(partial(ask_about, *row) for row in _texts(queries))
+    for task, answers in labelled:
+        rows += [(task, query, label) for query, label in answers.labels.items()]
         prefix = f"{task} " if task else ""
-        lost["unparsable"] |= {prefix + query: said for query, said in found.unparsable.items()}
-        lost["failed"] |= {prefix + query: why for query, why in found.failed.items()}
-        money = None if money is None or found.account.cost is None else money + found.account.cost
+        lost["unparsable"] |= {prefix + query: reply for query, reply in answers.unparsable.items()}
+        lost["failed"] |= {prefix + query: why for query, why in answers.failed.items()}
+        money = None if money is None or answers.account.cost is None else money + answers.account.cost
     if not rows:
         (query, why), *others = (lost["unparsable"] | lost["failed"]).items()
         raise R2medError(
@@ -182,8 +181,8 @@ def label_command(queries: tuple[str, ...], by: str, llm: str, out: Path, as_jso
         click.echo(f"{count:6,}  {label}")
     for what, queries_lost in lost.items():
         if queries_lost:
-            first, said = next(iter(queries_lost.items()))
-            click.echo(f"{len(queries_lost):6,}  {what}, the first {first}: {said!r}")
+            first, why = next(iter(queries_lost.items()))
+            click.echo(f"{len(queries_lost):6,}  {what}, the first {first}: {why!r}")
     price = "at an unknown price" if money is None else f"for ${money:.4f}"
     click.echo(f"{len(rows)} labels are in {out}, {price}", err=True)
 
@@ -192,9 +191,9 @@ def _texts(names: tuple[str, ...]) -> Iterator[tuple[str, Texts]]:
     """Yield the queries of each task, or of each file, which belongs to no task."""
     for name in names:
         if Path(name).is_file():
-            found = Findings()
-            table = read_queries([Path(name)], found)
-            found.raise_errors(name)
+            findings = Findings()
+            table = read_queries([Path(name)], findings)
+            findings.raise_errors(name)
             yield "", table.column()
         else:
             for task in resolve([name]):

@@ -29,8 +29,7 @@ class SliceRow:
     family: str
     words: int
     positives: int
-    overlap: float
-    """The mean share of its words, by weight, that its relevant documents hold."""
+    overlap: float  # the mean share of its words, by weight, that its relevant documents hold
     label: str
     values: tuple[float, ...]
 
@@ -42,19 +41,13 @@ class Slice:
     name: str
     queries: int
     means: tuple[Figure, ...]
-    difference: Figure | None = None
-    """The second run minus the first, paired by query."""
-    sure: bool = True
-    """Whether an interval is informative: with one query of a task, its spread is unknown."""
+    difference: Figure | None = None  # the second run minus the first, paired by query
+    sure: bool = True  # whether an interval is informative: with one query of a task, its spread is unknown
 
     def as_dict(self) -> dict[str, Any]:
         """Return the shape of `--json`."""
-        found: dict[str, Any] = {
-            "slice": self.name,
-            "queries": self.queries,
-            "means": list(map(self._facts, self.means)),
-        }
-        return found | ({"difference": self._facts(self.difference)} if self.difference else {})
+        facts: dict[str, Any] = {"slice": self.name, "queries": self.queries, "means": [*map(self._facts, self.means)]}
+        return facts | ({"difference": self._facts(self.difference)} if self.difference else {})
 
     def _facts(self, mean: Figure) -> dict[str, float | None]:
         return figure_dict(mean if self.sure else Figure(mean.value), "mean")
@@ -65,11 +58,11 @@ def rows(opened: Sequence[LoadedRun], labels: Labels | None = None, executor: Ex
     first = opened[0]
     task, collection = first.dataset.task, first.dataset.collection
     rarity = Rarity.of(collection.documents, executor)
-    found = []
+    sliced = []
     for query, grades in first.positives.items():
         text = collection.queries.text(query)
         shares = [rarity.coverage(text, collection.documents.text(document)) for document in grades]
-        found.append(
+        sliced.append(
             SliceRow(
                 task.name,
                 query,
@@ -78,10 +71,10 @@ def rows(opened: Sequence[LoadedRun], labels: Labels | None = None, executor: Ex
                 len(grades),
                 float(np.mean([share or 0.0 for share in shares])),
                 labels.of(task.name, query) or NO_LABEL if labels else NO_LABEL,
-                tuple(each.values[query] for each in opened),
+                tuple(run.values[query] for run in opened),
             )
         )
-    return found
+    return sliced
 
 
 Namer = Callable[[SliceRow], tuple[int, str]]

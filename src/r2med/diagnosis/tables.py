@@ -10,7 +10,7 @@ from r2med.diagnosis.causes import LEVELS, Cause, changes, moves, overall
 from r2med.diagnosis.complement import summed
 from r2med.diagnosis.gap import PAIRS
 from r2med.formatting import p_text, percent, percent_range
-from r2med.render.table import Cell, Column, Table, key, numbers, signed_interval, signed_percent
+from r2med.render.table import Cell, Column, Table, cells, column, key, numbers, signed_interval, signed_percent
 from r2med.render.table import percent as percent_cell
 from r2med.runs.report import failure_lines
 from r2med.tuning.frontier import COSTS, frontier, left_out
@@ -21,14 +21,13 @@ if TYPE_CHECKING:
     from r2med.diagnosis.causes import Diagnosis
     from r2med.diagnosis.complement import Complementarity
     from r2med.diagnosis.coverage import Coverage
-    from r2med.diagnosis.gap import Ceiling, Climb, Gap
+    from r2med.diagnosis.gap import Ceiling, Gap
     from r2med.diagnosis.slices import Slice
     from r2med.diagnosis.truncation import Sensitivity
     from r2med.measure.figure import Figure
     from r2med.tuning.frontier import Priced
 
-_MOVES = 6
-"""Changes between causes that are listed, the most frequent."""
+_MOVES = 6  # changes between causes that are listed, the most frequent
 
 
 def _grid(first: str, *others: str) -> Table:
@@ -39,27 +38,22 @@ def _texts(*headings: str) -> list[Column]:
     return [Column(heading, folds=True) for heading in headings]
 
 
-def show_one(diagnosis: Diagnosis, console: Console) -> None:
-    """Print the causes of one system on one task."""
-    show_causes([diagnosis], console)
-
-
 def show_causes(diagnoses: Sequence[Diagnosis], console: Console) -> None:
     """Print the shares of one system, of queries and of relevant documents: tasks down, causes across."""
-    used = [cause for cause in Cause if any(each.shares("documents")[cause] for each in diagnoses)]
-    names = task_names(each.task for each in diagnoses)
+    used = [cause for cause in Cause if any(diagnosis.shares("documents")[cause] for diagnosis in diagnoses)]
+    names = task_names(diagnosis.task for diagnosis in diagnoses)
     for of, meaning in LEVELS.items():
         console.print(f"{diagnoses[0].system}: causes in % {meaning}", style="bold")
         table = _grid("task", "queries", "deep", *(cause.value for cause in used))
-        for each in diagnoses:
-            shares = each.shares(of)
-            sizes = (str(len(each.queries)), str(each.deep))
-            table.add(names[each.task], *sizes, *(percent(shares[cause], 1) for cause in used))
+        for diagnosis in diagnoses:
+            shares, queries = diagnosis.shares(of), len(diagnosis.queries)
+            figures = (percent(shares[cause], 1) for cause in used)
+            table.add(names[diagnosis.task], str(queries), str(diagnosis.deep), *figures)
         if len(diagnoses) > 1:
             table.rule()
             total = overall(diagnoses, of)
-            queries = str(sum(len(each.queries) for each in diagnoses))
-            table.add("all tasks", queries, "", *(percent(total[cause].value, 1) for cause in used), style="bold")
+            every = str(sum(len(diagnosis.queries) for diagnosis in diagnoses))
+            table.add("all tasks", every, "", *(percent(total[cause].value, 1) for cause in used), style="bold")
             table.add("95% interval", "", "", *(percent_range(total[cause], 1) for cause in used), style="dim")
         table.show(console)
     for cause in used:
@@ -67,9 +61,9 @@ def show_causes(diagnoses: Sequence[Diagnosis], console: Console) -> None:
     console.print(
         "deep: what stands deeper counts as not found (100, a fifth of the documents where they are few)", style="dim"
     )
-    for sentence in dict.fromkeys(note for each in diagnoses for note in each.notes):
+    for sentence in dict.fromkeys(note for diagnosis in diagnoses for note in diagnosis.notes):
         console.print(f"note: {sentence}", style="yellow")
-    if oracles := [each.oracle for each in diagnoses if each.oracle]:
+    if oracles := [diagnosis.oracle for diagnosis in diagnoses if diagnosis.oracle]:
         console.print(f"searches with gold answers, oracle runs in the ledger: {' '.join(oracles)}", style="dim")
 
 
@@ -114,74 +108,75 @@ def _mean(rows: Sequence[Mapping[str, Figure]], pair: str) -> str:
 
 def show_ceiling(ceilings: Sequence[Ceiling], console: Console) -> None:
     """Print how far systems get from the plain search to the search with the gold answer."""
-    for each in ceilings:
-        alone = each.system == each.base
-        whose = f"{each.system}  between  {each.base}" if not alone else each.base
-        console.print(f"{each.measure} x 100, {whose}  and  {each.oracle} (oracle)", style="bold")
-        table = _grid("task", "plain", "oracle", *([] if alone else ["system", "gap closed %", "95% interval"]))
-        names = task_names(each.tasks)
-        for task, climb in each.tasks.items():
-            table.add(names[task], *_climb(climb, alone=alone))
-        if len(each.tasks) > 1:
+    for ceiling in ceilings:
+        alone = ceiling.system == ceiling.base
+        whose = f"{ceiling.system}  between  {ceiling.base}" if not alone else ceiling.base
+        console.print(f"{ceiling.measure} x 100, {whose}  and  {ceiling.oracle} (oracle)", style="bold")
+        columns = _ENDS if alone else (*_ENDS, *_CLIMB)
+        table = Table(key("task"), *columns)
+        for task, name in task_names(ceiling.tasks).items():
+            table.add(name, *cells(columns, ceiling.tasks[task]))
+        if len(ceiling.tasks) > 1:
             table.rule()
-            table.add("all tasks", *_climb(each.overall, alone=alone), style="bold")
+            table.add("all tasks", *cells(columns, ceiling.overall), style="bold")
         table.show(console)
 
 
-def _climb(climb: Climb, *, alone: bool) -> list[str]:
-    ends = [percent(climb.plain), percent(climb.oracle)]
-    if alone:
-        return ends
-    known = climb.closed is not None and climb.low is not None
-    closed = [percent(climb.closed, 1), percent_range(climb, 1)] if known else ["-", ""]
-    return [*ends, percent(climb.system), *closed]
+_ENDS = (column("plain", form=percent), column("oracle", form=percent))
+_CLIMB = (
+    column("system", form=percent),
+    column("", "gap closed %", get=lambda climb: "-" if climb.low is None else percent(climb.closed, 1)),
+    column("", "95% interval", get=lambda climb: "" if climb.low is None else percent_range(climb, 1)),
+)
+_SHARES = {"recall_a": "recall A", "recall_b": "recall B", "union": "union", "overlap": "overlap@10"}
+_COMPLEMENT = (
+    column("only_a", "only A"),
+    column("only_b", "only B"),
+    column("both"),
+    column("neither"),
+    *(column(name, heading, lambda share: percent(share, 1)) for name, heading in _SHARES.items()),
+)
 
 
 def show_complement(tasks: Sequence[Complementarity], console: Console) -> None:
     """Print who finds what, pair by pair."""
-    rows = [*tasks, summed(tasks)] if len(tasks) > 1 else list(tasks)
-    names = task_names(each.task for each in tasks)
+    names, total = task_names(task.task for task in tasks), summed(tasks)
     for place, pair in enumerate(tasks[0].pairs):
         console.print(f"relevant documents found:  A = {pair.a}  B = {pair.b}", style="bold")
-        headings = ("only A", "only B", "both", "neither", "recall A", "recall B", "union", "overlap@10")
-        table = _grid("task", "deep", *headings)
-        for row in rows:
-            of = row.pairs[place]
-            counts = map(str, (of.only_a, of.only_b, of.both, of.neither))
-            shares = [percent(share, 1) for share in (of.recall_a, of.recall_b, of.union, of.overlap)]
-            last = row is rows[-1] and len(rows) > 1
-            if last:
-                table.rule()
-            task, deep = (row.task, "") if last else (names[row.task], str(row.deep))
-            table.add(task, deep, *counts, *shares, style="bold" if last else "")
+        table = Table(key("task"), *numbers("deep"), *_COMPLEMENT)
+        for task in tasks:
+            table.add(names[task.task], str(task.deep), *cells(_COMPLEMENT, task.pairs[place]))
+        if len(tasks) > 1:
+            table.rule()
+            table.add("all tasks", "", *cells(_COMPLEMENT, total.pairs[place]), style="bold")
         table.show(console)
     if len(tasks[0].pairs) > 1:
-        console.print(f"recall of what any of them finds: {percent(rows[-1].union, 1)}")
+        console.print(f"recall of what any of them finds: {percent(total.union, 1)}")
     console.print("documents at `deep` or above count as found; union: the most that a fusion can reach", style="dim")
 
 
 def show_coverage(tasks: Sequence[Coverage], console: Console, limit: int | None) -> None:
     """Print how much is judged, what many systems return unjudged, and what looks wrongly unjudged."""
-    names = task_names(each.task for each in tasks)
+    names = task_names(task.task for task in tasks)
     table = _grid("judged@10 in %", *tasks[0].judged, "holes", "near-duplicates")
-    for each in tasks:
-        counts = (f"{len(each.holes):,}", f"{len(each.twins):,}")
-        table.add(names[each.task], *(percent(share, 1) for share in each.judged.values()), *counts)
+    for task in tasks:
+        counts = (f"{len(task.holes):,}", f"{len(task.twins):,}")
+        table.add(names[task.task], *(percent(share, 1) for share in task.judged.values()), *counts)
     table.show(console)
-    if all(each.positives_only for each in tasks):
+    if all(task.positives_only for task in tasks):
         console.print("only relevant documents are judged here, so that judged means relevant", style="dim")
-    if holes := [(names[each.task], hole) for each in tasks for hole in each.holes]:
+    if holes := [(names[task.task], hole) for task in tasks for hole in task.holes]:
         console.print("holes: not judged, and among the first 10 of most systems", style="bold")
         table = Table(*_texts("task", "query", "document"), *numbers("systems", "best rank"))
-        for task, hole in sorted(holes, key=lambda row: (-row[1].systems, row[1].best))[:limit]:
-            table.add(task, hole.query, hole.document, str(hole.systems), str(hole.best))
+        for name, hole in sorted(holes, key=lambda row: (-row[1].systems, row[1].best))[:limit]:
+            table.add(name, hole.query, hole.document, str(hole.systems), str(hole.best))
         table.show(console)
-    if twins := [(names[each.task], twin) for each in tasks for twin in each.twins]:
+    if twins := [(names[task.task], twin) for task in tasks for twin in task.twins]:
         console.print("nearly the same as a relevant document, and not judged relevant: review these", style="bold")
         table = Table(*_texts("task", "query", "relevant", "document"), *numbers("Jaccard", "best rank"))
-        for task, twin in sorted(twins, key=lambda row: -row[1].jaccard)[:limit]:
+        for name, twin in sorted(twins, key=lambda row: -row[1].jaccard)[:limit]:
             best = "" if twin.best is None else str(twin.best)
-            table.add(task, twin.query, twin.positive, twin.document, f"{twin.jaccard:.2f}", best)
+            table.add(name, twin.query, twin.positive, twin.document, f"{twin.jaccard:.2f}", best)
         table.show(console)
 
 
@@ -191,30 +186,30 @@ def show_slices(ways: Mapping[str, Sequence[Slice]], systems: Sequence[str], con
         console.print(f"nDCG@10 x 100 by {way}", style="bold")
         headings = [heading for system in systems for heading in (system, "95% interval")]
         table = _grid(way, "queries", *headings, *(["difference", "95% interval"] if len(systems) == 2 else []))
-        names = task_names(each.name for each in slices) if way == "task" else {}
-        for each in slices:
-            figures = [(mean, "") for mean in each.means] + ([(each.difference, "+")] if each.difference else [])
-            cells = [
-                cell
-                for figure, sign in figures
-                for cell in (percent(figure.value, 2, sign), percent_range(figure if each.sure else None, 1, sign))
-            ]
-            table.add(names.get(each.name, each.name), str(each.queries), *cells)
+        names = task_names(part.name for part in slices) if way == "task" else {}
+        for part in slices:
+            figures = [(mean, "") for mean in part.means] + ([(part.difference, "+")] if part.difference else [])
+            row = [names.get(part.name, part.name), str(part.queries)]
+            for figure, sign in figures:
+                row += [percent(figure.value, 2, sign), percent_range(figure if part.sure else None, 1, sign)]
+            table.add(*row)
         table.show(console)
 
 
 def show_costs(systems: Sequence[Priced], console: Console) -> None:
     """Print every system with its score and bill, and which are on the frontier of each kind of cost."""
-    best = {by: {each.system for each in frontier(systems, by)} for by in COSTS}
+    best = {by: {one.system for one in frontier(systems, by)} for by in COSTS}
     table = Table(key("system"), *numbers("nDCG@10", *(f"{by}/query" for by in COSTS)), *_texts("on the frontier of"))
-    for each in systems:
-        bill = each.bill
-        money = "?" if bill.money is None else f"${bill.money:.6f}" if bill.money else "$0"
-        tokens = "?" if bill.tokens is None else f"{bill.tokens:,.0f}"
-        seconds = "?" if bill.seconds is None else f"{bill.seconds:.4f}"
-        name = f"{each.system} (oracle)" if each.oracle else each.system
-        on = ", ".join(by for by in COSTS if each.system in best[by])
-        table.add(name, percent(each.score), money, tokens, seconds, on)
+    for one in systems:
+        money, tokens, seconds = one.bill.money, one.bill.tokens, one.bill.seconds
+        table.add(
+            f"{one.system} (oracle)" if one.oracle else one.system,
+            percent(one.score),
+            "?" if money is None else f"${money:.6f}" if money else "$0",
+            "?" if tokens is None else f"{tokens:,.0f}",
+            "?" if seconds is None else f"{seconds:.4f}",
+            ", ".join(by for by in COSTS if one.system in best[by]),
+        )
     table.show(console)
     console.print(
         "?: the records do not say (generations made elsewhere, servers without prices, kept vectors)", style="dim"
@@ -233,10 +228,10 @@ def show_sensitivity(study: Sensitivity, console: Console) -> None:
     headings = (study.measure, "difference", "95% interval", "p (Holm)", "% docs cut", "% queries cut")
     table = _grid("tokens", *headings)
     for figure in figures:
-        found = figure.difference
+        change = figure.difference
         compared: list[Cell] = ["longest", "", ""]
-        if found is not None and figure.holm is not None:
-            compared = [signed_percent(found.mean), signed_interval(found), p_text(figure.holm)]
+        if change is not None and figure.holm is not None:
+            compared = [signed_percent(change.mean), signed_interval(change), p_text(figure.holm)]
         cuts = (percent(cut, 1).replace("-", "?") for cut in (figure.documents_cut, figure.queries_cut))
         table.add(f"{figure.max_length:,}", percent_cell(figure.score), *compared, *cuts)
     table.show(console)

@@ -29,10 +29,8 @@ class LengthFigure:
     """A system at one limit."""
 
     max_length: int
-    system: str
-    """The spec with this limit."""
-    score: float
-    """The mean over tasks."""
+    system: str  # the spec with this limit
+    score: float  # the mean over tasks
     tasks: Mapping[str, float]
     documents_cut: float | None
     """The share of documents (of pairs, for a reranker alone) that are longer; None where no model said."""
@@ -40,8 +38,7 @@ class LengthFigure:
     difference: Difference | None = None
     """This limit less the longest one, paired by query; None for the longest itself."""
     by_task: Mapping[str, Difference] | None = None
-    holm: float | None = None
-    """The p-value of the difference, corrected for the number of limits (Holm)."""
+    holm: float | None = None  # the p-value of the difference, corrected for the number of limits (Holm)
 
     @property
     def differs(self) -> bool:
@@ -58,7 +55,7 @@ class LengthFigure:
             "documents_cut": self.documents_cut,
             "queries_cut": self.queries_cut,
             "difference": None if self.difference is None else self.difference.as_dict() | {"holm": self.holm},
-            "differences": {task: each.as_dict() for task, each in (self.by_task or {}).items()},
+            "differences": {task: change.as_dict() for task, change in (self.by_task or {}).items()},
         }
 
 
@@ -69,8 +66,7 @@ class Sensitivity:
     system: str
     measure: str
     figures: Sequence[LengthFigure]
-    failures: Sequence[Failure] = ()
-    """Limits at which the system could not be measured on some task, and why."""
+    failures: Sequence[Failure] = ()  # limits at which the system could not be measured on some task, and why
 
     @property
     def longest(self) -> LengthFigure:
@@ -95,16 +91,16 @@ class Sensitivity:
 
 
 def _sentence(figure: LengthFigure, longest: LengthFigure) -> str:
-    found = figure.difference
-    if found is None or figure.holm is None:
+    change = figure.difference
+    if change is None or figure.holm is None:
         return ""
     limits = f"{figure.max_length:,} tokens instead of {longest.max_length:,}"
-    p = p_words(figure.holm, at_floor=found.at_floor)
+    p = p_words(figure.holm, at_floor=change.at_floor)
     if figure.differs:
-        return f"{limits}: {percent(found.mean, sign='+')} points ({percent_range(found, sign='+')}, {p})."
-    if found.wins == found.losses == 0:
+        return f"{limits}: {percent(change.mean, sign='+')} points ({percent_range(change, sign='+')}, {p})."
+    if change.wins == change.losses == 0:
         return f"{limits}: no query changes."
-    return f"{limits}: no difference is shown ({p}){describe_detectable(found)}."
+    return f"{limits}: no difference is shown ({p}){describe_detectable(change)}."
 
 
 def at_length(system: System, limit: int) -> System:
@@ -136,11 +132,9 @@ def measure_sensitivity(
         raise R2medError(f"tasks of one group have an average in common, these are of {', '.join(sorted(groups))}")
     system = build_system(spec)
     systems = {limit: at_length(system, limit) for limit in limits}
-    chosen = options or Options(measures=tuple(dict.fromkeys([measure, *DEFAULT])))
-    report = evaluate(list(systems.values()), list(tasks), chosen).whole()
-    results = {
-        limit: [result for result in report.results if result.system == each.spec] for limit, each in systems.items()
-    }
+    options = options or Options(measures=tuple(dict.fromkeys([measure, *DEFAULT])))
+    report = evaluate(list(systems.values()), list(tasks), options).whole()
+    results = {limit: [run for run in report.results if run.system == one.spec] for limit, one in systems.items()}
     complete = {limit: several for limit, several in results.items() if len(several) == len(tasks)}
     if len(complete) < 2:
         reason = report.failures[0].message if report.failures else "nothing could be measured"
@@ -153,34 +147,34 @@ def _figures(complete: Mapping[int, Sequence[Entry]], measure: str) -> list[Leng
     pairs = {
         limit: {
             result.task: result.scores[measure] - other.scores[measure]
-            for result, other in zip(found, complete[longest], strict=True)
+            for result, other in zip(several, complete[longest], strict=True)
         }
-        for limit, found in complete.items()
+        for limit, several in complete.items()
         if limit != longest
     }
     overall = {limit: difference(list(values.values())) for limit, values in pairs.items()}
-    corrected = dict(zip(overall, holm([each.randomisation for each in overall.values()]), strict=True))
+    corrected = dict(zip(overall, holm([change.randomisation for change in overall.values()]), strict=True))
     return [
         LengthFigure(
             max_length=limit,
-            system=found[0].system,
-            score=float(np.mean([result.metrics[measure] for result in found])),
-            tasks={result.task: result.metrics[measure] for result in found},
-            documents_cut=_cut(found, "documents"),
-            queries_cut=_cut(found, "queries"),
+            system=several[0].system,
+            score=float(np.mean([result.metrics[measure] for result in several])),
+            tasks={result.task: result.metrics[measure] for result in several},
+            documents_cut=_cut(several, "documents"),
+            queries_cut=_cut(several, "queries"),
             difference=overall.get(limit),
             by_task={task: difference([values]) for task, values in pairs[limit].items()} if limit in pairs else None,
             holm=corrected.get(limit),
         )
-        for limit, found in complete.items()
+        for limit, several in complete.items()
     ]
 
 
-def _cut(found: Sequence[Entry], what: str) -> float | None:
+def _cut(runs: Sequence[Entry], what: str) -> float | None:
     """Average over tasks the share of texts that were cut; None unless every run recorded it."""
-    shares = [share_cut(result.record, what) for result in found]
-    known = [share for share in shares if share is not None]
-    return float(np.mean(known)) if len(known) == len(shares) else None
+    shares = [share_cut(run.record, what) for run in runs]
+    stated = [share for share in shares if share is not None]
+    return float(np.mean(stated)) if len(stated) == len(shares) else None
 
 
 def share_cut(record: RunRecord, what: str) -> float | None:

@@ -93,10 +93,7 @@ def containing(lines: Sequence[BoardRow], text: str) -> list[BoardRow]:
 
 
 def local_rows(
-    runs: Current,
-    means: Mapping[str, Mapping[str, float]],
-    measure: str,
-    present: Mapping[str, str] | None = None,
+    runs: Current, means: Mapping[str, Mapping[str, float]], measure: str, present: Mapping[str, str] | None = None
 ) -> list[BoardRow]:
     """Return a row for each system; `means` are the ledger's, `present` the fingerprints of the data of tasks now."""
     latest = sorted((entry for row in runs.values() for entry in row.values()), key=lambda entry: -entry.used)

@@ -34,10 +34,8 @@ class ScoreSeries:
     measure: str
     group: str
     systems: Sequence[str]
-    oracles: frozenset[str]
-    """Those that were shown gold answers."""
-    tasks: Mapping[str, Sequence[Figure]]
-    """Each task's scores, in the order of the systems."""
+    oracles: frozenset[str]  # those that were shown gold answers
+    tasks: Mapping[str, Sequence[Figure]]  # each task's scores, in the order of the systems
     average: Sequence[Figure]
 
 
@@ -66,8 +64,7 @@ def board(ledger: Ledger, names: Sequence[str], tasks: Sequence[str] = (), measu
     return ScoreSeries(str(measure), entry.group, [run.system for run in opened], frozenset(oracles), by_task, average)
 
 
-_COLUMN = (120, 18)
-"""Width and height of a drawing in a column of a table."""
+_COLUMN = (120, 18)  # width and height of a drawing in a column of a table
 
 
 @dataclass(frozen=True)
@@ -76,8 +73,7 @@ class IntervalColumn:
 
     head: Markup
     cells: Mapping[str, Markup]
-    ends: Mapping[str, float]
-    """The lower ends, by which the column is sorted."""
+    ends: Mapping[str, float]  # the lower ends, by which the column is sorted
 
 
 def interval_column(intervals: Mapping[str, Figure]) -> IntervalColumn:

@@ -22,8 +22,7 @@ from r2med.translation.drop import LanguageDrop, language_drops, show_drops, tas
 _GROUPS = ("full", "nano", "sample", "custom", "custom-nano")
 _KINDS = ("base", "gar", "reasoning", "agent", "reranker", "fusion", "oracle")
 DETAILS_BY_OPTION = {name.replace(" ", "-"): name for name in DETAILS}
-_LINES = 25
-"""Lines of a table that a reader takes in."""
+_LINES = 25  # lines of a table that a reader takes in
 
 
 @click.command("board", cls=ManyValues)
@@ -44,7 +43,7 @@ _LINES = 25
     metavar="NAME...",
     help="Only what these published (paper, page, ...); own for your runs.",
 )
-@click.option("--ci", is_flag=True, help="Show 95% intervals of own runs (bootstrap over queries).")
+@click.option("--ci", "intervals", is_flag=True, help="Show 95% intervals of own runs (bootstrap over queries).")
 @click.option(
     "--columns",
     multiple=True,
@@ -71,7 +70,10 @@ _LINES = 25
     default="terminal",
     show_default=True,
 )
-def board_command(**given: Any) -> None:
+def board_command(
+    group: str, tasks: tuple[str, ...], measure: str, kind: str | None, only: str | None, columns: tuple[str, ...],
+    limit: int | None, form: str, **given: Any,
+) -> None:  # fmt: skip
     """Every published result with your own runs beside it, ranked by the average.
 
     Own systems are marked. A system that lacks a task is listed without a rank, an oracle never has one. Sources that
@@ -86,38 +88,28 @@ def board_command(**given: Any) -> None:
       r2med board --tasks path/to/your/folder --ci
       r2med board --group sample --format latex --baseline bm25 > table.tex
     """
-    tasks = resolve(given["tasks"])
-    groups = sorted({task.group for task in tasks}) or [given["group"]]
+    named = resolve(tasks)
+    groups = sorted({task.group for task in named}) or [group]
     if len(groups) > 1:
         raise R2medError(f"a board has tasks of one group, these are of {', '.join(groups)}")
     view = View(
         group=groups[0],
-        tasks=tuple(task.name for task in tasks),
-        measure=str(Measure.parse(given["measure"])),
-        family=given["family"],
-        kind=given["kind"] or "",
-        retriever=given["retriever"],
-        llm=given["llm"],
-        reranker=given["reranker"],
-        own=given["only"] != "published",
-        published=given["only"] != "own",
-        sources=given["sources"],
-        find=given["find"],
-        oracles=given["oracles"],
-        sort=given["sort"],
-        ascending=given["ascending"],
-        limit=(_LINES if given["form"] == "terminal" else 0) if given["limit"] is None else given["limit"],
-        intervals=given["ci"],
-        cost="cost" in given["columns"],
-        details=tuple(DETAILS_BY_OPTION[name] for name in given["columns"] if name in DETAILS_BY_OPTION),
-        baseline=given["baseline"],
+        tasks=tuple(task.name for task in named),
+        measure=str(Measure.parse(measure)),
+        kind=kind or "",
+        own=only != "published",
+        published=only != "own",
+        limit=(_LINES if form == "terminal" else 0) if limit is None else limit,
+        cost="cost" in columns,
+        details=tuple(DETAILS_BY_OPTION[name] for name in columns if name in DETAILS_BY_OPTION),
+        **given,
     )
     with Ledger() as ledger:
         ranking = board(ledger, replace(view, baseline=view.baseline and name_here(ledger, view.baseline)))
         drops = _drops(ledger, ranking)
         ranking = replace(ranking, drops=[drop.as_dict() for drop in drops])
-    if given["form"] != "terminal":
-        click.echo(FORMATS[given["form"]]([ranking]), nl=False)
+    if form != "terminal":
+        click.echo(FORMATS[form]([ranking]), nl=False)
         return
     show_board(ranking, output())
     if drops:

@@ -37,8 +37,7 @@ FILES = {"CSV": "csv", "JSON": "json", "LaTeX": "tex"}
 PARTS = ("retriever", "llm", "reranker")
 """The parts of systems that a board can be narrowed down to."""
 _HEADLINE = "nDCG@10"
-_EXPLAINED = 12
-"""Systems whose causes a board shows."""
+_EXPLAINED = 12  # systems whose causes a board shows
 
 
 @dataclass(frozen=True)
@@ -46,12 +45,9 @@ class Dropped:
     """Part of a request that cannot be had."""
 
     sentence: str
-    name: str = ""
-    """What it was asked for as."""
-    nearest: str = ""
-    """What was probably meant."""
-    wrong: bool = True
-    """Whether nothing of this name is there at all; a task of another board is merely not here."""
+    name: str = ""  # what it was asked for as
+    nearest: str = ""  # what was probably meant
+    wrong: bool = True  # whether nothing of this name is there at all; a task of another board is merely not here
 
 
 @dataclass(frozen=True)
@@ -59,8 +55,7 @@ class BoardQuery:
     """A board as it was asked for."""
 
     view: View
-    tasks: Sequence[str]
-    """All tasks of the group."""
+    tasks: Sequence[str]  # all tasks of the group
     task: str
     sort: str
     ascending: bool
@@ -68,16 +63,12 @@ class BoardQuery:
     origin: str
     oracles: bool
     board: Board
-    lines: Sequence[BoardRow]
-    """In the order that was asked for, all pages of them."""
-    hidden: Sequence[BoardRow]
-    """Oracles that would be there if they had been asked for, the best first."""
-    baselines: Sequence[str]
-    """The systems that marks of significance can be against."""
+    lines: Sequence[BoardRow]  # in the order that was asked for, all pages of them
+    hidden: Sequence[BoardRow]  # oracles that would be there if they had been asked for, the best first
+    baselines: Sequence[str]  # the systems that marks of significance can be against
     choices: Mapping[str, Sequence[str]]
     """What else the board can be narrowed down to: families of tasks, and parts of systems."""
-    dropped: Sequence[Dropped]
-    """What was asked for and is not on this board."""
+    dropped: Sequence[Dropped]  # what was asked for and is not on this board
 
     @property
     def order(self) -> tuple[object, ...]:
@@ -299,6 +290,6 @@ def read_ahead(library: Library) -> None:
     """Compute the intervals of the board's further pages."""
     with suppress(R2medError):  # which a reader of the board sees
         board = library.board(View(group=first_group(library), cost=True))
-        own = with_queries(board.lines)
-        for start in range(0, len(own), SIZE):
-            library.intervals(own[start : start + SIZE], board.measure)
+        local = with_queries(board.lines)
+        for start in range(0, len(local), SIZE):
+            library.intervals(local[start : start + SIZE], board.measure)

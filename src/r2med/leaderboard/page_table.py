@@ -36,12 +36,10 @@ class Hrefs:
 class PageColumn(NamedTuple):
     """A column of figures."""
 
-    name: str
-    """A task, the average's name, or a family's with `FAMILY` before it."""
+    name: str  # a task, the average's name, or a family's with `FAMILY` before it
     heading: str
     meaning: str = ""
-    family: str = ""
-    """The title of the family above it; empty for none."""
+    family: str = ""  # the title of the family above it; empty for none
 
     @property
     def sort(self) -> str:
@@ -55,8 +53,7 @@ class PageRow(NamedTuple):
     row: BoardRow
     first: Markup
     rest: Markup
-    difference: str
-    """From the baseline, where there is one."""
+    difference: str  # from the baseline, where there is one
 
 
 @dataclass(frozen=True)
@@ -93,18 +90,14 @@ class SortedTable:
 
     table: BoardTable
     sort: str
-    bars: IntervalColumn
-    """The average's interval as a drawing, by a system's name, and their scale."""
+    bars: IntervalColumn  # the average's interval as a drawing, by a system's name, and their scale
     columns: Sequence[PageColumn]
     rows: Sequence[PageRow]
-    ties: str
-    """The ranks of the systems that the best own one does not beat, such as `1-3`; empty for none."""
+    ties: str  # the ranks of the systems that the best own one does not beat, such as `1-3`; empty for none
     best_own: str
     has_costs: bool
-    costs_stated: bool
-    """Whether the costs are statements of submitters."""
-    has_differences: bool
-    """Whether there is a baseline from which lines differ."""
+    costs_stated: bool  # whether the costs are statements of submitters
+    has_differences: bool  # whether there is a baseline from which lines differ
 
     @property
     def board(self) -> Board:

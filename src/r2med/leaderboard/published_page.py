@@ -26,12 +26,12 @@ def published_page(library: Library, request: Request) -> PageContent:
     values = published_facts(asked.get("name", ""), asked.get("group", "full"), asked.get("metric", ""))
     system, group = values["system"], values["group"]
     runs = library.newest(system, group) if system else {}
-    own = own_figures(library.ledger, runs, values["measure"])
+    figures = own_figures(library.ledger, runs, values["measure"])
     return "leaderboard/published.html", {
         **values,
         "own_href": system_address(system, group) if runs else "",
-        "own": own,
-        "verdicts": verdicts(values["rows"], own, values["measure"]),
+        "own": figures,
+        "verdicts": verdicts(values["rows"], figures, values["measure"]),
         "source_href": "/sources#",
         "others": (),
         "cite": published_citation(values["rows"][0].name, values["group"], values["measure"]),

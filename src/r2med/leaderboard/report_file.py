@@ -19,7 +19,7 @@ from r2med.comparison.charts import against_chart
 from r2med.comparison.study import compare_shared
 from r2med.data.task_names import GROUP_NOTES, GROUP_TITLES
 from r2med.diagnosis.attribution import diagnose
-from r2med.diagnosis.causes import Cause, Diagnosis, QueryCause
+from r2med.diagnosis.causes import Cause, Diagnosis
 from r2med.diagnosis.charts import system_causes
 from r2med.errors import R2medError
 from r2med.formatting import harmless
@@ -47,14 +47,11 @@ _SECTIONS = {"Board": "#board-section", "Charts": "#charts", "Tasks": "#tasks", 
 class ReportChoice:
     """Contents of a report."""
 
-    runs: Shared
-    """Differences are against the first system."""
+    runs: Shared  # differences are against the first system
     measure: Measure = field(default_factory=lambda: Measure("nDCG", 10))
-    causes: bool = True
-    """Whether to find out causes of failure, which may search with gold answers."""
+    causes: bool = True  # whether to find out causes of failure, which may search with gold answers
     title: str = "R2MED report"
-    command: str = ""
-    """The command that makes it."""
+    command: str = ""  # the command that makes it
 
     @cached_property
     def systems(self) -> Mapping[str, Chosen]:
@@ -71,8 +68,7 @@ class Gathered:
     runs: dict[str, dict[str, Entry]] = field(default_factory=dict)
     samples: dict[str, dict[str, Sample]] = field(default_factory=dict)
     blocks: list[TaskBlock] = field(default_factory=list)
-    lists: dict[str, Any] = field(default_factory=dict)
-    """Run blocks by the id under which the page finds them."""
+    lists: dict[str, Any] = field(default_factory=dict)  # run blocks by the id under which the page finds them
     causes: dict[str, list[Diagnosis]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -181,11 +177,9 @@ class TaskBlock:
 
     task: str
     queries: list[dict[str, Any]] = field(default_factory=list)
-    documents: dict[str, int] = field(default_factory=dict)
-    """Id to number."""
+    documents: dict[str, int] = field(default_factory=dict)  # id to number
     texts: list[str] = field(default_factory=list)
-    written: list[str] = field(default_factory=list)
-    """What systems wrote for its queries."""
+    written: list[str] = field(default_factory=list)  # what systems wrote for its queries
 
     def number(self, document: str, opened: LoadedRun) -> int:
         """Return the number of a document, which is added if it is new."""
@@ -223,28 +217,25 @@ def run_block(opened: LoadedRun, block: TaskBlock, order: Sequence[str], diagnos
     """Collect one system on a task, its queries in the task's order."""
     causes = diagnosis.by_query if diagnosis else {}
     block.written += [generation.text for several in opened.generations.values() for generation in several]
+    lists: list[list[list[float]]] = []
+    places: list[list[list[int | str]]] = []
+    for query in order:
+        # The rank of each relevant document in the whole list, 0 for none, and its cause if it is known.
+        ranks = {name: rank for rank, name in enumerate(opened.found(query, len(opened.run.documents)), 1)}
+        why = {placed.document: placed.cause.value for placed in causes[query].positives} if query in causes else {}
+        places.append([[ranks.get(name, 0), why.get(name, "")] for name in opened.positives.get(query, ())])
+        lists.append([[], []])
+        if query in opened.run:
+            ranking = opened.run[query]
+            numbers = [float(block.number(document, opened)) for document in ranking.documents[:TOP]]
+            lists[-1] = [numbers, [float(f"{score:.5g}") for score in ranking.scores[:TOP].tolist()]]
     return {
         "values": [round(opened.values.get(query, 0.0), 4) for query in order],
-        "lists": [_list(opened, block, query) for query in order],
+        "lists": lists,
         "causes": [causes[query].summary if query in causes else "" for query in order],
-        "places": [_places(opened, query, causes.get(query)) for query in order],
+        "places": places,
         "written": [_written(opened, query) for query in order] if opened.generations else [],
     }
-
-
-def _places(opened: LoadedRun, query: str, cause: QueryCause | None) -> list[list[int | str]]:
-    """Return the rank of each relevant document in the whole list, 0 for none, and its cause if it is known."""
-    ranks = {name: rank for rank, name in enumerate(opened.found(query, len(opened.run.documents)), 1)}
-    causes = {placed.document: placed.cause.value for placed in cause.positives} if cause else {}
-    return [[ranks.get(name, 0), causes.get(name, "")] for name in opened.positives.get(query, ())]
-
-
-def _list(opened: LoadedRun, block: TaskBlock, query: str) -> list[list[float]]:
-    if query not in opened.run:
-        return [[], []]
-    ranking = opened.run[query]
-    numbers = [block.number(document, opened) for document in ranking.documents[:TOP]]
-    return [list(map(float, numbers)), [float(f"{score:.5g}") for score in ranking.scores[:TOP].tolist()]]
 
 
 def _written(opened: LoadedRun, query: str) -> list[dict[str, str]]:
@@ -263,10 +254,8 @@ def _written(opened: LoadedRun, query: str) -> list[dict[str, str]]:
 class Packed(NamedTuple):
     """Blocks of a report."""
 
-    blocks: Mapping[str, str]
-    """By the id that the page finds them under."""
-    length: int
-    """Characters of a document, at the most."""
+    blocks: Mapping[str, str]  # by the id that the page finds them under
+    length: int  # characters of a document, at the most
 
 
 def pack_all(tasks: Sequence[TaskBlock], runs: Mapping[str, Any], budget: int = BUDGET) -> Packed:

@@ -38,10 +38,8 @@ _FUSED = "groupwise: the published weight of the first stage's scores is not kno
 class Reproduction:
     """A published system as r2med runs it."""
 
-    system: str
-    """The spec."""
-    rows: tuple[PublishedSystem, ...]
-    """Every published row that it is compared with."""
+    system: str  # the spec
+    rows: tuple[PublishedSystem, ...]  # every published row that it is compared with
 
     @property
     def notes(self) -> list[str]:
@@ -134,14 +132,11 @@ class Compared:
     system: str
     name: str
     source: str
-    task: str
-    """The task, or `average`."""
-    published: float | None
-    """None where nothing was published that could be compared."""
+    task: str  # the task, or `average`
+    published: float | None  # None where nothing was published that could be compared
     measured: float
     low: float
-    high: float
-    """The 95% interval of what was measured."""
+    high: float  # the 95% interval of what was measured
     verdict: str
 
     @property

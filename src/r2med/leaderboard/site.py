@@ -28,7 +28,6 @@ from r2med.leaderboard.published_page import own_figures, published_citation, pu
 from r2med.leaderboard.report_file import ReportChoice, report
 from r2med.leaderboard.site_pages import (
     MAX_SYSTEMS,
-    ReportPlaces,
     as_script,
     baseline_marks,
     best_ceiling,
@@ -56,11 +55,9 @@ Names = Mapping[tuple[str, bool, str], str]
 """Group, whether it is an own run, and the system's name to the file of its page."""
 _FILES = {"full": "index.html", "nano": "nano.html", "sample": "sample.html"}
 _COMPARISONS = {"full": "compare.html", "nano": "compare-nano.html", "sample": "compare-sample.html"}
-_MANIFEST = ".r2med-site.json"
-"""The names of all files that a site is made of: what the next one may remove."""
+_MANIFEST = ".r2med-site.json"  # the names of all files that a site is made of: what the next one may remove
 _STATED_COSTS = "costs are as the submitters state them: they are not checked, and of different machines"
-_WRITERS = 16
-"""Files that are written at once."""
+_WRITERS = 16  # files that are written at once
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'none'; "
     "form-action 'none'; base-uri 'none'"
@@ -71,19 +68,13 @@ _POLICY = (
 class Site:
     """Contents of the site."""
 
-    systems: Sequence[str] = ()
-    """Specs or ids of own runs."""
+    systems: Sequence[str] = ()  # specs or ids of own runs
     measure: str = "nDCG@10"
-    reports: bool = True
-    """Whether each group of own runs gets a report with all queries."""
-    command: str = ""
-    """The command that makes it."""
-    submissions: Path | None = None
-    """A folder of archives, in place of own runs."""
-    submit_to: str = ""
-    """Where archives are to be sent."""
-    url: str = ""
-    """Where the site will be read."""
+    reports: bool = True  # whether each group of own runs gets a report with all queries
+    command: str = ""  # the command that makes it
+    submissions: Path | None = None  # a folder of archives, in place of own runs
+    submit_to: str = ""  # where archives are to be sent
+    url: str = ""  # where the site will be read
 
     def cite(self, title: str, file: str) -> Citation:
         """Return how to cite one of its pages."""
@@ -104,14 +95,14 @@ def write_site(ledger: Ledger, site: Site, folder: Path, executor: Executor | No
     if site.submissions is None:
         systems = select(ledger, site.systems) if site.systems else ()
         entries = [(entry.name, task, entry) for system in systems for task, entry in system.runs.items()]
-        own = _by_group(row for row in entries if row[1] in registry())
-        if systems and not own:
+        runs = _by_group(row for row in entries if row[1] in registry())
+        if systems and not runs:
             raise R2medError("a site shows runs on the full, nano or sample tasks, and none of these is one")
-        return WrittenSite(_write(_Pages(ledger, site, own, Submissions()).write(executor), folder))
+        return WrittenSite(_write(_Pages(ledger, site, runs, Submissions()).write(executor), folder))
     with TemporaryDirectory(prefix="r2med-site-") as place, Ledger(Path(place) / "ledger.sqlite") as aside:
         sent = read_submissions(site.submissions, aside, Measure.parse(site.measure))
-        own = _by_group((name, task, entry) for name, row in sent.runs.items() for task, entry in row.items())
-        pages = _Pages(aside, site, own, sent).write(executor)
+        runs = _by_group((name, task, entry) for name, row in sent.runs.items() for task, entry in row.items())
+        pages = _Pages(aside, site, runs, sent).write(executor)
         pages |= {_archive(one): one.path.read_bytes() for one in sent.accepted}
         return WrittenSite(_write(pages, folder), sent)
 
@@ -207,16 +198,15 @@ class _Pages:
 
     def _comparison(self, found: Board, frame: Frame, runs: Runs) -> str:
         """Render a page that compares any two lines of a board."""
-        group, places = found.group, ReportPlaces()
+        group, report_file, places = found.group, "", []
         if group in self.shared:
-            systems = ReportChoice(self.shared[group]).systems
-            places = ReportPlaces(_report_file(group), {name: place for place, name in enumerate(systems)})
+            report_file, places = _report_file(group), list(ReportChoice(self.shared[group]).systems)
         hrefs = {(line.own, line.name): self.names[group, line.own, line.name] for line in found.lines}
         title = f"Two systems of the {GROUP_TITLES[group]} leaderboard, {found.measure}"
         return render(
             "leaderboard/site_compare.html",
             frame,
-            pair=pair_page(self.ledger, found, runs, hrefs, places),
+            **pair_page(self.ledger, found, runs, hrefs, report_file, places),
             most=MAX_SYSTEMS,
             boards={GROUP_TITLES[name]: "" if name == group else file for name, file in self.compared.items()},
             board_href=_FILES[group],
@@ -244,13 +234,13 @@ class _Pages:
         """Render what each source reports of a published system, as the server's page of it does."""
         name, measure = line.name, found.measure
         facts = published_facts(name, found.group, measure)
-        own = self.names.get((found.group, True, facts["system"]), "")
+        local = self.names.get((found.group, True, facts["system"]), "")
         figures = own_figures(self.ledger, runs.get(facts["system"], {}), measure)
         return render(
             "leaderboard/published.html",
             frame,
             **facts,
-            own_href=f"../{own}" if own else "",
+            own_href=f"../{local}" if local else "",
             own=figures,
             verdicts=verdicts(facts["rows"], figures, measure),
             source_href="../sources.html#",
@@ -310,8 +300,8 @@ def _archive(sent: Accepted) -> str:
 def _file_names(boards: Mapping[str, Board]) -> Names:
     """Name a file for each system: its name in letters that every host takes, numbered if two would be alike."""
     files: dict[tuple[str, bool, str], str] = {}
-    for group, found in boards.items():
-        for row in {(line.own, line.name): line for line in found.lines}.values():
+    for group, one in boards.items():
+        for row in {(line.own, line.name): line for line in one.lines}.values():
             base = re.sub(r"[^a-z0-9]+", "-", row.name.lower()).strip("-")[:60] or "system"
             name = f"{'systems' if row.own else 'published'}/{group}-{base}"
             while f"{name}.html" in files.values():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
 
@@ -71,33 +70,13 @@ Runs = Mapping[str, Mapping[str, Entry]]
 """System to task to its run."""
 
 
-@dataclass(frozen=True)
-class ReportPlaces:
-    """The report with every query of a board's own systems."""
-
-    file: str = ""
-    """Empty where there is none."""
-    places: Mapping[str, int] = field(default_factory=dict)
-    """System to its number there."""
-
-
-@dataclass(frozen=True)
-class PairPage:
-    """Contents of a page that compares any two lines of a board by itself."""
-
-    board: Board
-    labels: list[str]
-    """What each line is called, no two alike."""
-    tested: bool
-    """Whether any pair was."""
-    data: Markup
-    """As the page's script reads it."""
-
-
 def pair_page(
-    ledger: Ledger, board: Board, runs: Runs, hrefs: Mapping[tuple[bool, str], str], reported: ReportPlaces
-) -> PairPage:
-    """Build the page of a board, with links to its report if there is one."""
+    ledger: Ledger, board: Board, runs: Runs, hrefs: Mapping[tuple[bool, str], str], report: str, places: Sequence[str]
+) -> dict[str, Any]:
+    """Return what a page shows that compares any two lines of a board by itself.
+
+    It links to the `report` with every query of the local systems, which are numbered there by their `places`.
+    """
     labels = line_labels(board)
     lines = [
         {
@@ -108,25 +87,26 @@ def pair_page(
             "href": hrefs[line.own, line.name],
             "values": [None if (value := line.value(task)) is None else round(value, 6) for task in board.tasks],
             "average": None if line.average is None else round(line.average, 6),
-            "place": reported.places.get(line.name) if line.own else None,
+            "place": places.index(line.name) if line.own and line.name in places else None,
         }
         for line in board.lines
     ]
     pairs = _test_pairs(ledger, board, runs, labels)
     content = {"measure": board.measure, "tasks": list(board.tasks), "labels": labels, "lines": lines, "pairs": pairs}
-    return PairPage(board, labels, bool(pairs), as_script(content | {"report": reported.file}))
+    data = as_script(content | {"report": report})
+    return {"board": board, "labels": labels, "tested": bool(pairs), "data": data}
 
 
 def _test_pairs(ledger: Ledger, board: Board, runs: Runs, labels: list[str]) -> list[dict[str, Any]]:
     """Test each pair of the best local systems; pairs without a task in common are left out."""
-    own = {line.name: label for line, label in zip(board.lines, labels, strict=True) if line.own}
+    names = {line.name: label for line, label in zip(board.lines, labels, strict=True) if line.own}
     tests = []
     for a, b in combinations(baseline_names(board)[:MAX_SYSTEMS], 2):
         with suppress(R2medError):
             shared = on_shared_tasks([Chosen(name, name, runs[name]) for name in (a, b)])
             pair = compare_shared(ledger, shared, board.measure)[0]
             rows = {task: _test(difference, pair.corrected_tasks[task]) for task, difference in pair.tasks.items()}
-            facts = {"a": own[a], "b": own[b], "verdict": pair.verdict, "differs": pair.differs, "rows": rows}
+            facts = {"a": names[a], "b": names[b], "verdict": pair.verdict, "differs": pair.differs, "rows": rows}
             tests.append(facts | {"all": _test(pair.overall, pair.corrected)})
     return tests
 

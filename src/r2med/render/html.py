@@ -25,8 +25,7 @@ from r2med.lexical.highlight import Kinds, excerpt, parts
 from r2med.render.palette import style_sheet
 from r2med.runs.cost import Cost
 
-_MAX_PAIRS = 12
-"""Pairs of tokens in a line."""
+_MAX_PAIRS = 12  # pairs of tokens in a line
 
 
 def shown_tokens(matches: Sequence[TokenMatch]) -> str:
@@ -75,21 +74,14 @@ _ADDRESS = re.compile(r"(https?://[^\s<>\"']+[^\s<>\"'.,;:)])")
 class Frame:
     """Surroundings of a page, which differ between outputs."""
 
-    links: Mapping[str, str]
-    """The menu: names to addresses."""
+    links: Mapping[str, str]  # the menu: names to addresses
     current: str = ""
-    root: str = ""
-    """What stands before the address of a static file."""
-    live: bool = False
-    """Whether a server answers: tables are then sorted and filtered by it."""
-    inline: Mapping[str, str] = field(default_factory=dict)
-    """Style and script, where the page must hold them itself."""
-    busy: bool = False
-    """Whether anything is running."""
-    policy: str = ""
-    """The Content-Security-Policy, where no header can say it."""
-    person: str = ""
-    """Who the page is for, where it is for one person."""
+    root: str = ""  # what stands before the address of a static file
+    live: bool = False  # whether a server answers: tables are then sorted and filtered by it
+    inline: Mapping[str, str] = field(default_factory=dict)  # style and script, where the page must hold them itself
+    busy: bool = False  # whether anything is running
+    policy: str = ""  # the Content-Security-Policy, where no header can say it
+    person: str = ""  # who the page is for, where it is for one person
 
 
 STYLE = "render/style.css"

@@ -58,10 +58,8 @@ _ACCENTS = {
     "\u0300": "`", "\u0301": "'", "\u0302": "^", "\u0303": "~", "\u0304": "=", "\u0306": "u", "\u0307": ".",
     "\u0308": '"', "\u030a": "r", "\u030b": "H", "\u030c": "v", "\u0327": "c", "\u0323": "d", "\u0331": "b",
 }  # fmt: skip
-_LIGATURES = "-',"
-"""Two of these in a row would become another sign."""
-_BREAKS = "/_,()=:"
-"""What a name may be broken after; TeX itself breaks after hyphens."""
+_LIGATURES = "-',"  # two of these in a row would become another sign
+_BREAKS = "/_,()=:"  # what a name may be broken after; TeX itself breaks after hyphens
 _UNBROKEN = 14
 
 
@@ -144,10 +142,8 @@ class Section:
     headings: Sequence[str] = ()
     rows: Sequence[Sequence[Cell]] = ()
     sentences: Sequence[str] = field(default_factory=tuple)
-    total: bool = False
-    """Whether the last row sums up the others."""
-    words: Sequence[str] = ()
-    """The headings, beside the first, of columns that hold words rather than figures."""
+    total: bool = False  # whether the last row sums up the others
+    words: Sequence[str] = ()  # the headings, beside the first, of columns that hold words rather than figures
 
     @property
     def columns(self) -> list[Column]:

@@ -18,8 +18,7 @@ from r2med.formatting import Ends, percent_range
 if TYPE_CHECKING:
     from rich.console import Console
 
-_PIPE = 160
-"""Columns of what is drawn across (rules, pages of cases) where nothing says how wide the reader is."""
+_PIPE = 160  # columns of what is drawn across (rules, pages of cases) where nothing says how wide the reader is
 
 
 def output() -> Console:
@@ -79,18 +78,12 @@ class Column(NamedTuple):
 
     heading: str
     right: bool = False
-    folds: bool = False
-    """Whether its cells go over several lines where there is too little room."""
-    key: bool = False
-    """Whether it names the rows: it stands in every part of a table that is split."""
-    short: str = ""
-    """The heading where there is little room."""
-    name: str = ""
-    """The attribute of a row that has the value, and the value's key in JSON and CSV."""
-    form: Callable[[Any], Cell] = str
-    """Format a value."""
-    get: Callable[[Any], Any] | None = None
-    """Compute the value of a row that has no such attribute."""
+    folds: bool = False  # whether its cells go over several lines where there is too little room
+    key: bool = False  # whether it names the rows: it stands in every part of a table that is split
+    short: str = ""  # the heading where there is little room
+    name: str = ""  # the attribute of a row that has the value, and the value's key in JSON and CSV
+    form: Callable[[Any], Cell] = str  # format a value
+    get: Callable[[Any], Any] | None = None  # compute the value of a row that has no such attribute
 
     def value(self, row: object) -> Any:
         """Return the value of a row."""
@@ -104,25 +97,18 @@ class Column(NamedTuple):
 class _Form(NamedTuple):
     """One way to lay a table out."""
 
-    short: bool = True
-    """Headings short, and broken at spaces."""
-    narrow: bool = False
-    """Figures with fewer digits."""
-    least: int = 12
-    """How narrow a column may become that folds."""
+    short: bool = True  # headings short, and broken at spaces
+    narrow: bool = False  # figures with fewer digits
+    least: int = 12  # how narrow a column may become that folds
 
 
 _NATURAL = _Form(short=False, least=1_000)
 _FORMS = (_NATURAL, _Form(least=24), _Form(narrow=True, least=24), _Form(narrow=True))
 """Ways to lay a table out, the roomiest first."""
-_BLOCKS = (_Form(least=24), _Form(), _Form(narrow=True))
-"""Ways to lay out the parts of a table that is split."""
-_HEADING = 12
-"""A word of a heading is not broken below this."""
-_SIGN = re.compile(r"[\s/,;:@_+-]+")
-"""What a name may be broken behind."""
-_SPACE = re.compile(r"\s+")
-"""What it is rather broken behind."""
+_BLOCKS = (_Form(least=24), _Form(), _Form(narrow=True))  # ways to lay out the parts of a table that is split
+_HEADING = 12  # a word of a heading is not broken below this
+_SIGN = re.compile(r"[\s/,;:@_+-]+")  # what a name may be broken behind
+_SPACE = re.compile(r"\s+")  # what it is rather broken behind
 
 
 def key(heading: str, name: str = "", get: Callable[[Any], Any] | None = None) -> Column:

@@ -30,8 +30,7 @@ class Series(NamedTuple):
 
     name: str
     fill: Fill
-    values: Sequence[float]
-    """A figure for each row."""
+    values: Sequence[float]  # a figure for each row
     intervals: Sequence[Figure] = ()
 
 
@@ -91,8 +90,7 @@ class BarChart(Chart):
     axis: str
     groups: Sequence[str]
     series: Sequence[Series]
-    rule: int
-    """Before which group a line is drawn."""
+    rule: int  # before which group a line is drawn
 
     @property
     def description(self) -> str:
@@ -133,8 +131,7 @@ class FunnelStep(NamedTuple):
 
     name: str
     left: int
-    why: str
-    """What most of the others were dropped for; empty where none was."""
+    why: str  # what most of the others were dropped for; empty where none was
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,8 +170,7 @@ class FunnelChart(Chart):
 class UpSetColumn(NamedTuple):
     """Positives that exactly these members found."""
 
-    members: tuple[bool, ...]
-    """For each member of the chart whether it is one of them."""
+    members: tuple[bool, ...]  # for each member of the chart whether it is one of them
     positives: int
     label: str
 
@@ -186,12 +182,9 @@ class UpSetChart(Chart):
     title: str
     axis: str
     members: Sequence[str]
-    totals: Sequence[int]
-    """How many each member found."""
-    columns: Sequence[UpSetColumn]
-    """The largest first."""
-    rest: int
-    """Positives of combinations that are not drawn."""
+    totals: Sequence[int]  # how many each member found
+    columns: Sequence[UpSetColumn]  # the largest first
+    rest: int  # positives of combinations that are not drawn
 
     @property
     def description(self) -> str:

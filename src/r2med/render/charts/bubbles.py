@@ -49,12 +49,9 @@ class ScoreChart(Chart):
     x_axis: str
     y_axis: str
     bubbles: Sequence[ScoreBubble]
-    cut: tuple[float, float]
-    """Where positives begin."""
-    band: tuple[float, float]
-    """Where the band begins."""
-    ends: tuple[float, float]
-    """The lowest and the highest score there is, or that the cuts are at."""
+    cut: tuple[float, float]  # where positives begin
+    band: tuple[float, float]  # where the band begins
+    ends: tuple[float, float]  # the lowest and the highest score there is, or that the cuts are at
 
     @property
     def counts(self) -> dict[str, int]:
@@ -101,15 +98,13 @@ class PairDot(NamedTuple):
     """Queries with the same two scores, as far as a drawing tells them apart."""
 
     a: float
-    b: float
-    """Scores from 0 to 1."""
+    b: float  # scores from 0 to 1
     queries: int
     label: str
     href: str
 
 
-_LARGEST = 11.0
-"""The radius of the mark with the most queries."""
+_LARGEST = 11.0  # the radius of the mark with the most queries
 
 
 @dataclass(frozen=True, eq=False)

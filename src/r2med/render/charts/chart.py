@@ -24,8 +24,7 @@ class Chart(ABC):
     """A chart. Equal charts say the same, so that drawings can be cached."""
 
     title: str
-    heading: str = ""
-    """What stands above the chart on paper."""
+    heading: str = ""  # what stands above the chart on paper
 
     @property
     @abstractmethod
@@ -59,8 +58,7 @@ class Panel:
     title: str
     note: str
     chart: Markup
-    name: str = ""
-    """The anchor."""
+    name: str = ""  # the anchor
 
 
 def figure(value: float | None, sign: str = "") -> str:

@@ -20,11 +20,9 @@ class DotChart(Chart):
     """
 
     title: str
-    axis: str
-    """What is counted along the axis."""
+    axis: str  # what is counted along the axis
     points: Sequence[ChartPoint]
-    differences: bool = False
-    """Whether figures have signs and the line at 0 stands out."""
+    differences: bool = False  # whether figures have signs and the line at 0 stands out
     heading: str = ""
 
     @property
@@ -72,8 +70,7 @@ class PairedPanel(NamedTuple):
     """One way to count, of several side by side."""
 
     axis: str
-    marks: Sequence[Sequence[ChartPoint]]
-    """For each row its marks, named by what they are of."""
+    marks: Sequence[Sequence[ChartPoint]]  # for each row its marks, named by what they are of
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,11 +19,9 @@ class ChartPoint(NamedTuple):
     value: float
     low: float | None = None
     high: float | None = None
-    shape: str = "disc"
-    """`disc`, `square`, `diamond` or `bar`, an upright line."""
+    shape: str = "disc"  # `disc`, `square`, `diamond` or `bar`, an upright line
     filled: bool = True
-    tone: str = "own"
-    """`own`, `pub` for published, or `soft` for what is no system: an oracle, chance."""
+    tone: str = "own"  # `own`, `pub` for published, or `soft` for what is no system: an oracle, chance
 
     def describe(self, *, signed: bool = False) -> str:
         """Describe the mark in words."""
@@ -122,11 +120,9 @@ class Layout(NamedTuple):
 
     name: str
     width: int
-    label: int
-    """The width of the place for names at the left; 0 where names stand above their rows."""
+    label: int  # the width of the place for names at the left; 0 where names stand above their rows
     row: int
-    characters: int
-    """As many as the place for a name holds."""
+    characters: int  # as many as the place for a name holds
 
     @property
     def above(self) -> bool:
@@ -145,8 +141,7 @@ class Layout(NamedTuple):
         return words(self.label, y + 4, shortened(text, self.characters), class_="name", text_anchor="end")
 
 
-_LETTER = 8.0
-"""About as wide as a letter of a name becomes."""
+_LETTER = 8.0  # about as wide as a letter of a name becomes
 WIDE = Layout("wide", 860, 320, 22, 40)
 MIDDLE = Layout("middle", 600, 0, 38, 76)
 NARROW = Layout("narrow", 340, 0, 38, 42)

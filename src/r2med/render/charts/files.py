@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,9 +27,9 @@ WIDTH = 468
 """Points: the text width of most papers."""
 ENDINGS = (".png", ".svg", ".pdf")
 _HATCHES = {stroke: 4 * sign for sign, stroke in STROKES.items()}
+_SHAPES = ("line", "rect", "circle", "path", "text")
 _PLACES = ("x", "y", "x1", "x2", "y1", "y2", "cx", "cy", "r", "width", "height")
-_UNIT = WIDTH / PAPER.width
-"""Points in a unit of a drawing."""
+_UNIT = WIDTH / PAPER.width  # points in a unit of a drawing
 
 
 def save(chart: Chart, path: Path) -> None:
@@ -115,19 +115,12 @@ def paint(svg: str) -> Figure:
         f"url(#{pattern.get('id')})": (_HATCHES[pattern[0].attrib["d"]], pattern[0].get("stroke"))
         for pattern in root.iter("pattern")
     }
-    for order, element in enumerate(_shapes(root)):
+    hidden = {shape for pattern in root.iter("pattern") for shape in pattern}
+    shapes = (shape for shape in root.iter() if shape.tag in _SHAPES and shape not in hidden)
+    for order, element in enumerate(shapes):
         look = {**_look(element), **element.attrib}
         _paint(axes, element, look, hatches.get(look.get("fill", "")), order)
     return figure
-
-
-def _shapes(element: ElementTree.Element) -> Iterator[ElementTree.Element]:
-    """Yield the shapes and texts of a drawing in their order."""
-    for child in element:
-        if child.tag in ("g", "a"):
-            yield from _shapes(child)
-        elif child.tag in ("line", "rect", "circle", "path", "text"):
-            yield child
 
 
 def _look(element: ElementTree.Element) -> dict[str, str]:

@@ -23,8 +23,7 @@ class ChartLine(NamedTuple):
     y: Sequence[float]
     low: Sequence[float] = ()
     high: Sequence[float] = ()
-    straight: bool = False
-    """Whether it is what chance would give: drawn dotted."""
+    straight: bool = False  # whether it is what chance would give: drawn dotted
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,8 +34,7 @@ class LineChart(Chart):
     x_axis: str
     y_axis: str
     panels: Sequence[tuple[str, Sequence[ChartLine]]]
-    doubling: bool = False
-    """Whether equal steps along the axis are doublings, marked at the points themselves."""
+    doubling: bool = False  # whether equal steps along the axis are doublings, marked at the points themselves
 
     @property
     def description(self) -> str:

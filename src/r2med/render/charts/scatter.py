@@ -29,10 +29,8 @@ class ScatterPoint(NamedTuple):
     name: str
     x: float
     y: float
-    best: bool
-    """Whether nothing is better for as little."""
-    number: int | None
-    """Under which it is named; None where it is not."""
+    best: bool  # whether nothing is better for as little
+    number: int | None  # under which it is named; None where it is not
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,8 +40,7 @@ class ScatterChart(Chart):
     title: str
     x_axis: str
     y_axis: str
-    points: Sequence[ScatterPoint]
-    """The best score first."""
+    points: Sequence[ScatterPoint]  # the best score first
     caption = "filled: nothing better for as little"
 
     @property
@@ -123,8 +120,7 @@ class TrendChart(Chart):
     y_axis: str
     points: Sequence[TrendPoint]
     levels: Sequence[Level]
-    slope: float | None
-    """The rise of y for a rise of x by 1."""
+    slope: float | None  # the rise of y for a rise of x by 1
 
     @property
     def description(self) -> str:

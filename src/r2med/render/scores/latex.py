@@ -15,16 +15,11 @@ from r2med.render.sections import SIGNS, breakable, escaped, one_line, unprintab
 
 _MARKS = {BETTER: r"$^{\dagger}$", WORSE: r"$^{\ddagger}$"}
 _NONE = "--"
-_LETTER, _GAP = 4.5, 6.0
-"""What a letter and the space between columns take in points, in the size of the tables."""
-_UPRIGHT, _TURNED = 345.0, 550.0
-"""How wide a page of an article is for text, and how high."""
-_SMALLEST = 0.77
-"""A table that would have to be made smaller than this is turned."""
-_ROWS, _TURNED_ROWS = 42, 24
-"""How many rows fit a page beside the caption."""
-_NAME, _NARROWEST = 32, 66.0
-"""Longer names are broken, and how narrow their column can be made."""
+_LETTER, _GAP = 4.5, 6.0  # what a letter and the space between columns take in points, in the size of the tables
+_UPRIGHT, _TURNED = 345.0, 550.0  # how wide a page of an article is for text, and how high
+_SMALLEST = 0.77  # a table that would have to be made smaller than this is turned
+_ROWS, _TURNED_ROWS = 42, 24  # how many rows fit a page beside the caption
+_NAME, _NARROWEST = 32, 66.0  # longer names are broken, and how narrow their column can be made
 _SIZES = {"footnotesize": 1.0, "scriptsize": 0.94, "tiny": 0.8}
 """How wide letters are: a table that goes on over pages cannot be made smaller as a whole."""
 
@@ -33,11 +28,9 @@ _SIZES = {"footnotesize": 1.0, "scriptsize": 0.94, "tiny": 0.8}
 class _Shape:
     """Layout of a board on paper."""
 
-    name: float
-    """The width of the names in points; 0 where none is broken."""
+    name: float  # the width of the names in points; 0 where none is broken
     turned: bool
-    long: bool
-    """Whether it goes on over pages."""
+    long: bool  # whether it goes on over pages
     size: str = "footnotesize"
     gap: float = _GAP
 

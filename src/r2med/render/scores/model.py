@@ -21,36 +21,27 @@ class View:
     """Part of the board to show, and its form."""
 
     group: str = "full"
-    tasks: tuple[str, ...] = ()
-    """Only these tasks of the group, and the average over them."""
+    tasks: tuple[str, ...] = ()  # only these tasks of the group, and the average over them
     measure: str = "nDCG@10"
-    family: str = ""
-    """Only the tasks of this family, and the average over them."""
+    family: str = ""  # only the tasks of this family, and the average over them
     kind: str = ""
     retriever: str = ""
     llm: str = ""
     reranker: str = ""
     own: bool = True
     published: bool = True
-    sources: tuple[str, ...] = ()
-    """Only what these published, and local runs under the name "own"; empty for all."""
-    find: str = ""
-    """Only systems in whose name, parts or sources every one of these words occurs."""
-    oracles: bool = True
-    """Whether systems are listed that were shown the answers."""
-    sort: str = "rank"
-    """The column that lines are in the order of, the best first."""
+    sources: tuple[str, ...] = ()  # only what these published, and local runs under the name "own"; empty for all
+    find: str = ""  # only systems in whose name, parts or sources every one of these words occurs
+    oracles: bool = True  # whether systems are listed that were shown the answers
+    sort: str = "rank"  # the column that lines are in the order of, the best first
     ascending: bool = False
-    limit: int = 0
-    """How many lines; 0 for all."""
+    limit: int = 0  # how many lines; 0 for all
     intervals: bool = False
     cost: bool = False
     details: tuple[str, ...] = ()
     """Which of `DETAILS` to show; rerankers by themselves are always shown with their first stages."""
-    baseline: str = ""
-    """The own system that marks of significance are against."""
-    ties: bool = False
-    """Whether to find the own systems that the best of them does not beat."""
+    baseline: str = ""  # the own system that marks of significance are against
+    ties: bool = False  # whether to find the own systems that the best of them does not beat
 
 
 OWN = "own"
@@ -93,47 +84,33 @@ class SystemParts:
 class BoardRow:
     """One system on a board: its figures on a group's tasks by one measure, where they come from, and its rank."""
 
-    name: str
-    """The spec of a local system, or the name under which it was published."""
-    sources: tuple[str, ...]
-    """`own`, `submitted`, or every source that published these figures."""
-    values: Mapping[str, float]
-    """By task; a task that was not measured is missing."""
-    system: str = ""
-    """The spec; empty where it cannot be said."""
-    title: str = ""
-    """What those who submitted it call it; empty for any other."""
+    name: str  # the spec of a local system, or the name under which it was published
+    sources: tuple[str, ...]  # `own`, `submitted`, or every source that published these figures
+    values: Mapping[str, float]  # by task; a task that was not measured is missing
+    system: str = ""  # the spec; empty where it cannot be said
+    title: str = ""  # what those who submitted it call it; empty for any other
     parts: SystemParts = field(default_factory=SystemParts)
-    stated: float | None = None
-    """The average over these tasks that was published."""
+    stated: float | None = None  # the average over these tasks that was published
     oracle: bool = False
-    queries: int = 0
-    """The number of queries of the figures; 0 if not stated."""
-    incomplete: int = 0
-    """How many queries the system did not do all for that it should have."""
+    queries: int = 0  # the number of queries of the figures; 0 if not stated
+    incomplete: int = 0  # how many queries the system did not do all for that it should have
     other_data: tuple[str, ...] = ()
     """Tasks whose figure was measured on other data than the task has now: it compares with nothing here."""
-    runs: Mapping[str, str] = field(default_factory=dict)
-    """The ids of local runs, by task."""
+    runs: Mapping[str, str] = field(default_factory=dict)  # the ids of local runs, by task
     cost: Cost | None = None
-    max_query: int | None = None
-    """The number of tokens of a query that a published system read; None if not stated."""
+    max_query: int | None = None  # the number of tokens of a query that a published system read; None if not stated
     max_document: int | None = None
     note: str = ""
     recall_lost: float | None = None
     """The share of the exact lists that an approximate search did not find; None where search is exact."""
-    average: float | None = None
-    """Over all columns; None when a task is missing."""
+    average: float | None = None  # over all columns; None when a task is missing
     rank: int | None = None
     """None for a system that lacks a task, is an oracle, saw other data, or did no query completely."""
-    disputed: bool = False
-    """Whether sources disagree about this system."""
-    apart: float = 0.0
-    """By how much the highest and the lowest average differ that sources give it."""
+    disputed: bool = False  # whether sources disagree about this system
+    apart: float = 0.0  # by how much the highest and the lowest average differ that sources give it
     intervals: Mapping[str, Figure] = field(default_factory=dict)
     """95%, by task and of the average, for local systems."""
-    marks: Mapping[str, str] = field(default_factory=dict)
-    """Signs of significance, by task and of the average."""
+    marks: Mapping[str, str] = field(default_factory=dict)  # signs of significance, by task and of the average
     tied: bool = False
     """Whether the best local system does not beat it on average; of the best one itself, true as well."""
 
@@ -239,7 +216,7 @@ class BoardRow:
             "apart": self.apart,
             "first_stage": self.first_stage,
             "runs": dict(self.runs),
-            "intervals": {task or "average": [each.low, each.high] for task, each in self.intervals.items()},
+            "intervals": {task or "average": [ends.low, ends.high] for task, ends in self.intervals.items()},
             "significance": {task or "average": mark for task, mark in self.marks.items()},
             "cost": self.cost.as_dict() if self.cost is not None else None,
             "max_query": self.max_query,
@@ -258,16 +235,11 @@ class Board:
     measure: str
     tasks: Sequence[str]
     lines: Sequence[BoardRow]
-    notes: Sequence[str] = ()
-    """What a reader must know, a sentence each."""
-    left_out: int = 0
-    """How many lines were cut off by a limit."""
-    cost: bool = False
-    """Whether costs are shown."""
-    baseline: str = ""
-    """The system that marks of significance are against."""
-    details: Sequence[str] = ()
-    """Which of `DETAILS` are shown."""
+    notes: Sequence[str] = ()  # what a reader must know, a sentence each
+    left_out: int = 0  # how many lines were cut off by a limit
+    cost: bool = False  # whether costs are shown
+    baseline: str = ""  # the system that marks of significance are against
+    details: Sequence[str] = ()  # which of `DETAILS` are shown
     drops: Sequence[Mapping[str, object]] = ()
     """What systems lose on tasks that are translations of others, paired by question."""
     averaged: bool = True

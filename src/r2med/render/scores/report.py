@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 
 
 _AGENTS = ("search-o1", "search-r1")
-_ASKING = ("answer-agreement", "confidence")
-"""Signals that ask a language model."""
+_ASKING = ("answer-agreement", "confidence")  # signals that ask a language model
 _FUSIONS = ("rrf", "wsum", "combmnz", "views", "route", "cascade")
 
 
@@ -243,12 +242,12 @@ def _forecast_error(records: Sequence[RunRecord]) -> str:
         return ""
     foreseen, used = (sum(column, Usage()) for column in zip(*pairs, strict=True))
 
-    def describe(usage: Usage, before: Usage | None = None) -> str:
-        tokens = f", {usage.tokens:,} tokens{_off(usage.tokens, before and before.tokens)}" if usage.tokens else ""
+    def describe(usage: Usage, before: Usage) -> str:
+        tokens = f", {usage.tokens:,} tokens{_off(usage.tokens, before.tokens)}" if usage.tokens else ""
         price = "?" if usage.cost is None else f"${dollars_text(usage.cost)}"
-        return f"{counted(usage.requests, 'request')}{tokens}, {price}{_off(usage.cost, before and before.cost)}"
+        return f"{counted(usage.requests, 'request')}{tokens}, {price}{_off(usage.cost, before.cost)}"
 
-    return f"foreseen {describe(foreseen)}; used {describe(used, foreseen)}"
+    return f"foreseen {describe(foreseen, Usage())}; used {describe(used, foreseen)}"
 
 
 def _off(value: float | None, before: float | None) -> str:

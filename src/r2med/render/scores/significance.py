@@ -26,8 +26,7 @@ class Sample(NamedTuple):
 
     queries: tuple[str, ...]
     values: Floats
-    data: str = ""
-    """The fingerprint of the data it was measured on."""
+    data: str = ""  # the fingerprint of the data it was measured on
 
 
 Samples = Mapping[str, Mapping[str, Sample]]

@@ -41,22 +41,14 @@ class Leaders:
 class TableCell:
     """A figure of a board, for every format to write down."""
 
-    value: float | None
-    """The figure itself; None where there is none, or only a published average without its tasks."""
-    digits: str
-    """x 100 with two digits, or a dash."""
-    fewer: str
-    """The same with one digit, where there is little room."""
-    place: str = ""
-    """`BEST`, `SECOND` or nothing."""
-    brackets: bool = False
-    """Whether it is an average that was published without its tasks."""
-    other_data: bool = False
-    """Whether it was measured on other data than the rest of its column."""
-    mark: str = ""
-    """Significantly better or worse than the baseline."""
-    interval: str = ""
-    """95%, x 100; empty where none is known."""
+    value: float | None  # the figure itself; None where there is none, or only a published average without its tasks
+    digits: str  # x 100 with two digits, or a dash
+    fewer: str  # the same with one digit, where there is little room
+    place: str = ""  # `BEST`, `SECOND` or nothing
+    brackets: bool = False  # whether it is an average that was published without its tasks
+    other_data: bool = False  # whether it was measured on other data than the rest of its column
+    mark: str = ""  # significantly better or worse than the baseline
+    interval: str = ""  # 95%, x 100; empty where none is known
 
     @property
     def text(self) -> str:
@@ -75,8 +67,7 @@ class BoardTable:
 
     board: Board
     rows: Sequence[BoardRow]
-    headings: Mapping[str, str]
-    """Of the columns with figures, the average's last."""
+    headings: Mapping[str, str]  # of the columns with figures, the average's last
     best: Mapping[str, Leaders]
 
     @property
