@@ -74,11 +74,10 @@ def stem(word: str) -> str:
     ['assembl', 'cardiolog', 'metabolit', 'hypertens', 'is']
     """
     if not word.isascii() and max(word) > "\uffff":
-        return (
-            stem_basic(_split_surrogates(word))
-            .encode("utf-16-le", "surrogatepass")
-            .decode("utf-16-le", "surrogatepass")
-        )
+        # Characters beyond the basic plane as Java counts them: as two, both of them consonants.
+        units = word.encode("utf-16-le", "surrogatepass")
+        split = (units[at : at + 2].decode("utf-16-le", "surrogatepass") for at in range(0, len(units), 2))
+        return stem_basic("".join(split)).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
     return stem_basic(word)
 
 
@@ -99,22 +98,13 @@ def stem_basic(word: str) -> str:
 
 
 def _without_inflection(word: str) -> str:
-    """Apply step 1: take off the endings of plurals and verbs; a final y becomes i."""
-    if word[-1] == "s":
-        word = _singular(word)
+    if word[-1] == "s" and word[-2] != "s":
+        word = word[:-2] if word[-2] == "e" and word.endswith(("sses", "ies")) else word[:-1]
     if word[-1] in "dg":
         word = _infinitive(word)
     if word[-1] == "y" and _has_vowel(word, 0, len(word) - 1):
         word = word[:-1] + "i"
     return word
-
-
-def _singular(word: str) -> str:
-    """Apply step 1a: take off the ending of a plural."""
-    before = word[-2]
-    if before == "s":
-        return word
-    return word[:-2] if before == "e" and word.endswith(("sses", "ies")) else word[:-1]
 
 
 def _infinitive(word: str) -> str:
@@ -156,9 +146,3 @@ def _without_derivation(word: str) -> str:
         if word.endswith(suffix):
             return word[:-cut] if _measure_above_1(word, 0, len(word) - cut) else word
     return word
-
-
-def _split_surrogates(word: str) -> str:
-    """Write characters beyond the basic plane as Java counts them: as two, both of them consonants."""
-    units = word.encode("utf-16-le", "surrogatepass")
-    return "".join(units[i : i + 2].decode("utf-16-le", "surrogatepass") for i in range(0, len(units), 2))

@@ -196,7 +196,6 @@ class TextBuilder(PostingsBuilder):
         self._hold(postings, np.bincount(owners, minlength=documents).astype(np.int32))
 
     def _learn(self, new: Sequence[bytes]) -> None:
-        """Analyze pieces never met before and store the numbers of their terms."""
         # No piece contains a blank.
         tokens, token_counts = analyze_pieces(b" ".join(new).decode("utf-8", "surrogatepass").split(" ") if new else [])
         counts = np.array(token_counts, dtype=np.int32)
@@ -224,11 +223,6 @@ class TextBuilder(PostingsBuilder):
 
 
 def _sorted_keys(keys: NDArray[np.unsignedinteger[Any]], bits: int) -> NDArray[np.unsignedinteger[Any]]:
-    """Sort numbers of this many bits ascending.
-
-    >>> _sorted_keys(np.array([70_000, 3, 70_001, 65_536], dtype=np.uint32), 17).tolist()
-    [3, 65536, 70000, 70001]
-    """
     # numpy sorts numbers of 16 bits by counting: two or three such passes take less than comparing whole keys.
     for shift in range(0, bits, 16):
         digits = (keys >> keys.dtype.type(shift)).astype(np.uint16)

@@ -200,8 +200,7 @@ class _Sums:
 
     @property
     def _slack(self) -> float:
-        """Return the share of the bar from which on a document may be among the best: sums are rounded, ranks compared
-        in single precision."""
+        # The share of the bar from which on a document may be among the best: sums and ranks are in single precision.
         return 1 - (2 * self.terms + 32) * _ROUNDING - 1e-6
 
     def is_decided(self, df: int) -> bool:
@@ -240,7 +239,6 @@ def _bar(row: NDArray[np.floating[Any]], depth: int) -> float:
 
 
 def _add_column(row: NDArray[np.float32], places: Places, values: NDArray[np.float32], factor: float) -> None:
-    """Add `factor` times the values to a row at places that are all different."""
     from scipy.sparse._sparsetools import csc_matvec  # a heavy import that small collections need not pay for
 
     # The product of a one-column matrix adds to a row in place and takes postings as they are.

@@ -7,22 +7,20 @@ import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+from r2med.data.dataset import Collection
+from r2med.data.tasks import Task
 from r2med.errors import SpecError
 from r2med.llm.budget import Estimate
 from r2med.llm.client import current_client
 from r2med.llm.stage import AskingStage, money_facts, note_account
 from r2med.llm.types import Failed, Model, Reply, Request, Sampling
 from r2med.models.templates import Template, bundled, cut_words, own_template
+from r2med.pipeline.executor.local import Progress
 from r2med.pipeline.stage import Context, Reranker
 from r2med.rerank.candidates import check_depth
 from r2med.rerank.cards import ServedCard, served_card
-
-if TYPE_CHECKING:
-    from r2med.data.dataset import Collection
-    from r2med.data.tasks import Task
-    from r2med.pipeline.executor.local import Progress
 
 _REFERENCE = re.compile(r"\[(\d+)\]")
 _EXAMPLES, _EXAMPLE = 100, 200  # from how many queries, and from how many documents at the most, a price is reckoned
@@ -42,24 +40,17 @@ def _spread(texts: Sequence[str], most: int) -> list[str]:
 class ModelReranker(AskingStage, Reranker):
     """A reranker with a model, a prompt and settings; subclasses decide what is asked."""
 
-    llm: str
-    """The model, as `find_model` takes it."""
+    llm: str  # the model, as `find_model` takes it
     _: KW_ONLY
-    depth: int = 100
-    """How many documents of a list are reranked."""
-    words: int = 300
-    """How many words of a passage the model is shown."""
-    prompt: str = ""
-    """A file with the user's prompt; empty for the bundled one."""
-    temperature: float | None = None
-    """In place of 0, or of a reasoning model's own."""
-    max_tokens: int | None = None
-    """In place of the model's own."""
+    depth: int = 100  # how many documents of a list are reranked
+    words: int = 300  # how many words of a passage the model is shown
+    prompt: str = ""  # a file with the user's prompt; empty for the bundled one
+    temperature: float | None = None  # in place of 0, or of a reasoning model's own
+    max_tokens: int | None = None  # in place of the model's own
     format: str = ""
     """The served reranker in whose way the model is asked and read; empty for the model's own card, if it has one."""
 
-    needed: ClassVar[tuple[str, ...]] = ("query", "passages")
-    """What a prompt must have a place for."""
+    needed: ClassVar[tuple[str, ...]] = ("query", "passages")  # what a prompt must have a place for
 
     def __post_init__(self) -> None:
         check_depth(self.name, self.depth)

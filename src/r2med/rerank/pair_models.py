@@ -177,11 +177,7 @@ def load_pair_model(build: Build, *, causal: bool, eager: bool = False) -> torch
 
 
 def _plain(name: str) -> str:
-    """Return the name of a weight as in an adapter's file, without what wrapping adds.
-
-    >>> _plain("base_model.model.score.modules_to_save.default.weight")
-    'base_model.model.score.weight'
-    """
+    """Return the name of a weight as in an adapter's file, without what wrapping adds."""
     return name.replace(".modules_to_save", "").replace(".default", "")
 
 
@@ -214,7 +210,6 @@ class OnnxPairModel:
 
 
 def _export(build: Build, tokenizer: Tokenizer, answers: tuple[str, ...], folder: Path) -> None:
-    """Write `model.onnx` and the settings that its use needs."""
     network, pad, positions = load_network(build, tokenizer, answers, eager=True)
     embeddings: Any = network.model
     vocabulary = int(embeddings.get_input_embeddings().num_embeddings)

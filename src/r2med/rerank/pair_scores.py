@@ -154,37 +154,27 @@ class Scoring:
             parts = [batch]
             while parts:
                 places = parts.pop()
-                outcome = self._attempt([rows[place] for place in places])
-                if not isinstance(outcome, _Failure):
+                # The error itself is not held: it would keep the memory of the attempt alive.
+                full = False
+                try:
+                    scores: list[float] = self.score([rows[place] for place in places]).tolist()
+                    problem = f"{len(scores)} scores for {len(places)} pairs"
+                except (MemoryError, RuntimeError, ValueError, IndexError) as error:
+                    scores, problem, full = [], first_line(error)[:200], out_of_memory(error)
+                if len(scores) == len(places):
                     self._worked = True
-                    yield places, outcome
+                    yield places, scores
                 elif len(places) == 1:
                     self._failed += 1
                     if not self._worked and self._failed >= _HOPELESS:
-                        raise R2medError(f"the model fails on every pair: {outcome.reason}")
-                    alone = "memory runs out on this pair alone; lower max_length"
-                    yield places, [alone if outcome.full else outcome.reason]
+                        raise R2medError(f"the model fails on every pair: {problem}")
+                    yield places, ["memory runs out on this pair alone; lower max_length" if full else problem]
                 else:
                     middle = len(places) // 2
                     parts += [places[middle:], places[:middle]]
-                    if outcome.full:
+                    if full:
                         release_memory()
                         self.budget = max(1, len(rows[places[0]].ids) * middle)
-
-    def _attempt(self, rows: Sequence[PairInput]) -> list[float] | _Failure:
-        # The error itself is not returned: it would keep the memory of the attempt alive.
-        try:
-            scores: list[float] = self.score(rows).tolist()
-        except (MemoryError, RuntimeError, ValueError, IndexError) as error:
-            return _Failure(first_line(error)[:200], out_of_memory(error))
-        return scores if len(scores) == len(rows) else _Failure(f"{len(scores)} scores for {len(rows)} pairs", False)
-
-
-class _Failure(NamedTuple):
-    """A failed attempt at scoring."""
-
-    reason: str
-    full: bool  # whether memory ran out
 
 
 @dataclass(frozen=True)

@@ -49,16 +49,12 @@ def open_index(documents: Texts, context: Context) -> InvertedIndex:
 class _BM25(Retriever):
     """Base of both forms of BM25: everything but the weight of a query's terms."""
 
-    k1: float = 0.9
-    """How slowly a further occurrence of a term stops counting; 0 counts presence only."""
-    b: float = 0.4
-    """How much a long document is held back: 0 not at all, 1 fully."""
-    depth: int = 100
-    """How many documents are kept."""
+    k1: float = 0.9  # how slowly a further occurrence of a term stops counting; 0 counts presence only
+    b: float = 0.4  # how much a long document is held back: 0 not at all, 1 fully
+    depth: int = 100  # how many documents are kept
     drop_self: bool | None = None
     """Whether the document whose id is the query's own is left out; None leaves it to the task."""
-    join: str = ""
-    """How generated texts join the query: replace, concat, "repeat(n)"; empty for the published way."""
+    join: str = ""  # how generated texts join the query: replace, concat, "repeat(n)"; empty for the published way
 
     name: ClassVar[str]
     weighting: ClassVar[str]

@@ -32,8 +32,7 @@ class EncoderRetriever(Retriever):
     """Base of the retrievers that compare vectors of texts."""
 
     model: str
-    depth: int = field(default=100, kw_only=True)
-    """How many documents are kept."""
+    depth: int = field(default=100, kw_only=True)  # how many documents are kept
     drop_self: bool | None = field(default=None, kw_only=True)
     """Whether the document whose id is the query's own is left out; None leaves it to the task."""
 

@@ -36,15 +36,11 @@ class AnswerAgreement(NamedStage, Signal):
     'answer-agreement(gpt-4o, samples=3)'
     """
 
-    llm: str
-    """The model, as an expander takes it."""
+    llm: str  # the model, as an expander takes it
     _: KW_ONLY
-    samples: int = 5
-    """How many answers are sampled."""
-    temperature: float | None = 0.7
-    """Without chance all answers would agree."""
-    max_tokens: int | None = None
-    """In place of the model's own."""
+    samples: int = 5  # how many answers are sampled
+    temperature: float | None = 0.7  # without chance all answers would agree
+    max_tokens: int | None = None  # in place of the model's own
 
     writer: System = field(init=False, repr=False, compare=False)
     """What writes the answers, as in `answer(LLM) >> bm25`."""
@@ -85,13 +81,10 @@ class Confidence(AskingStage, Signal):
     'confidence(gpt-4o)'
     """
 
-    llm: str
-    """The model, as an expander takes it."""
+    llm: str  # the model, as an expander takes it
     _: KW_ONLY
-    temperature: float | None = None
-    """In place of the model's own."""
-    max_tokens: int | None = None
-    """In place of the model's own."""
+    temperature: float | None = None  # in place of the model's own
+    max_tokens: int | None = None  # in place of the model's own
 
     name = "confidence"
 

@@ -61,14 +61,11 @@ class Route(NamedStage, Retriever):
 
     cheap: System
     strong: System
-    by: System = BY_GAP
-    """The signal."""
-    share: float = SHARE
-    """The share of the queries that goes to the strong system: those that the signal calls hardest."""
+    by: System = BY_GAP  # the signal
+    share: float = SHARE  # the share of the queries that goes to the strong system: those that the signal calls hardest
     threshold: float | None = None
     """In place of the share: a query goes to the strong system if its signal is on the hard side of this number."""
-    harder: str = ""
-    """Which end of the signal's scale is the hard one, `low` or `high`; empty for the signal's own."""
+    harder: str = ""  # which end of the signal's scale is the hard one, `low` or `high`; empty for the signal's own
 
     name = "route"
 

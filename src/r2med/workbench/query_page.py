@@ -235,7 +235,6 @@ def _with_systems(library: Library, state: BenchState, wrong: list[Correction]) 
 
 
 def _answered(library: Library, tasks: Sequence[str]) -> list[BenchRow]:
-    """Return the questions of tasks that no system was run on, but that models answered."""
     arms = [answers for report in studies(library).values() for answers in report.by_arm.values()]
     questions = dict.fromkeys((task, query) for arm in arms for task in tasks for query in arm.get(task, {}))
     return [BenchRow(task, query) for task, query in questions]
@@ -256,7 +255,6 @@ def _with_query(library: Library, state: BenchState, rows: Sequence[BenchRow], w
 
 
 def _options(library: Library, bench: Workbench) -> dict[str, Markup]:
-    """Return the choice of systems that were run on what the list is over, oracles apart."""
     state = bench.state
     task = "" if state.over == "all" else state.task
 

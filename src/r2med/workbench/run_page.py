@@ -114,7 +114,6 @@ def system_page(library: Library, request: Request) -> PageContent:
 
 
 def _not_there(library: Library, system: str, group: str) -> NotFound:
-    """Return the error for a system without a run in a group, with its groups or the nearest systems."""
     other_groups = [other for other in library.groups() if library.newest(system, other)]
     if other_groups:
         near = [(f"{system} ({other})", system_address(system, other)) for other in other_groups]

@@ -60,7 +60,6 @@ def document_page(library: Library, request: Request) -> PageContent:
 
 
 def _nearest(library: Library, task: str, name: str) -> list[tuple[str, str]]:
-    """Return the nearest documents: of the task, or of the task with the nearest name."""
     near = task if task in library.tasks() else next(iter(several_like(task, library.tasks())), "")
     dataset = library.dataset(near) if near else None
     position = dataset.collection.documents.position if dataset else {}
