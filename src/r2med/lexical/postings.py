@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from r2med.lexical.analyzer import analyze_pieces
-from r2med.lexical.arrays import offsets_of
+from r2med.lexical.arrays import changes, offsets_of
 from r2med.lexical.index import TermPostings, append_places
 from r2med.lexical.pieces import JoinedTexts, PieceIds, cut
 from r2med.lexical.vectors import SparseVectors
@@ -52,7 +52,7 @@ class _Block(NamedTuple):
     @classmethod
     def sorted_by(cls, first: int, terms: NDArray[Any], documents: NDArray[np.int32], values: NDArray[Any]) -> _Block:
         """Build a block from sorted postings, given the term of each; documents are counted from its first one."""
-        starts = np.flatnonzero(_changes(terms))
+        starts = np.flatnonzero(changes(terms))
         counts = np.diff(starts, append=len(terms))
         return cls(first, terms[starts].astype(np.int32), counts, documents + np.int32(first), values)
 
@@ -184,7 +184,7 @@ class TextBuilder(PostingsBuilder):
         key_bits = bits + len(self._numbers).bit_length()
         width: type[np.unsignedinteger[Any]] = np.uint32 if key_bits <= 32 else np.uint64
         keys = _sorted_keys(terms.astype(width) << width(bits) | owners.astype(width), key_bits)
-        edges = np.flatnonzero(_changes(keys))
+        edges = np.flatnonzero(changes(keys))
         counts = np.diff(edges, append=len(keys))
         distinct = keys[edges]
         postings = _Block.sorted_by(
@@ -228,10 +228,3 @@ def _sorted_keys(keys: NDArray[np.unsignedinteger[Any]], bits: int) -> NDArray[n
         digits = (keys >> keys.dtype.type(shift)).astype(np.uint16)
         keys = keys.take(np.argsort(digits, kind="stable"), mode="clip")
     return keys
-
-
-def _changes(column: NDArray[Any]) -> NDArray[np.bool_]:
-    """Mark where a sorted column's value differs from the one before; the first always does."""
-    is_new = np.ones(len(column), dtype=bool)
-    np.not_equal(column[1:], column[:-1], out=is_new[1:])
-    return is_new

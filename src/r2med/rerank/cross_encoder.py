@@ -35,7 +35,6 @@ from r2med.rerank.pair_scores import (
     Scoring,
     SpreadScoring,
     WantedPair,
-    cut_facts,
     wanted_pairs,
 )
 
@@ -183,7 +182,7 @@ class CrossEncoder(Reranker):
                 every = {pair.digest: pair for row in pairs for pair in row}
                 scores.add(self._score(every, missing, store, context, task))
         limit = self.pair_model.card.max_length
-        facts = cut_facts(scores.known, pairs, limit)
+        facts = scores.cut_facts(pairs, limit)
         first = self.pair_model.format(task).first(pairs[0][0].pair) if pairs else ""
         context.notes.facts |= {"pairs": sum(map(len, pairs)), "scored": len(missing), **facts, "first": first}
         if facts["queries_cut"]:

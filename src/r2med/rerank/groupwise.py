@@ -36,8 +36,6 @@ def make_groups(documents: int, size: int, how: str = "random", number: int = 0,
 
     >>> make_groups(7, 3, "dealt")
     [[0, 3, 6], [1, 4], [2, 5]]
-    >>> [sorted(group) for group in make_groups(7, 3, "sorted")]
-    [[0, 1, 2], [3, 4], [5, 6]]
     """
     places, count = list(range(documents)), -(-documents // size)
     drawn = random.Random(f"{seed}\t{number}")

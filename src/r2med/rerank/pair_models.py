@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import orjson
@@ -54,21 +54,8 @@ def scores_of(columns: Columns, head: str, model: str) -> Columns:
     return function(columns)
 
 
-class PairModel(Protocol):
-    """A model that gives columns for pairs."""
-
-    pad: int  # the token that fills up a shorter row
-    positions: int  # the tokens that the model has places for; 0 for any number
-
-    def columns(self, batch: Padded) -> Columns:
-        """Return the columns of one batch."""
-
-    def close(self) -> None:
-        """Release the memory."""
-
-
 class TorchPairModel:
-    """A model on one device."""
+    """A model on one device: its padding token, and the tokens it has places for; 0 for any number."""
 
     def __init__(self, build: Build, tokenizer: Tokenizer, answers: tuple[str, ...], device: str) -> None:
         import torch
@@ -207,6 +194,9 @@ class OnnxPairModel:
     def close(self) -> None:
         """Release the runtime."""
         del self._session
+
+
+PairModel = TorchPairModel | OnnxPairModel
 
 
 def _export(build: Build, tokenizer: Tokenizer, answers: tuple[str, ...], folder: Path) -> None:

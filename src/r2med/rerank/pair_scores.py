@@ -101,6 +101,14 @@ class PairScores:
                 return KeptOrder(f"{pair.document}: {self.problems[pair.digest]}")
         return checked(np.array([self.known[pair.digest].score for pair in pairs], dtype=np.float32), candidates)
 
+    def cut_facts(self, pairs: Sequence[Sequence[WantedPair]], limit: int) -> dict[str, object]:
+        """Count the pairs that could not be read in full, for a result."""
+        scores = [(pair.query, self.known[pair.digest]) for row in pairs for pair in row if pair.digest in self.known]
+        truncated = sum(score.tokens > limit for _, score in scores)
+        share = round(truncated / len(scores), 6) if scores else 0.0
+        queries_cut = len({query for query, score in scores if score.query_lost})
+        return {"max_length": limit, "truncated": truncated, "truncated_share": share, "queries_cut": queries_cut}
+
 
 class PairBatch(NamedTuple):
     """Pairs that are scored together, the longest first."""
@@ -241,18 +249,6 @@ class SpreadScoring:
                     key = block_key(settings, *(b"".join(pair.digest for pair in batch.pairs) for batch in batches))
                     texts = [[[carried(text) for text in pair.pair] for pair in batch.pairs] for batch in batches]
                     yield WorkBlock(key, orjson.dumps(texts), batches)
-
-
-def cut_facts(scored: Mapping[bytes, Scored], pairs: Sequence[Sequence[WantedPair]], limit: int) -> dict[str, object]:
-    """Count the pairs that could not be read in full, for a result."""
-    scores = [(pair.query, scored[pair.digest]) for row in pairs for pair in row if pair.digest in scored]
-    truncated = sum(score.tokens > limit for _, score in scores)
-    return {
-        "max_length": limit,
-        "truncated": truncated,
-        "truncated_share": round(truncated / len(scores), 6) if scores else 0.0,
-        "queries_cut": len({query for query, score in scores if score.query_lost}),
-    }
 
 
 def pair_digest(query: bytes, document: bytes) -> bytes:

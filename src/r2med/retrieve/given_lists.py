@@ -163,7 +163,7 @@ class ImportedLists(Retriever):
 
     def inputs(self, collection: Collection) -> Mapping[str, object]:
         """Return the hash of the file that the lists are from."""
-        return {"file": self._hash if self.source is not None else self._entry(collection)[1]["sha256"]}
+        return {"file": self._hash or self._entry(collection)[1]["sha256"]}
 
     def retrieve(self, collection: Collection, context: Context) -> Run:
         """Return each query's list; a query that is missing in the file is incomplete."""
@@ -181,8 +181,7 @@ class ImportedLists(Retriever):
 
     @cached_property
     def _hash(self) -> str:
-        assert self.source is not None
-        return _file_hash(self.source)
+        return "" if self.source is None else _file_hash(self.source)
 
     def _from_file(self, source: Path, collection: Collection, context: Context) -> Run:
         run, warnings = read_run(source)

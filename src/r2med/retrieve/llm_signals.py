@@ -30,11 +30,7 @@ _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 @dataclass(frozen=True)
 class AnswerAgreement(NamedStage, Signal):
-    """Signal of the overlap of words among several answers of a model, sampled to one question.
-
-    >>> str(AnswerAgreement("gpt-4o", samples=3))
-    'answer-agreement(gpt-4o, samples=3)'
-    """
+    """Signal of the overlap of words among several answers of a model, sampled to one question."""
 
     llm: str  # the model, as an expander takes it
     _: KW_ONLY
@@ -75,11 +71,7 @@ def answers_agree(texts: Sequence[str]) -> float:
 
 @dataclass(frozen=True)
 class Confidence(AskingStage, Signal):
-    """Signal of a model's stated confidence in its own answer, from 0 to 100.
-
-    >>> str(Confidence("gpt-4o"))
-    'confidence(gpt-4o)'
-    """
+    """Signal of a model's stated confidence in its own answer, from 0 to 100."""
 
     llm: str  # the model, as an expander takes it
     _: KW_ONLY

@@ -53,11 +53,7 @@ def merged(collection: Collection, kept: Run, sent: Run) -> Run:
 
 @dataclass(frozen=True)
 class Route(NamedStage, Retriever):
-    """The cheap system for every query; for those that a signal calls hard, the strong one in its place.
-
-    >>> str(Route("bm25", "wordllama", by="nqc", share=0.5))
-    'route(bm25, wordllama, by=nqc, share=0.5)'
-    """
+    """The cheap system for every query; for those that a signal calls hard, the strong one in its place."""
 
     cheap: System
     strong: System
@@ -157,11 +153,7 @@ def signal_values(
 
 @dataclass(frozen=True, init=False)
 class Cascade(NamedStage, Retriever):
-    """Several systems in turn, each for the queries whose list by the one before was not good enough.
-
-    >>> str(Cascade("bm25", "wordllama", until=Condition("score-gap", ">", 0.3)))
-    'cascade(bm25, wordllama, until=score-gap>0.3)'
-    """
+    """Several systems in turn, each for the queries whose list by the one before was not good enough."""
 
     systems: tuple[System, ...] = field(metadata={"rest": True})
     until: Condition | tuple[Condition, ...] = field(kw_only=True)

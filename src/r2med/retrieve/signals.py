@@ -137,11 +137,7 @@ class TextSignal(NamedSignal):
 
 @dataclass(frozen=True)
 class QueryLength(TextSignal):
-    """Number of words of the query; long ones count as hard.
-
-    >>> str(QueryLength()), QueryLength().harder
-    ('query-length', 'high')
-    """
+    """Number of words of the query; long ones count as hard."""
 
     name = "query-length"
     harder = "high"
@@ -153,11 +149,7 @@ class QueryLength(TextSignal):
 
 @dataclass(frozen=True)
 class Random(TextSignal):
-    """Random baseline that any other signal has to beat.
-
-    >>> str(Random(seed=3))
-    'random(seed=3)'
-    """
+    """Random baseline that any other signal has to beat."""
 
     name = "random"
 
@@ -171,11 +163,7 @@ class Random(TextSignal):
 
 @dataclass(frozen=True)
 class ListAgreement(NamedSignal):
-    """Agreement with another system: the share of the best documents that both lists have.
-
-    >>> str(ListAgreement("wordllama", depth=20))
-    'agreement(wordllama, depth=20)'
-    """
+    """Agreement with another system: the share of the best documents that both lists have."""
 
     name = "agreement"
 
@@ -208,9 +196,6 @@ class Clarity(NamedSignal):
     """Distance of the words of the best documents from those of the collection (Cronen-Townsend and others, 2002).
 
     The relative entropy of the two, in bits; each of the best documents counts the same.
-
-    >>> str(Clarity(depth=5))
-    'clarity(depth=5)'
     """
 
     name = "clarity"
