@@ -107,7 +107,6 @@ def analyze_pieces(pieces: Iterable[str]) -> PieceTokens:
 
 
 def _words(text: str) -> list[str]:
-    """Cut a text into lower-cased words: by the simpler rules, except around characters beyond ASCII."""
     if text.isascii():
         return _words_of_ascii(text)
     words: list[str] = []

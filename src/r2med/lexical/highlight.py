@@ -89,7 +89,6 @@ def word_forms(texts: Iterable[str]) -> WordForms:
 
 @lru_cache(maxsize=1 << 16)
 def _terms(word: str) -> tuple[str, ...]:
-    """Return the terms of a word, cached: a few thousand words make up most of any text."""
     return tuple(analyze(word))
 
 
@@ -170,7 +169,6 @@ def excerpt(text: str, kinds: Kinds, words: int) -> str:
 
 
 def _shortened(stretch: str, words: int) -> str:
-    """Shorten a stretch to the letters that its number of words may have, cut between words if possible."""
     most = max(300, _LETTERS * words)
     if len(stretch) <= most:
         return stretch

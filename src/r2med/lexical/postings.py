@@ -88,7 +88,6 @@ class PostingsBuilder:
         self._hold(block, vectors.counts.astype(np.int32))
 
     def _hold(self, block: _Block, lengths: NDArray[np.int32]) -> None:
-        """Add a block; `lengths` has an entry for each of its documents."""
         self._lengths[block.first] = lengths
         self._blocks.append(block)
         self._postings += len(block.documents)
@@ -208,7 +207,6 @@ class TextBuilder(PostingsBuilder):
     def _tokens(
         self, numbers: NDArray[np.int32], owners: NDArray[np.int32]
     ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Return the terms of pieces and their documents: every piece's first term, then the second ones, ..."""
         counts = self._piece_counts.take(numbers, mode="clip")
         places = np.flatnonzero(counts)
         terms, term_owners = [np.empty(0, dtype=np.int32)], [np.empty(0, dtype=np.int32)]

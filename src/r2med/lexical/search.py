@@ -102,7 +102,6 @@ class PostingsScorer(ABC):
                 yield from results
 
     def _falls(self, queries: Sequence[Weights]) -> bool:
-        """Return whether adding a term may lower a sum, so that no document can be ruled out before the end."""
         return self.signed or any(weight < 0 for weights in queries for weight in weights.values())
 
     def _is_common(self, number: int) -> bool:

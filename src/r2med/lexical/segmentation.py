@@ -156,7 +156,6 @@ def segment(text: str) -> list[str]:
 
 
 def _match_end(text: str, classes: str, start: int) -> int:
-    """Return where the longest token that begins at ``start`` ends, or ``start`` if none does."""
     rules = _RULES.get(classes[start], ())
     window = start + MAX_UNITS
     end = _longest(rules, classes, start, window)

@@ -194,7 +194,6 @@ class CrossEncoder(Reranker):
         return reranked(self, run, lists, outcomes, context)
 
     def _score(self, pairs: Pairs, missing: Pairs, store: ScoreStore, context: Context, task: Task) -> PairScores:
-        """Score the missing pairs, in this process or by the executor's workers."""
         model, spread = self.pair_model, context.executor.spread
         label = f"score pairs ({model.card.id})"
         if spread is None:

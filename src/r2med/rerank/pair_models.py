@@ -164,7 +164,6 @@ def load_pair_model(build: Build, *, causal: bool, eager: bool = False) -> torch
 
 
 def _plain(name: str) -> str:
-    """Return the name of a weight as in an adapter's file, without what wrapping adds."""
     return name.replace(".modules_to_save", "").replace(".default", "")
 
 

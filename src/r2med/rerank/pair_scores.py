@@ -1,11 +1,8 @@
 """Scores of pairs: read from the store, or computed by the model in batches, here or by workers, and stored at once.
 
 Batches hold pairs of about equal length and at most so many tokens, padding included. When memory runs out they are
-halved. A batch that fails otherwise is split until the pair that the model cannot take is alone.
-
-A setting is everything the scores depend on besides the two texts; the texts are known by their hashes alone, so a
-query and a document that meet again in another task cost nothing. A process that is killed loses only the batch it was
-working on.
+halved. A batch that fails otherwise is split until the pair that the model cannot take is alone. Texts are identified
+by their hashes, so a query and a document that meet again in another task cost nothing.
 """
 
 from __future__ import annotations

@@ -250,7 +250,6 @@ class Dense(EncoderRetriever):
     def _index(
         self, rows: Sized, how: Similarity, collection: Collection, encoder: Encoder, context: Context
     ) -> VectorIndex:
-        """Prepare documents for search; an index that is large, or slow to build, is cached."""
 
         def folder_of(name: str, kind: object, write: Callable[[Path], object]) -> Path:
             settings, documents = sorted(encoder.settings(Role.DOCUMENT).items()), collection.documents.fingerprint

@@ -47,10 +47,9 @@ def _matches(
             terms = sparse.matches(asked, query, documents)
     if late is not None:
         text = joined_text(text, generations, late.join) if isinstance(late, ColBERT) else text
+        texts = {name: collection.documents.text(name) for name in documents}
         with suppress(R2medError):
-            tokens = align(
-                late.encoder, text, {name: collection.documents.text(name) for name in documents}, late.store
-            )
+            tokens = align(late.encoder, text, texts, late.store)
     return terms, tokens
 
 

@@ -171,9 +171,8 @@ def resolve(library: Library, state: BenchState, wrong: Sequence[Correction] = (
 
     group_of = _groups(library)
     task = check("task", state.task, list(group_of), "task with runs or answers")
-    group = (
-        check("group", state.group, library.groups(), "group") or group_of.get(task) or next(iter(library.groups()), "")
-    )
+    groups = library.groups()
+    group = check("group", state.group, groups, "group") or group_of.get(task) or next(iter(groups), "")
     state = replace(state, task=task, group=group, over=state.over if task else "all")
     if state.at and not is_place(state.at):
         corrections.append(Correction(f"no place {state.at!r} of the scatter; it is two numbers, such as 12,30"))
