@@ -113,11 +113,7 @@ class RerankerCard:
 
 @dataclass(frozen=True)
 class ApiCard:
-    """A reranker of a server.
-
-    >>> api_card("jina").url
-    'https://api.jina.ai/v1'
-    """
+    """A reranker of a server."""
 
     name: str
     id: str
@@ -179,11 +175,7 @@ ANSWERS = {
 
 @dataclass(frozen=True)
 class ServedCard:
-    """Format in which a served reranker is asked and answers.
-
-    >>> served_cards()["rank1-7b"].answer
-    'true or false'
-    """
+    """Format in which a served reranker is asked and answers."""
 
     name: str
     stage: str

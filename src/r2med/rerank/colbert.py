@@ -19,11 +19,7 @@ from r2med.rerank.candidates import KeptOrder, Outcome, candidates, checked, rer
 
 @dataclass(frozen=True)
 class ColBERTReranker(LateInteraction, Reranker):
-    """Reranker by late interaction.
-
-    >>> str(ColBERTReranker("reason-moderncolbert", depth=1000))
-    'colbert(reason-moderncolbert, depth=1000)'
-    """
+    """Reranker by late interaction."""
 
     def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
         """Return the most documents that this may encode; which are stored already is known only with the lists."""

@@ -153,16 +153,10 @@ class CrossEncoder(Reranker):
     def describe(self) -> Mapping[str, object]:
         """Return the settings that a plan shows."""
         card = self.pair_model.card
-        return {
-            "model": card.id,
-            **({} if self.pair_model.source.place else {"revision": card.revision}),
-            **({"adapter": card.adapter} if card.adapter else {}),
-            "depth": self.depth,
-            "max_length": card.max_length,
-            "truncate": self.truncate,
-            "dtype": card.dtype,
-            "backend": self.backend,
-        }
+        revision = {} if self.pair_model.source.place else {"revision": card.revision}
+        adapter = {"adapter": card.adapter} if card.adapter else {}
+        reading = {"depth": self.depth, "max_length": card.max_length, "truncate": self.truncate}
+        return {"model": card.id, **revision, **adapter, **reading, "dtype": card.dtype, "backend": self.backend}
 
     def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
         """Return the most pairs that this may score; which are stored already is known only with the lists."""

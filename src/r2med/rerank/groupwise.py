@@ -189,11 +189,8 @@ class Groupwise(ModelReranker):
         grades = [_Grades(row) for row in lists]
         for (query, places), group in zip(asked, graded, strict=True):
             grades[query].add(places, group)
-        context.notes.facts |= {
-            "groups": len(asked),
-            "unusable": sum(len(row.problems) for row in grades),
-            "passed_over": sum(len(row.passed_over) for row in grades),
-        }
+        unusable, passed_over = (sum(len(getattr(row, name)) for row in grades) for name in ("problems", "passed_over"))
+        context.notes.facts |= {"groups": len(asked), "unusable": unusable, "passed_over": passed_over}
         partly = {row.shown.query: row.reason for row in grades if row.reason}
         note_incomplete(self, partly, len(lists), context, kept="were not wholly graded")
         return reranked(self, run, lists, [row.outcome(self.fuse) for row in grades], context)
@@ -228,8 +225,7 @@ class Groupwise(ModelReranker):
         return grades
 
     def _request(self, group: _Group, shown: Sequence[CandidateList], task: Task, attempt: int) -> Request:
-        query, places = group
-        count = str(len(places))
+        (query, places), count = group, str(len(group[1]))
         values = {"passages": self.passages([shown[query].texts[place] for place in places]), "count": count}
         request = self.request(task, shown[query].text, self.templates()[0], values)
         if not attempt:

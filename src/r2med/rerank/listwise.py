@@ -139,11 +139,8 @@ class Listwise(ModelReranker):
                 seconds += elapsed
         current_client().reject(reply for row in lists for reply in row.unread)
         self.note(first, replies, seconds, context)
-        context.notes.facts |= {
-            "windows": total,
-            "unusable": sum(len(row.problems) for row in lists),
-            "repaired": sum(row.repaired for row in lists),
-        }
+        unusable, repaired = sum(len(row.problems) for row in lists), sum(row.repaired for row in lists)
+        context.notes.facts |= {"windows": total, "unusable": unusable, "repaired": repaired}
 
     def _request(self, row: _List, span: tuple[int, int], task: Task) -> Request:
         shown, places = row.shown, row.order[slice(*span)]

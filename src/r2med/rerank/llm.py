@@ -27,11 +27,7 @@ _EXAMPLES, _EXAMPLE = 100, 200  # from how many queries, and from how many docum
 
 
 def _spread(texts: Sequence[str], most: int) -> list[str]:
-    """Return so many texts, evenly spread.
-
-    >>> _spread("abcdefghij", 3)
-    ['a', 'd', 'g']
-    """
+    """Return so many texts, evenly spread."""
     count = min(most, len(texts))
     return [texts[place * len(texts) // count] for place in range(count)]
 
@@ -90,13 +86,9 @@ class ModelReranker(AskingStage, Reranker):
 
     def describe(self) -> Mapping[str, object]:
         """Return the settings that a plan shows."""
-        return {
-            **self.asked_model(),
-            "prompt": ", ".join(template.source for template in self.templates()),
-            "depth": self.depth,
-            "words": self.words,
-            **({"answers": f"{self.answer}, as {self.served.name} was trained to"} if self.served else {}),
-        }
+        prompt = ", ".join(template.source for template in self.templates())
+        answers = {"answers": f"{self.answer}, as {self.served.name} was trained to"} if self.served else {}
+        return {**self.asked_model(), "prompt": prompt, "depth": self.depth, "words": self.words, **answers}
 
     @abstractmethod
     def requests_a_query(self, documents: int) -> int:

@@ -82,21 +82,14 @@ class _BM25(Retriever):
 
     def describe(self) -> Mapping[str, object]:
         """Return every setting, with the analyzer and the query weighting, which tell this BM25 from others."""
-        return {
-            "analyzer": ANALYZER,
-            "query weighting": self.weighting,
-            "k1": self.k1,
-            "b": self.b,
-            "depth": self.depth,
-            "drop_self": self.self_rule,
-            "join": self.join or "as published",
-        }
+        weighting = {"analyzer": ANALYZER, "query weighting": self.weighting, "k1": self.k1, "b": self.b}
+        lists = {"depth": self.depth, "drop_self": self.self_rule, "join": self.join or "as published"}
+        return weighting | lists
 
     def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
         """Report whether the index is cached, for a plan."""
-        if self.is_ready(collection, context):
-            return {"index": "in the cache"}
-        return {"index": f"to build, of {len(collection.documents):,} documents"}
+        to_build = f"to build, of {len(collection.documents):,} documents"
+        return {"index": "in the cache" if self.is_ready(collection, context) else to_build}
 
     def is_ready(self, collection: Collection, context: Context) -> bool:
         """Return whether the index is cached."""

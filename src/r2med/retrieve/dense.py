@@ -227,12 +227,9 @@ class Dense(EncoderRetriever):
             rows = indexes.first_dimensions(stored, self.dim)
             index = self._index(rows, how, collection, encoder, context)
         queries = self._queries(encoder, collection, stored.shape[1], context)
-        context.notes.facts |= {
-            "similarity": encoder.similarity,
-            "dimension": self.dim or stored.shape[1],
-            "index": str(self.index) or self.quantize or self.store,
-            "index_bytes": index.nbytes,
-        }
+        name, dimension = str(self.index) or self.quantize or self.store, self.dim or stored.shape[1]
+        facts = {"similarity": encoder.similarity, "dimension": dimension, "index": name, "index_bytes": index.nbytes}
+        context.notes.facts |= facts
         ties = id_order(collection.documents.ids)
         copies = self.drop_copies(collection, context)
         hits = index.search(queries, self.depth + bool(copies), ties)

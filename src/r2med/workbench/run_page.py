@@ -37,15 +37,10 @@ def runs_page(library: Library, request: Request) -> PageContent:
     entries = [e for e in matching if oracles or not e.oracle]
     pages = Pages.of(len(entries), page_number(asked, "page"))
     return "workbench/runs.html", {
-        "entries": entries[pages.cut()],
-        "pages": pages,
-        "links": sort_links(request, "rank"),
-        "means": library.means(),
+        "entries": entries[pages.cut()], "pages": pages, "links": sort_links(request, "rank"), "means": library.means(),
         "cite": citation("Runs", "runs", *options(("--find", asked.get("q", ""))), "--limit", "0"),
-        "text": asked.get("q", ""),
-        "oracles": oracles,
-        "hidden": len(matching) - len(entries),
-    }
+        "text": asked.get("q", ""), "oracles": oracles, "hidden": len(matching) - len(entries),
+    }  # fmt: skip
 
 
 def run_page(library: Library, request: Request) -> PageContent:
