@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import needs
 from r2med.lexical.analyzer import BREAK, BREAK_PATTERN, STOP_WORDS, _lower, _words, analyze, analyze_pieces
 from r2med.lexical.porter import stem
-from r2med.lexical.segmentation import NO_TOKEN, RUNS, _ClassTable, classes_of, segment
+from r2med.lexical.segmentation import NO_TOKEN, classes_of, segment
 
 HERE = Path(__file__).parent
 CHECKSUMS: dict[str, Any] = json.loads((HERE / "checksums.json").read_text(encoding="ascii"))
@@ -98,7 +98,7 @@ def test_break_pattern_in_polars() -> None:
 def test_character_tables() -> None:
     """Classes and lower case of all code points are those of the Java analyzer, whatever Python's Unicode version."""
     # A table of its own, which does not keep a million entries when the test is over.
-    classes = "".join(map(chr, range(sys.maxunicode + 1))).translate(_ClassTable(RUNS))
+    classes = classes_of("".join(map(chr, range(sys.maxunicode + 1))))
     lowered = "".join(_lower(chr(code)) if cls != NO_TOKEN else "" for code, cls in enumerate(classes))
     digest = hashlib.sha256((classes + lowered).encode()).hexdigest()
     assert digest == CHECKSUMS["characters"]

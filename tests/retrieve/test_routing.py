@@ -223,6 +223,11 @@ def test_what_cannot_be_is_one_line(spec, words) -> None:
         "cascade(bm25, wordllama, until=score-gap>0.3)",
         "cascade(bm25, wordllama, bm25-classic, until=[nqc(depth=10)>1, query-length<40])",
         "rrf(route(bm25, wordllama), bm25-classic)",
+        "route(bm25, wordllama, by=clarity(depth=5))",
+        "route(bm25, wordllama, by=random(seed=3))",
+        "route(bm25, wordllama, by=query-length)",
+        "route(bm25, wordllama, by=confidence(gpt-4o))",
+        "route(bm25, wordllama, by=answer-agreement(gpt-4o, samples=3))",
     ],
 )
 def test_specs_print_as_they_are_read(spec) -> None:

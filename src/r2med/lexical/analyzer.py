@@ -37,11 +37,7 @@ them: ``" # ' * , . : ; _``, single quotation marks, soft hyphen, middle dot, na
 """
 
 
-def _escaped(code: int) -> str:
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
-
-
-_BREAK_CLASS: Final = "".join(f"{_escaped(first)}-{_escaped(last)}" for first, last in _BREAK_RANGES)
+_BREAK_CLASS: Final = "".join(rf"\u{first:04x}-\u{last:04x}" for first, last in _BREAK_RANGES)
 BREAK_PATTERN: Final = f"[{_BREAK_CLASS}]+"
 """One or more of :data:`BREAK`, as a pattern that Python's and Rust's (hence polars') regular expressions both read.
 
@@ -111,7 +107,6 @@ def analyze_pieces(pieces: Iterable[str]) -> PieceTokens:
 
 
 def _words(text: str) -> list[str]:
-    """Cut a text into lower-cased words: by the simpler rules, except around characters beyond ASCII."""
     if text.isascii():
         return _words_of_ascii(text)
     words: list[str] = []
@@ -129,7 +124,6 @@ def _words(text: str) -> list[str]:
 
 
 def _words_of_ascii(text: str) -> list[str]:
-    """Cut a text of ASCII, and perhaps of BREAK characters beyond it, into words."""
     text = text.lower()
     words = _ascii_words(text)
     if len(text) > MAX_UNITS and words and max(map(len, words)) > MAX_UNITS:
@@ -150,16 +144,9 @@ class _TermTable(dict[str, str]):
     def __missing__(self, word: str) -> str:
         if len(self) >= self.LIMIT:
             self.clear()
-        term = self[word] = _term(word)
+        base = word[:-2] if word[-1] == "s" and word[-2:-1] in _APOSTROPHES else word
+        term = self[word] = "" if base in STOP_WORDS or not base.strip("_") else stem(base)
         return term
 
 
 _TERMS: Final = _TermTable()
-
-
-def _term(word: str) -> str:
-    if word[-1] == "s" and word[-2:-1] in _APOSTROPHES:
-        word = word[:-2]
-    if word in STOP_WORDS or not word.strip("_"):
-        return ""
-    return stem(word)

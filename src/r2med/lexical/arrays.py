@@ -68,6 +68,13 @@ def offsets_of(counts: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])
 
 
+def changes(column: NDArray[Any]) -> NDArray[np.bool_]:
+    """Mark where a sorted column's value differs from the one before; the first always does."""
+    is_new = np.ones(len(column), dtype=bool)
+    np.not_equal(column[1:], column[:-1], out=is_new[1:])
+    return is_new
+
+
 def ragged(starts: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the ranges of consecutive numbers that begin at these starts and have these lengths, end to end.
 

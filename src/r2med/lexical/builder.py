@@ -99,7 +99,6 @@ def write_vector_index(
 
 
 def _finish(runs: Sequence[Path], lengths: NDArray[np.int32], ids: Sequence[str], folder: Path, memory: int) -> None:
-    """Write the index of runs on disk, the documents of one after those of the other."""
     if len(runs) == 1:
         for path in runs[0].iterdir():
             path.rename(folder / path.name)

@@ -92,9 +92,8 @@ def hash_words(texts: Sequence[str], folded: Callable[[str], str] = fold, marks:
 
     Another folding may be given for texts beyond ASCII, and marks of ASCII that are parts of words too.
 
-    >>> texts = ["p_value Straße"]
-    >>> hash_words(texts).counts.tolist(), hash_words(texts, str.casefold, "_").counts.tolist()
-    ([3], [2])
+    >>> hash_words(["p_value Straße"]).counts.tolist(), hash_words(["p_value"], marks="_").counts.tolist()
+    ([3], [1])
     """
     plain = [text if text.isascii() else _blank_marks(" ", folded(text)) for text in texts]
     pieces = cut(join_texts(plain), _byte_table(marks), stops="")

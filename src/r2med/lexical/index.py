@@ -38,29 +38,29 @@ class TermPostings(NamedTuple):
 
     def save(self, folder: Path) -> None:
         """Write the files of a run."""
-        _write_terms(folder, self.terms)
-        for name in _RUN_COLUMNS:
-            np.save(folder / f"{name}.npy", getattr(self, name), allow_pickle=False)
+        _save(self, _RUN_COLUMNS, folder)
 
     @classmethod
     def mapped(cls, folder: Path) -> TermPostings:
         """Map the files of a run."""
-        return cls(_read_terms(folder), *(_read_column(folder, name) for name in _RUN_COLUMNS))
+        return cls(*_load(_RUN_COLUMNS, folder))
 
 
 def _write_terms(folder: Path, terms: Iterable[str]) -> None:
     (folder / "terms.txt").write_bytes("\n".join(terms).encode())
 
 
-def _read_terms(folder: Path) -> list[str]:
+def _save(values: TermPostings | InvertedIndex, columns: Sequence[str], folder: Path) -> None:
+    _write_terms(folder, values.terms)
+    for name in columns:
+        np.save(folder / f"{name}.npy", getattr(values, name), allow_pickle=False)
+
+
+def _load(columns: Sequence[str], folder: Path) -> tuple[Any, ...]:
     text = (folder / "terms.txt").read_bytes().decode()
-    return text.split("\n") if text else []
-
-
-def _read_column(folder: Path, name: str) -> NDArray[Any]:
-    # A view, because slicing a `memmap` itself goes through slow Python code.
-    column: NDArray[Any] = np.load(folder / f"{name}.npy", mmap_mode="r").view(np.ndarray)
-    return column
+    # Views, because slicing a `memmap` itself goes through slow Python code.
+    mapped = (np.load(folder / f"{name}.npy", mmap_mode="r").view(np.ndarray) for name in columns)
+    return text.split("\n") if text else [], *mapped
 
 
 def merge_runs(folders: Sequence[Path], folder: Path, memory: int) -> None:
@@ -155,11 +155,9 @@ class InvertedIndex:
 
     def save(self, folder: Path) -> None:
         """Write the files."""
-        _write_terms(folder, self.terms)
-        for name in _COLUMNS:
-            np.save(folder / f"{name}.npy", getattr(self, name), allow_pickle=False)
+        _save(self, _COLUMNS, folder)
 
     @classmethod
     def mapped(cls, folder: Path) -> InvertedIndex:
         """Map the files of an index, reading no more of them than is needed."""
-        return cls(_read_terms(folder), *(_read_column(folder, name) for name in _COLUMNS))
+        return cls(*_load(_COLUMNS, folder))

@@ -197,7 +197,6 @@ class PieceIds:
         return slots
 
     def _make_room(self, more: int) -> None:
-        """Keep the table at most half full, so that probing stays short."""
         if 2 * (self._count + more) <= 1 << self._bits:
             return
         used = np.flatnonzero(self._low)

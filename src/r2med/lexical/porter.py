@@ -23,46 +23,28 @@ _measure_above_1: Final = re.compile(rf"{_OPENING}{_CONSONANTS}{_VOWELS}[^aeiou]
 _SHORT: Final = r"[^aeiou][^aeiouy]*+[aeiouy][^aeiouwxy]"
 _is_short: Final = re.compile(_SHORT).fullmatch
 _drops_final_e: Final = re.compile(rf"(?!{_SHORT}e\Z){_OPENING}[^aeiou]").match
-# Suffixes by their last two letters, longest first if one ends in another: the first that fits decides, even if
-# the measure of what is left of it forbids the replacement.
-STEP_2: Final[dict[str, tuple[tuple[str, str], ...]]] = {
-    "al": (("ational", "ate"), ("tional", "tion")),
-    "ci": (("enci", "ence"), ("anci", "ance")),
-    "er": (("izer", "ize"),),
-    "li": (("bli", "ble"), ("alli", "al"), ("entli", "ent"), ("eli", "e"), ("ousli", "ous")),
-    "on": (("ization", "ize"), ("ation", "ate")),
-    "or": (("ator", "ate"),),
-    "sm": (("alism", "al"),),
-    "ss": (("iveness", "ive"), ("fulness", "ful"), ("ousness", "ous")),
-    "ti": (("aliti", "al"), ("iviti", "ive"), ("biliti", "ble")),
-    "gi": (("logi", "log"),),
-}
-STEP_3: Final[dict[str, tuple[tuple[str, str], ...]]] = {
-    "te": (("icate", "ic"),),
-    "ve": (("ative", ""),),
-    "ze": (("alize", "al"),),
-    "ti": (("iciti", "ic"),),
-    "al": (("ical", "ic"),),
-    "ul": (("ful", ""),),
-    "ss": (("ness", ""),),
-}
+
+
+def _rules(text: str) -> dict[str, tuple[tuple[str, str], ...]]:
+    """Read suffixes and what replaces them, by their last two letters."""
+    rules: dict[str, tuple[tuple[str, str], ...]] = {}
+    for suffix, _, replacement in (rule.partition(">") for rule in text.split()):
+        rules[suffix[-2:]] = (*rules.get(suffix[-2:], ()), (suffix, replacement))
+    return rules
+
+
+# The longest first if one ends in another: the first that fits decides, even if the measure of what is left of it
+# forbids the replacement.
+STEP_2: Final = _rules(
+    "ational>ate tional>tion enci>ence anci>ance izer>ize bli>ble alli>al entli>ent eli>e ousli>ous ization>ize "
+    "ation>ate ator>ate alism>al iveness>ive fulness>ful ousness>ous aliti>al iviti>ive biliti>ble logi>log"
+)
+STEP_3: Final = _rules("icate>ic ative> alize>al iciti>ic ical>ic ful> ness>")
+_STEP_4: Final = _rules(
+    "al> ance> ence> er> ic> able> ible> ant> ement> ment> ent> sion>s tion>t ou> ism> ate> iti> ous> ive> ize>"
+)
 # The same with how much to cut: "ion" goes only after s or t, which stay.
-STEP_4: Final[dict[str, tuple[tuple[str, int], ...]]] = {
-    "al": (("al", 2),),
-    "ce": (("ance", 4), ("ence", 4)),
-    "er": (("er", 2),),
-    "ic": (("ic", 2),),
-    "le": (("able", 4), ("ible", 4)),
-    "nt": (("ant", 3), ("ement", 5), ("ment", 4), ("ent", 3)),
-    "on": (("sion", 3), ("tion", 3)),
-    "ou": (("ou", 2),),
-    "sm": (("ism", 3),),
-    "te": (("ate", 3),),
-    "ti": (("iti", 3),),
-    "us": (("ous", 3),),
-    "ve": (("ive", 3),),
-    "ze": (("ize", 3),),
-}
+STEP_4: Final = {end: tuple((old, len(old) - len(new)) for old, new in rules) for end, rules in _STEP_4.items()}
 DERIVED: Final = frozenset((*STEP_2, *STEP_3, *STEP_4))
 CHANGED: Final = DERIVED | {"ll"}  # endings beside single letters without which a word is its own stem
 
@@ -74,11 +56,10 @@ def stem(word: str) -> str:
     ['assembl', 'cardiolog', 'metabolit', 'hypertens', 'is']
     """
     if not word.isascii() and max(word) > "\uffff":
-        return (
-            stem_basic(_split_surrogates(word))
-            .encode("utf-16-le", "surrogatepass")
-            .decode("utf-16-le", "surrogatepass")
-        )
+        # Characters beyond the basic plane as Java counts them: as two, both of them consonants.
+        units = word.encode("utf-16-le", "surrogatepass")
+        split = (units[at : at + 2].decode("utf-16-le", "surrogatepass") for at in range(0, len(units), 2))
+        return stem_basic("".join(split)).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
     return stem_basic(word)
 
 
@@ -99,22 +80,13 @@ def stem_basic(word: str) -> str:
 
 
 def _without_inflection(word: str) -> str:
-    """Apply step 1: take off the endings of plurals and verbs; a final y becomes i."""
-    if word[-1] == "s":
-        word = _singular(word)
+    if word[-1] == "s" and word[-2] != "s":
+        word = word[:-2] if word[-2] == "e" and word.endswith(("sses", "ies")) else word[:-1]
     if word[-1] in "dg":
         word = _infinitive(word)
     if word[-1] == "y" and _has_vowel(word, 0, len(word) - 1):
         word = word[:-1] + "i"
     return word
-
-
-def _singular(word: str) -> str:
-    """Apply step 1a: take off the ending of a plural."""
-    before = word[-2]
-    if before == "s":
-        return word
-    return word[:-2] if before == "e" and word.endswith(("sses", "ies")) else word[:-1]
 
 
 def _infinitive(word: str) -> str:
@@ -156,9 +128,3 @@ def _without_derivation(word: str) -> str:
         if word.endswith(suffix):
             return word[:-cut] if _measure_above_1(word, 0, len(word) - cut) else word
     return word
-
-
-def _split_surrogates(word: str) -> str:
-    """Write characters beyond the basic plane as Java counts them: as two, both of them consonants."""
-    units = word.encode("utf-16-le", "surrogatepass")
-    return "".join(units[i : i + 2].decode("utf-16-le", "surrogatepass") for i in range(0, len(units), 2))

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from r2med.lexical.analyzer import analyze_pieces
-from r2med.lexical.arrays import offsets_of
+from r2med.lexical.arrays import changes, offsets_of
 from r2med.lexical.index import TermPostings, append_places
 from r2med.lexical.pieces import JoinedTexts, PieceIds, cut
 from r2med.lexical.vectors import SparseVectors
@@ -52,7 +52,7 @@ class _Block(NamedTuple):
     @classmethod
     def sorted_by(cls, first: int, terms: NDArray[Any], documents: NDArray[np.int32], values: NDArray[Any]) -> _Block:
         """Build a block from sorted postings, given the term of each; documents are counted from its first one."""
-        starts = np.flatnonzero(_changes(terms))
+        starts = np.flatnonzero(changes(terms))
         counts = np.diff(starts, append=len(terms))
         return cls(first, terms[starts].astype(np.int32), counts, documents + np.int32(first), values)
 
@@ -88,7 +88,6 @@ class PostingsBuilder:
         self._hold(block, vectors.counts.astype(np.int32))
 
     def _hold(self, block: _Block, lengths: NDArray[np.int32]) -> None:
-        """Add a block; `lengths` has an entry for each of its documents."""
         self._lengths[block.first] = lengths
         self._blocks.append(block)
         self._postings += len(block.documents)
@@ -184,7 +183,7 @@ class TextBuilder(PostingsBuilder):
         key_bits = bits + len(self._numbers).bit_length()
         width: type[np.unsignedinteger[Any]] = np.uint32 if key_bits <= 32 else np.uint64
         keys = _sorted_keys(terms.astype(width) << width(bits) | owners.astype(width), key_bits)
-        edges = np.flatnonzero(_changes(keys))
+        edges = np.flatnonzero(changes(keys))
         counts = np.diff(edges, append=len(keys))
         distinct = keys[edges]
         postings = _Block.sorted_by(
@@ -196,7 +195,6 @@ class TextBuilder(PostingsBuilder):
         self._hold(postings, np.bincount(owners, minlength=documents).astype(np.int32))
 
     def _learn(self, new: Sequence[bytes]) -> None:
-        """Analyze pieces never met before and store the numbers of their terms."""
         # No piece contains a blank.
         tokens, token_counts = analyze_pieces(b" ".join(new).decode("utf-8", "surrogatepass").split(" ") if new else [])
         counts = np.array(token_counts, dtype=np.int32)
@@ -209,7 +207,6 @@ class TextBuilder(PostingsBuilder):
     def _tokens(
         self, numbers: NDArray[np.int32], owners: NDArray[np.int32]
     ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Return the terms of pieces and their documents: every piece's first term, then the second ones, ..."""
         counts = self._piece_counts.take(numbers, mode="clip")
         places = np.flatnonzero(counts)
         terms, term_owners = [np.empty(0, dtype=np.int32)], [np.empty(0, dtype=np.int32)]
@@ -224,20 +221,8 @@ class TextBuilder(PostingsBuilder):
 
 
 def _sorted_keys(keys: NDArray[np.unsignedinteger[Any]], bits: int) -> NDArray[np.unsignedinteger[Any]]:
-    """Sort numbers of this many bits ascending.
-
-    >>> _sorted_keys(np.array([70_000, 3, 70_001, 65_536], dtype=np.uint32), 17).tolist()
-    [3, 65536, 70000, 70001]
-    """
     # numpy sorts numbers of 16 bits by counting: two or three such passes take less than comparing whole keys.
     for shift in range(0, bits, 16):
         digits = (keys >> keys.dtype.type(shift)).astype(np.uint16)
         keys = keys.take(np.argsort(digits, kind="stable"), mode="clip")
     return keys
-
-
-def _changes(column: NDArray[Any]) -> NDArray[np.bool_]:
-    """Mark where a sorted column's value differs from the one before; the first always does."""
-    is_new = np.ones(len(column), dtype=bool)
-    np.not_equal(column[1:], column[:-1], out=is_new[1:])
-    return is_new

@@ -102,7 +102,6 @@ class PostingsScorer(ABC):
                 yield from results
 
     def _falls(self, queries: Sequence[Weights]) -> bool:
-        """Return whether adding a term may lower a sum, so that no document can be ruled out before the end."""
         return self.signed or any(weight < 0 for weights in queries for weight in weights.values())
 
     def _is_common(self, number: int) -> bool:
@@ -200,8 +199,7 @@ class _Sums:
 
     @property
     def _slack(self) -> float:
-        """Return the share of the bar from which on a document may be among the best: sums are rounded, ranks compared
-        in single precision."""
+        # The share of the bar from which on a document may be among the best: sums and ranks are in single precision.
         return 1 - (2 * self.terms + 32) * _ROUNDING - 1e-6
 
     def is_decided(self, df: int) -> bool:
@@ -240,7 +238,6 @@ def _bar(row: NDArray[np.floating[Any]], depth: int) -> float:
 
 
 def _add_column(row: NDArray[np.float32], places: Places, values: NDArray[np.float32], factor: float) -> None:
-    """Add `factor` times the values to a row at places that are all different."""
     from scipy.sparse._sparsetools import csc_matvec  # a heavy import that small collections need not pay for
 
     # The product of a one-column matrix adds to a row in place and takes postings as they are.

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.lexical.arrays import Places, offsets_of, ragged, slices_up_to
+from r2med.lexical.arrays import Places, changes, offsets_of, ragged, slices_up_to
 from r2med.lexical.hashes import Hashes, Words
 
 Number = TypeVar("Number", np.int64, np.uint64)
@@ -24,9 +24,7 @@ def distinct(values: NDArray[Number]) -> NDArray[Number]:
     [1, 3]
     """
     ordered = np.sort(values)
-    new = np.ones(len(ordered), dtype=bool)
-    new[1:] = ordered[1:] != ordered[:-1]
-    return ordered[new]
+    return ordered[changes(ordered)]
 
 
 @dataclass(frozen=True)
@@ -140,8 +138,7 @@ def without_repeats(shingles: Words) -> Words:
     texts = np.repeat(np.arange(len(shingles)), shingles.counts)
     order = np.lexsort((shingles.hashes, texts))
     hashes, texts = shingles.hashes[order], texts[order]
-    new = np.ones(len(hashes), dtype=bool)
-    new[1:] = (hashes[1:] != hashes[:-1]) | (texts[1:] != texts[:-1])
+    new = changes(hashes) | changes(texts)
     return Words(hashes[new], offsets_of(np.bincount(texts[new], minlength=len(shingles))))
 
 

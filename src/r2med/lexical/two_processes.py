@@ -17,7 +17,6 @@ from contextlib import contextmanager, suppress
 from itertools import accumulate
 from pathlib import Path
 from threading import Lock, Thread
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -93,18 +92,14 @@ class SecondIndexer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._pool.shutdown(cancel_futures=True)
 
     def feed(self) -> int:
         """Send blocks until enough of them wait, and return how many documents they have."""
         documents = 0
-        if not self._sent:
-            return 0
         with suppress(futures.BrokenExecutor):
-            while sum(not sent.done() for sent in self._sent) < _WAITING:
+            while self._sent and sum(not sent.done() for sent in self._sent) < _WAITING:
                 block = self._queue.take_last(self._block)
                 if block is None:
                     break

@@ -9,6 +9,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from r2med.lexical.arrays import offsets_of
+
 
 @dataclass(frozen=True, eq=False)
 class SparseVectors:
@@ -27,17 +29,18 @@ class SparseVectors:
     def from_rows(cls, rows: NDArray[np.float32]) -> SparseVectors:
         """Build the vectors from dense rows, without their zeros."""
         owners, dimensions = np.nonzero(rows)
-        offsets = np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=len(rows)))])
-        return cls(offsets.astype(np.int64), dimensions.astype(np.int32), rows[owners, dimensions].astype(np.float32))
+        offsets = offsets_of(np.bincount(owners, minlength=len(rows)))
+        return cls(offsets, dimensions.astype(np.int32), rows[owners, dimensions].astype(np.float32))
 
     @classmethod
     def joined(cls, parts: Iterable[SparseVectors]) -> SparseVectors:
         """Join several sets of vectors."""
         sets = [cls(np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32)), *parts]
         counts = np.concatenate([part.counts for part in sets])
-        offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])
-        dimensions, weights = (np.concatenate([getattr(part, name) for part in sets]) for name in _COLUMNS)
-        return cls(offsets, dimensions, weights)
+        dimensions, weights = (
+            np.concatenate([getattr(part, name) for part in sets]) for name in ("dimensions", "weights")
+        )
+        return cls(offsets_of(counts), dimensions, weights)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -65,14 +68,10 @@ class SparseVectors:
         rank = np.arange(len(order)) - np.repeat(self.offsets[:-1], self.counts)
         kept = np.zeros(len(order), dtype=np.bool_)
         kept[order[rank < most]] = True
-        offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(np.minimum(self.counts, most))])
-        return SparseVectors(offsets, self.dimensions[kept], self.weights[kept])
+        return SparseVectors(offsets_of(np.minimum(self.counts, most)), self.dimensions[kept], self.weights[kept])
 
     def unit(self) -> SparseVectors:
         """Scale the vectors to length 1; one without terms stays as it is."""
         lengths = np.sqrt(np.bincount(self.owners, self.weights.astype(np.float64) ** 2, minlength=len(self)))
         scale = np.repeat(np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0), self.counts)
         return SparseVectors(self.offsets, self.dimensions, (self.weights * scale).astype(np.float32))
-
-
-_COLUMNS = ("dimensions", "weights")

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
 
+from r2med.data.dataset import Collection
+from r2med.data.run import Run
 from r2med.errors import SpecError
 from r2med.models.http import AttemptError, RequestLimits, check_url, server_name
 from r2med.models.server import JsonServer, RequestFailed
@@ -22,10 +24,6 @@ from r2med.rerank.cards import ApiCard, api_card, api_cards
 from r2med.rerank.pair_scores import Scored, ScoreStore, WantedPair, wanted_pairs
 from r2med.settings import prices
 from r2med.usage import Usage
-
-if TYPE_CHECKING:
-    from r2med.data.dataset import Collection
-    from r2med.data.run import Run
 
 _OWN_KEY = "R2MED_RERANK_KEY"
 _SAMPLED = 500  # from about how many documents a price is reckoned
@@ -76,12 +74,9 @@ class ApiRerank(NamedStage, Reranker):
 
     model: str
     _: KW_ONLY
-    depth: int = 100
-    """How many documents of a list are reranked."""
-    batch: int = 100
-    """How many documents are sent at a time."""
-    words: int = 0
-    """How many words of a document are sent, for servers that refuse long ones; 0 for all."""
+    depth: int = 100  # how many documents of a list are reranked
+    batch: int = 100  # how many documents are sent at a time
+    words: int = 0  # how many words of a document are sent, for servers that refuse long ones; 0 for all
 
     name = "api-rerank"
 
@@ -132,7 +127,6 @@ class ApiRerank(NamedStage, Reranker):
 
     @property
     def _prices(self) -> tuple[float | None, float | None]:
-        """Return the prices of a million tokens and of a thousand requests: the user's, or else the card's."""
         stated, card = prices(), self.card
         names = (card.id, urlsplit(card.url).netloc)
         return stated.of_tokens(card.id, card.price), stated.of_requests(names, card.request_price)
@@ -158,7 +152,7 @@ class ApiRerank(NamedStage, Reranker):
                 card, limits = self.card, RequestLimits.configured()
                 server = RerankServer(card.id, card.url, card.key_env, limits, needs_key=card.needs_key)
                 with context.executor.progress(str(self), len(asked)) as bar:
-                    for place, answer in server.ask_each([self._body(part) for part in asked]):
+                    for place, answer in server.ask_each(list(map(self._body, asked))):
                         bar.advance()
                         if isinstance(answer, RequestFailed):
                             problems[asked[place][0].query] = str(answer)
@@ -178,7 +172,5 @@ class ApiRerank(NamedStage, Reranker):
         return reranked(self, run, lists, outcomes, context)
 
     def _body(self, part: Sequence[WantedPair]) -> dict[str, Any]:
-        texts = [pair.pair.document for pair in part]
-        if self.words:
-            texts = [cut_words(text, self.words) for text in texts]
+        texts = [cut_words(pair.pair.document, self.words) if self.words else pair.pair.document for pair in part]
         return {"model": self.card.id, "query": part[0].pair.query, "documents": texts, self.card.top: len(texts)}

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from r2med.data.dataset import Collection
-from r2med.data.run import Ranking, Run
+from r2med.data.run import Run
 from r2med.errors import SpecError
 from r2med.lexical.ranking import Scores, as_float32
 from r2med.pipeline.stage import Context, Stage, note_incomplete
@@ -90,8 +90,6 @@ def checked(scores: Sequence[float] | Scores, candidates: CandidateList) -> Outc
 def in_order(order: Sequence[int], scores: Sequence[float] | Scores) -> NDArray[np.float64]:
     """Return scores that the ranking rule sorts in exactly this order: lowered slightly if they would tie or disagree.
 
-    >>> in_order([1, 0, 2], [7.0, 7.0, 3.0]).round(3).tolist()
-    [7.0, 7.0, 3.0]
     >>> in_order([1, 0, 2], [7.0, 7.0, 3.0]).argsort()[::-1].tolist()
     [1, 0, 2]
     """
@@ -115,17 +113,12 @@ def reranked(
         if isinstance(outcome, KeptOrder):
             unusable[query] = outcome.reason
         else:
-            lists[query] = _with_tail(run[query], outcome)
+            documents = run[query].documents
+            tail = np.empty(len(documents) - len(outcome), dtype=outcome.dtype)
+            below = as_float32(outcome).min()
+            for place in range(len(tail)):
+                below = min(below - np.float32(1), np.nextafter(below, np.float32(-np.inf)))
+                tail[place] = below
+            lists[query] = documents, np.concatenate((outcome, tail))
     note_incomplete(stage, unusable, len(shown), context)
     return Run.from_lists(lists)
-
-
-def _with_tail(ranking: Ranking, scores: Scores) -> tuple[Sequence[str], Scores]:
-    """Return all documents of a list: the first with new scores, the others under them in their old order."""
-    rest = len(ranking.documents) - len(scores)
-    tail = np.empty(rest, dtype=scores.dtype)
-    below = as_float32(scores).min()
-    for place in range(rest):
-        below = min(below - np.float32(1), np.nextafter(below, np.float32(-np.inf)))
-        tail[place] = below
-    return ranking.documents, np.concatenate((scores, tail))

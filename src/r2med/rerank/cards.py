@@ -31,8 +31,9 @@ def card_of(source: ModelSource, name: str, like: str = "") -> RerankerCard:
         base = str(adapter.get("base_model_name_or_path") or "")
         if not base:
             raise R2medError(f"{source.name}: the adapter does not name its base model")
-        places = {"id": base, "revision": "main", "adapter": source.name, "adapter_revision": source.revision}
-        return replace(card(like) if like else RerankerCard(name, base), name=name, parameters=0, **places)
+        model = card(like) if like else RerankerCard(name, base)
+        model = replace(model, adapter=source.name, adapter_revision=source.revision, parameters=0)
+        return replace(model, name=name, id=base, revision="main")
     config = source.read_json("config.json")
     if config is None:
         raise R2medError(f"{source.name}: not a model (no config.json)")
@@ -112,11 +113,7 @@ class RerankerCard:
 
 @dataclass(frozen=True)
 class ApiCard:
-    """A reranker of a server.
-
-    >>> api_card("jina").url
-    'https://api.jina.ai/v1'
-    """
+    """A reranker of a server."""
 
     name: str
     id: str
@@ -133,24 +130,15 @@ _MODELS = CardRegistry(RerankerCard, "r2med.rerank", "rerankers.toml", what="rer
 _SERVERS = CardRegistry(ApiCard, "r2med.rerank", "rerankers.toml", table="api", what="reranking server")
 
 
-def card(name: str) -> RerankerCard:
-    """Return the card of a local model."""
-    return _MODELS.find(name)
+card = _MODELS.find
+cards = _MODELS.cards
+"""Every card of a local model by name: the bundled ones, then the user's, which win over bundled ones."""
+api_cards = _SERVERS.cards
 
 
 def api_card(name: str) -> ApiCard:
     """Return the card of a server's model."""
     return _SERVERS.find(name, " (or NAME@http://host:port/v1)")
-
-
-def cards() -> Mapping[str, RerankerCard]:
-    """Return every card of a local model by name: the bundled ones, then the user's, which win over bundled ones."""
-    return _MODELS.cards()
-
-
-def api_cards() -> Mapping[str, ApiCard]:
-    """Return every card of a server's model by name, the user's last."""
-    return _SERVERS.cards()
 
 
 def find_reranker(call: Call) -> Reranker | None:
@@ -187,11 +175,7 @@ ANSWERS = {
 
 @dataclass(frozen=True)
 class ServedCard:
-    """Format in which a served reranker is asked and answers.
-
-    >>> served_cards()["rank1-7b"].answer
-    'true or false'
-    """
+    """Format in which a served reranker is asked and answers."""
 
     name: str
     stage: str
@@ -208,11 +192,7 @@ class ServedCard:
 
 
 _DECK = CardRegistry(ServedCard, "r2med.rerank", "rerankers.toml", table="served", what="served reranker")
-
-
-def served_cards() -> Mapping[str, ServedCard]:
-    """Return every card by the name of its language model."""
-    return _DECK.cards()
+served_cards = _DECK.cards
 
 
 def served_card(stage: str, llm: str, like: str = "") -> ServedCard | None:

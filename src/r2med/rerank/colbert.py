@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from r2med.data.dataset import Texts
+from r2med.data.dataset import Collection, Texts
 from r2med.data.run import Run
 from r2med.encode.batching import encode_tokens
 from r2med.encode.encoder import Role
@@ -17,17 +16,10 @@ from r2med.encode.maxsim import rescore_tokens, single_threads
 from r2med.pipeline.stage import Context, Reranker
 from r2med.rerank.candidates import KeptOrder, Outcome, candidates, checked, reranked
 
-if TYPE_CHECKING:
-    from r2med.data.dataset import Collection
-
 
 @dataclass(frozen=True)
 class ColBERTReranker(LateInteraction, Reranker):
-    """Reranker by late interaction.
-
-    >>> str(ColBERTReranker("reason-moderncolbert", depth=1000))
-    'colbert(reason-moderncolbert, depth=1000)'
-    """
+    """Reranker by late interaction."""
 
     def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
         """Return the most documents that this may encode; which are stored already is known only with the lists."""

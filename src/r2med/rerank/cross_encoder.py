@@ -9,14 +9,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from r2med.data.dataset import Collection
+from r2med.data.run import Run
+from r2med.data.tasks import Task
 from r2med.encode.cards import SHORT_DTYPES
 from r2med.encode.loading import Build
 from r2med.errors import R2medError, SpecError, require_extra, suggest
 from r2med.models.memory import MODEL_CACHE, find_devices
 from r2med.models.source import ModelSource, as_path, existing_folder, is_folder, locate, spelled_folder
-from r2med.models.tokenizer import check_limit, pretrained_tokenizer
+from r2med.models.tokenizer import Tokenizer, check_limit, pretrained_tokenizer
+from r2med.pipeline.executor.blocks import Spread
 from r2med.pipeline.registry import spec_of
 from r2med.pipeline.spec import Call, parse
 from r2med.pipeline.stage import Context, Requirements, Reranker
@@ -31,16 +35,8 @@ from r2med.rerank.pair_scores import (
     Scoring,
     SpreadScoring,
     WantedPair,
-    cut_facts,
     wanted_pairs,
 )
-
-if TYPE_CHECKING:
-    from r2med.data.dataset import Collection
-    from r2med.data.run import Run
-    from r2med.data.tasks import Task
-    from r2med.models.tokenizer import Tokenizer
-    from r2med.pipeline.executor.blocks import Spread
 
 BACKENDS = ("torch", "onnx")
 Pairs = Mapping[bytes, WantedPair]
@@ -56,29 +52,19 @@ class CrossEncoder(Reranker):
     'bge-reranker(depth=10)'
     """
 
-    model: str
-    """A card's name, `ce:ORG/NAME`, or a folder."""
+    model: str  # a card's name, `ce:ORG/NAME`, or a folder
     _: KW_ONLY
-    depth: int = 100
-    """How many documents of a list are reranked."""
-    like: str = ""
-    """The card whose format a model without one takes: `ce:ORG/NAME(like=qwen3-reranker-0.6b)`."""
-    adapter: str = ""
-    """A LoRA adapter that is merged into the model: a repository or a folder."""
-    revision: str = ""
-    """The hub's commit or branch, in place of the card's."""
-    max_length: int | None = None
-    """Tokens that are read of a pair, in place of the card's."""
-    truncate: str = "document"
-    """What gives way in a pair that is too long: `document`, or the `longest` of the two."""
-    head: str = ""
-    """How logits become a score, in place of the card's: one, second, margin."""
+    depth: int = 100  # how many documents of a list are reranked
+    like: str = ""  # the card whose format a model without one takes: `ce:ORG/NAME(like=qwen3-reranker-0.6b)`
+    adapter: str = ""  # a LoRA adapter that is merged into the model: a repository or a folder
+    revision: str = ""  # the hub's commit or branch, in place of the card's
+    max_length: int | None = None  # tokens that are read of a pair, in place of the card's
+    truncate: str = "document"  # what gives way in a pair that is too long: `document`, or the `longest` of the two
+    head: str = ""  # how logits become a score, in place of the card's: one, second, margin
     instruction: str = ""
     """What a model that takes an instruction is told, in place of the card's; {sentence} is the task's own."""
-    dtype: str = ""
-    """The precision, in place of the card's: float32, bfloat16, float16."""
-    backend: str = "torch"
-    """What runs the model: torch or onnx."""
+    dtype: str = ""  # the precision, in place of the card's: float32, bfloat16, float16
+    backend: str = "torch"  # what runs the model: torch or onnx
     device: str = "auto"
     """Where torch runs it: cpu, cuda, cuda:1, mps; `auto` is the first GPU there is, or else the processor."""
     batch_tokens: int | None = None
@@ -87,8 +73,7 @@ class CrossEncoder(Reranker):
     Scores depend on it in their last digits: arithmetic in single precision is not the same in every batch. So do those
     of a run that was killed and finished later, whose pairs come together in other batches.
     """
-    remote_code: bool = False
-    """Whether Python code of the model's repository may run: only for those you trust."""
+    remote_code: bool = False  # whether Python code of the model's repository may run: only for those you trust
 
     def __post_init__(self) -> None:
         if self.model not in cards():
@@ -168,16 +153,10 @@ class CrossEncoder(Reranker):
     def describe(self) -> Mapping[str, object]:
         """Return the settings that a plan shows."""
         card = self.pair_model.card
-        return {
-            "model": card.id,
-            **({} if self.pair_model.source.place else {"revision": card.revision}),
-            **({"adapter": card.adapter} if card.adapter else {}),
-            "depth": self.depth,
-            "max_length": card.max_length,
-            "truncate": self.truncate,
-            "dtype": card.dtype,
-            "backend": self.backend,
-        }
+        revision = {} if self.pair_model.source.place else {"revision": card.revision}
+        adapter = {"adapter": card.adapter} if card.adapter else {}
+        reading = {"depth": self.depth, "max_length": card.max_length, "truncate": self.truncate}
+        return {"model": card.id, **revision, **adapter, **reading, "dtype": card.dtype, "backend": self.backend}
 
     def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
         """Return the most pairs that this may score; which are stored already is known only with the lists."""
@@ -197,7 +176,7 @@ class CrossEncoder(Reranker):
                 every = {pair.digest: pair for row in pairs for pair in row}
                 scores.add(self._score(every, missing, store, context, task))
         limit = self.pair_model.card.max_length
-        facts = cut_facts(scores.known, pairs, limit)
+        facts = scores.cut_facts(pairs, limit)
         first = self.pair_model.format(task).first(pairs[0][0].pair) if pairs else ""
         context.notes.facts |= {"pairs": sum(map(len, pairs)), "scored": len(missing), **facts, "first": first}
         if facts["queries_cut"]:
@@ -209,7 +188,6 @@ class CrossEncoder(Reranker):
         return reranked(self, run, lists, outcomes, context)
 
     def _score(self, pairs: Pairs, missing: Pairs, store: ScoreStore, context: Context, task: Task) -> PairScores:
-        """Score the missing pairs, in this process or by the executor's workers."""
         model, spread = self.pair_model, context.executor.spread
         label = f"score pairs ({model.card.id})"
         if spread is None:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from r2med.data.dataset import Collection
+from r2med.data.run import Run
+from r2med.data.tasks import Task
 from r2med.errors import SpecError, suggest
 from r2med.llm.client import current_client
 from r2med.llm.parsing import TOP_GRADE, excerpt, read_grades
@@ -21,11 +23,6 @@ from r2med.llm.types import Failed, Reply, Request
 from r2med.pipeline.stage import Context, note_incomplete
 from r2med.rerank.candidates import CandidateList, KeptOrder, Outcome, candidates, in_order, reranked
 from r2med.rerank.llm import ModelReranker, ask, trouble
-
-if TYPE_CHECKING:
-    from r2med.data.dataset import Collection
-    from r2med.data.run import Run
-    from r2med.data.tasks import Task
 
 GROUPINGS = ("random", "dealt", "sorted")
 _AGAIN = "Your last reply could not be read. Give every one of the {count} passages its grade, in the form asked for."
@@ -39,8 +36,6 @@ def make_groups(documents: int, size: int, how: str = "random", number: int = 0,
 
     >>> make_groups(7, 3, "dealt")
     [[0, 3, 6], [1, 4], [2, 5]]
-    >>> [sorted(group) for group in make_groups(7, 3, "sorted")]
-    [[0, 1, 2], [3, 4], [5, 6]]
     """
     places, count = list(range(documents)), -(-documents // size)
     drawn = random.Random(f"{seed}\t{number}")
@@ -54,11 +49,7 @@ def make_groups(documents: int, size: int, how: str = "random", number: int = 0,
     return [places[start::count] for start in range(count)]
 
 
-class _Group(NamedTuple):
-    """Some candidates of a query that are shown together."""
-
-    query: int
-    places: list[int]
+_Group = tuple[int, list[int]]  # a query, and the places of its candidates that are shown together
 
 
 @dataclass
@@ -140,18 +131,13 @@ class Groupwise(ModelReranker):
     'groupwise(gpt-4o, size=10, fuse=0.5)'
     """
 
-    size: int = 20
-    """How many passages are shown at a time."""
-    rounds: int = 2
-    """How many times every passage is graded, each time in other company."""
-    groups: str = "random"
-    """How groups are made: random, dealt like cards, or sorted (neighbours of the list together)."""
-    seed: int = 0
-    """By which random groups are drawn."""
+    size: int = 20  # how many passages are shown at a time
+    rounds: int = 2  # how many times every passage is graded, each time in other company
+    groups: str = "random"  # how groups are made: random, dealt like cards, or sorted (neighbours of the list together)
+    seed: int = 0  # by which random groups are drawn
     fuse: float = 0.0
     """The share of the score that comes from the stage before, put between 0 and 1 within the list; 0 for none."""
-    retries: int = 2
-    """How many times a group is asked for again whose reply cannot be read, or leaves passages out."""
+    retries: int = 2  # how many times a group is asked for again whose reply cannot be read, or leaves passages out
 
     name = "groupwise"
 
@@ -194,7 +180,7 @@ class Groupwise(ModelReranker):
         """Ask for all groups of all queries at once, and order each list by grade."""
         lists = candidates(collection, run, self.depth)
         asked = [
-            _Group(query, places)
+            (query, places)
             for query, row in enumerate(lists)
             for number in range(self.rounds)
             for places in make_groups(len(row), self.size, self.groups, number, f"{self.seed}\t{row.query}")
@@ -203,11 +189,8 @@ class Groupwise(ModelReranker):
         grades = [_Grades(row) for row in lists]
         for (query, places), group in zip(asked, graded, strict=True):
             grades[query].add(places, group)
-        context.notes.facts |= {
-            "groups": len(asked),
-            "unusable": sum(len(row.problems) for row in grades),
-            "passed_over": sum(len(row.passed_over) for row in grades),
-        }
+        unusable, passed_over = (sum(len(getattr(row, name)) for row in grades) for name in ("problems", "passed_over"))
+        context.notes.facts |= {"groups": len(asked), "unusable": unusable, "passed_over": passed_over}
         partly = {row.shown.query: row.reason for row in grades if row.reason}
         note_incomplete(self, partly, len(lists), context, kept="were not wholly graded")
         return reranked(self, run, lists, [row.outcome(self.fuse) for row in grades], context)
@@ -215,7 +198,6 @@ class Groupwise(ModelReranker):
     def _ask(
         self, asked: Sequence[_Group], shown: Sequence[CandidateList], task: Task, context: Context
     ) -> list[_GroupGrades]:
-        """Ask for the grades of every group; incomplete ones are asked for again, unless the server failed."""
         grades = [_GroupGrades() for _ in asked]
         replies: list[Reply | Failed] = []
         first: Request | None = None
@@ -228,9 +210,9 @@ class Groupwise(ModelReranker):
                 answered, elapsed = ask(requests, bar)
             seconds, replies = seconds + elapsed, replies + answered
             for place, reply in zip(incomplete, answered, strict=True):
-                grades[place].add(asked[place].places, reply)
+                grades[place].add(asked[place][1], reply)
             answers = [place for place, reply in zip(incomplete, answered, strict=True) if isinstance(reply, Reply)]
-            incomplete = [place for place in answers if len(grades[place].grades) < len(asked[place].places)]
+            incomplete = [place for place in answers if len(grades[place].grades) < len(asked[place][1])]
             if not incomplete:
                 break
         again = len(replies) - len(asked)
@@ -243,8 +225,7 @@ class Groupwise(ModelReranker):
         return grades
 
     def _request(self, group: _Group, shown: Sequence[CandidateList], task: Task, attempt: int) -> Request:
-        query, places = group
-        count = str(len(places))
+        (query, places), count = group, str(len(group[1]))
         values = {"passages": self.passages([shown[query].texts[place] for place in places]), "count": count}
         request = self.request(task, shown[query].text, self.templates()[0], values)
         if not attempt:

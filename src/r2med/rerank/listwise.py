@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from r2med.data.dataset import Collection
+from r2med.data.run import Run
+from r2med.data.tasks import Task
 from r2med.errors import SpecError
 from r2med.llm.client import current_client
 from r2med.llm.parsing import Permutation, excerpt, read_permutation, read_tied_ranking
@@ -16,11 +18,6 @@ from r2med.models.templates import Template
 from r2med.pipeline.stage import Context, note_incomplete
 from r2med.rerank.candidates import CandidateList, candidates, reranked
 from r2med.rerank.llm import ModelReranker, ask, trouble
-
-if TYPE_CHECKING:
-    from r2med.data.dataset import Collection
-    from r2med.data.run import Run
-    from r2med.data.tasks import Task
 
 
 def windows(documents: int, window: int, step: int) -> list[tuple[int, int]]:
@@ -82,12 +79,9 @@ class Listwise(ModelReranker):
     'listwise(gpt-4o, window=10, step=5, scores=true)'
     """
 
-    window: int = 20
-    """How many passages are shown at a time."""
-    step: int = 10
-    """How far the window moves up."""
-    scores: bool = False
-    """Whether the scores of the stage before are shown."""
+    window: int = 20  # how many passages are shown at a time
+    step: int = 10  # how far the window moves up
+    scores: bool = False  # whether the scores of the stage before are shown
 
     name = "listwise"
 
@@ -145,11 +139,8 @@ class Listwise(ModelReranker):
                 seconds += elapsed
         current_client().reject(reply for row in lists for reply in row.unread)
         self.note(first, replies, seconds, context)
-        context.notes.facts |= {
-            "windows": total,
-            "unusable": sum(len(row.problems) for row in lists),
-            "repaired": sum(row.repaired for row in lists),
-        }
+        unusable, repaired = sum(len(row.problems) for row in lists), sum(row.repaired for row in lists)
+        context.notes.facts |= {"windows": total, "unusable": unusable, "repaired": repaired}
 
     def _request(self, row: _List, span: tuple[int, int], task: Task) -> Request:
         shown, places = row.shown, row.order[slice(*span)]

@@ -7,33 +7,27 @@ import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+from r2med.data.dataset import Collection
+from r2med.data.tasks import Task
 from r2med.errors import SpecError
 from r2med.llm.budget import Estimate
 from r2med.llm.client import current_client
 from r2med.llm.stage import AskingStage, money_facts, note_account
 from r2med.llm.types import Failed, Model, Reply, Request, Sampling
 from r2med.models.templates import Template, bundled, cut_words, own_template
+from r2med.pipeline.executor.local import Progress
 from r2med.pipeline.stage import Context, Reranker
 from r2med.rerank.candidates import check_depth
 from r2med.rerank.cards import ServedCard, served_card
-
-if TYPE_CHECKING:
-    from r2med.data.dataset import Collection
-    from r2med.data.tasks import Task
-    from r2med.pipeline.executor.local import Progress
 
 _REFERENCE = re.compile(r"\[(\d+)\]")
 _EXAMPLES, _EXAMPLE = 100, 200  # from how many queries, and from how many documents at the most, a price is reckoned
 
 
 def _spread(texts: Sequence[str], most: int) -> list[str]:
-    """Return so many texts, evenly spread.
-
-    >>> _spread("abcdefghij", 3)
-    ['a', 'd', 'g']
-    """
+    """Return so many texts, evenly spread."""
     count = min(most, len(texts))
     return [texts[place * len(texts) // count] for place in range(count)]
 
@@ -42,24 +36,17 @@ def _spread(texts: Sequence[str], most: int) -> list[str]:
 class ModelReranker(AskingStage, Reranker):
     """A reranker with a model, a prompt and settings; subclasses decide what is asked."""
 
-    llm: str
-    """The model, as `find_model` takes it."""
+    llm: str  # the model, as `find_model` takes it
     _: KW_ONLY
-    depth: int = 100
-    """How many documents of a list are reranked."""
-    words: int = 300
-    """How many words of a passage the model is shown."""
-    prompt: str = ""
-    """A file with the user's prompt; empty for the bundled one."""
-    temperature: float | None = None
-    """In place of 0, or of a reasoning model's own."""
-    max_tokens: int | None = None
-    """In place of the model's own."""
+    depth: int = 100  # how many documents of a list are reranked
+    words: int = 300  # how many words of a passage the model is shown
+    prompt: str = ""  # a file with the user's prompt; empty for the bundled one
+    temperature: float | None = None  # in place of 0, or of a reasoning model's own
+    max_tokens: int | None = None  # in place of the model's own
     format: str = ""
     """The served reranker in whose way the model is asked and read; empty for the model's own card, if it has one."""
 
-    needed: ClassVar[tuple[str, ...]] = ("query", "passages")
-    """What a prompt must have a place for."""
+    needed: ClassVar[tuple[str, ...]] = ("query", "passages")  # what a prompt must have a place for
 
     def __post_init__(self) -> None:
         check_depth(self.name, self.depth)
@@ -99,13 +86,9 @@ class ModelReranker(AskingStage, Reranker):
 
     def describe(self) -> Mapping[str, object]:
         """Return the settings that a plan shows."""
-        return {
-            **self.asked_model(),
-            "prompt": ", ".join(template.source for template in self.templates()),
-            "depth": self.depth,
-            "words": self.words,
-            **({"answers": f"{self.answer}, as {self.served.name} was trained to"} if self.served else {}),
-        }
+        prompt = ", ".join(template.source for template in self.templates())
+        answers = {"answers": f"{self.answer}, as {self.served.name} was trained to"} if self.served else {}
+        return {**self.asked_model(), "prompt": prompt, "depth": self.depth, "words": self.words, **answers}
 
     @abstractmethod
     def requests_a_query(self, documents: int) -> int:

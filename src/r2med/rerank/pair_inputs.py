@@ -103,39 +103,17 @@ class Inputs:
         if room < 2:
             raise R2medError(f"a max_length of {limit} tokens leaves none for the texts")
         keep = np.ones(len(ids), dtype=np.bool_)
+        half = min(len(query), len(document), room // 2)
         if self.format.truncate == "longest":
-            kept_query, kept_document = _evenly(len(query), len(document), room)
+            # The longer gives way until both are equal.
+            kept_query = half if len(query) <= len(document) else room - half
             keep[query[kept_query:]] = False
         else:
-            kept_query, kept_document = _whole_query(len(query), len(document), room)
+            kept_query = len(query) if len(query) < room else room - min(len(document), room // 2)
             keep[query[: len(query) - kept_query]] = False
-        keep[document[kept_document:]] = False
+        keep[document[room - kept_query :]] = False
         cut_ids, cut_types = (np.asarray(column)[keep].tolist() for column in (ids, types))
         return PairInput(cut_ids, cut_types, len(ids), len(query) - kept_query)
-
-
-def _whole_query(query: int, document: int, room: int) -> tuple[int, int]:
-    """Return the tokens of each text that fit if the document gives way.
-
-    >>> _whole_query(10, 50, 30), _whole_query(40, 50, 30)
-    ((10, 20), (15, 15))
-    """
-    if query < room:
-        return query, min(document, room - query)
-    kept = min(document, room // 2)
-    return min(query, room - kept), kept
-
-
-def _evenly(query: int, document: int, room: int) -> tuple[int, int]:
-    """Return the tokens of each text that fit if the longer gives way until both are equal.
-
-    >>> _evenly(10, 50, 30), _evenly(50, 10, 30), _evenly(40, 50, 31)
-    ((10, 20), (20, 10), (15, 16))
-    """
-    if query + document <= room:
-        return query, document
-    shorter = min(query, document, room // 2)
-    return (shorter, room - shorter) if query <= document else (room - shorter, shorter)
 
 
 class _Tokens:
@@ -164,11 +142,6 @@ _PLACES = {"{query}": _QUERY, "{document}": _DOCUMENT}
 
 
 def _filled(template: str, values: Mapping[str, str]) -> tuple[str, _Spans]:
-    """Fill in a template, and return the text with the spans of its places.
-
-    >>> _filled("query: {query}", {"query": "why?"})
-    ('query: why?', {1: (7, 11)})
-    """
     places = sorted((template.index(place), place) for place in _PLACES if place in template)
     text, spans, done = "", {}, 0
     for start, place in places:

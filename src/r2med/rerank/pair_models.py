@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import orjson
@@ -54,21 +54,8 @@ def scores_of(columns: Columns, head: str, model: str) -> Columns:
     return function(columns)
 
 
-class PairModel(Protocol):
-    """A model that gives columns for pairs."""
-
-    pad: int  # the token that fills up a shorter row
-    positions: int  # the tokens that the model has places for; 0 for any number
-
-    def columns(self, batch: Padded) -> Columns:
-        """Return the columns of one batch."""
-
-    def close(self) -> None:
-        """Release the memory."""
-
-
 class TorchPairModel:
-    """A model on one device."""
+    """A model on one device: its padding token, and the tokens it has places for; 0 for any number."""
 
     def __init__(self, build: Build, tokenizer: Tokenizer, answers: tuple[str, ...], device: str) -> None:
         import torch
@@ -177,11 +164,6 @@ def load_pair_model(build: Build, *, causal: bool, eager: bool = False) -> torch
 
 
 def _plain(name: str) -> str:
-    """Return the name of a weight as in an adapter's file, without what wrapping adds.
-
-    >>> _plain("base_model.model.score.modules_to_save.default.weight")
-    'base_model.model.score.weight'
-    """
     return name.replace(".modules_to_save", "").replace(".default", "")
 
 
@@ -213,8 +195,10 @@ class OnnxPairModel:
         del self._session
 
 
+PairModel = TorchPairModel | OnnxPairModel
+
+
 def _export(build: Build, tokenizer: Tokenizer, answers: tuple[str, ...], folder: Path) -> None:
-    """Write `model.onnx` and the settings that its use needs."""
     network, pad, positions = load_network(build, tokenizer, answers, eager=True)
     embeddings: Any = network.model
     vocabulary = int(embeddings.get_input_embeddings().num_embeddings)

@@ -1,11 +1,8 @@
 """Scores of pairs: read from the store, or computed by the model in batches, here or by workers, and stored at once.
 
 Batches hold pairs of about equal length and at most so many tokens, padding included. When memory runs out they are
-halved. A batch that fails otherwise is split until the pair that the model cannot take is alone.
-
-A setting is everything the scores depend on besides the two texts; the texts are known by their hashes alone, so a
-query and a document that meet again in another task cost nothing. A process that is killed loses only the batch it was
-working on.
+halved. A batch that fails otherwise is split until the pair that the model cannot take is alone. Texts are identified
+by their hashes, so a query and a document that meet again in another task cost nothing.
 """
 
 from __future__ import annotations
@@ -101,6 +98,14 @@ class PairScores:
                 return KeptOrder(f"{pair.document}: {self.problems[pair.digest]}")
         return checked(np.array([self.known[pair.digest].score for pair in pairs], dtype=np.float32), candidates)
 
+    def cut_facts(self, pairs: Sequence[Sequence[WantedPair]], limit: int) -> dict[str, object]:
+        """Count the pairs that could not be read in full, for a result."""
+        scores = [(pair.query, self.known[pair.digest]) for row in pairs for pair in row if pair.digest in self.known]
+        truncated = sum(score.tokens > limit for _, score in scores)
+        share = round(truncated / len(scores), 6) if scores else 0.0
+        queries_cut = len({query for query, score in scores if score.query_lost})
+        return {"max_length": limit, "truncated": truncated, "truncated_share": share, "queries_cut": queries_cut}
+
 
 class PairBatch(NamedTuple):
     """Pairs that are scored together, the longest first."""
@@ -154,37 +159,27 @@ class Scoring:
             parts = [batch]
             while parts:
                 places = parts.pop()
-                outcome = self._attempt([rows[place] for place in places])
-                if not isinstance(outcome, _Failure):
+                # The error itself is not held: it would keep the memory of the attempt alive.
+                full = False
+                try:
+                    scores: list[float] = self.score([rows[place] for place in places]).tolist()
+                    problem = f"{len(scores)} scores for {len(places)} pairs"
+                except (MemoryError, RuntimeError, ValueError, IndexError) as error:
+                    scores, problem, full = [], first_line(error)[:200], out_of_memory(error)
+                if len(scores) == len(places):
                     self._worked = True
-                    yield places, outcome
+                    yield places, scores
                 elif len(places) == 1:
                     self._failed += 1
                     if not self._worked and self._failed >= _HOPELESS:
-                        raise R2medError(f"the model fails on every pair: {outcome.reason}")
-                    alone = "memory runs out on this pair alone; lower max_length"
-                    yield places, [alone if outcome.full else outcome.reason]
+                        raise R2medError(f"the model fails on every pair: {problem}")
+                    yield places, ["memory runs out on this pair alone; lower max_length" if full else problem]
                 else:
                     middle = len(places) // 2
                     parts += [places[middle:], places[:middle]]
-                    if outcome.full:
+                    if full:
                         release_memory()
                         self.budget = max(1, len(rows[places[0]].ids) * middle)
-
-    def _attempt(self, rows: Sequence[PairInput]) -> list[float] | _Failure:
-        # The error itself is not returned: it would keep the memory of the attempt alive.
-        try:
-            scores: list[float] = self.score(rows).tolist()
-        except (MemoryError, RuntimeError, ValueError, IndexError) as error:
-            return _Failure(first_line(error)[:200], out_of_memory(error))
-        return scores if len(scores) == len(rows) else _Failure(f"{len(scores)} scores for {len(rows)} pairs", False)
-
-
-class _Failure(NamedTuple):
-    """A failed attempt at scoring."""
-
-    reason: str
-    full: bool  # whether memory ran out
 
 
 @dataclass(frozen=True)
@@ -251,18 +246,6 @@ class SpreadScoring:
                     key = block_key(settings, *(b"".join(pair.digest for pair in batch.pairs) for batch in batches))
                     texts = [[[carried(text) for text in pair.pair] for pair in batch.pairs] for batch in batches]
                     yield WorkBlock(key, orjson.dumps(texts), batches)
-
-
-def cut_facts(scored: Mapping[bytes, Scored], pairs: Sequence[Sequence[WantedPair]], limit: int) -> dict[str, object]:
-    """Count the pairs that could not be read in full, for a result."""
-    scores = [(pair.query, scored[pair.digest]) for row in pairs for pair in row if pair.digest in scored]
-    truncated = sum(score.tokens > limit for _, score in scores)
-    return {
-        "max_length": limit,
-        "truncated": truncated,
-        "truncated_share": round(truncated / len(scores), 6) if scores else 0.0,
-        "queries_cut": len({query for query, score in scores if score.query_lost}),
-    }
 
 
 def pair_digest(query: bytes, document: bytes) -> bytes:

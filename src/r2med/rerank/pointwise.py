@@ -5,22 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING
 
+from r2med.data.dataset import Collection
+from r2med.data.run import Run
+from r2med.data.tasks import Task
 from r2med.errors import SpecError, suggest
 from r2med.llm.client import current_client
 from r2med.llm.judge import true_or_false, whole_number, yes_or_no
 from r2med.llm.parsing import excerpt, read_grade
 from r2med.llm.types import Failed, Reply, Request, Token
 from r2med.models.templates import Template
+from r2med.pipeline.stage import Context
 from r2med.rerank.candidates import CandidateList, KeptOrder, Outcome, candidates, in_order, reranked
 from r2med.rerank.llm import ModelReranker, ask, trouble
-
-if TYPE_CHECKING:
-    from r2med.data.dataset import Collection
-    from r2med.data.run import Run
-    from r2med.data.tasks import Task
-    from r2med.pipeline.stage import Context
 
 _TRAINED: Mapping[str, Callable[[Sequence[Token], str], float | None]] = {
     "true or false": true_or_false,
@@ -43,8 +40,7 @@ class Pointwise(ModelReranker):
     'pointwise(gpt-4o, depth=20)'
     """
 
-    mode: str = "auto"
-    """logprobs, grade, or auto to find out with the first pair."""
+    mode: str = "auto"  # logprobs, grade, or auto to find out with the first pair
 
     name = "pointwise"
     needed = ("query", "passage")
@@ -125,7 +121,6 @@ def _outcome(shown: CandidateList, results: Sequence[float | str]) -> Outcome:
 
 
 def _score(reply: Reply | Failed, mode: str) -> float | str:
-    """Return the score of a reply, or the reason why it has none."""
     if isinstance(reply, Failed) or (reply.incomplete and mode != "logprobs"):
         return trouble(reply)
     if mode in _TRAINED:

@@ -5,25 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+from r2med.data.dataset import Collection
+from r2med.data.run import Run
 from r2med.errors import SpecError, blame, debug
+from r2med.pipeline import user_code
 from r2med.pipeline.spec import Call
 from r2med.pipeline.stage import Context, Reranker
-from r2med.pipeline.user_code import (
-    check_arguments,
-    class_content,
-    class_version,
-    construct,
-    import_class,
-    option_names,
-)
 from r2med.rerank.candidates import CandidateList, KeptOrder, Outcome, candidates, check_depth, checked, reranked
 from r2med.rerank.cards import scores_pairs
-
-if TYPE_CHECKING:
-    from r2med.data.dataset import Collection
-    from r2med.data.run import Run
 
 
 class OneMethod(Protocol):
@@ -48,7 +39,7 @@ class OwnReranker(Reranker):
         check_depth(self.address, self.depth)
         if not scores_pairs(self.kind_of_user):
             raise SpecError(f"{self.address} has no method score; a reranker has score(query, documents)")
-        check_arguments(self.address, self.kind_of_user, dict(self.options))
+        user_code.check_arguments(self.address, self.kind_of_user, dict(self.options))
 
     @classmethod
     def from_call(cls, call: Call) -> OwnReranker:
@@ -64,7 +55,7 @@ class OwnReranker(Reranker):
     @cached_property
     def kind_of_user(self) -> Any:
         """Import the user's class."""
-        return import_class(self.address)
+        return user_code.import_class(self.address)
 
     @property
     def spec(self) -> Call:
@@ -75,15 +66,15 @@ class OwnReranker(Reranker):
     @property
     def user_options(self) -> frozenset[str]:
         """Return the options that the constructor takes."""
-        return option_names(self.kind_of_user, dict(self.options)) - {"depth"}
+        return user_code.option_names(self.kind_of_user, dict(self.options)) - {"depth"}
 
     def fingerprint(self) -> Mapping[str, object]:
         """Return the version that the class states, or else a hash of its file."""
-        return {"version": class_version(self.kind_of_user)}
+        return {"version": user_code.class_version(self.kind_of_user)}
 
     def local_content(self) -> Mapping[str, str]:
         """Return the file of the class, with a hash of it."""
-        return class_content(self.address, self.kind_of_user)
+        return user_code.class_content(self.address, self.kind_of_user)
 
     def describe(self) -> Mapping[str, object]:
         """Return the settings that a plan shows."""
@@ -93,7 +84,7 @@ class OwnReranker(Reranker):
         """Score every query's candidates with the class, and order the lists by the scores."""
         lists = candidates(collection, run, self.depth)
         with context.timed("load"):
-            reranker: OneMethod = construct(self.address, self.kind_of_user, dict(self.options))
+            reranker: OneMethod = user_code.construct(self.address, self.kind_of_user, dict(self.options))
 
         def outcome(row: CandidateList) -> Outcome:
             try:

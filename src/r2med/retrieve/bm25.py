@@ -49,16 +49,12 @@ def open_index(documents: Texts, context: Context) -> InvertedIndex:
 class _BM25(Retriever):
     """Base of both forms of BM25: everything but the weight of a query's terms."""
 
-    k1: float = 0.9
-    """How slowly a further occurrence of a term stops counting; 0 counts presence only."""
-    b: float = 0.4
-    """How much a long document is held back: 0 not at all, 1 fully."""
-    depth: int = 100
-    """How many documents are kept."""
+    k1: float = 0.9  # how slowly a further occurrence of a term stops counting; 0 counts presence only
+    b: float = 0.4  # how much a long document is held back: 0 not at all, 1 fully
+    depth: int = 100  # how many documents are kept
     drop_self: bool | None = None
     """Whether the document whose id is the query's own is left out; None leaves it to the task."""
-    join: str = ""
-    """How generated texts join the query: replace, concat, "repeat(n)"; empty for the published way."""
+    join: str = ""  # how generated texts join the query: replace, concat, "repeat(n)"; empty for the published way
 
     name: ClassVar[str]
     weighting: ClassVar[str]
@@ -86,21 +82,14 @@ class _BM25(Retriever):
 
     def describe(self) -> Mapping[str, object]:
         """Return every setting, with the analyzer and the query weighting, which tell this BM25 from others."""
-        return {
-            "analyzer": ANALYZER,
-            "query weighting": self.weighting,
-            "k1": self.k1,
-            "b": self.b,
-            "depth": self.depth,
-            "drop_self": self.self_rule,
-            "join": self.join or "as published",
-        }
+        weighting = {"analyzer": ANALYZER, "query weighting": self.weighting, "k1": self.k1, "b": self.b}
+        lists = {"depth": self.depth, "drop_self": self.self_rule, "join": self.join or "as published"}
+        return weighting | lists
 
     def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
         """Report whether the index is cached, for a plan."""
-        if self.is_ready(collection, context):
-            return {"index": "in the cache"}
-        return {"index": f"to build, of {len(collection.documents):,} documents"}
+        to_build = f"to build, of {len(collection.documents):,} documents"
+        return {"index": "in the cache" if self.is_ready(collection, context) else to_build}
 
     def is_ready(self, collection: Collection, context: Context) -> bool:
         """Return whether the index is cached."""

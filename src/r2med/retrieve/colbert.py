@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from r2med.data.dataset import Texts
+from r2med.data.dataset import Collection, Texts
 from r2med.data.run import Run
 from r2med.encode.batching import encode_tokens, to_encode
 from r2med.encode.encoder import Role
@@ -24,9 +24,6 @@ from r2med.pipeline.registry import bind, named
 from r2med.pipeline.spec import Call
 from r2med.pipeline.stage import Context, Reranker, Retriever
 from r2med.retrieve.documents import run_of_hits, searchable, with_text
-
-if TYPE_CHECKING:
-    from r2med.data.dataset import Collection
 
 _RERANKER = "r2med.rerank.colbert:ColBERTReranker"
 

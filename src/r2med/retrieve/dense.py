@@ -4,27 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.data.dataset import Texts
+from r2med.data.dataset import Collection, Texts
 from r2med.data.run import Run
 from r2med.data.tasks import Task
+from r2med.encode import indexes
 from r2med.encode.api import ApiEncoder
 from r2med.encode.batching import encode_all, to_encode
 from r2med.encode.cards import cards
 from r2med.encode.encoder import Encoder, Role, Vectors
-from r2med.encode.indexes import (
-    QUANTIZED,
-    EngineSettings,
-    Sized,
-    VectorIndex,
-    build_index,
-    engine_call,
-    first_dimensions,
-)
+from r2med.encode.indexes import QUANTIZED, EngineSettings, Sized, VectorIndex
 from r2med.encode.resolve import card_for, check_options, encoder_for, known
 from r2med.encode.user import TwoMethods, address_of, find_class, state_of
 from r2med.encode.vector_search import Similarity, search
@@ -42,11 +36,6 @@ from r2med.retrieve.documents import EncoderRetriever, measured_loss, override, 
 from r2med.store.cache import Cache
 from r2med.store.hashes import cache_key
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from r2med.data.dataset import Collection
-
 
 @dataclass(frozen=True, init=False)
 class Dense(EncoderRetriever):
@@ -59,20 +48,16 @@ class Dense(EncoderRetriever):
     ('wordllama(dim=64)', 'my_module:MyEncoder(columns=64)')
     """
 
-    model: str
-    """A card's name, `hf:ORG/NAME`, a folder, `my.module:MyEncoder`, or `NAME@http://host:port/v1`."""
-    dim: int = field(default=0, kw_only=True)
-    """How many of a vector's first numbers are used (Matryoshka); 0 for all."""
-    quantize: str = field(default="", kw_only=True)
-    """int8 or binary; empty for floats."""
+    model: str  # a card's name, `hf:ORG/NAME`, a folder, `my.module:MyEncoder`, or `NAME@http://host:port/v1`
+    dim: int = field(default=0, kw_only=True)  # how many of a vector's first numbers are used (Matryoshka); 0 for all
+    quantize: str = field(default="", kw_only=True)  # int8 or binary; empty for floats
     rescore: int = field(default=0, kw_only=True)
     """How many candidates for each place of the list are ranked anew by floats; 0 for none, or two of an index."""
     index: object = field(default="", kw_only=True)
     """faiss or usearch, perhaps with options, for approximate search; empty for reading all vectors."""
     join: str = field(default="", kw_only=True)
     """How generated texts join the query: mean, concat, replace, "repeat(n)"; empty for the published way."""
-    store: str = field(default="float32", kw_only=True)
-    """The precision in which vectors are kept: float32 or float16."""
+    store: str = field(default="float32", kw_only=True)  # the precision in which vectors are kept: float32 or float16
     pooling: str | None = override()
     max_length: int | None = override()
     max_query: int | None = override()
@@ -86,8 +71,7 @@ class Dense(EncoderRetriever):
     adapter: str | None = override()
     remote_code: bool | None = override()
     backend: str | None = override()
-    device: object = override()
-    """The name of a device, or a list of them."""
+    device: object = override()  # the name of a device, or a list of them
     attention: str | None = override()
     exclude_prompt: bool | None = override()
     append_eos: bool | None = override()
@@ -142,7 +126,7 @@ class Dense(EncoderRetriever):
 
     def _approximate(self) -> EngineSettings:
         """Normalise the index option and return its settings; a call without options becomes the name alone."""
-        call = engine_call(self.index)
+        call = indexes.engine_call(self.index)
         object.__setattr__(self, "index", call if call.args or call.options else call.name)
         return EngineSettings.read(call)
 
@@ -240,15 +224,12 @@ class Dense(EncoderRetriever):
         with context.timed("index"):
             stored = encode_all(encoder, collection.documents, Role.DOCUMENT, context, precision=self.store)
             how = Similarity(encoder.similarity, context.executor.memory // 4)
-            rows = first_dimensions(stored, self.dim)
+            rows = indexes.first_dimensions(stored, self.dim)
             index = self._index(rows, how, collection, encoder, context)
         queries = self._queries(encoder, collection, stored.shape[1], context)
-        context.notes.facts |= {
-            "similarity": encoder.similarity,
-            "dimension": self.dim or stored.shape[1],
-            "index": str(self.index) or self.quantize or self.store,
-            "index_bytes": index.nbytes,
-        }
+        name, dimension = str(self.index) or self.quantize or self.store, self.dim or stored.shape[1]
+        facts = {"similarity": encoder.similarity, "dimension": dimension, "index": name, "index_bytes": index.nbytes}
+        context.notes.facts |= facts
         ties = id_order(collection.documents.ids)
         copies = self.drop_copies(collection, context)
         hits = index.search(queries, self.depth + bool(copies), ties)
@@ -266,7 +247,6 @@ class Dense(EncoderRetriever):
     def _index(
         self, rows: Sized, how: Similarity, collection: Collection, encoder: Encoder, context: Context
     ) -> VectorIndex:
-        """Prepare documents for search; an index that is large, or slow to build, is cached."""
 
         def folder_of(name: str, kind: object, write: Callable[[Path], object]) -> Path:
             settings, documents = sorted(encoder.settings(Role.DOCUMENT).items()), collection.documents.fingerprint
@@ -282,7 +262,7 @@ class Dense(EncoderRetriever):
             coarse = QUANTIZED[self.quantize]
             folder = folder_of("codes", self.quantize, lambda folder: coarse.build(rows, how, folder=folder))
             return coarse.open(rows, how, self.rescore, folder)
-        return build_index(rows, how, self.quantize, self.rescore)
+        return indexes.build_index(rows, how, self.quantize, self.rescore)
 
     def _parts(self, collection: Collection) -> list[TextParts]:
         generations = collection.generations or ((),) * len(collection.queries)
@@ -320,7 +300,6 @@ def _texts(part: TextParts, label: str) -> tuple[str, ...]:
 
 
 def _split(collection: Collection, texts_of: list[TextParts]) -> tuple[Texts, Texts]:
-    """Split the queries and the passages into columns, each under the id of its query."""
     parts_of = list(zip(collection.queries.ids, texts_of, strict=True))
 
     def column(label: str) -> Texts:

@@ -32,8 +32,7 @@ class EncoderRetriever(Retriever):
     """Base of the retrievers that compare vectors of texts."""
 
     model: str
-    depth: int = field(default=100, kw_only=True)
-    """How many documents are kept."""
+    depth: int = field(default=100, kw_only=True)  # how many documents are kept
     drop_self: bool | None = field(default=None, kw_only=True)
     """Whether the document whose id is the query's own is left out; None leaves it to the task."""
 
@@ -101,8 +100,8 @@ _ExactLists = Callable[[_Places, int], Iterable[_Places]]
 def measured_loss(places: Sequence[_Places] | _Places, documents: int, depth: int, exact: _ExactLists) -> float:
     """Return the share of the exact lists that was missed, among queries sampled evenly.
 
-    >>> found = np.array([[1, 2, 3], [3, 4, 5]])
-    >>> measured_loss(found, 100, 2, lambda chosen, depth: np.array([[2, 1, 0], [3, 5, 4]])[chosen, :depth])
+    >>> lists = np.array([[1, 2, 3], [3, 4, 5]])
+    >>> measured_loss(lists, 100, 2, lambda sample, depth: np.array([[2, 1, 0], [3, 5, 4]])[sample, :depth])
     0.25
     """
     # A list of most of a collection's documents shares most of them with any other list.

@@ -200,9 +200,8 @@ class Views(NamedStage, Retriever):
         object.__setattr__(self, "system", build_system(self.system))
         self.system.check()
         if self.depth < 1 or not 0 <= self.k <= _LARGEST:
-            raise SpecError(
-                f"views: depth must be at least 1 and k lie between 0 and {_LARGEST:g}, got {self.depth} and {self.k}"
-            )
+            limits = f"depth must be at least 1 and k lie between 0 and {_LARGEST:g}"
+            raise SpecError(f"views: {limits}, got {self.depth} and {self.k}")
 
     def describe(self) -> Mapping[str, object]:
         """Return the depth of each view's list and of the result."""

@@ -12,11 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from r2med.data.candidates import candidate_files, candidates
+from r2med.data.dataset import Collection
 from r2med.data.run import Run
 from r2med.data.run_files import read_run
 from r2med.data.tasks import candidate_configs
@@ -28,9 +29,6 @@ from r2med.pipeline.stage import Context, Retriever, note_incomplete
 from r2med.runs.ledger import Entry, Ledger
 from r2med.store.cache import home
 from r2med.store.hashes import cache_key, confirm_unchanged, file_digest
-
-if TYPE_CHECKING:
-    from r2med.data.dataset import Collection
 
 Answer = tuple[list[str], list[float]]
 
@@ -165,7 +163,7 @@ class ImportedLists(Retriever):
 
     def inputs(self, collection: Collection) -> Mapping[str, object]:
         """Return the hash of the file that the lists are from."""
-        return {"file": self._hash if self.source is not None else self._entry(collection)[1]["sha256"]}
+        return {"file": self._hash or self._entry(collection)[1]["sha256"]}
 
     def retrieve(self, collection: Collection, context: Context) -> Run:
         """Return each query's list; a query that is missing in the file is incomplete."""
@@ -183,8 +181,7 @@ class ImportedLists(Retriever):
 
     @cached_property
     def _hash(self) -> str:
-        assert self.source is not None
-        return _file_hash(self.source)
+        return "" if self.source is None else _file_hash(self.source)
 
     def _from_file(self, source: Path, collection: Collection, context: Context) -> Run:
         run, warnings = read_run(source)
@@ -241,8 +238,7 @@ class StoredLists(NamedStage, Retriever):
     ('candidates(hybrid)', 'candidates(bm25, depth=100)')
     """
 
-    lists: str
-    """`bm25`, `dense` or `hybrid`."""
+    lists: str  # `bm25`, `dense` or `hybrid`
     depth: int = 500
     """How many documents of a list are kept. With 100, a hybrid list is without its safeguard at rank 101."""
 

@@ -30,21 +30,13 @@ _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 @dataclass(frozen=True)
 class AnswerAgreement(NamedStage, Signal):
-    """Signal of the overlap of words among several answers of a model, sampled to one question.
+    """Signal of the overlap of words among several answers of a model, sampled to one question."""
 
-    >>> str(AnswerAgreement("gpt-4o", samples=3))
-    'answer-agreement(gpt-4o, samples=3)'
-    """
-
-    llm: str
-    """The model, as an expander takes it."""
+    llm: str  # the model, as an expander takes it
     _: KW_ONLY
-    samples: int = 5
-    """How many answers are sampled."""
-    temperature: float | None = 0.7
-    """Without chance all answers would agree."""
-    max_tokens: int | None = None
-    """In place of the model's own."""
+    samples: int = 5  # how many answers are sampled
+    temperature: float | None = 0.7  # without chance all answers would agree
+    max_tokens: int | None = None  # in place of the model's own
 
     writer: System = field(init=False, repr=False, compare=False)
     """What writes the answers, as in `answer(LLM) >> bm25`."""
@@ -79,19 +71,12 @@ def answers_agree(texts: Sequence[str]) -> float:
 
 @dataclass(frozen=True)
 class Confidence(AskingStage, Signal):
-    """Signal of a model's stated confidence in its own answer, from 0 to 100.
+    """Signal of a model's stated confidence in its own answer, from 0 to 100."""
 
-    >>> str(Confidence("gpt-4o"))
-    'confidence(gpt-4o)'
-    """
-
-    llm: str
-    """The model, as an expander takes it."""
+    llm: str  # the model, as an expander takes it
     _: KW_ONLY
-    temperature: float | None = None
-    """In place of the model's own."""
-    max_tokens: int | None = None
-    """In place of the model's own."""
+    temperature: float | None = None  # in place of the model's own
+    max_tokens: int | None = None  # in place of the model's own
 
     name = "confidence"
 

@@ -53,22 +53,15 @@ def merged(collection: Collection, kept: Run, sent: Run) -> Run:
 
 @dataclass(frozen=True)
 class Route(NamedStage, Retriever):
-    """The cheap system for every query; for those that a signal calls hard, the strong one in its place.
-
-    >>> str(Route("bm25", "wordllama", by="nqc", share=0.5))
-    'route(bm25, wordllama, by=nqc, share=0.5)'
-    """
+    """The cheap system for every query; for those that a signal calls hard, the strong one in its place."""
 
     cheap: System
     strong: System
-    by: System = BY_GAP
-    """The signal."""
-    share: float = SHARE
-    """The share of the queries that goes to the strong system: those that the signal calls hardest."""
+    by: System = BY_GAP  # the signal
+    share: float = SHARE  # the share of the queries that goes to the strong system: those that the signal calls hardest
     threshold: float | None = None
     """In place of the share: a query goes to the strong system if its signal is on the hard side of this number."""
-    harder: str = ""
-    """Which end of the signal's scale is the hard one, `low` or `high`; empty for the signal's own."""
+    harder: str = ""  # which end of the signal's scale is the hard one, `low` or `high`; empty for the signal's own
 
     name = "route"
 
@@ -160,11 +153,7 @@ def signal_values(
 
 @dataclass(frozen=True, init=False)
 class Cascade(NamedStage, Retriever):
-    """Several systems in turn, each for the queries whose list by the one before was not good enough.
-
-    >>> str(Cascade("bm25", "wordllama", until=Condition("score-gap", ">", 0.3)))
-    'cascade(bm25, wordllama, until=score-gap>0.3)'
-    """
+    """Several systems in turn, each for the queries whose list by the one before was not good enough."""
 
     systems: tuple[System, ...] = field(metadata={"rest": True})
     until: Condition | tuple[Condition, ...] = field(kw_only=True)

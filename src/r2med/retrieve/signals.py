@@ -48,16 +48,12 @@ class ScoreSignal(NamedSignal):
     def values(self, collection: Collection, run: Run, context: Context) -> Values:
         """Compute the signal of each query; NaN for an empty list."""
         scores = [np.asarray(run[query].scores, dtype=np.float64) for query in collection.queries.ids]
-        numbers = [self.of(row, text) for row, text in zip(scores, collection.queries.texts, strict=True)]
-        return np.array(numbers, dtype=np.float64)
-
-    def of(self, scores: Values, query: str) -> float:
-        """Return the signal of a list's scores, best first."""
-        return self.number(scores, query) if len(scores) else math.nan
+        rows = zip(scores, collection.queries.texts, strict=True)
+        return np.array([self.of(row, text) if len(row) else math.nan for row, text in rows], dtype=np.float64)
 
     @abstractmethod
-    def number(self, scores: Values, query: str) -> float:
-        """Return the signal of a list with at least one document."""
+    def of(self, scores: Values, query: str) -> float:
+        """Return the signal of the scores, best first, of a list with at least one document."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +66,7 @@ class TopScore(ScoreSignal):
 
     name = "top-score"
 
-    def number(self, scores: Values, query: str) -> float:
+    def of(self, scores: Values, query: str) -> float:
         """Return the best score."""
         return float(scores[0])
 
@@ -85,7 +81,7 @@ class ScoreGap(ScoreSignal):
 
     name = "score-gap"
 
-    def number(self, scores: Values, query: str) -> float:
+    def of(self, scores: Values, query: str) -> float:
         """Return the lead; 1 for a single document."""
         if len(scores) < 2:
             return 1.0
@@ -102,10 +98,9 @@ class NQC(ScoreSignal):
 
     name = "nqc"
 
-    depth: int = 100
-    """How many of the best documents are looked at."""
+    depth: int = 100  # how many of the best documents are looked at
 
-    def number(self, scores: Values, query: str) -> float:
+    def of(self, scores: Values, query: str) -> float:
         """Return the standard deviation of the best scores, over the absolute value of their mean."""
         best = scores[: self.depth]
         return float(best.std() / max(abs(best.mean()), 1e-12))
@@ -121,10 +116,9 @@ class WIG(ScoreSignal):
 
     name = "wig"
 
-    depth: int = 5
-    """How many of the best documents are looked at."""
+    depth: int = 5  # how many of the best documents are looked at
 
-    def number(self, scores: Values, query: str) -> float:
+    def of(self, scores: Values, query: str) -> float:
         """Return the mean of the best less that of all, over the root of the query's length."""
         return float((scores[: self.depth].mean() - scores.mean()) / math.sqrt(max(1, len(query.split()))))
 
@@ -143,11 +137,7 @@ class TextSignal(NamedSignal):
 
 @dataclass(frozen=True)
 class QueryLength(TextSignal):
-    """Number of words of the query; long ones count as hard.
-
-    >>> str(QueryLength()), QueryLength().harder
-    ('query-length', 'high')
-    """
+    """Number of words of the query; long ones count as hard."""
 
     name = "query-length"
     harder = "high"
@@ -159,16 +149,11 @@ class QueryLength(TextSignal):
 
 @dataclass(frozen=True)
 class Random(TextSignal):
-    """Random baseline that any other signal has to beat.
-
-    >>> str(Random(seed=3))
-    'random(seed=3)'
-    """
+    """Random baseline that any other signal has to beat."""
 
     name = "random"
 
-    seed: int = 0
-    """Another seed is another draw."""
+    seed: int = 0  # another seed is another draw
 
     def of_queries(self, collection: Collection) -> Values:
         """Return a number that depends on the query's id and the seed alone."""
@@ -178,17 +163,12 @@ class Random(TextSignal):
 
 @dataclass(frozen=True)
 class ListAgreement(NamedSignal):
-    """Agreement with another system: the share of the best documents that both lists have.
-
-    >>> str(ListAgreement("wordllama", depth=20))
-    'agreement(wordllama, depth=20)'
-    """
+    """Agreement with another system: the share of the best documents that both lists have."""
 
     name = "agreement"
 
     system: System
-    depth: int = 10
-    """How many of the best documents are looked at."""
+    depth: int = 10  # how many of the best documents are looked at
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "system", build_system(self.system))
@@ -216,15 +196,11 @@ class Clarity(NamedSignal):
     """Distance of the words of the best documents from those of the collection (Cronen-Townsend and others, 2002).
 
     The relative entropy of the two, in bits; each of the best documents counts the same.
-
-    >>> str(Clarity(depth=5))
-    'clarity(depth=5)'
     """
 
     name = "clarity"
 
-    depth: int = 10
-    """How many of the best documents are looked at."""
+    depth: int = 10  # how many of the best documents are looked at
 
     def fingerprint(self) -> Mapping[str, object]:
         """Return the analyzer, which decides what a term is."""

@@ -55,8 +55,7 @@ class Splade(EncoderRetriever):
     ('splade-v3', 'splade(hf:org/name, document_terms=64)')
     """
 
-    model: str
-    """A card's name, `hf:ORG/NAME`, or a folder."""
+    model: str  # a card's name, `hf:ORG/NAME`, or a folder
     document_terms: int = field(default=0, kw_only=True)
     """How many terms of a document are searched, those of the largest weights; 0 for all."""
     query_terms: int = field(default=0, kw_only=True)
@@ -165,7 +164,6 @@ class Splade(EncoderRetriever):
     def _index(
         self, vectors: StoredSparse, names: list[str], documents: Texts, encoder: SparseTextEncoder, context: Context
     ) -> InvertedIndex:
-        """Open the whole index of the documents from the cache, or build it."""
         settings = sorted(encoder.settings(Role.DOCUMENT).items())
         key = cache_key(documents=documents.fingerprint, settings=settings, how=encoder.similarity, format=FORMAT)
 
@@ -217,7 +215,6 @@ def _comparable(vectors: SparseVectors, encoder: SparseTextEncoder) -> SparseVec
 
 
 def _weights(queries: SparseVectors, names: Sequence[str], index: InvertedIndex) -> list[Weights]:
-    """Return each query as the numbers of its terms in the index, and their weights."""
     used = {number: index.number(names[number]) for number in np.unique(queries.dimensions).tolist()}
     return [
         {used[term]: weight for term, weight in queries.terms(place).items() if used[term] >= 0}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -31,32 +32,25 @@ def _matching_stages(spec: str) -> tuple[Splade | None, LateInteraction | None]:
     return next((stage for stage in stages if isinstance(stage, Splade)), None), next(late, None)
 
 
-def _matched_terms(opened: LoadedRun, query: str, documents: Sequence[str]) -> Mapping[str, Sequence[MatchedTerm]]:
-    """Return the terms that the query shares with documents; none without a sparse encoder, or its cached vectors."""
-    stage, _ = _matching_stages(opened.entry.system)
-    if stage is None:
-        return {}
+def _matches(
+    opened: LoadedRun, query: str, documents: Sequence[str]
+) -> tuple[Mapping[str, Sequence[MatchedTerm]], Mapping[str, Sequence[TokenMatch]]]:
+    """Return the terms that a query shares with documents, and its tokens' matches; none without cached vectors."""
+    sparse, late = _matching_stages(opened.entry.system)
     collection, generations = opened.dataset.collection, tuple(opened.generations.get(query, ()))
-    asked = replace(collection, queries=Texts([query], [collection.queries.text(query)]), generations=(generations,))
-    try:
-        return stage.matches(asked, query, documents)
-    except R2medError:
-        return {}
-
-
-def _matched_tokens(opened: LoadedRun, query: str, documents: Sequence[str]) -> Mapping[str, Sequence[TokenMatch]]:
-    """Return the best matches of the query's tokens; none without a late-interaction model, or its cached vectors."""
-    _, stage = _matching_stages(opened.entry.system)
-    if stage is None:
-        return {}
-    collection = opened.dataset.collection
     text = collection.queries.text(query)
-    if isinstance(stage, ColBERT):
-        text = joined_text(text, opened.generations.get(query, ()), stage.join)
-    try:
-        return align(stage.encoder, text, {name: collection.documents.text(name) for name in documents}, stage.store)
-    except R2medError:
-        return {}
+    terms: Mapping[str, Sequence[MatchedTerm]] = {}
+    tokens: Mapping[str, Sequence[TokenMatch]] = {}
+    if sparse is not None:
+        with suppress(R2medError):
+            asked = replace(collection, queries=Texts([query], [text]), generations=(generations,))
+            terms = sparse.matches(asked, query, documents)
+    if late is not None:
+        text = joined_text(text, generations, late.join) if isinstance(late, ColBERT) else text
+        texts = {name: collection.documents.text(name) for name in documents}
+        with suppress(R2medError):
+            tokens = align(late.encoder, text, texts, late.store)
+    return terms, tokens
 
 
 @dataclass(frozen=True)
@@ -200,7 +194,7 @@ def _side(query: str, opened: LoadedRun, other: Run | None, depth: int) -> Side:
 
     positives = sorted(relevant, key=lambda name: places.get(name, len(names)))
     named = list(dict.fromkeys([*names[:depth], *positives]))
-    terms, tokens = _matched_terms(opened, query, named), _matched_tokens(opened, query, named)
+    terms, tokens = _matches(opened, query, named)
     return Side(
         system=opened.system,
         value=opened.values[query],

@@ -171,9 +171,8 @@ def resolve(library: Library, state: BenchState, wrong: Sequence[Correction] = (
 
     group_of = _groups(library)
     task = check("task", state.task, list(group_of), "task with runs or answers")
-    group = (
-        check("group", state.group, library.groups(), "group") or group_of.get(task) or next(iter(library.groups()), "")
-    )
+    groups = library.groups()
+    group = check("group", state.group, groups, "group") or group_of.get(task) or next(iter(groups), "")
     state = replace(state, task=task, group=group, over=state.over if task else "all")
     if state.at and not is_place(state.at):
         corrections.append(Correction(f"no place {state.at!r} of the scatter; it is two numbers, such as 12,30"))
@@ -235,7 +234,6 @@ def _with_systems(library: Library, state: BenchState, wrong: list[Correction]) 
 
 
 def _answered(library: Library, tasks: Sequence[str]) -> list[BenchRow]:
-    """Return the questions of tasks that no system was run on, but that models answered."""
     arms = [answers for report in studies(library).values() for answers in report.by_arm.values()]
     questions = dict.fromkeys((task, query) for arm in arms for task in tasks for query in arm.get(task, {}))
     return [BenchRow(task, query) for task, query in questions]
@@ -256,7 +254,6 @@ def _with_query(library: Library, state: BenchState, rows: Sequence[BenchRow], w
 
 
 def _options(library: Library, bench: Workbench) -> dict[str, Markup]:
-    """Return the choice of systems that were run on what the list is over, oracles apart."""
     state = bench.state
     task = "" if state.over == "all" else state.task
 

@@ -37,15 +37,10 @@ def runs_page(library: Library, request: Request) -> PageContent:
     entries = [e for e in matching if oracles or not e.oracle]
     pages = Pages.of(len(entries), page_number(asked, "page"))
     return "workbench/runs.html", {
-        "entries": entries[pages.cut()],
-        "pages": pages,
-        "links": sort_links(request, "rank"),
-        "means": library.means(),
+        "entries": entries[pages.cut()], "pages": pages, "links": sort_links(request, "rank"), "means": library.means(),
         "cite": citation("Runs", "runs", *options(("--find", asked.get("q", ""))), "--limit", "0"),
-        "text": asked.get("q", ""),
-        "oracles": oracles,
-        "hidden": len(matching) - len(entries),
-    }
+        "text": asked.get("q", ""), "oracles": oracles, "hidden": len(matching) - len(entries),
+    }  # fmt: skip
 
 
 def run_page(library: Library, request: Request) -> PageContent:
@@ -114,7 +109,6 @@ def system_page(library: Library, request: Request) -> PageContent:
 
 
 def _not_there(library: Library, system: str, group: str) -> NotFound:
-    """Return the error for a system without a run in a group, with its groups or the nearest systems."""
     other_groups = [other for other in library.groups() if library.newest(system, other)]
     if other_groups:
         near = [(f"{system} ({other})", system_address(system, other)) for other in other_groups]

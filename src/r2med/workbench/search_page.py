@@ -60,7 +60,6 @@ def document_page(library: Library, request: Request) -> PageContent:
 
 
 def _nearest(library: Library, task: str, name: str) -> list[tuple[str, str]]:
-    """Return the nearest documents: of the task, or of the task with the nearest name."""
     near = task if task in library.tasks() else next(iter(several_like(task, library.tasks())), "")
     dataset = library.dataset(near) if near else None
     position = dataset.collection.documents.position if dataset else {}
@@ -102,7 +101,7 @@ def search_page(library: Library, request: Request) -> PageContent:
     systems = searchers(library, dataset) if dataset else []
     ready = [searcher.system for searcher in systems if searcher.ready]
     selected = [name for name in asked.getlist("system") if name in ready] or unlike(ready)[:_OFFERED]
-    answers = _answers(library, asked.get("q", "").strip(), task, selected)
+    answers = _answers(library, request, task, selected)
     # Of many systems those that are chosen, and as many as one sees at a glance, are shown before the rest.
     boxes, visible = list(dict.fromkeys((*selected, *unlike(ready), *ready))), max(_BOXES, len(selected))
     questions = sorted(dataset.collection.queries.texts, key=len) if dataset else []
@@ -133,11 +132,11 @@ def unlike(systems: Sequence[str]) -> list[str]:
 def search_results(library: Library, request: Request) -> PageContent:
     """Show only what systems return, for a page that updates while the user types."""
     asked = request.query_params
-    question, task = asked.get("q", "").strip(), asked.get("task", "")
-    return "workbench/_results.html", _answers(library, question, task, asked.getlist("system"))
+    return "workbench/_results.html", _answers(library, request, asked.get("task", ""), asked.getlist("system"))
 
 
-def _answers(library: Library, question: str, task: str, systems: list[str]) -> dict[str, Any]:
+def _answers(library: Library, request: Request, task: str, systems: list[str]) -> dict[str, Any]:
+    question = request.query_params.get("q", "").strip()
     values = {"question": question, "answers": [], "kinds": {}, "words": WORDS, "task": task, "chosen": systems}
     if not question or not task:
         return values

@@ -62,9 +62,8 @@ class BenchState:
     def read(cls, asked: QueryParams) -> tuple[BenchState, dict[str, UnknownName]]:
         """Read an address; return the state, and errors for unknown values by field, which are left out."""
         named = (asked.get("a", ""), asked.get("b", ""), *asked.getlist("also"))
-        values: dict[str, Any] = {
-            field.name: asked.get(_NAMES.get(field.name, field.name), "") for field in fields(cls)
-        }
+        names = [field.name for field in fields(cls)]
+        values: dict[str, Any] = {name: asked.get(_NAMES.get(name, name), "") for name in names}
         values["systems"] = tuple(dict.fromkeys(name for name in named if name))[:SIDES]
         causes = [cause.value for cause in Cause]
         choices = {"order": ORDERS, "won": WINNERS, "tab": _TABS, "before": causes, "after": causes}
