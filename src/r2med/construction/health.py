@@ -239,10 +239,8 @@ class PoolBias:
     system: str
     lost: int
     questions: int
-    """Those that still have a positive, over which both are measured."""
     whole: float
     left_out: float
-    """Its score by the labels that the others would have led to."""
     change: Figure
 
 
@@ -259,10 +257,8 @@ class TaskHealth:
     verdicts: Mapping[str, int]
     scores: Sequence[ScoreCount]
     cuts: Mapping[str, float]
-    """Where the axes are cut: answers, supports, band_answers, band_supports."""
     quotes: Mapping[str, int]
     measured: bool = False
-    """Whether systems were run; before that, only what is known from the labels."""
     gap: Gap | None = None
     baselines: Sequence[Baseline] = ()
     bias: Sequence[PoolBias] = ()

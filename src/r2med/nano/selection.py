@@ -26,7 +26,6 @@ class NanoSelection:
     """The content of a nano task."""
 
     dataset: Dataset
-    """Documents, queries and judgements, every grade 1."""
     counts: Mapping[str, int]
 
 
@@ -38,7 +37,6 @@ class _Picker:
     places: list[int] = field(default_factory=list)
     by_text: dict[str, int] = field(default_factory=dict)
     repeated: set[int] = field(default_factory=set)
-    """Places that were passed over because their text is there already."""
     empty: set[int] = field(default_factory=set)
 
     def take(self, place: int) -> int | None:

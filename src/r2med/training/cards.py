@@ -33,17 +33,12 @@ def _data_lines(name: str, record: Mapping[str, Any]) -> Iterator[str]:
     yield from ("", f"Made from: {record['origin']}. Licence of the texts: {record['licence']}.")
     yield "Questions and labels were written by language models, not by experts; the passage that a question was"
     yield "written from is neither its positive nor its negative."
-    yield from (
-        "",
-        f"Held out: {held_out_text(record)}. Questions of a group are equal or nearly equal, share a positive or a",
-    )
+    yield ""
+    yield f"Held out: {held_out_text(record)}. Questions of a group are equal or nearly equal, share a positive or a"
     yield "source document, or one was written from a positive of the other."
     yield from ("", "## Leakage", "", *_leakage_lines(record["leakage"]), "## How it was made", "")
-    yield from _table(
-        "step | items | kept | requests | US dollars | remarks",
-        "---|---:|---:|---:|---:|---",
-        map(_step, record["steps"]),
-    )
+    headings, rules = "step | items | kept | requests | US dollars | remarks", "---|---:|---:|---:|---:|---"
+    yield from _table(headings, rules, map(_step, record["steps"]))
     types = ((name or "(not asked)", f"{count:,}") for name, count in record["types"].items())
     yield from ("", "## Why negatives are wrong", "", *_table("type | negatives", "---|---:", types))
     yield from ("", "## Settings", "", *_json(record["settings"]), "", "## Prompts", "")
@@ -107,12 +102,8 @@ _NAMES = {
 }
 
 
-def card_text(name: str, record: Mapping[str, Any]) -> str:
-    """Return the text of a model's card."""
-    return "\n".join([*_model_lines(name, record), ""])
-
-
-def _model_lines(name: str, record: Mapping[str, Any]) -> Iterator[str]:
+def model_card(name: str, record: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines of a model's card."""
     base, questions, (noun, tag) = record["base"], record["questions"], _NAMES[record["kind"]]
     yield from ("---", "library_name: sentence-transformers", "tags:", f"- {tag}", "---", "")
     yield from (f"# {name}", "", f"A {noun} trained with r2med {record['r2med']}.", "")
@@ -137,7 +128,7 @@ def _model_lines(name: str, record: Mapping[str, Any]) -> Iterator[str]:
         rows = ([measure, f"{Figure(*before[measure])}", f"{Figure(*after[measure])}"] for measure in after)
         yield from (*_table("measure | base | trained", "---|---:|---:", rows), "")
     versions = ", ".join(f"{library} {version}" for library, version in record["libraries"].items() if version)
-    yield from ("## Settings", "", versions, "", *_json(record["settings"]))
+    yield from ("## Settings", "", versions, "", *_json(record["settings"]), "")
 
 
 def steps_taken(record: Mapping[str, Any]) -> str:

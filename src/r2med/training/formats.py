@@ -38,7 +38,6 @@ class FormatSettings:
     negatives: int | None = None
     """Of a question, for formats that have the same number for all; as many as every question has where not said."""
     instruction: str = ""
-    """What is written before a question, for formats that have a place for it."""
 
 
 Files = Mapping[str, bytes]

@@ -43,7 +43,6 @@ class JudgedPassage:
 
     passage: Passage
     score: float
-    """Both grades of the judges together, from 0 to 1."""
     rank: int
     """The best rank that a system gave it."""
     reason: str = ""
@@ -71,7 +70,6 @@ class HeldOut(NamedTuple):
     """Questions of a group have something in common, and lie in one part."""
     largest: int
     shared_questions: int
-    """Questions of dev with the same or nearly the same words as one of train."""
     shared_positives: int
 
 
@@ -86,7 +84,7 @@ class TrainingPool(NamedTuple):
     """Of the passages that questions were written from, how many the judges call evidence, and how many they saw."""
 
 
-def judged_questions(built: BuiltTask, negatives: int, parts: PartSettings) -> TrainingPool:
+def judged_questions(built: BuiltTask, settings: DataSettings) -> TrainingPool:
     """Return the questions of a built task that have a positive and a negative."""
     passages = {passage.id: passage for passage in task_passages(built.folder)}
     file = built.folder.parent / QUESTIONS  # of a build of given questions, nothing in it was drawn
@@ -113,10 +111,12 @@ def judged_questions(built: BuiltTask, negatives: int, parts: PartSettings) -> T
         )
         if positive and negative:
             best = sorted(positive, key=_best_first)
-            rows.append(TrainingQuestion(question, best, spread(negative, negatives), written=written))
+            rows.append(TrainingQuestion(question, best, spread(negative, settings.negatives.count), written=written))
         else:
             dropped[NO_NEGATIVE if positive else NO_POSITIVE] += 1
-    return TrainingPool(*hold_out(rows, parts), dict(dropped), (seen[POSITIVE], seen[POSITIVE] + seen[NEGATIVE]))
+    return TrainingPool(
+        *hold_out(rows, settings.parts), dict(dropped), (seen[POSITIVE], seen[POSITIVE] + seen[NEGATIVE])
+    )
 
 
 def _best_first(judged: JudgedPassage) -> tuple[float, int, str]:
@@ -204,11 +204,7 @@ class Typing:
     @property
     def step(self) -> Step[Pair]:
         """Return the step in the form in which it is run and priced."""
-
-        def key(pair: Pair) -> str:
-            return step_key("type", request=self.requests(pair)[0].key())
-
-        return Step("type", lambda pair: pair.id, key, work=self._work)
+        return Step("type", lambda p: p.id, lambda p: step_key("type", request=self.requests(p)[0].key()), self._work)
 
     def requests(self, pair: Pair) -> list[Request]:
         """Return the requests about a pair."""

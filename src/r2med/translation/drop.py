@@ -36,7 +36,6 @@ class LanguageDrop:
     after: float
     change: Difference
     left_out: int
-    """Questions that only one of the two has."""
     corrected: float = 1.0
     """The p-value of the randomisation test, after Holm over all drops that are looked at together."""
 

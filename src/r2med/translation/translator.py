@@ -41,7 +41,6 @@ class TranslationSettings:
     near: float = 0.7
     attempts: int = 2
     failed: str = DROP
-    """Whether questions that fail a gate are left out, or stay and are marked."""
     max_tokens: int = 2048
 
     @property
