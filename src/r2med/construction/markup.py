@@ -175,7 +175,6 @@ class _PageReader:
 
 
 def _inline(node: Any) -> str:
-    """Return all words of an element in one line."""
     reader = _PageReader()
     reader.visit(node, ("section",))
     reader.end_line()
@@ -195,7 +194,6 @@ def _scripted(node: Any, tag: str, before: str) -> str:
 
 
 def _item_mark(node: Any) -> str:
-    """Return the number of an item in a numbered list."""
     start = node.parent.attributes.get("start") or "1"
     number = int(start) if start.lstrip("-").isdigit() else 1
     for item in node.parent.iter():

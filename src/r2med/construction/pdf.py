@@ -159,7 +159,6 @@ def _order(pieces: Sequence[_Piece]) -> list[_Line]:
 
 
 def _lines(pieces: Iterable[_Piece]) -> list[_Line]:
-    """Return pieces put together to lines, from top to bottom."""
     lines: list[_Line] = []
     for piece in sorted(pieces, key=lambda piece: (-piece.base, piece.left)):
         if lines and abs(lines[-1][0].base - piece.base) < 0.4 * min(_size(lines[-1]), piece.size):

@@ -53,13 +53,6 @@ class _Picker:
             self.repeated.add(place)
         return self.by_text[text]
 
-    def fill(self, order: Iterable[int], size: int) -> None:
-        """Take documents in this order until there are enough."""
-        for place in order:
-            if len(self.places) >= size:
-                return
-            self.take(place)
-
 
 def choose(source: Dataset, recipe: Recipe, context: Context) -> NanoSelection:
     """Choose the nano task of a source: its first queries, all documents relevant to them, and others by the policy."""
@@ -72,7 +65,10 @@ def choose(source: Dataset, recipe: Recipe, context: Context) -> NanoSelection:
     filled: dict[str, int] = {}
     for label, order in _POLICIES[recipe.policy](collection, recipe, recipe.documents - relevant, context):
         before = len(picker.places)
-        picker.fill(order, recipe.documents)
+        for place in order:
+            if len(picker.places) >= recipe.documents:
+                break
+            picker.take(place)
         filled[label] = filled.get(label, 0) + len(picker.places) - before
         if len(picker.places) >= recipe.documents:
             break

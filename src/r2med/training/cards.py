@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import orjson
 
 from r2med.formatting import money
 from r2med.measure.figure import Figure
-from r2med.store.files import write_file
 from r2med.training.settings import DENSE, LATE, RERANKER, SPARSE
 
 
-def card_path(file: Path) -> Path:
-    """Return the path of a file's card."""
-    return file.with_suffix(".md")
-
-
-def write_card(file: Path, record: Mapping[str, Any]) -> None:
-    """Write the card of a file."""
-    write_file(card_path(file), "\n".join([*_data_lines(file.name, record), ""]), parents=True)
-
-
-def _data_lines(name: str, record: Mapping[str, Any]) -> Iterator[str]:
+def data_card(name: str, record: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines of the card of training data."""
     rows = record["rows"]
     yield from ("---", "task_categories:", "- text-retrieval", "tags:", "- training-data", "---", "", f"# {name}", "")
     yield "Questions, the reasoning that leads to their evidence, the evidence, and passages that only look like it."
@@ -44,6 +33,7 @@ def _data_lines(name: str, record: Mapping[str, Any]) -> Iterator[str]:
     yield from ("", "## Settings", "", *_json(record["settings"]), "", "## Prompts", "")
     for prompt, text in record["prompts"].items():
         yield from (f"### {prompt}", "", "~~~", text, "~~~", "")
+    yield ""
 
 
 def _table(headings: str, rules: str, rows: Iterable[Iterable[str]]) -> list[str]:
@@ -137,7 +127,7 @@ def steps_taken(record: Mapping[str, Any]) -> str:
     >>> steps_taken({"steps": 2, "settings": {"train": {"steps": 4}}})
     '2 steps of the 4 asked for, as no further batch could be made,'
     """
-    asked, taken = record["settings"]["train"]["steps"], f"{record['steps']:,} steps"
+    asked, steps = record["settings"]["train"]["steps"], f"{record['steps']:,} steps"
     if record["steps"] >= asked:
-        return taken
-    return f"{taken} of the {asked:,} asked for, as no further batch could be made,"
+        return steps
+    return f"{steps} of the {asked:,} asked for, as no further batch could be made,"

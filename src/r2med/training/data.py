@@ -28,7 +28,7 @@ from r2med.models.templates import bundled
 from r2med.pipeline.executor.local import Executor
 from r2med.store.files import draft_folder, write_file
 from r2med.store.typed import json_lines
-from r2med.training.cards import card_path, write_card
+from r2med.training.cards import data_card
 from r2med.training.gate import GateResult, GateRules, LeakageGate
 from r2med.training.negatives import TrainingQuestion, Typing, judged_questions
 from r2med.training.rows import RowProvenance, count_rows, count_types, training_frame, write_training_file
@@ -50,7 +50,7 @@ class MadeData:
     def as_dict(self) -> dict[str, Any]:
         """Return the data in the shape of `--json`."""
         names = ("rows", "types", "steps", "held_out", "sources_judged_positive", "licence", "origin", "leakage")
-        return {"file": str(self.file), "card": str(card_path(self.file)), **{n: self.record[n] for n in names}}
+        return {"file": str(self.file), "card": str(self.file.with_suffix(".md")), **{n: self.record[n] for n in names}}
 
 
 class DataMaker:
@@ -140,7 +140,7 @@ class DataMaker:
             "prompts": prompts,
             "leakage": passed.as_dict(),
         }
-        write_card(self.out, record)
+        write_file(self.out.with_suffix(".md"), "\n".join(data_card(self.out.name, record)), parents=True)
         write_training_file(self.out, frame, record)
         return MadeData(self.out, record, passed)
 

@@ -164,7 +164,6 @@ class TrainingLoop:
         return {str(measure): list(task_intervals(scores.values(measure))[0]) for measure in scores.measures}
 
     def _arguments(self, columns: Sequence[str]) -> dict[str, Any]:
-        """Return the arguments of the trainer."""
         settings, reranks = self._plan.settings, self._plan.kind == RERANKER
         train = settings.train
         on_processor = find_devices("auto") == ("cpu",)

@@ -152,7 +152,13 @@ def hold_out(rows: Sequence[TrainingQuestion], parts: PartSettings) -> tuple[lis
     written from a positive of the other; directly or through others.
     """
     alike = _alike([row.question.text for row in rows])
-    groups = join_groups({row.question.id: [*_common(row), same] for row, same in zip(rows, alike, strict=True)})
+    shared: dict[str, list[tuple[str, str]]] = {}
+    for row, same in zip(rows, alike, strict=True):
+        passages = [positive.passage for positive in row.positives]
+        names = [passage.id for passage in passages] + list(filter(None, [row.written.get("passage")]))
+        keys = (("document", row.question.sources), ("passage", names), ("text", [p.shown for p in passages]))
+        shared[row.question.id] = [same, *((kind, name) for kind, several in keys for name in several)]
+    groups = join_groups(shared)
     sizes = Counter(groups.values())
     held = draw_groups(groups, parts.dev, parts.seed)
     smallest = min(sizes, key=sizes.__getitem__, default="")
@@ -164,16 +170,8 @@ def hold_out(rows: Sequence[TrainingQuestion], parts: PartSettings) -> tuple[lis
     for row, same in zip(parted, alike, strict=True):
         texts[row.part].add(same)
         positives[row.part].update(positive.passage.shown for positive in row.positives)
-    shared = len(texts[TRAIN] & texts[DEV]), len(positives[TRAIN] & positives[DEV])
-    return parted, HeldOut(len(rows), len(sizes), max(sizes.values(), default=0), *shared)
-
-
-def _common(row: TrainingQuestion) -> list[tuple[str, str]]:
-    """Return the keys that other questions may share: source documents, positives, the passage it was written from."""
-    passages = [positive.passage for positive in row.positives]
-    names = [passage.id for passage in passages] + list(filter(None, [row.written.get("passage")]))
-    keys = (("document", row.question.sources), ("passage", names), ("text", [p.shown for p in passages]))
-    return [(kind, name) for kind, several in keys for name in several]
+    both = len(texts[TRAIN] & texts[DEV]), len(positives[TRAIN] & positives[DEV])
+    return parted, HeldOut(len(rows), len(sizes), max(sizes.values(), default=0), *both)
 
 
 def _alike(texts: Sequence[str]) -> list[tuple[str, str]]:

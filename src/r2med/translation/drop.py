@@ -79,7 +79,6 @@ def language_drops(
 
 
 def _drop(ledger: Ledger, system: Chosen, task: Task, measure: str) -> LanguageDrop | str:
-    """Return the drop, or the reason why there is none."""
     here, there = system.runs.get(task.name), system.runs.get(task.translates)
     for name, entry in ((task.name, here), (task.translates, there)):
         if entry is None:

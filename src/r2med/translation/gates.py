@@ -86,7 +86,6 @@ def language(code: str) -> Language:
 
 @cache
 def _units() -> Mapping[str, str]:
-    """Map all spellings of units to their names."""
     tables = (_facts()["dose"], _facts()["other"])
     return {spelling: name for table in tables for name, spellings in table.items() for spelling in spellings}
 
@@ -181,7 +180,6 @@ def _values(token: str, spoken: Language) -> frozenset[float]:
 
 
 def _is_worded(value: float, text: str, spoken: Language) -> bool:
-    """Return whether a text has a small number as a word."""
     if value < 0:
         return any(word in text for word in _facts()["signs"]["minus"]) and _is_worded(-value, text, spoken)
     if not value.is_integer() or not 0 <= value < 100:

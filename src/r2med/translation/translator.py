@@ -192,7 +192,6 @@ class Translator:
 
 
 def _read_text(reply: str) -> str | None:
-    """Read the translation in a reply, ignoring text around it."""
     value = read_object(reply)
     text = value.get("translation") if value else None
     return " ".join(text.split()) or None if isinstance(text, str) else None
