@@ -157,7 +157,7 @@ def hold_out(rows: Sequence[TrainingQuestion], parts: PartSettings) -> tuple[lis
         passages = [positive.passage for positive in row.positives]
         names = [passage.id for passage in passages] + list(filter(None, [row.written.get("passage")]))
         keys = (("document", row.question.sources), ("passage", names), ("text", [p.shown for p in passages]))
-        shared[row.question.id] = [same, *((kind, name) for kind, several in keys for name in several)]
+        shared[row.question.id] = [*((kind, name) for kind, several in keys for name in several), same]
     groups = join_groups(shared)
     sizes = Counter(groups.values())
     held = draw_groups(groups, parts.dev, parts.seed)
