@@ -20,17 +20,9 @@ from r2med.construction.selection import Selection, select, select_question, ver
 from r2med.construction.sources import CorpusReader, fetch_sources, read_questions
 from r2med.errors import R2medError, suggest
 from r2med.formatting import counted
+from r2med.llm import steps as llm
 from r2med.llm.items import KEPT, Count, ItemStore, Outcome, count_files, count_outcomes
-from r2med.llm.steps import (
-    Step,
-    StepEstimate,
-    make_items,
-    open_items,
-    price_step,
-    raise_if_all_failed,
-    run_step,
-    step_key,
-)
+from r2med.llm.steps import Step, StepEstimate, open_items, price_step, step_key
 from r2med.pipeline.executor.local import Executor, quiet
 from r2med.store.files import write_file
 
@@ -157,7 +149,7 @@ class Builder:
             raise _Until
 
     def _step(self, step: Step[Item], items: Sequence[Item]) -> dict[str, Outcome]:
-        outcomes = run_step(step, items, self._store, self.executor)
+        outcomes = llm.run_step(step, items, self._store, self.executor)
         self.outcomes[step.name] = outcomes
         files = step.name == "documents"
         self._done(count_files(step.name, outcomes) if files else count_outcomes(step.name, outcomes.values()))
@@ -182,7 +174,6 @@ class Builder:
         return CorpusReader(self.plan, self._store, self.executor, self._step, self._done).read()
 
     def _pass(self, step: QuestionStep, questions: Sequence[Question]) -> list[Question]:
-        """Run a step and return the questions that pass it, with its results."""
         outcomes = self._step(step.step, questions)
         passed = [step.advance(q, outcomes[q.id].value) for q in questions if outcomes[q.id].state == KEPT]
         self._refuse_none(step.name, passed)
@@ -222,7 +213,7 @@ class Builder:
 
     def _large_step(self, step: Step[Item], items: Sequence[Item], read: Callable[[Outcome], Part]) -> dict[str, Part]:
         """Run a step with more outcomes than memory may hold; return what is read of each."""
-        make_items(step, items, self._store, self.executor)
+        llm.make_items(step, items, self._store, self.executor)
         parts: dict[str, Part] = {}
 
         def outcomes() -> Iterator[Outcome]:
@@ -231,6 +222,6 @@ class Builder:
                 yield outcome
 
         count = count_outcomes(step.name, outcomes())
-        raise_if_all_failed(count)
+        llm.raise_if_all_failed(count)
         self._done(count)
         return parts

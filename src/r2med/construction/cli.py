@@ -11,14 +11,13 @@ import click
 from r2med.cli.execution import asking, asking_options, show_foreseen
 from r2med.cli.options import Percent, json_option, remark, write_json
 from r2med.construction.builder import Builder, init
-from r2med.construction.charts import save_health_plots
 from r2med.construction.health_check import check_health
 from r2med.construction.health_report import health_markdown, refresh_card
 from r2med.construction.pool import read_built_task
 from r2med.construction.progress import BuildProgress, show, status
 from r2med.construction.publish import publish
 from r2med.construction.rejudge import Rejudging
-from r2med.construction.tables import show_funnel, show_health, show_question
+from r2med.construction.tables import save_health_plots, show_funnel, show_health, show_question
 from r2med.formatting import human_size
 from r2med.render.charts.files import check_chart_files
 from r2med.render.table import Table, column, key, output
@@ -139,7 +138,8 @@ def check_task(
     with asking(dry_run=dry_run, **settings) as executor:
         again = Rejudging(built, reask) if reask else None
         if dry_run and again:
-            show_foreseen([again.estimate()], as_json, _PRICED_AGAIN)
+            note = "Replies that cannot be read are asked for again on top. ? is a price that is not known."
+            show_foreseen([again.estimate()], as_json, note)
             return
         health = check_health(built, executor, again)
     remark(health.notes)
@@ -153,9 +153,6 @@ def check_task(
     click.echo(f"the card is renewed: {card}" if card else f"note: {built.folder} has no card to renew", err=True)
     for path in save_health_plots(health, built.manifest["funnel"], plot) if plot else ():
         click.echo(f"the figure is in {path}", err=True)
-
-
-_PRICED_AGAIN = "Replies that cannot be read are asked for again on top. ? is a price that is not known."
 
 
 @build_command.command("status", short_help="Show how many questions each step kept.")

@@ -67,13 +67,10 @@ class PoolCoverage:
             part: [{"name": f.name, "alone": f.alone, **f.found.as_dict()} for f in getattr(self, part)]
             for part in ("members", "views")
         }
-        return {
-            "positives": self.positives,
+        return vars(self) | {
             **finders,
             "overlaps": [asdict(part) for part in self.overlaps],
-            "source_only": self.source_only,
             "sources": self.sources.as_dict() if self.sources else None,
-            "by": self.by,
             "missed": self.missed.as_dict(),
         }
 
@@ -115,10 +112,8 @@ class QuestionLeakage:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the leakage in the shape of `--json`."""
-        return {
-            "questions": self.questions,
+        return vars(self) | {
             "repeated": [dict(zip(("question", "repeats", "how"), part, strict=True)) for part in self.repeated],
-            "sharing": self.sharing,
             "across": [dict(zip(("question", "other", "shared"), part, strict=True)) for part in self.across],
         }
 
@@ -239,10 +234,8 @@ class PoolBias:
     system: str
     lost: int
     questions: int
-    """Those that still have a positive, over which both are measured."""
     whole: float
     left_out: float
-    """Its score by the labels that the others would have led to."""
     change: Figure
 
 
@@ -259,10 +252,8 @@ class TaskHealth:
     verdicts: Mapping[str, int]
     scores: Sequence[ScoreCount]
     cuts: Mapping[str, float]
-    """Where the axes are cut: answers, supports, band_answers, band_supports."""
     quotes: Mapping[str, int]
     measured: bool = False
-    """Whether systems were run; before that, only what is known from the labels."""
     gap: Gap | None = None
     baselines: Sequence[Baseline] = ()
     bias: Sequence[PoolBias] = ()
@@ -308,22 +299,15 @@ class TaskHealth:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the health in the shape of `--json`."""
+        names = ["task", "verdict", "findings", "questions", "passages", "verdicts", "cuts", "scores", "quotes"]
+        names += ["coverage", "bias", "gap", "judges", "second", "leakage", "baselines"]
+        parts = {name: getattr(self, name) for name in ("coverage", "gap", "second", "leakage")}
         return {
-            "task": self.task,
-            "verdict": self.verdict,
+            **{name: getattr(self, name) for name in names},
+            **{name: part.as_dict() for name, part in parts.items() if part is not None},
             "findings": [finding.as_dict() for finding in self.findings],
-            "questions": self.questions,
-            "passages": self.passages,
-            "verdicts": self.verdicts,
-            "cuts": self.cuts,
             "scores": [score._asdict() for score in self.scores],
-            "quotes": self.quotes,
-            "coverage": self.coverage.as_dict(),
             "bias": [asdict(bias) | {"change": figure_dict(bias.change, "mean")} for bias in self.bias],
-            "gap": self.gap.as_dict() if self.gap else None,
-            "judges": self.judges,
-            "second": self.second.as_dict() if self.second else None,
-            "leakage": self.leakage.as_dict(),
             "baselines": [asdict(base) | {"score": figure_dict(base.score, "mean")} for base in self.baselines],
             "measure": str(MEASURE),
             "notes": self.notes,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -42,31 +41,24 @@ def check_health(built: BuiltTask, executor: Executor, again: Rejudging | None =
     if any(text.strip() for text in dataset.gold.answers.values()):
         systems.append(with_answer(bare(System.parse(BASE))))
     report = evaluate(systems, dataset, Options(executor=executor)).whole()
+    members = {System.parse(name).spec for name in built.systems}
+    baselines = [
+        Baseline(
+            result.system, result.system in members, result.oracle, task_intervals(result.scores[str(MEASURE)][None])[0]
+        )
+        for result in report.results
+    ]
     notes += [f"{failure.system} could not be run: {failure.message}" for failure in report.failures]
     return replace(
         labelled,
         measured=True,
         gap=gap,
-        baselines=_baselines(report, built.systems),
+        baselines=sorted(baselines, key=lambda base: (base.oracle, -base.score.value)),
         bias=_biases(report, built, dataset),
         judges=_judge_agreement(built.pool.opinions),
         second=again.ask(executor) if again else None,
         notes=notes,
     )
-
-
-def _baselines(report: Report, committee: Sequence[str]) -> list[Baseline]:
-    members = {System.parse(name).spec for name in committee}
-    baselines = [
-        Baseline(
-            result.system,
-            result.system in members,
-            result.oracle,
-            task_intervals(result.scores[str(MEASURE)][None])[0],
-        )
-        for result in report.results
-    ]
-    return sorted(baselines, key=lambda base: (base.oracle, -base.score.value))
 
 
 def _biases(report: Report, built: BuiltTask, dataset: Dataset) -> list[PoolBias]:

@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 
-from r2med.construction.health import (
-    DOUBTFUL,
-    GOOD,
-    MEASURE,
-    POOR,
-    RESERVED,
-    SOUND,
-    UNKNOWN,
-    UNREADY,
-    Baseline,
-    PoolBias,
-    TaskHealth,
-)
-from r2med.construction.rejudge import Rejudgement
+from r2med.construction.health import DOUBTFUL, GOOD, MEASURE, POOR, RESERVED, SOUND, UNKNOWN, UNREADY, TaskHealth
 from r2med.data.labels import BAND, NEGATIVE, POSITIVE, UNJUDGED
-from r2med.diagnosis.gap import PAIRS, Gap
+from r2med.diagnosis.gap import PAIRS
 from r2med.formatting import counted, percent, percent_range
 from r2med.measure.population import CaughtShare
 from r2med.render.sections import Section, markdown_blocks
@@ -38,17 +25,7 @@ _OPENINGS: Mapping[str, str] = {
 
 def health_sections(health: TaskHealth) -> list[Section]:
     """Return all sections on a task's health, the verdict first."""
-    sections = [
-        _verdict(health),
-        _finders(health),
-        _bias(health.bias) if health.bias else None,
-        _labels(health),
-        _second(health.second) if health.second else None,
-        _questions(health),
-        _gap(health.gap) if health.gap else None,
-        _baselines(health.baselines) if health.baselines else None,
-    ]
-    return [section for section in sections if section]
+    return [_verdict(health), *_pool_sections(health), *_label_sections(health), *_task_sections(health)]
 
 
 def _verdict(health: TaskHealth) -> Section:
@@ -78,25 +55,6 @@ def _written(value: float, unit: str) -> str:
     # Nothing is not less than nothing: a minus before 0.0 would be read as one.
     rounded = round(value, 0 if unit == "count" else 3) + 0.0
     return f"{rounded:,.0f}" if unit == "count" else f"{100 * rounded:.1f}{'%' if unit == 'percent' else ''}"
-
-
-def _finders(health: TaskHealth) -> Section:
-    coverage = health.coverage
-    finders = [(member.name, member) for member in coverage.members]
-    finders += [(f"view: {view.name}", view) for view in coverage.views]
-    rows = [(name, f"{f.found.part:,}", percent(f.found.figure.value, 1), f"{f.alone:,}") for name, f in finders]
-    sentences = [
-        f"Of {counted(coverage.positives, 'positive')}: what each member of the committee, and each view, would have"
-        " found alone, and what no other member or view found.",
-        *_missed(health),
-    ]
-    if coverage.sources:
-        whole, part = f"{coverage.sources.whole:,}", f"{coverage.sources.part:,}"
-        sentences.append(
-            f"Of {whole} positives from the known sources of questions the committee found {part}:"
-            f" {_percent(coverage.sources)}. This needs no assumption about its members."
-        )
-    return Section("Who found the positives", ("member or view", "found", "%", "alone"), rows, sentences)
 
 
 def _percent(caught: CaughtShare) -> str:
@@ -131,106 +89,97 @@ def _missed(health: TaskHealth) -> Iterator[str]:
         )
 
 
-def _labels(health: TaskHealth) -> Section:
-    pairs = sum(health.verdicts.values())
-    rows = [
-        (name, f"{health.verdicts[name]:,}", percent(health.verdicts[name] / pairs, 1))
-        for name in (*_VERDICTS, UNJUDGED)
-        if name in health.verdicts
+def _pool_sections(health: TaskHealth) -> Iterator[Section]:
+    coverage, biases = health.coverage, health.bias
+    finders = [(member.name, member) for member in coverage.members]
+    finders += [(f"view: {view.name}", view) for view in coverage.views]
+    rows = [(name, f"{f.found.part:,}", percent(f.found.figure.value, 1), f"{f.alone:,}") for name, f in finders]
+    sentences = [
+        f"Of {counted(coverage.positives, 'positive')}: what each member of the committee, and each view, would have"
+        " found alone, and what no other member or view found.",
+        *_missed(health),
     ]
-    cuts = health.cuts
+    if sources := coverage.sources:
+        sentences.append(
+            f"Of {sources.whole:,} positives from the known sources of questions the committee found {sources.part:,}:"
+            f" {_percent(sources)}. This needs no assumption about its members."
+        )
+    yield Section("Who found the positives", ("member or view", "found", "%", "alone"), rows, sentences)
+    if biases:
+        sentences = [
+            f"{MEASURE} x 100 of each member by all labels, and by those that would be there had it not been asked:"
+            " what a new system has against it. Questions that lose all their positives are left out of both.",
+        ]
+        headings = ("member", "found alone", "all labels", "left out", "change", "95% interval")
+        scores = [(percent(bias.whole), percent(bias.left_out)) for bias in biases]
+        changes = [(percent(bias.change.value, sign="+"), percent_range(bias.change, sign="+")) for bias in biases]
+        lost = zip(biases, scores, changes, strict=True)
+        cells = [(bias.system, f"{bias.lost:,}", *pair, *change) for bias, pair, change in lost]
+        yield Section("Pool bias", headings, cells, sentences)
+
+
+def _label_sections(health: TaskHealth) -> Iterator[Section]:
+    pairs, cuts, second = sum(health.verdicts.values()), health.cuts, health.second
+    counts = [(name, health.verdicts[name]) for name in (*_VERDICTS, UNJUDGED) if name in health.verdicts]
     sentences = [
         f"Positive from {cuts['answers']:g} on the axis answers and {cuts['supports']:g} on supports; band from"
         f" {cuts['band_answers']:g} and {cuts['band_supports']:g}."
     ]
-    quoted = sum(health.quotes.values())
-    if quoted:
+    if sum(health.quotes.values()):
         states = ", ".join(f"{number:,} {name}" for name, number in health.quotes.items())
         sentences.append(f"Quotes of the opinions on positives: {states}.")
     if health.judges:
         alphas = ", ".join(f"{axis} {value:.2f}" for axis, value in health.judges.items())
         sentences.append(f"Krippendorff's alpha between opinions on one pair: {alphas} (0.8 is good, 0.67 tentative).")
-    return Section("Labels", ("verdict", "pairs", "%"), rows, sentences)
-
-
-def _second(second: Rejudgement) -> Section:
-    headings = ("first", *(f"then {name}" for name in _VERDICTS))
-    rows = [(first, *(f"{row[name]:,}" for name in _VERDICTS)) for first, row in second.confusion.items()]
+    rows = [(name, f"{count:,}", percent(count / pairs, 1)) for name, count in counts]
+    yield Section("Labels", ("verdict", "pairs", "%"), rows, sentences)
+    if second is None:
+        return
     sentences = [f"{100 * second.share:g}% of the pairs of each verdict were put to the same judges again."]
     if second.unread:
         sentences.append(f"{counted(second.unread, 'pair')} could not be judged again and are left out.")
-    if second.kept_positive:
-        sentences.append(
-            f"Of {second.kept_positive.whole:,} positives {_percent(second.kept_positive)} were positive again."
-        )
-    if second.became_positive:
-        sentences.append(
-            f"Of {second.became_positive.whole:,} others {_percent(second.became_positive)} were positive now."
-        )
+    if stays := second.kept_positive:
+        sentences.append(f"Of {stays.whole:,} positives {_percent(stays)} were positive again.")
+    if others := second.became_positive:
+        sentences.append(f"Of {others.whole:,} others {_percent(others)} were positive now.")
     names = {"raw": "raw agreement", "kappa": "kappa", "alpha-ordinal": "Krippendorff's alpha", "ac1": "Gwet's AC1"}
     agreement = [f"{names[name]} {figure.value:.2f}" for name, figure in second.agreement.items() if figure]
-    if agreement:
-        sentences.append("; ".join(agreement) + ".")
-    return Section("Labels asked for again", headings, rows, sentences)
+    sentences += ["; ".join(agreement) + "."] if agreement else []
+    headings = ("first", *(f"then {name}" for name in _VERDICTS))
+    confusion = [(first, *(f"{row[name]:,}" for name in _VERDICTS)) for first, row in second.confusion.items()]
+    yield Section("Labels asked for again", headings, confusion, sentences)
 
 
-def _bias(biases: Sequence[PoolBias]) -> Section:
-    rows = [
-        (
-            b.system,
-            f"{b.lost:,}",
-            percent(b.whole),
-            percent(b.left_out),
-            percent(b.change.value, sign="+"),
-            percent_range(b.change, sign="+"),
-        )
-        for b in biases
-    ]
-    sentences = [
-        f"{MEASURE} x 100 of each member by all labels, and by those that would be there had it not been asked: what a"
-        " new system has against it. Questions that lose all their positives are left out of both.",
-    ]
-    headings = ("member", "found alone", "all labels", "left out", "change", "95% interval")
-    return Section("Pool bias", headings, rows, sentences)
-
-
-def _questions(health: TaskHealth) -> Section:
-    leakage = health.leakage
-    rows = [
-        ("questions", f"{leakage.questions:,}"),
-        ("repeat another", f"{len(leakage.repeated):,}"),
-        ("share a positive with another", f"{leakage.sharing:,}"),
-    ]
-    rows += [("shared between dev and test", f"{len(leakage.across):,}")] if health.split else []
+def _task_sections(health: TaskHealth) -> Iterator[Section]:
+    leakage, gap = health.leakage, health.gap
+    numbers = {
+        "questions": leakage.questions,
+        "repeat another": len(leakage.repeated),
+        "share a positive with another": leakage.sharing,
+        **({"shared between dev and test": len(leakage.across)} if health.split else {}),
+    }
     sentences = [f"{later} repeats {earlier} ({how})." for later, earlier, how in leakage.repeated[:5]]
-    sentences += [
-        f"{one} and {other} lie in different splits and share a {what}." for one, other, what in leakage.across[:5]
-    ]
-    return Section("Leakage between questions", ("what", "number"), rows, sentences)
-
-
-def _gap(gap: Gap) -> Section:
-    rows = []
-    for pair in PAIRS:
-        figures = [side.get(pair) for side in (gap.overlap, gap.similarity)]
-        texts = [(percent(figure.value if figure else None, 1), percent_range(figure, 1)) for figure in figures]
-        rows.append((pair, *chain.from_iterable(texts)))
-    headings = ("compared", "overlap %", "95% interval", "cosine x 100", "its 95% interval")
-    sentences = [f"{pair}: {meaning}." for pair, meaning in PAIRS.items()]
-    return Section("Reasoning gap", headings, rows, sentences)
-
-
-def _baselines(baselines: Sequence[Baseline]) -> Section:
-    kinds = ["oracle" if base.oracle else "member" if base.member else "other" for base in baselines]
-    rows = [
-        (base.system, kind, percent(base.score.value), percent_range(base.score))
-        for base, kind in zip(baselines, kinds, strict=True)
-    ]
-    sentences = [
-        "Members of the committee are favoured: what they found was judged. The oracle searches with gold answers."
-    ]
-    headings = ("system", "kind", "score", "95% interval")
-    return Section(f"Baselines, {MEASURE} x 100", headings, rows, sentences, words=("kind",))
+    shared = leakage.across[:5]
+    sentences += [f"{one} and {other} lie in different splits and share a {what}." for one, other, what in shared]
+    rows = [(what, f"{number:,}") for what, number in numbers.items()]
+    yield Section("Leakage between questions", ("what", "number"), rows, sentences)
+    if gap:
+        figures = {pair: [side.get(pair) for side in (gap.overlap, gap.similarity)] for pair in PAIRS}
+        texts = {p: [(percent(f.value if f else None, 1), percent_range(f, 1)) for f in figures[p]] for p in PAIRS}
+        headings = ("compared", "overlap %", "95% interval", "cosine x 100", "its 95% interval")
+        sentences = [f"{pair}: {meaning}." for pair, meaning in PAIRS.items()]
+        yield Section("Reasoning gap", headings, [(p, *chain(*texts[p])) for p in PAIRS], sentences)
+    if health.baselines:
+        kinds = ["oracle" if base.oracle else "member" if base.member else "other" for base in health.baselines]
+        cells = [
+            (base.system, kind, percent(base.score.value), percent_range(base.score))
+            for base, kind in zip(health.baselines, kinds, strict=True)
+        ]
+        sentences = [
+            "Members of the committee are favoured: what they found was judged. The oracle searches with gold answers."
+        ]
+        columns = ("system", "kind", "score", "95% interval")
+        yield Section(f"Baselines, {MEASURE} x 100", columns, cells, sentences, words=("kind",))
 
 
 def health_markdown(health: TaskHealth, level: int = 2) -> str:

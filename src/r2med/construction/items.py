@@ -18,7 +18,6 @@ class Question:
     answer: str
     options: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
-    """The documents, links or files that it was made from, as the questions' file names them."""
     text: str = ""
     intent: str = ""
     reasoning: str = ""

@@ -94,11 +94,7 @@ def _plain(text: str) -> str:
     return " ".join(re.findall(r"\w+", unicodedata.normalize("NFKC", text).casefold()))
 
 
-class _Ask(NamedTuple):
-    """A request, and the model that it goes to."""
-
-    judge: AskedModel
-    request: Request
+_Ask = tuple[AskedModel, Request]
 
 
 class Judging:
@@ -132,7 +128,7 @@ class Judging:
     def requests(self, pair: Pair) -> list[Request]:
         """Return the requests about a pair if no judge sorts it out and every reply is readable."""
         asks = self._samples(pair, self._first, 1) + self._samples(pair, self._judges, self._settings.samples)
-        return [ask.request for ask in asks]
+        return [request for _, request in asks]
 
     def _work(self, pair: Pair) -> Asking:
         settings, unread = self._settings, 0
@@ -163,7 +159,7 @@ class Judging:
         }
         text, first = self._template.fill(values), self._start + skipped
         return [
-            _Ask(judge, judge.again(judge.request(text), number) if number else judge.request(text))
+            (judge, judge.again(judge.request(text), number) if number else judge.request(text))
             for judge in judges
             for number in range(first, first + count)
         ]
@@ -171,23 +167,23 @@ class Judging:
     def _opinions(self, asks: Sequence[_Ask], pair: Pair) -> Opinions:
         """Collect the judges' opinions, asking again for unreadable replies, and count those left unreadable."""
         opinions: list[Opinion] = []
-        waiting = [(ask, list[Reply]()) for ask in asks]
+        waiting = [(judge, request, list[Reply]()) for judge, request in asks]
         for number in range(self._settings.retries + 1):
             if number:
-                waiting = [(_Ask(j, j.again(r, r.sample + _RETRY)), unread) for (j, r), unread in waiting]
-            replies = yield [ask.request for ask, _ in waiting]
+                waiting = [(j, j.again(r, r.sample + _RETRY), unread) for j, r, unread in waiting]
+            replies = yield [request for _, request, _ in waiting]
             asked, waiting = waiting, []
-            for (ask, unread), reply in zip(asked, map(answered, replies), strict=True):
+            for (judge, request, unread), reply in zip(asked, map(answered, replies), strict=True):
                 scale = self._settings.scale
-                opinion = None if reply.incomplete else read_opinion(reply.text, ask.judge.name, pair.passage, scale)
+                opinion = None if reply.incomplete else read_opinion(reply.text, judge.name, pair.passage, scale)
                 if opinion is None:
-                    waiting.append((ask, [*unread, reply]))
+                    waiting.append((judge, request, [*unread, reply]))
                 else:
                     opinions.append(opinion)
             if not waiting:
                 break
         if waiting:
-            yield Unread([reply for _, unread in waiting for reply in unread])
+            yield Unread([reply for *_, unread in waiting for reply in unread])
         return opinions, len(waiting)
 
     def _combined(self, opinions: Sequence[Opinion]) -> dict[str, float]:

@@ -58,16 +58,10 @@ def read_html(page: str) -> Markup:
 
 
 def read_markdown(text: str) -> Markup:
-    """Return the words of a Markdown file as a page made of it would show them; its front matter is left out."""
-    front = _FRONT_MATTER.match(text)
-    named = re.search(r"(?m)^title[ \t]*:[ \t]*(.+?)[ \t]*$", front[1] or "") if front else None
-    page = _markdown_parser().render(text[front.end() :] if front else text)
-    title, words, headings = read_html(f"<body>{page}</body>")
-    return named[1].strip("\"'") if named else title, words, headings
+    """Return the words of a Markdown file as a page made of it would show them; its front matter is left out.
 
-
-def _markdown_parser() -> Any:
-    """Build a parser that keeps signs between numbers: 5*3*2, a line that begins with >5.5, <LLN and >ULN."""
+    Signs between numbers are kept: 5*3*2, a line that begins with >5.5, <LLN and >ULN.
+    """
     from markdown_it import MarkdownIt
     from markdown_it.rules_block import blockquote
 
@@ -86,7 +80,11 @@ def _markdown_parser() -> Any:
     parser.inline.ruler.before("emphasis", "star", read_star)
     parser.inline.ruler.before("html_inline", "less_than", read_less_than)
     parser.block.ruler.at("blockquote", read_quote, {"alt": ["paragraph", "reference", "blockquote", "list"]})
-    return parser
+    front = _FRONT_MATTER.match(text)
+    named = re.search(r"(?m)^title[ \t]*:[ \t]*(.+?)[ \t]*$", front[1] or "") if front else None
+    page = parser.render(text[front.end() :] if front else text)
+    title, words, headings = read_html(f"<body>{page}</body>")
+    return named[1].strip("\"'") if named else title, words, headings
 
 
 def _keep_sign(state: Any, silent: bool, sign: re.Pattern[str]) -> bool:
@@ -168,7 +166,7 @@ class _PageReader:
             self._words.append(_scripted(node, tag, "".join(self._words)))
         elif tag in _BLOCKS or tag in _HEADINGS:
             self.end_line()
-            if tag == "li":
+            if tag == "li" and node.parent is not None and node.parent.tag == "ol":
                 self._words.append(_item_mark(node))
             self.visit(node, depth)
             self.end_line(heading=tag in _HEADINGS)
@@ -177,7 +175,6 @@ class _PageReader:
 
 
 def _inline(node: Any) -> str:
-    """Return all words of an element in one line."""
     reader = _PageReader()
     reader.visit(node, ("section",))
     reader.end_line()
@@ -197,12 +194,9 @@ def _scripted(node: Any, tag: str, before: str) -> str:
 
 
 def _item_mark(node: Any) -> str:
-    """Return the number of an item in a numbered list."""
-    parent = node.parent
-    if parent is None or parent.tag != "ol":
-        return ""
-    number = int(value) if (value := parent.attributes.get("start") or "1").lstrip("-").isdigit() else 1
-    for item in parent.iter():
+    start = node.parent.attributes.get("start") or "1"
+    number = int(start) if start.lstrip("-").isdigit() else 1
+    for item in node.parent.iter():
         given = item.attributes.get("value") or ""
         number = int(given) if given.isdigit() else number
         if item == node:

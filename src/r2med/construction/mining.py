@@ -78,13 +78,29 @@ def mining_step(plan: BuildPlan, corpus: PassageCorpus, executor: Executor) -> S
     documents = Texts([passage.id for passage in corpus.passages], [passage.shown for passage in corpus.passages])
     task = Task(plan.task.name, plan.task.name, "custom", noun=plan.task.noun, target=plan.task.target)
 
+    def pool_of(question: Question, runs: Mapping[str, Run]) -> Outcome:
+        pool: dict[str, list[Finding]] = {}
+        for view in views:
+            for system, run in runs.items():
+                for rank, passage in enumerate(run[f"{question.id}\t{view}"].documents[:depth], 1):
+                    pool.setdefault(passage, []).append((system, view, rank))
+        sources = corpus.source_documents(question)
+        passages = [name for document in sources for name in corpus.of_document[document]]
+        # Of the known source the best ranked passages, then those that come first in the document.
+        passages.sort(key=lambda name: min((rank for *_, rank in pool.get(name, ())), default=depth + 1))
+        for passage in passages[: plan.mine.source_passages]:
+            pool.setdefault(passage, []).append((SOURCE, SOURCE, 0))
+        marks = ("the source is not among the documents",) if question.sources and not sources else ()
+        return Outcome({"candidates": pool}, "" if pool else "no candidate was found", marks=marks)
+
     def make(questions: Sequence[Question]) -> list[Outcome]:
         ids = [f"{question.id}\t{view}" for question in questions for view in views]
         texts = [question.view(view) for question in questions for view in views]
         collection = Collection(task, documents, Texts(ids, texts))
         runs = every_share(partial(system.run, collection, context) for system in systems.values())
         context.memo.clear()
-        return [_pool(question, dict(zip(systems, runs, strict=True)), plan, corpus) for question in questions]
+        named = dict(zip(systems, runs, strict=True))
+        return [pool_of(question, named) for question in questions]
 
     def key(question: Question) -> str:
         texts = [question.view(view) for view in views]
@@ -93,22 +109,6 @@ def mining_step(plan: BuildPlan, corpus: PassageCorpus, executor: Executor) -> S
         return step_key("mine", systems=committee, data=corpus.fingerprint, **asked)
 
     return Step("mine", lambda question: question.id, key, make=make)
-
-
-def _pool(question: Question, runs: Mapping[str, Run], plan: BuildPlan, corpus: PassageCorpus) -> Outcome:
-    pool: dict[str, list[Finding]] = {}
-    for view in plan.views:
-        for system, run in runs.items():
-            for rank, passage in enumerate(run[f"{question.id}\t{view}"].documents[: plan.mine.depth], 1):
-                pool.setdefault(passage, []).append((system, view, rank))
-    sources = corpus.source_documents(question)
-    passages = [name for document in sources for name in corpus.of_document[document]]
-    # Of the known source the best ranked passages, then those that come first in the document.
-    passages.sort(key=lambda name: min((rank for *_, rank in pool.get(name, ())), default=plan.mine.depth + 1))
-    for passage in passages[: plan.mine.source_passages]:
-        pool.setdefault(passage, []).append((SOURCE, SOURCE, 0))
-    marks = ("the source is not among the documents",) if question.sources and not sources else ()
-    return Outcome({"candidates": pool}, "" if pool else "no candidate was found", marks=marks)
 
 
 def is_free(plan: BuildPlan) -> bool:

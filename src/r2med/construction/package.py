@@ -25,6 +25,7 @@ from r2med.store.files import draft_folder, parquet_bytes, unwritable
 from r2med.store.typed import json_lines
 
 _BATCH = 10_000
+_PASSAGE = ("id", "title", "text", "source", "document", "start", "end")
 _TEXT, _NUMBER = pl.String(), pl.Float64()
 JUDGEMENTS = {
     **dict.fromkeys(("query_id", "passage_id", "verdict"), _TEXT),
@@ -52,8 +53,9 @@ class Package:
         store: ItemStore,
     ) -> None:
         self.plan, self.corpus, self.selection, self.counts, self.steps = plan, corpus, selection, counts, steps
-        self._store = store
-        """Where the judgements are: they may be more than memory holds."""
+        self._store = store  # where the judgements are: they may be more than memory holds
+        values = {name: outcome.value for name, outcome in steps.get("label", {}).items()}
+        self._labels = {q.id: values.get(q.id, {}).get("labels", {}) for q in selection.questions}
 
     def write(self, folder: Path) -> None:
         """Write the folder as a whole; replace one that this command made before."""
@@ -65,9 +67,8 @@ class Package:
                     (draft / name).parent.mkdir(exist_ok=True)
                     (draft / name).write_bytes(content)
                 scheme = next(iter(self.plan.label.by), "")
-                labels = {question.id: self._labels(question.id) for question in self.selection.questions}
-                rows = [("", name, classes[scheme]) for name, classes in labels.items() if scheme in classes]
-                if rows:
+                names = [question.id for question in self.selection.questions if scheme in self._labels[question.id]]
+                if rows := [("", name, self._labels[name][scheme]) for name in names]:
                     write_labels(draft / "labels.tsv", rows)
                 shutil.rmtree(folder, ignore_errors=True)
                 draft.rename(folder)
@@ -77,11 +78,31 @@ class Package:
     def files(self) -> Iterator[tuple[str, bytes]]:
         """Yield the files with their names."""
         yield QUERY_FILE, json_lines(self._query_rows())
-        yield CORPUS_FILE, json_lines(self._passage_rows())
+        yield (
+            CORPUS_FILE,
+            json_lines(
+                {
+                    name: value
+                    for name in _PASSAGE
+                    if (value := getattr(passage, name)) or name not in ("title", "source")
+                }
+                for passage in map(self.corpus.passage, self.selection.passages)
+            ),
+        )
         rows, frames = self._judgement_rows(), [pl.DataFrame(schema=JUDGEMENTS)]
         while batch := list(islice(rows, _BATCH)):  # as columns, many rows take a tenth of the memory
             frames.append(pl.DataFrame(batch, schema=JUDGEMENTS))
-        judgements, manifest = pl.concat(frames, rechunk=True), self.manifest()
+        judgements = pl.concat(frames, rechunk=True)
+        manifest = {
+            "format": FORMAT,
+            "plan": self.plan.settings,
+            "guideline": self.plan.guideline,
+            "prompts": {name: self.plan.prompt(name).text for name in PLACES},
+            "funnel": [count.as_dict() for count in self.counts],
+            "questions": len(self.selection.questions),
+            "passages": len(self.selection.passages),
+            "positives": sum(row["score"] for row in self._qrel_rows()),
+        }
         yield JUDGEMENT_FILE, parquet_bytes(judgements)
         splits = self.selection.splits
         questions = [PoolQuestion(q.id, q.text, q.sources, splits.get(q.id, TEST)) for q in self.selection.questions]
@@ -100,23 +121,12 @@ class Package:
         else:
             yield "qrels.jsonl", json_lines(self._qrel_rows())
 
-    def _labels(self, question: str) -> Mapping[str, str]:
-        outcome = self.steps.get("label", {}).get(question)
-        return outcome.value.get("labels", {}) if outcome else {}
-
     def _query_rows(self) -> Iterator[dict[str, Any]]:
         for question in self.selection.questions:
             row: dict[str, Any] = {"id": question.id, "text": question.text, "answer": question.answer}
             names = ("reasoning", *("original", "options") * bool(question.options), "sources", "intent")
             row |= {name: value for name in names if (value := getattr(question, name))}
-            yield row | dict(self._labels(question.id))
-
-    def _passage_rows(self) -> Iterator[dict[str, Any]]:
-        for name in self.selection.passages:
-            passage = self.corpus.passage(name)
-            row = {"id": passage.id, "title": passage.title, "text": passage.text, "source": passage.source}
-            place = {"document": passage.document, "start": passage.start, "end": passage.end}
-            yield {key: value for key, value in row.items() if value or key == "text"} | place
+            yield row | dict(self._labels[question.id])
 
     def _qrel_rows(self) -> Iterator[dict[str, Any]]:
         """Yield all judged pairs, positives first: one that was judged irrelevant is known to be, and is not a hole."""
@@ -144,19 +154,6 @@ class Package:
                     grades = {f"judge_{axis}": opinion.get(axis) for axis in ("answers", "supports")}
                     texts = {name: opinion.get(name) for name in ("judge", "reason", "quote", "quote_state")}
                     yield row | grades | texts
-
-    def manifest(self) -> dict[str, Any]:
-        """Return the manifest of the folder: settings, prompts, funnel and cost."""
-        return {
-            "format": FORMAT,
-            "plan": self.plan.settings,
-            "guideline": self.plan.guideline,
-            "prompts": {name: self.plan.prompt(name).text for name in PLACES},
-            "funnel": [count.as_dict() for count in self.counts],
-            "questions": len(self.selection.questions),
-            "passages": len(self.selection.passages),
-            "positives": sum(row["score"] for row in self._qrel_rows()),
-        }
 
 
 def _card_lines(

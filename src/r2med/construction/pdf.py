@@ -159,7 +159,6 @@ def _order(pieces: Sequence[_Piece]) -> list[_Line]:
 
 
 def _lines(pieces: Iterable[_Piece]) -> list[_Line]:
-    """Return pieces put together to lines, from top to bottom."""
     lines: list[_Line] = []
     for piece in sorted(pieces, key=lambda piece: (-piece.base, piece.left)):
         if lines and abs(lines[-1][0].base - piece.base) < 0.4 * min(_size(lines[-1]), piece.size):
@@ -225,7 +224,12 @@ def _paragraphs(pages: Sequence[Sequence[_Line]]) -> Iterator[list[str]]:
         neighbours = zip([False, *several], [*several[1:], False], strict=False)
         rows = [here and any(beside) for here, beside in zip(several, neighbours, strict=True)]
         for line, in_table in zip(lines, rows, strict=True):
-            if paragraph and (in_table or _begins(line, last, step, paragraph[-1])):
+            begins = in_table or bool(_BULLET.fullmatch(_plain(line).split(" ", 1)[0]))
+            if paragraph and not begins and (last is None or line[0].base > last[0].base):
+                begins = paragraph[-1].endswith((".", "!", "?", ":"))  # a new column or page may continue a sentence
+            elif last is not None:
+                begins |= last[0].base - line[0].base > 1.3 * step or abs(_size(line) - _size(last)) > 0.1 * _size(last)
+            if paragraph and begins:
                 yield paragraph
                 paragraph = []
             if in_table:
@@ -235,15 +239,6 @@ def _paragraphs(pages: Sequence[Sequence[_Line]]) -> Iterator[list[str]]:
             last = line
     if paragraph:
         yield paragraph
-
-
-def _begins(line: _Line, last: _Line | None, step: float, before: str) -> bool:
-    """Return whether a line begins a paragraph; one goes on at the top of a column or page until a sentence ends."""
-    if _BULLET.fullmatch(_plain(line).split(" ", 1)[0]):
-        return True
-    if last is None or line[0].base > last[0].base:
-        return before.endswith((".", "!", "?", ":"))
-    return last[0].base - line[0].base > 1.3 * step or abs(_size(line) - _size(last)) > 0.1 * _size(last)
 
 
 _SOFT = "\u00ad"

@@ -68,11 +68,9 @@ class JudgedPool:
     positives: Sequence[Positive]
     verdicts: Mapping[str, int]
     scores: Sequence[ScoreCount]
-    """Of the pools of all questions, those without a positive included."""
     opinions: pl.DataFrame = field(repr=False)
     """query_id, passage_id, judge and both grades, a row an opinion."""
     quotes: Mapping[str, int] = field(default_factory=dict)
-    """Opinions on positives by whether their quote is in the passage."""
 
     @classmethod
     def of(cls, rows: pl.DataFrame, questions: Sequence[PoolQuestion]) -> JudgedPool:

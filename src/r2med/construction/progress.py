@@ -54,8 +54,7 @@ class BuildProgress:
 def status(folder: Path) -> BuildProgress:
     """Return the progress of a build from its store; nothing is run."""
     plan = read_plan(folder)
-    _check_begun(folder)
-    with ItemStore(folder) as store:
+    with _open(folder) as store:
         finished, counts = store.counts(), []
         for step in active_steps(plan):
             if step in finished:
@@ -77,16 +76,16 @@ def active_steps(plan: BuildPlan) -> list[str]:
     return [step for step in STEPS if step not in off and (step != "label" or plan.label.model)]
 
 
-def _check_begun(folder: Path) -> None:
+def _open(folder: Path) -> ItemStore:
     if not (folder / STORE).is_file():
         raise R2medError(f"{folder}: nothing is built yet; run: r2med build run {folder}")
+    return ItemStore(folder)
 
 
 def show(folder: Path, identifier: str, top: int | None = None) -> dict[str, Any]:
     """Return the history of one question: the result of each step, and its candidates with scores, best first."""
     plan = read_plan(folder)
-    _check_begun(folder)
-    with ItemStore(folder) as store:
+    with _open(folder) as store:
         read = store.outcome("read", identifier)
         if read is None:
             raise R2medError(f"{folder}: no question {identifier!r}{suggest(identifier, store.kept('read'))}")
@@ -127,10 +126,9 @@ _PASSAGE = Passage("p", "title", "text", "d", "source", 0, 4)
 
 def build_key(plan: BuildPlan) -> str:
     """Return a hash of everything that the finished task depends on."""
-    steps = [step.key(_QUESTION) for step in question_steps(plan)]
-    steps += [LabelStep(plan).key(_QUESTION)] if plan.label.model else []
-    steps += [build_system(name).key() for name in plan.mine.systems]
-    steps += [Judging(plan).key(Pair(_QUESTION, _PASSAGE))]
+    asked = [*question_steps(plan), *([LabelStep(plan)] if plan.label.model else [])]
+    steps = [step.key(_QUESTION) for step in asked] + [build_system(name).key() for name in plan.mine.systems]
+    steps.append(Judging(plan).key(Pair(_QUESTION, _PASSAGE)))
     prompts = [plan.prompt(name).text for name in PLACES]
     documents = plan.documents.path
     if documents.is_file():

@@ -38,7 +38,6 @@ class Rejudgement:
     """Judgements of some pairs when judged again."""
 
     share: float
-    """Of the pairs of each verdict, so many were asked about again."""
     pairs: int
     """Those that could be judged again."""
     unread: int

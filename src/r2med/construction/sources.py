@@ -197,7 +197,6 @@ def _csv_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _text(row: Row, column: str, place: str) -> str:
-    """Return a cell as text; a missing one is empty."""
     value = row.get(column)
     if isinstance(value, bool | list | dict):
         raise DataError(f"{place}: {column} must be a text, not {describe(value)}")
@@ -268,7 +267,6 @@ class CorpusReader:
         return documents
 
     def _find_folded(self, documents: Sequence[Document]) -> dict[str, str]:
-        """Return the documents that repeat an earlier one, with the id of that one."""
         near = self.plan.documents.near
         ids, texts = [document.id for document in documents], [document.text for document in documents]
 

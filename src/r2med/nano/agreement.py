@@ -43,7 +43,15 @@ def agree(
     def run(task: Task) -> Report:
         return evaluate(list(systems), task, options).whole()
 
-    pairs = _paired(resolve([nano]), resolve([full]))
+    small, large = resolve([nano]), resolve([full])
+    sources = {task.base.casefold(): task for task in large}
+    alone = [task.name for task in small if task.base.casefold() not in sources]
+    if len(small) == len(large) == 1:
+        pairs = [(small[0], large[0])]
+    elif alone:
+        raise R2medError(f"no source for {', '.join(alone)} among {', '.join(task.name for task in large)}")
+    else:
+        pairs = [(task, sources[task.base.casefold()]) for task in small]
     reports = [every_share(partial(run, task) for task in pair) for pair in pairs]
     failures = [failure for sides in reports for report in sides for failure in report.failures]
     failed = {failure.system for failure in failures}
@@ -55,17 +63,6 @@ def agree(
     scores = [_scores(pair, sides, usable, measure) for pair, sides in zip(pairs, reports, strict=True)]
     tasks = [agreement([paired], paired.task, measure) for paired in scores]
     return NanoComparison(tasks, agreement(scores, "average", measure) if len(scores) > 1 else None, failures)
-
-
-def _paired(nano: Sequence[Task], full: Sequence[Task]) -> list[tuple[Task, Task]]:
-    """Pair each nano task with its source: the only one, or the one of the same name."""
-    if len(nano) == len(full) == 1:
-        return [(nano[0], full[0])]
-    sources = {task.base.casefold(): task for task in full}
-    alone = [task.name for task in nano if task.base.casefold() not in sources]
-    if alone:
-        raise R2medError(f"no source for {', '.join(alone)} among {', '.join(task.name for task in full)}")
-    return [(task, sources[task.base.casefold()]) for task in nano]
 
 
 def _scores(tasks: tuple[Task, Task], reports: Sequence[Report], systems: Sequence[str], measure: str) -> PairedScores:
@@ -115,7 +112,6 @@ class Shift:
     system: str
     nano: float
     full: float
-    """Over the queries that the nano set has too."""
     full_all: float
     shift: float
     interval: Interval
@@ -180,10 +176,10 @@ def agreement(scores: Sequence[PairedScores], name: str, measure: str) -> Agreem
     def number(value: Floats) -> float | None:
         return None if np.isnan(value) else float(value)
 
-    means = np.stack([nano, full, whole, nano - full], axis=1).tolist()
+    means = zip(systems, nano.tolist(), full.tolist(), whole.tolist(), strict=True)
     shifts = [
-        Shift(system, *means[row], interval=interval(many_nano[row] - many_full[row]))
-        for row, system in enumerate(systems)
+        Shift(name, small, large, larger, small - large, interval(many_nano[row] - many_full[row]))
+        for row, (name, small, large, larger) in enumerate(means)
     ]
     flips = []
     for one, other in flipped_pairs(nano, full):

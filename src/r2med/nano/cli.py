@@ -56,15 +56,9 @@ def build_set(**given: Any) -> None:
         raise click.UsageError("--seed goes with --policy random")
     if given["hard_systems"] and given["policy"] != "hard":
         raise click.UsageError("--hard-systems goes with --policy hard")
-    recipe = Recipe(
-        documents=given["docs"],
-        queries=given["queries"],
-        policy=given["policy"],
-        seed=given["seed"] or 0,
-        dense=given["dense"],
-        hard_systems=given["hard_systems"] or Recipe.hard_systems,
-        drop_unjudged=given["drop_unjudged"],
-    )
+    stated = {name: given[name] for name in ("queries", "policy", "dense", "drop_unjudged")}
+    hard_systems = given["hard_systems"] or Recipe.hard_systems
+    recipe = Recipe(documents=given["docs"], seed=given["seed"] or 0, hard_systems=hard_systems, **stated)
     built = build(list(given["sources"]), given["out"], recipe, Executor(messages()))
     for sentence in built.warnings:
         click.echo(f"warning: {sentence}", err=True)
@@ -88,9 +82,9 @@ def profile_sets(sets: tuple[str, ...], as_json: bool) -> None:
     profiles = profile(sets, Executor(messages()))
     if as_json:
         write_json([set_profile.as_dict() for set_profile in profiles])
-        return
-    for set_profile in profiles:
-        show_profile(set_profile, output())
+    else:
+        for set_profile in profiles:
+            show_profile(set_profile, output())
 
 
 @nano_command.command("agree", short_help="Compare the order of systems on nano and source.", cls=ManyValues)
@@ -112,15 +106,12 @@ def compare(nano: str, full: str, systems: tuple[str, ...], measure: str, execut
         failed = {"failures": [failure.as_dict() for failure in failures]} if failures else {}
         write_json({"tasks": tasks, "average": average, **failed})
     else:
-        for agreement in (*tasks, *([average] if average else [])):
+        for agreement in filter(None, (*tasks, average)):
             show_agreement(agreement, output())
     for line in failure_lines(failures):
         click.echo(line, err=True)
     if failures:
         raise click.exceptions.Exit(1)
-
-
-_NOTE = "recall@100 is micro: relevant documents found over all relevant ones; a safeguard at rank 101 does not count."
 
 
 def show_profile(profiles: SetProfile, console: Console) -> None:
@@ -144,7 +135,10 @@ def show_profile(profiles: SetProfile, console: Console) -> None:
         table.show(console)
     if profiles.dense:
         console.print(f"dense: {profiles.dense}", style="dim")
-    console.print(f"{_NOTE} {sum(task.safeguards for task in profiles.tasks)} lists have one.", style="dim")
+    note = (
+        "recall@100 is micro: relevant documents found over all relevant ones; a safeguard at rank 101 does not count."
+    )
+    console.print(f"{note} {sum(task.safeguards for task in profiles.tasks)} lists have one.", style="dim")
 
 
 def _figures(profiles: Profiles, measure: str) -> list[str]:

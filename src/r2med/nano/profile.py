@@ -6,7 +6,7 @@ Recall@100 is micro: relevant documents found over all relevant documents of the
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -93,15 +93,12 @@ class SetProfile:
         }
 
 
-def _averages(rows: Sequence[Profiles], weights: Sequence[int]) -> dict[str, Profiles]:
-    def mean(kind: str, weighted: bool) -> ProfileFigures:
-        values = [[getattr(row[kind], field.name) for field in fields(ProfileFigures)] for row in rows]
-        return ProfileFigures(*np.average(values, axis=0, weights=weights if weighted else None).tolist())
-
+def _averages(rows: Sequence[Profiles], sizes: Sequence[int]) -> dict[str, Profiles]:
     shared = [kind for kind in KINDS if all(kind in row for row in rows)]
+    values = {kind: [[getattr(row[kind], name) for name in MEASURES] for row in rows] for kind in shared}
     return {
-        name: {kind: mean(kind, weighted) for kind in shared}
-        for name, weighted in (("query-weighted", True), ("macro", False))
+        name: {kind: ProfileFigures(*np.average(values[kind], 0, weights).tolist()) for kind in shared}
+        for name, weights in (("query-weighted", sizes), ("macro", None))
     }
 
 

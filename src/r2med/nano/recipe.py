@@ -35,17 +35,13 @@ class Recipe:
     """
 
     documents: int = 10_000
-    """How many each task has, exactly."""
     queries: int = 200
-    """How many each task has at the most: the first ones of its source."""
     policy: str = "source-order"
-    """What comes after the relevant documents: the source's own order, hard negatives, or a draw."""
     seed: int = 0
     dense: str = ""
     hard_systems: tuple[str, ...] = (LEXICAL,)
     """The systems whose best non-relevant documents `hard` takes."""
     drop_unjudged: bool = False
-    """Whether a query without a relevant document is left out instead of refused."""
 
     def __post_init__(self) -> None:
         if self.policy not in POLICIES:

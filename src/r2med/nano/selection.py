@@ -26,7 +26,6 @@ class NanoSelection:
     """The content of a nano task."""
 
     dataset: Dataset
-    """Documents, queries and judgements, every grade 1."""
     counts: Mapping[str, int]
 
 
@@ -38,7 +37,6 @@ class _Picker:
     places: list[int] = field(default_factory=list)
     by_text: dict[str, int] = field(default_factory=dict)
     repeated: set[int] = field(default_factory=set)
-    """Places that were passed over because their text is there already."""
     empty: set[int] = field(default_factory=set)
 
     def take(self, place: int) -> int | None:
@@ -55,13 +53,6 @@ class _Picker:
             self.repeated.add(place)
         return self.by_text[text]
 
-    def fill(self, order: Iterable[int], size: int) -> None:
-        """Take documents in this order until there are enough."""
-        for place in order:
-            if len(self.places) >= size:
-                return
-            self.take(place)
-
 
 def choose(source: Dataset, recipe: Recipe, context: Context) -> NanoSelection:
     """Choose the nano task of a source: its first queries, all documents relevant to them, and others by the policy."""
@@ -74,7 +65,10 @@ def choose(source: Dataset, recipe: Recipe, context: Context) -> NanoSelection:
     filled: dict[str, int] = {}
     for label, order in _POLICIES[recipe.policy](collection, recipe, recipe.documents - relevant, context):
         before = len(picker.places)
-        picker.fill(order, recipe.documents)
+        for place in order:
+            if len(picker.places) >= recipe.documents:
+                break
+            picker.take(place)
         filled[label] = filled.get(label, 0) + len(picker.places) - before
         if len(picker.places) >= recipe.documents:
             break

@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import orjson
 
 from r2med.formatting import money
 from r2med.measure.figure import Figure
-from r2med.store.files import write_file
 from r2med.training.settings import DENSE, LATE, RERANKER, SPARSE
 
 
-def card_path(file: Path) -> Path:
-    """Return the path of a file's card."""
-    return file.with_suffix(".md")
-
-
-def write_card(file: Path, record: Mapping[str, Any]) -> None:
-    """Write the card of a file."""
-    write_file(card_path(file), "\n".join([*_data_lines(file.name, record), ""]), parents=True)
-
-
-def _data_lines(name: str, record: Mapping[str, Any]) -> Iterator[str]:
+def data_card(name: str, record: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines of the card of training data."""
     rows = record["rows"]
     yield from ("---", "task_categories:", "- text-retrieval", "tags:", "- training-data", "---", "", f"# {name}", "")
     yield "Questions, the reasoning that leads to their evidence, the evidence, and passages that only look like it."
@@ -33,22 +22,18 @@ def _data_lines(name: str, record: Mapping[str, Any]) -> Iterator[str]:
     yield from ("", f"Made from: {record['origin']}. Licence of the texts: {record['licence']}.")
     yield "Questions and labels were written by language models, not by experts; the passage that a question was"
     yield "written from is neither its positive nor its negative."
-    yield from (
-        "",
-        f"Held out: {held_out_text(record)}. Questions of a group are equal or nearly equal, share a positive or a",
-    )
+    yield ""
+    yield f"Held out: {held_out_text(record)}. Questions of a group are equal or nearly equal, share a positive or a"
     yield "source document, or one was written from a positive of the other."
     yield from ("", "## Leakage", "", *_leakage_lines(record["leakage"]), "## How it was made", "")
-    yield from _table(
-        "step | items | kept | requests | US dollars | remarks",
-        "---|---:|---:|---:|---:|---",
-        map(_step, record["steps"]),
-    )
+    headings, rules = "step | items | kept | requests | US dollars | remarks", "---|---:|---:|---:|---:|---"
+    yield from _table(headings, rules, map(_step, record["steps"]))
     types = ((name or "(not asked)", f"{count:,}") for name, count in record["types"].items())
     yield from ("", "## Why negatives are wrong", "", *_table("type | negatives", "---|---:", types))
     yield from ("", "## Settings", "", *_json(record["settings"]), "", "## Prompts", "")
     for prompt, text in record["prompts"].items():
         yield from (f"### {prompt}", "", "~~~", text, "~~~", "")
+    yield ""
 
 
 def _table(headings: str, rules: str, rows: Iterable[Iterable[str]]) -> list[str]:
@@ -107,12 +92,8 @@ _NAMES = {
 }
 
 
-def card_text(name: str, record: Mapping[str, Any]) -> str:
-    """Return the text of a model's card."""
-    return "\n".join([*_model_lines(name, record), ""])
-
-
-def _model_lines(name: str, record: Mapping[str, Any]) -> Iterator[str]:
+def model_card(name: str, record: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines of a model's card."""
     base, questions, (noun, tag) = record["base"], record["questions"], _NAMES[record["kind"]]
     yield from ("---", "library_name: sentence-transformers", "tags:", f"- {tag}", "---", "")
     yield from (f"# {name}", "", f"A {noun} trained with r2med {record['r2med']}.", "")
@@ -137,7 +118,7 @@ def _model_lines(name: str, record: Mapping[str, Any]) -> Iterator[str]:
         rows = ([measure, f"{Figure(*before[measure])}", f"{Figure(*after[measure])}"] for measure in after)
         yield from (*_table("measure | base | trained", "---|---:|---:", rows), "")
     versions = ", ".join(f"{library} {version}" for library, version in record["libraries"].items() if version)
-    yield from ("## Settings", "", versions, "", *_json(record["settings"]))
+    yield from ("## Settings", "", versions, "", *_json(record["settings"]), "")
 
 
 def steps_taken(record: Mapping[str, Any]) -> str:
@@ -146,7 +127,7 @@ def steps_taken(record: Mapping[str, Any]) -> str:
     >>> steps_taken({"steps": 2, "settings": {"train": {"steps": 4}}})
     '2 steps of the 4 asked for, as no further batch could be made,'
     """
-    asked, taken = record["settings"]["train"]["steps"], f"{record['steps']:,} steps"
+    asked, steps = record["settings"]["train"]["steps"], f"{record['steps']:,} steps"
     if record["steps"] >= asked:
-        return taken
-    return f"{taken} of the {asked:,} asked for, as no further batch could be made,"
+        return steps
+    return f"{steps} of the {asked:,} asked for, as no further batch could be made,"

@@ -25,16 +25,7 @@ from r2med.training.formats import FORMATS, FormatSettings, export
 from r2med.training.gate import GateRules
 from r2med.training.rows import read_training_files
 from r2med.training.run import TrainedModel, TrainingPlan, train
-from r2med.training.settings import (
-    KINDS,
-    QUERIES,
-    QUESTION,
-    RERANKER,
-    DataSettings,
-    read_run_settings,
-    read_settings,
-    with_models,
-)
+from r2med.training.settings import KINDS, QUERIES, QUESTION, RERANKER, read_run_settings, read_settings, with_models
 
 _FILE = click.Path(path_type=Path)
 _SEARCHED = "What is trained to search: the question, with the bridge behind it, or each of the two."
@@ -89,12 +80,19 @@ def make_data(source: str, out: Path, dry_run: bool, max_cost: float | None, as_
       r2med train data --from documents --llm scripted:writer.toml --out bridge.parquet --allow-unchecked
     """
     rules = GateRules(*(given.pop(name) for name in ("against", "allow_leakage", "allow_unchecked", "drop_leaking")))
-    settings = _settings(given)
-    asked = {name: given.pop(name) for name in ("executor", "concurrency", "timeout", "retries", "rpm")}
-    with asking(max_cost=max_cost, dry_run=dry_run, **asked) as executor:
+    changes: dict[str, dict[str, Any]] = {}
+    if (questions := given.pop("questions")) is not None:
+        changes["write"] = {"questions": questions}
+    if systems := given.pop("systems"):
+        changes["mine"] = {"systems": list(systems)}
+    settings = with_models(read_settings(given.pop("settings"), changes), given.pop("writer"), given.pop("judge"))
+    guideline = read_text(file) if (file := given.pop("guideline")) else settings.guideline
+    settings = replace(settings, licence=given.pop("licence"), guideline=guideline)
+    with asking(max_cost=max_cost, dry_run=dry_run, **given) as executor:
         maker = DataMaker(source, out, settings, executor)
         if dry_run:
-            show_foreseen(maker.estimate(), as_json, _PRICED)
+            note = "Priced as if every question were written at once and every pool were as large as it can be."
+            show_foreseen(maker.estimate(), as_json, f"{note} ? is a price that is not known.")
             return
         data = maker.run(rules)
     if as_json:
@@ -105,26 +103,6 @@ def make_data(source: str, out: Path, dry_run: bool, max_cost: float | None, as_
     if left:
         click.echo(f"note: {left:,} items have no answer that can be used; run the same command to ask again", err=True)
     click.echo(f"wrote {out} and its card {out.with_suffix('.md')}", err=True)
-
-
-_PRICED = (
-    "Priced as if every question were written at once and every pool were as large as it can be. ? is a price that is"
-    " not known."
-)
-
-
-def _settings(given: dict[str, Any]) -> DataSettings:
-    """Return the settings of the file, changed by the command line."""
-    questions, systems = given.pop("questions"), given.pop("systems")
-    changes: dict[str, dict[str, Any]] = {}
-    if questions is not None:
-        changes["write"] = {"questions": questions}
-    if systems:
-        changes["mine"] = {"systems": list(systems)}
-    settings = with_models(read_settings(given.pop("settings"), changes), given.pop("writer"), given.pop("judge"))
-    guideline = given.pop("guideline")
-    text = read_text(guideline) if guideline else settings.guideline
-    return replace(settings, licence=given.pop("licence"), guideline=text)
 
 
 @train_command.command("export", short_help="Write training data for other trainers.")
@@ -189,30 +167,29 @@ def train_model(
         run_settings = replace(run_settings, train=replace(run_settings.train, seed=seed))
     plan = TrainingPlan(read_training_files(data), base, kind, run_settings)
     trained = train(plan, out, Executor(messages()))
-    if not trained.first:
-        return
-    show_training(trained, output())
-    folder = out if out.is_absolute() else f"./{out}"
-    system = f'"bm25 >> {folder}"' if kind == RERANKER else f"{folder}"
-    click.echo(f"now: r2med run {system}", err=True)
+    if trained.first:
+        show_training(trained, output())
+        folder = str(out) if out.is_absolute() else f"./{out}"
+        system = f'"bm25 >> {folder}"' if kind == RERANKER else folder
+        click.echo(f"now: r2med run {system}", err=True)
 
 
-def show_made_data(made: MadeData, counts: Sequence[Count], console: Console) -> None:
+def show_made_data(data: MadeData, counts: Sequence[Count], console: Console) -> None:
     """Print the steps that made the data, its content, and the result of the gate."""
     show_funnel(counts, console)
-    rows = made.record["rows"]
+    rows = data.record["rows"]
     table = Table(*numbers("train", "dev", "positives", "negatives"))
     table.add(*(f"{rows[name]:,}" for name in ("train", "dev", "positives", "negatives")))
     table.show(console)
     types = Table(key("why wrong"), *numbers("negatives"))
-    for name, count in made.record["types"].items():
+    for name, count in data.record["types"].items():
         types.add(name or "(not asked)", f"{count:,}")
     types.show(console)
-    say(console, f"held out: {held_out_text(made.record)}")
-    judged = made.record["sources_judged_positive"]
+    say(console, f"held out: {held_out_text(data.record)}")
+    judged = data.record["sources_judged_positive"]
     if judged is not None:
         say(console, f"judges call {judged:.0%} of the passages that questions were written from evidence")
-    gate = made.gate
+    gate = data.gate
     if gate.report:
         tasks = Table(key("compared with"), *numbers("queries", "positives"))
         for task in gate.report.tasks:
@@ -238,7 +215,7 @@ def show_training(trained: TrainedModel, console: Console) -> None:
     table = Table(key("held out"), *numbers("base", "95%", "trained", "95%"))
     for measure, after in record["dev"]["after"].items():
         figures = [Figure(*record["dev"]["before"][measure]), Figure(*after)]
-        cells = [(percent(figure.value), percent_range(figure)) for figure in figures]
-        table.add(f"{measure} x 100", *cells[0], *cells[1])
+        cells = [text for figure in figures for text in (percent(figure.value), percent_range(figure))]
+        table.add(f"{measure} x 100", *cells)
     table.show(console)
     say(console, f"{questions['dev']:,} held-out questions")

@@ -28,9 +28,9 @@ from r2med.models.templates import bundled
 from r2med.pipeline.executor.local import Executor
 from r2med.store.files import draft_folder, write_file
 from r2med.store.typed import json_lines
-from r2med.training.cards import card_path, write_card
+from r2med.training.cards import data_card
 from r2med.training.gate import GateResult, GateRules, LeakageGate
-from r2med.training.negatives import TrainingPool, TrainingQuestion, Typing, judged_questions
+from r2med.training.negatives import TrainingQuestion, Typing, judged_questions
 from r2med.training.rows import RowProvenance, count_rows, count_types, training_frame, write_training_file
 from r2med.training.settings import QUESTIONS, DataSettings
 from r2med.training.writing import QuestionDraft, Writing, draw_drafts
@@ -50,7 +50,7 @@ class MadeData:
     def as_dict(self) -> dict[str, Any]:
         """Return the data in the shape of `--json`."""
         names = ("rows", "types", "steps", "held_out", "sources_judged_positive", "licence", "origin", "leakage")
-        return {"file": str(self.file), "card": str(card_path(self.file)), **{n: self.record[n] for n in names}}
+        return {"file": str(self.file), "card": str(self.file.with_suffix(".md")), **{n: self.record[n] for n in names}}
 
 
 class DataMaker:
@@ -75,7 +75,9 @@ class DataMaker:
             return []
         self.work.mkdir(parents=True, exist_ok=True)
         if self.built:
-            return [self._price_types(_pairs(self._pool(read_built_task(Path(self.source))).questions))]
+            return [
+                self._price_types(_pairs(judged_questions(read_built_task(Path(self.source)), self.settings).questions))
+            ]
         builder, drafts = self._drafts()
         writing = Writing(self.settings)
         with ItemStore(self.work) as store:
@@ -101,7 +103,7 @@ class DataMaker:
         gate = LeakageGate(rules)  # first: nobody pays for data that cannot leave
         self.work.mkdir(parents=True, exist_ok=True)
         built = read_built_task(Path(self.source)) if self.built else self._build()
-        pool = self._pool(built)
+        pool = judged_questions(built, self.settings)
         questions = self._reasoned(pool.questions)
         if not questions:
             why = max(pool.dropped, key=pool.dropped.__getitem__, default="the task has no question")
@@ -117,11 +119,10 @@ class DataMaker:
         with draft_folder(self.work, "gate") as draft:
             frame.write_parquet(draft / "rows.parquet")
             passed = gate.check(draft / "rows.parquet", self.executor)
+        if passed.dropped == len(frame):
+            raise R2medError(f"all {len(frame):,} rows hold what systems are measured on; nothing is left to write")
         if passed.dropped:
-            whole, left_out = len(frame), [number - 1 for number in passed.affected]
-            frame = frame.with_row_index("_row").filter(~pl.col("_row").is_in(left_out)).drop("_row")
-            if not len(frame):
-                raise R2medError(f"all {whole:,} rows hold what systems are measured on; nothing is left to write")
+            frame = frame.filter(~pl.int_range(1, pl.len() + 1).is_in(passed.affected))
         positive, seen = pool.sources
         names = ["write_question"] * (not self.built) + ["type_negative"] * bool(self.settings.writer)
         prompts = {name: bundled(name, "r2med.training").text for name in names}
@@ -139,7 +140,7 @@ class DataMaker:
             "prompts": prompts,
             "leakage": passed.as_dict(),
         }
-        write_card(self.out, record)
+        write_file(self.out.with_suffix(".md"), "\n".join(data_card(self.out.name, record)), parents=True)
         write_training_file(self.out, frame, record)
         return MadeData(self.out, record, passed)
 
@@ -168,9 +169,6 @@ class DataMaker:
         write_file(self.work / QUESTIONS, json_lines(rows))
         self.counts += builder.run().counts
         return read_built_task(self.work)
-
-    def _pool(self, built: BuiltTask) -> TrainingPool:
-        return judged_questions(built, self.settings.negatives.count, self.settings.parts)
 
     def _reasoned(self, questions: list[TrainingQuestion]) -> list[TrainingQuestion]:
         """Return the questions of a build, with a bridge written for those without, if there is a model to write it."""

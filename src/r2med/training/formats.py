@@ -14,17 +14,9 @@ import polars as pl
 from r2med.errors import R2medError, suggest
 from r2med.store.files import draft_folder, unwritable
 from r2med.store.typed import Typed, json_bytes, json_lines
+from r2med.training import rows as tables
 from r2med.training.negatives import DEV, TRAIN, pick_evenly
-from r2med.training.rows import (
-    TrainerRow,
-    TrainingFile,
-    common_negatives,
-    labelled_lists,
-    labelled_pairs,
-    passages_of_rows,
-    trainer_rows,
-    triplets,
-)
+from r2med.training.rows import TrainerRow, TrainingFile, passages_of_rows, trainer_rows
 from r2med.training.settings import QUESTION
 
 RECORD = "r2med.json"
@@ -38,7 +30,6 @@ class FormatSettings:
     negatives: int | None = None
     """Of a question, for formats that have the same number for all; as many as every question has where not said."""
     instruction: str = ""
-    """What is written before a question, for formats that have a place for it."""
 
 
 Files = Mapping[str, bytes]
@@ -93,7 +84,7 @@ def _pylate(rows: Sequence[TrainerRow], settings: FormatSettings) -> Files:
     count = min(map(len, lists))  # a batch has as many scores of each question
     lists = [pick_evenly(passages, count) for passages in lists]
     names, passages = [row.id for row in rows], passages_of_rows(rows)
-    tables: dict[str, dict[str, Any]] = {
+    columns_of: dict[str, dict[str, Any]] = {
         "": {
             "query_id": names,
             "document_ids": [[passage.id for passage in ranked] for ranked in lists],
@@ -102,7 +93,7 @@ def _pylate(rows: Sequence[TrainerRow], settings: FormatSettings) -> Files:
         "-queries": {"query_id": names, "text": [row.query for row in rows]},
         "-documents": {"document_id": list(passages), "text": list(passages.values())},
     }
-    return {f"{name}.parquet": _parquet(columns) for name, columns in tables.items()}
+    return {f"{name}.parquet": _parquet(columns) for name, columns in columns_of.items()}
 
 
 def _gritlm(rows: Sequence[TrainerRow], settings: FormatSettings) -> Files:
@@ -126,15 +117,15 @@ class TrainerFormat:
 
 FORMATS: Mapping[str, TrainerFormat] = {
     "sentence-transformers": TrainerFormat(
-        lambda rows, settings: {".parquet": _parquet(triplets(rows, common_negatives(rows, settings.negatives)))},
+        lambda rows, how: {".parquet": _parquet(tables.triplets(rows, tables.common_negatives(rows, how.negatives)))},
         "SentenceTransformer, SparseEncoder and MultiVectorEncoder trainers",
     ),
     "cross-encoder": TrainerFormat(
-        lambda rows, _: {".parquet": _parquet(labelled_pairs(rows))},
+        lambda rows, _: {".parquet": _parquet(tables.labelled_pairs(rows))},
         "sentence-transformers' CrossEncoder trainer, pairs with scores",
     ),
     "cross-encoder-lists": TrainerFormat(
-        lambda rows, _: {".parquet": _parquet(labelled_lists(rows))},
+        lambda rows, _: {".parquet": _parquet(tables.labelled_lists(rows))},
         "sentence-transformers' CrossEncoder trainer, listwise losses",
     ),
     "flagembedding": TrainerFormat(_flagembedding, "FlagEmbedding: embedders and rerankers, with scores to distil"),

@@ -40,7 +40,6 @@ class GateResult:
 
     checked: Sequence[str]
     unchecked: Mapping[str, str]
-    """Tasks that could not be had, with why."""
     rules: GateRules
     report: LeakageReport | None
     affected: tuple[int, ...] = field(default=(), repr=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from logging import ERROR, getLogger
@@ -30,7 +31,7 @@ from r2med.store.hashes import is_unchanged, write_checksums
 from r2med.store.processes import foreign_output
 from r2med.store.sqlite import warn
 from r2med.store.typed import json_bytes, plain
-from r2med.training.cards import card_text
+from r2med.training.cards import model_card
 from r2med.training.losses import make_columns, make_loss, make_model, merge_lora, trainer_parts
 from r2med.training.negatives import DEV, TRAIN
 from r2med.training.rows import TrainerRow, passages_of_rows
@@ -115,7 +116,15 @@ class TrainingLoop:
             why = f"cannot become a {kind} model: {one_line(error)}"
             raise R2medError(f"{self._source.name}: {why}") from error
         before = self._measured(model)
-        trainer = self._trainer(model)
+        trainer_class, arguments_class = trainer_parts(kind)
+        columns = make_columns(kind, self._rows, settings)
+        trainer = trainer_class(
+            model=model,
+            args=arguments_class(**self._arguments(list(columns))),
+            train_dataset=Dataset.from_dict(columns),
+            loss=make_loss(kind, model, settings),
+            evaluator=make_evaluator(self._dev, kind) if self._dev is not None else None,
+        )
         arguments = trainer.args
         batches = max(1, len(trainer.get_train_dataloader()) // arguments.gradient_accumulation_steps)
         steps = arguments.max_steps if arguments.max_steps > 0 else batches * arguments.num_train_epochs
@@ -132,18 +141,20 @@ class TrainingLoop:
         if settings.lora.rank:
             merge_lora(model)
         record = self._record(trainer.state, before, self._measured(model))
-        first = bool(trainer.is_world_process_zero())
-        if first:
-            try:
-                with draft_folder(folder.parent, folder.name) as draft:
-                    model.save(str(draft), create_model_card=False)
-                    (draft / RECORD).write_bytes(json_bytes(record, indent=2))
-                    (draft / "README.md").write_text(card_text(folder.name, record), "utf-8")
-                    draft.rename(folder)
-            except OSError as error:
-                raise unwritable(folder, error) from error
-            shutil.rmtree(self._work, ignore_errors=True)
+        if first := bool(trainer.is_world_process_zero()):
+            self._save(model, record, folder)
         return TrainedModel(folder, record, first)
+
+    def _save(self, model: Any, record: Mapping[str, Any], folder: Path) -> None:
+        try:
+            with draft_folder(folder.parent, folder.name) as draft:
+                model.save(str(draft), create_model_card=False)
+                (draft / RECORD).write_bytes(json_bytes(record, indent=2))
+                (draft / "README.md").write_text("\n".join(model_card(folder.name, record)), "utf-8")
+                draft.rename(folder)
+        except OSError as error:
+            raise unwritable(folder, error) from error
+        shutil.rmtree(self._work, ignore_errors=True)
 
     def _measured(self, model: Any) -> dict[str, Any]:
         if self._dev is None:
@@ -152,20 +163,7 @@ class TrainingLoop:
         scores = self._dev.measure(model, self._plan.kind)
         return {str(measure): list(task_intervals(scores.values(measure))[0]) for measure in scores.measures}
 
-    def _trainer(self, model: Any) -> Any:
-        kind, settings = self._plan.kind, self._plan.settings
-        trainer, arguments = trainer_parts(kind)
-        columns = make_columns(kind, self._rows, settings)
-        return trainer(
-            model=model,
-            args=arguments(**self._arguments(list(columns))),
-            train_dataset=Dataset.from_dict(columns),
-            loss=make_loss(kind, model, settings),
-            evaluator=make_evaluator(self._dev, kind) if self._dev is not None else None,
-        )
-
     def _arguments(self, columns: Sequence[str]) -> dict[str, Any]:
-        """Return the arguments of the trainer."""
         settings, reranks = self._plan.settings, self._plan.kind == RERANKER
         train = settings.train
         on_processor = find_devices("auto") == ("cpu",)
@@ -196,17 +194,14 @@ class TrainingLoop:
             # Several processes: a cross-encoder uses all its weights, and the search for others misses its output.
             arguments["ddp_find_unused_parameters"] = False
         elif train.query_prompt or train.document_prompt:
-            prompts = dict.fromkeys(columns, train.document_prompt) | {columns[0]: train.query_prompt}
-            arguments["prompts"] = prompts
+            arguments["prompts"] = dict.fromkeys(columns, train.document_prompt) | {columns[0]: train.query_prompt}
         return arguments
 
     def _record(self, state: Any, before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
         plan = self._plan
         # The loss and the measures on the held-out part, without times.
-        history = [
-            {name: value for name, value in entry.items() if name in ("step", "loss") or name.startswith("eval_dev_")}
-            for entry in state.log_history
-        ]
+        measured = re.compile("step|loss|eval_dev_.*")
+        history = [{n: value for n, value in entry.items() if measured.fullmatch(n)} for entry in state.log_history]
         return {
             "r2med": r2med.__version__,
             "kind": plan.kind,

@@ -43,7 +43,6 @@ class JudgedPassage:
 
     passage: Passage
     score: float
-    """Both grades of the judges together, from 0 to 1."""
     rank: int
     """The best rank that a system gave it."""
     reason: str = ""
@@ -71,7 +70,6 @@ class HeldOut(NamedTuple):
     """Questions of a group have something in common, and lie in one part."""
     largest: int
     shared_questions: int
-    """Questions of dev with the same or nearly the same words as one of train."""
     shared_positives: int
 
 
@@ -86,7 +84,7 @@ class TrainingPool(NamedTuple):
     """Of the passages that questions were written from, how many the judges call evidence, and how many they saw."""
 
 
-def judged_questions(built: BuiltTask, negatives: int, parts: PartSettings) -> TrainingPool:
+def judged_questions(built: BuiltTask, settings: DataSettings) -> TrainingPool:
     """Return the questions of a built task that have a positive and a negative."""
     passages = {passage.id: passage for passage in task_passages(built.folder)}
     file = built.folder.parent / QUESTIONS  # of a build of given questions, nothing in it was drawn
@@ -113,10 +111,12 @@ def judged_questions(built: BuiltTask, negatives: int, parts: PartSettings) -> T
         )
         if positive and negative:
             best = sorted(positive, key=_best_first)
-            rows.append(TrainingQuestion(question, best, spread(negative, negatives), written=written))
+            rows.append(TrainingQuestion(question, best, spread(negative, settings.negatives.count), written=written))
         else:
             dropped[NO_NEGATIVE if positive else NO_POSITIVE] += 1
-    return TrainingPool(*hold_out(rows, parts), dict(dropped), (seen[POSITIVE], seen[POSITIVE] + seen[NEGATIVE]))
+    return TrainingPool(
+        *hold_out(rows, settings.parts), dict(dropped), (seen[POSITIVE], seen[POSITIVE] + seen[NEGATIVE])
+    )
 
 
 def _best_first(judged: JudgedPassage) -> tuple[float, int, str]:
@@ -152,7 +152,13 @@ def hold_out(rows: Sequence[TrainingQuestion], parts: PartSettings) -> tuple[lis
     written from a positive of the other; directly or through others.
     """
     alike = _alike([row.question.text for row in rows])
-    groups = join_groups({row.question.id: [*_common(row), same] for row, same in zip(rows, alike, strict=True)})
+    shared: dict[str, list[tuple[str, str]]] = {}
+    for row, same in zip(rows, alike, strict=True):
+        passages = [positive.passage for positive in row.positives]
+        names = [passage.id for passage in passages] + list(filter(None, [row.written.get("passage")]))
+        keys = (("document", row.question.sources), ("passage", names), ("text", [p.shown for p in passages]))
+        shared[row.question.id] = [*((kind, name) for kind, several in keys for name in several), same]
+    groups = join_groups(shared)
     sizes = Counter(groups.values())
     held = draw_groups(groups, parts.dev, parts.seed)
     smallest = min(sizes, key=sizes.__getitem__, default="")
@@ -164,16 +170,8 @@ def hold_out(rows: Sequence[TrainingQuestion], parts: PartSettings) -> tuple[lis
     for row, same in zip(parted, alike, strict=True):
         texts[row.part].add(same)
         positives[row.part].update(positive.passage.shown for positive in row.positives)
-    shared = len(texts[TRAIN] & texts[DEV]), len(positives[TRAIN] & positives[DEV])
-    return parted, HeldOut(len(rows), len(sizes), max(sizes.values(), default=0), *shared)
-
-
-def _common(row: TrainingQuestion) -> list[tuple[str, str]]:
-    """Return the keys that other questions may share: source documents, positives, the passage it was written from."""
-    passages = [positive.passage for positive in row.positives]
-    names = [passage.id for passage in passages] + list(filter(None, [row.written.get("passage")]))
-    keys = (("document", row.question.sources), ("passage", names), ("text", [p.shown for p in passages]))
-    return [(kind, name) for kind, several in keys for name in several]
+    both = len(texts[TRAIN] & texts[DEV]), len(positives[TRAIN] & positives[DEV])
+    return parted, HeldOut(len(rows), len(sizes), max(sizes.values(), default=0), *both)
 
 
 def _alike(texts: Sequence[str]) -> list[tuple[str, str]]:
@@ -204,11 +202,7 @@ class Typing:
     @property
     def step(self) -> Step[Pair]:
         """Return the step in the form in which it is run and priced."""
-
-        def key(pair: Pair) -> str:
-            return step_key("type", request=self.requests(pair)[0].key())
-
-        return Step("type", lambda pair: pair.id, key, work=self._work)
+        return Step("type", lambda p: p.id, lambda p: step_key("type", request=self.requests(p)[0].key()), self._work)
 
     def requests(self, pair: Pair) -> list[Request]:
         """Return the requests about a pair."""

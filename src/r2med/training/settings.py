@@ -10,22 +10,8 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 from msgspec.structs import asdict, replace
 
-from r2med.construction.plan import (
-    AskSettings,
-    BuildPlan,
-    ChunkSettings,
-    DocumentSource,
-    JudgeSettings,
-    MineSettings,
-    Natural,
-    Positive,
-    QuestionSource,
-    RuleSettings,
-    SelectSettings,
-    TaskFacts,
-    in_folder,
-    is_file,
-)
+from r2med.construction import plan as build
+from r2med.construction.plan import Natural, Positive, in_folder, is_file
 from r2med.llm.cards import find_model
 from r2med.llm.steps import AskedModel
 from r2med.measure.metrics import parse_all
@@ -79,13 +65,13 @@ class DataTables(Typed, frozen=True):
 
     write: WriteSettings
     negatives: NegativeSettings
-    documents: DocumentSource = DocumentSource()
-    chunk: ChunkSettings = ChunkSettings()
-    mine: MineSettings = MineSettings()
-    judge: JudgeSettings = JudgeSettings()
-    select: SelectSettings = SelectSettings()
+    documents: build.DocumentSource = build.DocumentSource()
+    chunk: build.ChunkSettings = build.ChunkSettings()
+    mine: build.MineSettings = build.MineSettings()
+    judge: build.JudgeSettings = build.JudgeSettings()
+    select: build.SelectSettings = build.SelectSettings()
     parts: PartSettings = PartSettings()
-    ask: AskSettings = AskSettings()
+    ask: build.AskSettings = build.AskSettings()
 
 
 class DataSettings(DataTables, frozen=True, kw_only=True):
@@ -95,14 +81,14 @@ class DataSettings(DataTables, frozen=True, kw_only=True):
     licence: str = ""
     writer: str = ""
 
-    def plan(self, work: Path) -> BuildPlan:
+    def plan(self, work: Path) -> build.BuildPlan:
         """Return the plan by which a builder mines and judges for the questions written into a folder."""
-        return BuildPlan(
+        return build.BuildPlan(
             folder=work,
             guideline=self.guideline,
-            task=TaskFacts("training-data", licence=self.licence),
-            questions=QuestionSource(work / QUESTIONS, source="document", reasoning="bridge"),
-            rules=RuleSettings(on=False),
+            task=build.TaskFacts("training-data", licence=self.licence),
+            questions=build.QuestionSource(work / QUESTIONS, source="document", reasoning="bridge"),
+            rules=build.RuleSettings(on=False),
             **{name: getattr(self, name) for name in ("documents", "chunk", "mine", "judge", "select", "ask")},
         )
 
@@ -119,11 +105,9 @@ class DataSettings(DataTables, frozen=True, kw_only=True):
 
 def read_settings(file: Path | None, changes: Mapping[str, Mapping[str, Any]]) -> DataSettings:
     """Read the bundled settings, changed by a file and then by the command line, by table and key."""
-    bundled_tables = resources.files("r2med.training").joinpath("data.toml").read_text("utf-8")
-    defaults = toml_values(bundled_tables, "data.toml")
-    tables: dict[str, Any] = plain(
-        parse_toml(read_text(file) if file else "", DataTables, str(file), defaults=defaults)
-    )
+    bundled = resources.files("r2med.training").joinpath("data.toml").read_text("utf-8")
+    text, defaults = read_text(file) if file else "", toml_values(bundled, "data.toml")
+    tables: dict[str, Any] = plain(parse_toml(text, DataTables, str(file), defaults=defaults))
     for name, table in changes.items():
         tables[name] |= table
     guideline = resources.files("r2med.construction").joinpath("template", "guideline.md").read_text("utf-8")
@@ -157,7 +141,6 @@ class OptimizerSettings(Typed, frozen=True):
     steps: Natural = 0
     """So many steps, whatever `epochs` says; 0 for epochs."""
     batch: Annotated[int, Meta(ge=2)] = 32
-    """The others of a batch are negatives."""
     learning_rate: Above = 2e-5
     warmup: Share = 0.1
     weight_decay: float = 0.01
@@ -167,7 +150,6 @@ class OptimizerSettings(Typed, frozen=True):
     negatives: Natural = 0
     """Of a question; 0 for as many as all have, seven at the most."""
     max_length: Natural = 0
-    """Tokens of a text; 0 for what the base model reads."""
     query_prompt: str = ""
     document_prompt: str = ""
 
@@ -178,12 +160,9 @@ class LossSettings(Typed, frozen=True):
     name: str = ""
     """infonce (in-batch negatives, cached) or distill (the judges' scores); a reranker distils unless told."""
     mini_batch: Positive = 16
-    """Texts in memory at a time, whatever the batch."""
     temperature: Above = 0.05
     teacher_temperature: Above = 0.2
-    """Of the judges' scores, which lie between 0 and 1."""
     matryoshka: tuple[Positive, ...] = ()
-    """Shorter vectors that shall be good as well, of a dense retriever."""
     query_flops: float = 5e-5
     """How strongly a sparse retriever is held to few terms of a query, and of a document."""
     document_flops: float = 3e-5

@@ -36,7 +36,6 @@ class LanguageDrop:
     after: float
     change: Difference
     left_out: int
-    """Questions that only one of the two has."""
     corrected: float = 1.0
     """The p-value of the randomisation test, after Holm over all drops that are looked at together."""
 
@@ -80,7 +79,6 @@ def language_drops(
 
 
 def _drop(ledger: Ledger, system: Chosen, task: Task, measure: str) -> LanguageDrop | str:
-    """Return the drop, or the reason why there is none."""
     here, there = system.runs.get(task.name), system.runs.get(task.translates)
     for name, entry in ((task.name, here), (task.translates, there)):
         if entry is None:

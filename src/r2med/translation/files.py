@@ -19,7 +19,7 @@ from r2med.errors import R2medError
 from r2med.llm.items import STORE
 from r2med.store.files import draft_folder, unwritable
 from r2med.store.typed import json_lines
-from r2med.translation.translator import MARK, TranslatedQuestion, TranslatedTask, TranslationSettings
+from r2med.translation.translator import MARK, TranslatedTask, TranslationSettings
 
 _FORMAT = 1
 
@@ -83,13 +83,19 @@ def _files(source: Dataset, translated: TranslatedTask, settings: TranslationSet
         **translated.as_dict(),
     }
     stated = {name: value for name in source.task.STATED if (value := getattr(source.task, name))}
+    gold = {"answer": source.gold.answers, "reasoning": source.gold.reasoning}  # in the language of the corpus
     qrels = (
         {"q_id": question.id, "p_id": document, "score": grade}
         for question in translated.kept
         for document, grade in source.gold.qrels[question.id].items()
     )
     return {
-        "query.jsonl": json_lines(_query(source, question) for question in translated.kept),
+        "query.jsonl": json_lines(
+            {"id": q.id, "text": q.text, "original": q.original}
+            | {name: texts[q.id] for name, texts in gold.items() if q.id in texts}
+            | ({"gate": q.problems[0][0]} if q.problems else {})
+            for q in translated.kept
+        ),
         "qrels.jsonl": json_lines(qrels),
         "translations.jsonl": json_lines(
             {
@@ -106,14 +112,6 @@ def _files(source: Dataset, translated: TranslatedTask, settings: TranslationSet
         TRANSLATION: orjson.dumps(facts, option=orjson.OPT_INDENT_2) + b"\n",
         "README.md": "\n".join(_card(facts, settings.judges_itself)).encode(),
     }
-
-
-def _query(source: Dataset, question: TranslatedQuestion) -> dict[str, str]:
-    """Return the row of a question; answer and reasoning stay in the language of the corpus."""
-    row = {"id": question.id, "text": question.text, "original": question.original}
-    for name, texts in (("answer", source.gold.answers), ("reasoning", source.gold.reasoning)):
-        row |= {name: texts[question.id]} if question.id in texts else {}
-    return row | ({"gate": question.problems[0][0]} if question.problems else {})
 
 
 def _card(facts: dict[str, Any], judged_by_itself: bool) -> Iterator[str]:

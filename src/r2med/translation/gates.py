@@ -56,9 +56,7 @@ class Quantity(NamedTuple):
 
     values: frozenset[float]
     unit: str
-    """By its name in the table; empty where none follows."""
     per: tuple[str, ...]
-    """Of a compound such as mg/kg/day, what stands below."""
     written: str
 
 
@@ -88,7 +86,6 @@ def language(code: str) -> Language:
 
 @cache
 def _units() -> Mapping[str, str]:
-    """Map all spellings of units to their names."""
     tables = (_facts()["dose"], _facts()["other"])
     return {spelling: name for table in tables for name, spellings in table.items() for spelling in spellings}
 
@@ -183,7 +180,6 @@ def _values(token: str, spoken: Language) -> frozenset[float]:
 
 
 def _is_worded(value: float, text: str, spoken: Language) -> bool:
-    """Return whether a text has a small number as a word."""
     if value < 0:
         return any(word in text for word in _facts()["signs"]["minus"]) and _is_worded(-value, text, spoken)
     if not value.is_integer() or not 0 <= value < 100:
@@ -231,7 +227,12 @@ def _changed_numbers(original: str, translation: str, spoken: Language) -> Itera
     divisors = _spoken_divisors(before), _spoken_divisors(after)
     for quantity in stated:
         same = [other for other in left if other.values & quantity.values]
-        right = [other for other in same if _same_unit(quantity, other, *divisors)]
+        right = []
+        for other in same:  # what stands below a stroke may be said in words, and not be lost
+            same_unit = quantity.unit in ("", other.unit) if other.unit else quantity.unit not in _facts()["dose"]
+            below, others = set(quantity.per), set(other.per)
+            if same_unit and below <= others | divisors[1] and others <= below | divisors[0]:
+                right.append(other)
         if right:
             left.remove(right[0])
         elif same:
@@ -243,12 +244,6 @@ def _changed_numbers(original: str, translation: str, spoken: Language) -> Itera
         worded = any(_is_worded(value, before, english) for value in quantity.values)
         if not worded and not quantity.values & set(values):
             yield GateProblem(NUMBERS, f"{_written(quantity)} is not in the original")
-
-
-def _same_unit(stated: Quantity, other: Quantity, before: set[str], after: set[str]) -> bool:
-    """Return whether a dose is of the same: what stands below a stroke may be said in words, and not be lost."""
-    same = stated.unit in ("", other.unit) if other.unit else stated.unit not in _facts()["dose"]
-    return same and set(stated.per) <= {*other.per, *after} and set(other.per) <= {*stated.per, *before}
 
 
 def _written(quantity: Quantity) -> str:

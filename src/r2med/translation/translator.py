@@ -41,7 +41,6 @@ class TranslationSettings:
     near: float = 0.7
     attempts: int = 2
     failed: str = DROP
-    """Whether questions that fail a gate are left out, or stay and are marked."""
     max_tokens: int = 2048
 
     @property
@@ -193,7 +192,6 @@ class Translator:
 
 
 def _read_text(reply: str) -> str | None:
-    """Read the translation in a reply, ignoring text around it."""
     value = read_object(reply)
     text = value.get("translation") if value else None
     return " ".join(text.split()) or None if isinstance(text, str) else None
