@@ -14,10 +14,9 @@ import numpy as np
 
 from r2med.data.corpus import read_corpus
 from r2med.data.dataset import Dataset
-from r2med.data.loader import fetch_task
+from r2med.data.loader import Contents, fetch_task, read_contents
 from r2med.data.problems import ERROR, KINDS, WARNING, Findings, Problem
 from r2med.data.qrels import read_judgements
-from r2med.data.reader import Contents, read_contents
 from r2med.data.tasks import Task, resolve
 from r2med.data.texts import read_queries
 from r2med.errors import DataError

@@ -24,8 +24,7 @@ from r2med.measure.figure import Figure
 Floats = NDArray[np.float64]
 Name = TypeVar("Name")
 RESAMPLES = 10_000
-SEED = 20250514
-"""The seed of all random draws in measuring."""
+SEED = 20250514  # the seed of all random draws in measuring
 LEVEL = 0.95
 _BLOCK = 1 << 20  # numbers in memory at a time
 _CACHED = 1024  # queries up to which a task's resamples are cached for the next call

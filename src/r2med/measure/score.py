@@ -102,8 +102,7 @@ def _gains(run: Run, positives: Mapping[str, Mapping[str, int]], depth: int | No
     return Gains(gained, ideal, relevant)
 
 
-Tertile = tuple[int, str]
-"""Number and label of a tertile."""
+Tertile = tuple[int, str]  # number and label of a tertile
 
 
 def tertiles(values: Sequence[float], unit: str) -> Callable[[float], Tertile]:

@@ -23,8 +23,7 @@ from r2med.errors import DataError, R2medError, suggest
 from r2med.store.files import expanded, write_file
 
 Kind = TypeVar("Kind")
-Place = tuple[str | int, ...]
-"""Keys and positions that lead to a value."""
+Place = tuple[str | int, ...]  # keys and positions that lead to a value
 
 
 class Typed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
