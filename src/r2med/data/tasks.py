@@ -232,12 +232,8 @@ def _refuse_split(name: str, split: str | None) -> None:
         raise DataError(f"{name} has no split {split!r}: only folders have splits to choose from")
 
 
-def hub_task(name: str, split: str | None = None) -> Task:
-    """Build the task in any dataset of the hub that has a task's layout: `hf:ORG/NAME`, or `hf:ORG/NAME@REVISION`.
-
-    >>> hub_task("hf:ward-7/handover").hub
-    'ward-7/handover'
-    """
+def _hub_task(name: str, split: str | None = None) -> Task:
+    """Build the task in a dataset of the hub that has a task's layout: `hf:ORG/NAME`, or `hf:ORG/NAME@REVISION`."""
     repo, _, revision = name.removeprefix(HUB_PREFIX).partition("@")
     if not re.fullmatch(r"[^/\s]+/[^/\s]+", repo):
         raise DataError(f"{name}: not the name of a dataset on the hub; write {HUB_PREFIX}ORG/NAME")
@@ -253,7 +249,7 @@ def _resolve(name: str | Path | Task, split: str | None) -> Sequence[Task]:
             _refuse_split(name.name, split)
         return [name]
     if isinstance(name, str) and name.startswith(HUB_PREFIX):
-        return [hub_task(name, split)]
+        return [_hub_task(name, split)]
     if isinstance(name, str) and name.casefold() in _names():
         _refuse_split(name, split)
         return _names()[name.casefold()]
