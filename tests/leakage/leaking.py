@@ -14,8 +14,7 @@ from r2med.data.tasks import Task
 from r2med.leakage.check import check
 from r2med.leakage.findings import LeakageReport
 from r2med.leakage.index import KINDS, METHODS, IndexedTask, Settings, index_texts
-from r2med.leakage.lookup import LeakHits
-from r2med.leakage.match import Matcher
+from r2med.leakage.match import LeakHits, Matcher
 from r2med.leakage.training import Block, TrainingRow
 from r2med.pipeline.executor.local import quiet
 from r2med.store.cache import Cache

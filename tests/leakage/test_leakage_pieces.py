@@ -21,8 +21,7 @@ from r2med.leakage import training
 from r2med.leakage.check import check
 from r2med.leakage.findings import Tally
 from r2med.leakage.index import IndexedTask, Settings
-from r2med.leakage.lookup import LeakHits, join_hits
-from r2med.leakage.match import Matcher
+from r2med.leakage.match import LeakHits, Matcher, join_hits
 from r2med.leakage.training import Block, TrainingRow
 from r2med.lexical.arrays import row_slices_up_to, slices_up_to
 

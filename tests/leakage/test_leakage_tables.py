@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from r2med.leakage.lookup import HashFilter
+from r2med.leakage.match import HashFilter
 from r2med.lexical.shingles import HashTable
 
 numbers = st.one_of(

@@ -28,8 +28,7 @@ from r2med.store.files import draft_folder, sweep, unwritable
 from r2med.store.hashes import FileHashes, cache_key, is_unchanged, stamp, write_checksums
 from r2med.store.typed import Typed, read_json, write_json
 
-FORMAT = 4
-"""Format number, raised if what is cached, or what reading a file gives, changes: part of the cache key."""
+FORMAT = 4  # format number, raised if what is cached, or what reading a file gives, changes: part of the cache key
 _KIND = "corpus"
 _SHARE = 8  # files of more than this fraction of the memory that may be used are not held in it
 _PACKED = 4  # ratio of the size of the texts to that of a packed file

@@ -116,8 +116,7 @@ class Collection:
     queries: Texts
     generations: tuple[tuple[Generation, ...], ...] = ()
     """One tuple per query, aligned with `queries`; empty if nothing was generated."""
-    origin: Path | None = None
-    """The folder the data was read from, where published generations may lie beside it."""
+    origin: Path | None = None  # the folder the data was read from, where published generations may lie beside it
     copies: frozenset[str] | None = None
     """The ids under which a query and a document of the task are the same text or case; None if none are declared,
     so that every id of both kinds counts as one."""

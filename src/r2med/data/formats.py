@@ -28,8 +28,7 @@ from r2med.settings import memory_limit
 from r2med.store.hashes import stamp
 
 Row = Mapping[str, object]
-Rows = Iterator[tuple[int, Row]]
-"""Rows with their numbers, counted from 1."""
+Rows = Iterator[tuple[int, Row]]  # rows with their numbers, counted from 1
 ID_FIELDS = ("id", "_id")
 QUERY_FIELDS = ("q_id", "query-id", "query_id", "qid")
 DOCUMENT_FIELDS = ("p_id", "corpus-id", "corpus_id", "document_id", "doc_id", "docid", "pid")

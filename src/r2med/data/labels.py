@@ -14,12 +14,11 @@ from r2med.store.files import write_file
 
 POSITIVE, BAND, NEGATIVE, UNJUDGED = "positive", "band", "negative", "unjudged"
 
-PAIR = ["query_id", "passage_id"]
-"""The columns that name a pair in judgements of a build."""
+PAIR = ["query_id", "passage_id"]  # the columns that name a pair in judgements of a build
 
 
 def judged_qrels(path: Path) -> dict[str, dict[str, int]] | None:
-    """Return a build's verdicts in its `judgements.parquet`, the band as 0, unjudged pairs left out; None for other files."""
+    """Return a build's verdicts in its `judgements.parquet`, the band as 0, without unjudged pairs; else None."""
     try:
         if path.suffix != ".parquet" or not {*PAIR, "verdict"} <= set(pl.read_parquet_schema(path)):
             return None

@@ -78,7 +78,7 @@ class QrelsFile(NamedTuple):
 
 
 def read_qrels(path: str | Path, *, split: str = DEFAULT_SPLIT) -> QrelsFile:
-    """Read the judgements in a file or a task's folder; queries without a relevant document are left out and warned of."""
+    """Read the judgements in a file or a task's folder; queries without a relevant document are left out, counted."""
     source, findings = expanded(path), Findings()
     judgements = read_judgements(_qrels_files(source, split), findings)
     findings.raise_errors(source)

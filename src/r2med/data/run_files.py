@@ -98,7 +98,7 @@ def _rises(scores: NDArray[np.float32]) -> bool:
     return bool((scores[1:] > scores[:-1]).any())
 
 
-def read_trec(data: bytes, name: str) -> FileRows:
+def _read_trec(data: bytes, name: str) -> FileRows:
     """Read the rows of a TREC run. Columns are separated by ASCII's white space; any other may be part of an id."""
     file_rows = FileRows()
     for number, line in enumerate(data.split(b"\n"), 1):
@@ -135,7 +135,7 @@ def _fault(columns: list[bytes]) -> str:
     return f"the score is {score!r}, not a number"
 
 
-def write_trec(run: Run, tag: str) -> bytes:
+def _write_trec(run: Run, tag: str) -> bytes:
     """Write a TREC run; white space in the tag is left out."""
     for name in (*run.queries, *set(run.documents)):
         if name.split() != [name]:
@@ -150,8 +150,7 @@ def write_trec(run: Run, tag: str) -> bytes:
     return "".join(lines).encode()
 
 
-def read_lines(data: bytes, name: str) -> FileRows:
-    """Read the rows of a file with a query per line."""
+def _read_lines(data: bytes, name: str) -> FileRows:
     file_rows = FileRows()
     for number, line in enumerate(data.split(b"\n"), 1):
         if not line.strip():
@@ -160,7 +159,7 @@ def read_lines(data: bytes, name: str) -> FileRows:
         entry = _parsed(line, where)
         if not isinstance(entry, dict):
             raise DataError(f"{where}: not an object with a query and its documents")
-        query, documents = pick(entry, QUERY), pick(entry, LIST)
+        query, documents = _pick(entry, QUERY), _pick(entry, LIST)
         if query is None:
             raise DataError(f"{where}: no query id; looked for {', '.join(QUERY)}")
         if documents is None:
@@ -169,8 +168,7 @@ def read_lines(data: bytes, name: str) -> FileRows:
     return file_rows
 
 
-def read_object(data: bytes, name: str) -> FileRows:
-    """Read the rows of a file that is one object of queries."""
+def _read_object(data: bytes, name: str) -> FileRows:
     lists = _parsed(data, name)
     if not isinstance(lists, dict):
         raise DataError(f"{name}: not an object of queries, each with its documents")
@@ -180,30 +178,28 @@ def read_object(data: bytes, name: str) -> FileRows:
     return file_rows
 
 
-def write_lines(run: Run, _: str) -> bytes:
+def _write_lines(run: Run, _: str) -> bytes:
     """Write a query per line, in the shape of the benchmark's authors."""
     lines = ({"id": query, "topk_pid": list(zip(ids, scores.tolist(), strict=True))} for query, (ids, scores) in run)
     return b"".join(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE) for line in lines)
 
 
-def write_object(run: Run, _: str) -> bytes:
-    """Write one object: query to document to score."""
+def _write_object(run: Run, _: str) -> bytes:
     lists = {query: dict(zip(documents, scores.tolist(), strict=True)) for query, (documents, scores) in run}
     return orjson.dumps(lists, option=orjson.OPT_APPEND_NEWLINE)
 
 
-def is_lines(data: bytes) -> bool:
+def _is_lines(data: bytes) -> bool:
     """Return whether JSON text is a query per line rather than one object."""
     first, _, rest = data.strip().partition(b"\n")
     try:
         entry = orjson.loads(first)
     except orjson.JSONDecodeError:
         return False
-    return bool(rest) or (isinstance(entry, dict) and None not in (pick(entry, QUERY), pick(entry, LIST)))
+    return bool(rest) or (isinstance(entry, dict) and None not in (_pick(entry, QUERY), _pick(entry, LIST)))
 
 
-def pick(entry: Mapping[str, Any], keys: tuple[str, ...]) -> str | None:
-    """Return the first of these keys that an object has."""
+def _pick(entry: Mapping[str, Any], keys: tuple[str, ...]) -> str | None:
     return next((key for key in keys if key in entry), None)
 
 
@@ -255,7 +251,7 @@ def _pairs(value: Any, where: str) -> Iterator[tuple[str, Any]]:
     for item in value:
         if isinstance(item, list) and len(item) == 2:
             yield _identifier(item[0], where), item[1]
-        elif isinstance(item, dict) and (key := pick(item, DOCUMENT)) is not None:
+        elif isinstance(item, dict) and (key := _pick(item, DOCUMENT)) is not None:
             yield _identifier(item[key], where), item.get("score", _UNSCORED)
         else:
             yield _identifier(item, where), _UNSCORED
@@ -269,8 +265,7 @@ def _identifier(value: Any, where: str) -> str:
     raise DataError(f"{where}: expected an id, found {describe(value)}")
 
 
-def read_parquet(data: bytes, name: str) -> FileRows:
-    """Read the rows of a parquet file."""
+def _read_parquet(data: bytes, name: str) -> FileRows:
     import polars as pl
 
     try:
@@ -295,8 +290,7 @@ def read_parquet(data: bytes, name: str) -> FileRows:
     return file_rows
 
 
-def write_parquet(run: Run, _: str) -> bytes:
-    """Write a table with the columns query, document, rank and score."""
+def _write_parquet(run: Run, _: str) -> bytes:
     import polars as pl
 
     lengths = np.diff(run.offsets)
@@ -315,7 +309,7 @@ def write_parquet(run: Run, _: str) -> bytes:
 
 
 def _column(table: pl.DataFrame, names: tuple[str, ...], path: str) -> pl.Series:
-    heading = pick(dict.fromkeys(table.columns), names)
+    heading = _pick(dict.fromkeys(table.columns), names)
     if heading is None:
         looked_for = f"{', '.join(names)} among {', '.join(table.columns)}"
         raise DataError(f"{path}: no column of the {names[0]}; looked for {looked_for}")
@@ -343,10 +337,10 @@ class RunFormat(NamedTuple):
 
 
 FORMATS: Mapping[str, RunFormat] = {
-    "trec": RunFormat((".trec", ".run", ".txt", ".res"), read_trec, write_trec),
-    "jsonl": RunFormat((".jsonl", ".ndjson"), read_lines, write_lines),
-    "json": RunFormat((".json",), read_object, write_object),
-    "parquet": RunFormat((".parquet", ".pq"), read_parquet, write_parquet),
+    "trec": RunFormat((".trec", ".run", ".txt", ".res"), _read_trec, _write_trec),
+    "jsonl": RunFormat((".jsonl", ".ndjson"), _read_lines, _write_lines),
+    "json": RunFormat((".json",), _read_object, _write_object),
+    "parquet": RunFormat((".parquet", ".pq"), _read_parquet, _write_parquet),
 }
 """Every format of run files."""
 _BY_EXTENSION = {extension: name for name, form in FORMATS.items() for extension in form.extensions}
@@ -367,7 +361,7 @@ def read_run(path: Path | str) -> tuple[Run, list[str]]:
     elif ending != ".json" and data.lstrip()[:1] != b"{":
         form = "trec"
     else:
-        form = "jsonl" if is_lines(data) else "json"
+        form = "jsonl" if _is_lines(data) else "json"
     file_rows = FORMATS[form].read(data, str(path))
     if not file_rows.lists:
         raise DataError(f"{path}: the file holds no query")

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from r2med.errors import DataError
 
-DAMAGED = "damaged"
-"""Name of the file beside a stored corpus that marks it as unusable."""
+DAMAGED = "damaged"  # name of the file beside a stored corpus that marks it as unusable
 _AT_ONCE = 1024
 _WIDEST = 64  # ids of more bytes than this are sorted one by one
 

@@ -39,12 +39,8 @@ _NANO_SPLITS = {f"NanoR2MED{name.replace('-', '')}": short for name, short in SH
 """The splits of nano sets that were built from the tasks."""
 
 
-def task_heading(task: str) -> str:
-    """Return a task's name as the heading of a column; only a task of the benchmark has a short name of it.
-
-    >>> task_heading("nano/MedQA-Diag"), task_heading("/data/MedQA-Diag")
-    ('MedQA', 'MedQA-Diag')
-    """
+def _task_heading(task: str) -> str:
+    """Return a task's name as the heading of a column; only a task of the benchmark has a short name of it."""
     base = task.rstrip("/").rpartition("/")[2] or task
     if not Path(task).is_absolute():
         return SHORT_NAMES.get(base) or _NANO_SPLITS.get(base, base)
@@ -84,7 +80,7 @@ def task_headings(tasks: Sequence[str]) -> dict[str, str]:
     >>> task_headings(["nfcorpus/dev", "scifact/dev", "sample/Biology"])
     {'nfcorpus/dev': 'nfcorpus/dev', 'scifact/dev': 'scifact/dev', 'sample/Biology': 'Bio'}
     """
-    headings = {task: task_heading(task) for task in tasks}
+    headings = {task: _task_heading(task) for task in tasks}
     for parts in range(2, max((task.count("/") for task in headings), default=0) + 2):
         names = list(headings.values())
         for task, name in headings.items():

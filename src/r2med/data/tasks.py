@@ -18,22 +18,17 @@ from r2med.data.manifests import read_manifest, read_translation
 from r2med.errors import DataError, suggest
 from r2med.store.files import expanded
 
-AVERAGE = ""
-"""The name of the average's column, as in `Report.intervals`."""
-HUB_PREFIX = "hf:"
-"""Prefix of the name of a dataset or model on the hub."""
+AVERAGE = ""  # the name of the average's column, as in `Report.intervals`
+HUB_PREFIX = "hf:"  # prefix of the name of a dataset or model on the hub
 GROUPS = ("full", "nano", "sample")
 OWN_NANO = "custom-nano"
 """The group of nano sets in folders, apart from both the published ones and from whole collections."""
-FOLDER_GROUPS = ("custom", OWN_NANO)
-"""The groups of folders, which may be unrelated to each other."""
+FOLDER_GROUPS = ("custom", OWN_NANO)  # the groups of folders, which may be unrelated to each other
 _HERE = Path(__file__).parent
-SAMPLE = _HERE / "sample"
-"""The folder of the bundled demonstration."""
+SAMPLE = _HERE / "sample"  # the folder of the bundled demonstration
 DROP_SELF = ("none", "dense", "all")
 """The systems that leave a document out of the list of the query that has the same id."""
-TASK_FILE = "task.toml"
-"""The file with which a folder describes its task."""
+TASK_FILE = "task.toml"  # the file with which a folder describes its task
 
 
 @dataclass(frozen=True)
@@ -237,12 +232,8 @@ def _refuse_split(name: str, split: str | None) -> None:
         raise DataError(f"{name} has no split {split!r}: only folders have splits to choose from")
 
 
-def hub_task(name: str, split: str | None = None) -> Task:
-    """Build the task in any dataset of the hub that has a task's layout: `hf:ORG/NAME`, or `hf:ORG/NAME@REVISION`.
-
-    >>> hub_task("hf:ward-7/handover").hub
-    'ward-7/handover'
-    """
+def _hub_task(name: str, split: str | None = None) -> Task:
+    """Build the task in a dataset of the hub that has a task's layout: `hf:ORG/NAME`, or `hf:ORG/NAME@REVISION`."""
     repo, _, revision = name.removeprefix(HUB_PREFIX).partition("@")
     if not re.fullmatch(r"[^/\s]+/[^/\s]+", repo):
         raise DataError(f"{name}: not the name of a dataset on the hub; write {HUB_PREFIX}ORG/NAME")
@@ -258,7 +249,7 @@ def _resolve(name: str | Path | Task, split: str | None) -> Sequence[Task]:
             _refuse_split(name.name, split)
         return [name]
     if isinstance(name, str) and name.startswith(HUB_PREFIX):
-        return [hub_task(name, split)]
+        return [_hub_task(name, split)]
     if isinstance(name, str) and name.casefold() in _names():
         _refuse_split(name, split)
         return _names()[name.casefold()]

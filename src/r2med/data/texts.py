@@ -14,8 +14,7 @@ from r2med.data.formats import ID_FIELDS, Digests, Row, read_rows
 from r2med.data.problems import Findings, Spot, place
 from r2med.formatting import describe, shorten
 
-EXTRAS = ("answer", "reasoning")
-"""Fields of a query row that belong to the gold data."""
+EXTRAS = ("answer", "reasoning")  # fields of a query row that belong to the gold data
 
 Table = TypeVar("Table", bound="TextTable")
 

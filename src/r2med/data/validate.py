@@ -14,10 +14,9 @@ import numpy as np
 
 from r2med.data.corpus import read_corpus
 from r2med.data.dataset import Dataset
-from r2med.data.loader import fetch_task
+from r2med.data.loader import fetch_task, read_contents
 from r2med.data.problems import ERROR, KINDS, WARNING, Findings, Problem
 from r2med.data.qrels import read_judgements
-from r2med.data.reader import Contents, read_contents
 from r2med.data.tasks import Task, resolve
 from r2med.data.texts import read_queries
 from r2med.errors import DataError
@@ -120,23 +119,18 @@ def validate(source: str | Path | Task, *, split: str | None = None, strict: boo
     queries = documents = judgements = 0
     for task in resolve([source], split=split):
         contents = read_contents(task.folder or fetch_task(task).folder, task.split, findings)
-        _note_shared_ids(task, contents, findings)
+        documents_of, positive = contents.corpus.documents.position, contents.judgements.positive()
+        shared = [query for query in contents.queries.ids if query in positive and query in documents_of]
+        if shared:
+            relevant = sum(positive[query].get(query, 0) > 0 for query in shared)
+            sharing = f"{counted(len(shared), 'query has', 'queries have')} a document of the same id"
+            rule = f"{_SELF_RULES[task.drop_self]} (--drop-self, --keep-self)"
+            findings.add("shared-id", task.folder or task.hub, 0, f"{sharing}, {relevant:,} of them relevant; {rule}")
         queries += contents.queries.rows
         documents += contents.corpus.rows
         judgements += contents.judgements.rows
     name = source.name if isinstance(source, Task) else str(source)
     return ValidationReport(name, tuple(findings.problems), queries, documents, judgements, strict)
-
-
-def _note_shared_ids(task: Task, contents: Contents, findings: Findings) -> None:
-    """Note how many queries have a document of the same id, and which systems leave it out of their lists."""
-    documents, positive = contents.corpus.documents.position, contents.judgements.positive()
-    shared = [query for query in contents.queries.ids if query in positive and query in documents]
-    if shared:
-        relevant = sum(positive[query].get(query, 0) > 0 for query in shared)
-        sharing = f"{counted(len(shared), 'query has', 'queries have')} a document of the same id"
-        rule = f"{_SELF_RULES[task.drop_self]} (--drop-self, --keep-self)"
-        findings.add("shared-id", task.folder or task.hub, 0, f"{sharing}, {relevant:,} of them relevant; {rule}")
 
 
 @dataclass(frozen=True)

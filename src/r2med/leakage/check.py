@@ -21,8 +21,7 @@ from r2med.errors import R2medError
 from r2med.formatting import first_line
 from r2med.leakage.findings import LeakageReport, Tally, pairs_of
 from r2med.leakage.index import IndexedTask, Settings, index_texts
-from r2med.leakage.lookup import LeakHits
-from r2med.leakage.match import Matcher
+from r2med.leakage.match import LeakHits, Matcher
 from r2med.leakage.training import Block, blocks, check_files, format_of, size_of
 from r2med.lexical.arrays import Places, by_size
 from r2med.pipeline.executor.local import Executor, quiet
@@ -144,7 +143,7 @@ def _storage(path: Path) -> tuple[str, str]:
 
 
 def exclude(report: LeakageReport, places: Mapping[Path, Path], documents: bool = False) -> dict[Path, int]:
-    """Write files without the rows with a query or a positive (or any text, with `documents`); return how many each lost."""
+    """Write files without the rows of queries and positives, or with `documents` of any text; return their numbers."""
     lost = {}
     for source, target in places.items():
         affected = report.files[source]

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from r2med.leakage.index import KINDS, METHODS, IndexedTask, Settings
-from r2med.leakage.lookup import LeakHits
+from r2med.leakage.match import LeakHits
 from r2med.lexical.arrays import Places
 from r2med.lexical.shingles import distinct
 

@@ -30,12 +30,9 @@ METHODS = ("exact", "normalised", "near", "ngram")
 """How a text may be found, the surest way first; a pair is reported under the first that applies."""
 KINDS = ("query", "positive", "document")
 """What a text of a task is; a positive is a document that is relevant to some query."""
-GRAM = 13
-"""How many words in a row two texts must share to be found by `ngram`."""
-COMMON = 20
-"""A run of words that more texts of a task than this have is a formula (a licence, a heading), not content."""
-LEAST_THRESHOLD = 0.5
-"""Below this, so many pairs would have to be compared that hashing gains nothing."""
+GRAM = 13  # how many words in a row two texts must share to be found by `ngram`
+COMMON = 20  # a run of words that more texts of a task than this have is a formula (a licence, a heading), not content
+LEAST_THRESHOLD = 0.5  # below this, so many pairs would have to be compared that hashing gains nothing
 
 
 @dataclass(frozen=True)
@@ -46,10 +43,8 @@ class Settings:
     threshold: float = 0.6
     """The least Jaccard similarity of the shingles of near-duplicates. A text with a tenth of its words replaced has
     about 0.68, one with its sentences in another order 0.8 and more, two different abstracts 0.01."""
-    overlap: float = 0.0
-    """The least share of a text's runs of 13 words that must be found; at 0, one run is enough."""
-    min_words: int = 5
-    """Texts with fewer words are not compared: `A` or `Introduction` in training data says nothing."""
+    overlap: float = 0.0  # the least share of a text's runs of 13 words that must be found; at 0, one run is enough
+    min_words: int = 5  # texts with fewer words are not compared: `A` or `Introduction` in training data says nothing
     fields: tuple[str, ...] = ()  # the fields of training rows to look at; all of them when none is named
 
     def __post_init__(self) -> None:
@@ -103,8 +98,7 @@ def text_portions(words: Words, texts: Places) -> Iterator[Places]:
 
 
 _FORMAT = 1  # changes whenever the same texts would give other numbers
-BLOCK = 4_000_000
-"""How many characters of text are worked on at a time."""
+BLOCK = 4_000_000  # how many characters of text are worked on at a time
 _COLUMNS = ("words", "offsets", "raw", "normal", "gram-keys", "gram-owners", "gram-counts")
 
 

@@ -16,10 +16,8 @@ from r2med.errors import DataError, suggest
 from r2med.formatting import first_line
 from r2med.lexical.arrays import Places, by_size
 
-BLOCK = 2_000_000
-"""How many characters of text are worked on at a time; a row with more is looked at in parts."""
-LONGEST = 1_000_000
-"""A longer text is looked at in slices of so many characters."""
+BLOCK = 2_000_000  # how many characters of text are worked on at a time; a row with more is looked at in parts
+LONGEST = 1_000_000  # a longer text is looked at in slices of so many characters
 _SHARED = 2_000  # how many characters two slices share: more than 13 words have
 _ROWS_AT_ONCE = 4096
 Item = TypeVar("Item")
@@ -180,9 +178,7 @@ def _parquet(path: Path, fields: tuple[str, ...]) -> Iterator[TrainingRow]:
 
 
 FORMATS: Mapping[str, Callable[[Path, tuple[str, ...]], Iterator[TrainingRow]]] = {
-    ".jsonl": _json,
-    ".ndjson": _json,
-    ".json": _json,
+    **dict.fromkeys((".jsonl", ".ndjson", ".json"), _json),
     ".txt": _text,
     ".parquet": _parquet,
 }

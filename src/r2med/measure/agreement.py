@@ -22,8 +22,7 @@ from r2med.measure.figure import Figure
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.intp]
-MOST_GRADES = 32
-"""Grades of a scale at most; with more it is a score, and its table too large to read and to resample."""
+MOST_GRADES = 32  # grades of a scale at most; with more it is a score, and its table too large to read and to resample
 _NUMBERS = 1 << 20  # numbers in memory at a time while questions are resampled
 
 
@@ -119,8 +118,7 @@ class Sums:
 
     scale: Floats
     tables: Floats  # counts of the pairs of grades, for each pair of raters
-    coincidences: Floats
-    """Krippendorff's: pairs of grades within items, an item counted by its number of grades."""
+    coincidences: Floats  # Krippendorff's: pairs of grades within items, an item counted by its number of grades
     agreements: Floats  # Gwet's: pairs of grades within items, every item counted once
     marginals: Floats  # the shares of the grades within items, every item counted once
 

@@ -24,8 +24,7 @@ from r2med.measure.figure import Figure
 Floats = NDArray[np.float64]
 Name = TypeVar("Name")
 RESAMPLES = 10_000
-SEED = 20250514
-"""The seed of all random draws in measuring."""
+SEED = 20250514  # the seed of all random draws in measuring
 LEVEL = 0.95
 _BLOCK = 1 << 20  # numbers in memory at a time
 _CACHED = 1024  # queries up to which a task's resamples are cached for the next call
@@ -92,7 +91,7 @@ def _average(tasks: Sequence[Floats], drawn: Sequence[Floats]) -> list[Figure]:
 
 
 def _intervals(means: Floats, drawn: Floats, queries: Sequence[int]) -> list[Figure]:
-    tail = 100 * expanded_tail(queries)
+    tail = 100 * _expanded_tail(queries)
     ends = np.percentile(drawn, [tail, 100 - tail], axis=1)
     return [Figure(*map(float, row)) for row in zip(means, *ends, strict=True)]
 
@@ -106,7 +105,7 @@ def percentile_ends(drawn: Floats, queries: Sequence[int]) -> tuple[float, float
     defined = drawn[np.isfinite(drawn)]
     if 2 * len(defined) < len(drawn) or not len(defined):
         return None
-    tail = 100 * expanded_tail(queries)
+    tail = 100 * _expanded_tail(queries)
     low, high = np.percentile(defined, [tail, 100 - tail]).tolist()
     return low, high
 
@@ -120,12 +119,8 @@ def figure_of(value: float | Floats, drawn: Floats, queries: Sequence[int]) -> F
     return None if np.isnan(value) else Figure(float(value), *(percentile_ends(drawn, queries) or ()))
 
 
-def expanded_tail(queries: Sequence[int]) -> float:
-    """Return the share of resamples beyond each end of the interval of a mean over tasks with these numbers of queries.
-
-    >>> round(expanded_tail([1000]), 4), round(expanded_tail([9]), 4)
-    (0.0248, 0.0072)
-    """
+def _expanded_tail(queries: Sequence[int]) -> float:
+    """Return the share of resamples beyond each end of the interval of a mean over tasks of so many queries."""
     tail = (1 - LEVEL) / 2
     several = [count for count in queries if count > 1]
     if not several:

@@ -28,42 +28,31 @@ class Gains:
     ideal: Floats  # grades of all relevant documents, best first, padded with 0
     relevant: NDArray[np.int64]  # number of relevant documents, at least 1
 
+    @property
+    def hits(self) -> NDArray[np.bool_]:
+        """Return whether the document at each rank is relevant."""
+        return np.asarray(self.found > 0)
+
     def cut(self, depth: int | None) -> Gains:
         """Return the gains with only the first `depth` ranks of both the list and the ideal list."""
         return Gains(self.found[:, :depth], self.ideal[:, :depth], self.relevant)
 
 
-def _discounted(gains: Floats) -> Floats:
+def _dcg(gains: Floats) -> Floats:
     return np.asarray((gains / np.log2(np.arange(2, gains.shape[1] + 2))).sum(axis=1))
 
 
-def _ndcg(gains: Gains, _: int | None) -> Floats:
-    return _discounted(gains.found) / _discounted(gains.ideal)
-
-
 def _average_precision(gains: Gains, _: int | None) -> Floats:
-    hits = gains.found > 0
+    hits = gains.hits
     precisions = np.cumsum(hits, axis=1) / np.arange(1, hits.shape[1] + 1)
     return np.asarray(np.where(hits, precisions, 0.0).sum(axis=1) / gains.relevant)
 
 
 def _reciprocal_rank(gains: Gains, _: int | None) -> Floats:
-    hits = gains.found > 0
+    hits = gains.hits
     if not hits.shape[1]:
         return np.zeros(len(hits))
     return np.where(hits.any(axis=1), 1.0 / (hits.argmax(axis=1) + 1), 0.0)
-
-
-def _recall(gains: Gains, _: int | None) -> Floats:
-    return np.asarray((gains.found > 0).sum(axis=1) / gains.relevant)
-
-
-def _precision(gains: Gains, cutoff: int | None) -> Floats:
-    return np.asarray((gains.found > 0).sum(axis=1) / float(cutoff or 1))
-
-
-def _hit(gains: Gains, _: int | None) -> Floats:
-    return np.asarray((gains.found > 0).any(axis=1), dtype=np.float64)
 
 
 class _Kind(NamedTuple):
@@ -73,12 +62,14 @@ class _Kind(NamedTuple):
 
 
 _KINDS: Mapping[str, _Kind] = {
-    "nDCG": _Kind(_ndcg, ("ndcg", "ndcg_cut"), whole=True),
+    "nDCG": _Kind(lambda gains, _: _dcg(gains.found) / _dcg(gains.ideal), ("ndcg", "ndcg_cut"), whole=True),
     "MAP": _Kind(_average_precision, ("map", "ap", "map_cut"), whole=True),
     "MRR": _Kind(_reciprocal_rank, ("mrr", "rr", "recip_rank", "mrr_cut", "recip_rank_cut"), whole=True),
-    "Recall": _Kind(_recall, ("recall", "r")),
-    "P": _Kind(_precision, ("p", "precision", "prec")),
-    "Hit": _Kind(_hit, ("hit", "hits", "hit_rate", "success", "accuracy")),
+    "Recall": _Kind(lambda gains, _: gains.hits.sum(axis=1) / gains.relevant, ("recall", "r")),
+    "P": _Kind(lambda gains, cutoff: gains.hits.sum(axis=1) / float(cutoff or 1), ("p", "precision", "prec")),
+    "Hit": _Kind(
+        lambda gains, _: gains.hits.any(axis=1).astype(float), ("hit", "hits", "hit_rate", "success", "accuracy")
+    ),
 }
 _NAMES: Mapping[str, str] = {alias: name for name, kind in _KINDS.items() for alias in kind.aliases}
 

@@ -69,21 +69,6 @@ def score(run: Run, qrels: Qrels, measures: Iterable[Measure] = DEFAULT) -> Quer
         raise R2medError("no query has a relevant document in the judgements, so there is nothing to average")
     cutoffs = [measure.cutoff for measure in distinct]
     depth = None if None in cutoffs else max(cutoff for cutoff in cutoffs if cutoff)
-    gains = _gains(run, positives, depth)
-    return QueryScores(tuple(positives), {measure: measure.values(gains) for measure in distinct})
-
-
-def positive(qrels: Qrels) -> dict[str, dict[str, int]]:
-    """Return the relevant documents of each query that has any, with their grades.
-
-    >>> positive({"q1": {"d1": 2, "d2": 0, "d3": -1}, "q2": {"d1": 0}})
-    {'q1': {'d1': 2}}
-    """
-    kept = {query: {document: g for document, g in judged.items() if g > 0} for query, judged in qrels.items()}
-    return {query: judged for query, judged in kept.items() if judged}
-
-
-def _gains(run: Run, positives: Mapping[str, Mapping[str, int]], depth: int | None) -> Gains:
     places: list[tuple[int, int, int]] = []
     longest = 0
     for row, (query, grades) in enumerate(positives.items()):
@@ -99,11 +84,21 @@ def _gains(run: Run, positives: Mapping[str, Mapping[str, int]], depth: int | No
     ideal = np.zeros((len(positives), int(relevant.max())))
     for row, grades in enumerate(positives.values()):
         ideal[row, : len(grades)] = sorted(grades.values(), reverse=True)
-    return Gains(gained, ideal, relevant)
+    gains = Gains(gained, ideal, relevant)
+    return QueryScores(tuple(positives), {measure: measure.values(gains) for measure in distinct})
 
 
-Tertile = tuple[int, str]
-"""Number and label of a tertile."""
+def positive(qrels: Qrels) -> dict[str, dict[str, int]]:
+    """Return the relevant documents of each query that has any, with their grades.
+
+    >>> positive({"q1": {"d1": 2, "d2": 0, "d3": -1}, "q2": {"d1": 0}})
+    {'q1': {'d1': 2}}
+    """
+    kept = {query: {document: g for document, g in judged.items() if g > 0} for query, judged in qrels.items()}
+    return {query: judged for query, judged in kept.items() if judged}
+
+
+Tertile = tuple[int, str]  # number and label of a tertile
 
 
 def tertiles(values: Sequence[float], unit: str) -> Callable[[float], Tertile]:

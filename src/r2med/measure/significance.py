@@ -20,14 +20,12 @@ from r2med.measure.bootstrap import SEED
 from r2med.measure.figure import Figure
 
 Floats = NDArray[np.float64]
-PERMUTATIONS = 100_000
-"""Random flips of a comparison: a p-value of 0.02 is then known to 0.0005."""
+PERMUTATIONS = 100_000  # random flips of a comparison: a p-value of 0.02 is then known to 0.0005
 _FEWER = 10_000  # flips if many intervals are computed, and in the first pass over many systems
 _CLEAR = (0.0005, 0.2)  # p-values outside of these are settled by the first pass over many systems
 ALPHA = 0.05
 POWER = 0.8
-EXACT = 16
-"""Queries up to which all ways to flip signs are tried."""
+EXACT = 16  # queries up to which all ways to flip signs are tried
 _BLOCK = 2_000
 
 
@@ -188,11 +186,8 @@ class Flips:
         every flip. With too few queries to reject any shift, the interval is all that is possible.
         """
         with np.errstate(divide="ignore", invalid="ignore"):
-            above, below = (
-                (self.mean + self.means) / (1 + self.balances),
-                (self.mean - self.means) / (1 - self.balances),
-            )
-        ends = np.stack([above, below])
+            above, below = self.mean + self.means, self.mean - self.means
+            ends = np.stack([above / (1 + self.balances), below / (1 - self.balances)])
         whole = np.abs(self.balances) > 1 - 1e-9  # all signs alike: reached by every shift
         high = np.where(whole, np.inf, np.nanmax(np.where(np.isnan(ends), -np.inf, ends), axis=0))
         low = np.where(whole, -np.inf, np.nanmin(np.where(np.isnan(ends), np.inf, ends), axis=0))

@@ -54,10 +54,8 @@ _MIX = np.array(
 )
 _SETTINGS = "settings.json"
 _MANY = 8  # so many small shards are merged into one
-Entries = NDArray[Any]
-"""Rows of `ENTRY`."""
-Pack = Callable[[Any], Sequence[NDArray[Any]]]
-"""Returns the arrays of a batch as they are stored, a matrix per text."""
+Entries = NDArray[Any]  # rows of `ENTRY`
+Pack = Callable[[Any], Sequence[NDArray[Any]]]  # returns the arrays of a batch as they are stored, a matrix per text
 
 
 class Shard(NamedTuple):

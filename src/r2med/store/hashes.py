@@ -27,10 +27,8 @@ def cache_key(**parts: object) -> str:
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
-FILE = "meta.json"
-"""The file of a folder that has the checksum of every other file in it."""
-KEY = "entry.key"
-"""The file of a cache entry that has its key, which is compared and needs no checksum."""
+FILE = "meta.json"  # the file of a folder that has the checksum of every other file in it
+KEY = "entry.key"  # the file of a cache entry that has its key, which is compared and needs no checksum
 
 
 def seeded_hash(seed: int, name: str) -> bytes:
@@ -127,8 +125,7 @@ def confirm_unchanged(path: Path) -> None:
     confirm(path, _hash(path))
 
 
-SETTLED = 2.0
-"""Seconds since its last change after which a file's times show if it has changed again."""
+SETTLED = 2.0  # seconds since its last change after which a file's times show if it has changed again
 Stamp = tuple[int, ...]
 
 

@@ -334,8 +334,7 @@ class Reporter:
                 connection.execute(statement, (work.name, now, msgspec.json.encode(work))[: statement.count("?")])
 
 
-reporter = Reporter()
-"""The reporter of this process."""
+reporter = Reporter()  # the reporter of this process
 
 
 def running_work() -> list[Work]:

@@ -25,8 +25,7 @@ from r2med.errors import R2medError, StoreWarning
 from r2med.store.files import reason
 
 Value = str | bytes | int | float | None
-TIMEOUT = 60.0
-"""Seconds to wait for another process that is writing."""
+TIMEOUT = 60.0  # seconds to wait for another process that is writing
 _AFTERWARDS = 1.0  # seconds to wait once that was in vain
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from r2med.store.scratch import places_where, rows_at, scratch_column, spans
 
-TextHashes = NDArray[np.uint64]
-"""A row of two numbers per text."""
+TextHashes = NDArray[np.uint64]  # a row of two numbers per text
 _TEXTS = 4096  # texts in memory at a time
 _SPANS = 4  # spans of a column that are sorted at a time
 

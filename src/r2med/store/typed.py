@@ -23,8 +23,7 @@ from r2med.errors import DataError, R2medError, suggest
 from r2med.store.files import expanded, write_file
 
 Kind = TypeVar("Kind")
-Place = tuple[str | int, ...]
-"""Keys and positions that lead to a value."""
+Place = tuple[str | int, ...]  # keys and positions that lead to a value
 
 
 class Typed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -319,18 +318,15 @@ def _words(known: Any, plural: bool = False) -> str:
     if hasattr(known, "item_type"):
         least = f" at least {known.min_length}" if getattr(known, "min_length", None) else ""
         return f"{'lists' if plural else 'a list'} of{least} {_words(known.item_type, plural=True)}"
-    return _PLAIN.get(type(known), ("a table", "tables"))[plural] + _bounds(known)
-
-
-def _bounds(known: Any) -> str:
+    described = _PLAIN.get(type(known), ("a table", "tables"))[plural]
     low, above, high = (getattr(known, name, None) for name in ("ge", "gt", "le"))
     if low is not None and high is not None:
-        return f" from {low:g} to {high:g}"
+        return f"{described} from {low:g} to {high:g}"
     words = {" of at least {:g}": low, " above {:g}": above, " of at most {:g}": high}
     bounds = "".join(text.format(bound) for text, bound in words.items() if bound is not None)
     if most := getattr(known, "max_length", None):
         bounds += f" of at most {most:,} characters"
-    return bounds + (" that is not empty" if getattr(known, "min_length", None) else "")
+    return described + bounds + (" that is not empty" if getattr(known, "min_length", None) else "")
 
 
 def _short(value: object) -> str:
