@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -14,14 +14,11 @@ from r2med.data.tasks import resolve
 from r2med.exchange.export import GROUPS, Target, export
 from r2med.exchange.score_files import PLACE, import_run, import_runs, judgements, score_files, score_patterns
 from r2med.exchange.submission import About, submit
-from r2med.exchange.verify import verify
+from r2med.exchange.verify import printable, verify
 from r2med.formatting import counted
 from r2med.measure.metrics import DEFAULT, parse_all
 from r2med.render.scores.report import Shown
 from r2med.runs.ledger import Ledger
-
-if TYPE_CHECKING:
-    from r2med.runs.ledger import Entry
 
 
 @click.command("eval", cls=ManyValues)
@@ -121,9 +118,9 @@ def export_command(
       r2med export "hyde(gpt-4o) >> bm25" --format hydoc --out generated
       r2med export bge --format mteb --name BAAI/bge-large-en-v1.5 --out results
     """
-    wanted = [task.name for task in resolve(tasks)]
+    names = [task.name for task in resolve(tasks)]
     with Ledger() as ledger:
-        for path in export(ledger, runs, form, Target(out, name, revision), wanted):
+        for path in export(ledger, runs, form, Target(out, name, revision), names):
             click.echo(path)
 
 
@@ -149,24 +146,22 @@ def submit_command(runs: tuple[str, ...], out: Path, tasks: tuple[str, ...], nam
     Examples:
       r2med submit bm25 "rrf(bm25, bge)" --tasks full --title "Our hybrid" --out ours.zip
     """
-    wanted = [task.name for task in resolve(tasks)]
+    names = [task.name for task in resolve(tasks)]
     with Ledger() as ledger:
-        entries, left_out = submit(ledger, runs, out, About(**about), wanted, name)
+        entries, left_out = submit(ledger, runs, out, About(**about), names, name)
     for entry in entries:
-        click.echo(f"{entry.id} {entry.name} on {entry.task}{_incomplete(entry)}")
+        incomplete = f": {len(entry.incomplete)} of {len(entry.queries)} queries incomplete" if entry.incomplete else ""
+        click.echo(f"{entry.id} {entry.name} on {entry.task}{incomplete}")
     for task, called in task_names(left_out).items():
         click.echo(f"left out: runs on {called} ({task}), which is on this machine only", err=True)
-    found = verify(out)
-    for fault in found.faults:
+    result = verify(out)
+    for fault in result.faults:
         click.secho(fault, fg="red", err=True)
-    if not found.ok:
+    if not result.ok:
         raise click.exceptions.Exit(1)
-    sizes = f"{counted(len(entries), 'run')}, {counted(found.figures, 'figure')} verified, {out.stat().st_size:,} bytes"
+    figures = f"{counted(result.figures, 'figure')} verified"
+    sizes = f"{counted(len(entries), 'run')}, {figures}, {out.stat().st_size:,} bytes"
     click.echo(f"{out}: {sizes}")
-
-
-def _incomplete(entry: Entry) -> str:
-    return f": {len(entry.incomplete)} of {len(entry.queries)} queries incomplete" if entry.incomplete else ""
 
 
 @click.command("verify")
@@ -184,21 +179,16 @@ def verify_command(file: Path, as_json: bool) -> None:
     else:
         for name in ("title", "authors", "link", "notes", "created"):
             if text := getattr(result.description, name):
-                click.echo(_plain(f"{name}: {text}"))
+                click.echo(printable(f"{name}: {text}"))
         for row in result.results:
             value = row.metrics.get("nDCG@10")
             headline = "no nDCG@10" if value is None else f"nDCG@10 {100 * value:.2f}"
             incomplete = f", {row.incomplete} of {row.queries} queries incomplete" if row.incomplete else ""
-            click.echo(_plain(f"{row}: {headline}{incomplete}"))
+            click.echo(printable(f"{row}: {headline}{incomplete}"))
         for fault in result.faults:
-            click.secho(_plain(f"fault: {fault}"), fg="red")
+            click.secho(printable(f"fault: {fault}"), fg="red")
         verdict = "verified" if result.ok else "NOT as stated"
         sizes = f"{counted(len(result.results), 'run')}, {counted(result.figures, 'figure')}"
         click.echo(f"{file}: {verdict}; {sizes} computed anew")
     if not result.ok:
         raise click.exceptions.Exit(1)
-
-
-def _plain(text: str) -> str:
-    """Return a text from outside without control characters."""
-    return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text)
