@@ -12,7 +12,7 @@ import click
 import orjson
 
 from r2med.cli.execution import asking_options, close_batch, one_client, open_executor, print_report
-from r2med.cli.options import DROP_SELF, ManyValues, Size, format_option, json_option, write_json
+from r2med.cli.options import DROP_SELF, ManyValues, Size, format_option, json_option, tasks_option, write_json
 from r2med.data.loader import load
 from r2med.data.run_files import write_run
 from r2med.errors import DataError
@@ -117,7 +117,7 @@ def _text(value: Any) -> str:
 
 @click.command("run", cls=ManyValues)
 @click.argument("systems", nargs=-1, required=True, metavar="SYSTEM|EXPERIMENT.toml...")
-@click.option("--tasks", multiple=True, metavar="NAME|GROUP|PATH...", help="What to run on (default: sample).")
+@tasks_option("What to run on (default: sample).")
 @click.option("--measures", multiple=True, metavar="MEASURE...", help="Such as nDCG@10 Recall@100; a table for each.")
 @click.option("--split", default=None, help="Which judgements, where a folder has several sets.")
 @click.option("--drop-self/--keep-self", default=None, help=DROP_SELF)
@@ -186,7 +186,7 @@ def run_command(
         with overriding(memory=memory or memory_limit()):
             plans = plan(built, tasks, split=split, fresh=fresh, strict=strict)
         if as_json:
-            write_json([system_plan.as_dict() for system_plan in plans])
+            write_json(plans)
         for system_plan in () if as_json else plans:
             show_plan(system_plan, prompts=prompts)
         return

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from r2med.cli.execution import print_report
-from r2med.cli.options import DROP_SELF, ManyValues, format_option, json_option, write_json
+from r2med.cli.options import DROP_SELF, ManyValues, format_option, json_option, tasks_option, write_json
 from r2med.data.task_names import task_names
 from r2med.data.tasks import resolve
 from r2med.exchange.export import GROUPS, Target, export
@@ -23,12 +23,7 @@ from r2med.runs.ledger import Ledger
 
 @click.command("eval", cls=ManyValues)
 @click.argument("runfiles", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUNFILE...")
-@click.option(
-    "--tasks",
-    multiple=True,
-    metavar="NAME|GROUP|PATH...",
-    help="Whose judgements; of several, RUNFILE has {task}.",
-)
+@tasks_option("Whose judgements; of several, RUNFILE has {task}.")
 @click.option("--qrels", type=click.Path(path_type=Path), help="A file of judgements, in any of the layouts.")
 @click.option("--keep", default="", metavar="NAME", help="Put the run into the ledger, as a system of this name.")
 @click.option("--measures", multiple=True, metavar="MEASURE...", help="Such as nDCG@10 Recall@100; a table for each.")
@@ -97,9 +92,7 @@ def eval_command(
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
 @click.option("--format", "form", required=True, type=click.Choice(list(GROUPS)))
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="The folder to write into.")
-@click.option(
-    "--tasks", multiple=True, metavar="NAME|GROUP...", help="Which tasks (default: all that the format knows)."
-)
+@tasks_option("Which tasks (default: all that the format knows).", "NAME|GROUP...")
 @click.option("--name", default="", metavar="NAME", help="What the system is called in the files, such as ORG/MODEL.")
 @click.option("--revision", default="", help="The revision that the files name.")
 def export_command(
@@ -127,9 +120,7 @@ def export_command(
 @click.command("submit", cls=ManyValues)
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="The file to write, FILE.zip.")
-@click.option(
-    "--tasks", multiple=True, metavar="NAME|GROUP...", help="Which tasks (default: all of the benchmark with runs)."
-)
+@tasks_option("Which tasks (default: all of the benchmark with runs).", "NAME|GROUP...")
 @click.option("--name", default="", metavar="NAME", help="What a board calls the system (default: the title).")
 @click.option("--title", default="", help="What the submission is called.")
 @click.option("--authors", default="", help="Who submits it.")

@@ -42,8 +42,6 @@ from r2med.store.typed import Typed, json_bytes, plain
 FORMAT = "r2med submission"
 VERSION = 1
 MANIFEST, DESCRIPTION, RESULTS = "manifest.json", "submission.json", "results.json"
-
-
 Amount: TypeAlias = Annotated[float, msgspec.Meta(ge=0)]
 Stated: TypeAlias = Annotated[str, msgspec.Meta(max_length=10_000)]
 """A text of a submitter, as long as pages can show."""

@@ -82,20 +82,17 @@ class System:
         if kinds.count("retriever") != 1:
             for stage in self.stages:
                 stage.check_files()
-            for stage in [stage for stage in self.stages if isinstance(stage, Retriever)][1:]:
-                if _ADDRESS.fullmatch(stage.spec.name):
-                    raise SpecError(
-                        f"{self}: {stage.spec.name} has no method score; after a retriever a class is a reranker, with"
-                        " score(query, documents)"
-                    )
+            names = [stage.spec.name for stage in self.stages if isinstance(stage, Retriever)]
+            if name := next(filter(_ADDRESS.fullmatch, names[1:]), ""):
+                advice = "after a retriever a class is a reranker, with score(query, documents)"
+                raise SpecError(f"{self}: {name} has no method score; {advice}")
             count = f"{kinds.count('retriever')} retrievers" if "retriever" in kinds else "no retriever"
             raise SpecError(f"{self} has {count}; a system is expanders >> one retriever >> rerankers")
         middle = kinds.index("retriever")
-        for place, stage in enumerate(self.stages):
-            if place < middle and stage.kind != "expander":
-                raise SpecError(f"{self}: {stage} ({stage.kind}) cannot come before the retriever")
-            if place > middle and stage.kind != "reranker":
-                raise SpecError(f"{self}: {stage} ({stage.kind}) cannot come after the retriever")
+        sides = (("before", "expander", self.stages[:middle]), ("after", "reranker", self.stages[middle + 1 :]))
+        for side, kind, stages in sides:
+            if (stage := next((stage for stage in stages if stage.kind != kind), None)) is not None:
+                raise SpecError(f"{self}: {stage} ({stage.kind}) cannot come {side} the retriever")
 
     @property
     def retriever(self) -> Retriever:

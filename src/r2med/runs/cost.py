@@ -122,12 +122,12 @@ class Cost:
         """
         asked = self.requests != 0 or bool(self.dollars)
 
-        def shown(value: float | None, write: Callable[[Any], str]) -> str:
+        def cell(value: float | None, write: Callable[[Any], str]) -> str:
             return UNKNOWN if value is None else write(value) if asked else "-"
 
-        counts = [shown(count, "{:,}".format) for count in (self.requests, self.tokens, self.reasoning_tokens)]
+        counts = [cell(count, "{:,}".format) for count in (self.requests, self.tokens, self.reasoning_tokens)]
         seconds = self.seconds_per_query
-        return [*counts, shown(self.dollars, dollars_text), UNKNOWN if seconds is None else seconds_text(seconds)]
+        return [*counts, cell(self.dollars, dollars_text), UNKNOWN if seconds is None else seconds_text(seconds)]
 
 
 def _unpriced(record: RunRecord) -> bool:

@@ -123,8 +123,11 @@ def _select_runs(ledger: Ledger, names: Sequence[str], tasks: Sequence[str]) -> 
         for task in {task for by_task in runs.values() for task in by_task}:
             check_same_data([by_task[task] for by_task in runs.values() if task in by_task])
         return runs
-    entries = [entry for entry in ledger.entries() if not tasks or entry.task in tasks]
-    return comparable_runs(entries)
+    every = {
+        system: {task: run for task, run in by_task.items() if not tasks or task in tasks}
+        for system, by_task in comparable_runs(ledger.entries()).items()
+    }
+    return {system: by_task for system, by_task in every.items() if by_task}
 
 
 def _priced(entries: Sequence[Entry], means: Mapping[str, Mapping[str, float]], measure: str) -> Priced:

@@ -71,10 +71,9 @@ class RoutedTask:
 
     def advantage(self, signal: str) -> Floats:
         """Return what the signal adds to a random choice by each query, on average over all shares."""
-        sent = np.mean([self.weights(signal, share) for share in SHARES], axis=0)
+        sent: Floats = np.mean([self.weights(signal, share) for share in SHARES], axis=0)
         shares = np.mean([self.weights(signal, share).mean() for share in SHARES])
-        added: Floats = (sent - shares) * (self.strong - self.cheap)
-        return added
+        return (sent - shares) * (self.strong - self.cheap)
 
 
 @dataclass(frozen=True)
