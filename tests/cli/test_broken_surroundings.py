@@ -13,7 +13,9 @@ from r2med.data.validate import validate
 from r2med.engines.request import read_request
 
 
-@pytest.mark.parametrize("words", ["tasks", "--help", "run bm25 --tasks sample/Biology", "tasks validate sample/Biology"])
+@pytest.mark.parametrize(
+    "words", ["tasks", "--help", "run bm25 --tasks sample/Biology", "tasks validate sample/Biology"]
+)
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
 def test_closed_streams_are_not_an_error(words, closed):
     done = subprocess.run(

@@ -131,8 +131,9 @@ def _clear_answers(model: str, unusable: bool, *, ask: bool) -> None:
 
 def _clear_scores(model: str) -> None:
     models = {kept.model for kept in list_settings("scores")}
-    cards = {**api_cards(), **reranker_cards()}
-    name = cards[model].id if model in cards else model
+    ids = {name: card.id for name, card in api_cards().items()}
+    ids |= {name: card.id for name, card in reranker_cards().items()}
+    name = ids.get(model, model)
     if name and name.lower() not in {kept.lower() for kept in models}:
         raise R2medError(f"no scores of {model!r} are kept{suggest(model, models)}")
     gone = sum(kept.texts for kept in clear_settings(name, "scores"))

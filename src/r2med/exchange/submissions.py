@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from r2med.data.tasks import registry
 from r2med.errors import R2medError
@@ -70,7 +71,8 @@ class Submissions:
 
     def titles(self) -> dict[str, str]:
         """Return the title of each line: its name, or the title of its submission, with its spec among several."""
-        titles, files = {}, {}
+        titles: dict[str, str] = {}
+        files: dict[str, str] = {}
         for part in self.accepted:
             for line, spec in part.systems.items():
                 title = part.about.title.strip()[:_LONGEST_TITLE]
@@ -167,7 +169,7 @@ def stated_work(cost: Mapping[str, object]) -> tuple[StepRecord, ...] | None:
     account = None
     if requests:
         names = [f"{kind}_tokens" for kind in ("prompt", "completion", "reasoning")]
-        tokens = {name: int(_number(cost, name) or 0) for name in names}
+        tokens: Any = {name: int(_number(cost, name) or 0) for name in names}
         account = Usage(requests=int(requests), cost=_number(cost, "dollars"), **tokens)
     return (StepRecord("", load, index, search or 0.0, 0.0, account, () if search is not None else (_STATED,)),)
 

@@ -91,8 +91,9 @@ class System:
         middle = kinds.index("retriever")
         sides = (("before", "expander", self.stages[:middle]), ("after", "reranker", self.stages[middle + 1 :]))
         for side, kind, stages in sides:
-            if (stage := next((stage for stage in stages if stage.kind != kind), None)) is not None:
-                raise SpecError(f"{self}: {stage} ({stage.kind}) cannot come {side} the retriever")
+            for stage in stages:
+                if stage.kind != kind:
+                    raise SpecError(f"{self}: {stage} ({stage.kind}) cannot come {side} the retriever")
 
     @property
     def retriever(self) -> Retriever:
@@ -194,7 +195,7 @@ def as_step(stage: Stage, done: tuple[str, ...], context: Context, do: Callable[
         seconds = {phase: max(0.0, inner.timing.seconds.get(phase, 0.0)) for phase in PHASES}
         facts = inner.notes.facts
         bills: Any = {name: Usage.from_json(facts[name]) for name in ("account", "foreseen") if name in facts}
-        step = StepRecord(str(stage), reused=tuple(inner.notes.reused), **bills, **seconds)
+        step = StepRecord(str(stage), reused=tuple(inner.notes.reused), **(bills | seconds))
         inner.notes.work[cache_key(done=done)[:16]] = step
         context.memo[done] = (outcome, inner.notes)
     outcome, notes = context.memo[done]

@@ -77,7 +77,7 @@ class Cost:
         searched = None if any(map(_partial, records)) else phase("search")
         searching = None if searched is None else searched + sum(account.seconds for account in accounts)
         dollars = None if unpriced or len(bills) < len(accounts) else float(sum(bills))
-        times = [phase("load"), phase("index"), searching]
+        times = (phase("load"), phase("index"), searching)
         if dollars is not None and (hour := prices().hour) is not None:  # the user's hardware has a price
             spent = [time for time in times if time is not None]
             dollars = dollars + hour * sum(spent) / 3600 if len(spent) == len(times) else None

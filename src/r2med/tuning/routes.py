@@ -71,9 +71,10 @@ class RoutedTask:
 
     def advantage(self, signal: str) -> Floats:
         """Return what the signal adds to a random choice by each query, on average over all shares."""
-        sent: Floats = np.mean([self.weights(signal, share) for share in SHARES], axis=0)
+        sent = np.mean([self.weights(signal, share) for share in SHARES], axis=0)
         shares = np.mean([self.weights(signal, share).mean() for share in SHARES])
-        return (sent - shares) * (self.strong - self.cheap)
+        added: Floats = (sent - shares) * (self.strong - self.cheap)
+        return added
 
 
 @dataclass(frozen=True)
@@ -200,8 +201,8 @@ def _task(cheap: LoadedRun, strong: LoadedRun, *others: LoadedRun) -> RoutedTask
     for other in others:
         agreed = [shared(cheap.run[query], other.run[query], _AGREES) for query in queries]
         hardness[f"agreement({other.system})"] = -np.array(agreed)
-    scores = (np.array([side.values[query] for query in queries]) for side in (cheap, strong))
-    return RoutedTask(cheap.dataset.name, tuple(queries), *scores, hardness)
+    cheap_values, strong_values = (np.array([run.values[query] for query in queries]) for run in (cheap, strong))
+    return RoutedTask(cheap.dataset.name, tuple(queries), cheap_values, strong_values, hardness)
 
 
 PAIRED = 4
