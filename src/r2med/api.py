@@ -65,8 +65,7 @@ def listed(value: Any) -> list[Any]:
 def check_type(value: object, kinds: tuple[type, ...], what: str) -> None:
     """Refuse what is of another type than a person would be expected to give."""
     if not isinstance(value, kinds):
-        shown = " ".join(repr(value).split())
-        raise R2medError(f"{what}, not {shown[:80]} ({type(value).__name__})")
+        raise R2medError(f"{what}, not {' '.join(repr(value).split())[:80]} ({type(value).__name__})")
 
 
 def run_name(value: AnySystem) -> str:
@@ -79,7 +78,7 @@ def task_names_of(tasks: AnyTask | Iterable[AnyTask]) -> list[str]:
     names = []
     for task in listed(tasks) if not isinstance(tasks, Dataset) else [tasks]:
         check_type(task, (Dataset, Task, Path, str), "a task is its name, a folder or a Dataset")
-        names += [task.name] if isinstance(task, Dataset | Task) else [each.name for each in resolve([task])]
+        names += [part.name for part in ([task] if isinstance(task, Dataset | Task) else resolve([task]))]
     return names
 
 
@@ -113,8 +112,8 @@ def rag(
     if "measure" in how:
         how["measure"] = str(Measure.parse(how["measure"]))
     rule = PromptRule(**{name: how.pop(name) for name in _RULE if name in how})
-    chosen = make_arms([run_name(system) for system in systems], listed(arms))
-    return make_report(*run_study(chosen, task_names_of(tasks), StudyOptions(llm, rule=rule, **how)))
+    study = make_arms([run_name(system) for system in systems], listed(arms))
+    return make_report(*run_study(study, task_names_of(tasks), StudyOptions(llm, rule=rule, **how)))
 
 
 def build(
@@ -196,18 +195,17 @@ def evaluate(
     """
     if options is not None:
         check_type(options, (Options,), "settings are written Options(...), measures measures=[...]")
-    chosen_systems = listed(systems)
-    if not chosen_systems:
+    if not listed(systems):
         raise R2medError("name at least one system, such as 'bm25'")
     if not listed(tasks):
         raise R2medError("name at least one task, such as 'sample/Biology'")
     for task in listed(tasks):
         check_type(task, (Dataset, Task, Path, str), "a task is its name, a folder or a Dataset")
-    chosen = replace(options or Options(), fresh=True) if fresh else options
-    asked = [Measure(each) if isinstance(each, str) else each for each in listed(measures)]
+    asked = [Measure(measure) if isinstance(measure, str) else measure for measure in listed(measures)]
     for measure in asked:
         check_type(measure, (Measure,), "a measure is a text such as 'nDCG@10'")
-    report = run_and_measure(chosen_systems, tasks, chosen, measures=asked)
+    options = replace(options or Options(), fresh=True) if fresh else options
+    report = run_and_measure(listed(systems), tasks, options, measures=asked)
     return replace(report, headline=tuple(map(str, asked)))
 
 
@@ -223,7 +221,7 @@ def compare(*systems: AnySystem, tasks: AnyTask | Sequence[AnyTask] = (), measur
     if len(systems) < 2:
         raise R2medError("name at least two systems to compare")
     with Ledger() as ledger:
-        return compare_runs(ledger, [run_name(each) for each in systems], str(Measure(measure)), task_names_of(tasks))
+        return compare_runs(ledger, list(map(run_name, systems)), str(Measure(measure)), task_names_of(tasks))
 
 
 def diagnose(system: AnySystem, tasks: AnyTask | Sequence[AnyTask] = ()) -> list[Diagnosis]:
@@ -249,10 +247,10 @@ def board(group: str = "full", **view: Any) -> Board:
     >>> best.lines[0].name
     'base/nv'
     """
-    known = [entry.name for entry in fields(View) if entry.name != "group"]
+    names = [field.name for field in fields(View) if field.name != "group"]
     for name in view:
-        if name not in known:
-            raise R2medError(f"board takes no {name!r}{suggest(name, known)}")
+        if name not in names:
+            raise R2medError(f"board takes no {name!r}{suggest(name, names)}")
     check_type(group, (str,), "a group is a text such as 'full'")
     check_type(view.get("limit", 0), (int,), "limit is a whole number")
     if group not in GROUP_TITLES:

@@ -42,22 +42,22 @@ _TABLES = ("aliases", "servers", "requests", "limits", "executor", "data", "pric
 Kind = TypeVar("Kind")
 
 
-def read_toml(path: Path, known: tuple[str, ...]) -> dict[str, Any]:
-    """Read a TOML file whose top-level keys must be among the known ones."""
-    found = toml_values(read_text(path, error=R2medError), str(path), R2medError)
-    for key in found:
-        if key not in known:
-            raise R2medError(f"{path}: unknown key {key!r}{suggest(key, known)}")
-    return found
+def read_toml(path: Path, keys: tuple[str, ...]) -> dict[str, Any]:
+    """Read a TOML file whose top-level keys must be among these."""
+    values = toml_values(read_text(path, error=R2medError), str(path), R2medError)
+    for key in values:
+        if key not in keys:
+            raise R2medError(f"{path}: unknown key {key!r}{suggest(key, keys)}")
+    return values
 
 
 def tables(name: str) -> Iterator[tuple[Path, Any]]:
     """Yield a table of the user's file, then the same table of the current folder's file, which wins."""
     for path in (home() / USER_FILE, Path(PROJECT_FILE)):
         if path.is_file():
-            found = read_toml(path, _TABLES)
-            if name in found:
-                yield path, found[name]
+            values = read_toml(path, _TABLES)
+            if name in values:
+                yield path, values[name]
 
 
 def _read(name: str, kind: type[Kind]) -> Kind:
@@ -111,8 +111,7 @@ class RequestSettings(Typed, frozen=True):
 
 def request_settings() -> RequestSettings:
     """Return the settings under `[requests]` of the files, overridden by those of the command."""
-    found = _read("requests", RequestSettings).given()
-    return RequestSettings(**(found | _command.requests.given()))
+    return RequestSettings(**(_read("requests", RequestSettings).given() | _command.requests.given()))
 
 
 Dollars = Annotated[float, Meta(ge=0)]
@@ -161,8 +160,7 @@ class _Limits(Typed, frozen=True):
     memory: Any = f"{MEMORY}"
 
     def __post_init__(self) -> None:
-        known = isinstance(self.memory, str) and parse_size(self.memory)
-        if not known:
+        if not isinstance(self.memory, str) or not parse_size(self.memory):
             raise FieldError("memory", f'is {self.memory!r}, not a size such as "500MB" or "2GB"')
 
 
@@ -213,5 +211,5 @@ def server_sets() -> Mapping[str, tuple[str, ...]]:
 def local_copies() -> Mapping[str, Path]:
     """Return the folders that hold a copy of a named task, or of all tasks of a group; paths start at the file."""
     _read("data", dict[str, str])
-    found = ((path, name, text) for path, table in tables("data") for name, text in table.items())
-    return {name: path.parent / Path(text).expanduser() for path, name, text in found}
+    rows = ((path, name, text) for path, table in tables("data") for name, text in table.items())
+    return {name: path.parent / Path(text).expanduser() for path, name, text in rows}

@@ -16,7 +16,7 @@ from r2med.data.run_files import read_run
 from r2med.data.tasks import groups, registry, task
 from r2med.errors import R2medError
 from r2med.exchange.export import Target, export
-from r2med.exchange.formats import R2MED_MEASURES, Measured, Named, mteb, mteb_measures, mteb_task
+from r2med.exchange.formats import R2MED_MEASURES, Measured, mteb, mteb_measures, mteb_task
 from r2med.exchange.formats import r2med as authors
 from r2med.measure.metrics import Measure
 from r2med.measure.score import score
@@ -40,13 +40,13 @@ def entry(name: str, **record: object) -> Entry:
     return Entry("k" * 32, "bm25", name, registry()[name].group, ("q1", "q2"), 90.0, made, date)
 
 
-def measured(name: str, measures: tuple[Measure, ...]) -> Measured:
+def measured(name: str, measures: tuple[Measure, ...], system: str) -> Measured:
     scores = score(RUN, QRELS, measures)
-    return Measured(entry(name), registry()[name], {m: scores.mean(m) for m in measures}, 2)
+    return Measured(entry(name), registry()[name], {m: scores.mean(m) for m in measures}, system)
 
 
 def mteb_files(name: str = "Biology") -> dict[str, bytes]:
-    return mteb(measured(name, mteb_measures(3)), Named("r2med/bm25"))
+    return mteb(measured(name, mteb_measures(3), "r2med/bm25"))
 
 
 def test_mteb_files_have_the_shape_of_its_results() -> None:
@@ -107,7 +107,7 @@ def test_mteb_itself_loads_them(tmp_path: Path) -> None:
 def test_the_authors_files_have_their_names_and_keys() -> None:
     found = {}
     for each in groups()["full"]:
-        files = authors(measured(each.name, R2MED_MEASURES), Named("bm25"))
+        files = authors(measured(each.name, R2MED_MEASURES, "bm25"))
         found |= {path: json.loads(content) for path, content in files.items()}
     assert sorted(found) == [
         "bm25/IIYiPatients-EN.json",

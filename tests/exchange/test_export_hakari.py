@@ -25,7 +25,7 @@ from hubserver import HubServer, run_python
 from ledgers import commands
 from r2med.data.run import Run
 from r2med.data.tasks import groups, registry
-from r2med.exchange.formats import HAKARI_MEASURES, Measured, Named, _hakari_part, hakari
+from r2med.exchange.formats import HAKARI_MEASURES, Measured, _hakari_part, hakari
 from r2med.measure.score import score
 from r2med.runs.ledger import Entry
 from r2med.runs.record import RunRecord
@@ -84,11 +84,10 @@ def entry(name: str, stages: Sequence[Mapping[str, str]] = (BM25,), **record: An
     return Entry("k" * 32, "bm25", name, registry()[name].group, ("q1", "q2"), 90.0, made, date)
 
 
-def files(name: str = "nano/MedQA-Diag", named: Named | None = None, run: Run = RUN, **more: Any) -> dict[str, bytes]:
+def files(name: str = "nano/MedQA-Diag", revision: str = "", run: Run = RUN, **more: Any) -> dict[str, bytes]:
     scores = score(run, QRELS, HAKARI_MEASURES)
     values = {measure: scores.mean(measure) for measure in HAKARI_MEASURES}
-    found = Measured(entry(name, **more), registry()[name], values, 3)
-    return hakari(found, named or Named("r2med/bm25"), run, QRELS)
+    return hakari(Measured(entry(name, **more), registry()[name], values, "r2med/bm25", revision), run, QRELS)
 
 
 def written(folder: Path, content: Mapping[str, bytes]) -> Path:
@@ -238,7 +237,7 @@ def test_the_fingerprint_is_of_the_system_and_not_of_its_figures() -> None:
 
     assert len(fingerprint()) == 64
     assert fingerprint(run=Run.from_lists({"q1": (["d1"], [1.0])})) == fingerprint()
-    assert fingerprint(named=Named("r2med/bm25", "v2")) != fingerprint()
+    assert fingerprint(revision="v2") != fingerprint()
     assert files() == files(), "the same bytes each time"
 
 

@@ -17,12 +17,13 @@ import r2med
 from planted import write_task
 from r2med.cli.main import app
 from r2med.errors import R2medError
+from r2med.measure.bootstrap import SEED
 from r2med.measure.metrics import Measure
 from r2med.runs.ledger import Ledger
 from r2med.tuning.charts import route_chart
 from r2med.tuning.frontier import Bill
 from r2med.tuning.routes import SHARES, read_pair, savings
-from r2med.tuning.splits import folds, halves, linked
+from r2med.tuning.splits import draw_half, folds, linked
 from r2med.tuning.study import OptionRange, TuneOptions, read_over, tune
 
 TASKS = ["sample/Biology", "sample/MedQA-Diag"]
@@ -46,7 +47,7 @@ def test_no_relevant_document_is_on_both_sides_of_a_split(qrels, count, seed) ->
         return
     splits = folds(groups, count, seed)
     assert sorted(place for split in splits for place in split.measured_on) == list(range(len(queries)))
-    for split in [*splits, *halves(groups, 3, seed)]:
+    for split in [*splits, *(draw_half(groups, seed + number) for number in range(3))]:
         sides = [{d for place in side for d, grade in qrels[queries[place]].items() if grade > 0} for side in split]
         assert not sides[0] & sides[1]
         assert len(split.chosen_by) + len(split.measured_on) == len(queries)
@@ -142,7 +143,7 @@ def test_one_split_is_never_shown_twenty_times(tmp_path) -> None:
 
 def test_the_large_group_is_not_always_on_the_measured_side() -> None:
     groups = [list(range(16)), *([place] for place in range(16, 30))]
-    sides = Counter(0 in split.measured_on for split in halves(groups, 40))
+    sides = Counter(0 in split.measured_on for split in (draw_half(groups, SEED + number) for number in range(40)))
     assert 8 <= sides[True] <= 32
 
 

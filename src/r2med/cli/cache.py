@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import click
 
@@ -31,26 +31,20 @@ def cache_command(ctx: click.Context, as_json: bool) -> None:
     if ctx.invoked_subcommand is not None:
         return
     rows = [(kind, "", f"{count} entries", size) for kind, (count, size) in Cache.default().sizes().items()]
-    rows += [
-        ("vectors", f"{kept.model} ({kept.role}, {kept.precision})", f"{kept.texts:,} texts", kept.bytes)
-        for kept in list_settings()
-    ]
-    rows += [
-        (
-            "scores",
-            f"{kept.model} at {kept.server}" if kept.server else kept.model,
-            f"{kept.texts:,} pairs",
-            kept.bytes,
-        )
-        for kept in list_settings("scores")
-    ]
+    for vectors in list_settings():
+        what = f"{vectors.model} ({vectors.role}, {vectors.precision})"
+        rows.append(("vectors", what, f"{vectors.texts:,} texts", vectors.bytes))
+    for scores in list_settings("scores"):
+        what = f"{scores.model} at {scores.server}" if scores.server else scores.model
+        rows.append(("scores", what, f"{scores.texts:,} pairs", scores.bytes))
     with _answers() as answers:
         for kept in answers.holdings() if answers is not None else []:
             holds = f"{kept.answers:,} answers{f', {kept.unusable:,} unusable' if kept.unusable else ''}"
             what = f"{kept.model} at {kept.server}" if kept.server else kept.model
             rows.append(("answers", what, holds, kept.bytes))
-    replies = [kept for kept in list_settings("replies") if kept.texts]
-    rows += [("replies", "search engines", f"{kept.texts:,} queries", kept.bytes) for kept in replies]
+    for replies in list_settings("replies"):
+        if replies.texts:
+            rows.append(("replies", "search engines", f"{replies.texts:,} queries", replies.bytes))
     if as_json:
         write_json([{"kind": kind, "what": what, "holds": holds, "bytes": size} for kind, what, holds, size in rows])
         return
@@ -108,23 +102,22 @@ def clear(what: str | None, model: str | None, unusable: bool, yes: bool, everyt
         gone = sum(kept.texts for kept in clear_settings(kind="replies"))
         click.echo(f"removed {gone:,} {'reply' if gone == 1 else 'replies'} of search engines")
     else:
-        _clear_settings(what or "")
+        model_ids = {name.lower(): card.id for name, card in encoder_cards().items()}
+        for kept in clear_settings(model_ids.get((what or "").lower(), what or "")):
+            click.echo(f"removed {kept.texts:,} vectors of {kept.model} ({kept.role}), {human_size(kept.bytes)}")
     if everything:
         shutil.rmtree(Cache.default().root, ignore_errors=True)
         click.echo("removed all indexes")
-
-
-def _clear_settings(model: str) -> None:
-    ids = {name.lower(): card.id for name, card in encoder_cards().items()}
-    for kept in clear_settings(ids.get(model.lower(), model)):
-        click.echo(f"removed {kept.texts:,} vectors of {kept.model} ({kept.role}), {human_size(kept.bytes)}")
 
 
 def _clear_answers(model: str, unusable: bool, *, ask: bool) -> None:
     with _answers() as answers:
         holdings = answers.holdings() if answers is not None else []
         models = {holding.model for holding in holdings}
-        name = _model_id(model, models)
+        name = model
+        if name and name not in models:
+            with suppress(R2medError):  # the name that the server knows the model by
+                name = find_model(name).id
         if name and name not in models:
             raise R2medError(f"no answers of {model!r} are kept{suggest(model, models)}")
         paid = sum(holding.answers for holding in holdings if name in ("", holding.model))
@@ -136,22 +129,10 @@ def _clear_answers(model: str, unusable: bool, *, ask: bool) -> None:
     click.echo(f"removed {gone:,} {useless}{'answer' if gone == 1 else 'answers'}{f' of {name}' if name else ''}")
 
 
-def _model_id(name: str, kept: set[str]) -> str:
-    """Return the name that the server knows a model by: the given one if answers are kept under it, or a card's."""
-    if not name or name in kept:
-        return name
-    try:
-        return find_model(name).id
-    except R2medError:
-        return name
-
-
 def _clear_scores(model: str) -> None:
     models = {kept.model for kept in list_settings("scores")}
-    ids = {
-        **{name: card.id for name, card in api_cards().items()},
-        **{name: card.id for name, card in reranker_cards().items()},
-    }
+    ids = {name: card.id for name, card in api_cards().items()}
+    ids |= {name: card.id for name, card in reranker_cards().items()}
     name = ids.get(model, model)
     if name and name.lower() not in {kept.lower() for kept in models}:
         raise R2medError(f"no scores of {model!r} are kept{suggest(model, models)}")

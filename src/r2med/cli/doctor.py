@@ -32,11 +32,6 @@ def examine() -> dict[str, dict[str, str]]:
     absent = {extra: [name for name in modules if find_spec(name) is None] for extra, modules in EXTRAS.items()}
     extras = {e: f"not installed: pip install 'r2med[{e}]'" if names else "installed" for e, names in absent.items()}
     keys = {key: "set" if os.environ.get(key) else "not set" for key in KEYS}
-    findings = {"versions": versions, "extras": extras, "devices": _devices(), "keys": keys, "storage": _storage()}
-    return {heading: facts for heading, facts in findings.items() if facts}
-
-
-def _devices() -> dict[str, str]:
     devices = {"cpu": f"{os.cpu_count()} cores, {platform.machine()}"}
     if find_spec("torch") is not None:
         import torch
@@ -45,20 +40,16 @@ def _devices() -> dict[str, str]:
             devices[f"cuda:{place}"] = torch.cuda.get_device_name(place)
         if torch.backends.mps.is_available():
             devices["mps"] = "available"
-    return devices
-
-
-def _storage() -> dict[str, str]:
-    folder = home()
-    facts = {"R2MED_HOME": str(folder)}
+    storage = {"R2MED_HOME": str(home())}
     try:
         with Ledger() as ledger:
-            facts["ledger"] = f"{len(ledger.entries())} runs, {human_size(ledger.path.stat().st_size)}"
+            storage["ledger"] = f"{len(ledger.entries())} runs, {human_size(ledger.path.stat().st_size)}"
     except R2medError as error:
-        facts["ledger"] = str(error)
+        storage["ledger"] = str(error)
     for kind, (entries, size) in Cache.default().sizes().items():
-        facts[f"cache: {kind}"] = f"{entries} entries, {human_size(size)}"
-    return facts
+        storage[f"cache: {kind}"] = f"{entries} entries, {human_size(size)}"
+    findings = {"versions": versions, "extras": extras, "devices": devices, "keys": keys, "storage": storage}
+    return {heading: facts for heading, facts in findings.items() if facts}
 
 
 @click.command("doctor")

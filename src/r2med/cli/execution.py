@@ -118,13 +118,6 @@ def asking_options(function: Function) -> Function:
     return function
 
 
-def request_options(
-    concurrency: int | None, timeout: float | None, retries: int | None, rpm: float | None
-) -> RequestSettings:
-    """Return what the options of `asking_options` say of requests."""
-    return RequestSettings(timeout, retries, rpm, concurrency)
-
-
 @contextmanager
 def asking(
     *,
@@ -132,6 +125,7 @@ def asking(
     max_cost: float | None = None,
     max_tokens: int | None = None,
     dry_run: bool = False,
+    rpm: float | None = None,
     **requests: Any,
 ) -> Iterator[Executor]:
     """Open one client and one executor for the whole command, as the command line and the user's files say.
@@ -139,11 +133,11 @@ def asking(
     A shard that has done its share reports what is left to others, and exits with 0. A dry run is always local.
     """
     with (
-        overriding(request_options(**requests)),
+        overriding(RequestSettings(requests_per_minute=rpm, **requests)),
         one_client(max_cost, max_tokens),
-        one_executor("local" if dry_run else executor) as chosen,
+        one_executor("local" if dry_run else executor) as where,
     ):
-        yield chosen
+        yield where
 
 
 @contextmanager

@@ -136,7 +136,11 @@ def main() -> None:
         set_debugging(True)
         arguments.remove("--debug")
     try:
-        with _announced(arguments):
+        announced: AbstractContextManager[None] = nullcontext()
+        # Neither a list of verbs nor the server of the live page is work to be shown there.
+        if next((word for word in arguments if word in VERBS), "serve") != "serve":
+            announced = import_module("r2med.store.jobs").reporter.command(shlex.join(["r2med", *arguments]))
+        with announced:
             status: Any = app.main(arguments, standalone_mode=False)
         sys.stdout.flush()
     except click.ClickException as error:
@@ -155,16 +159,6 @@ def main() -> None:
         click.echo(f"r2med: {one_line(error)}", err=True)
         status = 1
     sys.exit(status if isinstance(status, int) else 0)
-
-
-def _announced(arguments: list[str]) -> AbstractContextManager[None]:
-    """Show what runs on the live page; neither a list of verbs nor the server of that page is work."""
-    verb = next((word for word in arguments if word in VERBS), "serve")
-    if verb == "serve":
-        return nullcontext()
-    typed = shlex.join(["r2med", *arguments])
-    announced: AbstractContextManager[None] = import_module("r2med.store.jobs").reporter.command(typed)
-    return announced
 
 
 def _prepare_streams() -> None:

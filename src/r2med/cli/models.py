@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from r2med.encode.cards import EncoderCard
 
 
-_LAST = ("licence", "needs")
-
-
 @click.group("models", invoke_without_command=True)
 @click.option("--llm", "kind", flag_value="llm", help="Language models, with their prices.")
 @click.option("--reranker", "kind", flag_value="reranker", help="Rerankers, those behind an API too.")
@@ -49,28 +46,17 @@ def models_command(ctx: click.Context, kind: str | None, as_json: bool) -> None:
         _table(name, facts).show(output())
 
 
-def _encoders() -> list[dict[str, Any]]:
-    return [_plain(card) for card in list_models()]
-
-
 def _rerankers() -> list[dict[str, Any]]:
-    nothing: dict[str, Any] = {"parameters": None, "context": None, "licence": "", "needs": ""}
-    local = [
-        {"name": card.name, "id": card.id, "parameters": card.parameters or None, "context": card.max_length}
-        | {"licence": card.licence, "needs": "a GPU" if card.needs_gpu else ""}
+    names = ("name", "id", "parameters", "context", "licence", "needs")
+    rows: list[tuple[Any, ...]] = [
+        (card.name, card.id, card.parameters or None, card.max_length, card.licence, "a GPU" if card.needs_gpu else "")
         for card in cards().values()
     ]
-    trained = [
-        {"name": f"{card.stage}({card.name})", "id": find_model(card.name).id}
-        | nothing
-        | {"parameters": card.parameters or None, "licence": card.licence, "needs": "a server"}
-        for card in served_cards().values()
-    ]
-    servers = [
-        {"name": f"api-rerank({card.name})", "id": card.id} | nothing | {"needs": card.key_env}
-        for card in api_cards().values()
-    ]
-    return local + trained + servers
+    for card in served_cards().values():
+        model = (f"{card.stage}({card.name})", find_model(card.name).id)
+        rows.append((*model, card.parameters or None, None, card.licence, "a server"))
+    rows += [(f"api-rerank({card.name})", card.id, None, None, "", card.key_env) for card in api_cards().values()]
+    return [dict(zip(names, row, strict=True)) for row in rows]
 
 
 def _late_models() -> list[dict[str, Any]]:
@@ -85,17 +71,16 @@ def _late_models() -> list[dict[str, Any]]:
 
 
 def _llms() -> list[dict[str, Any]]:
-    models = [find_model(name) for name in model_names()]
     return [
         {"name": model.name, "id": model.id, "reasoning": model.reasoning}
         | dict(zip(("prompt_price", "completion_price"), model.price or (None, None), strict=True))
         | {"url": model.url, "needs": model.key_env if model.needs_key else ""}
-        for model in models
+        for model in map(find_model, model_names())
     ]
 
 
 _KINDS: dict[str, Callable[[], list[dict[str, Any]]]] = {
-    "encoder": _encoders,
+    "encoder": lambda: list(map(_plain, list_models())),
     "reranker": _rerankers,
     "late": _late_models,
     "llm": _llms,
@@ -103,7 +88,8 @@ _KINDS: dict[str, Callable[[], list[dict[str, Any]]]] = {
 
 
 def _table(kind: str, facts: Sequence[Mapping[str, Any]]) -> Table:
-    model, licence, needs = (key("name"), Column("model", folds=True)), *(Column(n, folds=True) for n in _LAST)
+    model = (key("name"), Column("model", folds=True))
+    licence, needs = Column("licence", folds=True), Column("needs", folds=True)
     tables = {
         "llm": Table(*model, Column("reasoning"), *numbers("$/M prompt", "$/M completion"), needs),
         "reranker": Table(*model, *numbers("size", "tokens"), licence, needs),
@@ -146,7 +132,7 @@ def show(model: str, task: str, as_json: bool) -> None:
       r2med models show bge --task PMC-Treatment
       r2med models show reasonrank-7b
     """
-    others = _known_otherwise()
+    others = _other_facts()
     if model in others:
         _show_facts(others[model], as_json)
         return
@@ -173,7 +159,7 @@ def show(model: str, task: str, as_json: bool) -> None:
         click.echo(f"{name:16} {text!r}")
 
 
-def _known_otherwise() -> dict[str, dict[str, Any]]:
+def _other_facts() -> dict[str, dict[str, Any]]:
     """Return the facts of every card that is not an encoder's, by its name and as systems write it."""
     forms = {name: {"prompt": prompt, "answer": answer, "notes": notes} for name, prompt, answer, notes in _forms()}
     nothing = {"prompt": None, "answer": None, "notes": ""}

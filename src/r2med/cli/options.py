@@ -19,18 +19,6 @@ else:
 
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-__all__ = [
-    "DROP_SELF",
-    "FailedWith2",
-    "ManyValues",
-    "Percent",
-    "Size",
-    "format_option",
-    "json_option",
-    "remark",
-    "typed_command",
-    "write_json",
-]
 DROP_SELF = "Drop the document with the query's own id unless it is relevant (default: as the task says)."
 _TYPED = "r2med.typed"
 """Under what a context keeps the words that were typed."""
@@ -118,6 +106,11 @@ class Percent(Decimal):
 def json_option() -> Callable[[Function], Function]:
     """Build the option `--json`."""
     return click.option("--json", "as_json", is_flag=True, help="Print only JSON.")
+
+
+def tasks_option(text: str, kinds: str = "NAME|GROUP|PATH...") -> Callable[[Function], Function]:
+    """Build the option `--tasks`."""
+    return click.option("--tasks", multiple=True, metavar=kinds, help=text)
 
 
 def format_option() -> Callable[[Function], Function]:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import orjson
 
-from r2med.cli.execution import asking_options, close_batch, one_client, open_executor, print_report, request_options
-from r2med.cli.options import DROP_SELF, ManyValues, Size, format_option, json_option, write_json
+from r2med.cli.execution import asking_options, close_batch, one_client, open_executor, print_report
+from r2med.cli.options import DROP_SELF, ManyValues, Size, format_option, json_option, tasks_option, write_json
 from r2med.data.loader import load
 from r2med.data.run_files import write_run
 from r2med.errors import DataError
@@ -25,11 +25,11 @@ from r2med.pipeline.system import System
 from r2med.render.scores.model import View
 from r2med.runs.ledger import Ledger
 from r2med.runs.report import Report
-from r2med.settings import memory_limit, overriding
+from r2med.settings import RequestSettings, memory_limit, overriding
 from r2med.store.files import file_name, write_file
 
 if TYPE_CHECKING:
-    from r2med.pipeline.plan import Plan, PlannedStage, PlannedTask
+    from r2med.pipeline.plan import Plan
 
 
 def write_results(report: Report, folder: Path) -> None:
@@ -65,7 +65,11 @@ def show_plan(plan: Plan, *, prompts: bool = False) -> None:
     click.secho(plan.system, bold=True)
     for number, stage in enumerate(plan.stages, 1):
         click.echo(f"  {number}. {stage.spec} ({stage.kind})")
-        facts = {name.replace("_", " "): value for name, value in stage.settings.items()} | _needs(stage)
+        facts = {name.replace("_", " "): value for name, value in stage.settings.items()}
+        needs = [f"pip install 'r2med[{stage.needs['extra']}]'"] if "extra" in stage.needs else []
+        needs += [f"the key {stage.needs['key']}"] if "key" in stage.needs else []
+        needs += [f"{repository} from the hub" for repository in stage.needs.get("hub", ())]
+        facts["needs"] = [*needs, "a GPU"] if "gpu" in stage.needs else needs
         texts = {name: text for name, value in facts.items() if (text := _text(value))}
         width = max(map(len, texts), default=0)
         for name, text in texts.items():
@@ -83,37 +87,17 @@ def show_plan(plan: Plan, *, prompts: bool = False) -> None:
                 if _PROMPT in forecast and spec not in prompted:
                     prompted.add(spec)
                     click.echo(textwrap.indent(str(forecast[_PROMPT]), "      | ", lambda line: True))
-    for spec, totals in _totals(plan.tasks).items():
-        click.echo(f"  in all, {spec}: {_facts(totals)}")
-    click.echo()
-
-
-def _totals(tasks: Sequence[PlannedTask]) -> dict[str, dict[str, float]]:
-    """Add up what a stage takes on all tasks together, for stages that have work on several."""
-    forecasts: dict[str, list[Mapping[str, Any]]] = {}
-    for task in tasks:
-        for spec, facts in task.forecast.items():
-            forecasts.setdefault(spec, []).append(facts)
-    totals = {}
-    for spec, several in forecasts.items():
+    for spec in dict.fromkeys(spec for task in plan.tasks for spec in task.forecast):
+        several = [task.forecast[spec] for task in plan.tasks if spec in task.forecast]
         counts = [name for name in several[0] if all(type(facts.get(name)) in (int, float) for facts in several)]
         if len(several) > 1 and counts:
-            totals[spec] = {name: sum(facts[name] for facts in several) for name in counts}
-    return totals
+            totals = {name: sum(facts[name] for facts in several) for name in counts}
+            click.echo(f"  in all, {spec}: {_facts(totals)}")
+    click.echo()
 
 
 def _facts(facts: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {_text(fact) or '?'}" for name, fact in facts.items() if name != _PROMPT)
-
-
-def _needs(stage: PlannedStage) -> dict[str, str]:
-    """Return what a stage needs to run, in words."""
-    needs = stage.needs
-    words = [f"pip install 'r2med[{needs['extra']}]'"] if "extra" in needs else []
-    words += [f"the key {needs['key']}"] if "key" in needs else []
-    words += [f"{repository} from the hub" for repository in needs.get("hub", ())]
-    words += ["a GPU"] if "gpu" in needs else []
-    return {"needs": ", ".join(words)} if words else {}
 
 
 def _text(value: Any) -> str:
@@ -133,7 +117,7 @@ def _text(value: Any) -> str:
 
 @click.command("run", cls=ManyValues)
 @click.argument("systems", nargs=-1, required=True, metavar="SYSTEM|EXPERIMENT.toml...")
-@click.option("--tasks", multiple=True, metavar="NAME|GROUP|PATH...", help="What to run on (default: sample).")
+@tasks_option("What to run on (default: sample).")
 @click.option("--measures", multiple=True, metavar="MEASURE...", help="Such as nDCG@10 Recall@100; a table for each.")
 @click.option("--split", default=None, help="Which judgements, where a folder has several sets.")
 @click.option("--drop-self/--keep-self", default=None, help=DROP_SELF)
@@ -173,6 +157,7 @@ def run_command(
     dry_run: bool,
     prompts: bool,
     as_json: bool,
+    rpm: float | None,
     **requests: Any,
 ) -> None:
     """Run retrieval systems over tasks and print one table.
@@ -186,25 +171,22 @@ def run_command(
       r2med run "bm25(k1=1.2)" --tasks sample/MedQA-Diag path/to/folder
       r2med run bm25 --tasks full --measures nDCG@10 Recall@100 --json
     """
-    texts: list[str] = []
-    names: list[str] = []
+    specs_by_name: list[tuple[str, str]] = []
     for text in systems:
         if text.endswith(".toml"):
             experiment = read_experiment(Path(text))
-            texts += experiment.systems.values()
-            names += experiment.systems
+            specs_by_name += experiment.systems.items()
             tasks, measures = tasks or experiment.tasks, measures or experiment.measures
         else:
-            texts.append(text)
-            names.append(text)
+            specs_by_name.append((text, text))
     tasks, asked = tasks or ("sample",), parse_all(measures)
-    named = [_parse(text, drop_self=drop_self, samples=samples) for text in texts]
+    named = [_parse(text, drop_self=drop_self, samples=samples) for _, text in specs_by_name]
     built = list({system.spec: system for system in named}.values())
     if dry_run:
         with overriding(memory=memory or memory_limit()):
             plans = plan(built, tasks, split=split, fresh=fresh, strict=strict)
         if as_json:
-            write_json([system_plan.as_dict() for system_plan in plans])
+            write_json(plans)
         for system_plan in () if as_json else plans:
             show_plan(system_plan, prompts=prompts)
         return
@@ -222,7 +204,7 @@ def run_command(
     limited = max_cost is not None or max_tokens is not None
     asks = limited or any(hasattr(stage, "llm") for system in built for stage in system.walk())
     client = one_client(max_cost, max_tokens) if asks else nullcontext()
-    with overriding(request_options(**requests), memory or memory_limit()), client:
+    with overriding(RequestSettings(requests_per_minute=rpm, **requests), memory or memory_limit()), client:
         report = evaluate(built, list(tasks), options)
     for part in report.postponed:
         for line in part.message.splitlines():
@@ -234,7 +216,8 @@ def run_command(
     if out is not None:
         write_results(report, out)
         click.echo(f"results and run files are in {out}", err=True)
-    renamed = {system.spec: name for text, name, system in zip(texts, names, named, strict=True) if name != text}
+    rows = zip(specs_by_name, named, strict=True)
+    renamed = {system.spec: name for (name, text), system in rows if name != text}
     shown = View(intervals=ci, cost=columns == "cost")
     whole = report if as_json else report.named(renamed)
     print_report(whole, "json" if as_json else form, [str(measure) for measure in asked], shown)

@@ -53,8 +53,7 @@ def runs_command(ctx: click.Context, /, limit: int, find: str, as_json: bool, **
     with Ledger() as ledger:
         entries = filtered(ledger, Filter(**wanted))
         means = ledger.means()
-    entries = with_words(entries, find)
-    entries = entries[: limit or None]
+    entries = with_words(entries, find)[: limit or None]
     if as_json:
         write_json([_summary(entry, means.get(entry.id, {})) for entry in entries])
     elif not entries and (find or any(wanted.values())):
@@ -76,10 +75,7 @@ def runs_command(ctx: click.Context, /, limit: int, find: str, as_json: bool, **
 def _summary(entry: Entry, means: dict[str, float]) -> dict[str, object]:
     return {
         "run": entry.id,
-        "system": entry.system,
-        "task": entry.task,
-        "group": entry.group,
-        "created": entry.created,
+        **{name: getattr(entry, name) for name in ("system", "task", "group", "created")},
         "queries": len(entry.queries),
         "documents": entry.record.documents,
         "seconds": None if entry.record.imported else entry.seconds,

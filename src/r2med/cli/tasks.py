@@ -11,7 +11,7 @@ import click
 from r2med.cli.options import json_option, write_json
 from r2med.data.loader import load
 from r2med.data.tasks import groups, registry, resolve
-from r2med.data.validate import Lengths, ValidationReport, stats, validate
+from r2med.data.validate import ValidationReport, stats, validate
 from r2med.formatting import counted
 from r2med.lexical.analyzer import analyze
 from r2med.render.table import Column, Table, key, numbers, output
@@ -72,8 +72,16 @@ def _show(tasks: Sequence[Task], as_json: bool) -> None:
         counts = ["-" if count is None else f"{count:,}" for count in (task.queries, task.documents, task.qrels)]
         table.add(task.name, task.family, task.scenario, *counts)
     table.show(output())
-    for line in _licences(tasks):
-        click.echo(line)
+    # The licence of each group, and the sources that are under another.
+    for group in dict.fromkeys(task.group for task in tasks):
+        some = [task for task in tasks if task.group == group]
+        licences = ", ".join(dict.fromkeys(task.licence for task in some if task.licence))
+        if licences or any(task.hub for task in some):
+            card = " by the hub cards" if licences and any(task.hub for task in some) else ""
+            click.echo(f"licence of {group}: {licences or 'not known'}{card}")
+        for task in some:
+            if task.source_licence:
+                click.echo(f"licence of the source of {task.name}: {task.source_licence}")
     output().print(f"groups: {', '.join(groups())}")
 
 
@@ -82,21 +90,6 @@ def _facts(task: Task) -> dict[str, object]:
     counts = ("queries", "documents", "qrels", "query_length", "document_length")
     licences = {name: getattr(task, name) or None for name in ("licence", "source_licence")}
     return {name: getattr(task, name) for name in (*names, *counts)} | licences | {"sentence": task.sentence}
-
-
-def _licences(tasks: Sequence[Task]) -> list[str]:
-    """List the licence of each group, and the sources that are under another, below the table."""
-    lines = []
-    for group in dict.fromkeys(task.group for task in tasks):
-        some = [task for task in tasks if task.group == group]
-        licences = dict.fromkeys(task.licence for task in some if task.licence)
-        card = " by the hub cards" if any(task.hub for task in some) else ""
-        if licences or card:
-            lines.append(f"licence of {group}: {', '.join(licences) or 'not known'}{card if licences else ''}")
-        lines += [
-            f"licence of the source of {task.name}: {task.source_licence}" for task in some if task.source_licence
-        ]
-    return lines
 
 
 @tasks_command.command("stats", short_help="Sizes, lengths and duplicates.")
@@ -116,33 +109,18 @@ def show_stats(tasks: tuple[str, ...], as_json: bool) -> None:
         return
     table = Table(key("task"), *numbers("#Q", "#D", "pos/Q", "Q-len (5-95%)", "D-len (5-95%)", "same text", "own id"))
     for row in rows:
-        table.add(
-            row.task,
-            f"{row.queries:,}",
-            f"{row.documents:,}",
-            f"{row.positives:.1f}",
-            _length(row.query_words),
-            _length(row.document_words),
-            f"{row.documents - row.distinct_texts:,}",
-            f"{row.shared_ids:,}",
-        )
+        sizes = (f"{row.queries:,}", f"{row.documents:,}", f"{row.positives:.1f}")
+        lengths = (f"{words.mean:.1f} ({words.p5}-{words.p95})" for words in (row.query_words, row.document_words))
+        table.add(row.task, *sizes, *lengths, f"{row.documents - row.distinct_texts:,}", f"{row.shared_ids:,}")
     console = output()
     table.show(console)
     console.print("lengths in words: the mean, and the range from the 5th to the 95th percentile", style="dim")
     console.print("same text: documents that repeat another; own id: documents with the id of a query", style="dim")
 
 
-def _length(lengths: Lengths) -> str:
-    return f"{lengths.mean:.1f} ({lengths.p5}-{lengths.p95})"
-
-
 def _summary(report: ValidationReport) -> str:
-    parts = (
-        (report.queries, "query", "queries"),
-        (report.documents, "document", ""),
-        (report.judgements, "judgement", ""),
-    )
-    read = ", ".join(counted(*part) for part in parts)
+    read = f"{counted(report.queries, 'query', 'queries')}, {counted(report.documents, 'document')}"
+    read += f", {counted(report.judgements, 'judgement')}"
     verdict = "fine" if report.ok else "unusable"
     counts = f"{counted(report.errors, 'error')}, {counted(report.warnings, 'warning')}"
     return f"{report.source}: {verdict}; {counts} ({read})"

@@ -3,35 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from r2med.cli.execution import print_report
-from r2med.cli.options import DROP_SELF, ManyValues, format_option, json_option, write_json
+from r2med.cli.options import DROP_SELF, ManyValues, format_option, json_option, tasks_option, write_json
 from r2med.data.task_names import task_names
 from r2med.data.tasks import resolve
 from r2med.exchange.export import GROUPS, Target, export
 from r2med.exchange.score_files import PLACE, import_run, import_runs, judgements, score_files, score_patterns
 from r2med.exchange.submission import About, submit
-from r2med.exchange.verify import verify
+from r2med.exchange.verify import printable, verify
 from r2med.formatting import counted
 from r2med.measure.metrics import DEFAULT, parse_all
 from r2med.render.scores.model import View
 from r2med.runs.ledger import Ledger
 
-if TYPE_CHECKING:
-    from r2med.runs.ledger import Entry
-
 
 @click.command("eval", cls=ManyValues)
 @click.argument("runfiles", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUNFILE...")
-@click.option(
-    "--tasks",
-    multiple=True,
-    metavar="NAME|GROUP|PATH...",
-    help="Whose judgements; of several, RUNFILE has {task}.",
-)
+@tasks_option("Whose judgements; of several, RUNFILE has {task}.")
 @click.option("--qrels", type=click.Path(path_type=Path), help="A file of judgements, in any of the layouts.")
 @click.option("--keep", default="", metavar="NAME", help="Put the run into the ledger, as a system of this name.")
 @click.option("--measures", multiple=True, metavar="MEASURE...", help="Such as nDCG@10 Recall@100; a table for each.")
@@ -100,9 +92,7 @@ def eval_command(
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
 @click.option("--format", "form", required=True, type=click.Choice(list(GROUPS)))
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="The folder to write into.")
-@click.option(
-    "--tasks", multiple=True, metavar="NAME|GROUP...", help="Which tasks (default: all that the format knows)."
-)
+@tasks_option("Which tasks (default: all that the format knows).", "NAME|GROUP...")
 @click.option("--name", default="", metavar="NAME", help="What the system is called in the files, such as ORG/MODEL.")
 @click.option("--revision", default="", help="The revision that the files name.")
 def export_command(
@@ -121,18 +111,16 @@ def export_command(
       r2med export "hyde(gpt-4o) >> bm25" --format hydoc --out generated
       r2med export bge --format mteb --name BAAI/bge-large-en-v1.5 --out results
     """
-    wanted = [task.name for task in resolve(tasks)]
+    names = [task.name for task in resolve(tasks)]
     with Ledger() as ledger:
-        for path in export(ledger, runs, form, Target(out, name, revision), wanted):
+        for path in export(ledger, runs, form, Target(out, name, revision), names):
             click.echo(path)
 
 
 @click.command("submit", cls=ManyValues)
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="The file to write, FILE.zip.")
-@click.option(
-    "--tasks", multiple=True, metavar="NAME|GROUP...", help="Which tasks (default: all of the benchmark with runs)."
-)
+@tasks_option("Which tasks (default: all of the benchmark with runs).", "NAME|GROUP...")
 @click.option("--name", default="", metavar="NAME", help="What a board calls the system (default: the title).")
 @click.option("--title", default="", help="What the submission is called.")
 @click.option("--authors", default="", help="Who submits it.")
@@ -149,24 +137,22 @@ def submit_command(runs: tuple[str, ...], out: Path, tasks: tuple[str, ...], nam
     Examples:
       r2med submit bm25 "rrf(bm25, bge)" --tasks full --title "Our hybrid" --out ours.zip
     """
-    wanted = [task.name for task in resolve(tasks)]
+    names = [task.name for task in resolve(tasks)]
     with Ledger() as ledger:
-        entries, left_out = submit(ledger, runs, out, About(**about), wanted, name)
+        entries, left_out = submit(ledger, runs, out, About(**about), names, name)
     for entry in entries:
-        click.echo(f"{entry.id} {entry.name} on {entry.task}{_incomplete(entry)}")
+        incomplete = f": {len(entry.incomplete)} of {len(entry.queries)} queries incomplete" if entry.incomplete else ""
+        click.echo(f"{entry.id} {entry.name} on {entry.task}{incomplete}")
     for task, called in task_names(left_out).items():
         click.echo(f"left out: runs on {called} ({task}), which is on this machine only", err=True)
-    found = verify(out)
-    for fault in found.faults:
+    result = verify(out)
+    for fault in result.faults:
         click.secho(fault, fg="red", err=True)
-    if not found.ok:
+    if not result.ok:
         raise click.exceptions.Exit(1)
-    sizes = f"{counted(len(entries), 'run')}, {counted(found.figures, 'figure')} verified, {out.stat().st_size:,} bytes"
+    figures = f"{counted(result.figures, 'figure')} verified"
+    sizes = f"{counted(len(entries), 'run')}, {figures}, {out.stat().st_size:,} bytes"
     click.echo(f"{out}: {sizes}")
-
-
-def _incomplete(entry: Entry) -> str:
-    return f": {len(entry.incomplete)} of {len(entry.queries)} queries incomplete" if entry.incomplete else ""
 
 
 @click.command("verify")
@@ -184,21 +170,16 @@ def verify_command(file: Path, as_json: bool) -> None:
     else:
         for name in ("title", "authors", "link", "notes", "created"):
             if text := getattr(result.description, name):
-                click.echo(_plain(f"{name}: {text}"))
+                click.echo(printable(f"{name}: {text}"))
         for row in result.results:
             value = row.metrics.get("nDCG@10")
             headline = "no nDCG@10" if value is None else f"nDCG@10 {100 * value:.2f}"
             incomplete = f", {row.incomplete} of {row.queries} queries incomplete" if row.incomplete else ""
-            click.echo(_plain(f"{row}: {headline}{incomplete}"))
+            click.echo(printable(f"{row}: {headline}{incomplete}"))
         for fault in result.faults:
-            click.secho(_plain(f"fault: {fault}"), fg="red")
+            click.secho(printable(f"fault: {fault}"), fg="red")
         verdict = "verified" if result.ok else "NOT as stated"
         sizes = f"{counted(len(result.results), 'run')}, {counted(result.figures, 'figure')}"
         click.echo(f"{file}: {verdict}; {sizes} computed anew")
     if not result.ok:
         raise click.exceptions.Exit(1)
-
-
-def _plain(text: str) -> str:
-    """Return a text from outside without control characters."""
-    return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 from r2med.data.dataset import Dataset, Generation
@@ -15,9 +14,8 @@ from r2med.data.task_names import task_names
 from r2med.data.tasks import registry
 from r2med.errors import DataError, R2medError
 from r2med.exchange import formats
-from r2med.exchange.formats import Measured, Named
+from r2med.exchange.formats import Measured
 from r2med.expand.replay import HYDOC, hydoc_rows
-from r2med.measure.metrics import Measure
 from r2med.measure.score import score
 from r2med.pipeline.named_runs import select
 from r2med.runs.ledger import Entry, Ledger
@@ -53,99 +51,76 @@ def export(ledger: Ledger, names: Sequence[str], form: str, target: Target, task
     selected = select(ledger, names, tasks)
     require_all(selected)
     files: dict[Path, bytes] = {}
-    for entry in _fitting(each_once(selected), form):
-        exported = Exported(entry, ledger.run(entry))
+    entries = [entry for entry in each_once(selected) if group in ("", entry.group)]
+    if not entries:
+        systems = ", ".join(dict.fromkeys(entry.system for entry in each_once(selected)))
+        raise R2medError(
+            f"the format {form} is for {group} tasks only, on which {systems} has no run; --format trec takes any"
+        )
+    for entry in entries:
+        if form in _RESULTS and entry.oracle:
+            raise R2medError(
+                f"run {entry.id} was shown the answers (oracle): it is not a result, only its lists can be written"
+            )
+    for entry in entries:
         if form == "hydoc":
-            files |= _generations(exported, ledger, files)
+            files |= _generations(entry, ledger, files)
         else:
-            files |= _lists(exported, form, target) if form in _LISTS else _results(exported, form, target)
+            files |= (_lists if form in _LISTS else _results)(entry, ledger.run(entry), form, target)
     for path, content in files.items():
         write_file(target.folder / path, content, parents=True)
     return [target.folder / path for path in files]
 
 
-def _fitting(entries: Sequence[Entry], form: str) -> list[Entry]:
-    """Return the runs that a format can hold; none, or one shown the answers, is an error."""
-    group = GROUPS[form]
-    fitting = [entry for entry in entries if group in ("", entry.group)]
-    if not fitting:
-        systems = ", ".join(dict.fromkeys(entry.system for entry in entries))
-        raise R2medError(
-            f"the format {form} is for {group} tasks only, on which {systems} has no run; --format trec takes any"
-        )
-    for entry in fitting:
-        if form in _RESULTS and entry.oracle:
-            raise R2medError(
-                f"run {entry.id} was shown the answers (oracle): it is not a result, only its lists can be written"
-            )
-    return fitting
-
-
-@dataclass(frozen=True)
-class Exported:
-    """A run to be exported."""
-
-    entry: Entry
-    run: Run
-
-    @cached_property
-    def dataset(self) -> Dataset:
-        """Return the data that the run was made on."""
-        return data_of_run(self.entry)
-
-    def measured(self, measures: Iterable[Measure]) -> Measured:
-        """Return the run's values of these measures, as a result file states them."""
-        scores = score(self.run, self.dataset.gold.qrels, measures)
-        values = {measure: scores.mean(measure) for measure in scores.measures}
-        return Measured(self.entry, self.dataset.task, values, len(scores.queries))
-
-
-def data_of_run(entry: Entry) -> Dataset:
-    """Return the data of a run's task; refuse data that differs from that of the run."""
+def _load_data(entry: Entry) -> Dataset:
+    """Load the data of a run's task; refuse data that differs from that of the run."""
     dataset = load(entry.task)
     check_data(entry, dataset)
     return dataset
 
 
-def _lists(found: Exported, form: str, target: Target) -> dict[Path, bytes]:
+def _lists(entry: Entry, run: Run, form: str, target: Target) -> dict[Path, bytes]:
     """Return the ranked lists of a run as a file."""
-    entry, label = found.entry, file_name(target.name or found.entry.system)
+    label = file_name(target.name or entry.system)
     path = Path(f"{file_name(task_names([entry.task])[entry.task])}.{label}.{entry.id}.{form}")
     try:
-        return {path: FORMATS[form].write(found.run, label)}
+        return {path: FORMATS[form].write(run, label)}
     except DataError as error:
         raise R2medError(f"run {entry.id} on {entry.task}: {error}; nothing was written, use --format jsonl") from error
 
 
-def _generations(found: Exported, ledger: Ledger, written: Mapping[Path, bytes]) -> dict[Path, bytes]:
+def _generations(entry: Entry, ledger: Ledger, written: Mapping[Path, bytes]) -> dict[Path, bytes]:
     """Return the texts that expanders of a run wrote, in the layout of the benchmark."""
-    entry = found.entry
     by_writer: dict[tuple[str, str], dict[str, list[Generation]]] = {}
     for query, texts in ledger.generations(entry).items():
-        for one in texts:
-            by_writer.setdefault((one.method, one.model), {}).setdefault(query, []).append(one)
+        for text in texts:
+            by_writer.setdefault((text.method, text.model), {}).setdefault(query, []).append(text)
     if not by_writer:
         raise R2medError(f"run {entry.id} of {entry.system}: no stage of it writes texts; nothing was written")
-    files = {}
+    files, dataset = {}, _load_data(entry)
     for writer, generations in by_writer.items():
-        parts = [file_name(part) for part in (found.dataset.task.base, *writer) if part]
-        path, rows = Path(*parts, HYDOC), hydoc_rows(found.dataset.collection.queries, generations)
+        parts = [file_name(part) for part in (dataset.task.base, *writer) if part]
+        path, rows = Path(*parts, HYDOC), hydoc_rows(dataset.collection.queries, generations)
         if written.get(path, rows) != rows:
             raise R2medError(f"two of these runs wrote different texts for {path.parent}; export one at a time")
         files[path] = rows
     return files
 
 
-def _results(found: Exported, form: str, target: Target) -> dict[Path, bytes]:
+def _results(entry: Entry, run: Run, form: str, target: Target) -> dict[Path, bytes]:
     """Return the files in which another tool stores the results of a run."""
-    longest = max((len(ranking.documents) for _, ranking in found.run), default=0)
-    named = Named(target.name or f"r2med/{file_name(found.entry.system)}", target.revision)
-    if form == "mteb":
-        files = formats.mteb(found.measured(formats.mteb_measures(longest)), named)
-    elif form == "r2med":
-        named = Named(target.name or found.entry.system)
-        files = formats.r2med(found.measured(formats.R2MED_MEASURES), named)
+    longest = max((len(ranking.documents) for _, ranking in run), default=0)
+    measures = {
+        "mteb": formats.mteb_measures(longest), "r2med": formats.R2MED_MEASURES, "hakari": formats.HAKARI_MEASURES
+    }  # fmt: skip
+    dataset = _load_data(entry)
+    qrels = dataset.gold.qrels
+    scores = score(run, qrels, measures[form])
+    name = target.name or (entry.system if form == "r2med" else f"r2med/{file_name(entry.system)}")
+    values = {measure: scores.mean(measure) for measure in scores.measures}
+    measured = Measured(entry, dataset.task, values, name, target.revision)
+    if form == "hakari":
+        files = formats.hakari(measured, run, qrels)
     else:
-        measured = found.measured(formats.HAKARI_MEASURES)
-        files = formats.hakari(measured, named, found.run, found.dataset.gold.qrels)
+        files = formats.mteb(measured) if form == "mteb" else formats.r2med(measured)
     return {Path(path): content for path, content in files.items()}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import lzma
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -37,25 +37,17 @@ _SPELLED = {"nDCG": "ndcg", "MAP": "map", "MRR": "mrr", "Recall": "recall", "P":
 
 @dataclass(frozen=True)
 class Measured:
-    """One run by the measures of a format."""
+    """One run by the measures of a format, with the name and revision of its system in the file."""
 
     entry: Entry
     task: Task
     values: Mapping[Measure, float]
-    queries: int
-
-
-@dataclass(frozen=True)
-class Named:
-    """Name and revision of a system in a file."""
-
     name: str
     revision: str = ""
 
 
-def _grid(names: Iterable[str], cutoffs: Iterable[int]) -> tuple[Measure, ...]:
-    chosen = list(cutoffs)
-    return tuple(Measure(name, cutoff) for name in names for cutoff in chosen)
+def _grid(names: Iterable[str], cutoffs: Sequence[int]) -> tuple[Measure, ...]:
+    return tuple(Measure(name, cutoff) for name in names for cutoff in cutoffs)
 
 
 # MTEB
@@ -79,14 +71,14 @@ def mteb_task(base: str) -> str:
     return f"R2MED{base.replace('-', '')}Retrieval"
 
 
-def mteb(found: Measured, named: Named) -> Files:
+def mteb(measured: Measured) -> Files:
     """Return `MODEL/REVISION/TASK.json` and `model_meta.json`, as MTEB's cache and results repository have them."""
-    revision = named.revision or f"r2med-{package.__version__}"
-    folder = f"{named.name.replace('/', '__').replace(' ', '_')}/{file_name(revision)}"
-    scores = {_snake(measure): round(value, 6) for measure, value in found.values.items()}
+    entry, revision = measured.entry, measured.revision or f"r2med-{package.__version__}"
+    folder = f"{measured.name.replace('/', '__').replace(' ', '_')}/{file_name(revision)}"
+    scores = {_snake(measure): round(value, 6) for measure, value in measured.values.items()}
     content = {
-        "dataset_revision": found.entry.record.data.revision or found.task.revision,
-        "task_name": mteb_task(found.task.base),
+        "dataset_revision": entry.record.data.revision or measured.task.revision,
+        "task_name": mteb_task(measured.task.base),
         # Nothing of it was computed by mteb.
         "mteb_version": None,
         "scores": {
@@ -94,19 +86,17 @@ def mteb(found: Measured, named: Named) -> Files:
                 {**scores, "main_score": scores["ndcg_at_10"], "hf_subset": "default", "languages": ["eng-Latn"]}
             ]
         },
-        "evaluation_time": found.entry.seconds,
+        "evaluation_time": entry.seconds,
         "kg_co2_emissions": None,
-        "date": datetime.fromisoformat(found.entry.created).timestamp(),
+        "date": datetime.fromisoformat(entry.created).timestamp(),
     }
     meta = {
-        "name": named.name,
+        "name": measured.name,
         "revision": revision,
-        "release_date": None,
         "languages": ["eng-Latn"],
         "framework": [],
-        "loader": None,
-        "reference": None,
-        "r2med": {"system": found.entry.system, "version": found.entry.record.provenance.r2med},
+        **dict.fromkeys(("release_date", "loader", "reference")),
+        "r2med": {"system": entry.system, "version": entry.record.provenance.r2med},
     }
     return {f"{folder}/{content['task_name']}.json": _json(content), f"{folder}/model_meta.json": _json(meta)}
 
@@ -122,16 +112,16 @@ R2MED_MEASURES = (*_grid(("nDCG", "MAP", "Recall", "P"), (1, 3, 5, 10, 25, 50, 1
 """What the authors' files hold, of dense systems and of BM25 together."""
 
 
-def r2med(found: Measured, named: Named) -> Files:
+def r2med(measured: Measured) -> Files:
     """Return `SYSTEM/TASK.json` with the task's name in the authors' files, means with five digits."""
-    task = _AUTHORS_NAMES.get(found.task.base, found.task.base)
+    task = _AUTHORS_NAMES.get(measured.task.base, measured.task.base)
     content = {
         "dataset_name": task,
-        "evaluation_time": f"{found.entry.seconds / 60:.2f} minutes",
-        "model_name": named.name,
-        "test": {_snake(measure): round(value, 5) for measure, value in found.values.items()},
+        "evaluation_time": f"{measured.entry.seconds / 60:.2f} minutes",
+        "model_name": measured.name,
+        "test": {_snake(measure): round(value, 5) for measure, value in measured.values.items()},
     }
-    return {f"{file_name(named.name)}/{task}.json": _json(content)}
+    return {f"{file_name(measured.name)}/{task}.json": _json(content)}
 
 
 # HAKARI-Bench
@@ -147,53 +137,54 @@ _HAKARI_HEADLINE = Measure("nDCG", 10)
 _BM25, _FUSION = "r2med.retrieve.bm25", "r2med.retrieve.fusion"
 
 
-def hakari(found: Measured, named: Named, run: Run, qrels: Qrels) -> Files:
+def hakari(measured: Measured, run: Run, qrels: Qrels) -> Files:
     """Return `MODEL/DATASET/TASK.json.xz`: figures, and the lists and judgements that the tool measures again from.
 
     It averages over the queries that it is given lists of, so every judged query has one, be it an empty one.
     """
     judged = positive(qrels)
-    payload = _hakari_payload(found, named)
+    payload = _hakari_payload(measured)
+    ranking: dict[str, Any] = {
+        "name": "base",
+        "ranking_kind": "retrieval",
+        "embedding_variant_name": None,
+        "distance": None,
+    }
+    ranking["score_name"] = _HAKARI_SCORE
+    # The documents are last, as the tool decides by the others whether to read them.
+    rankings = [
+        {**ranking, "query_id": query, "corpus_ids": list(run[query].documents[:_HAKARI_DEPTH]) if query in run else []}
+        for query in judged
+    ]
     payload["artifacts"] = {
         "top_rankings": {
             "schema_version": 2,
-            "generated_at_utc": found.entry.created,
+            "generated_at_utc": measured.entry.created,
             "top_k": _HAKARI_DEPTH,
             "target": payload["target"],
             "qrels": [
                 {"query_id": query, "relevant_corpus_ids": sorted(relevant)} for query, relevant in judged.items()
             ],
-            "rankings": [_hakari_list(query, run) for query in judged],
+            "rankings": rankings,
         }
     }
-    payload["experiment_manifest"] = {"schema_version": 2, "fingerprint_sha256": _fingerprint(payload)}
-    path = "/".join(map(_hakari_part, (named.name, found.task.hub, found.task.split)))
+    parts = {name: payload[name] for name in ("model", "target", "config", "environment")}
+    fingerprint = hashlib.sha256(orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)).hexdigest()
+    payload["experiment_manifest"] = {"schema_version": 2, "fingerprint_sha256": fingerprint}
+    path = "/".join(map(_hakari_part, (measured.name, measured.task.hub, measured.task.split)))
     return {f"{path}.json.xz": lzma.compress(orjson.dumps(payload))}
 
 
-def _hakari_list(query: str, run: Run) -> dict[str, Any]:
-    return {
-        "name": "base",
-        "ranking_kind": "retrieval",
-        "embedding_variant_name": None,
-        "distance": None,
-        "score_name": _HAKARI_SCORE,
-        "query_id": query,
-        # Last, as the tool decides by the others whether to read them.
-        "corpus_ids": list(run[query].documents[:_HAKARI_DEPTH]) if query in run else [],
-    }
-
-
-def _hakari_payload(found: Measured, named: Named) -> dict[str, Any]:
-    entry, task = found.entry, found.task
+def _hakari_payload(measured: Measured) -> dict[str, Any]:
+    entry, task = measured.entry, measured.task
     versions = entry.record.provenance
     machine = versions.machine or Machine()
     return {
         "generated_at_utc": entry.created,
         "model": {
             "method": _hakari_method(entry),
-            "id": named.name,
-            "source": {"type": "r2med", "name": entry.system, "revision": named.revision or None},
+            "id": measured.name,
+            "source": {"type": "r2med", "name": entry.system, "revision": measured.revision or None},
             "backend_library": f"r2med {versions.r2med or ''}".strip(),
         },
         "environment": {
@@ -211,41 +202,32 @@ def _hakari_payload(found: Measured, named: Named) -> dict[str, Any]:
             },
             "split_name": task.split,
             "task_name": task.split,
-            "corpus_config": "corpus",
-            "queries_config": "queries",
-            "qrels_config": "qrels",
+            **{f"{part}_config": part for part in ("corpus", "queries", "qrels")},
             "candidate_config": None,
         },
         "config": {"primary_metric": _at(_HAKARI_HEADLINE)},
-        "evaluation": _hakari_evaluation(found),
+        "evaluation": _hakari_evaluation(measured),
         "metrics": {
             f"{_HAKARI_SET}_{task.split}_{_HAKARI_SCORE}_{_at(measure)}": value
-            for measure, value in found.values.items()
+            for measure, value in measured.values.items()
         },
         "rerank_metrics": {},
     }
 
 
-def _hakari_evaluation(found: Measured) -> dict[str, Any]:
-    seconds, finished = found.entry.seconds, datetime.fromisoformat(found.entry.created)
+def _hakari_evaluation(measured: Measured) -> dict[str, Any]:
+    seconds, finished = measured.entry.seconds, datetime.fromisoformat(measured.entry.created)
     return {
         "started_at_utc": (finished - timedelta(seconds=seconds)).isoformat(),
-        "finished_at_utc": finished.isoformat(),
-        "evaluated_at_utc": finished.isoformat(),
-        "duration_seconds_excluding_dataset_load": seconds,
-        "wall_seconds": seconds,
+        **dict.fromkeys(("finished_at_utc", "evaluated_at_utc"), finished.isoformat()),
+        **dict.fromkeys(("duration_seconds_excluding_dataset_load", "wall_seconds"), seconds),
         "aggregate_metric": _at(_HAKARI_HEADLINE),
-        "aggregate_metric_value": found.values[_HAKARI_HEADLINE],
+        "aggregate_metric_value": measured.values[_HAKARI_HEADLINE],
         "cache_hit": False,
         "timing": {"pure_compute_seconds": seconds},
         "embedding_evaluations": [],
         "reranking_evaluations": [],
     }
-
-
-def _fingerprint(payload: Mapping[str, Any]) -> str:
-    parts = {name: payload[name] for name in ("model", "target", "config", "environment")}
-    return hashlib.sha256(orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
 def _hakari_method(entry: Entry) -> str:

@@ -57,11 +57,9 @@ def judgements(source: str | Path | Task, split: str | None = None, *, strict: b
     if not others and task.folder is not None and not choose(listing(task.folder), task.split).documents:
         # Scores need judgements only.
         return replace(judgements(task.folder, task.split), name=task.name, group=task.group, drop_self=task.drop_self)
-    dataset = load(source, split=split, strict=strict)
-    count = len(dataset.collection.documents)
-    return JudgedFile(
-        dataset.name, dataset.task.group, dataset.gold.qrels, count, dataset.warnings, dataset.task.drop_self
-    )
+    data = load(source, split=split, strict=strict)
+    count = len(data.collection.documents)
+    return JudgedFile(data.name, data.task.group, data.gold.qrels, count, data.warnings, data.task.drop_self)
 
 
 def score_files(
@@ -107,18 +105,16 @@ def score_patterns(
 
 def file_of_task(pattern: Path, task: Task) -> Path:
     """Return the file of a task, named by the task in full (`sample-Biology`), or without its group (`Biology`)."""
-    names = dict.fromkeys((file_name(task.name), task.name.rpartition("/")[2]))
-    places = [expanded(str(pattern.parent).replace(PLACE, name)) for name in names]
-    for name, place in zip(names, places, strict=True):
+    tried = []
+    for name in dict.fromkeys((file_name(task.name), task.name.rpartition("/")[2])):
+        place = expanded(str(pattern.parent).replace(PLACE, name))
         files = sorted(place.glob(pattern.name.replace(PLACE, escape(name))))
         if len(files) > 1:
             raise DataError(f"{pattern}: is {len(files)} files, {files[0]} and {files[1]} among them; say which")
         if files:
             return files[0]
-    tried = " nor ".join(
-        str(place / pattern.name.replace(PLACE, name)) for name, place in zip(names, places, strict=True)
-    )
-    raise DataError(f"there is no {tried}")
+        tried.append(str(place / pattern.name.replace(PLACE, name)))
+    raise DataError(f"there is no {' nor '.join(tried)}")
 
 
 def _score(file: Path, judged: JudgedFile, measures: Sequence[Measure], drop_self: bool | None) -> Entry:
@@ -133,16 +129,10 @@ def _score(file: Path, judged: JudgedFile, measures: Sequence[Measure], drop_sel
         if copies:
             warnings.append(f"{own_documents(len(copies))} left out of its list")
     scores = score(run, judged.qrels, measures)
-    return Entry(
-        "",
-        str(file),
-        judged.name,
-        judged.group,
-        scores.queries,
-        time.perf_counter() - started,
-        RunRecord(documents=judged.documents, warnings=tuple(warnings)),
-        scores={str(measure): scores.values(measure) for measure in measures},
-    )
+    by_measure = {str(measure): scores.values(measure) for measure in measures}
+    record = RunRecord(documents=judged.documents, warnings=tuple(warnings))
+    seconds = time.perf_counter() - started
+    return Entry("", str(file), judged.name, judged.group, scores.queries, seconds, record, scores=by_measure)
 
 
 def _mismatch(file: Path, run: Run, judged: JudgedFile) -> list[str]:
@@ -159,16 +149,12 @@ def _mismatch(file: Path, run: Run, judged: JudgedFile) -> list[str]:
     if missing:
         queries = counted(len(missing), "judged query", "judged queries")
         notes.append(f"{file.name}: {queries} missing, counted as 0, the first {missing[0]!r}")
-    return notes + _strangers(file, run, judged)
-
-
-def _strangers(file: Path, run: Run, judged: JudgedFile) -> list[str]:
-    """Return a note on a run without any judged document: nothing found, or the documents of another collection."""
     judged_documents = {document for row in judged.qrels.values() for document in row}
     if judged_documents.isdisjoint(run.documents) and run.documents:
         examples = f"{run.documents[0]!r} in the run, {next(iter(judged_documents))!r} in the judgements"
-        return [f"{file.name}: none of its documents is judged; are the ids those of {judged.name}? ({examples})"]
-    return []
+        question = f"are the ids those of {judged.name}? ({examples})"
+        notes.append(f"{file.name}: none of its documents is judged; {question}")
+    return notes
 
 
 def import_run(

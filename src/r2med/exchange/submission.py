@@ -42,8 +42,6 @@ from r2med.store.typed import Typed, json_bytes, plain
 FORMAT = "r2med submission"
 VERSION = 1
 MANIFEST, DESCRIPTION, RESULTS = "manifest.json", "submission.json", "results.json"
-
-
 Amount: TypeAlias = Annotated[float, msgspec.Meta(ge=0)]
 Stated: TypeAlias = Annotated[str, msgspec.Meta(max_length=10_000)]
 """A text of a submitter, as long as pages can show."""
@@ -122,25 +120,23 @@ def submit(
     ledger: Ledger, names: Sequence[str], out: Path, about: About, tasks: Sequence[str] = (), name: str = ""
 ) -> Submitted:
     """Pack the runs that are given by spec or id; `name` is the name of their system on a board."""
-    chosen = select(ledger, names, tasks)
-    require_all(chosen)
-    every = each_once(chosen)
-    entries = [entry for entry in every if entry.task in registry()]
-    left_out = tuple(dict.fromkeys(entry.task for entry in every if entry.task not in registry()))
+    selected = select(ledger, names, tasks)
+    require_all(selected)
+    entries = [entry for entry in each_once(selected) if entry.task in registry()]
+    left_out = tuple(dict.fromkeys(entry.task for entry in each_once(selected) if entry.task not in registry()))
     if not entries or (tasks and left_out):
         raise R2medError(f"{left_out[0]} is on this machine only, so runs on it cannot be submitted; name another task")
     for entry in entries:
         if entry.oracle:
             raise R2medError(f"run {entry.id} of {entry.system} was shown the answers (oracle) and cannot be submitted")
     # Runs that are chosen by id are labelled with these, which only tells them apart here.
-    labels = {each.system: each.label for each in chosen if not each.label.startswith(each.system)}
+    labels = {runs.system: runs.label for runs in selected if not runs.label.startswith(runs.system)}
     if name:
         specs = sorted({entry.system for entry in entries})
         if len(specs) > 1:
             raise R2medError(f"one name cannot stand for {len(specs)} systems ({', '.join(specs)}); submit one of them")
         labels = {specs[0]: name}
-    content = archive_bytes(packed(ledger, entries, about, labels))
-    write_file(out, content, parents=True)
+    write_file(out, archive_bytes(packed(ledger, entries, about, labels)), parents=True)
     return Submitted(entries, left_out)
 
 
@@ -156,11 +152,8 @@ def packed(
         scores = ledger.scores(entry)
         results.append(
             SubmittedResult(
-                system=entry.system,
-                task=entry.task,
-                group=entry.group,
+                **{field: getattr(entry, field) for field in ("system", "task", "group", "created")},
                 run=entry.id,
-                created=entry.created,
                 file=name,
                 queries=len(entry.queries),
                 documents=entry.record.documents,
@@ -252,29 +245,25 @@ def read_archive(path: Path) -> dict[str, bytes]:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from error
     try:
         with zipfile.ZipFile(BytesIO(data)) as archive:
-            _check_archive(path, archive.infolist(), len(data))
-            files = {member.filename: archive.read(member) for member in archive.infolist()}
+            members = archive.infolist()
+            if len(members) > MOST_MEMBERS:
+                raise DataError(f"{path}: {len(members):,} files in it, more than any submission has")
+            for member in members:
+                name = member.filename
+                if not _NAME.fullmatch(name):
+                    raise DataError(f"{path}: refused for the name {name[:80]!r} in it")
+                if member.compress_type != zipfile.ZIP_STORED or member.flag_bits & 0x1:
+                    raise DataError(f"{path}: {name} is compressed or encrypted, which r2med submit never does")
+            if len({member.filename for member in members}) != len(members):
+                raise DataError(f"{path}: a name appears twice in it")
+            if sum(member.file_size for member in members) > len(data):
+                raise DataError(f"{path}: claims to hold more than it is long")
+            files = {member.filename: archive.read(member) for member in members}
     except (zipfile.BadZipFile, EOFError, RuntimeError, ValueError) as error:
         raise DataError(f"{path}: not a whole zip file ({error})") from error
     if archive_bytes(files) != data:
         raise DataError(f"{path}: changed since it was packed, or packed by something else than r2med submit")
     return files
-
-
-def _check_archive(path: Path, members: list[zipfile.ZipInfo], size: int) -> None:
-    """Refuse names outside of the archive, and impossible sizes."""
-    if len(members) > MOST_MEMBERS:
-        raise DataError(f"{path}: {len(members):,} files in it, more than any submission has")
-    names = [member.filename for member in members]
-    for member in members:
-        if not _NAME.fullmatch(member.filename):
-            raise DataError(f"{path}: refused for the name {member.filename[:80]!r} in it")
-        if member.compress_type != zipfile.ZIP_STORED or member.flag_bits & 0x1:
-            raise DataError(f"{path}: {member.filename} is compressed or encrypted, which r2med submit never does")
-    if len(set(names)) != len(names):
-        raise DataError(f"{path}: a name appears twice in it")
-    if sum(member.file_size for member in members) > size:
-        raise DataError(f"{path}: claims to hold more than it is long")
 
 
 def zipped(content: bytes) -> bytes:

@@ -11,11 +11,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from r2med.data.tasks import registry
 from r2med.errors import R2medError
 from r2med.exchange.submission import About
-from r2med.exchange.verify import CheckedRun, Verified, verify_all
+from r2med.exchange.verify import CheckedRun, Verified, printable, verify_all
 from r2med.measure.metrics import Measure
 from r2med.runs.ledger import Entry, Ledger
 from r2med.runs.record import RunRecord, StageRecord, StepRecord
@@ -66,22 +67,20 @@ class Submissions:
 
     def of(self, line: str) -> Accepted | None:
         """Return the submission that a line is from."""
-        return next((each for each in self.accepted if line in each.systems), None)
+        return next((submission for submission in self.accepted if line in submission.systems), None)
 
     def titles(self) -> dict[str, str]:
         """Return the title of each line: its name, or the title of its submission, with its spec among several."""
-        found = {}
-        for each in self.accepted:
-            for line, spec in each.systems.items():
-                title = each.about.title.strip()[:_LONGEST_TITLE]
-                named = line if not title else title if len(each.systems) == 1 else f"{title}: {spec}"
-                found[line] = each.labels.get(spec, "").strip()[:_LONGEST_TITLE] or named
-        counts = Counter(found.values())
-        return {line: f"{title} [{self._file(line)}]" if counts[title] > 1 else title for line, title in found.items()}
-
-    def _file(self, line: str) -> str:
-        known = self.of(line)
-        return known.name.removesuffix(".zip") if known else ""
+        titles: dict[str, str] = {}
+        files: dict[str, str] = {}
+        for part in self.accepted:
+            for line, spec in part.systems.items():
+                title = part.about.title.strip()[:_LONGEST_TITLE]
+                name = line if not title else title if len(part.systems) == 1 else f"{title}: {spec}"
+                titles[line] = part.labels.get(spec, "").strip()[:_LONGEST_TITLE] or name
+                files.setdefault(line, part.name.removesuffix(".zip"))
+        counts = Counter(titles.values())
+        return {line: f"{title} [{files[line]}]" if counts[title] > 1 else title for line, title in titles.items()}
 
 
 def read_submissions(folder: Path, ledger: Ledger, measure: Measure) -> Submissions:
@@ -108,7 +107,7 @@ def read_submissions(folder: Path, ledger: Ledger, measure: Measure) -> Submissi
             sound[path] = verified
         else:
             ledger.remove(entries[path])
-            left[path] = _printable(verified.faults[0].removeprefix(f"{path}: "))
+            left[path] = printable(verified.faults[0].removeprefix(f"{path}: "))
     submitters = Counter(system for path in sound for system in {entry.system for entry in entries[path]})
     places = {name: place for place, name in enumerate(registry())}
     runs: dict[str, dict[str, Entry]] = {}
@@ -140,10 +139,6 @@ def _digest(path: Path) -> str:
         return f"unread {path}: {error}"
 
 
-def _printable(text: str) -> str:
-    return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text)
-
-
 def _add(ledger: Ledger, checked: CheckedRun, digest: str) -> Entry:
     result = checked.result
     record = RunRecord(
@@ -153,18 +148,10 @@ def _add(ledger: Ledger, checked: CheckedRun, digest: str) -> Entry:
         incomplete={f"{place + 1} of {result.incomplete}": _STATED for place in range(result.incomplete)},
         work=stated_work(result.cost),
     )
-    entry = Entry(
-        cache_key(submission=digest, system=result.system, task=result.task),
-        result.system,
-        result.task,
-        result.group,
-        tuple(checked.scores.queries),
-        _number(result.cost, "seconds") or 0.0,
-        record,
-        result.created,
-        scores={str(measure): checked.scores.values(measure) for measure in checked.scores.measures},
-    )
-    return ledger.add(entry, checked.run)
+    key = cache_key(submission=digest, system=result.system, task=result.task)
+    scores = {str(measure): checked.scores.values(measure) for measure in checked.scores.measures}
+    facts = (tuple(checked.scores.queries), _number(result.cost, "seconds") or 0.0, record, result.created)
+    return ledger.add(Entry(key, result.system, result.task, result.group, *facts, scores=scores), checked.run)
 
 
 def stated_work(cost: Mapping[str, object]) -> tuple[StepRecord, ...] | None:
@@ -181,16 +168,9 @@ def stated_work(cost: Mapping[str, object]) -> tuple[StepRecord, ...] | None:
         return None
     account = None
     if requests:
-        prompt, completion, reasoning = (
-            int(_number(cost, f"{kind}_tokens") or 0) for kind in ("prompt", "completion", "reasoning")
-        )
-        account = Usage(
-            requests=int(requests),
-            prompt_tokens=prompt,
-            completion_tokens=completion,
-            reasoning_tokens=reasoning,
-            cost=_number(cost, "dollars"),
-        )
+        names = [f"{kind}_tokens" for kind in ("prompt", "completion", "reasoning")]
+        tokens: Any = {name: int(_number(cost, name) or 0) for name in names}
+        account = Usage(requests=int(requests), cost=_number(cost, "dollars"), **tokens)
     return (StepRecord("", load, index, search or 0.0, 0.0, account, () if search is not None else (_STATED,)),)
 
 

@@ -80,6 +80,11 @@ Keep = Callable[[CheckedRun], None]
 """Takes every result that is as stated, also of a submission that turns out to have a fault elsewhere."""
 
 
+def printable(text: str) -> str:
+    """Return a text from outside without control characters."""
+    return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text)
+
+
 def verify(path: Path) -> Verified:
     """Check a submission. Data that cannot be fetched is an error; what is wrong with the submission is a fault."""
     return verify_all([path])[0]
@@ -151,7 +156,14 @@ class _Check:
     ) -> None:
         """Compute a result's figures from its lists."""
         try:
-            measures = _parse_measures(result)
+            try:
+                measures = [Measure.parse(name) for name in result.metrics]
+            except R2medError as error:
+                raise DataError(f"{result}: {error}") from error
+            if not measures:
+                raise DataError(f"{result}: no figures are stated")
+            if list(map(str, measures)) != list(result.metrics):
+                raise DataError(f"{result}: measures are not named as r2med names them")
             run = _check_run(result, self.files, dataset)
             scores = score(run, dataset.gold.qrels, list(dict.fromkeys((*measures, *also))))
             counts = {
@@ -220,18 +232,6 @@ def _call_names(value: Value) -> Iterator[str]:
             yield from _call_names(part)
     elif isinstance(value, str):
         yield value
-
-
-def _parse_measures(result: SubmittedResult) -> list[Measure]:
-    try:
-        measures = [Measure.parse(name) for name in result.metrics]
-    except R2medError as error:
-        raise DataError(f"{result}: {error}") from error
-    if not measures:
-        raise DataError(f"{result}: no figures are stated")
-    if [str(measure) for measure in measures] != list(result.metrics):
-        raise DataError(f"{result}: measures are not named as r2med names them")
-    return measures
 
 
 def _average_faults(results: Results) -> Iterator[str]:

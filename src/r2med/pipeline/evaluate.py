@@ -41,9 +41,8 @@ def shallow_lists(measures: Iterable[Measure], depth: int, documents: int) -> li
     ['Recall@1000 measured on lists of 100 documents; give the retriever depth=...']
     """
     deeper = [str(measure) for measure in measures if measure.cutoff is None or measure.cutoff > depth]
-    if not deeper or documents <= depth:
-        return []
-    return [f"{', '.join(deeper)} measured on lists of {depth} documents; give the retriever depth=..."]
+    sentence = f"{', '.join(deeper)} measured on lists of {depth} documents; give the retriever depth=..."
+    return [sentence] if deeper and documents > depth else []
 
 
 def shallow_run(measure: Measure, entry: Entry) -> list[str]:

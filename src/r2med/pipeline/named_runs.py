@@ -20,9 +20,8 @@ from r2med.runs.selection import (
     Shared,
     current_data,
     current_of,
+    name_content,
     on_shared_tasks,
-    refuse_choice,
-    refuse_content,
 )
 from r2med.store.typed import Typed, read_toml
 
@@ -131,12 +130,16 @@ def _with_content(system: str, entries: Sequence[Entry], label: str = "") -> Cho
     if not here:
         variants = [[entry for entry in runs if entry.name == name] for name in dict.fromkeys(e.name for e in runs)]
         if len(variants) > 1:
-            raise refuse_choice(system, variants)
+            choices = "; ".join(f"{variant[0].name!r} ({name_content(variant[0])})" for variant in variants)
+            several = f"was run with {len(variants)} contents; name one: {choices}"
+            raise OtherContentError(f"{system} is not here and {several}")
         same = runs
     else:
         same = [entry for entry in runs if set(entry.record.local.values()) == here]
         if not same:
-            raise refuse_content(system, runs, label or system)
+            last = f"the last run was of other content ({name_content(runs[0])})"
+            advice = f"run it: r2med run {system!r} --tasks {runs[0].task}"
+            raise OtherContentError(f"{label or system} as it is here was not run; {last}; {advice}")
     return Chosen(label or same[0].name, system, current_of(same, current_data(entries)))
 
 

@@ -13,7 +13,7 @@ from r2med.errors import HubUnreachable, R2medError
 from r2med.formatting import one_line
 from r2med.pipeline.evaluate import run_key
 from r2med.pipeline.executor.local import quiet
-from r2med.pipeline.stage import Context, Requirements, Stage
+from r2med.pipeline.stage import Context, Stage
 from r2med.pipeline.system import System
 from r2med.runs.ledger import Ledger
 from r2med.store.cache import Cache
@@ -48,10 +48,6 @@ class Plan:
     system: str
     stages: Sequence[PlannedStage]
     tasks: Sequence[PlannedTask]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the plan for JSON."""
-        return asdict(self)
 
 
 def plan(
@@ -90,15 +86,12 @@ def plan(
 
 
 def _stage(stage: Stage) -> PlannedStage:
-    needs = {name: value for name, value in asdict(stage.requirements).items() if value != _NOTHING[name]}
+    needs = {name: value for name, value in asdict(stage.requirements).items() if value}
     try:
         settings = dict(stage.describe())
     except HubUnreachable as error:
         settings = {"settings": f"not known yet: {error}"}
     return PlannedStage(str(stage), stage.kind, settings, needs)
-
-
-_NOTHING = asdict(Requirements())
 
 
 def _task(system: System, task: Task, dataset: Dataset | Exception | None, ledger: Ledger | None) -> PlannedTask:
@@ -111,10 +104,8 @@ def _task(system: System, task: Task, dataset: Dataset | Exception | None, ledge
         if entry is not None and not entry.incomplete:
             return PlannedTask(task.name, "in the ledger")
         state = "to compute" if entry is None else "to try again, because it is not complete"
-        context = Context(Cache.default(), quiet())
-        forecast = {
-            str(stage): dict(stage.forecast(handed, context)) for stage, handed in system.handed(dataset.collection)
-        }
+        context, handed = Context(Cache.default(), quiet()), system.handed(dataset.collection)
+        forecast = {str(stage): dict(stage.forecast(collection, context)) for stage, collection in handed}
         return PlannedTask(task.name, state, {name: facts for name, facts in forecast.items() if facts})
     except HubUnreachable:
         return PlannedTask(task.name, "to compute; without the hub it is not known what is here already")

@@ -164,14 +164,11 @@ class Notes:
     """Truncation, tokens, requests, index bytes, first prompts, ..."""
     incomplete: dict[str, str] = field(default_factory=dict)
     """Reason why the stage did not fully process a query, by query id."""
-
     written: dict[str, tuple[Generation, ...]] = field(default_factory=dict)
     """Generations by query id, also those inside the systems that a stage is made of."""
-
     work: dict[str, StepRecord] = field(default_factory=dict)
     """Usage of each step (seconds by phase, a model's account), also inside a stage; a shared step is here once,
     no matter which system of the command computed it."""
-
     reused: list[str] = field(default_factory=list)
     """Parts that were taken from the cache instead of computed for the queries, so that their time is missing."""
 

@@ -82,20 +82,18 @@ class System:
         if kinds.count("retriever") != 1:
             for stage in self.stages:
                 stage.check_files()
-            for stage in [stage for stage in self.stages if isinstance(stage, Retriever)][1:]:
-                if _ADDRESS.fullmatch(stage.spec.name):
-                    raise SpecError(
-                        f"{self}: {stage.spec.name} has no method score; after a retriever a class is a reranker, with"
-                        " score(query, documents)"
-                    )
+            names = [stage.spec.name for stage in self.stages if isinstance(stage, Retriever)]
+            if name := next(filter(_ADDRESS.fullmatch, names[1:]), ""):
+                advice = "after a retriever a class is a reranker, with score(query, documents)"
+                raise SpecError(f"{self}: {name} has no method score; {advice}")
             count = f"{kinds.count('retriever')} retrievers" if "retriever" in kinds else "no retriever"
             raise SpecError(f"{self} has {count}; a system is expanders >> one retriever >> rerankers")
         middle = kinds.index("retriever")
-        for place, stage in enumerate(self.stages):
-            if place < middle and stage.kind != "expander":
-                raise SpecError(f"{self}: {stage} ({stage.kind}) cannot come before the retriever")
-            if place > middle and stage.kind != "reranker":
-                raise SpecError(f"{self}: {stage} ({stage.kind}) cannot come after the retriever")
+        sides = (("before", "expander", self.stages[:middle]), ("after", "reranker", self.stages[middle + 1 :]))
+        for side, kind, stages in sides:
+            for stage in stages:
+                if stage.kind != kind:
+                    raise SpecError(f"{self}: {stage} ({stage.kind}) cannot come {side} the retriever")
 
     @property
     def retriever(self) -> Retriever:
@@ -197,7 +195,7 @@ def as_step(stage: Stage, done: tuple[str, ...], context: Context, do: Callable[
         seconds = {phase: max(0.0, inner.timing.seconds.get(phase, 0.0)) for phase in PHASES}
         facts = inner.notes.facts
         bills: Any = {name: Usage.from_json(facts[name]) for name in ("account", "foreseen") if name in facts}
-        step = StepRecord(str(stage), reused=tuple(inner.notes.reused), **bills, **seconds)
+        step = StepRecord(str(stage), reused=tuple(inner.notes.reused), **(bills | seconds))
         inner.notes.work[cache_key(done=done)[:16]] = step
         context.memo[done] = (outcome, inner.notes)
     outcome, notes = context.memo[done]

@@ -77,7 +77,7 @@ class Cost:
         searched = None if any(map(_partial, records)) else phase("search")
         searching = None if searched is None else searched + sum(account.seconds for account in accounts)
         dollars = None if unpriced or len(bills) < len(accounts) else float(sum(bills))
-        times = [phase("load"), phase("index"), searching]
+        times = (phase("load"), phase("index"), searching)
         if dollars is not None and (hour := prices().hour) is not None:  # the user's hardware has a price
             spent = [time for time in times if time is not None]
             dollars = dollars + hour * sum(spent) / 3600 if len(spent) == len(times) else None
@@ -122,12 +122,12 @@ class Cost:
         """
         asked = self.requests != 0 or bool(self.dollars)
 
-        def shown(value: float | None, write: Callable[[Any], str]) -> str:
+        def cell(value: float | None, write: Callable[[Any], str]) -> str:
             return UNKNOWN if value is None else write(value) if asked else "-"
 
-        counts = [shown(count, "{:,}".format) for count in (self.requests, self.tokens, self.reasoning_tokens)]
+        counts = [cell(count, "{:,}".format) for count in (self.requests, self.tokens, self.reasoning_tokens)]
         seconds = self.seconds_per_query
-        return [*counts, shown(self.dollars, dollars_text), UNKNOWN if seconds is None else seconds_text(seconds)]
+        return [*counts, cell(self.dollars, dollars_text), UNKNOWN if seconds is None else seconds_text(seconds)]
 
 
 def _unpriced(record: RunRecord) -> bool:

@@ -231,9 +231,13 @@ class Entry:
             content |= {"foreseen": pair[0].spending(), "used": pair[1].spending()}
         if self.id:
             content |= {"run": self.id, "cached": self.cached}
-        optional = {"oracle": record.oracle or None, "recall_lost": record.recall_lost, "latency": record.latency}
-        optional |= record.failed_attempts or {}
-        optional["incomplete"] = dict(self.incomplete) or None
+        optional = {
+            "oracle": record.oracle or None,
+            "recall_lost": record.recall_lost,
+            "latency": record.latency,
+            **(record.failed_attempts or {}),
+            "incomplete": dict(self.incomplete) or None,
+        }
         return content | {name: value for name, value in optional.items() if value is not None}
 
 

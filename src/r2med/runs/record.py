@@ -20,8 +20,6 @@ import r2med
 from r2med.usage import Usage
 
 Json = Mapping[str, Any]
-
-
 PHASES = ("load", "index", "search", "ask")
 """Phases of a step whose time is recorded."""
 _BILLS = ("account", "foreseen")

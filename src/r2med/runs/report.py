@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -124,7 +126,7 @@ class Report:
 
     def tasks(self, group: str) -> list[str]:
         """Return the tasks of a group, in the order they were asked for."""
-        return [task for task, its_group in self._columns if its_group == group]
+        return [task for task, column in self._columns if column == group]
 
     @cached_property
     def measures(self) -> list[str]:
@@ -148,12 +150,11 @@ class Report:
 
     def averages(self, group: str) -> dict[str, dict[str, float]]:
         """Return every complete system's averages over a group."""
-        table: dict[str, dict[str, float]] = {}
-        for system in self.systems:
-            row = {measure: self.average(system, group, measure) for measure in self.measures}
-            if any(value is not None for value in row.values()):
-                table[system] = {measure: value for measure, value in row.items() if value is not None}
-        return table
+        table: dict[str, dict[str, float]] = defaultdict(dict)
+        for system, measure in product(self.systems, self.measures):
+            if (value := self.average(system, group, measure)) is not None:
+                table[system][measure] = value
+        return dict(table)
 
     def intervals(self, group: str, measure: str) -> dict[str, dict[str, Figure]]:
         """Return each complete system's 95% intervals in a group, by task, with the average's under an empty name."""
@@ -176,14 +177,14 @@ class Report:
             "results": [result.as_dict() for result in self.results],
             "averages": next(iter(groups.values())) if len(groups) == 1 else {},
             "groups": groups,
-        }
-        content["intervals"] = {
-            group: {
-                system: {task or "average": [interval.low, interval.high] for task, interval in row.items()}
-                for measure in self.measures[:1]
-                for system, row in self.intervals(group, measure).items()
-            }
-            for group in self.groups
+            "intervals": {
+                group: {
+                    system: {task or "average": [interval.low, interval.high] for task, interval in row.items()}
+                    for measure in self.measures[:1]
+                    for system, row in self.intervals(group, measure).items()
+                }
+                for group in self.groups
+            },
         }
         if self.failures:
             content["failures"] = [failure.as_dict() for failure in self.failures]

@@ -104,25 +104,10 @@ class OtherContentError(R2medError):
     """Error about a spec that names files: no run, or no single one, was made with their content."""
 
 
-def name_content(runs: Sequence[Entry]) -> str:
-    """Return when and with which files the last of some runs was made, in words."""
-    entry = runs[0]
+def name_content(entry: Entry) -> str:
+    """Return when and with which files a run was made, in words."""
     places = " and ".join(entry.record.local) or "no files"
     return f"{entry.created[:16].replace('T', ' ')} UTC, {places}, run {entry.id}"
-
-
-def refuse_content(system: str, runs: Sequence[Entry], label: str) -> OtherContentError:
-    """Return the error about a spec whose files hold something that was never run."""
-    advice = f"run it: r2med run {system!r} --tasks {runs[0].task}"
-    return OtherContentError(
-        f"{label} as it is here was not run; the last run was of other content ({name_content(runs)}); {advice}"
-    )
-
-
-def refuse_choice(system: str, variants: Sequence[Sequence[Entry]]) -> OtherContentError:
-    """Return the error about a spec that is not here and was run with different files."""
-    choices = "; ".join(f"{runs[0].name!r} ({name_content(runs)})" for runs in variants)
-    return OtherContentError(f"{system} is not here and was run with {len(variants)} contents; name one: {choices}")
 
 
 def comparable_runs(entries: Sequence[Entry]) -> dict[str, dict[str, Entry]]:
@@ -241,20 +226,14 @@ def same_data(one: Seen, other: Seen) -> bool:
     return one.data == other.data and set(one.queries) == set(other.queries)
 
 
-def differing_data(one: Entry, other: Entry) -> str:
-    """Return in words the parts of the data that differ between two runs on a task; empty if they are the same."""
-    if same_data(one, other):
-        return ""
-    left, right = one.record.data, other.record.data
-    parts = [words for part, words in _PARTS.items() if getattr(left, part) != getattr(right, part)]
-    return " and ".join(parts) or "data"
-
-
 def check_same_data(entries: Sequence[Entry]) -> None:
     """Refuse runs on a task that did not all see the same data."""
     for other in entries[1:]:
         first = entries[0]
-        if parts := differing_data(first, other):
+        if not same_data(first, other):
+            left, right = first.record.data, other.record.data
+            differing = [words for part, words in _PARTS.items() if getattr(left, part) != getattr(right, part)]
+            parts = " and ".join(differing) or "data"
             again = f"run both again: r2med run {first.system!r} {other.system!r} --tasks {first.task}"
             pair = f"{first.system} and {other.system} cannot be compared on {first.task}"
             raise R2medError(f"{pair}: they did not see the same {parts}; {again}")

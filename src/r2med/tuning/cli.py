@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from r2med.cli.execution import executor_option, one_executor
-from r2med.cli.options import ManyValues, json_option, write_json
+from r2med.cli.options import ManyValues, json_option, tasks_option, write_json
 from r2med.data.tasks import resolve
 from r2med.measure.metrics import Measure
 from r2med.render.charts.files import check_chart_file, save
@@ -23,7 +23,7 @@ from r2med.tuning.tables import show_saving, show_tuned
 
 @click.command("frontier", cls=ManyValues)
 @click.argument("systems", nargs=-1, metavar="[RUN ...]")
-@click.option("--tasks", multiple=True, metavar="NAME|GROUP|PATH...", help="Which tasks (default: all they share).")
+@tasks_option("Which tasks (default: all they share).")
 @click.option("--measure", default="nDCG@10", show_default=True, metavar="MEASURE", help="The effect.")
 @click.option("--by", type=click.Choice(list(COSTS)), default="tokens", show_default=True, help="The cost.")
 @click.option("--within", type=click.FloatRange(0, 100), default=1.0, show_default=True, metavar="POINTS",
@@ -68,7 +68,7 @@ def frontier_command(
 
 @click.command("tune", cls=ManyValues)
 @click.argument("system")
-@click.option("--tasks", multiple=True, metavar="NAME|GROUP|PATH...", help="Which tasks (default: the sample).")
+@tasks_option("Which tasks (default: the sample).")
 @click.option(
     "--over", multiple=True, metavar="NAME=VALUES...", help="Options to try: k1=0.6,0.9,1.2 or b=0..1, a range."
 )

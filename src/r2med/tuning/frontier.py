@@ -88,7 +88,7 @@ def frontier(systems: Sequence[Priced], by: str) -> list[Priced]:
     Oracles are never on it, nor is a system of unknown cost.
 
     >>> cheap, expensive = Priced("a", 0.2, Bill(0.0, 0, 1)), Priced("b", 0.1, Bill(1.0, 9, 1))
-    >>> [each.system for each in frontier([expensive, cheap], "money")]
+    >>> [system.system for system in frontier([expensive, cheap], "money")]
     ['a']
     """
     best, best_systems = -np.inf, []
@@ -103,22 +103,20 @@ def price(
     ledger: Ledger, names: Sequence[str] = (), tasks: Sequence[str] = (), measure: str = "nDCG@10"
 ) -> list[Priced]:
     """Price every system of the ledger, or those named, that was run on all of the tasks; the best first."""
-    runs = _chosen(ledger, names, tasks)
+    runs = _select_runs(ledger, names, tasks)
     needed = set(tasks) or {task for by_task in runs.values() for task in by_task}
-    groups: dict[str, dict[str, None]] = {}
-    for entry in (entry for by_task in runs.values() for entry in by_task.values()):
-        groups.setdefault(entry.group, {})[entry.task] = None
+    group_of = {entry.task: entry.group for by_task in runs.values() for entry in by_task.values()}
+    groups = {group: [task for task in group_of if group_of[task] == group] for group in group_of.values()}
     if len(groups) > 1:
-        raise R2medError(several_groups({group: list(names) for group, names in groups.items()}))
+        raise R2medError(several_groups(groups))
     means = ledger.means()
     complete = [list(by_task.values()) for by_task in runs.values() if set(by_task) == needed]
-    priced = [_priced(entries, means, measure) for entries in complete]
-    if not priced:
+    if not complete:
         raise R2medError("no system of the ledger was run on all of these tasks; r2med run makes runs")
-    return sorted(priced, key=lambda each: -each.score)
+    return sorted((_priced(entries, means, measure) for entries in complete), key=lambda system: -system.score)
 
 
-def _chosen(ledger: Ledger, names: Sequence[str], tasks: Sequence[str]) -> Current:
+def _select_runs(ledger: Ledger, names: Sequence[str], tasks: Sequence[str]) -> Current:
     """Return the runs of named systems, which must share their data; or those of every system on the current data."""
     if names:
         runs = {selection.label: selection.runs for selection in select(ledger, names, tasks)}
@@ -147,8 +145,8 @@ def bill(entries: Sequence[Entry]) -> Bill:
     cost = Cost.of_runs(entries)
     machines = {machine.name if (machine := entry.record.provenance.machine) else "" for entry in entries}
 
-    def each(value: float | None) -> float | None:
+    def per_query(value: float | None) -> float | None:
         return None if value is None or not cost.queries else value / cost.queries
 
-    seconds = each(cost.searching) if len(machines) == 1 else None
-    return Bill(each(cost.dollars), each(cost.tokens), seconds, ", ".join(sorted(machines)))
+    seconds = per_query(cost.searching) if len(machines) == 1 else None
+    return Bill(per_query(cost.dollars), per_query(cost.tokens), seconds, ", ".join(sorted(machines)))

@@ -133,9 +133,7 @@ class Curve:
     def as_dict(self) -> dict[str, Any]:
         """Return the shape of `--json`."""
         return {
-            "cheap": self.cheap,
-            "strong": self.strong,
-            "signal": self.signal,
+            **{name: getattr(self, name) for name in ("cheap", "strong", "signal")},
             "advantage": self.advantage.as_dict(),
             "p_holm": self.corrected,
             "points": [point.as_dict() for point in self.points],
@@ -157,7 +155,7 @@ class RoutePair:
         """Return one curve for every signal, the best first."""
         signals = list(self.tasks[0].signals)
         advantages = [difference([task.advantage(signal) for task in self.tasks]) for signal in signals]
-        corrected = holm([advantage_of_signal.randomisation for advantage_of_signal in advantages])
+        corrected = holm([advantage.randomisation for advantage in advantages])
         curves = [
             Curve(self.cheap, self.strong, signal, self._points(signal), advantage, p, self.bills)
             for signal, advantage, p in zip(signals, advantages, corrected, strict=True)
@@ -193,29 +191,18 @@ def read_pair(
 
 
 def _task(cheap: LoadedRun, strong: LoadedRun, *others: LoadedRun) -> RoutedTask:
-    queries = tuple(cheap.values)
-    by_agreement = {
-        f"agreement({other.system})": np.array(
-            [-shared(cheap.run[query], other.run[query], _AGREES) for query in cheap.values]
-        )
-        for other in others
-    }
-    return RoutedTask(
-        cheap.dataset.name,
-        queries,
-        np.array([cheap.values[query] for query in queries]),
-        np.array([strong.values[query] for query in queries]),
-        {name: _hardness(name, cheap) for name in SIGNALS} | by_agreement,
-    )
-
-
-def _hardness(name: str, cheap: LoadedRun) -> Floats:
-    """Measure how hard queries are by a signal of the cheap system's lists."""
-    signal = signal_of(build_system(name), "frontier")
     queries = list(cheap.values)
-    collection = cheap.dataset.collection.select(queries)
-    values = signal.values(collection, cheap.run.select(queries), Context(Cache.default(), quiet()))
-    return values if signal.harder == "high" else -values
+    collection, run = cheap.dataset.collection.select(queries), cheap.run.select(queries)
+    hardness: dict[str, Floats] = {}
+    for name in SIGNALS:
+        signal = signal_of(build_system(name), "frontier")
+        values = signal.values(collection, run, Context(Cache.default(), quiet()))
+        hardness[name] = values if signal.harder == "high" else -values
+    for other in others:
+        agreed = [shared(cheap.run[query], other.run[query], _AGREES) for query in queries]
+        hardness[f"agreement({other.system})"] = -np.array(agreed)
+    cheap_values, strong_values = (np.array([run.values[query] for query in queries]) for run in (cheap, strong))
+    return RoutedTask(cheap.dataset.name, tuple(queries), cheap_values, strong_values, hardness)
 
 
 PAIRED = 4
@@ -251,19 +238,14 @@ class Saving:
     @property
     def sentences(self) -> list[str]:
         """Return the conclusions in words."""
-        lines = []
+        lines, points = [], f"{100 * self.within:g} points"
         if (near := self.cheapest) is not None:
             best = max((system for system in self.systems if not system.oracle), key=lambda system: system.score)
             if near.system == best.system:
-                lines.append(
-                    f"{near.system} is the best, and nothing cheaper is within {100 * self.within:g} points of it."
-                )
+                lines.append(f"{near.system} is the best, and nothing cheaper is within {points} of it.")
             else:
-                gap = 100 * (best.score - near.score)
-                lines.append(
-                    f"{near.system} is the cheapest within {100 * self.within:g} points of the best: {gap:.2f} below"
-                    f" {best.system}."
-                )
+                gap = f"{100 * (best.score - near.score):.2f} below {best.system}"
+                lines.append(f"{near.system} is the cheapest within {points} of the best: {gap}.")
         lines += [sentence for pair in self.pairs for sentence in self.pair_sentences(pair)]
         if self.pairs:
             lines.append("Shares and signals were chosen on these very queries: `r2med tune` measures them on others.")
@@ -276,15 +258,21 @@ class Saving:
         best = pair.curves[0]
         telling = [curve for curve in pair.curves if curve.corrected < ALPHA and curve.advantage.mean > 0]
         if not telling:
-            words = p_words(best.corrected)
+            gain = f"{100 * best.advantage.mean:.2f} points on average; {p_words(best.corrected)} after Holm"
             return [
                 f"{pair.cheap} to {pair.strong}: no signal is shown to beat a random choice of queries"
-                f" (the best, {best.signal}, by {100 * best.advantage.mean:.2f} points on average; {words} after Holm)."
+                f" (the best, {best.signal}, by {gain})."
             ]
         curve = telling[0]
         point = curve.at(self.within)
+        mean, low, high = point.difference.percents
+        if mean > 0:
+            change = f"{mean:.2f} points more (interval {low:+.2f} to {high:+.2f})"
+        else:
+            ends = f"{abs(high) if not high else -high:.2f} to {abs(low):.2f}"
+            change = f"{abs(mean):.2f} points less (interval {ends})"
         return [
-            f"{self.fewer(curve, point)} for {_points(point)}: {curve.spec(point)}.",
+            f"{self.fewer(curve, point)} for {change}: {curve.spec(point)}.",
             f"{curve.signal} beats a random choice of queries by {100 * curve.advantage.mean:.2f} points on average"
             f" over all shares ({p_words(curve.corrected, at_floor=curve.advantage.at_floor)} after Holm over"
             f" {len(pair.curves)} signals).",
@@ -301,20 +289,11 @@ class Saving:
         """Return the shape of `--json`."""
         worth = {system.system for system in self.worth}
         return {
-            "measure": self.measure,
-            "by": self.by,
-            "within": self.within,
+            **{name: getattr(self, name) for name in ("measure", "by", "within")},
             "systems": [{**system.as_dict(), "frontier": system.system in worth} for system in self.systems],
             "routes": [curve.as_dict() for pair in self.pairs for curve in pair.curves],
             "sentences": self.sentences,
         }
-
-
-def _points(point: CurvePoint) -> str:
-    mean, low, high = point.difference.percents
-    if mean > 0:
-        return f"{mean:.2f} points more (interval {low:+.2f} to {high:+.2f})"
-    return f"{abs(mean):.2f} points less (interval {abs(high) if not high else -high:.2f} to {abs(low):.2f})"
 
 
 def savings(
@@ -327,12 +306,10 @@ def savings(
     real = [system for system in systems if not system.oracle]
     if not real:
         raise R2medError("all of these are oracles, which are not systems")
-    if names:
-        compared_systems = real
-    else:  # the frontier and the best
+    if not names:  # the frontier and the best
         plain = [system for system in real if not system.routes]
         best = sorted(frontier(plain, by), key=lambda system: -system.score)
-        compared_systems = list({system.system: system for system in (*best, *plain)}.values())[:PAIRED]
+        real = list({system.system: system for system in (*best, *plain)}.values())[:PAIRED]
 
     def order(system: Priced) -> tuple[bool, float, float]:
         """Put the cheapest first; those of unknown cost last, and of equals the worse first."""
@@ -340,9 +317,9 @@ def savings(
         return cost is None, cost or 0.0, system.score
 
     pairs = []
-    for cheap, strong in combinations(sorted(compared_systems, key=order), 2):
+    for cheap, strong in combinations(sorted(real, key=order), 2):
         if strong.score > cheap.score:
-            others = [system for system in compared_systems if system.system not in (cheap.system, strong.system)]
+            others = [system for system in real if system.system not in (cheap.system, strong.system)]
             # Their opinion is free of requests.
             free = [system.system for system in others if system.bill.tokens == 0 and cheap.bill.tokens is not None]
             compared = [RecordedName(name) for name in (cheap.system, strong.system, *free)]

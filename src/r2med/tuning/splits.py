@@ -71,18 +71,17 @@ def folds(groups: Sequence[Sequence[int]], count: int, seed: int = SEED) -> list
             f" {len(groups)}; {_WAY_OUT}"
         )
     parts: list[list[int]] = [[] for _ in range(count)]
-    for group in _shuffled(groups, seed):
+    order = np.random.default_rng(seed).permutation(len(groups))
+    # The large ones first, which keeps the parts even.
+    for group in sorted((groups[place] for place in order), key=len, reverse=True):
         min(parts, key=len).extend(group)
-    return [_split(part, groups) for part in parts]
-
-
-def halves(groups: Sequence[Sequence[int]], count: int, seed: int = SEED) -> list[QuerySplit]:
-    """Return so many random halves: chosen by one, measured on the other; which is which is drawn as well."""
-    return [draw_half(groups, seed + number) for number in range(count)]
+    places = np.sort(np.array([place for group in groups for place in group], dtype=np.intp))
+    measured = [np.array(sorted(part), dtype=np.intp) for part in parts]
+    return [QuerySplit(np.setdiff1d(places, part), part) for part in measured]
 
 
 def draw_half(groups: Sequence[Sequence[int]], seed: int) -> QuerySplit:
-    """Return one random half: chosen by one side, measured on the other."""
+    """Return one random half: chosen by one side, measured on the other; which is which is drawn as well."""
     if len(groups) < 2:
         raise R2medError(f"all queries share relevant documents with one another: they cannot be halved; {_WAY_OUT}")
     return folds(groups, 2, seed)[np.random.default_rng([seed, 1]).integers(2)]
@@ -97,18 +96,6 @@ def distinct_halves(tasks: Sequence[Sequence[Sequence[int]]], count: int, seed: 
         if len(different) == count:
             break
     return list(different.values())
-
-
-def _shuffled(groups: Sequence[Sequence[int]], seed: int) -> list[Sequence[int]]:
-    """Shuffle groups, but put the large ones first, which keeps the parts even."""
-    order = np.random.default_rng(seed).permutation(len(groups))
-    return sorted((groups[place] for place in order), key=len, reverse=True)
-
-
-def _split(part: Sequence[int], groups: Sequence[Sequence[int]]) -> QuerySplit:
-    inside = set(part)
-    others = [place for group in groups for place in group if place not in inside]
-    return QuerySplit(np.array(sorted(others), dtype=np.intp), np.array(sorted(part), dtype=np.intp))
 
 
 def split_words(how: str, count: int, tasks: Sequence[Sequence[Sequence[int]]], *, apart: bool) -> str:
@@ -213,15 +200,11 @@ class RouteCandidate:
 
     def label(self, places: Sequence[Places]) -> str:
         """Return the spec with the threshold; tasks have one each if there are several."""
+        route = f"route({self.route.cheap}, {self.route.strong}, by={self.route.by}"
         edges = [part.threshold(self.share, queries) for part, queries in zip(self.parts, places, strict=True)]
         if len(edges) > 1 or not np.isfinite(edges[0]):
-            return f"{self._shown}, share={self.share:g})"
-        number = edges[0] if self.route.hard_end == "high" else -edges[0]
-        return f"{self._shown}, threshold={number!r})"
-
-    @property
-    def _shown(self) -> str:
-        return f"route({self.route.cheap}, {self.route.strong}, by={self.route.by}"
+            return f"{route}, share={self.share:g})"
+        return f"{route}, threshold={edges[0] if self.route.hard_end == 'high' else -edges[0]!r})"
 
     def scores(self, places: Sequence[Places]) -> list[Floats]:
         """Return each query's score by the system that the threshold gives it to."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from html import escape
@@ -166,10 +167,7 @@ class Tuned:
         """Return the shape of `--json`."""
         chance = self.over_chance
         return {
-            "system": self.system,
-            "measure": self.measure,
-            "split": self.split,
-            "candidates": self.candidates,
+            **{name: getattr(self, name) for name in ("system", "measure", "split", "candidates")},
             "folds": list(self.folds),
             "gain": None if self.gain is None else self.gain.as_dict(),
             "gain_mean": self.mean("on") - self.mean("untuned"),
@@ -177,9 +175,7 @@ class Tuned:
             "over_chance": None if self.over_random is None else self.over_random.as_dict(),
             "over_chance_mean": None if chance is None else self.mean("on") - self.mean("random"),
             "over_chance_spread": None if chance is None or len(chance) < 2 else float(chance.std(ddof=1)),
-            "written": self.written,
-            "optimism": self.optimism,
-            "best": self.best,
+            **{name: getattr(self, name) for name in ("written", "optimism", "best")},
             "idle": list(self.idle),
             "warnings": list(self.warnings),
         }
@@ -189,31 +185,25 @@ def tune(
     spec: str, tasks: Sequence[str], over: Mapping[str, Values] | None = None, options: TuneOptions | None = None
 ) -> Tuned:
     """Choose options on some queries and measure on the others; a route without options is tuned by its share."""
-    chosen = options or TuneOptions()
     begin_command()
     system = System.parse(spec)
     if system.oracle:
         raise R2medError(f"{system} is shown the gold answers: it is not a system to tune")
-    bench = Bench([load(task) for task in resolve(tasks or ("sample",))], chosen)
+    bench = Bench([load(task) for task in resolve(tasks or ("sample",))], options or TuneOptions())
     if over:
         for name in over.keys() - system.option_names:
             names = ", ".join(sorted(system.option_names))
             raise R2medError(f"no stage of {system} has an option {name!r}; they have {names}")
         if bench.options.trials:
-            choose, count = _suggested(system, over, bench), bench.options.trials
-            idle: tuple[str, ...] = ()
-        else:
-            candidates = [
-                FixedCandidate(combination, bench.scores(combination)) for combination in combinations_of(system, over)
-            ]
-            choose, count = best_of(candidates, bench), len(candidates)
-            idle = tuple(name for name in over if _is_idle(name, system, over, bench))
-        return _measured(system, bench, choose, count, idle)
+            return _measured(system, bench, _suggested(system, over, bench), bench.options.trials)
+        candidates = [FixedCandidate(variant, bench.scores(variant)) for variant in combinations_of(system, over)]
+        idle = tuple(name for name in over if _is_idle(name, system, over, bench))
+        return _measured(system, bench, best_of(candidates, bench), len(candidates), idle)
     if len(system.stages) == 1 and isinstance(system.retriever, Route):
         parts = bench.route_parts(system.retriever)
         shares = [share for share in SHARES if share <= bench.options.budget]
         routes = [RouteCandidate(system.retriever, share, parts) for share in shares]
-        return _measured(system, bench, best_of(routes, bench), len(shares), (), parts)
+        return _measured(system, bench, best_of(routes, bench), len(shares), parts=parts)
     raise R2medError(f"say which options of {system} to tune, as in --over k1=0.6,0.9,1.2")
 
 
@@ -223,18 +213,17 @@ class Bench:
     def __init__(self, datasets: Sequence[Dataset], options: TuneOptions) -> None:
         self.datasets, self.options = datasets, options
         self._contexts = [Context(Cache.default(), options.executor) for _ in datasets]
-        self._known: dict[str, list[Floats]] = {}
+        self._scores: dict[str, list[Floats]] = {}
 
     def scores(self, system: System) -> list[Floats]:
         """Return the measure of every query, task by task."""
-        if system.spec not in self._known:
-            self._known[system.spec] = [
-                score(system.run(dataset.collection, context), dataset.gold.qrels, [self.options.measure]).values(
-                    self.options.measure
-                )
-                for dataset, context in zip(self.datasets, self._contexts, strict=True)
+        if system.spec not in self._scores:
+            measure = self.options.measure
+            self._scores[system.spec] = [
+                score(system.run(data.collection, context), data.gold.qrels, [measure]).values(measure)
+                for data, context in zip(self.datasets, self._contexts, strict=True)
             ]
-        return self._known[system.spec]
+        return self._scores[system.spec]
 
     def route_parts(self, route: Route) -> list[RouteParts]:
         """Return a route's systems and its signal on every task."""
@@ -264,9 +253,8 @@ class Bench:
         groups = list(map(each_alone, self._groups)) if options.split_queries else self._groups
         if options.halves:
             return distinct_halves(groups, options.halves, options.seed)
-        return [
-            list(split) for split in zip(*(folds(parts, options.folds, options.seed) for parts in groups), strict=True)
-        ]
+        by_task = [folds(parts, options.folds, options.seed) for parts in groups]
+        return list(map(list, zip(*by_task, strict=True)))
 
     @property
     def words(self) -> str:
@@ -285,11 +273,9 @@ class Bench:
 
     def mean(self, values: Sequence[Floats], places: Sequence[Places]) -> float:
         """Return the mean over some queries, each with its weight in the mean over tasks of all queries."""
-        parts = [
-            (row[queries].sum() / len(row), len(queries) / len(row))
-            for row, queries in zip(values, places, strict=True)
-        ]
-        return float(sum(value for value, _ in parts) / sum(weight for _, weight in parts))
+        rows = list(zip(values, places, strict=True))
+        total = sum(row[queries].sum() / len(row) for row, queries in rows)
+        return float(total / sum(len(queries) / len(row) for row, queries in rows))
 
     def weight(self, split: Sequence[QuerySplit]) -> float:
         """Return how much a split counts: of folds the share of the queries measured on it, of halves all the same."""
@@ -299,7 +285,7 @@ class Bench:
 
 
 Chooser = Callable[[Sequence[Places]], TuneCandidate]
-"""From the queries to choose by, the best candidate."""
+"""Function from the queries to choose by to the best candidate."""
 
 
 def combinations_of(system: System, over: Mapping[str, Values]) -> list[System]:
@@ -327,11 +313,7 @@ def _is_idle(name: str, system: System, over: Mapping[str, Values], bench: Bench
 
 def best_of(candidates: Sequence[TuneCandidate], bench: Bench) -> Chooser:
     """Choose the best of some candidates; of equals the first."""
-
-    def choose(places: Sequence[Places]) -> TuneCandidate:
-        return max(candidates, key=lambda each: bench.mean(each.scores(places), places))
-
-    return choose
+    return lambda places: max(candidates, key=lambda candidate: bench.mean(candidate.scores(places), places))
 
 
 def _suggested(system: System, over: Mapping[str, Values], bench: Bench) -> Chooser:
@@ -342,20 +324,19 @@ def _suggested(system: System, over: Mapping[str, Values], bench: Bench) -> Choo
     optuna.logging.set_verbosity(optuna.logging.WARNING)
 
     def choose(places: Sequence[Places]) -> TuneCandidate:
-        def one(trial: Any) -> System:
-            picked = {
+        def suggest(trial: Any) -> System:
+            values_of = {
                 name: round(trial.suggest_float(name, *values), 6)
                 if isinstance(values, OptionRange)
                 else values[trial.suggest_int(name, 0, len(values) - 1)]
                 for name, values in over.items()
             }
-            return _with(system, picked)
+            return _with(system, values_of)
 
-        study = optuna.create_study(
-            direction="maximize", sampler=optuna.samplers.TPESampler(seed=bench.options.seed % 2**32)
-        )
-        study.optimize(lambda trial: bench.mean(bench.scores(one(trial)), places), n_trials=bench.options.trials)
-        best = one(optuna.trial.FixedTrial(study.best_params))
+        sampler = optuna.samplers.TPESampler(seed=bench.options.seed % 2**32)
+        study = optuna.create_study(direction="maximize", sampler=sampler)
+        study.optimize(lambda trial: bench.mean(bench.scores(suggest(trial)), places), n_trials=bench.options.trials)
+        best = suggest(optuna.trial.FixedTrial(study.best_params))
         return FixedCandidate(best, bench.scores(best))
 
     return choose
@@ -366,7 +347,7 @@ def _measured(
     bench: Bench,
     choose: Chooser,
     candidates: int,
-    idle: tuple[str, ...],
+    idle: tuple[str, ...] = (),
     parts: Sequence[RouteParts] = (),
 ) -> Tuned:
     """Choose and measure on every split, and choose once more by everything."""
@@ -378,17 +359,14 @@ def _measured(
         by, on = [task_split.chosen_by for task_split in split], [task_split.measured_on for task_split in split]
         candidate = choose(by)
         values = candidate.scores(by)
-        fold = Fold(
-            candidate.label(by), bench.weight(split), bench.mean(values, by), bench.mean(values, on),
-            bench.mean(untuned, on),
-        )  # fmt: skip
+        means = (bench.mean(values, by), bench.mean(values, on), bench.mean(untuned, on))
+        fold = Fold(candidate.label(by), bench.weight(split), *means)
         _append_gaps(gains, values, untuned, on)
         if isinstance(candidate, RouteCandidate):
             sent = [part.sent(candidate.share, queries) for part, queries in zip(parts, by, strict=True)]
             chance = [part.random(row[places].mean()) for part, row, places in zip(parts, sent, on, strict=True)]
-            fold = replace(
-                fold, sent=bench.mean([row.astype(float) for row in sent], on), random=bench.mean(chance, on)
-            )
+            share = bench.mean([row.astype(float) for row in sent], on)
+            fold = replace(fold, sent=share, random=bench.mean(chance, on))
             _append_gaps(over_random, values, chance, on)
         results.append(fold)
     everything = [np.arange(len(values)) for values in untuned]
@@ -426,23 +404,16 @@ def read_over(texts: Sequence[str]) -> dict[str, Values]:
         name, sign, values = text.partition("=")
         if not sign or not name.strip() or not values.strip():
             raise R2medError(f"--over takes NAME=VALUES, as in k1=0.6,0.9,1.2 or b=0..1, not {text!r}")
-        values_of[name.strip()] = _read_range(values) or _read_values(values, text)
+        low, dots, high = values.partition("..")
+        with suppress(ValueError):
+            if dots:
+                ends = OptionRange((float(low), float(high)))
+                if ends[0] >= ends[1]:
+                    raise R2medError(f"the range {values} runs backwards")
+                values_of[name.strip()] = ends
+                continue
+        try:
+            values_of[name.strip()] = parse(f"x({values})").calls[0].args
+        except SpecError as error:
+            raise R2medError(f"--over {text}: {error}") from error
     return values_of
-
-
-def _read_range(text: str) -> OptionRange | None:
-    low, dots, high = text.partition("..")
-    try:
-        ends = (float(low), float(high)) if dots else None
-    except ValueError:
-        return None
-    if ends is not None and ends[0] >= ends[1]:
-        raise R2medError(f"the range {text} runs backwards")
-    return OptionRange(ends) if ends is not None else None
-
-
-def _read_values(values: str, text: str) -> tuple[Any, ...]:
-    try:
-        return parse(f"x({values})").calls[0].args
-    except SpecError as error:
-        raise R2medError(f"--over {text}: {error}") from error

@@ -22,20 +22,20 @@ _SHOWN = (0.1, 0.3, 0.5, 0.7)
 """The shares that a table has columns for."""
 
 
-def show_saving(found: Saving, console: Console) -> None:
+def show_saving(saving: Saving, console: Console) -> None:
     """Print the systems with their prices, the routes between them, and what they say."""
-    worth = {system.system for system in found.worth}
-    heading = "$/query" if found.by == "money" else f"{found.by}/query"
-    table = Table(key("system"), *numbers(f"{found.measure} x 100", heading, "frontier"))
-    for system in found.systems:
-        cost = system.cost(found.by)
+    worth = {system.system for system in saving.worth}
+    heading = "$/query" if saving.by == "money" else f"{saving.by}/query"
+    table = Table(key("system"), *numbers(f"{saving.measure} x 100", heading, "frontier"))
+    for system in saving.systems:
+        cost = system.cost(saving.by)
         name = f"{system.system} (oracle)" if system.oracle else system.system
         price = "?" if cost is None else f"{cost:,.4g}"
         table.add(name, percent(system.score), price, "yes" if system.system in worth else "")
     table.show(console)
-    for pair in found.pairs:
+    for pair in saving.pairs:
         _show_pair(pair, console)
-    for sentence in found.sentences:
+    for sentence in saving.sentences:
         console.print(sentence, markup=False, highlight=False)
 
 
@@ -65,53 +65,51 @@ def ends_text(low: float, high: float) -> Number:
     return Number(f"{one.wide} to {other.wide}", f"{one.narrow} to {other.narrow}")
 
 
-def show_tuned(found: Tuned, console: Console) -> None:
+def show_tuned(tuned: Tuned, console: Console) -> None:
     """Print what was chosen on each split and how it did on the other queries, and what that says."""
-    routed = found.over_chance is not None
+    routed = tuned.over_chance is not None
     headings = ("chosen by", "measured on", "as written", *(("sent on", "chance") if routed else ()))
     table = Table(key("chosen"), *numbers("splits", *headings))
-    for chosen, count in found.choices.most_common():
-        rows = [fold for fold in found.folds if fold.chosen == chosen]
-        table.add(chosen, str(count), *_fold_cells(found, rows))
+    for chosen, count in tuned.choices.most_common():
+        rows = [fold for fold in tuned.folds if fold.chosen == chosen]
+        table.add(chosen, str(count), *_fold_cells(tuned, rows))
     table.rule()
-    table.add("all splits", str(len(found.folds)), *_fold_cells(found, found.folds), style="bold")
+    table.add("all splits", str(len(tuned.folds)), *_fold_cells(tuned, tuned.folds), style="bold")
     table.show(console)
-    for sentence in tuned_sentences(found):
+    for sentence in tuned_sentences(tuned):
         console.print(sentence, markup=False, highlight=False)
 
 
-def _fold_cells(found: Tuned, rows: Sequence[Fold]) -> list[str | Number]:
+def _fold_cells(tuned: Tuned, rows: Sequence[Fold]) -> list[str | Number]:
     """Return the means over some splits, each with its weight."""
-    cells: list[str | Number] = [percent(found.mean(name, rows)) for name in ("by", "on", "untuned")]
-    if found.over_chance is None:
+    cells: list[str | Number] = [percent(tuned.mean(name, rows)) for name in ("by", "on", "untuned")]
+    if tuned.over_chance is None:
         return cells
-    return [*cells, f"{found.mean('sent', rows):.0%}", percent(found.mean("random", rows))]
+    return [*cells, f"{tuned.mean('sent', rows):.0%}", percent(tuned.mean("random", rows))]
 
 
-def tuned_sentences(found: Tuned) -> list[str]:
+def tuned_sentences(tuned: Tuned) -> list[str]:
     """Return the conclusions of a tuning in words."""
-    sentences = [f"{found.measure} x 100. Split: {found.split}; {found.candidates} candidates.", *found.warnings]
-    sentences.append(
-        "A row is the mean over its splits."
-        if found.gain is None
-        else "A row is the mean over the queries measured on its splits, each query of a task with the same weight."
-    )
+    sentences = [f"{tuned.measure} x 100. Split: {tuned.split}; {tuned.candidates} candidates.", *tuned.warnings]
+    if tuned.gain is None:
+        row = "over its splits"
+        gain = _spread("Tuned minus as written, on the other half", tuned.gains)
+    else:
+        row = "over the queries measured on its splits, each query of a task with the same weight"
+        gain = _paired("Tuned minus as written, on queries that were not chosen by", tuned.gain)
+    sentences.append(f"A row is the mean {row}.")
     sentences += [
-        f"The option {name} does nothing here: no query's {found.measure} depends on it." for name in found.idle
+        f"The option {name} does nothing here: no query's {tuned.measure} depends on it." for name in tuned.idle
     ]
-    sentences.append(
-        _spread("Tuned minus as written, on the other half", found.gains)
-        if found.gain is None
-        else _paired("Tuned minus as written, on queries that were not chosen by", found.gain)
-    )
-    if found.over_chance is not None:
+    sentences.append(gain)
+    if tuned.over_chance is not None:
         what = "Minus a random choice of as many queries"
         sentences.append(
-            _spread(what, found.over_chance) if found.over_random is None else _paired(what, found.over_random)
+            _spread(what, tuned.over_chance) if tuned.over_random is None else _paired(what, tuned.over_random)
         )
-    looks = f"{100 * abs(found.optimism):.2f} points {'worse' if found.optimism < 0 else 'better'}"
+    looks = f"{100 * abs(tuned.optimism):.2f} points {'worse' if tuned.optimism < 0 else 'better'}"
     sentences.append(f"On the queries it was chosen by, the chosen one looks {looks}.")
-    sentences.append(f"Chosen by all queries: {found.best}")
+    sentences.append(f"Chosen by all queries: {tuned.best}")
     return sentences
 
 

@@ -169,16 +169,13 @@ def quiet() -> Executor:
     return Executor(None)
 
 
-_CURRENT: list[Spread] = []
+_CURRENT: list[Spread | None] = [None]
 
 
 @contextmanager
 def spreading(executor: Executor) -> Iterator[None]:
     """Let code without access to an executor distribute its work as the executor does, within the block."""
-    if executor.spread is None:
-        yield
-        return
-    _CURRENT.append(executor.spread)
+    _CURRENT.append(executor.spread or _CURRENT[-1])
     try:
         yield
     finally:
@@ -187,7 +184,7 @@ def spreading(executor: Executor) -> Iterator[None]:
 
 def current_spread() -> Spread | None:
     """Return how work is distributed now, for code without access to the executor; None if it is not."""
-    return _CURRENT[-1] if _CURRENT else None
+    return _CURRENT[-1]
 
 
 def every_share(parts: Iterable[Callable[[], Value]]) -> list[Value]:

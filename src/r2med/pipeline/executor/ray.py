@@ -132,8 +132,18 @@ class RayCluster:
         ready, _ = self._ray.wait(list(deal.calls), num_returns=1, timeout=PATIENCE)
         for call in ready:
             actor, block = deal.answered(call)
-            if not self._alive(deal, actor, block, call):
+            try:
+                problem = self._ray.get(call)
+            except self._ray.exceptions.RayTaskError as error:
+                raise R2medError(f"a worker failed: {_last_line(error)}") from error
+            except self._ray.exceptions.RayError as error:
+                debug(error)
+                # An actor that is only unreachable would keep its place.
+                self._ray.kill(actor.handle)
+                deal.bury(actor, block, _last_line(error))
                 continue
+            if problem:
+                raise R2medError(problem)
             if block is None:
                 deal.loaded(actor)
             elif deal.finished(actor, block, time.monotonic()):
@@ -144,22 +154,6 @@ class RayCluster:
                         " to storage that all hosts share"
                     )
                 yield from self._handed_over(deal, block, content)
-
-    def _alive(self, deal: Deal, actor: DealtWorker, block: WorkBlock | None, call: Any) -> bool:
-        """Return whether a worker answered its call; raise an error if it could not do what it was asked."""
-        try:
-            problem = self._ray.get(call)
-        except self._ray.exceptions.RayTaskError as error:
-            raise R2medError(f"a worker failed: {_last_line(error)}") from error
-        except self._ray.exceptions.RayError as error:
-            debug(error)
-            # An actor that is only unreachable would keep its place.
-            self._ray.kill(actor.handle)
-            deal.bury(actor, block, _last_line(error))
-            return False
-        if problem:
-            raise R2medError(problem)
-        return True
 
     def _grow(self, deal: Deal, worker: Any, born: float) -> Iterator[tuple[WorkBlock, bytes]]:
         """Start as many actors as there is room for by now, since nodes come and go, but at most as many as blocks."""
