@@ -31,10 +31,8 @@ class PlannedBatch(NamedTuple):
     """Texts that are encoded together."""
 
     places: NDArray[np.intp]
-    tokens: NDArray[np.int64]
-    """Each text's length before truncation."""
-    cost: int
-    """Tokens, padding included."""
+    tokens: NDArray[np.int64]  # each text's length before truncation
+    cost: int  # tokens, padding included
 
 
 def encode_by_workers(

@@ -130,13 +130,10 @@ class CoarseIndex:
     """Base of the quantised indexes: a search in codes, and floats to rescore its candidates."""
 
     codes: Codes
-    scale: Vectors
-    """What a query is multiplied by, number by number, before it meets the codes."""
-    rows: VectorRows
-    """The floats the codes were made from."""
+    scale: Vectors  # what a query is multiplied by, number by number, before it meets the codes
+    rows: VectorRows  # the floats the codes were made from
     how: Similarity
-    rescore: int = 0
-    """How many candidates a place of the list are ranked anew by the floats; 0 for none."""
+    rescore: int = 0  # how many candidates a place of the list are ranked anew by the floats; 0 for none
 
     @classmethod
     def open(cls, rows: Sized, how: Similarity, rescore: int, folder: Path) -> Self:
@@ -257,7 +254,7 @@ class _Faiss:
             inner.nprobe = self._settings["nprobe"]
         if hasattr(inner, "hnsw"):
             inner.hnsw.efSearch = max(self._settings["ef"], count)
-        return self._index.search(queries, count)[1]  # type: ignore[no-any-return]  # faiss is not typed
+        return self._index.search(queries, count)[1]
 
 
 class _Usearch:
@@ -313,8 +310,7 @@ def engine_call(value: object) -> Call:
 class EngineSettings:
     """An engine with all of its settings."""
 
-    engine: str
-    """Also the name of its optional dependency group."""
+    engine: str  # also the name of its optional dependency group
     options: tuple[tuple[str, Any], ...]
 
     @classmethod
@@ -362,10 +358,8 @@ class ApproximateIndex:
     engine: _Faiss | _Usearch
     rows: VectorRows
     how: Similarity
-    nbytes: int
-    """The size of the engine's index."""
-    rescored: int
-    """Candidates for each place of a list."""
+    nbytes: int  # the size of the engine's index
+    rescored: int  # candidates for each place of a list
 
     def search(self, queries: Vectors, depth: int, tie_order: NDArray[np.int64]) -> VectorHits:
         """Return each query's best among the engine's candidates; a query with too few of them is searched exactly."""

@@ -52,10 +52,8 @@ class Build:
     dtype: str = "float32"
     remote_code: bool = False
     adapter: str = ""
-    autoencoder: str = ""
-    """The folder of a sparse autoencoder after the pooling."""
-    max_terms: int = 0
-    """How many of its numbers are kept of each vector."""
+    autoencoder: str = ""  # the folder of a sparse autoencoder after the pooling
+    max_terms: int = 0  # how many of its numbers are kept of each vector
 
     @property
     def transformer(self) -> Path:
@@ -310,7 +308,7 @@ def positions_of(model: Any) -> int:
     """Return the tokens that a model with a table of positions can read; 0 for one without a table."""
     inner = getattr(model, getattr(model, "base_model_prefix", "") or "_", model)
     table = getattr(getattr(inner, "embeddings", None), "position_embeddings", None)
-    if not hasattr(table, "num_embeddings"):
+    if table is None or not hasattr(table, "num_embeddings"):
         return 0
     # RoBERTa's positions start after the padding's.
     return int(table.num_embeddings) - (0 if table.padding_idx is None else table.padding_idx + 1)

@@ -47,12 +47,9 @@ class TokenBlock(NamedTuple):
 
     shard: int
     first: int
-    last: int
-    """The block's rows, the last not among them."""
-    documents: slice
-    """Which of the documents, in the order of the shards."""
-    counts: NDArray[np.intp]
-    """How many rows each of them has."""
+    last: int  # the block's rows, the last not among them
+    documents: slice  # which of the documents, in the order of the shards
+    counts: NDArray[np.intp]  # how many rows each of them has
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,8 +58,7 @@ class MaxSimIndex:
 
     documents: TokenVectors
     memory: int = MEMORY
-    unit: bool = True
-    """Whether the model gives vectors of length 1."""
+    unit: bool = True  # whether the model gives vectors of length 1
 
     @property
     def nbytes(self) -> int:

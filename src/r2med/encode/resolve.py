@@ -50,8 +50,7 @@ class Option:
 
     kind: type
     choices: tuple[str, ...] = ()
-    backends: tuple[str, ...] = BACKENDS
-    """Which backends know it."""
+    backends: tuple[str, ...] = BACKENDS  # which backends know it
 
 
 _MODELS = ("torch", "onnx")
@@ -228,12 +227,9 @@ class ModelDescription:
 
     card: EncoderCard
     task: str
-    query: str
-    """The exact string that is encoded for a query, which stands for itself in angle brackets."""
-    document: str
-    """The same for a document."""
-    passage: str
-    """The same for a passage that a language model wrote to answer a query."""
+    query: str  # the exact string that is encoded for a query, which stands for itself in angle brackets
+    document: str  # the same for a document
+    passage: str  # the same for a passage that a language model wrote to answer a query
 
 
 def describe_model(name: str, task: Task, options: Mapping[str, Any] | None = None) -> ModelDescription:

@@ -29,8 +29,7 @@ class TokenBatch(NamedTuple):
     """Batch as the model reads it, and a mask of its tokens whose vectors count."""
 
     ids: Ids
-    mask: Ids
-    """1 for a token that others look at."""
+    mask: Ids  # 1 for a token that others look at
     types: Ids
     counted: NDArray[np.bool_]
 

@@ -55,10 +55,8 @@ class VectorRows(Protocol):
 class VectorHits(NamedTuple):
     """Best documents of each query, best first, the same number for every query."""
 
-    places: NDArray[np.intp]
-    """Positions of the documents, a row per query."""
-    scores: NDArray[np.float32]
-    """Their scores."""
+    places: NDArray[np.intp]  # positions of the documents, a row per query
+    scores: NDArray[np.float32]  # their scores
 
 
 @dataclass(frozen=True)
@@ -67,8 +65,7 @@ class Similarity:
 
     name: str = "cosine"
     memory: int = MEMORY
-    block: int = 0
-    """Documents multiplied at a time; 0 for as many as are good for the memory."""
+    block: int = 0  # documents multiplied at a time; 0 for as many as are good for the memory
 
     def __post_init__(self) -> None:
         if self.name not in SIMILARITIES:
@@ -156,8 +153,7 @@ class _Shortlist:
         self.places = np.empty(0, dtype=np.intp)
         self.scores = np.empty(0, dtype=np.float32)
         self.shortest = 0
-        self.spare: SimpleQueue[NDArray[np.float32]] = SimpleQueue()
-        """Room for products, a block for each thread."""
+        self.spare: SimpleQueue[NDArray[np.float32]] = SimpleQueue()  # room for products, a block for each thread
 
     def best(self) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
         """Read all documents and rank the candidates."""

@@ -60,16 +60,14 @@ def stated_tokens(answer: Any) -> int | None:
 class Requester(ABC, Generic[Value]):
     """Sender of requests from several threads: the limits, retries and failures of one server."""
 
-    made = ""
-    """The name of the results in messages; empty to not say that they are kept."""
+    made = ""  # the name of the results in messages; empty to not say that they are kept
 
     def __init__(self, name: str, limits: RequestLimits) -> None:
         self._name, self._limits = name, limits
         self._pace = Pace(limits.requests_per_minute)
         self._lock = threading.Lock()
         self._stop = threading.Event()
-        self.requests = 0
-        """How many were answered."""
+        self.requests = 0  # how many were answered
         self.failed = FailedAttempts()
 
     @abstractmethod

@@ -44,11 +44,9 @@ class Visit:
     method: str
     path: str
     query: str = ""
-    headers: Mapping[str, str] = field(default_factory=dict)
-    """By names in small letters."""
+    headers: Mapping[str, str] = field(default_factory=dict)  # by names in small letters
     scheme: str = "http"
-    client: str = ""
-    """The address that it came from."""
+    client: str = ""  # the address that it came from
 
     @cached_property
     def cookies(self) -> Mapping[str, str]:
@@ -79,8 +77,7 @@ class Visit:
 class Admitted:
     """The request is answered."""
 
-    by: str
-    """On what grounds: `token`, `entrance`, or `open` if the server has no token."""
+    by: str  # on what grounds: `token`, `entrance`, or `open` if the server has no token
 
 
 @dataclass(frozen=True)
@@ -96,8 +93,7 @@ class Refused:
     """The request is not answered."""
 
     why: str
-    stranger: bool = True
-    """Whether it is unknown who asks; a page for strangers leads nowhere."""
+    stranger: bool = True  # whether it is unknown who asks; a page for strangers leads nowhere
 
 
 @dataclass(frozen=True)
@@ -269,8 +265,7 @@ class Guard:
 
     def __init__(self, app: ASGIApp, access: Access, page: Callable[[Refused], Response]) -> None:
         self.app, self.access = app, access
-        self.page = page
-        """Makes the page that gives the reason for a refusal."""
+        self.page = page  # makes the page that gives the reason for a refusal
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or refuse."""

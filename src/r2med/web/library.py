@@ -42,8 +42,7 @@ class Library:
         self.path = path or home() / "ledger.sqlite"
         self._local = threading.local()
         self._lock = threading.Lock()
-        self.jobs = Jobs()
-        """What pages have asked to be done."""
+        self.jobs = Jobs()  # what pages have asked to be done
         self._kept: dict[str, OrderedDict[Hashable, Any]] = {sort: OrderedDict() for sort in _KEPT}
 
     @property
