@@ -138,9 +138,10 @@ class Jobs:
                     start_new_session=True,
                 )
                 self._change(job.number, state=RUNNING, process=process.pid, started=time.time())
-            lines = deque((line.strip() for line in process.stderr or () if line.strip()), maxlen=1)
+            with process:
+                lines = deque((line.strip() for line in process.stderr or () if line.strip()), maxlen=1)
             error = lines[0].removeprefix("r2med: ") if lines else "it ended without a word"
-            code = process.wait()
+            code = process.returncode
             with self._changed:
                 del self._processes[job.number]
                 stopping = self._jobs[job.number].state == STOPPING or code in (130, -signal.SIGTERM)
