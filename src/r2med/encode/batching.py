@@ -194,12 +194,7 @@ class Batches(ABC, Generic[AnyEncoder, AnyVectors]):
         return self.checked(vectors, batch.places)
 
     def append(
-        self,
-        writer: ShardWriter,
-        hashes: TextHashes,
-        batch: PlannedBatch,
-        rows: NDArray[np.intp],
-        vectors: AnyVectors,
+        self, writer: ShardWriter, hashes: TextHashes, batch: PlannedBatch, rows: NDArray[np.intp], vectors: AnyVectors
     ) -> None:
         """Store the vectors of a batch in their rows; those of different sizes are put one after another."""
         ordered = isinstance(self.store, VectorStore)

@@ -11,7 +11,7 @@ import inspect
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +54,12 @@ class Build:
     adapter: str = ""
     autoencoder: str = ""  # the folder of a sparse autoencoder after the pooling
     max_terms: int = 0  # how many of its numbers are kept of each vector
+
+    @classmethod
+    def of(cls, card: object, **others: Any) -> Build:
+        """Build from the fields of a card that have the same names, and from others."""
+        names = {entry.name for entry in fields(cls)}
+        return cls(**{name: value for name, value in vars(card).items() if name in names} | others)
 
     @property
     def transformer(self) -> Path:
