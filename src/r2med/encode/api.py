@@ -76,11 +76,7 @@ class ApiModel:
 
 
 def model_at(address: str) -> ApiModel:
-    """Build the model of `NAME@URL`.
-
-    >>> model_at("bge-m3@http://localhost:8000/v1").id
-    'bge-m3'
-    """
+    """Build the model of `NAME@URL`."""
     name, _, url = address.partition("@")
     return ApiModel(name, url)
 

@@ -45,11 +45,7 @@ _OLD_MODES = {
 
 @dataclass(frozen=True)
 class EncoderCard:
-    """A model and its settings. `cards.toml` says what each field means.
-
-    >>> card("bge").pooling, card("bge").max_document
-    ('cls', 512)
-    """
+    """A model and its settings. `cards.toml` says what each field means."""
 
     name: str
     id: str

@@ -1,14 +1,8 @@
 """Indexes of vectors: floats, bytes and bits, and the graphs and lists of faiss and usearch.
 
-`FloatIndex` is exact. `Int8Index` stores a byte per number, `BinaryIndex` a bit; both compare the query's own floats
-with the coarse vectors (only the documents are rounded), and may then rescore a longer list of candidates by the floats
-they were made from. `first_dimensions` is Matryoshka truncation, before any of them.
-
-An engine names a few candidates for every place of the list, which are scored and ranked as exact search does:
-
-    minilm(index=faiss)                                   a graph of 32 neighbours (HNSW)
-    minilm(index=faiss(factory="IVF1024,Flat", nprobe=16))
-    minilm(index=usearch(connectivity=16, expansion=128))
+The coarse indexes compare the query's own floats with coarse documents, and may rescore a longer list of candidates by
+the floats these were made from. An engine names a few candidates for every place of the list, which are scored and
+ranked as exact search does: `minilm(index=faiss)`, `minilm(index=usearch(connectivity=16, expansion=128))`.
 """
 
 from __future__ import annotations
@@ -74,11 +68,7 @@ class FirstDimensions:
 
 
 def first_dimensions(rows: Sized, dimension: int) -> Sized:
-    """Truncate vectors, as Matryoshka models allow, to their first `dimension` numbers; all of them for 0.
-
-    >>> first_dimensions(np.ones((2, 8), dtype=np.float32), 3).shape
-    (2, 3)
-    """
+    """Truncate vectors, as Matryoshka models allow, to their first `dimension` numbers; all of them for 0."""
     if dimension == 0 or dimension == rows.shape[1]:
         return rows
     if not 0 < dimension < rows.shape[1]:
@@ -192,11 +182,7 @@ QUANTIZED: dict[str, type[Int8Index] | type[BinaryIndex]] = {"int8": Int8Index, 
 
 
 def build_index(rows: Sized, how: Similarity, quantize: str = "", rescore: int = 0) -> VectorIndex:
-    """Prepare documents for search: floats, or the quantised kind of this name.
-
-    >>> build_index(np.eye(16, dtype=np.float32), Similarity(), "binary").nbytes
-    36
-    """
+    """Prepare documents for search: floats, or the quantised kind of this name."""
     return QUANTIZED[quantize].build(rows, how, rescore) if quantize else FloatIndex(rows, how)
 
 
@@ -298,11 +284,7 @@ _PACKAGES = {"faiss": "faiss-cpu", "usearch": "usearch"}
 
 
 def engine_call(value: object) -> Call:
-    """Parse an engine in a spec: a name, or a name with options, perhaps as text.
-
-    >>> engine_call("faiss(nprobe=4)").options
-    (('nprobe', 4),)
-    """
+    """Parse an engine in a spec: a name, or a name with options, perhaps as text."""
     return value if isinstance(value, Call) else parse(str(value)).calls[0]
 
 

@@ -36,11 +36,7 @@ _PYLATE_MARKS = (
 
 @dataclass(frozen=True)
 class LateCard:
-    """A late-interaction model and its settings. `cards.toml` says what each field means.
-
-    >>> late_card("colbertv2").query_length, late_card("colbertv2").expansion
-    (32, 'fixed')
-    """
+    """A late-interaction model and its settings. `cards.toml` says what each field means."""
 
     name: str
     id: str

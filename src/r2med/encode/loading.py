@@ -140,11 +140,7 @@ def is_rotary_roberta(stated: Mapping[str, Any]) -> bool:
     """Return whether a `config.json` is of XLM-RoBERTa with rotary positions, without adapters for several tasks.
 
     Jina's checkpoints of this architecture call themselves `xlm-roberta` and name Python code of their repository,
-    written for transformers 4, without which the usual XLM-RoBERTa would be built and hardly any weight found.
-    transformers has a class of its own that reads the same weights, so that nothing of the repository has to run.
-
-    >>> is_rotary_roberta({"model_type": "xlm-roberta", "position_embedding_type": "rotary"})
-    True
+    written for transformers 4. transformers has a class of its own that reads the same weights.
     """
     rotary = stated.get("model_type") == "xlm-roberta" and stated.get("position_embedding_type") == "rotary"
     return rotary and not stated.get("lora_adaptations")

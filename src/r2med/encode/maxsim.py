@@ -152,11 +152,7 @@ def rescore_tokens(query: Vectors, documents: TokenVectors, places: NDArray[np.i
 
 
 def _slices(counts: NDArray[np.intp], tokens: int) -> Iterator[slice]:
-    """Yield runs of documents that have at most so many tokens, unless one alone has more.
-
-    >>> list(_slices(np.array([3, 4, 9, 1]), 8))
-    [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None)]
-    """
+    """Yield runs of documents that have at most so many tokens, unless one alone has more."""
     ends, first = np.cumsum(counts), 0
     while first < len(counts):
         last = max(first + 1, int(np.searchsorted(ends, ends[first] - counts[first] + tokens, side="right")))

@@ -41,8 +41,6 @@ from r2med.store.files import expanded
 if TYPE_CHECKING:
     from r2med.data.tasks import Task
 
-_REPOSITORY = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
-
 
 @dataclass(frozen=True)
 class Option:
@@ -101,18 +99,9 @@ def encoder_for(name: str, options: Mapping[str, Any], task: Task, made: Any = N
             return OnnxEncoder(card, prompts, folder if exported else None)
         case "static":
             return WordLlamaEncoder(card.max_document, prompts)
-    model = ApiModel(
-        card.id,
-        card.url,
-        max_length=card.max_document,
-        similarity=card.similarity,
-        query_prompt=prompts.query,
-        document_prompt=prompts.document,
-        input_types=card.input_types,
-        tokenizer=card.tokenizer,
-        price=card.price,
-    )
-    return ApiEncoder(model)
+    shared = {field: getattr(card, field) for field in ("id", "url", "similarity", "input_types", "tokenizer", "price")}
+    written = {"query_prompt": prompts.query, "document_prompt": prompts.document}
+    return ApiEncoder(ApiModel(**shared, **written, max_length=card.max_document))
 
 
 def known(name: str) -> bool:
@@ -147,10 +136,9 @@ def sparse_names() -> list[str]:
 def _source(name: str, options: Mapping[str, Any]) -> ModelSource:
     if not name.startswith("hf:"):
         return locate(as_path(name))
-    repository = name.removeprefix("hf:")
-    if not _REPOSITORY.fullmatch(repository):
+    if not re.fullmatch(r"hf:\w[\w.-]*(/\w[\w.-]*)?", name):
         raise SpecError(f"{name}: not the name of a repository; write hf:ORG/NAME")
-    return ModelSource(repository, options.get("revision", "main"))
+    return ModelSource(name.removeprefix("hf:"), options.get("revision", "main"))
 
 
 def card_for(name: str, options: Mapping[str, Any]) -> EncoderCard:
@@ -233,12 +221,7 @@ class ModelDescription:
 
 
 def describe_model(name: str, task: Task, options: Mapping[str, Any] | None = None) -> ModelDescription:
-    """Describe a model with the exact strings that would be encoded for a task.
-
-    >>> from r2med.data.tasks import task
-    >>> describe_model("bmr-2b", task("MedQA-Diag")).query
-    'Given a Medical Exam, retrieve relevant passages that help answer the exam\\nQuery: <query>'
-    """
+    """Describe a model with the exact strings that would be encoded for a task."""
     if is_class(name):
         raise SpecError(f"{name} is a class of your own: what it encodes, it decides itself")
     card = card_for(name, options or {})

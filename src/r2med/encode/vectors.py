@@ -104,11 +104,7 @@ class TokenVectors(StoredArrays):
 
 
 def as_single(rows: NDArray[Any]) -> Vectors:
-    """Convert stored rows to vectors of single precision.
-
-    >>> as_single(as_bytes(np.array([[0.5, -1.0]], dtype=np.float32))).round(2).tolist()
-    [[0.5, -1.0]]
-    """
+    """Convert stored rows to vectors of single precision."""
     if rows.dtype != np.uint8:
         return rows.astype(np.float32, copy=False)
     codes, scales = codes_and_scales(rows)

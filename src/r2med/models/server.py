@@ -223,10 +223,8 @@ class JsonServer(Requester[Value]):
         late = time.monotonic() + self._limits.timeout
         received = bytearray()
         method, path = self.place(body)
-        with (
-            self._address.errors(self._limits.timeout),
-            self._client.stream(method, f"{self.url}/{path}", **self.sent(body)) as response,
-        ):
+        sending = self._client.stream(method, f"{self.url}/{path}", **self.sent(body))
+        with self._address.errors(self._limits.timeout), sending as response:
             for piece in response.iter_bytes():
                 received += piece
                 # The library's own timeout is for each read; a server that trickles would never meet it.

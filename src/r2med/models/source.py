@@ -189,11 +189,7 @@ def locate(name: str, revision: str = "main", package: str = "") -> ModelSource:
 
 
 def looks_like_path(name: str) -> bool:
-    """Return whether a name can only be a folder.
-
-    >>> looks_like_path("./models/mine"), looks_like_path("BAAI/bge-m3")
-    (True, False)
-    """
+    """Return whether a name can only be a folder."""
     return name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name
 
 

@@ -87,11 +87,7 @@ NO_PROMPT = Template()
 
 
 def bundled(name: str, package: str) -> Template:
-    """Read a prompt that comes with a package, by its file's name without the ending.
-
-    >>> "{query}" in bundled("hyde.qa-reference", "r2med.expand").text
-    True
-    """
+    """Read a prompt that comes with a package, by its file's name without the ending."""
     file = f"{name}.txt"
     text = resources.files(package).joinpath("prompts", file).read_text(encoding="utf-8")
     return Template(text.strip(), source=file)

@@ -100,11 +100,7 @@ class Tokenizer:
 
 
 def pad_rows(rows: Sequence[tuple[Sequence[int], Sequence[int]]], pad: int, side: str) -> Padded:
-    """Pad rows of ids and types to equal length.
-
-    >>> pad_rows([([5, 6], [0, 0]), ([7], [0])], 0, "left").ids.tolist()
-    [[5, 6], [0, 7]]
-    """
+    """Pad rows of ids and types to equal length."""
     width = max(len(row) for row, _ in rows)
     ids = np.full((len(rows), width), pad, dtype=np.int64)
     mask, types = np.zeros_like(ids), np.zeros_like(ids)

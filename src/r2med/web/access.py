@@ -1,12 +1,8 @@
 """Access to the pages: the one place where a request is admitted or refused.
 
-Three checks are made of every request, for a page, a file or a form alike, in this order:
-
-1. Is it meant for this server? Its Host must be a name that the server goes by; anything else is a page elsewhere that
-   points its own name here.
-2. Whose is it? The owner's, by the token that `r2med serve` prints or by the cookie that it is exchanged for; or that
-   of a user with another entrance (`Entrance`), which leads to some pages and to no others.
-3. Does a change come from a page of this server? A browser says so in Origin, which no other page can forge.
+Of every request, for a page, a file or a form alike, it is checked in this order: is its Host a name that the server
+goes by, so that no page elsewhere points its own name here; is it the owner's, by token or cookie, or a user's with
+another entrance (`Entrance`); and does a change come from a page of this server, which a browser says in Origin?
 """
 
 from __future__ import annotations
