@@ -100,8 +100,8 @@ def encoder_for(name: str, options: Mapping[str, Any], task: Task, made: Any = N
         case "static":
             return WordLlamaEncoder(card.max_document, prompts)
     shared = {field: getattr(card, field) for field in ("id", "url", "similarity", "input_types", "tokenizer", "price")}
-    written = {"query_prompt": prompts.query, "document_prompt": prompts.document}
-    return ApiEncoder(ApiModel(**shared, **written, max_length=card.max_document))
+    limit, query, document = card.max_document, prompts.query, prompts.document
+    return ApiEncoder(ApiModel(**shared, max_length=limit, query_prompt=query, document_prompt=document))
 
 
 def known(name: str) -> bool:

@@ -1,13 +1,9 @@
 """Exact search: the best documents of every query by cosine or dot product, whatever the memory and the machine.
 
-A matrix product in single precision is fast, but the last bits of a score depend on the shape of the matrices, the
-number of threads and the library that multiplies them. So the product only draws up a shortlist: every document
-whose score could still be among the best, given how far rounding can carry a product of that length at the most.
-Each pair on the shortlist is then scored once more in double precision, element by element in one fixed order, and
-ranked by the one rule. The result is the same for every block size, memory limit and thread count.
-
-Documents are read block by block and never held whole: anything with a shape that gives rows for a slice or a list
-of positions will do, a mapped file included.
+The last bits of a product in single precision depend on the shape of the matrices, the number of threads and the
+library. So it only draws up a shortlist: every document whose score could still be among the best, given how far
+rounding can carry a product of that length. Each pair on the shortlist is then scored once more in double precision,
+element by element in one fixed order, and ranked by the one rule. Documents are read block by block, never held whole.
 """
 
 from __future__ import annotations

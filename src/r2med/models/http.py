@@ -97,8 +97,7 @@ PATIENCE = 600.0
 """The longest wait a server may ask for, in seconds."""
 _LONGEST = 60.0  # the longest wait without a request of the server, in seconds
 _REPORTED = 5.0  # the shortest wait that is reported, in seconds
-_REFUSED, _REFUSED_WAIT = 2, 0.5
-"""Retries if no server listens, and the first wait before one: minutes of retries would not help."""
+_REFUSED, _REFUSED_WAIT = 2, 0.5  # retries if no server listens, and the first wait before one
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 _AGAIN = {408, 409, 425, 429}
 _SETUP = {402, 405}
@@ -109,14 +108,10 @@ class AttemptError(Exception):
 
     def __init__(self, reason: str, *, retry: bool = True, wait: float | None = None, billed: bool = False) -> None:
         super().__init__(reason)
-        self.reason = reason
-        """One line for a person, without keys."""
-        self.retry = retry
-        """Whether asking again may help."""
-        self.wait = wait
-        """How long the server asked to be left alone, in seconds."""
+        self.reason = reason  # one line for a user, without keys
+        self.retry, self.wait = retry, wait  # whether asking again may help, and after how many seconds
+        # Whether the server may have done (and charged) the work although nothing usable arrived.
         self.billed = billed
-        """Whether the server may have done (and charged) the work although nothing usable arrived."""
 
 
 class FatalServerError(AttemptError):

@@ -112,12 +112,9 @@ class Entrance:
 class Access:
     """The rules of a server."""
 
-    token: str | None
-    """The token of the owner; with None every request that reaches the server is admitted."""
-    hosts: tuple[str, ...] = ()
-    """Host names besides the loopback's, such as that of a proxy; without a port, under every port."""
-    bound: str = "127.0.0.1"
-    """The address that the server listens on."""
+    token: str | None  # the token of the owner; with None every request that reaches the server is admitted
+    hosts: tuple[str, ...] = ()  # names besides the loopback's, as of a proxy; without a port, under every port
+    bound: str = "127.0.0.1"  # the address that the server listens on
     entrances: tuple[Entrance, ...] = ()
 
     def decide(self, visit: Visit) -> Admitted | Welcomed | Refused:
