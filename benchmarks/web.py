@@ -122,7 +122,7 @@ def ask(path: Path, datasets: Sequence[Dataset], profile: str = "") -> None:
 
     library = Library(path)
     for dataset in datasets:
-        library.add_dataset(dataset)
+        library.put("data", dataset.name, dataset)
     started = time.perf_counter()
     app.prepare(library)
     print(f"before the server listens: {time.perf_counter() - started:.2f} s", end="; ")

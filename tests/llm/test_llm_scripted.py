@@ -250,4 +250,4 @@ def test_waits_grow_with_chance_and_never_undercut_a_wish():
     for attempt in range(1, 50):
         grown = min(60.0, 2.0 ** (attempt - 1))
         assert grown / 2 <= backoff(attempt, 1.0) <= grown
-        assert 7.0 <= backoff(attempt, 1.0, wished=7.0) <= 8.0
+        assert 7.0 <= backoff(attempt, 1.0, least=7.0) <= 8.0

@@ -31,25 +31,17 @@ _BYTES_PER_TOKEN = 3  # English has four to five, so a text that passes this cou
 class ApiModel:
     """An embedding model of a server, and the preparation of its texts."""
 
-    id: str
-    """The name the server knows."""
-    url: str
-    """The server's base URL, up to and with `/v1`."""
-    max_length: int = 8000
-    """Tokens of a text that are sent; 0 for all."""
+    id: str  # the name the server knows
+    url: str  # the server's base URL, up to and with `/v1`
+    max_length: int = 8000  # tokens of a text that are sent; 0 for all
     similarity: str = "cosine"
     query_prompt: str = ""
     document_prompt: str = ""
-    input_types: bool = False
-    """Whether the server is told on which side a text stands (`input_type`), as Voyage's wants it."""
-    tokenizer: str = ""
-    """The tiktoken encoding that counts tokens if that package is installed; else bytes are counted."""
-    request_texts: int = 128
-    """The most texts in a request."""
-    request_tokens: int = 16_000
-    """The most tokens in a request of more than one text."""
-    price: float | None = None
-    """US dollars per million tokens; None if unknown."""
+    input_types: bool = False  # whether the server is told on which side a text stands, as Voyage's wants it
+    tokenizer: str = ""  # the tiktoken encoding that counts tokens if that package is installed; else bytes are counted
+    request_texts: int = 128  # the most texts in a request
+    request_tokens: int = 16_000  # the most tokens in a request of more than one text
+    price: float | None = None  # US dollars per million tokens; None if unknown
 
     def __post_init__(self) -> None:
         if not self.id:
@@ -76,11 +68,7 @@ class ApiModel:
 
 
 def model_at(address: str) -> ApiModel:
-    """Build the model of `NAME@URL`.
-
-    >>> model_at("bge-m3@http://localhost:8000/v1").id
-    'bge-m3'
-    """
+    """Build the model of `NAME@URL`."""
     name, _, url = address.partition("@")
     return ApiModel(name, url)
 

@@ -119,8 +119,7 @@ class Batches(ABC, Generic[AnyEncoder, AnyVectors]):
     """Batches of the texts of a job, longest first, of at most `budget` padded tokens; out of memory halves it."""
 
     length_option = "max_length"
-    matrix_each = False
-    """Whether each text has a matrix of its own."""
+    matrix_each = False  # whether each text has a matrix of its own
 
     def __init__(self, encoder: AnyEncoder, job: EncodingJob, store: ArrayStore) -> None:
         self.encoder, self.job, self.store = encoder, job, store
@@ -195,12 +194,7 @@ class Batches(ABC, Generic[AnyEncoder, AnyVectors]):
         return self.checked(vectors, batch.places)
 
     def append(
-        self,
-        writer: ShardWriter,
-        hashes: TextHashes,
-        batch: PlannedBatch,
-        rows: NDArray[np.intp],
-        vectors: AnyVectors,
+        self, writer: ShardWriter, hashes: TextHashes, batch: PlannedBatch, rows: NDArray[np.intp], vectors: AnyVectors
     ) -> None:
         """Store the vectors of a batch in their rows; those of different sizes are put one after another."""
         ordered = isinstance(self.store, VectorStore)
@@ -257,10 +251,8 @@ class MissingTexts(NamedTuple):
     """Texts of a job that the store lacks, each once."""
 
     hashes: TextHashes
-    missing: NDArray[np.intp]
-    """Places of all of them: a text's row in the shard is its rank here."""
-    rest: NDArray[np.intp]
-    """Places of those that must be encoded, the others being rounded."""
+    missing: NDArray[np.intp]  # places of all of them: a text's row in the shard is its rank here
+    rest: NDArray[np.intp]  # places of those that must be encoded, the others being rounded
 
 
 def _fill(work: Batches[AnyEncoder, AnyVectors], context: Context) -> tuple[NDArray[np.intp], int]:

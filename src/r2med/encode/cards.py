@@ -45,11 +45,7 @@ _OLD_MODES = {
 
 @dataclass(frozen=True)
 class EncoderCard:
-    """A model and its settings. `cards.toml` says what each field means.
-
-    >>> card("bge").pooling, card("bge").max_document
-    ('cls', 512)
-    """
+    """A model and its settings. `cards.toml` says what each field means."""
 
     name: str
     id: str
@@ -139,14 +135,7 @@ _WORDING = Reader(
 _CARDS = CardRegistry(EncoderCard, "r2med.encode", "encoders.toml", readers={Template: _WORDING})
 
 
-def card(name: str) -> EncoderCard:
-    """Return the card of a name."""
-    return _CARDS.find(name)
-
-
-def cards() -> Mapping[str, EncoderCard]:
-    """Return every card by name: the bundled ones in their order, then the user's, which win over bundled ones."""
-    return _CARDS.cards()
+card, cards = _CARDS.find, _CARDS.cards
 
 
 def card_of(source: ModelSource, name: str, *, pooling_given: bool = False) -> EncoderCard:
@@ -158,12 +147,7 @@ def card_of(source: ModelSource, name: str, *, pooling_given: bool = False) -> E
         _require_model(source)
     if not (modules or pooling_given):
         raise R2medError(f"{source.name} does not say how its token vectors are pooled: add pooling=mean, cls or last")
-    if are_sparse(modules):
-        return _sparse_card(source, name, modules)
-    limits: dict[str, Any] = dict.fromkeys(
-        ("max_query", "max_document"), source.max_length(modules.get("subfolder", ""))
-    )
-    return EncoderCard(name, source.name, source.revision, **limits, **modules, **_read_prompts(source))
+    return _card_of_modules(source, name, modules)
 
 
 def sparse_card_of(source: ModelSource, name: str) -> EncoderCard:
@@ -177,7 +161,7 @@ def sparse_card_of(source: ModelSource, name: str) -> EncoderCard:
         modules = {"pooling": "splade", "subfolder": ""}
     if not are_sparse(modules):
         raise R2medError(f"{source.name} pools by {modules['pooling']}: a dense encoder, not a learned sparse one")
-    return _sparse_card(source, name, modules)
+    return _card_of_modules(source, name, modules)
 
 
 def are_sparse(modules: Mapping[str, Any]) -> bool:
@@ -185,15 +169,18 @@ def are_sparse(modules: Mapping[str, Any]) -> bool:
     return modules.get("pooling") in SPARSE_POOLINGS or bool(modules.get("autoencoder"))
 
 
-def _sparse_card(source: ModelSource, name: str, modules: dict[str, Any]) -> EncoderCard:
-    longest = source.max_length(modules["subfolder"])
+def _card_of_modules(source: ModelSource, name: str, modules: Mapping[str, Any]) -> EncoderCard:
+    longest = source.max_length(modules.get("subfolder", ""))
     queries = modules.get("query_table") or modules.get("query_subfolder")
-    terms = (source.read_json("config_sentence_transformers.json") or {}).get("max_active_dims") or 0
-    if modules.get("autoencoder"):
-        terms = terms or (source.read_json(f"{modules['autoencoder']}/config.json") or {}).get("k", 8)
-    limits: dict[str, Any] = {"max_query": source.max_length(queries) if queries else longest, "max_document": longest}
-    modules = modules | _read_prompts(source, "dot") | {"max_terms": terms}
-    return EncoderCard(name, source.name, source.revision, **limits, **modules)
+    values = {**modules, "max_query": source.max_length(queries) if queries else longest, "max_document": longest}
+    if are_sparse(modules):
+        stated = (source.read_json("config_sentence_transformers.json") or {}).get("max_active_dims")
+        usual = 0
+        if folder := modules.get("autoencoder"):
+            usual = (source.read_json(f"{folder}/config.json") or {}).get("k", 8)
+        values["max_terms"] = stated or usual
+    prompts = _read_prompts(source, "dot" if are_sparse(modules) else "cosine")
+    return EncoderCard(name, source.name, source.revision, **values, **prompts)
 
 
 def _require_model(source: ModelSource) -> dict[str, Any]:
@@ -244,15 +231,14 @@ def _read_fields(source: ModelSource, modules: Sequence[Mapping[str, Any]]) -> d
     fields: dict[str, Any] = {"dense": ()}
     for module in modules:
         kind, path = _kind(module), str(module.get("path", "")).strip("/")
+        config = source.read_json(f"{path}/config.json") or {} if kind.endswith("Pooling") else {}
         match kind:
             case "Transformer" | "MLMTransformer":
                 fields["subfolder"] = path
             case "SpladePooling":
-                config = source.read_json(f"{path}/config.json") or {}
                 form = config.get("pooling_strategy", "max"), config.get("activation_function", "relu")
                 fields["pooling"] = _our_pooling(source, SPARSE_POOLINGS, form, form)
             case "Pooling":
-                config = source.read_json(f"{path}/config.json") or {}
                 modes = config.get("pooling_mode") or [mode for key, mode in _OLD_MODES.items() if config.get(key)]
                 modes = [modes or "mean"] if isinstance(modes or "mean", str) else modes
                 fields["pooling"] = _our_pooling(source, POOLING_MODES, modes[0] if len(modes) == 1 else None, modes)
@@ -271,9 +257,8 @@ def _read_fields(source: ModelSource, modules: Sequence[Mapping[str, Any]]) -> d
 
 
 def _our_pooling(source: ModelSource, poolings: Mapping[str, object], theirs: object, words: Sequence[object]) -> str:
-    for pooling, name in poolings.items():
-        if name == theirs:
-            return pooling
+    if theirs in poolings.values():
+        return next(pooling for pooling, name in poolings.items() if name == theirs)
     raise R2medError(f"{source.name} pools by {' and '.join(map(str, words))}, which r2med cannot do")
 
 

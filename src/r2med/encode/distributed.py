@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -31,10 +32,8 @@ class PlannedBatch(NamedTuple):
     """Texts that are encoded together."""
 
     places: NDArray[np.intp]
-    tokens: NDArray[np.int64]
-    """Each text's length before truncation."""
-    cost: int
-    """Tokens, padding included."""
+    tokens: NDArray[np.int64]  # each text's length before truncation
+    cost: int  # tokens, padding included
 
 
 def encode_by_workers(
@@ -49,20 +48,19 @@ def encode_by_workers(
     """Send batches to workers, several to a block, and store the results; the blocks are those of all texts."""
     hashes = texts.hashes
     job = SpreadJob(work.label, EncodingWorker(work.encoder, work.job.role))
-    wanted = scratch_column(len(hashes), np.bool_)
-    wanted[texts.rest] = True
+    missing = scratch_column(len(hashes), np.bool_)
+    missing[texts.rest] = True
 
     def blocks() -> Iterator[WorkBlock]:
         # A window is read when its turn comes.
         for start in range(0, len(distinct), window):
             places = distinct[start : start + window]
-            if not wanted[places].any():
+            if not missing[places].any():
                 continue
             for batches in grouped(work.planned(places), _BLOCK_TOKENS):
-                if any(wanted[batch.places].any() for batch in batches):
-                    key = block_key(
-                        work.store.folder.name.encode(), *(hashes[batch.places].tobytes() for batch in batches)
-                    )
+                if any(missing[batch.places].any() for batch in batches):
+                    parts = (hashes[batch.places].tobytes() for batch in batches)
+                    key = block_key(work.store.folder.name.encode(), *parts)
                     payload = [[carried(text) for text in work.texts(batch.places)] for batch in batches]
                     yield WorkBlock(key, orjson.dumps(payload), batches)
 
@@ -72,7 +70,7 @@ def encode_by_workers(
             for batch in block.about:
                 rows = np.searchsorted(distinct, batch.places)
                 work.append(writer, hashes[batch.places], batch, rows, work.unpack(matrices, batch))
-                bar.advance(int(wanted[batch.places].sum()))
+                bar.advance(int(missing[batch.places].sum()))
 
 
 @dataclass(frozen=True)
@@ -92,7 +90,7 @@ class EncodingWorker:
         for batch in orjson.loads(payload):
             parts = list(in_parts(lambda texts: self.encoder.encode(texts, self.role), batch))
             if isinstance(parts[0], list):
-                matrices += [span for part in parts for span in part]
+                matrices += chain.from_iterable(parts)
             else:
                 matrices.append(np.concatenate(parts))
         return packed([np.asarray(matrix, dtype=np.float32) for matrix in matrices])

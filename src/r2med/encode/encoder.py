@@ -46,14 +46,10 @@ class Encoder(ABC):
     """A model that turns texts into vectors for one task. Construction is cheap; `load` does the heavy work."""
 
     prompts = Prompts()
-    similarity = "cosine"
-    """`cosine` or `dot`."""
-    sparse = False
-    """Whether its vectors have a dimension for each term of a vocabulary, nearly all of them zero."""
-    spreads = True
-    """Whether other hosts can do its work; a remote server is asked from this process."""
-    billed = False
-    """Whether a server encodes, which may bill it."""
+    similarity = "cosine"  # or "dot"
+    sparse = False  # whether its vectors have a dimension for each term of a vocabulary, nearly all of them zero
+    spreads = True  # whether other hosts can do its work; a remote server is asked from this process
+    billed = False  # whether a server encodes, which may bill it
 
     @abstractmethod
     def settings(self, role: Role) -> Mapping[str, object]:

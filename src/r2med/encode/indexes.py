@@ -1,14 +1,8 @@
 """Indexes of vectors: floats, bytes and bits, and the graphs and lists of faiss and usearch.
 
-`FloatIndex` is exact. `Int8Index` stores a byte per number, `BinaryIndex` a bit; both compare the query's own floats
-with the coarse vectors (only the documents are rounded), and may then rescore a longer list of candidates by the floats
-they were made from. `first_dimensions` is Matryoshka truncation, before any of them.
-
-An engine names a few candidates for every place of the list, which are scored and ranked as exact search does:
-
-    minilm(index=faiss)                                   a graph of 32 neighbours (HNSW)
-    minilm(index=faiss(factory="IVF1024,Flat", nprobe=16))
-    minilm(index=usearch(connectivity=16, expansion=128))
+The coarse indexes compare the query's own floats with coarse documents, and may rescore a longer list of candidates by
+the floats these were made from. An engine names a few candidates for every place of the list, which are scored and
+ranked as exact search does: `minilm(index=faiss)`, `minilm(index=usearch(connectivity=16, expansion=128))`.
 """
 
 from __future__ import annotations
@@ -74,11 +68,7 @@ class FirstDimensions:
 
 
 def first_dimensions(rows: Sized, dimension: int) -> Sized:
-    """Truncate vectors, as Matryoshka models allow, to their first `dimension` numbers; all of them for 0.
-
-    >>> first_dimensions(np.ones((2, 8), dtype=np.float32), 3).shape
-    (2, 3)
-    """
+    """Truncate vectors, as Matryoshka models allow, to their first `dimension` numbers; all of them for 0."""
     if dimension == 0 or dimension == rows.shape[1]:
         return rows
     if not 0 < dimension < rows.shape[1]:
@@ -130,13 +120,10 @@ class CoarseIndex:
     """Base of the quantised indexes: a search in codes, and floats to rescore its candidates."""
 
     codes: Codes
-    scale: Vectors
-    """What a query is multiplied by, number by number, before it meets the codes."""
-    rows: VectorRows
-    """The floats the codes were made from."""
+    scale: Vectors  # what a query is multiplied by, number by number, before it meets the codes
+    rows: VectorRows  # the floats the codes were made from
     how: Similarity
-    rescore: int = 0
-    """How many candidates a place of the list are ranked anew by the floats; 0 for none."""
+    rescore: int = 0  # how many candidates a place of the list are ranked anew by the floats; 0 for none
 
     @classmethod
     def open(cls, rows: Sized, how: Similarity, rescore: int, folder: Path) -> Self:
@@ -195,11 +182,7 @@ QUANTIZED: dict[str, type[Int8Index] | type[BinaryIndex]] = {"int8": Int8Index, 
 
 
 def build_index(rows: Sized, how: Similarity, quantize: str = "", rescore: int = 0) -> VectorIndex:
-    """Prepare documents for search: floats, or the quantised kind of this name.
-
-    >>> build_index(np.eye(16, dtype=np.float32), Similarity(), "binary").nbytes
-    36
-    """
+    """Prepare documents for search: floats, or the quantised kind of this name."""
     return QUANTIZED[quantize].build(rows, how, rescore) if quantize else FloatIndex(rows, how)
 
 
@@ -257,7 +240,7 @@ class _Faiss:
             inner.nprobe = self._settings["nprobe"]
         if hasattr(inner, "hnsw"):
             inner.hnsw.efSearch = max(self._settings["ef"], count)
-        return self._index.search(queries, count)[1]  # type: ignore[no-any-return]  # faiss is not typed
+        return self._index.search(queries, count)[1]
 
 
 class _Usearch:
@@ -301,11 +284,7 @@ _PACKAGES = {"faiss": "faiss-cpu", "usearch": "usearch"}
 
 
 def engine_call(value: object) -> Call:
-    """Parse an engine in a spec: a name, or a name with options, perhaps as text.
-
-    >>> engine_call("faiss(nprobe=4)").options
-    (('nprobe', 4),)
-    """
+    """Parse an engine in a spec: a name, or a name with options, perhaps as text."""
     return value if isinstance(value, Call) else parse(str(value)).calls[0]
 
 
@@ -313,8 +292,7 @@ def engine_call(value: object) -> Call:
 class EngineSettings:
     """An engine with all of its settings."""
 
-    engine: str
-    """Also the name of its optional dependency group."""
+    engine: str  # also the name of its optional dependency group
     options: tuple[tuple[str, Any], ...]
 
     @classmethod
@@ -362,10 +340,8 @@ class ApproximateIndex:
     engine: _Faiss | _Usearch
     rows: VectorRows
     how: Similarity
-    nbytes: int
-    """The size of the engine's index."""
-    rescored: int
-    """Candidates for each place of a list."""
+    nbytes: int  # the size of the engine's index
+    rescored: int  # candidates for each place of a list
 
     def search(self, queries: Vectors, depth: int, tie_order: NDArray[np.int64]) -> VectorHits:
         """Return each query's best among the engine's candidates; a query with too few of them is searched exactly."""

@@ -36,11 +36,7 @@ _PYLATE_MARKS = (
 
 @dataclass(frozen=True)
 class LateCard:
-    """A late-interaction model and its settings. `cards.toml` says what each field means.
-
-    >>> late_card("colbertv2").query_length, late_card("colbertv2").expansion
-    (32, 'fixed')
-    """
+    """A late-interaction model and its settings. `cards.toml` says what each field means."""
 
     name: str
     id: str
@@ -82,14 +78,12 @@ class LateCard:
 _CARDS = CardRegistry(LateCard, "r2med.encode", "encoders.toml", table="late", what="late-interaction model")
 
 
+late_cards = _CARDS.cards
+
+
 def late_card(name: str) -> LateCard:
     """Return the card of a name."""
     return _CARDS.find(name, " (or hf:ORG/NAME, or a folder)")
-
-
-def late_cards() -> Mapping[str, LateCard]:
-    """Return every card by name."""
-    return _CARDS.cards()
 
 
 def card_from_files(source: ModelSource, name: str) -> LateCard:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,14 +16,7 @@ from r2med.encode.late_cards import DTYPES, EXPANSIONS, LateCard, card_from_file
 from r2med.encode.tokens import TokenEncoder
 from r2med.encode.vectors import TOKEN_PRECISIONS, TokenStore
 from r2med.errors import SpecError, suggest
-from r2med.models.source import (
-    ModelSource,
-    as_path,
-    existing_folder,
-    locate,
-    looks_like_path,
-    spelled_folder,
-)
+from r2med.models.source import ModelSource, as_path, existing_folder, locate, looks_like_path, spelled_folder
 from r2med.pipeline.registry import spec_of
 from r2med.pipeline.spec import Call
 from r2med.pipeline.stage import Context, Requirements, Stage
@@ -67,10 +60,9 @@ class LateInteraction(Stage):
         if min(self.query_length, self.document_length) < 0:
             raise SpecError(f"{self.model}: query_length and document_length must not be negative")
         choices = {"expansion": EXPANSIONS, "dtype": (*DTYPES, *SHORT_DTYPES), "store": TOKEN_PRECISIONS}
-        for option, choices_of_option in choices.items():
-            value = getattr(self, option)
-            if value and value not in choices_of_option:
-                hint = suggest(value, choices_of_option) or f"; known: {', '.join(choices_of_option)}"
+        for option, names in choices.items():
+            if (value := getattr(self, option)) and value not in names:
+                hint = suggest(value, names) or f"; known: {', '.join(names)}"
                 raise SpecError(f"{self.model}: unknown {option} {value!r}{hint}")
         # A wrong name is an error before anything runs.
         if not (self.model in late_cards() or "/" in self.model or self._is_folder):
@@ -93,8 +85,7 @@ class LateInteraction(Stage):
     @cached_property
     def source(self) -> ModelSource:
         """Return the location of the model's files."""
-        published = late_cards().get(self.model)
-        if published:
+        if published := late_cards().get(self.model):
             return locate(published.id, self.revision or published.revision)
         name = as_path(self.model) if self._is_folder else self.model.removeprefix(_HUB)
         return locate(name, self.revision or "main")
@@ -102,18 +93,15 @@ class LateInteraction(Stage):
     @cached_property
     def card(self) -> LateCard:
         """Return the card from the checkpoint's own files, which take precedence, with the changes of the spec."""
-        published = late_cards().get(self.model)
-        card = card_from_files(self.source, self.model)
-        if published:
-            facts = {
-                name: getattr(published, name) for name in ("licence", "parameters", "dimension", "notes", "dtype")
-            }
-            card = replace(card, remote_code=published.remote_code, **facts)
-        options = ("query_length", "document_length", "expansion", "dtype")
-        changes = {name: getattr(self, name) for name in options if getattr(self, name)}
+        changes: dict[str, Any] = {}
+        if published := late_cards().get(self.model):
+            facts = ("licence", "parameters", "dimension", "notes", "dtype", "remote_code")
+            changes = {name: getattr(published, name) for name in facts}
+        options = ("query_length", "document_length", "expansion", "dtype", "remote_code")
+        changes |= {name: getattr(self, name) for name in options if getattr(self, name)}
         if self.dtype:
             changes["dtype"] = SHORT_DTYPES.get(self.dtype, self.dtype)
-        return replace(card, remote_code=card.remote_code or self.remote_code, **changes)
+        return replace(card_from_files(self.source, self.model), **changes)
 
     @cached_property
     def encoder(self) -> TokenEncoder:
@@ -166,9 +154,8 @@ class LateInteraction(Stage):
         for name in ("query_length", "document_length", "expansion", "attend", "query_prefix", "document_prefix"):
             expected, stated = getattr(published, name), getattr(checkpoint, name)
             if expected and expected != stated:
-                context.warn(
-                    f"{published.id} has {name} {stated!r}, its card {expected!r}; the checkpoint's own counts"
-                )
+                line = f"{published.id} has {name} {stated!r}, its card {expected!r}; the checkpoint's own counts"
+                context.warn(line)
 
 
 class TokenPiece(NamedTuple):
@@ -205,23 +192,17 @@ def align(encoder: TokenEncoder, query: str, documents: Mapping[str, str], store
         return {}
     pieces = token_pieces(encoder, query, Role.QUERY)
     stored = _kept(encoder, list(documents.values()), Role.DOCUMENT, store)
-    matches = {}
+    matches: dict[str, list[TokenMatch]] = {}
     for (name, text), vectors in zip(documents.items(), stored, strict=True):
         if vectors is not None:
             document = token_pieces(encoder, text, Role.DOCUMENT)
             product = query_vectors.astype(np.float64) @ vectors.astype(np.float64).T
             best = product.argmax(axis=1)
-            matches[name] = [
-                TokenMatch(
-                    piece.text,
-                    document[place].text,
-                    round(float(product[number, place]), 6),
-                    piece.start >= 0,
-                    document[place].start,
-                    document[place].end,
-                )
-                for number, (piece, place) in enumerate(zip(pieces, best.tolist(), strict=True))
-            ]
+            matches[name] = []
+            for piece, place, row in zip(pieces, best.tolist(), product, strict=True):
+                text, start, end = document[place]
+                match = TokenMatch(piece.text, text, round(float(row[place]), 6), piece.start >= 0, start, end)
+                matches[name].append(match)
     return matches
 
 
@@ -233,17 +214,15 @@ def _kept(encoder: TokenEncoder, texts: Sequence[str], role: Role, precision: st
 
 def token_pieces(encoder: TokenEncoder, text: str, role: Role) -> list[TokenPiece]:
     """Return the tokens of a text that have a vector, in the order of the vectors."""
-    read, before = encoder.batch([text], role), len(encoder.prefix(role))
+    batch, before = encoder.batch([text], role), len(encoder.prefix(role))
     offsets = encoder.offsets(text, role)
     pieces = []
-    for place in np.flatnonzero(read.counted[0]).tolist():
+    for place in np.flatnonzero(batch.counted[0]).tolist():
         first, last = offsets[place] if place < len(offsets) else (0, 0)
         # A token of bytes may begin with the space before its word, be it the prefix's.
         start, end = max(0, first - before), last - before
         while start < end and text[start : start + 1].isspace():
             start += 1
-        if 0 <= start < end:
-            pieces.append(TokenPiece(text[start:end], start, end))
-        else:
-            pieces.append(TokenPiece(encoder.tokenizer.backend.id_to_token(int(read.ids[0, place])) or "", -1, -1))
+        special = encoder.tokenizer.backend.id_to_token(int(batch.ids[0, place])) or ""
+        pieces.append(TokenPiece(text[start:end], start, end) if start < end else TokenPiece(special, -1, -1))
     return pieces

@@ -11,7 +11,7 @@ import inspect
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,10 +52,14 @@ class Build:
     dtype: str = "float32"
     remote_code: bool = False
     adapter: str = ""
-    autoencoder: str = ""
-    """The folder of a sparse autoencoder after the pooling."""
-    max_terms: int = 0
-    """How many of its numbers are kept of each vector."""
+    autoencoder: str = ""  # the folder of a sparse autoencoder after the pooling
+    max_terms: int = 0  # how many of its numbers are kept of each vector
+
+    @classmethod
+    def of(cls, card: object, **others: Any) -> Build:
+        """Build from the fields of a card that have the same names, and from others."""
+        names = {entry.name for entry in fields(cls)}
+        return cls(**{name: value for name, value in vars(card).items() if name in names} | others)
 
     @property
     def transformer(self) -> Path:
@@ -136,11 +140,7 @@ def is_rotary_roberta(stated: Mapping[str, Any]) -> bool:
     """Return whether a `config.json` is of XLM-RoBERTa with rotary positions, without adapters for several tasks.
 
     Jina's checkpoints of this architecture call themselves `xlm-roberta` and name Python code of their repository,
-    written for transformers 4, without which the usual XLM-RoBERTa would be built and hardly any weight found.
-    transformers has a class of its own that reads the same weights, so that nothing of the repository has to run.
-
-    >>> is_rotary_roberta({"model_type": "xlm-roberta", "position_embedding_type": "rotary"})
-    True
+    written for transformers 4. transformers has a class of its own that reads the same weights.
     """
     rotary = stated.get("model_type") == "xlm-roberta" and stated.get("position_embedding_type") == "rotary"
     return rotary and not stated.get("lora_adaptations")
@@ -310,7 +310,7 @@ def positions_of(model: Any) -> int:
     """Return the tokens that a model with a table of positions can read; 0 for one without a table."""
     inner = getattr(model, getattr(model, "base_model_prefix", "") or "_", model)
     table = getattr(getattr(inner, "embeddings", None), "position_embeddings", None)
-    if not hasattr(table, "num_embeddings"):
+    if table is None or not hasattr(table, "num_embeddings"):
         return 0
     # RoBERTa's positions start after the padding's.
     return int(table.num_embeddings) - (0 if table.padding_idx is None else table.padding_idx + 1)

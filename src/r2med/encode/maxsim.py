@@ -1,13 +1,9 @@
 """Exact late interaction: for every token of a query its best token of a document, and the sum of these.
 
-Documents are read block by block from the mapped file, in the order in which they lie there, and the tokens of many
-queries are multiplied with a block at once. In the product a query token has a row, so that the tokens of a document
-are neighbours and their maximum is read in one go; no document is copied, or padded to the length of another. Both
-the block and its product stay in the processor's cache, so that what goes through memory is little more than the
-vectors themselves.
-
-Each thread has blocks of its own. A library that splits one small product among threads has them wait for one another
-at every block.
+Documents are read block by block from the mapped file, in the order in which they lie there. In the product with a
+block a query token has a row, so that the tokens of a document are neighbours and their maximum is read in one go; a
+block and its product stay in the processor's cache. Each thread has blocks of its own: a library that splits one small
+product among threads has them wait for one another at every block.
 
 The product in single precision draws up a shortlist: every document that could be among the best, given how far
 rounding can carry a score. Those are scored once more in double precision and ranked by the one rule. The result is the
@@ -17,11 +13,13 @@ same for every block size, memory limit and thread count.
 from __future__ import annotations
 
 import warnings
+from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,12 +45,9 @@ class TokenBlock(NamedTuple):
 
     shard: int
     first: int
-    last: int
-    """The block's rows, the last not among them."""
-    documents: slice
-    """Which of the documents, in the order of the shards."""
-    counts: NDArray[np.intp]
-    """How many rows each of them has."""
+    last: int  # the block's rows, the last not among them
+    documents: slice  # which of the documents, in the order of the shards
+    counts: NDArray[np.intp]  # how many rows each of them has
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,8 +56,7 @@ class MaxSimIndex:
 
     documents: TokenVectors
     memory: int = MEMORY
-    unit: bool = True
-    """Whether the model gives vectors of length 1."""
+    unit: bool = True  # whether the model gives vectors of length 1
 
     @property
     def nbytes(self) -> int:
@@ -81,8 +75,7 @@ class MaxSimIndex:
         first, _ = self._order
         shard, row, count = (part[first] for part in (self.documents.shard, self.documents.row, self.documents.count))
         apart = np.flatnonzero((shard[1:] != shard[:-1]) | (row[1:] != row[:-1] + count[:-1])) + 1
-        edges = np.concatenate(([0], apart, [len(first)]))
-        for start, stop in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        for start, stop in pairwise([0, *apart.tolist(), len(first)]):
             for some in _slices(count[start:stop], tokens):
                 documents = slice(start + some.start, start + some.stop)
                 begin, rows = int(row[documents.start]), count[documents]
@@ -99,8 +92,7 @@ class MaxSimIndex:
             np.add.reduceat(matcher.best(rows, block.counts), edges, axis=0, out=scores[:, block.documents])
 
         with single_threads() as pool:
-            for _ in pool.map(work, self.blocks(_BLOCK)):
-                pass
+            deque(pool.map(work, self.blocks(_BLOCK)), maxlen=0)
         if not np.isfinite(scores).all():
             raise R2medError("the vectors of a document are not finite")
         return scores
@@ -124,17 +116,15 @@ class MaxSimIndex:
     def _best(
         self, query: Vectors, rough: NDArray[np.float32], depth: int, tie_order: NDArray[np.int64]
     ) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
+        # How far a score can be off: the rounding of every term and sum, in any order.
+        lengths = np.sqrt((query.astype(np.float64) ** 2).sum(axis=1))
+        terms = query.shape[1] + len(query) + 8
+        error = float(lengths.sum() * self._longest * terms * 2 * _UNIT)
         last = np.partition(rough, len(rough) - depth)[len(rough) - depth]
-        shortlist = np.flatnonzero(rough >= last - 2 * self._error(query))
+        shortlist = np.flatnonzero(rough >= last - 2 * error)
         exact = rescore_tokens(query, self.documents, shortlist)
         order = np.lexsort((tie_order[shortlist], -exact))[:depth]
         return shortlist[order], exact[order]
-
-    def _error(self, query: Vectors) -> float:
-        """Bound the error of a document's score: the rounding of every term and sum, in any order."""
-        lengths = np.sqrt((query.astype(np.float64) ** 2).sum(axis=1))
-        terms = query.shape[1] + len(query) + 8
-        return float(lengths.sum() * self._longest * terms * 2 * _UNIT)
 
     @cached_property
     def _longest(self) -> float:
@@ -162,26 +152,16 @@ def rescore_tokens(query: Vectors, documents: TokenVectors, places: NDArray[np.i
 
 
 def _slices(counts: NDArray[np.intp], tokens: int) -> Iterator[slice]:
-    """Yield runs of documents that have at most so many tokens, unless one alone has more.
-
-    >>> list(_slices(np.array([3, 4, 9, 1]), 8))
-    [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None)]
-    """
-    ends = np.cumsum(counts)
-    here = 0
-    while here < len(counts):
-        fits = int(np.searchsorted(ends, ends[here] - counts[here] + tokens, side="right"))
-        last = max(here + 1, fits)
-        yield slice(here, last)
-        here = last
+    """Yield runs of documents that have at most so many tokens, unless one alone has more."""
+    ends, first = np.cumsum(counts), 0
+    while first < len(counts):
+        last = max(first + 1, int(np.searchsorted(ends, ends[first] - counts[first] + tokens, side="right")))
+        yield slice(first, last)
+        first = last
 
 
 def _greatest(product: Vectors, counts: NDArray[np.intp], out: Vectors | None = None) -> Vectors:
-    """Return a column per document: the maximum over the columns of its tokens.
-
-    >>> _greatest(np.array([[1.0, 3.0, 2.0], [4.0, 0.0, 5.0]]), np.array([2, 1])).tolist()
-    [[3.0, 2.0], [4.0, 5.0]]
-    """
+    """Return a column per document: the maximum over the columns of its tokens."""
     return np.maximum.reduceat(product, np.cumsum(counts) - counts, axis=1, out=out)
 
 

@@ -41,8 +41,6 @@ from r2med.store.files import expanded
 if TYPE_CHECKING:
     from r2med.data.tasks import Task
 
-_REPOSITORY = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
-
 
 @dataclass(frozen=True)
 class Option:
@@ -50,8 +48,7 @@ class Option:
 
     kind: type
     choices: tuple[str, ...] = ()
-    backends: tuple[str, ...] = BACKENDS
-    """Which backends know it."""
+    backends: tuple[str, ...] = BACKENDS  # which backends know it
 
 
 _MODELS = ("torch", "onnx")
@@ -102,18 +99,9 @@ def encoder_for(name: str, options: Mapping[str, Any], task: Task, made: Any = N
             return OnnxEncoder(card, prompts, folder if exported else None)
         case "static":
             return WordLlamaEncoder(card.max_document, prompts)
-    model = ApiModel(
-        card.id,
-        card.url,
-        max_length=card.max_document,
-        similarity=card.similarity,
-        query_prompt=prompts.query,
-        document_prompt=prompts.document,
-        input_types=card.input_types,
-        tokenizer=card.tokenizer,
-        price=card.price,
-    )
-    return ApiEncoder(model)
+    shared = {field: getattr(card, field) for field in ("id", "url", "similarity", "input_types", "tokenizer", "price")}
+    limit, query, document = card.max_document, prompts.query, prompts.document
+    return ApiEncoder(ApiModel(**shared, max_length=limit, query_prompt=query, document_prompt=document))
 
 
 def known(name: str) -> bool:
@@ -148,10 +136,9 @@ def sparse_names() -> list[str]:
 def _source(name: str, options: Mapping[str, Any]) -> ModelSource:
     if not name.startswith("hf:"):
         return locate(as_path(name))
-    repository = name.removeprefix("hf:")
-    if not _REPOSITORY.fullmatch(repository):
+    if not re.fullmatch(r"hf:\w[\w.-]*(/\w[\w.-]*)?", name):
         raise SpecError(f"{name}: not the name of a repository; write hf:ORG/NAME")
-    return ModelSource(repository, options.get("revision", "main"))
+    return ModelSource(name.removeprefix("hf:"), options.get("revision", "main"))
 
 
 def card_for(name: str, options: Mapping[str, Any]) -> EncoderCard:
@@ -228,21 +215,13 @@ class ModelDescription:
 
     card: EncoderCard
     task: str
-    query: str
-    """The exact string that is encoded for a query, which stands for itself in angle brackets."""
-    document: str
-    """The same for a document."""
-    passage: str
-    """The same for a passage that a language model wrote to answer a query."""
+    query: str  # the exact string that is encoded for a query, which stands for itself in angle brackets
+    document: str  # the same for a document
+    passage: str  # the same for a passage that a language model wrote to answer a query
 
 
 def describe_model(name: str, task: Task, options: Mapping[str, Any] | None = None) -> ModelDescription:
-    """Describe a model with the exact strings that would be encoded for a task.
-
-    >>> from r2med.data.tasks import task
-    >>> describe_model("bmr-2b", task("MedQA-Diag")).query
-    'Given a Medical Exam, retrieve relevant passages that help answer the exam\\nQuery: <query>'
-    """
+    """Describe a model with the exact strings that would be encoded for a task."""
     if is_class(name):
         raise SpecError(f"{name} is a class of your own: what it encodes, it decides itself")
     card = card_for(name, options or {})

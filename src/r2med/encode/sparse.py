@@ -1,10 +1,7 @@
 """Learned sparse encoders: a weight for each term of the model's vocabulary, from SPLADE and similar models.
 
-A model's own head over the vocabulary weights the terms of a text, and others that are not in it. In an inference-free
-model only documents are read that way: a query's terms are its own tokens, and a table gives their weights.
-
-A sparse autoencoder over a dense model's vector is supported too: its thousands of dimensions are not terms, and only a
-few of them are not zero.
+In an inference-free model only documents are read so: a query's terms are its own tokens, and a table gives their
+weights. The dimensions of a sparse autoencoder over a dense model's vector are not terms.
 """
 
 from __future__ import annotations

@@ -29,8 +29,7 @@ class TokenBatch(NamedTuple):
     """Batch as the model reads it, and a mask of its tokens whose vectors count."""
 
     ids: Ids
-    mask: Ids
-    """1 for a token that others look at."""
+    mask: Ids  # 1 for a token that others look at
     types: Ids
     counted: NDArray[np.bool_]
 
@@ -98,16 +97,7 @@ class TokenEncoder:
     @cached_property
     def build(self) -> Build:
         """Return the build that is loaded. The files are downloaded if they are not on this machine."""
-        card = self.card
-        return Build(
-            folder=str(self.source.folder()),
-            subfolder=card.subfolder,
-            pooling="tokens",
-            normalize=card.normalize,
-            dense=card.dense,
-            dtype=card.dtype,
-            remote_code=card.remote_code,
-        )
+        return Build.of(self.card, folder=str(self.source.folder()), pooling="tokens")
 
     @cached_property
     def tokenizer(self) -> Tokenizer:

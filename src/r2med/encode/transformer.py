@@ -55,15 +55,9 @@ class ModelEncoder(Encoder):
 
     def style(self, role: Role) -> Style:
         """Return the options of tokenization of a role."""
-        card = self.card
-        return Style(
-            prompt=self.prompts.of(role),
-            limit=self.limit(role),
-            pair=card.pair and role is Role.DOCUMENT,
-            exclude_prompt=card.exclude_prompt,
-            lowercase=card.lowercase,
-            bare=bool(card.query_table) and role is Role.QUERY,
-        )
+        card, is_query = self.card, role is Role.QUERY
+        prompt, limit, bare = self.prompts.of(role), self.limit(role), bool(card.query_table) and is_query
+        return Style(prompt, limit, card.pair and not is_query, card.exclude_prompt, card.lowercase, bare)
 
     def subfolder(self, role: Role) -> str:
         """Return where in its repository the transformer of a role lies."""
@@ -150,22 +144,10 @@ class TorchEncoder(ModelEncoder):
 
     def build(self, role: Role) -> Build:
         """Return the build of a role. The files are downloaded if they are not on this machine."""
-        card = self.card
-        return Build(
-            folder=str(self.sources[role].folder()),
-            subfolder=self.subfolder(role),
-            pooling=card.pooling,
-            attention=card.attention,
-            normalize=card.normalize,
-            append_eos=card.append_eos,
-            padding=card.padding,
-            dense=card.dense,
-            dtype=card.dtype,
-            remote_code=card.remote_code,
-            adapter=str(self.adapter.adapter_folder()) if self.adapter else "",
-            autoencoder=card.autoencoder,
-            max_terms=card.max_terms if card.autoencoder else 0,
-        )
+        folder = str(self.sources[role].folder())
+        adapter = str(self.adapter.adapter_folder()) if self.adapter else ""
+        terms = self.card.max_terms if self.card.autoencoder else 0
+        return Build.of(self.card, folder=folder, subfolder=self.subfolder(role), adapter=adapter, max_terms=terms)
 
     def load(self) -> None:
         """Load the document side; a second model for queries is loaded with the first query."""

@@ -179,8 +179,7 @@ def state_of(made: Any) -> dict[str, Any]:
     """
     if stated := getattr(made, "version", ""):
         return {"version": str(stated)}
-    state = getattr(made, "__dict__", None)
-    address = f"{type(made).__module__}:{type(made).__name__}"
+    state, address = getattr(made, "__dict__", None), f"{type(made).__module__}:{type(made).__name__}"
     if state is None:
         raise SpecError(f"{address} does not show what it holds; {_VERSION}")
     for name, value in state.items():

@@ -1,13 +1,9 @@
 """Exact search: the best documents of every query by cosine or dot product, whatever the memory and the machine.
 
-A matrix product in single precision is fast, but the last bits of a score depend on the shape of the matrices, the
-number of threads and the library that multiplies them. So the product only draws up a shortlist: every document
-whose score could still be among the best, given how far rounding can carry a product of that length at the most.
-Each pair on the shortlist is then scored once more in double precision, element by element in one fixed order, and
-ranked by the one rule. The result is the same for every block size, memory limit and thread count.
-
-Documents are read block by block and never held whole: anything with a shape that gives rows for a slice or a list
-of positions will do, a mapped file included.
+The last bits of a product in single precision depend on the shape of the matrices, the number of threads and the
+library. So it only draws up a shortlist: every document whose score could still be among the best, given how far
+rounding can carry a product of that length. Each pair on the shortlist is then scored once more in double precision,
+element by element in one fixed order, and ranked by the one rule. Documents are read block by block, never held whole.
 """
 
 from __future__ import annotations
@@ -55,10 +51,8 @@ class VectorRows(Protocol):
 class VectorHits(NamedTuple):
     """Best documents of each query, best first, the same number for every query."""
 
-    places: NDArray[np.intp]
-    """Positions of the documents, a row per query."""
-    scores: NDArray[np.float32]
-    """Their scores."""
+    places: NDArray[np.intp]  # positions of the documents, a row per query
+    scores: NDArray[np.float32]  # their scores
 
 
 @dataclass(frozen=True)
@@ -67,8 +61,7 @@ class Similarity:
 
     name: str = "cosine"
     memory: int = MEMORY
-    block: int = 0
-    """Documents multiplied at a time; 0 for as many as are good for the memory."""
+    block: int = 0  # documents multiplied at a time; 0 for as many as are good for the memory
 
     def __post_init__(self) -> None:
         if self.name not in SIMILARITIES:
@@ -118,7 +111,7 @@ def rescore(
 _BYTES_A_SCORE = 4 + 1 + 24  # the score, whether it passes, and its place on the shortlist if it does
 
 
-class _Found(NamedTuple):
+class _Candidates(NamedTuple):
     """Candidates of a block of documents, and what raises the bar for the next."""
 
     owners: NDArray[np.intp]
@@ -152,12 +145,10 @@ class _Shortlist:
         self.reach = float(lengths.max(initial=0.0))
         self.longest = 1.0 if cosine else 0.0
         self.last = np.full(len(queries), -np.inf, dtype=np.float32)
-        self.owners = np.empty(0, dtype=np.intp)
-        self.places = np.empty(0, dtype=np.intp)
+        self.owners, self.places = np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp)
         self.scores = np.empty(0, dtype=np.float32)
         self.shortest = 0
-        self.spare: SimpleQueue[NDArray[np.float32]] = SimpleQueue()
-        """Room for products, a block for each thread."""
+        self.spare: SimpleQueue[NDArray[np.float32]] = SimpleQueue()  # room for products, a block for each thread
 
     def best(self) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
         """Read all documents and rank the candidates."""
@@ -167,7 +158,7 @@ class _Shortlist:
         most = min(self.how.block or fitting, count)
         for _ in range(_THREADS):
             self.spare.put(np.empty((most, len(self.exact)), dtype=np.float32))
-        waiting: deque[Future[_Found]] = deque()
+        waiting: deque[Future[_Candidates]] = deque()
         with ThreadPoolExecutor(max_workers=_THREADS) as pool:
             # Small blocks first: they set a bar that keeps most of the next one off the list.
             start, width = 0, min(most, max(_FIRST, 2 * self.depth))
@@ -182,18 +173,18 @@ class _Shortlist:
             self._settle(pool)
         return self.places.reshape(-1, self.depth), self.scores.reshape(-1, self.depth)
 
-    def _read(self, start: int, stop: int, last: NDArray[np.float32], longest: float) -> _Found:
+    def _read(self, start: int, stop: int, last: NDArray[np.float32], longest: float) -> _Candidates:
         """Return the candidates of a block, by the bar at the time the block was submitted."""
         rows = self.documents[start:stop]
         room = self.spare.get()
+        block = room[: len(rows)]
         try:
-            block = room[: len(rows)]
             longest = max(longest, self._multiply(rows, block, start))
             if len(block) >= self.depth and not np.isfinite(last).any():
                 last = np.partition(block.T, len(block) - self.depth, axis=1)[:, len(block) - self.depth]
             passing = np.flatnonzero(block >= self._bar(last, longest))
             width = block.shape[1]
-            return _Found(passing % width, start + passing // width, block.ravel()[passing], last, longest)
+            return _Candidates(passing % width, start + passing // width, block.ravel()[passing], last, longest)
         finally:
             self.spare.put(room)
 
@@ -222,16 +213,15 @@ class _Shortlist:
         The error grows with the documents: the bar is for those that are no longer than `longest`.
         """
         bar = (last - 2 * (self.error * longest + self.least)).astype(np.float32)
-        lower: NDArray[np.float32] = np.nextafter(bar, np.float32(-np.inf))
-        return lower
+        return np.nextafter(bar, np.float32(-np.inf))  # type: ignore[no-any-return]  # of single precision
 
-    def _add(self, found: _Found) -> None:
+    def _add(self, block: _Candidates) -> None:
         """Add a block's candidates to the list, and shorten the list whenever it has doubled."""
-        self.longest = max(self.longest, found.longest)
-        self.last = np.maximum(self.last, found.last)
-        self.owners = np.concatenate((self.owners, found.owners))
-        self.places = np.concatenate((self.places, found.places))
-        self.scores = np.concatenate((self.scores, found.scores))
+        self.longest = max(self.longest, block.longest)
+        self.last = np.maximum(self.last, block.last)
+        self.owners = np.concatenate((self.owners, block.owners))
+        self.places = np.concatenate((self.places, block.places))
+        self.scores = np.concatenate((self.scores, block.scores))
         if len(self.owners) > 2 * self.shortest + 2 * self.depth * len(self.exact):
             self._shorten()
             if len(self.owners) > max(self.how.memory // (4 * _BYTES_A_SCORE), 2 * self.depth * len(self.exact)):
@@ -241,8 +231,7 @@ class _Shortlist:
     def _shorten(self) -> None:
         """Raise the bar to the scores seen so far and drop what lies below."""
         keys = np.sort(_descending(self.owners, self.scores))
-        queries = np.arange(len(self.exact) + 1, dtype=np.uint64) << np.uint64(32)
-        edges = np.searchsorted(keys, queries)
+        edges = np.searchsorted(keys, np.arange(len(self.exact) + 1, dtype=np.uint64) << np.uint64(32))
         enough = edges[1:] - edges[:-1] >= self.depth
         last = self.last.copy()
         falling = keys[edges[:-1][enough] + self.depth - 1].astype(np.uint32)
@@ -265,11 +254,7 @@ class _Shortlist:
 
 
 def _descending(owners: NDArray[np.intp], scores: NDArray[np.float32]) -> NDArray[np.uint64]:
-    """Return a whole number per pair that sorts by query, then by score descending; numpy sorts columns slowly.
-
-    >>> _descending(np.array([1, 0, 0]), np.array([0.5, -1, 2], dtype=np.float32)).argsort().tolist()
-    [2, 1, 0]
-    """
+    """Return a whole number per pair that sorts by query, then by score descending; numpy sorts columns slowly."""
     bits = (scores + np.float32(0)).view(np.uint32)  # adding zero makes one zero of two
     sign = np.uint32(1 << 31)
     falling = np.where(bits & sign, bits, ~(bits | sign))
@@ -314,11 +299,7 @@ def _scored(
         scores[some] = products
 
     edges = [0, *(np.flatnonzero(np.diff(owners)) + 1).tolist(), len(owners)]
-    spans = (
-        slice(start, min(start + _PAIRS, last))
-        for first, last in pairwise(edges)
-        for start in range(first, last, _PAIRS)
-    )
-    for _ in (pool.map if pool else map)(score, spans):
-        pass
+    starts = ((start, last) for first, last in pairwise(edges) for start in range(first, last, _PAIRS))
+    spans = (slice(start, min(start + _PAIRS, last)) for start, last in starts)
+    deque((pool.map if pool else map)(score, spans), maxlen=0)
     return scores.astype(np.float32)

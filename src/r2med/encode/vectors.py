@@ -69,9 +69,8 @@ class StoredSparse(StoredArrays):
     def __getitem__(self, places: slice | NDArray[np.intp], /) -> SparseVectors:
         rows = [self.rows(place)[1:] for place in np.arange(len(self))[places].tolist()]
         terms = np.concatenate([np.empty((0, 2), np.uint32), *rows])
-        offsets = np.concatenate([[0], np.cumsum([len(part) for part in rows], dtype=np.int64)])
-        weights = np.ascontiguousarray(terms[:, 1]).view(np.float32)
-        return SparseVectors(offsets.astype(np.int64), terms[:, 0].astype(np.int32), weights)
+        offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
+        return SparseVectors(offsets, terms[:, 0].astype(np.int32), np.ascontiguousarray(terms[:, 1]).view(np.float32))
 
     def blocks(self) -> Iterator[SparseVectors]:
         """Yield all vectors, some thousands at a time."""
@@ -91,8 +90,7 @@ class TokenVectors(StoredArrays):
         """Return the number of texts, and the dimension of the vectors."""
         if not self.shards:
             return (len(self), 0)
-        width = int(self.shards[0].shape[1])
-        return (len(self), width - _SCALE if self.shards[0].dtype == np.uint8 else width)
+        return (len(self), self.shards[0].shape[1] - (_SCALE if self.shards[0].dtype == np.uint8 else 0))
 
     @property
     def nbytes(self) -> int:
@@ -106,11 +104,7 @@ class TokenVectors(StoredArrays):
 
 
 def as_single(rows: NDArray[Any]) -> Vectors:
-    """Convert stored rows to vectors of single precision.
-
-    >>> as_single(as_bytes(np.array([[0.5, -1.0]], dtype=np.float32))).round(2).tolist()
-    [[0.5, -1.0]]
-    """
+    """Convert stored rows to vectors of single precision."""
     if rows.dtype != np.uint8:
         return rows.astype(np.float32, copy=False)
     codes, scales = codes_and_scales(rows)

@@ -38,9 +38,9 @@ class Pool:
 
     def run(self, texts: Sequence[str], style: Style) -> Vectors:
         """Encode a batch, a share on each device; neighbours go to different ones, so that shares cost the same."""
-        shares = [list(texts[place :: len(self._workers)]) for place in range(len(self._workers))]
-        busy = [(worker, share) for worker, share in zip(self._workers, shares, strict=True) if share]
-        jobs = [self._threads.submit(worker.run, share, style) for worker, share in busy]
+        shares = [texts[place :: len(self._workers)] for place in range(min(len(self._workers), len(texts)))]
+        workers = zip(self._workers, shares, strict=False)
+        jobs = [self._threads.submit(worker.run, share, style) for worker, share in workers]
         # All answers are read before an error goes up: the next batch must not meet a late one.
         wait(jobs)
         parts = [job.result() for job in jobs]
@@ -68,9 +68,8 @@ class _Worker:
         """Encode one batch on this device."""
         # JSON cannot carry lone surrogates.
         self._send({"texts": list(map(clean_text, texts)), "style": asdict(style)})
-        shape = self.receive()["shape"]
-        data = self._process.read(4 * shape[0] * shape[1])
-        return np.frombuffer(data, dtype=np.float32).reshape(shape)
+        rows, columns = self.receive()["shape"]
+        return np.frombuffer(self._process.read(4 * rows * columns), dtype=np.float32).reshape(rows, columns)
 
     def close(self) -> None:
         """End the process."""
@@ -88,11 +87,8 @@ class _Worker:
             answer: dict[str, Any] = orjson.loads(self._process.receive())
         except EOFError as error:
             raise self._lost() from error
-        match answer.get("failed"):
-            case "memory":
-                raise MemoryError(answer["why"])
-            case "input":
-                raise R2medError(answer["why"])
+        if failed := answer.get("failed"):
+            raise MemoryError(answer["why"]) if failed == "memory" else R2medError(answer["why"])
         return answer
 
     def _lost(self) -> R2medError:
@@ -122,10 +118,8 @@ def main() -> None:
             else:
                 matrix = model.run(message["texts"], Style(**message["style"]))
                 answer, vectors = {"shape": matrix.shape}, matrix.astype(np.float32).tobytes()
-        except MemoryError as error:
-            answer = {"failed": "memory", "why": str(error)}
-        except R2medError as error:
-            answer = {"failed": "input", "why": str(error)}
+        except (MemoryError, R2medError) as error:
+            answer = {"failed": "memory" if isinstance(error, MemoryError) else "input", "why": str(error)}
         write_frame(pipes.answers, orjson.dumps(answer))
         pipes.answers.write(vectors)
         pipes.answers.flush()

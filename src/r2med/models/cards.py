@@ -27,8 +27,7 @@ _COMMITS = {"id": "revision", "query_id": "query_revision", "adapter": "adapter_
 class Reader(NamedTuple):
     """Conversion of a value of a file to a field of a card."""
 
-    wanted: str
-    """What it must be, in the words of the message when it is not."""
+    wanted: str  # what it must be, in the words of the message when it is not
     fits: Callable[[Any], bool]
     make: Callable[[Any], Any] = lambda value: value
 
@@ -63,24 +62,17 @@ _READERS: Mapping[Any, Reader] = {
 class CardRegistry(Generic[Kind]):
     """Cards of one kind, by name."""
 
-    kind: type[Kind]
-    """A frozen dataclass; its field `name` is the table's."""
-    package: str
-    """Where the bundled `cards.toml` lies."""
-    own: str
-    """The user's file in R2MED_HOME; it may have the tables that the bundled one has."""
+    kind: type[Kind]  # a frozen dataclass; its field `name` is the table's
+    package: str  # where the bundled `cards.toml` lies
+    own: str  # the user's file in R2MED_HOME; it may have the tables that the bundled one has
     table: str = "model"
-    what: str = "model"
-    """What a card describes, for the message about an unknown name."""
-    readers: Mapping[Any, Reader] = field(default_factory=dict)
-    """For fields of further types."""
+    what: str = "model"  # what a card describes, for the message about an unknown name
+    readers: Mapping[Any, Reader] = field(default_factory=dict)  # for fields of further types
 
     def cards(self) -> Mapping[str, Kind]:
         """Return every card by name: the bundled ones in their order, then the user's, which win over bundled ones."""
-        file = home() / self.own
-        if not file.is_file():
-            return self._bundled
-        return {**self._bundled, **self._made(self._read(file), str(file), self._bundled)}
+        bundled, file = self._bundled, home() / self.own
+        return {**bundled, **self._make(self._read(file), str(file), bundled)} if file.is_file() else bundled
 
     def find(self, name: str, ways: str = "") -> Kind:
         """Return the card of a name; `ways` ends the message if there is none."""
@@ -96,51 +88,48 @@ class CardRegistry(Generic[Kind]):
 
     @cached_property
     def _bundled(self) -> Mapping[str, Kind]:
-        return self._made(self.tables[self.table], "cards.toml", {})
+        return self._make(self.tables[self.table], "cards.toml", {})
 
     @cached_property
     def _fields(self) -> Mapping[str, Reader]:
         hints, readers = get_type_hints(self.kind), {**_READERS, **self.readers}
-        return {
-            card_field.name: readers[hints[card_field.name]]
-            for card_field in fields(self.kind)
-            if card_field.name != "name"
-        }
+        return {entry.name: readers[hints[entry.name]] for entry in fields(self.kind) if entry.name != "name"}
 
     def _read(self, file: Path) -> Mapping[str, Any]:
         try:
             tables = tomllib.loads(file.read_text(encoding="utf-8"))
         except (ValueError, OSError, RecursionError) as error:
             raise SpecError(f"{file}: cannot be read: {error}") from error
+        form = f"a card is a table [{self.table}.NAME]"
         for name in tables:
             if name not in self.tables:
-                hint = suggest(name, self.tables)
-                raise SpecError(f"{file}: unknown table {name!r}{hint} (a card is a table [{self.table}.NAME])")
+                raise SpecError(f"{file}: unknown table {name!r}{suggest(name, self.tables)} ({form})")
         entries: Mapping[str, Any] = tables.get(self.table, {})
         if not isinstance(entries, dict) or not all(isinstance(entry, dict) for entry in entries.values()):
-            raise SpecError(f"{file}: {self.table} is not a table of cards; a card is a table [{self.table}.NAME]")
+            raise SpecError(f"{file}: {self.table} is not a table of cards; {form}")
         return entries
 
-    def _made(self, entries: Mapping[str, Any], where: str, known: Mapping[str, Kind]) -> dict[str, Kind]:
-        cards_of_file: dict[str, Kind] = {}
+    def _make(self, entries: Mapping[str, Any], where: str, known: Mapping[str, Kind]) -> dict[str, Kind]:
+        optional = {
+            entry.name for entry in fields(self.kind) if (entry.default, entry.default_factory) != (MISSING,) * 2
+        }
+        cards: dict[str, Kind] = {}
         for name, entry in entries.items():
             values = {key: self._value(f"{where}: {name}", key, value) for key, value in entry.items() if key != "like"}
-            before, like = {**known, **cards_of_file}, entry.get("like")
+            before, like = {**known, **cards}, entry.get("like")
             if like is None:
-                for card_field in fields(self.kind):
-                    required = card_field.default is MISSING and card_field.default_factory is MISSING
-                    if required and card_field.name not in ("name", *values):
-                        raise SpecError(f"{where}: {name} has no {card_field.name}")
-                cards_of_file[name] = self.kind(name=name, **values)  # type: ignore[call-arg]  # of any card
+                if lacking := [key for key in self._fields if key not in optional and key not in values]:
+                    raise SpecError(f"{where}: {name} has no {lacking[0]}")
+                cards[name] = self.kind(name=name, **values)  # type: ignore[call-arg]  # of any card
             elif isinstance(like, str) and like in before:
                 # A commit belongs to its repository.
                 fresh = {commit: "main" for repository, commit in _COMMITS.items() if repository in values}
                 fresh = {commit: value for commit, value in fresh.items() if commit in self._fields}
-                cards_of_file[name] = replace(before[like], **{"name": name, **fresh, **values})
+                cards[name] = replace(before[like], **{"name": name, **fresh, **values})
             else:
-                known_ones = suggest(str(like), before)
-                raise SpecError(f"{where}: {name} is like {like!r}, which is not a card before it{known_ones}")
-        return cards_of_file
+                hint = suggest(str(like), before)
+                raise SpecError(f"{where}: {name} is like {like!r}, which is not a card before it{hint}")
+        return cards
 
     def _value(self, where: str, key: str, value: Any) -> Any:
         if key not in self._fields:

@@ -13,7 +13,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from fnmatch import fnmatchcase
@@ -76,10 +76,8 @@ class Health:
     """State of one model at one address: once dead, it is not asked again."""
 
     answered: bool = False
-    failures: int = 0
-    """Requests in a row that came to nothing."""
-    dead: str = ""
-    """Why nothing more is asked; empty while it lives."""
+    failures: int = 0  # requests in a row that came to nothing
+    dead: str = ""  # why nothing more is asked; empty while it lives
 
     def check(self) -> None:
         """Raise if the model is known to be dead."""
@@ -99,8 +97,7 @@ PATIENCE = 600.0
 """The longest wait a server may ask for, in seconds."""
 _LONGEST = 60.0  # the longest wait without a request of the server, in seconds
 _REPORTED = 5.0  # the shortest wait that is reported, in seconds
-_REFUSED, _REFUSED_WAIT = 2, 0.5
-"""Retries if no server listens, and the first wait before one: minutes of retries would not help."""
+_REFUSED, _REFUSED_WAIT = 2, 0.5  # retries if no server listens, and the first wait before one
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 _AGAIN = {408, 409, 425, 429}
 _SETUP = {402, 405}
@@ -111,14 +108,10 @@ class AttemptError(Exception):
 
     def __init__(self, reason: str, *, retry: bool = True, wait: float | None = None, billed: bool = False) -> None:
         super().__init__(reason)
-        self.reason = reason
-        """One line for a person, without keys."""
-        self.retry = retry
-        """Whether asking again may help."""
-        self.wait = wait
-        """How long the server asked to be left alone, in seconds."""
+        self.reason = reason  # one line for a user, without keys
+        self.retry, self.wait = retry, wait  # whether asking again may help, and after how many seconds
+        # Whether the server may have done (and charged) the work although nothing usable arrived.
         self.billed = billed
-        """Whether the server may have done (and charged) the work although nothing usable arrived."""
 
 
 class FatalServerError(AttemptError):
@@ -144,10 +137,8 @@ class FailedAttempts:
 
     def count(self, error: BaseException) -> None:
         """Count a failed attempt by the error that it raised."""
-        if isinstance(error, TimedOut | TimeoutError):
-            self.timeouts += 1
-        else:
-            self.errors += 1
+        late = isinstance(error, TimedOut | TimeoutError)
+        self.timeouts, self.errors = self.timeouts + late, self.errors + (not late)
 
 
 class Unreachable(AttemptError):
@@ -161,14 +152,10 @@ class Unreachable(AttemptError):
 class RequestLimits:
     """Limits on the load of a server. They do not change an answer, so they are not part of a key."""
 
-    concurrency: int = 8
-    """Requests under way at a time, for each server."""
-    timeout: float = 120.0
-    """Request timeout in seconds."""
-    retries: int = 6
-    """How often a request is asked again after the first failure."""
-    backoff: float = 1.0
-    """The first wait before a retry, in seconds."""
+    concurrency: int = 8  # requests under way at a time, for each server
+    timeout: float = 120.0  # of a request, in seconds
+    retries: int = 6  # how often a request is asked again after the first failure
+    backoff: float = 1.0  # the first wait before a retry, in seconds
     requests_per_minute: float | None = None
 
     def __post_init__(self) -> None:
@@ -220,22 +207,18 @@ class Pace:
         """Reserve the next start of a request and return the seconds until then."""
         with self._lock:
             now = time.monotonic()
-            start = max(now, self._quiet_until)
-            if self._gap:
-                start = max(start, self._next_start)
-                self._next_start = start + self._gap
+            start = max(now, self._quiet_until, self._next_start)
+            self._next_start = start + self._gap if self._gap else 0.0
             return start - now
 
 
-def backoff(attempt: int, base: float, wished: float | None = None) -> float:
+def backoff(attempt: int, base: float, least: float | None = None) -> float:
     """Return the wait before attempt number `attempt` (the first retry is 1): doubling, with jitter.
 
     The jitter prevents requests that failed together from being retried together.
     """
     grown = min(_LONGEST, base * 2.0 ** min(attempt - 1, 30))
-    if wished is None:
-        return grown * random.uniform(0.5, 1.0)
-    return wished + random.uniform(0.0, min(1.0, grown))
+    return grown * random.uniform(0.5, 1.0) if least is None else least + random.uniform(0.0, min(1.0, grown))
 
 
 def retry_after(headers: Mapping[str, str], now: float | None = None) -> float | None:
@@ -247,23 +230,16 @@ def retry_after(headers: Mapping[str, str], now: float | None = None) -> float |
     15.0
     """
     for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        value = headers.get(name)
-        if value is None:
-            continue
+        value = headers.get(name, "")
         try:
             wait = float(value) * scale
         except ValueError:
-            wait = _until(value, time.time() if now is None else now)
+            wait = -1.0
+            with suppress(ValueError):
+                wait = max(0.0, parsedate_to_datetime(value).timestamp() - (time.time() if now is None else now))
         if 0 <= wait < float("inf"):
             return wait
     return None
-
-
-def _until(date: str, now: float) -> float:
-    try:
-        return max(0.0, parsedate_to_datetime(date).timestamp() - now)
-    except ValueError:
-        return -1.0
 
 
 def check_key(variable: str, key: str) -> str:
@@ -277,20 +253,13 @@ def check_key(variable: str, key: str) -> str:
 class Address:
     """A model of a server, with its URL and the variable of its key."""
 
-    name: str
-    """The model's name for users."""
-    id: str
-    """The name the server knows it by."""
-    url: str
-    """The server's base URL."""
-    path: str
-    """What is asked for, after the base URL."""
-    key_env: str
-    """The environment variable with the key; empty when none is needed."""
-    needs_key: bool = False
-    """Whether the server is known to refuse requests without a key."""
-    key_codes: tuple[int, ...] = (401,)
-    """With which codes the server refuses a key."""
+    name: str  # the model's name for users
+    id: str  # the name the server knows it by
+    url: str  # the server's base URL
+    path: str  # what is asked for, after the base URL
+    key_env: str  # the environment variable with the key; empty when none is needed
+    needs_key: bool = False  # whether the server is known to refuse requests without a key
+    key_codes: tuple[int, ...] = (401,)  # with which codes the server refuses a key
 
     def key(self) -> str:
         """Read the key from the environment; return an empty text if there is none and none is needed."""
@@ -326,11 +295,9 @@ class Address:
 
         try:
             yield
-        except httpx2.ConnectError as error:
+        except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
             if "CERTIFICATE_VERIFY_FAILED" in str(error):
                 raise FatalServerError(f"{self.url} shows a certificate that this machine does not trust") from error
-            raise Unreachable(self.url) from error
-        except httpx2.ConnectTimeout as error:
             raise Unreachable(self.url) from error
         except (httpx2.TimeoutException, TimeoutError) as error:
             raise TimedOut(f"no answer from {self.url} within {timeout:g} s") from error
@@ -342,10 +309,9 @@ class Address:
     def refusal(self, response: httpx2.Response, text: str, key: str) -> AttemptError:
         """Return the error for a response that is not an answer; its text may repeat the key."""
         code, headers = response.status_code, response.headers
-        try:
-            content = orjson.loads(mask(text, key))
-        except orjson.JSONDecodeError:
-            content = mask(text, key)
+        content: Any = mask(text, key)
+        with suppress(orjson.JSONDecodeError):
+            content = orjson.loads(content)
         message = mask(error_text(content), key)
         if 300 <= code < 400:
             target = headers.get("location", "")[:200] or "another address"

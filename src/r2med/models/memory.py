@@ -79,8 +79,7 @@ class ModelCache:
     """Loaded models by what they were built from, so that the next task can use them; the oldest make room."""
 
     def __init__(self, limit: int = 20 << 30) -> None:
-        self.limit = limit
-        """The bytes of weights that may be in memory at a time; a larger model may be there alone."""
+        self.limit = limit  # the bytes of weights that may be in memory at a time; a larger model may be there alone
         self._loaded: OrderedDict[object, tuple[Any, int]] = OrderedDict()
 
     def take(self, key: object, size: int, load: Callable[[], Loaded]) -> Loaded:

@@ -60,16 +60,14 @@ def stated_tokens(answer: Any) -> int | None:
 class Requester(ABC, Generic[Value]):
     """Sender of requests from several threads: the limits, retries and failures of one server."""
 
-    made = ""
-    """The name of the results in messages; empty to not say that they are kept."""
+    made = ""  # the name of the results in messages; empty to not say that they are kept
 
     def __init__(self, name: str, limits: RequestLimits) -> None:
         self._name, self._limits = name, limits
         self._pace = Pace(limits.requests_per_minute)
         self._lock = threading.Lock()
         self._stop = threading.Event()
-        self.requests = 0
-        """How many were answered."""
+        self.requests = 0  # how many were answered
         self.failed = FailedAttempts()
 
     @abstractmethod
@@ -149,15 +147,11 @@ class Requester(ABC, Generic[Value]):
 class JsonServer(Requester[Value]):
     """The connection to one server, for several threads."""
 
-    path: str
-    """What is asked for, after the server's base URL."""
+    path: str  # what is asked for, after the server's base URL
     method = "POST"
-    largest = 128_000_000
-    """Bytes from which on a response is refused: more than a request's vectors take with any model."""
-    bearer = True
-    """Whether the key goes as the usual `Authorization` header."""
-    retry_unreadable = True
-    """Whether an answer that cannot be read is asked for again."""
+    largest = 128_000_000  # bytes from which on a response is refused: more than vectors take with any model
+    bearer = True  # whether the key goes as the usual `Authorization` header
+    retry_unreadable = True  # whether an answer that cannot be read is asked for again
 
     def __init__(self, model: str, url: str, key_env: str, limits: RequestLimits, *, needs_key: bool) -> None:
         require_extra("api", "httpx2")
@@ -172,10 +166,8 @@ class JsonServer(Requester[Value]):
             self._client = self._address.open(httpx2.Client, headers, limits.timeout)
         except AttemptError as error:
             raise ServerError(error.reason) from error
-        self.tokens = 0
-        """How many tokens the server counted in them."""
-        self.uncounted = 0
-        """In how many of them it counted none."""
+        self.tokens = 0  # how many the server counted in its answers
+        self.uncounted = 0  # in how many of them it counted none
         self._billed = (0, 0, 0)
 
     @abstractmethod
@@ -225,10 +217,8 @@ class JsonServer(Requester[Value]):
         late = time.monotonic() + self._limits.timeout
         received = bytearray()
         method, path = self.place(body)
-        with (
-            self._address.errors(self._limits.timeout),
-            self._client.stream(method, f"{self.url}/{path}", **self.sent(body)) as response,
-        ):
+        sending = self._client.stream(method, f"{self.url}/{path}", **self.sent(body))
+        with self._address.errors(self._limits.timeout), sending as response:
             for piece in response.iter_bytes():
                 received += piece
                 # The library's own timeout is for each read; a server that trickles would never meet it.

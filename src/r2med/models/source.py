@@ -29,15 +29,13 @@ WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 
 def commit_of(repo: str, revision: str) -> str:
     """Resolve a revision to its commit: from the local cache if it knows the name, or else from the hub."""
-    cached = _HUB.cached_commit(repo, revision)
-    if cached is not None:
+    if (cached := _HUB.cached_commit(repo, revision)) is not None:
         return cached
     # Asked first: a hub that cannot be reached is said at once, where a download would be tried for half a minute.
     newest = _HUB.newest_commit(repo, revision)
     for name in ("config.json", "adapter_config.json"):
         # Fetching a file under the branch's name makes the cache remember which commit that is.
-        file = _file(repo, revision, name)
-        if file is not None:
+        if file := _file(repo, revision, name):
             return file.parent.name
     return newest
 
@@ -86,34 +84,30 @@ def fetch_adapter(repo: str, commit: str) -> Path:
 
 
 def _fetch(repo: str, commit: str, patterns: Sequence[str]) -> Path:
-    names = wanted(_HUB.names(repo, commit), patterns)
+    names = needed_files(_HUB.names(repo, commit), patterns)
     if not names:
         raise R2medError(f"{repo} at {commit[:8]} has none of the files of a model")
     return _HUB.download(repo, commit, names).folder
 
 
-def wanted(names: Sequence[str], patterns: Sequence[str] = ()) -> list[str]:
+def needed_files(names: Sequence[str], patterns: Sequence[str] = ()) -> list[str]:
     """Select a repository's files that are read: older formats beside safetensors are left out.
 
-    >>> wanted(["config.json", "model.safetensors", "pytorch_model.bin", "onnx/model.onnx", "2_Dense/model.bin"])
+    >>> needed_files(["config.json", "model.safetensors", "pytorch_model.bin", "onnx/model.onnx", "2_Dense/model.bin"])
     ['config.json', 'model.safetensors', '2_Dense/model.bin']
     """
-    kept = [name for name in names if not any(fnmatch(name, unused) for unused in _UNUSED)]
-    if patterns:
-        kept = [name for name in kept if any(fnmatch(name, pattern) for pattern in patterns)]
-    safe = {str(Path(name).parent) for name in kept if name.endswith(".safetensors")}
-    return [
-        name for name in kept if not (name.endswith((".bin", ".bin.index.json")) and str(Path(name).parent) in safe)
-    ]
+    read = [name for name in names if any(fnmatch(name, pattern) for pattern in patterns or ("*",))]
+    read = [name for name in read if not any(fnmatch(name, unused) for unused in _UNUSED)]
+    safe = {Path(name).parent for name in read if name.endswith(".safetensors")}
+    return [name for name in read if not name.endswith((".bin", ".bin.index.json")) or Path(name).parent not in safe]
 
 
 def weights_in(folder: Path) -> bool:
     """Return whether a folder holds weights, with all their parts."""
     for name in WEIGHTS:
-        index = folder / f"{name}.index.json"
         if (folder / name).is_file():
             return True
-        if index.is_file():
+        if (index := folder / f"{name}.index.json").is_file():
             parts = set(orjson.loads(index.read_bytes()).get("weight_map", {}).values())
             return bool(parts) and all((folder / part).is_file() for part in parts)
     return False
@@ -127,11 +121,9 @@ _BLOCKS, _BLOCK = 256, 1 << 16
 class ModelSource:
     """A model's files: in a folder, in an installed package or on the hub."""
 
-    name: str
-    """The repository, or the path of the folder."""
+    name: str  # the repository, or the path of the folder
     revision: str = "main"
-    place: Path | None = None
-    """The folder on this machine; None for the hub."""
+    place: Path | None = None  # the folder on this machine; None for the hub
 
     @cached_property
     def version(self) -> str:
@@ -140,9 +132,7 @@ class ModelSource:
 
     def local_content(self) -> dict[str, str]:
         """Return a local folder with the hash of its files; nothing for the hub or a package."""
-        if self.place is None or not looks_like_path(self.name):
-            return {}
-        return {str(self.place.resolve()): self.version}
+        return {str(self.place.resolve()): self.version} if self.place and looks_like_path(self.name) else {}
 
     def folder(self) -> Path:
         """Return the folder with the files, downloading them if they are not on this machine."""
@@ -159,34 +149,30 @@ class ModelSource:
         """Return a small file of the model by its name, or None if there is none."""
         if self.place is None:
             return small_file(self.name, self.version, name)
-        return self.place / name if (self.place / name).is_file() else None
+        return file if (file := self.place / name).is_file() else None
 
     def read_json(self, name: str) -> Any:
         """Read a JSON file of the model; return None if it has none."""
         file = self.small_file(name)
-        if file is None:
-            return None
         try:
-            return orjson.loads(file.read_bytes())
+            return orjson.loads(file.read_bytes()) if file else None
         except orjson.JSONDecodeError as error:
             raise R2medError(f"{file}: not JSON ({error})") from error
 
     def max_length(self, subfolder: str = "") -> int:
         """Return the tokens a model reads: as sentence-transformers states, or else by tokenizer and positions."""
         under = f"{subfolder}/" if subfolder else ""
-        stated = self.read_json(f"{under}sentence_bert_config.json") or {}
-        if isinstance(stated.get("max_seq_length"), int):
-            return int(stated["max_seq_length"])
+        stated = (self.read_json(f"{under}sentence_bert_config.json") or {}).get("max_seq_length")
+        if isinstance(stated, int):
+            return stated
         tokenizer = (self.read_json(f"{under}tokenizer_config.json") or {}).get("model_max_length")
         config = self.read_json(f"{under}config.json") or {}
         positions = config.get("max_position_embeddings")
         if isinstance(positions, int) and "roberta" in str(config.get("model_type", "")):
             # The first two of RoBERTa's places are never used.
             positions -= 2
-        limits = [
-            int(limit) for limit in (tokenizer, positions) if isinstance(limit, int | float) and 0 < limit < 1 << 30
-        ]
-        return min([*limits, _LONGEST])
+        limits = [limit for limit in (tokenizer, positions) if isinstance(limit, int | float)]
+        return min([_LONGEST, *(int(limit) for limit in limits if 0 < limit < 1 << 30)])
 
     @property
     def label(self) -> str:
@@ -199,26 +185,16 @@ def locate(name: str, revision: str = "main", package: str = "") -> ModelSource:
     module, _, inner = package.partition(":")
     if module and (spec := importlib.util.find_spec(module)) and spec.origin:
         return ModelSource(name, revision, Path(spec.origin).parent / inner)
-    if looks_like_path(name):
-        return ModelSource(name, revision, existing_folder(name))
-    return ModelSource(name, revision)
+    return ModelSource(name, revision, existing_folder(name) if looks_like_path(name) else None)
 
 
 def looks_like_path(name: str) -> bool:
-    """Return whether a name can only be a folder.
-
-    >>> looks_like_path("./models/mine"), looks_like_path("BAAI/bge-m3")
-    (True, False)
-    """
+    """Return whether a name can only be a folder."""
     return name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name
 
 
 def is_folder(name: str) -> bool:
-    """Return whether a name stands for a folder of this machine.
-
-    >>> is_folder("./mine"), is_folder("BAAI/bge-m3")
-    (True, False)
-    """
+    """Return whether a name stands for a folder of this machine."""
     return looks_like_path(name) or Path(name).is_dir()
 
 
@@ -232,11 +208,7 @@ def folder_is(name: str, of_kind: Callable[[ModelSource], bool]) -> bool:
 
 
 def as_path(name: str) -> str:
-    """Return a user's name for a model, written as a path if a folder of that name exists.
-
-    >>> as_path("BAAI/bge-m3"), as_path("./models/mine")
-    ('BAAI/bge-m3', './models/mine')
-    """
+    """Return a user's name for a model, written as a path if a folder of that name exists."""
     return f"./{name}" if not looks_like_path(name) and Path(name).is_dir() else name
 
 
@@ -258,9 +230,8 @@ def existing_folder(name: str) -> Path:
     folder = expanded(name)
     if folder.is_dir():
         return folder
-    raise R2medError(
-        f"{folder}: {'not a folder' if folder.exists() else 'no such folder'}; a model is a folder of files"
-    )
+    problem = "not a folder" if folder.exists() else "no such folder"
+    raise R2medError(f"{folder}: {problem}; a model is a folder of files")
 
 
 def content_hash(folder: Path) -> str:
@@ -271,9 +242,8 @@ def content_hash(folder: Path) -> str:
         hidden = any(part.startswith((".", "__pycache__")) for part in parts)
         return file.is_file() and not hidden and file.suffix.lower() not in (".md", ".pyc")
 
-    files = sorted(filter(counts, folder.rglob("*")))
-    stats = [file.stat() for file in files]
-    return _hash(folder, tuple((file, stat.st_size, stat.st_mtime_ns) for file, stat in zip(files, stats, strict=True)))
+    stats = ((file, file.stat()) for file in sorted(filter(counts, folder.rglob("*"))))
+    return _hash(folder, tuple((file, stat.st_size, stat.st_mtime_ns) for file, stat in stats))
 
 
 @lru_cache(maxsize=64)

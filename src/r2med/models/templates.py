@@ -40,18 +40,12 @@ class Template:
 
     >>> Template("Why {query}? {x}").fill({"query": "{noun}", "noun": "post"})
     'Why {noun}? {x}'
-    >>> from r2med.data.tasks import task
-    >>> Template("Instruct: {sentence}\\nQuery: ").render(task("Biology"))
-    'Instruct: Given a Biology post, retrieve relevant passages that help answer the post\\nQuery: '
     """
 
     text: str = ""
-    families: tuple[tuple[str, str], ...] = ()
-    """Wordings for single families of tasks, by the family's name."""
-    literal: bool = False
-    """Whether braces mean nothing, as in the prompts that a model's own files state."""
-    source: str = ""
-    """The file it came from, if it has one."""
+    families: tuple[tuple[str, str], ...] = ()  # wordings for single families of tasks, by the family's name
+    literal: bool = False  # whether braces mean nothing, as in the prompts that a model's own files state
+    source: str = ""  # the file it came from, if it has one
 
     @classmethod
     def of(cls, value: str | Mapping[str, str]) -> Template:
@@ -93,11 +87,7 @@ NO_PROMPT = Template()
 
 
 def bundled(name: str, package: str) -> Template:
-    """Read a prompt that comes with a package, by its file's name without the ending.
-
-    >>> "{query}" in bundled("hyde.qa-reference", "r2med.expand").text
-    True
-    """
+    """Read a prompt that comes with a package, by its file's name without the ending."""
     file = f"{name}.txt"
     text = resources.files(package).joinpath("prompts", file).read_text(encoding="utf-8")
     return Template(text.strip(), source=file)
@@ -118,18 +108,13 @@ def own_template(method: str, file: str, needed: Sequence[str] = ("query",)) -> 
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise SpecError(f"{method}: cannot read the prompt {str(path)!r}: {reason}") from error
-    missing = [f"{{{name}}}" for name in needed if f"{{{name}}}" not in text]
-    if missing:
+    if missing := [f"{{{name}}}" for name in needed if f"{{{name}}}" not in text]:
         raise SpecError(f"{path}: a prompt for {method} must have {' and '.join(missing)} in it")
     return Template(text.strip(), source=str(path))
 
 
 def cut_words(text: str, words: int) -> str:
-    """Cut a text to its first `words` words.
-
-    >>> cut_words("one  two three", 2)
-    'one two'
-    """
+    """Cut a text to its first `words` words."""
     return " ".join(text.split(maxsplit=words)[:words])
 
 
@@ -142,10 +127,9 @@ def numbered(texts: Sequence[str], words: int) -> str:
     return "\n\n".join(f"[{number}] {cut_words(text, words)}" for number, text in enumerate(texts, 1))
 
 
-_FORGED = re.compile(
-    r"[<\uFF1C](?=[\s\u200b-\u200f\u2060\ufeff]*[/\\]?[\s\u200b-\u200f\u2060\ufeff]*(?:sources?|question|correct_answer|response)\b)",
-    re.IGNORECASE,
-)
+_SPACE = r"[\s\u200b-\u200f\u2060\ufeff]*"
+_TAGS = "sources?|question|correct_answer|response"
+_FORGED = re.compile(rf"[<\uFF1C](?={_SPACE}[/\\]?{_SPACE}(?:{_TAGS})\b)", re.IGNORECASE)
 """What would open or close a place of ours inside a text that is only quoted."""
 
 

@@ -24,10 +24,8 @@ class Padded(NamedTuple):
     """A batch of token ids of equal length."""
 
     ids: Ids
-    mask: Ids
-    """1 for a token, 0 for padding."""
-    types: Ids
-    """0 for the first text of a pair and for a text alone, 1 for the second."""
+    mask: Ids  # 1 for a token, 0 for padding
+    types: Ids  # 0 for the first text of a pair and for a text alone, 1 for the second
 
 
 @dataclass(frozen=True)
@@ -35,14 +33,11 @@ class Style:
     """Options of tokenization: the prompt before a text, and the handling of pairs, case and special tokens."""
 
     prompt: str = ""
-    limit: int = 0
-    """The most tokens, special ones included; 0 for all."""
-    pair: bool = False
-    """Whether the text is the second of a pair whose first is empty."""
+    limit: int = 0  # the most tokens, special ones included; 0 for all
+    pair: bool = False  # whether the text is the second of a pair whose first is empty
     exclude_prompt: bool = False
     lowercase: bool = False
-    bare: bool = False
-    """Whether the text stands alone, without special tokens around it."""
+    bare: bool = False  # whether the text stands alone, without special tokens around it
 
     def prompted(self, text: str) -> str:
         """Return the string that is passed to the tokenizer."""
@@ -53,10 +48,8 @@ class Style:
 class Tokenizer:
     """The tokenizer of a model, and what it takes to end and pad a sequence."""
 
-    typed = True
-    """Whether the model is told which text of a pair a token belongs to."""
-    mask: int | None = None
-    """The token that stands for one that is left out, or the end token of a model without."""
+    typed = True  # whether the model is told which text of a pair a token belongs to
+    mask: int | None = None  # the token that stands for one that is left out, or the end token of a model without
 
     def __init__(self, backend: Backend, *, pad: int, eos: int | None, special: frozenset[int]) -> None:
         self.backend, self.pad, self.eos, self.special = backend, pad, eos, special
@@ -107,11 +100,7 @@ class Tokenizer:
 
 
 def pad_rows(rows: Sequence[tuple[Sequence[int], Sequence[int]]], pad: int, side: str) -> Padded:
-    """Pad rows of ids and types to equal length.
-
-    >>> pad_rows([([5, 6], [0, 0]), ([7], [0])], 0, "left").ids.tolist()
-    [[5, 6], [0, 7]]
-    """
+    """Pad rows of ids and types to equal length."""
     width = max(len(row) for row, _ in rows)
     ids = np.full((len(rows), width), pad, dtype=np.int64)
     mask, types = np.zeros_like(ids), np.zeros_like(ids)

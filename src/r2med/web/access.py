@@ -1,12 +1,8 @@
 """Access to the pages: the one place where a request is admitted or refused.
 
-Three checks are made of every request, for a page, a file or a form alike, in this order:
-
-1. Is it meant for this server? Its Host must be a name that the server goes by; anything else is a page elsewhere that
-   points its own name here.
-2. Whose is it? The owner's, by the token that `r2med serve` prints or by the cookie that it is exchanged for; or that
-   of a user with another entrance (`Entrance`), which leads to some pages and to no others.
-3. Does a change come from a page of this server? A browser says so in Origin, which no other page can forge.
+Of every request, for a page, a file or a form alike, it is checked in this order: is its Host a name that the server
+goes by, so that no page elsewhere points its own name here; is it the owner's, by token or cookie, or a user's with
+another entrance (`Entrance`); and does a change come from a page of this server, which a browser says in Origin?
 """
 
 from __future__ import annotations
@@ -44,11 +40,9 @@ class Visit:
     method: str
     path: str
     query: str = ""
-    headers: Mapping[str, str] = field(default_factory=dict)
-    """By names in small letters."""
+    headers: Mapping[str, str] = field(default_factory=dict)  # by names in small letters
     scheme: str = "http"
-    client: str = ""
-    """The address that it came from."""
+    client: str = ""  # the address that it came from
 
     @cached_property
     def cookies(self) -> Mapping[str, str]:
@@ -79,8 +73,7 @@ class Visit:
 class Admitted:
     """The request is answered."""
 
-    by: str
-    """On what grounds: `token`, `entrance`, or `open` if the server has no token."""
+    by: str  # on what grounds: `token`, `entrance`, or `open` if the server has no token
 
 
 @dataclass(frozen=True)
@@ -96,8 +89,7 @@ class Refused:
     """The request is not answered."""
 
     why: str
-    stranger: bool = True
-    """Whether it is unknown who asks; a page for strangers leads nowhere."""
+    stranger: bool = True  # whether it is unknown who asks; a page for strangers leads nowhere
 
 
 @dataclass(frozen=True)
@@ -120,12 +112,9 @@ class Entrance:
 class Access:
     """The rules of a server."""
 
-    token: str | None
-    """The token of the owner; with None every request that reaches the server is admitted."""
-    hosts: tuple[str, ...] = ()
-    """Host names besides the loopback's, such as that of a proxy; without a port, under every port."""
-    bound: str = "127.0.0.1"
-    """The address that the server listens on."""
+    token: str | None  # the token of the owner; with None every request that reaches the server is admitted
+    hosts: tuple[str, ...] = ()  # names besides the loopback's, as of a proxy; without a port, under every port
+    bound: str = "127.0.0.1"  # the address that the server listens on
     entrances: tuple[Entrance, ...] = ()
 
     def decide(self, visit: Visit) -> Admitted | Welcomed | Refused:
@@ -269,8 +258,7 @@ class Guard:
 
     def __init__(self, app: ASGIApp, access: Access, page: Callable[[Refused], Response]) -> None:
         self.app, self.access = app, access
-        self.page = page
-        """Makes the page that gives the reason for a refusal."""
+        self.page = page  # makes the page that gives the reason for a refusal
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or refuse."""

@@ -51,8 +51,7 @@ class NotFound(R2medError):
 
     def __init__(self, message: str, choices: Sequence[tuple[str, str]] = ()) -> None:
         super().__init__(message)
-        self.choices = choices
-        """Names, and where they lead."""
+        self.choices = choices  # names, and where they lead
 
 
 def several_like(name: str, known: Iterable[str], most: int = 5) -> list[str]:
@@ -62,7 +61,7 @@ def several_like(name: str, known: Iterable[str], most: int = 5) -> list[str]:
     ['bm25', 'bm25-classic', 'bge']
     """
     names = list(dict.fromkeys(known))
-    holding = [name_known for name_known in names if name and (name.casefold() in name_known.casefold())]
+    holding = [other for other in names if name and name.casefold() in other.casefold()]
     return list(dict.fromkeys((*holding, *get_close_matches(name, names, n=most, cutoff=0.3))))[:most]
 
 
@@ -79,9 +78,8 @@ def same_task(task: str, tasks: Sequence[str]) -> str:
     >>> same_task("sample/Biology", ["Bioinformatics", "Biology"]), same_task("none", ["Biology"])
     ('Biology', '')
     """
-    if task in tasks:
-        return task
-    return next((name for name in tasks if name.rpartition("/")[2] == task.rpartition("/")[2]), "")
+    same = (name for name in tasks if name.rpartition("/")[2] == task.rpartition("/")[2])
+    return task if task in tasks else next(same, "")
 
 
 @dataclass(frozen=True)
@@ -174,7 +172,7 @@ async def read_form(request: Request) -> dict[str, str]:
     except ClientDisconnect as error:
         raise R2medError("the browser went away before the form was there; send it again") from error
     fields = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True)
-    return {name: several[0] for name, several in fields.items()}
+    return {name: values[0] for name, values in fields.items()}
 
 
 def whole_number(text: str | None) -> int | None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import re
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from textwrap import indent
 
@@ -23,12 +25,10 @@ class Paper:
     """A paper on arXiv."""
 
     title: str
-    authors: tuple[tuple[str, str], ...]
-    """Given and family names."""
+    authors: tuple[tuple[str, str], ...]  # given and family names
     year: int
     arxiv: str
-    revised: str
-    """The month of its latest version."""
+    revised: str  # the month of its latest version
 
     @property
     def url(self) -> str:
@@ -73,17 +73,10 @@ PAPER = Paper(
 
 def citation_file() -> str:
     """Write the text of CITATION.cff: this software with its version, and the paper that is to be cited."""
-    paper = "".join(
-        f"{line}\n"
-        for line in (
-            "type: article",
-            f'title: "{PAPER.title}"',
-            "authors:",
-            *(f"  - family-names: {family}\n    given-names: {given}" for given, family in PAPER.authors),
-            f"year: {PAPER.year}",
-            f'notes: "arXiv:{PAPER.arxiv}; second version, {PAPER.revised}"',
-            f'url: "{PAPER.url}"',
-        )
+    authors = "".join(f"  - family-names: {family}\n    given-names: {given}\n" for given, family in PAPER.authors)
+    paper = (
+        f'type: article\ntitle: "{PAPER.title}"\nauthors:\n{authors}year: {PAPER.year}\n'
+        f'notes: "arXiv:{PAPER.arxiv}; second version, {PAPER.revised}"\nurl: "{PAPER.url}"\n'
     )
     return (
         "cff-version: 1.2.0\n"
@@ -104,10 +97,8 @@ class Citation:
     """Facts that a citation of a page needs."""
 
     title: str
-    command: str = ""
-    """What to type for the same figures; empty where nothing shows them."""
-    url: str = ""
-    """The address of the page; empty if not stated."""
+    command: str = ""  # what to type for the same figures; empty where nothing shows them
+    url: str = ""  # the address of the page; empty if not stated
 
     @property
     def bibtex(self) -> str:
@@ -154,11 +145,8 @@ def options(*pairs: tuple[str, str | Sequence[str]]) -> list[str]:
     >>> options(("--kind", "base"), ("--llm", ""), ("--tasks", ["a", "b"]))
     ['--kind', 'base', '--tasks', 'a', 'b']
     """
-    words: list[str] = []
-    for name, value in pairs:
-        if value:
-            words += [name, *([value] if isinstance(value, str) else value)]
-    return words
+    lists = ([name, *([value] if isinstance(value, str) else value)] for name, value in pairs if value)
+    return list(chain.from_iterable(lists))
 
 
 @dataclass(frozen=True)
@@ -169,21 +157,19 @@ class Colophon:
     command: str
     versions: str
     machine: str
-    data: Mapping[str, str]
-    """Task to the fingerprints of the data that its runs saw."""
-    runs: Mapping[str, str]
-    """The versions and machines of the runs themselves, with how many they are."""
+    data: Mapping[str, str]  # task to the fingerprints of the data that its runs saw
+    runs: Mapping[str, str]  # the versions and machines of the runs themselves, with how many they are
 
 
 def colophon(entries: Iterable[Entry], command: str = "") -> Colophon:
     """Collect the facts of a file that is made now from some runs."""
     here = provenance()
     data: dict[str, dict[str, None]] = {}
-    runs: dict[str, int] = {}
+    runs: Counter[str] = Counter()
     for entry in entries:
         data.setdefault(entry.task, {})[(entry.record.data.fingerprint or "?")[:16]] = None
-        where = f"r2med {entry.record.provenance.r2med or '?'} on {_machine(entry.record.provenance.machine)}"
-        runs[where] = runs.get(where, 0) + 1
+        maker = entry.record.provenance
+        runs[f"r2med {maker.r2med or '?'} on {_machine(maker.machine)}"] += 1
     packages = [f"{name} {version}" for name, version in (here.packages or {}).items()]
     return Colophon(
         datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
@@ -196,11 +182,6 @@ def colophon(entries: Iterable[Entry], command: str = "") -> Colophon:
 
 
 def _machine(machine: Machine | None) -> str:
-    """Describe a machine in words.
-
-    >>> _machine(Machine("linux", "x86_64", 2))
-    'linux, x86_64, 2 cores'
-    """
     if machine is None:
         return "a machine that was not recorded"
     return f"{machine.platform or '?'}, {machine.architecture or '?'}, {machine.cores or '?'} cores"

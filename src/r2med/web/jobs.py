@@ -26,7 +26,6 @@ from r2med.web.addresses import whole_number
 
 WAITING, RUNNING, STOPPING, DONE, FAILED, STOPPED = "waiting", "running", "stopping", "done", "failed", "stopped"
 _KEPT = 20  # jobs that are remembered
-_LAST_LINES = 5  # lines of what a process says that are read for its error
 Key = tuple[str, ...]
 
 
@@ -35,13 +34,10 @@ class Job:
     """One piece of work, and what became of it."""
 
     number: int
-    key: Key
-    """What it does, so that it is not done twice at a time."""
+    key: Key  # what it does, so that it is not done twice at a time
     title: str
-    page: str
-    """Where its outcome can be seen."""
-    command: tuple[str, ...]
-    """The words behind `python -m`."""
+    page: str  # where its outcome can be seen
+    command: tuple[str, ...]  # the words behind `python -m`
     state: str = WAITING
     process: int = 0
     error: str = ""
@@ -67,9 +63,9 @@ class Jobs:
     def submit(self, key: Key, title: str, page: str, command: Sequence[str]) -> Job:
         """Submit a command; one that is under way already is not started again."""
         with self._changed:
-            active = next((job for job in self._jobs.values() if job.key == key and job.active), None)
-            if active is not None:
-                return active
+            for job in self._jobs.values():
+                if job.key == key and job.active:
+                    return job
             job = Job(max(self._jobs, default=0) + 1, key, title, page, tuple(command))
             self._jobs[job.number] = job
             for number in [old.number for old in self._jobs.values() if not old.active][:-_KEPT]:
@@ -102,9 +98,9 @@ class Jobs:
                 return False
             if job.state == WAITING:
                 self._change(number, state=STOPPED, ended=time.time())
-                return True
-            _signal(self._processes[number], signal.SIGKILL if job.state == STOPPING else signal.SIGTERM)
-            self._change(number, state=STOPPING)
+            else:
+                _signal(self._processes[number], signal.SIGKILL if job.state == STOPPING else signal.SIGTERM)
+                self._change(number, state=STOPPING)
             return True
 
     def close(self) -> None:
@@ -130,16 +126,27 @@ class Jobs:
                 job = None if self._closed else self._next()
                 if job is None:
                     return
-                process = _begin(job.command)
-                self._processes[job.number] = process
+                # A process of its own group, so that Ctrl-C at the server's terminal does not reach it.
+                process = self._processes[job.number] = subprocess.Popen(
+                    [sys.executable, "-m", *job.command],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                    errors="replace",
+                    env={**os.environ, "R2MED_PROGRESS": "0"},
+                    start_new_session=True,
+                )
                 self._change(job.number, state=RUNNING, process=process.pid, started=time.time())
-            last_line = _last_lines(process)
-            code = process.wait()
+            with process:
+                lines = deque((line.strip() for line in process.stderr or () if line.strip()), maxlen=1)
+            error = lines[0].removeprefix("r2med: ") if lines else "it ended without a word"
+            code = process.returncode
             with self._changed:
                 del self._processes[job.number]
                 stopping = self._jobs[job.number].state == STOPPING or code in (130, -signal.SIGTERM)
                 state = DONE if code == 0 else STOPPED if stopping or self._closed else FAILED
-                self._change(job.number, state=state, error=last_line if state == FAILED else "", ended=time.time())
+                self._change(job.number, state=state, error=error if state == FAILED else "", ended=time.time())
 
     def _next(self) -> Job | None:
         return next((job for job in self._jobs.values() if job.state == WAITING), None)
@@ -147,29 +154,6 @@ class Jobs:
     def _change(self, number: int, **facts: Any) -> None:
         self._jobs[number] = replace(self._jobs[number], **facts)
         self._changed.notify_all()
-
-
-def _begin(command: Sequence[str]) -> subprocess.Popen[str]:
-    """Start a process of its own group, so that Ctrl-C at the server's terminal does not reach it."""
-    return subprocess.Popen(
-        [sys.executable, "-m", *command],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-        env={**os.environ, "R2MED_PROGRESS": "0"},
-        start_new_session=True,
-    )
-
-
-def _last_lines(process: subprocess.Popen[str]) -> str:
-    """Return the last line that an ended process wrote: its error, without the program's name."""
-    lines: deque[str] = deque(maxlen=_LAST_LINES)
-    if process.stderr is not None:
-        with process.stderr as stream:
-            lines.extend(line.strip() for line in stream if line.strip())
-    return lines[-1].removeprefix("r2med: ") if lines else "it ended without a word"
 
 
 def _signal(process: subprocess.Popen[str], number: int) -> None:
@@ -186,10 +170,8 @@ class JudgingOffer:
     """A model that may judge, and what that would take; nothing has been asked yet."""
 
     llm: str = ""
-    name: str = ""
-    """What it is called among the reviewers; empty for the model's own name."""
-    estimate: Estimate | None = None
-    """None where no model was named yet, or none that can be asked."""
+    name: str = ""  # what it is called among the reviewers; empty for the model's own name
+    estimate: Estimate | None = None  # None where no model was named yet, or none that can be asked
     problem: str = ""
 
     @classmethod
@@ -212,19 +194,17 @@ class JudgingOffer:
         >>> JudgingOffer(estimate=Estimate(10, 0, 5000, 4000, 0.4, 2.0)).limit
         0.8
         """
-        if self.estimate is None or self.estimate.cost is None:
-            return None
-        return math.ceil(100 * max(_LEAST, 2 * self.estimate.cost)) / 100
+        cost = self.estimate.cost if self.estimate else None
+        return None if cost is None else math.ceil(100 * max(_LEAST, 2 * cost)) / 100
 
 
 def judging_limits(form: Mapping[str, str]) -> list[str]:
     """Return the spending limits of a form as options of a command."""
     dollars, tokens = form.get("max_cost", "").strip(), form.get("max_tokens", "").strip()
     if dollars:
-        try:
+        limit = math.nan
+        with suppress(ValueError):
             limit = float(dollars)
-        except ValueError:
-            limit = math.nan
         if not (math.isfinite(limit) and limit >= 0):
             raise R2medError(f"{dollars!r} is not a limit: write dollars as in 2.50")
         return [f"--max-cost={limit:.6f}"]

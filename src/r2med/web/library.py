@@ -42,18 +42,15 @@ class Library:
         self.path = path or home() / "ledger.sqlite"
         self._local = threading.local()
         self._lock = threading.Lock()
-        self.jobs = Jobs()
-        """What pages have asked to be done."""
+        self.jobs = Jobs()  # what pages have asked to be done
         self._kept: dict[str, OrderedDict[Hashable, Any]] = {sort: OrderedDict() for sort in _KEPT}
 
     @property
     def ledger(self) -> Ledger:
         """Return this thread's ledger."""
         if not hasattr(self._local, "ledger"):
-            self._local.ledger = Ledger(self.path)
-            self._local.file = self._file()
-        ledger: Ledger = self._local.ledger
-        return ledger
+            self._local.ledger, self._local.file = Ledger(self.path), self._file()
+        return self._local.ledger  # type: ignore[no-any-return]  # of this thread
 
     def _file(self) -> tuple[int, int]:
         """Identify the ledger's file, whatever its name; zeros if there is none."""
@@ -75,8 +72,7 @@ class Library:
 
     def version(self) -> tuple[int, ...]:
         """Return a value that differs whenever the ledger was written to; the same all through a page."""
-        pinned: tuple[int, ...] | None = getattr(self._local, "version", None)
-        return pinned or (*self._stamp(), *self.ledger.state())
+        return getattr(self._local, "version", None) or (*self._stamp(), *self.ledger.state())
 
     def _stamp(self) -> tuple[int, ...]:
         """Return the dates and sizes of the ledger's files."""

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
 _LOOK = 0.5  # seconds between two reads of the table of jobs
 _BEAT = 15.0  # seconds after which a heartbeat is sent
-_LASTS = 60.0
-"""Seconds after which a browser has to connect again, which it does by itself: access is checked anew then."""
+_LASTS = 60.0  # seconds after which a browser has to connect again, by itself: access is checked again then
 _SHOWN = 10  # finished work, and finished runs, that are listed
 _RETRY = 1000  # milliseconds after which a browser that lost its server connects again
 
@@ -39,8 +38,7 @@ class LiveCard:
 
     name: str
     html: str
-    outcome: str = ""
-    """Text for screen readers, read out when it appears."""
+    outcome: str = ""  # text for screen readers, read out when it appears
 
 
 @dataclass
@@ -48,8 +46,7 @@ class LiveFeed:
     """The live page of one server."""
 
     library: Library
-    closes: Sequence[Callable[[], None]] = ()
-    """What ends with the server."""
+    closes: Sequence[Callable[[], None]] = ()  # what ends with the server
     closing: bool = False
     _known: tuple[object, list[LiveCard]] = field(default_factory=lambda: ((), []))
 
@@ -63,28 +60,28 @@ class LiveFeed:
 
     async def events(self) -> AsyncIterator[bytes]:
         """Yield the cards that have changed, as server-sent events, for as long as the browser is connected."""
-        sent: dict[str, str] = {}
-        announced: dict[str, str] = {}
+        sent: dict[str, LiveCard] = {}
+
+        def read() -> list[LiveCard]:
+            with self.library.snapshot():
+                return self.cards()
+
         yield f"retry: {_RETRY}\n\n".encode()
         last = began = time.monotonic()
         while not self.closing and time.monotonic() - began < _LASTS:
-            cards = await run_in_threadpool(self._snapshot)
-            changed = {card.name: card.html for card in cards if sent.get(card.name) != card.html}
+            cards = await run_in_threadpool(read)
+            before = {card.name: sent.get(card.name, LiveCard("", "")) for card in cards}
+            changed = {card.name: card.html for card in cards if before[card.name].html != card.html}
             if changed or len(sent) != len(cards):
-                news = [c.outcome for c in cards if sent and c.outcome and announced.get(c.name) != c.outcome]
+                news = [c.outcome for c in cards if sent and c.outcome and before[c.name].outcome != c.outcome]
                 content = {"order": [card.name for card in cards], "cards": changed, "said": " ".join(news)}
                 content |= {"jobs": {str(job.number): job.state for job in self.library.jobs.all()}}
                 yield b"data: " + orjson.dumps(content) + b"\n\n"
-                sent, last = {card.name: card.html for card in cards}, time.monotonic()
-                announced = {card.name: card.outcome for card in cards}
+                sent, last = {card.name: card for card in cards}, time.monotonic()
             elif time.monotonic() - last > _BEAT:
                 yield b": still here\n\n"
                 last = time.monotonic()
             await asyncio.sleep(_LOOK)
-
-    def _snapshot(self) -> list[LiveCard]:
-        with self.library.snapshot():
-            return self.cards()
 
     def cancel(self, form: Mapping[str, str]) -> None:
         """Stop a job of this server, or the work of another process."""
@@ -128,10 +125,8 @@ def _card(name: str, kind: str, outcome: str = "", **values: Any) -> LiveCard:
 
 def matrix_of(work: Work) -> list[tuple[str, list[PlannedCell]]]:
     """Return the cells of a command by system, in the order of its tasks."""
-    by_system: dict[str, list[PlannedCell]] = {}
-    for cell in work.cells:
-        by_system.setdefault(cell.system, []).append(cell)
-    return list(by_system.items())
+    systems = dict.fromkeys(cell.system for cell in work.cells)
+    return [(system, [cell for cell in work.cells if cell.system == system]) for system in systems]
 
 
 def spell_seconds(seconds: float) -> str:
@@ -140,8 +135,7 @@ def spell_seconds(seconds: float) -> str:
     >>> [spell_seconds(value) for value in (0.4, 59, 61, 3700, 90000)]
     ['0 s', '59 s', '1 min 1 s', '1 h 1 min', '25 h 0 min']
     """
-    whole = max(0, round(seconds))
-    minutes, rest = divmod(whole, 60)
+    minutes, rest = divmod(max(0, round(seconds)), 60)
     hours, left = divmod(minutes, 60)
     return f"{hours} h {left} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
 

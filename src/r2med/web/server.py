@@ -34,15 +34,15 @@ class TimeoutProtocol(H11Protocol):
     def connection_made(self, transport: Any) -> None:
         """Begin to wait."""
         super().connection_made(transport)
-        self._wait()
+        self._late = self.loop.call_later(_REQUEST_TIMEOUT, self._give_up)
 
     def data_received(self, data: bytes) -> None:
-        """Wait on as long as what came is no request yet."""
+        """Wait on as long as what came is not a request yet."""
         super().data_received(data)
         if self._answering:
             self._stop_waiting()
         elif self._late is None:
-            self._wait()
+            self._late = self.loop.call_later(_REQUEST_TIMEOUT, self._give_up)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait no longer."""
@@ -52,9 +52,6 @@ class TimeoutProtocol(H11Protocol):
     @property
     def _answering(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
-
-    def _wait(self) -> None:
-        self._late = self.loop.call_later(_REQUEST_TIMEOUT, self._give_up)
 
     def _stop_waiting(self) -> None:
         if self._late is not None:
@@ -72,8 +69,7 @@ class PageServer(uvicorn.Server):
 
     def __init__(self, config: uvicorn.Config, feed: LiveFeed, tell: Callable[[], None]) -> None:
         super().__init__(config)
-        self._feed = feed
-        self._tell = tell
+        self._feed, self._tell = feed, tell
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to listen, and say so."""
@@ -132,30 +128,25 @@ class SharedPages(Generic[Made]):
         """Return what `make` gives, here or for a waiting request of the same address."""
         task = self._waiting.get(address)
         if task is None:
-            task = asyncio.ensure_future(to_thread.run_sync(self._begun, address, make, limiter=self._limiter))
+
+            def begin() -> Made:
+                self._waiting.pop(address, None)
+                return make()
+
+            task = asyncio.ensure_future(to_thread.run_sync(begin, limiter=self._limiter))
             self._waiting[address] = task
-            task.add_done_callback(_heard)
+            # The error is retrieved here, for there may be no waiting request left to raise it.
+            task.add_done_callback(lambda task: task.cancelled() or task.exception())
         # One who goes away takes nothing from the others.
         return await asyncio.shield(task)
 
-    def _begun(self, address: str, make: Callable[[], Made]) -> Made:
-        self._waiting.pop(address, None)
-        return make()
 
-
-def _heard(task: asyncio.Task[Made]) -> None:
-    """Retrieve the error, which all waiting requests have raised; there may be none left."""
-    if not task.cancelled():
-        task.exception()
-
-
-_NAME = "serve-token"
 _FORM = re.compile(r"[0-9a-f]{48}")
 
 
 def token_path() -> Path:
     """Return the path of the token."""
-    return home() / _NAME
+    return home() / "serve-token"
 
 
 def kept_token() -> str:
@@ -166,12 +157,11 @@ def kept_token() -> str:
     path = token_path()
     with suppress(OSError):
         for _ in range(2):
-            token = _read(path)
-            if token:
+            if token := _read(path):
                 return token
             _make(path)
-        return _read(path) or _new()
-    return _new()
+        return _read(path) or secrets.token_hex(24)
+    return secrets.token_hex(24)
 
 
 def _read(path: Path) -> str:
@@ -190,16 +180,12 @@ def _read(path: Path) -> str:
 
 def _make(path: Path) -> None:
     """Write a token whole, and only where there is none: of two servers that start at once, both use the first."""
-    draft = path.with_name(f".{_NAME}.{secrets.token_hex(4)}")
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         handle = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
         with os.fdopen(handle, "w", encoding="ascii") as file:
-            file.write(_new() + "\n")
+            file.write(secrets.token_hex(24) + "\n")
         with suppress(FileExistsError):
             os.link(draft, path)
     finally:
         draft.unlink(missing_ok=True)
-
-
-def _new() -> str:
-    return secrets.token_hex(24)
