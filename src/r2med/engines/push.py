@@ -194,7 +194,8 @@ class _Work:
 def plan_push(request: PushRequest) -> PushPlan:
     """Return the plan of a push; nothing is sent, and at most one text is encoded."""
     work = _Work.of(request)
-    documents, encoder, dimension = work.documents, work.encoder, 0
+    documents, encoder = work.documents, work.encoder
+    waiting = dimension = 0
     if encoder:
         first = Texts(list(documents.ids[:1]), list(documents.texts[:1]))
         waiting = to_encode(encoder, documents, Role.DOCUMENT)
@@ -207,16 +208,8 @@ def plan_push(request: PushRequest) -> PushPlan:
             for place in range(0, total, max(1, total // 200))
         ]
         mapping = sink.mapping()
-    return PushPlan(
-        engine=request.engine,
-        index=work.index,
-        documents=total,
-        left_out=work.left_out,
-        batches=-(-total // request.batch),
-        bytes=round(sum(sizes) / len(sizes) * total),
-        to_encode=waiting if encoder else 0,
-        mapping=mapping,
-    )
+    batches, about = -(-total // request.batch), round(sum(sizes) / len(sizes) * total)
+    return PushPlan(request.engine, work.index, total, work.left_out, batches, about, waiting, mapping)
 
 
 def push(request: PushRequest, engine: Executor | None = None) -> PushResult:
@@ -257,17 +250,11 @@ def push(request: PushRequest, engine: Executor | None = None) -> PushResult:
             pool.shutdown(cancel_futures=True)
         count = sink.finish()
     work.check_count(count, before)
+    seconds = round(time.perf_counter() - started, 3)
     return PushResult(
-        engine=request.engine,
-        index=work.index,
-        documents=len(documents),
-        left_out=work.left_out,
-        sent=sent,
-        count=count,
-        seconds=round(time.perf_counter() - started, 3),
-        system=work.system(),
-        warnings=tuple(context.notes.warnings),
-    )
+        request.engine, work.index, len(documents), work.left_out, sent, count, seconds, work.system(),
+        tuple(context.notes.warnings),
+    )  # fmt: skip
 
 
 class _Pushed:
