@@ -107,20 +107,11 @@ def measured_loss(places: Sequence[_Places] | _Places, documents: int, depth: in
     # A list of most of a collection's documents shares most of them with any other list.
     depth = min(depth, max(_LEAST, documents // _SHARE))
     sample = np.unique(np.linspace(0, len(places) - 1, min(len(places), _CHECKED)).astype(np.intp))
-    return round(recall_lost([places[place][:depth] for place in sample], exact(sample, depth)), 6)
-
-
-def recall_lost(places: Iterable[_Places], exact: Iterable[_Places]) -> float:
-    """Return the share of exact lists that is missing from the given lists.
-
-    >>> recall_lost(np.array([[1, 2], [3, 4]]), np.array([[2, 1], [3, 5]]))
-    0.25
-    """
     total = kept = 0
-    for one, other in zip(places, exact, strict=True):
-        total += len(other)
-        kept += len(np.intersect1d(one, other))
-    return 1 - kept / total if total else 0.0
+    for place, best in zip(sample, exact(sample, depth), strict=True):
+        total += len(best)
+        kept += len(np.intersect1d(places[place][:depth], best))
+    return round(1 - kept / total, 6) if total else 0.0
 
 
 def searchable(collection: Collection, context: Context) -> Collection:
