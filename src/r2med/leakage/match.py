@@ -118,8 +118,8 @@ class HashFilter:
 
     With 16 to 32 slots a hash, three to six of a hundred foreign hashes pass.
 
-    >>> known = np.array([1 << 60, 1 << 62], dtype=np.uint64)
-    >>> HashFilter([known]).passes(np.array([1 << 62, 1 << 61], dtype=np.uint64)).tolist()
+    >>> keys = np.array([1 << 60, 1 << 62], dtype=np.uint64)
+    >>> HashFilter([keys]).passes(np.array([1 << 62, 1 << 61], dtype=np.uint64)).tolist()
     [True, False]
     """
 

@@ -191,7 +191,7 @@ def line_of(text: str, place: Sequence[str | int]) -> int:
         if heading := re.match(r"\s*(\[\[?)\s*([^\]]+?)\s*\]", line):
             table = _keys(heading[2])
             if heading[1] == "[[":
-                table = (*table, sum(known[:-1] == table and isinstance(known[-1], int) for known in lines if known))
+                table = (*table, sum(at[:-1] == table and isinstance(at[-1], int) for at in lines if at))
             lines.setdefault(table, number)
         elif setting := re.match(r"\s*([\w.\"'-]+)\s*=", line):
             lines.setdefault((*table, *_keys(setting[1])), number)
@@ -232,17 +232,17 @@ def _explain(invalid: msgspec.ValidationError, value: Any, kind: type) -> tuple[
         return place, f"is {_short(written)}: another version of r2med wrote this; make it again"
     if isinstance(invalid.__cause__, FieldError):
         return (*place, invalid.__cause__.key), invalid.__cause__.why
-    known = _type_at(inspect.type_info(kind), place)
+    expected = _type_at(inspect.type_info(kind), place)
     if named := re.fullmatch(r"Object (contains unknown|missing required) field `(.*)`", message):
-        fields = [field.encode_name for field in known.fields] if isinstance(known, inspect.StructType) else []
+        fields = [field.encode_name for field in expected.fields] if isinstance(expected, inspect.StructType) else []
         unknown = f"is not a known key{suggest(named[2], fields)}"
         return (*place, named[2]), unknown if named[1] == "contains unknown" else "is missing"
-    if place and isinstance(place[-1], int) and not isinstance(known, inspect.StructType):
+    if place and isinstance(place[-1], int) and not isinstance(expected, inspect.StructType):
         place = place[:-1]
-        known = _type_at(inspect.type_info(kind), place)
+        expected = _type_at(inspect.type_info(kind), place)
     content = _value_at(value, place)
     if message.startswith(("Expected", "Invalid enum")):
-        return place, f"must be {_words(known)}, not {_short(content)}"
+        return place, f"must be {_words(expected)}, not {_short(content)}"
     return place, message
 
 
@@ -277,20 +277,20 @@ def _with(value: Any, place: Place, part: object) -> Any:
     return copied
 
 
-def _type_at(known: Any, place: Place) -> Any:
+def _type_at(expected: Any, place: Place) -> Any:
     for part in place:
-        options = known.types if isinstance(known, inspect.UnionType) else (known,)
+        options = expected.types if isinstance(expected, inspect.UnionType) else (expected,)
         for option in options:
             fields = {field.encode_name: field.type for field in getattr(option, "fields", ())}
             inner = fields.get(part) or getattr(option, "value_type" if isinstance(part, str) else "item_type", None)
             if inner is None and isinstance(part, int):
                 inner = dict(enumerate(getattr(option, "item_types", ()))).get(part)
             if inner is not None:
-                known = inner
+                expected = inner
                 break
         else:
             return inspect.AnyType()
-    return known
+    return expected
 
 
 _PLAIN: Mapping[type, tuple[str, str]] = {
@@ -303,30 +303,30 @@ _PLAIN: Mapping[type, tuple[str, str]] = {
 }
 
 
-def _words(known: Any, plural: bool = False) -> str:
+def _words(expected: Any, plural: bool = False) -> str:
     """Describe a type to a person: `tuple[int, ...] | None` is a list of whole numbers."""
-    if isinstance(known, inspect.Metadata):
-        return _words(known.type, plural)
-    if isinstance(known, inspect.UnionType):
-        options = [option for option in known.types if not isinstance(option, inspect.NoneType)]
+    if isinstance(expected, inspect.Metadata):
+        return _words(expected.type, plural)
+    if isinstance(expected, inspect.UnionType):
+        options = [option for option in expected.types if not isinstance(option, inspect.NoneType)]
         return " or ".join(_words(option, plural) for option in options)
-    if isinstance(known, inspect.LiteralType | inspect.EnumType):
-        values = known.values if isinstance(known, inspect.LiteralType) else [item.value for item in known.cls]
+    if isinstance(expected, inspect.LiteralType | inspect.EnumType):
+        values = expected.values if isinstance(expected, inspect.LiteralType) else [item.value for item in expected.cls]
         return f"one of {', '.join(map(str, values))}"
-    if isinstance(known, inspect.TupleType):
-        return f"a list of {len(known.item_types)} {_words(known.item_types[0], plural=True)}"
-    if hasattr(known, "item_type"):
-        least = f" at least {known.min_length}" if getattr(known, "min_length", None) else ""
-        return f"{'lists' if plural else 'a list'} of{least} {_words(known.item_type, plural=True)}"
-    described = _PLAIN.get(type(known), ("a table", "tables"))[plural]
-    low, above, high = (getattr(known, name, None) for name in ("ge", "gt", "le"))
+    if isinstance(expected, inspect.TupleType):
+        return f"a list of {len(expected.item_types)} {_words(expected.item_types[0], plural=True)}"
+    if hasattr(expected, "item_type"):
+        least = f" at least {expected.min_length}" if getattr(expected, "min_length", None) else ""
+        return f"{'lists' if plural else 'a list'} of{least} {_words(expected.item_type, plural=True)}"
+    described = _PLAIN.get(type(expected), ("a table", "tables"))[plural]
+    low, above, high = (getattr(expected, name, None) for name in ("ge", "gt", "le"))
     if low is not None and high is not None:
         return f"{described} from {low:g} to {high:g}"
     words = {" of at least {:g}": low, " above {:g}": above, " of at most {:g}": high}
     bounds = "".join(text.format(bound) for text, bound in words.items() if bound is not None)
-    if most := getattr(known, "max_length", None):
+    if most := getattr(expected, "max_length", None):
         bounds += f" of at most {most:,} characters"
-    return described + bounds + (" that is not empty" if getattr(known, "min_length", None) else "")
+    return described + bounds + (" that is not empty" if getattr(expected, "min_length", None) else "")
 
 
 def _short(value: object) -> str:
