@@ -54,7 +54,9 @@ class PoolCoverage:
     members: Sequence[Finder]
     views: Sequence[Finder]
     overlaps: Sequence[Overlap]
+    """The largest first."""
     source_only: int
+    """Positives of known sources that no member found."""
     sources: CaughtShare | None
     """Of the positives of known sources, those that the committee found too: its recall, seen from outside."""
     by: str
@@ -223,6 +225,7 @@ class Baseline:
 
     system: str
     member: bool
+    """Whether it is of the committee, whose findings were judged."""
     oracle: bool
     score: Figure
 
@@ -233,9 +236,12 @@ class PoolBias:
 
     system: str
     lost: int
+    """Positives that only it found."""
     questions: int
+    """Those that still have a positive, over which both are measured."""
     whole: float
     left_out: float
+    """Its score by the labels that the others would have led to."""
     change: Figure
 
 
@@ -252,6 +258,7 @@ class TaskHealth:
     verdicts: Mapping[str, int]
     scores: Sequence[ScoreCount]
     cuts: Mapping[str, float]
+    """Where the axes are cut: answers, supports, band_answers, band_supports."""
     quotes: Mapping[str, int]
     measured: bool = False
     gap: Gap | None = None

@@ -38,6 +38,7 @@ class Publication(Typed, frozen=True):
     private: bool
     files: list[HubFile]
     url: str = ""
+    """Where it is now; empty while nothing was pushed."""
     commit: str = ""
 
 

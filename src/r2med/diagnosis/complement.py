@@ -22,10 +22,13 @@ class Complement:
     only_b: int
     both: int
     neither: int
-    recall_a: float  # the mean over queries, then tasks, of the share of relevant documents found
+    recall_a: float
+    """The mean over queries, then tasks, of the share of relevant documents found."""
     recall_b: float
-    union: float  # the same for what either finds: no fusion of the two lists can reach more
-    overlap: float  # the mean share of documents that the first 10 of both have in common
+    union: float
+    """The same for what either finds: no fusion of the two lists can reach more."""
+    overlap: float
+    """The mean share of documents that the first 10 of both have in common."""
 
     @property
     def relevant(self) -> int:

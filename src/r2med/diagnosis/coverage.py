@@ -29,8 +29,10 @@ class Hole:
 
     query: str
     document: str
-    systems: int  # how many of the runs have it among their first 10
-    best: int  # its best place in any of them
+    systems: int
+    """How many of the runs have it among their first 10."""
+    best: int
+    """Its best place in any of them."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +43,10 @@ class Twin:
     positive: str
     document: str
     jaccard: float
-    judged: int | None  # its grade, where it was judged at all
-    best: int | None  # its best place among the first 10 of any run
+    judged: int | None
+    """Its grade, where it was judged at all."""
+    best: int | None
+    """Its best place among the first 10 of any run."""
 
 
 @dataclass(frozen=True)
@@ -50,10 +54,14 @@ class Coverage:
     """Share of some runs on one task that its judgements cover."""
 
     task: str
-    judged: Mapping[str, float]  # for each system, the mean share of its first 10 documents that are judged
-    positives_only: bool  # whether only relevant documents are judged, so that judged and relevant are the same
-    holes: Sequence[Hole]  # the most frequent first
-    twins: Sequence[Twin]  # the most alike first
+    judged: Mapping[str, float]
+    """For each system, the mean share of its first 10 documents that are judged."""
+    positives_only: bool
+    """Whether only relevant documents are judged, so that judged and relevant are the same."""
+    holes: Sequence[Hole]
+    """The most frequent first."""
+    twins: Sequence[Twin]
+    """The most alike first."""
 
 
 def coverage(opened: Sequence[LoadedRun]) -> Coverage:

@@ -245,7 +245,8 @@ class Climb:
     closed: float | None
     """The share of the way from plain to oracle that the system goes; None where the two do not differ."""
     low: float | None = None
-    high: float | None = None  # the 95% interval of that share, over resampled queries
+    high: float | None = None
+    """The 95% interval of that share, over resampled queries."""
 
 
 @dataclass(frozen=True)

@@ -133,6 +133,7 @@ class Estimate:
     cached: int
     """How many are already answered and would cost nothing."""
     prompt_tokens: int
+    """Of the requests still to be asked."""
     completion_tokens: int
     """Guessed from this model's kept answers to requests of the same kind, or else a default."""
     cost: float | None

@@ -36,8 +36,9 @@ class PopulationEstimate:
     searchers: int
     """Number of searchers that found anything."""
     seen: int
-    """Items found by at least one of them; `once` are those found by exactly one."""
+    """Items found by at least one of them."""
     once: int
+    """Items found by exactly one."""
     twice: int
     total: float | None
     """The estimated size; None if fewer than two searchers found anything, or none of them found the same."""

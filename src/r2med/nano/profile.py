@@ -59,6 +59,7 @@ class TaskProfile:
     published: Profiles
     """The published figures; none for a task that is not one of the eight, or was not built as they were."""
     safeguards: int
+    """How many hybrid lists end in a safeguard."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the task's profile in the shape of `--json`."""

@@ -183,7 +183,8 @@ class UpSetChart(Chart):
     axis: str
     members: Sequence[str]
     totals: Sequence[int]  # how many each member found
-    columns: Sequence[UpSetColumn]  # the largest first
+    columns: Sequence[UpSetColumn]
+    """The largest first."""
     rest: int  # positives of combinations that are not drawn
 
     @property
