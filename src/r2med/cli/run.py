@@ -16,7 +16,6 @@ from r2med.cli.options import DROP_SELF, ManyValues, Size, format_option, json_o
 from r2med.data.loader import load
 from r2med.data.run_files import write_run
 from r2med.errors import DataError
-from r2med.expand.replay import HYDOC, hydoc_rows
 from r2med.measure.metrics import DEFAULT, parse_all
 from r2med.pipeline.evaluate import Options, evaluate
 from r2med.pipeline.named_runs import read_experiment
@@ -51,6 +50,8 @@ def write_results(report: Report, folder: Path) -> None:
             except DataError:  # an id that cannot be written in a TREC file
                 write_run(run, folder / "runs" / f"{name}.jsonl")
             if generations := ledger.generations(entry):
+                from r2med.expand.replay import HYDOC, hydoc_rows  # brings the client of language models
+
                 queries = load(entry.task).collection.queries
                 write_file(folder / "generations" / name / HYDOC, hydoc_rows(queries, generations), parents=True)
 

@@ -15,7 +15,6 @@ from r2med.data.tasks import registry
 from r2med.errors import DataError, R2medError
 from r2med.exchange import formats
 from r2med.exchange.formats import Measured
-from r2med.expand.replay import HYDOC, hydoc_rows
 from r2med.measure.score import score
 from r2med.pipeline.named_runs import select
 from r2med.runs.ledger import Entry, Ledger
@@ -91,6 +90,8 @@ def _lists(entry: Entry, run: Run, form: str, target: Target) -> dict[Path, byte
 
 def _generations(entry: Entry, ledger: Ledger, written: Mapping[Path, bytes]) -> dict[Path, bytes]:
     """Return the texts that expanders of a run wrote, in the layout of the benchmark."""
+    from r2med.expand.replay import HYDOC, hydoc_rows  # brings the client of language models
+
     by_writer: dict[tuple[str, str], dict[str, list[Generation]]] = {}
     for query, texts in ledger.generations(entry).items():
         for text in texts:
