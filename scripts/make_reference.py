@@ -307,6 +307,19 @@ def _without(lines: Iterable[str], pattern: re.Pattern[str]) -> Iterator[str]:
         yield from [" ..."] if left_out else group
 
 
+def schemas_page() -> str:
+    """A table of everything that `--json` prints."""
+    rows = (
+        (", ".join(f"`{command}`" for command in commands.split(", ")), f"[{name}.json](../schemas/{name}.json)", text)
+        for name, (commands, text, _) in SHAPES.items()
+    )
+    text = _wrapped(
+        "What `--json` prints, command by command, as [JSON Schema](https://json-schema.org). The tests check that "
+        "what is printed is what is described."
+    )
+    return "\n\n".join(["# JSON schemas", MADE, text, _table(("command", "schema", "what it prints"), rows)]) + "\n"
+
+
 def package_stub() -> str:
     """The names of the package for type checkers, which cannot see what is imported when it is first used."""
     ordered = sorted(r2med.PUBLIC.items(), key=lambda item: (item[1], not item[0].isupper(), item[0]))
@@ -319,6 +332,7 @@ SHOWING = [page for page in page_blocks.PAGES if "\n```console\n$ " in (ROOT / p
 PAGES: Mapping[str, Callable[[], str]] = {
     "docs/reference/verbs.md": reference_page,
     "docs/reference/cards.md": cards_page,
+    "docs/reference/schemas.md": schemas_page,
     "CITATION.cff": citation_file,
     "src/r2med/__init__.pyi": package_stub,
     **{path: partial(page_with_outputs, path) for path in SHOWING},

@@ -1295,7 +1295,7 @@ SHAPES: Mapping[str, tuple[str, str, Any]] = {
     "nano-profile": ("r2med nano profile --json", "How the candidate lists of nano sets do.", PROFILE),
     "nano-agree": ("r2med nano agree --json", "How well a nano set stands for its source.", NANO_AGREE),
     "index": (
-        "r2med engines push --json, also with --dry-run",
+        "r2med engines push --json",
         "What was or would be pushed to an engine.",
         INDEX,
     ),

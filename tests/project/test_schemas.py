@@ -265,4 +265,4 @@ def test_every_schema_is_sound_and_used():
     for name, schema in files.items():
         Draft202012Validator.check_schema(schema)
         assert schema["title"].startswith("r2med "), name
-        assert f"schemas/{name}.json" in (ROOT / "docs" / "reference" / "results.md").read_text("utf-8"), name
+        assert f"schemas/{name}.json" in (ROOT / "docs" / "reference" / "schemas.md").read_text("utf-8"), name
