@@ -74,7 +74,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """No idle worker tries what another is slow at, so that what is computed twice was lost."""
-    monkeypatch.setattr(block_deal, "_SLOW", 1e6)
+    monkeypatch.setattr(block_deal, "_SLOW_FACTOR", 1e6)
 
 
 @pytest.fixture
@@ -133,15 +133,15 @@ def run_files(systems: list[str], executor: Executor, folder: Path) -> dict[str,
 
 def kill_some(monkeypatch: pytest.MonkeyPatch, first: int = 5) -> list[int]:
     """From now on a worker that has done the fifth block (or `first`), or every fortieth on, is killed at its next."""
-    finished, killed, blocks = block_deal.Deal.finished, list[int](), itertools.count(1)
+    finished, killed, blocks = block_deal.JobState.finished, list[int](), itertools.count(1)
 
-    def killing(self: block_deal.Deal, worker: block_deal.DealtWorker, block: WorkBlock, now: float) -> bool:
+    def killing(self: block_deal.JobState, worker: block_deal.WorkerState, block: WorkBlock, now: float) -> bool:
         if next(blocks) % 40 == first:
             killed.append(ray.get(worker.handle.__ray_call__.remote(lambda _: os.getpid())))
             os.kill(killed[-1], signal.SIGKILL)
         return finished(self, worker, block, now)
 
-    monkeypatch.setattr(block_deal.Deal, "finished", killing)
+    monkeypatch.setattr(block_deal.JobState, "finished", killing)
     return killed
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import r2med
 from r2med.errors import R2medError, debug, require_extra
 from r2med.pipeline.executor.blocks import BlockStore, SpreadJob, WorkBlock, Worker
-from r2med.pipeline.executor.scheduler import PATIENCE, Deal, DealtWorker
+from r2med.pipeline.executor.scheduler import POLL_SECONDS, JobState, WorkerState
 from r2med.settings import ExecutorSettings
 
 OLDEST = (2, 50)
@@ -79,59 +79,59 @@ class RayCluster:
 
     def run(self, job: SpreadJob, blocks: Iterable[WorkBlock]) -> Iterator[tuple[WorkBlock, bytes]]:
         """Yield each block with its result, as it arrives."""
-        deal, born = Deal(iter(blocks), job.keeps), time.monotonic()
+        state, born = JobState(iter(blocks), job.keeps), time.monotonic()
         worker = self._ray.put(job.worker)
         try:
             while True:
-                yield from self._stored(deal)
-                if not deal.waiting and not deal.at_work():
+                yield from self._stored(state)
+                if not state.waiting and not state.at_work():
                     return
-                yield from self._grow(deal, worker, born)
-                for actor in deal.idle():
-                    yield from self._stored(deal)
-                    block = deal.take(time.monotonic())
+                yield from self._grow(state, worker, born)
+                for actor in state.idle():
+                    yield from self._stored(state)
+                    block = state.take(time.monotonic())
                     if block is None:
                         break
                     call = actor.handle.do.remote(block.key, block.payload)
-                    deal.begin(actor, block, call, time.monotonic())
-                yield from self._collected(deal)
+                    state.begin(actor, block, call, time.monotonic())
+                yield from self._collected(state)
         finally:
             # Idle actors stay for the next job, slow duplicates are killed.
-            for actor in deal.workers:
+            for actor in state.workers:
                 if actor.ready and actor.block is None:
                     self._resting.append(actor.handle)
                 else:
                     self._ray.kill(actor.handle)
-            for key in deal.left_over():
+            for key in state.left_over():
                 self.store.remove(key)
 
     def unfinished(self, job: str, missing: int, total: int) -> R2medError:
         """Return an error of the storage, since a cluster computes all blocks."""
         return R2medError(f"{job}: {missing:,} of {total:,} cannot be read back; is the disk failing?")
 
-    def _stored(self, deal: Deal, ahead: int = 1) -> Iterator[tuple[WorkBlock, bytes]]:
+    def _stored(self, state: JobState, ahead: int = 1) -> Iterator[tuple[WorkBlock, bytes]]:
         """Yield results that an earlier driver or a lost worker computed; stop when this many blocks wait."""
-        while len(deal.waiting) < ahead and (block := deal.next_block()) is not None:
+        while len(state.waiting) < ahead and (block := state.next_block()) is not None:
             content = self.store.get(block.key)
             if content is None:
-                deal.waiting.append(block)
-            elif deal.keep(block):
-                yield from self._handed_over(deal, block, content)
+                state.waiting.append(block)
+            elif state.keep(block):
+                yield from self._handed_over(state, block, content)
 
-    def _handed_over(self, deal: Deal, block: WorkBlock, content: bytes) -> Iterator[tuple[WorkBlock, bytes]]:
+    def _handed_over(self, state: JobState, block: WorkBlock, content: bytes) -> Iterator[tuple[WorkBlock, bytes]]:
         """Yield a result; remove its file once it has been consumed, unless the job keeps it."""
         yield block, content
-        if not deal.keeps:
+        if not state.keeps:
             self.store.remove(block.key)
 
-    def _collected(self, deal: Deal) -> Iterator[tuple[WorkBlock, bytes]]:
+    def _collected(self, state: JobState) -> Iterator[tuple[WorkBlock, bytes]]:
         """Yield the results that have arrived by now; wait a moment if there are none."""
-        if not deal.calls:
-            time.sleep(PATIENCE / 10)
+        if not state.calls:
+            time.sleep(POLL_SECONDS / 10)
             return
-        ready, _ = self._ray.wait(list(deal.calls), num_returns=1, timeout=PATIENCE)
+        ready, _ = self._ray.wait(list(state.calls), num_returns=1, timeout=POLL_SECONDS)
         for call in ready:
-            actor, block = deal.answered(call)
+            actor, block = state.answered(call)
             try:
                 problem = self._ray.get(call)
             except self._ray.exceptions.RayTaskError as error:
@@ -140,43 +140,43 @@ class RayCluster:
                 debug(error)
                 # An actor that is only unreachable would keep its place.
                 self._ray.kill(actor.handle)
-                deal.bury(actor, block, _last_line(error))
+                state.replace_dead(actor, block, _last_line(error))
                 continue
             if problem:
                 raise R2medError(problem)
             if block is None:
-                deal.loaded(actor)
-            elif deal.finished(actor, block, time.monotonic()):
+                state.loaded(actor)
+            elif state.finished(actor, block, time.monotonic()):
                 content = self.store.get(block.key)
                 if content is None:
                     raise R2medError(
                         f"a block was computed but is not in {self.store.place}: set blocks in [executor] of r2med.toml"
                         " to storage that all hosts share"
                     )
-                yield from self._handed_over(deal, block, content)
+                yield from self._handed_over(state, block, content)
 
-    def _grow(self, deal: Deal, worker: Any, born: float) -> Iterator[tuple[WorkBlock, bytes]]:
+    def _grow(self, state: JobState, worker: Any, born: float) -> Iterator[tuple[WorkBlock, bytes]]:
         """Start as many actors as there is room for by now, since nodes come and go, but at most as many as blocks."""
         now = time.monotonic()
-        if now - deal.looked < PATIENCE:
+        if now - state.looked < POLL_SECONDS:
             return
-        deal.looked = now
+        state.looked = now
         gpus = self._ray.cluster_resources().get("GPU", 0)
         kind, amount = ("GPU", 1) if gpus else ("CPU", self._settings.threads)
         nodes = [node for node in self._ray.nodes() if node["Alive"]]
         room = sum(int(node["Resources"].get(kind, 0) // amount) for node in nodes)
         target = min(room, self._settings.workers) if self._settings.workers else room
-        for actor in deal.dismiss_beyond(target):
+        for actor in state.dismiss_beyond(target):
             self._ray.kill(actor.handle)
-        while len(deal.workers) < target:
-            yield from self._stored(deal, len(deal.free()) + 1)
-            if len(deal.waiting) <= len(deal.free()):
+        while len(state.workers) < target:
+            yield from self._stored(state, len(state.free()) + 1)
+            if len(state.waiting) <= len(state.free()):
                 break
             handle = self._resting.pop() if self._resting else self._start(kind, amount)
-            actor = DealtWorker(handle)
-            deal.workers.append(actor)
-            deal.calls[handle.load.remote(worker)] = actor
-        if not deal.workers and now - born > _STARTING:
+            actor = WorkerState(handle)
+            state.workers.append(actor)
+            state.calls[handle.load.remote(worker)] = actor
+        if not state.workers and now - born > _STARTING:
             raise R2medError(f"the Ray cluster has no room for a worker ({amount} {kind} each); see `ray status`")
 
     def _start(self, kind: str, amount: int) -> Any:
@@ -214,7 +214,7 @@ def _connected(address: str) -> Any:
         raise R2medError(f"Ray {ray.__version__} is too old, {oldest} is needed: pip install 'r2med[ray]'")
     module: Any = getattr(ray._private, "worker", None)
     if hasattr(module, "print_to_stdstream"):
-        module.print_to_stdstream = _told_to_debug
+        module.print_to_stdstream = _print_when_debugging
     if ray.is_initialized():
         return ray
     where = address or os.environ.get("RAY_ADDRESS", "")
@@ -239,7 +239,7 @@ def _connected(address: str) -> Any:
     return ray
 
 
-def _told_to_debug(message: Mapping[str, Any], **_: object) -> None:
+def _print_when_debugging(message: Mapping[str, Any], **_: object) -> None:
     debug(R2medError(" ".join(map(str, message.get("lines", ())))))
 
 
