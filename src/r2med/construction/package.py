@@ -108,8 +108,8 @@ class Package:
         questions = [PoolQuestion(q.id, q.text, q.sources, splits.get(q.id, TEST)) for q in self.selection.questions]
         health = known_health(JudgedPool.of(judgements, questions), manifest)
         facts = self.plan.task
-        named = ("name",) * (facts.name != TaskFacts().name)
-        stated = {name: getattr(facts, name) for name in (*named, "noun", "target", "purpose")}
+        stated = {"name": facts.name} if facts.name != TaskFacts().name else {}
+        stated |= facts.words
         yield "task.toml", b"".join(f"{name} = ".encode() + orjson.dumps(text) + b"\n" for name, text in stated.items())
         yield MANIFEST, orjson.dumps(manifest, option=orjson.OPT_INDENT_2) + b"\n"
         yield CARD, "\n".join([*_card_lines(self.plan, manifest, self.counts, health), ""]).encode("utf-8", "replace")

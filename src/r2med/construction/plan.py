@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 from msgspec.structs import asdict, replace
 
-from r2med.data.tasks import HUB_PREFIX
+from r2med.data.tasks import HUB_PREFIX, Task
 from r2med.errors import DataError, R2medError, suggest
 from r2med.llm.cards import find_model
 from r2med.llm.steps import AskedModel
@@ -46,6 +46,11 @@ class TaskFacts(Typed, frozen=True):
     target: Name = "relevant passages"
     purpose: Name = "answer the question"
     licence: str = ""
+
+    @property
+    def words(self) -> dict[str, str]:
+        """Return the words of a task that are settings of a build."""
+        return {name: getattr(self, name) for name in Task.WORDS if name in self.__struct_fields__}
 
 
 class QuestionSource(Typed, frozen=True):
