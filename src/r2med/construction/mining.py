@@ -76,7 +76,7 @@ def mining_step(plan: BuildPlan, corpus: PassageCorpus, executor: Executor) -> S
     committee = [system.key() for system in systems.values()]
     views, context = plan.views, Context(Cache.default(), executor)
     documents = Texts([passage.id for passage in corpus.passages], [passage.shown for passage in corpus.passages])
-    task = Task(plan.task.name, plan.task.name, "custom", noun=plan.task.noun, target=plan.task.target)
+    task = Task(plan.task.name, plan.task.name, "custom", **plan.task.words)
 
     def pool_of(question: Question, runs: Mapping[str, Run]) -> Outcome:
         pool: dict[str, list[Finding]] = {}
@@ -105,7 +105,7 @@ def mining_step(plan: BuildPlan, corpus: PassageCorpus, executor: Executor) -> S
     def key(question: Question) -> str:
         texts = [question.view(view) for view in views]
         sources, limits = corpus.source_documents(question), (depth, plan.mine.source_passages)
-        asked = {"views": views, "texts": texts, "sources": sources, "limits": limits}
+        asked = {"views": views, "texts": texts, "sources": sources, "limits": limits, "words": task.words}
         return step_key("mine", systems=committee, data=corpus.fingerprint, **asked)
 
     return Step("mine", lambda question: question.id, key, make=make)
