@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 import polars as pl
 
-from r2med.construction.health import TaskHealth, known_health
+from r2med.construction.health import known_health
 from r2med.construction.health_report import CARD, card_section
 from r2med.construction.mining import PassageCorpus
 from r2med.construction.plan import PLACES, BuildPlan, TaskFacts
@@ -21,6 +21,7 @@ from r2med.data.labels import BAND, NEGATIVE, POSITIVE, write_labels
 from r2med.errors import R2medError
 from r2med.formatting import money
 from r2med.llm.items import Count, ItemStore, Outcome
+from r2med.render.html import render_card
 from r2med.store.files import draft_folder, parquet_bytes, unwritable
 from r2med.store.typed import json_lines
 
@@ -112,7 +113,10 @@ class Package:
         stated |= facts.words
         yield "task.toml", b"".join(f"{name} = ".encode() + orjson.dumps(text) + b"\n" for name, text in stated.items())
         yield MANIFEST, orjson.dumps(manifest, option=orjson.OPT_INDENT_2) + b"\n"
-        yield CARD, "\n".join([*_card_lines(self.plan, manifest, self.counts, health), ""]).encode("utf-8", "replace")
+        shown = {"plan": self.plan, "counts": self.counts, "manifest": manifest, "remarks": remarks, "money": money}
+        settings = orjson.dumps(manifest["plan"], option=orjson.OPT_INDENT_2).decode()
+        card = render_card("construction/card.md", **shown, settings=settings, health=card_section(health))
+        yield CARD, f"{card}\n".encode("utf-8", "replace")
         if self.selection.splits:
             for split in (DEV, TEST):
                 pairs = [row.values() for row in self._qrel_rows() if splits[row["q_id"]] == split]
@@ -154,35 +158,6 @@ class Package:
                     grades = {f"judge_{axis}": opinion.get(axis) for axis in ("answers", "supports")}
                     texts = {name: opinion.get(name) for name in ("judge", "reason", "quote", "quote_state")}
                     yield row | grades | texts
-
-
-def _card_lines(
-    plan: BuildPlan, manifest: Mapping[str, Any], counts: Sequence[Count], health: TaskHealth
-) -> Iterator[str]:
-    yield from ("---", "task_categories:", "- text-retrieval", "tags:", "- information-retrieval", "---", "")
-    yield from (f"# {plan.task.name}", "")
-    yield f"Given a {plan.task.noun}, retrieve {plan.task.target} that help {plan.task.purpose}."
-    yield from ("", "| questions | passages | positives |", "|---:|---:|---:|")
-    yield f"| {manifest['questions']:,} | {manifest['passages']:,} | {manifest['positives']:,} |"
-    licence = plan.task.licence or "not stated"
-    yield from ("", f"Licence of the texts: {licence}. Labels were proposed by language models, not by experts.", "")
-    yield from ("## How it was made", "", "| step | items | kept | remarks |", "|---|---:|---:|---|")
-    for count in counts:
-        notes = "; ".join(remarks(count)).replace("|", "\\|")
-        yield f"| {count.step} | {count.items:,} | {count.kept:,} | {notes} |"
-    yield from ("", "## What it took", "", "| step | requests | tokens read | tokens written | US dollars |")
-    yield "|---|---:|---:|---:|---:|"
-    for count in counts:
-        if (spent := count.spent).requests:
-            tokens = f"{spent.prompt_tokens:,} | {spent.completion_tokens:,}"
-            yield f"| {count.step} | {spent.requests:,} | {tokens} | {money(spent.cost)} |"
-    yield from ("", card_section(health), "## Settings", "", "```json")
-    yield orjson.dumps(manifest["plan"], option=orjson.OPT_INDENT_2).decode()
-    yield from ("```", "", "## What relevant means", "", "~~~", plan.guideline.strip(), "~~~", "", "## Prompts", "")
-    for name, text in manifest["prompts"].items():
-        yield from (f"### {name}", "", "~~~", text, "~~~", "")
-    yield "`judgements.parquet` has every opinion: judge, both grades, reason, quote, and who found the passage from"
-    yield "which view at which rank. `build.json` has all of the above for programs."
 
 
 _NAMED = 10

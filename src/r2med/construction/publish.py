@@ -19,6 +19,7 @@ from r2med.construction.selection import DEV, TEST
 from r2med.data.validate import validate
 from r2med.errors import R2medError
 from r2med.formatting import first_line, shorten
+from r2med.render.html import render_card
 from r2med.store.typed import Typed, read_json_lines
 
 _AS_THEY_ARE = ("task.toml", "labels.tsv", MANIFEST, JUDGEMENT_FILE)
@@ -107,26 +108,13 @@ def write_hub_layout(built: BuiltTask, draft: Path) -> None:
         if (built.folder / name).is_file():
             shutil.copyfile(built.folder / name, draft / name)
     card = (built.folder / CARD).read_text("utf-8") if (built.folder / CARD).is_file() else ""
-    head = "\n".join(_front_matter(built, list(splits)))
-    (draft / CARD).write_text(f"{head}\n{card.partition('---')[2].partition('---')[2].lstrip() or card}", "utf-8")
-
-
-def _front_matter(built: BuiltTask, splits: Sequence[str]) -> Iterator[str]:
-    """Yield the lines of the card that the hub reads: the files of each config, and the licence."""
+    parts: dict[str, dict[str, str]] = {part: {part: f"{part}/{part}.parquet"} for part in ("corpus", "query")}
+    parts |= {"qrels": {split: f"qrels/{split}.parquet" for split in splits}}
+    parts |= {"judgements": {"judgements": JUDGEMENT_FILE}}
     licence = orjson.dumps(built.manifest["plan"]["task"]["licence"]).decode()
-    yield from ("---", "license: other", f"license_name: {licence}")
-    yield from ("task_categories:", "- text-retrieval", "tags:", "- information-retrieval", "configs:")
-    parts = {
-        "corpus": {"corpus": "corpus/corpus.parquet"},
-        "query": {"query": "query/query.parquet"},
-        "qrels": {split: f"qrels/{split}.parquet" for split in splits},
-        "judgements": {"judgements": JUDGEMENT_FILE},
-    }
-    for config, files in parts.items():
-        yield from (f"- config_name: {config}", "  data_files:")
-        for split, path in files.items():
-            yield from (f"  - split: {split}", f"    path: {path}")
-    yield from ("---", "")
+    body = card.partition("---")[2].partition("---")[2].lstrip() or card
+    head = render_card("construction/hub.md", licence=licence, files=parts)
+    (draft / CARD).write_text(f"{head}\n\n{body}", "utf-8")
 
 
 def _write_parquet(rows: Sequence[Mapping[str, Any]], file: Path) -> None:

@@ -24,6 +24,7 @@ from r2med.nano.selection import choose
 from r2med.pipeline.executor.local import Executor, quiet
 from r2med.pipeline.stage import Context
 from r2med.pipeline.system import System
+from r2med.render.html import render_card
 from r2med.store.cache import Cache
 from r2med.store.files import draft_folder, expanded, parquet_bytes, reason
 from r2med.store.typed import write_json
@@ -71,7 +72,10 @@ def build(
         manifest: dict[str, Any] = {"format": FORMAT, "r2med": r2med.__version__, "recipe": recipe.as_dict()}
         manifest |= {"candidates": list_facts(searchers), "splits": splits}
         write_json(aside / MANIFEST, manifest)
-        (aside / "README.md").write_text("\n".join(_card_lines(manifest)), "utf-8")
+        configs = [*LAYOUT, *(entry["config"] for entry in manifest["candidates"].values())]
+        files = {config: {split: file_of(config, split) for split in splits} for config in configs}
+        card = render_card("nano/card.md", **manifest, files=files, layout=LAYOUT, list_columns=LIST_COLUMNS)
+        (aside / "README.md").write_text(f"{card}\n", "utf-8")
 
         def read(split: str) -> None:
             """Read a finished split as users will, and check all references and lists."""
@@ -193,58 +197,3 @@ def _write_split(folder: Path, split: str, dataset: Dataset, lists: Sequence[Lis
         file = folder / file_of(config, split)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(parquet_bytes(pl.DataFrame(columns, schema=kinds)))
-
-
-_POLICIES = {
-    "source-order": "in the order of the source",
-    "hard": "the documents that these systems rank highest without their being relevant: {systems}",
-    "random": "drawn by a hash of the seed {seed} and the document's id",
-}
-
-
-def _card_lines(manifest: Mapping[str, Any]) -> Iterator[str]:
-    lists, splits, recipe = manifest["candidates"], manifest["splits"], manifest["recipe"]
-    # The block that tells the hub's loader which files belong together.
-    yield from ("---", "configs:")
-    for config in (*LAYOUT, *(entry["config"] for entry in lists.values())):
-        yield from (f"- config_name: {config}", "  data_files:")
-        for split in splits:
-            yield from (f"  - split: {split}", f"    path: {file_of(config, split)}")
-    yield from ("task_categories:", "- text-retrieval", "tags:", "- information-retrieval", "- nano", "---", "")
-    yield from ("# A nano set", "")
-    about = "Made with r2med from larger retrieval tasks, to be evaluated in minutes."
-    yield f"{about} It is easier than its source: scores"
-    yield "on it compare with scores on the same set only. The terms of the source apply to its texts."
-    yield from ("", "| split | source | queries | documents | positives | safeguards |")
-    yield "|---|---|---:|---:|---:|---:|"
-    for split, entry in splits.items():
-        source = entry["source"]
-        name = source["name"] + (f" ({source['hub']}@{source['revision'][:12]})" if source["hub"] else "")
-        counts = [entry["counts"][part] for part in ("queries", "documents", "positives")]
-        numbers = " | ".join(f"{number:,}" for number in (*counts, len(entry["safeguards"])))
-        yield f"| {split} | {_cell(name)} | {numbers} |"
-    systems = ", ".join(f"`{text}`" for text in recipe.get("hard_systems", ()))
-    policy = _POLICIES[recipe["policy"]].format(systems=systems, seed=recipe.get("seed"))
-    yield from ("", "## Recipe", "")
-    yield f"1. The first {recipe['queries']:,} queries of the source at the most, each with a relevant document."
-    yield "2. All their relevant documents; judgements are positive only and binary."
-    yield f"3. Further documents up to {recipe['documents']:,}: {policy}."
-    yield "4. Empty and repeated texts are skipped; the judgements of a repeated relevant document go to its twin."
-    yield from ("", "## Configs", "", "| config | columns | content |", "|---|---|---|")
-    parts = ("documents, the relevant ones first", "queries", "judgements")
-    for (config, columns), part in zip(LAYOUT.items(), parts, strict=True):
-        yield f"| {config} | {', '.join(columns)} | {part} |"
-    for entry in lists.values():
-        content = f"the {entry['depth']} best of `{_cell(entry.get('system', ''))}`"
-        if fused := entry.get("of"):
-            both = " and ".join(fused) if len(fused) > 1 else f"{fused[0]} alone"
-            extra = f"where none of them is relevant, one relevant document more at rank {entry['depth'] + 1}"
-            content = f"reciprocal rank fusion (k = {entry['k']}) of {both}, {entry['depth']} best; {extra}"
-        yield f"| {entry['config']} | {', '.join(LIST_COLUMNS)} | {content} |"
-    yield ""
-    yield "`nano.json` has every parameter, the fingerprints of the sources and of the result, and the safeguards."
-    yield from ("", "```", "r2med run bm25 --tasks THIS/FOLDER", "r2med nano profile THIS/FOLDER", "```", "")
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import orjson
 
@@ -17,9 +15,10 @@ from r2med.data.manifests import TRANSLATION
 from r2med.data.problems import Findings
 from r2med.errors import R2medError
 from r2med.llm.items import STORE
+from r2med.render.html import render_card
 from r2med.store.files import draft_folder, unwritable
 from r2med.store.typed import json_lines
-from r2med.translation.translator import MARK, TranslatedTask, TranslationSettings
+from r2med.translation.translator import TranslatedTask, TranslationSettings
 
 _FORMAT = 1
 
@@ -82,6 +81,7 @@ def _files(source: Dataset, translated: TranslatedTask, settings: TranslationSet
         **{name: getattr(settings, name) for name in ("encoder", "near", "attempts", "failed")},
         **translated.as_dict(),
     }
+    card = render_card("translation/card.md", **facts, judged_by_itself=settings.judges_itself)
     stated = {name: value for name in source.task.STATED if (value := getattr(source.task, name))}
     gold = {"answer": source.gold.answers, "reasoning": source.gold.reasoning}  # in the language of the corpus
     qrels = (
@@ -110,19 +110,5 @@ def _files(source: Dataset, translated: TranslatedTask, settings: TranslationSet
         ),
         "task.toml": "".join(f"{name} = {orjson.dumps(value).decode()}\n" for name, value in stated.items()).encode(),
         TRANSLATION: orjson.dumps(facts, option=orjson.OPT_INDENT_2) + b"\n",
-        "README.md": "\n".join(_card(facts, settings.judges_itself)).encode(),
+        "README.md": f"{card}\n".encode(),
     }
-
-
-def _card(facts: dict[str, Any], judged_by_itself: bool) -> Iterator[str]:
-    yield from (f"# {facts['source']} in {facts['language']}", "")
-    yield f"Questions translated by {facts['model']} with `r2med build translate`; documents and judgements are"
-    yield f"those of the source. {facts['passed']:,} of {facts['questions']:,} questions passed every gate; the others"
-    yield f"are {'in it, with the gate that stopped them beside' if facts['failed'] == MARK else 'left out'}. No person"
-    yield "has checked the translations."
-    if judged_by_itself:
-        yield ""
-        yield f"{facts['model']} judged its own translations: what it misunderstands, it also calls the same."
-    yield from ("", "| gate | questions stopped |", "|---|---:|")
-    yield from (f"| {gate} | {number:,} |" for gate, number in facts["gates"].items())
-    yield from ("", "`translations.jsonl` has every question with its back-translation and what gates found.", "")
