@@ -11,7 +11,7 @@ import click
 from r2med.cli.execution import asking, asking_options, show_foreseen
 from r2med.cli.options import Percent, json_option, remark, write_json
 from r2med.construction.builder import Builder, init
-from r2med.construction.health_check import check_health
+from r2med.construction.health import check_health
 from r2med.construction.health_report import health_markdown, refresh_card
 from r2med.construction.pool import read_built_task
 from r2med.construction.progress import BuildProgress, show, status

@@ -15,7 +15,7 @@ from r2med.construction.health import known_health
 from r2med.construction.health_report import CARD, card_section
 from r2med.construction.mining import PassageCorpus
 from r2med.construction.plan import PLACES, BuildPlan, TaskFacts
-from r2med.construction.pool import CORPUS_FILE, FORMAT, JUDGEMENT_FILE, MANIFEST, QUERY_FILE, JudgedPool, PoolQuestion
+from r2med.construction.pool import CORPUS_FILE, FORMAT, JUDGEMENT_FILE, MANIFEST, QUERY_FILE, JudgedPool
 from r2med.construction.selection import DEV, TEST, Selection
 from r2med.data.labels import BAND, NEGATIVE, POSITIVE, write_labels
 from r2med.errors import R2medError
@@ -106,8 +106,7 @@ class Package:
         }
         yield JUDGEMENT_FILE, parquet_bytes(judgements)
         splits = self.selection.splits
-        questions = [PoolQuestion(q.id, q.text, q.sources, splits.get(q.id, TEST)) for q in self.selection.questions]
-        health = known_health(JudgedPool.of(judgements, questions), manifest)
+        health = known_health(JudgedPool.of(judgements, self.selection.questions, splits), manifest)
         facts = self.plan.task
         stated = {"name": facts.name} if facts.name != TaskFacts().name else {}
         stated |= facts.words
