@@ -15,7 +15,7 @@ from type_schemas import shape, type_schema
 from r2med.answers.effects import Counts, Grounding, InView, Paired, Quadrants, WayToGold
 from r2med.audit.study import Audit, Conclusion, LabelChange, SetPair, SystemChange
 from r2med.construction.health import Baseline, HealthRule, PoolBias, PoolCoverage, TaskHealth
-from r2med.construction.publish import Publication
+from r2med.construction.package import Publication
 from r2med.data.tasks import Task
 from r2med.data.validate import Stats, ValidationReport
 from r2med.diagnosis.complement import Complement

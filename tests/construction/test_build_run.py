@@ -23,8 +23,7 @@ import r2med
 from building import CHOICE, EASY, OTHER, brain, files_of, judgement, part, sample, write_plan
 from chat_server import ChatServer, Say
 from r2med.cli.main import app
-from r2med.construction.builder import Builder
-from r2med.construction.progress import show, status
+from r2med.construction.builder import Builder, show, status
 from r2med.data.loader import load
 from r2med.data.run import Run
 from r2med.data.validate import validate

@@ -18,9 +18,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from r2med.construction.judging import AXES, FOUND, INVENTED
+from r2med.construction.judging import AXES, FOUND, INVENTED, Rejudgement, Rejudging
 from r2med.construction.pool import BuiltTask, JudgedPool, ScoreCount
-from r2med.construction.rejudge import Rejudgement, Rejudging
 from r2med.data.dataset import Dataset
 from r2med.data.labels import PAIR, POSITIVE, UNJUDGED
 from r2med.data.loader import load
@@ -41,8 +40,7 @@ from r2med.pipeline.system import System
 from r2med.runs.ledger import Ledger
 from r2med.runs.report import Report
 
-NEAR = 0.8
-"""From which similarity on two questions count as one, as for documents."""
+NEAR = 0.8  # from which similarity on two questions count as one, as for documents
 
 
 @dataclass(frozen=True)
@@ -50,8 +48,7 @@ class Finder:
     """A member of the committee, or a view, and the positives that it found."""
 
     name: str
-    found: CaughtShare
-    """What it would have found alone."""
+    found: CaughtShare  # what it would have found alone
     alone: int
 
 

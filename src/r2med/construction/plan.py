@@ -48,7 +48,7 @@ class TaskFacts(Typed, frozen=True):
     licence: str = ""
 
     @property
-    def words(self) -> dict[str, str]:
+    def words(self) -> dict[str, Any]:
         """Return the words of a task that are settings of a build."""
         return {name: getattr(self, name) for name in Task.WORDS if name in self.__struct_fields__}
 
@@ -230,8 +230,7 @@ class PlanTables(Typed, frozen=True):
     select: SelectSettings = SelectSettings()
     label: LabelSettings = LabelSettings()
     ask: AskSettings = AskSettings()
-    prompts: Mapping[str, str] = {}
-    """Files in place of the prompts that come with r2med, by their names."""
+    prompts: Mapping[str, str] = {}  # files in place of the prompts that come with r2med, by their names
 
 
 class BuildPlan(PlanTables, frozen=True, kw_only=True):
@@ -239,8 +238,7 @@ class BuildPlan(PlanTables, frozen=True, kw_only=True):
 
     folder: Path
     guideline: str
-    origins: Mapping[str, str] = {}
-    """Where questions and documents of the hub came from, with the commit."""
+    origins: Mapping[str, str] = {}  # where questions and documents of the hub came from, with the commit
 
     def model(self, name: str) -> Model:
         """Return the model with a name of the plan; its files are those of the plan's folder."""

@@ -17,8 +17,7 @@ from r2med.errors import DataError, R2medError
 from r2med.store.typed import read_json_lines
 
 TASK, MANIFEST = "task", "build.json"
-FORMAT = 1
-"""Of what `r2med build` writes into the folder of a task; another one whenever that changes."""
+FORMAT = 1  # of what `r2med build` writes into the folder of a task; another one whenever that changes
 QUERY_FILE, CORPUS_FILE, JUDGEMENT_FILE = "query.jsonl", "corpus.jsonl", "judgements.parquet"
 
 
@@ -27,16 +26,14 @@ class Positive(NamedTuple):
 
     question: str
     passage: str
-    systems: frozenset[str]
-    """Members of the committee that found it, from any view."""
+    systems: frozenset[str]  # members of the committee that found it, from any view
     views: frozenset[str]
     source: bool
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Positive:
         """Build a positive from a row of judgements."""
-        ways = [way for way in zip(row["system"], row["view"], strict=True) if way[0] != SOURCE]
-        systems, views = (frozenset(way[place] for way in ways) for place in (0, 1))
+        systems, views = (frozenset(row[name]) - {SOURCE} for name in ("system", "view"))
         return cls(row["query_id"], row["passage_id"], systems, views, SOURCE in row["system"])
 
 
@@ -54,13 +51,11 @@ class JudgedPool:
     """Judgements of the questions that a task kept."""
 
     questions: Sequence[Question]
-    splits: Mapping[str, str]
-    """The split of each question; empty where there is one only."""
+    splits: Mapping[str, str]  # the split of each question; empty where there is one only
     positives: Sequence[Positive]
     verdicts: Mapping[str, int]
     scores: Sequence[ScoreCount]
-    opinions: pl.DataFrame = field(repr=False)
-    """query_id, passage_id, judge and both grades, a row an opinion."""
+    opinions: pl.DataFrame = field(repr=False)  # query_id, passage_id, judge and both grades, a row an opinion
     quotes: Mapping[str, int]
 
     @classmethod
@@ -135,5 +130,4 @@ def task_questions(folder: Path) -> Iterator[Question]:
 def task_passages(folder: Path) -> Iterator[Passage]:
     """Yield the passages of a finished task."""
     for row in read_json_lines(folder / CORPUS_FILE):
-        title, source = row.get("title", ""), row.get("source", "")
-        yield Passage(row["id"], title, row["text"], row["document"], source, row["start"], row["end"])
+        yield Passage(**({"title": "", "source": ""} | row))

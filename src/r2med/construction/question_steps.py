@@ -36,8 +36,7 @@ class QuestionStep:
     """A step over questions: what it asks about one, what comes of it, and what a question gains by it."""
 
     name: ClassVar[str]
-    gain: ClassVar[str] = ""
-    """What its outcome gives a question: the name of the value and of the field."""
+    gain: ClassVar[str] = ""  # what its outcome gives a question: the name of the value and of the field
 
     def __init__(self, plan: BuildPlan) -> None:
         self.plan = plan

@@ -19,8 +19,7 @@ from r2med.data.qrels import read_judgements
 from r2med.data.tasks import Task, resolve
 from r2med.data.texts import read_queries
 from r2med.errors import DataError, R2medError
-from r2med.nano.recipe import Lists, Recipe, Searchers, find_searchers, list_facts, make_lists, split_name
-from r2med.nano.selection import choose
+from r2med.nano.recipe import Lists, Recipe, Searchers, choose, find_searchers, list_facts, make_lists, split_name
 from r2med.pipeline.executor.local import Executor, quiet
 from r2med.pipeline.stage import Context
 from r2med.pipeline.system import System
@@ -28,8 +27,6 @@ from r2med.render.html import render_card
 from r2med.store.cache import Cache
 from r2med.store.files import draft_folder, expanded, parquet_bytes, reason
 from r2med.store.typed import write_json
-
-Source = str | Path | Task | Dataset
 
 
 @dataclass(frozen=True)
@@ -42,7 +39,10 @@ class Built:
 
 
 def build(
-    sources: Source | Sequence[Source], out: str | Path, recipe: Recipe | None = None, executor: Executor | None = None
+    sources: str | Path | Sequence[str | Path],
+    out: str | Path,
+    recipe: Recipe | None = None,
+    executor: Executor | None = None,
 ) -> Built:
     """Make a nano set with one split for each task that the sources stand for.
 
@@ -53,14 +53,12 @@ def build(
     searchers = find_searchers(recipe.dense)
     for text in recipe.hard_systems if recipe.policy == "hard" else ():
         System.parse(text)
-    tasks: dict[str, Dataset | Task] = {}
-    for source in [sources] if isinstance(sources, str | Path | Task | Dataset) else sources:
-        for task in [source] if isinstance(source, Dataset) else resolve([source]):
-            name = split_name(task.task if isinstance(task, Dataset) else task)
-            if name in tasks:
-                both = f"{tasks[name].name} and {task.name}"
-                raise R2medError(f"{both} would both be the split {name}; build them into two sets")
-            tasks[name] = task
+    tasks: dict[str, Task] = {}
+    for task in resolve([sources] if isinstance(sources, str | Path) else sources):
+        other = tasks.setdefault(split_name(task), task)
+        if other is not task:
+            both = f"{other.name} and {task.name}"
+            raise R2medError(f"{both} would both be the split {split_name(task)}; build them into two sets")
     if not tasks:
         raise R2medError("no source to build a nano set from")
     splits: dict[str, Any] = {}
@@ -69,8 +67,13 @@ def build(
         for split, task in tasks.items():
             splits[split], notes = _build_split(aside, split, task, recipe, searchers, executor)
             warnings += notes
-        manifest: dict[str, Any] = {"format": FORMAT, "r2med": r2med.__version__, "recipe": recipe.as_dict()}
-        manifest |= {"candidates": list_facts(searchers), "splits": splits}
+        manifest: dict[str, Any] = {
+            "format": FORMAT,
+            "r2med": r2med.__version__,
+            "recipe": recipe.as_dict(),
+            "candidates": list_facts(searchers),
+            "splits": splits,
+        }
         write_json(aside / MANIFEST, manifest)
         configs = [*LAYOUT, *(entry["config"] for entry in manifest["candidates"].values())]
         files = {config: {split: file_of(config, split) for split in splits} for config in configs}
@@ -91,15 +94,12 @@ def build(
 
 
 def _build_split(
-    folder: Path, split: str, task: Dataset | Task, recipe: Recipe, searchers: Searchers, executor: Executor
+    folder: Path, split: str, task: Task, recipe: Recipe, searchers: Searchers, executor: Executor
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Write a split; return its manifest entry and its reader's notes. Only one source is in memory at a time."""
-    if isinstance(task, Dataset):
-        source = task
-    else:
-        with executor.progress(f"reading {task.name}", 1) as bar:
-            source = load(task)
-            bar.advance()
+    with executor.progress(f"reading {task.name}", 1) as bar:
+        source = load(task)
+        bar.advance()
     if not recipe.drop_unjudged and source.collection.origin is not None:
         _refuse_unjudged(source, source.collection.origin)
     context = Context(Cache.default(), executor)
@@ -182,18 +182,16 @@ def _write_split(folder: Path, split: str, dataset: Dataset, lists: Sequence[Lis
     """Write all configs of a split."""
     import polars as pl
 
-    collection = dataset.collection
-    pairs = [(query, document) for query, judged in dataset.gold.qrels.items() for document in judged]
-    queries, documents = collection.queries, collection.documents
-    tables: dict[str, tuple[Sequence[str], Sequence[Any]]] = {
-        "corpus": (documents.ids, documents.texts),
-        "queries": (queries.ids, queries.texts),
-        "qrels": ([query for query, _ in pairs], [document for _, document in pairs]),
+    queries = dataset.collection.queries.ids
+    tables: dict[str, list[Any]] = {
+        "corpus": list(dataset.collection.documents),
+        "queries": list(dataset.collection.queries),
+        "qrels": [(query, document) for query, judged in dataset.gold.qrels.items() for document in judged],
+        **{kind.config: [(query, list(kind.documents[query])) for query in queries] for kind in lists},
     }
-    tables |= {kind.config: (queries.ids, [list(kind.documents[query]) for query in queries.ids]) for kind in lists}
-    for config, values in tables.items():
-        columns = dict(zip(LAYOUT.get(config, LIST_COLUMNS), values, strict=True))
-        kinds = {name: pl.List(pl.String()) if name == LIST_COLUMNS[1] else pl.String() for name in columns}
+    for config, rows in tables.items():
+        columns = LAYOUT.get(config, LIST_COLUMNS)
+        schema = {name: pl.List(pl.String()) if name == LIST_COLUMNS[1] else pl.String() for name in columns}
         file = folder / file_of(config, split)
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(parquet_bytes(pl.DataFrame(columns, schema=kinds)))
+        file.write_bytes(parquet_bytes(pl.DataFrame(rows, schema=schema, orient="row")))

@@ -17,8 +17,7 @@ from r2med.errors import R2medError, suggest
 
 NUMBERS, UNITS, NAMES, LANGUAGE = "numbers", "units", "names", "language"
 SOURCE_LANGUAGE = "en"
-GATES = 2
-"""The version of the rules below: what passed an earlier one is looked at again."""
+GATES = 2  # the version of the rules below: what passed an earlier one is looked at again
 _SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
 _RAISED = re.compile("[⁻⁰¹²³⁴-⁹]+")
 _NUMBER = re.compile(r"(?<![\d.,])\d+(?:[.,]\d+)*")
@@ -26,14 +25,11 @@ _NEGATIVE = re.compile(r"(?<![a-zà-öø-ÿ\d.,)%])[-–]$")
 _RANGE = re.compile(r"\d[\d.,]*\s*\S{0,6}\s+[-–]$")
 """A sign before a number that stands between two of them: 5 mg -10 mg."""
 _PER = re.compile(r"\s*(?:/|per\b)\s*")
-_POWER = re.compile(r"(?<![a-zA-Zµ])([mcµ]?m)\^?[23](?![\d\w])")
-"""Of square and cubic units only the unit is looked at."""
+_POWER = re.compile(r"(?<![a-zA-Zµ])([mcµ]?m)\^?[23](?![\d\w])")  # of square and cubic units only the unit is looked at
 _CODE = re.compile(r"(?<![A-Za-z0-9])([A-Za-z]+(?:-[A-Za-z]+)?)-?\d+[A-Za-z0-9]*(?![A-Za-z0-9])")
 _WORD = re.compile(r"[^\W\d_]+")
-_SAME = 0.6
-"""A text of whose words so many stand in the original was not translated."""
-_SCRIPT = 0.3
-"""So many letters at least are of a language's own script."""
+_SAME = 0.6  # a text of whose words so many stand in the original was not translated
+_SCRIPT = 0.3  # so many letters at least are of a language's own script
 
 
 @dataclass(frozen=True)
@@ -44,8 +40,7 @@ class Language:
     name: str
     numbers: Sequence[str]
     comma: bool = False
-    script: str = ""
-    """The first word of the names of its letters, where these are not Latin."""
+    script: str = ""  # the first word of the names of its letters, where these are not Latin
     also: Mapping[str, int] = field(default_factory=dict)
     myriads: Mapping[str, int] = field(default_factory=dict)
     percent: str = ""
