@@ -141,9 +141,8 @@ def build_key(plan: BuildPlan) -> str:
     else:
         sources = document_files(documents) if is_task_folder(documents) else list_files(documents)
     files = [(path.name, file_hash(path)) for path in (plan.questions.path, *sources)]
-    versions = {"r2med": r2med.__version__, "reader": READER}
-    settings = (plan.settings, plan.guideline, plan.origins)
-    return step_key("build", **versions, settings=settings, prompts=prompts, steps=steps, files=files)
+    parts = {"settings": (plan.settings, plan.guideline, plan.origins), "prompts": prompts, "steps": steps}
+    return step_key("build", r2med=r2med.__version__, reader=READER, files=files, **parts)
 
 
 def finished_counts(store: ItemStore, key: str, task: Path) -> list[Count] | None:

@@ -59,6 +59,8 @@ def file_hash(path: Path) -> str:
 def read_file(path: Path, folder: Path) -> Document:
     """Read a file as a document, identified by its path in the folder."""
     name, kind = path.relative_to(folder).as_posix(), path.suffix.lower()
+    if kind not in READERS:
+        raise UnreadableFile("files of this kind are not read")
     try:
         content = path.read_bytes()
     except OSError as error:

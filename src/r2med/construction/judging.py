@@ -93,9 +93,8 @@ def read_opinion(text: str, judge: str, passage: Passage, scale: Sequence[int]) 
         if isinstance(grade, bool) or not isinstance(grade, int | float) or grade % 1 or not low <= grade <= high:
             return None
         grades.append(float(grade))
-    quote = " ".join(str(value.get("quote") or "").split())
+    reason, quote = (" ".join(str(value.get(name) or "").split()) for name in ("reason", "quote"))
     state = NO_QUOTE if not quote else FOUND if occurs(quote, passage.shown) else INVENTED
-    reason = " ".join(str(value.get("reason") or "").split())
     return Opinion(judge, grades[0], grades[1], reason, quote, state)
 
 
@@ -225,7 +224,6 @@ class Judging:
 
 _START = 5001  # the number of the first sample, far from those of a build and of its retries
 _GRADES: Mapping[str, float] = {NEGATIVE: 0.0, BAND: 1.0, POSITIVE: 2.0}
-_COEFFICIENTS = ("raw", "kappa", "alpha-ordinal", "ac1")
 
 
 @dataclass(frozen=True)
@@ -272,7 +270,7 @@ class Rejudging:
         self._first: dict[str, str] = {}
         for label, ids in of_verdict.items():
             # A smaller share is part of a larger one.
-            ids.sort(key=lambda name: seeded_hash(self._plan.judge.seed, name))
+            ids.sort(key=partial(seeded_hash, self._plan.judge.seed))
             self._first |= {name: label for name in ids[: math.ceil(part * len(ids))] if name in pairs}
         place = {name: number for number, name in enumerate(questions)}
         self._judging = Judging(self._plan, "reask", _START)
@@ -287,11 +285,8 @@ class Rejudging:
         """Ask, and compare the verdicts with the labels of the build."""
         with ItemStore(self._folder) as store:
             outcomes = run_step(self._judging.step, self._pairs, store, executor)
-        verdicts = {
-            pair: verdict(outcomes[pair.id], self._plan.select)
-            for pair in self._pairs
-            if outcomes[pair.id].state != FAILED
-        }
+        judged = [pair for pair in self._pairs if outcomes[pair.id].state != FAILED]
+        verdicts = {pair: verdict(outcomes[pair.id], self._plan.select) for pair in judged}
         compared = {pair: (self._first[pair.id], now) for pair, now in verdicts.items() if now != UNJUDGED}
         grades = [[_GRADES[first], _GRADES[now]] for first, now in compared.values()]
         asked = [pair.question.id for pair in compared]
@@ -307,7 +302,7 @@ class Rejudging:
             confusion,
             share(counts[POSITIVE, POSITIVE], positives),
             share(counts[BAND, POSITIVE] + counts[NEGATIVE, POSITIVE], len(compared) - positives),
-            coefficients(ratings, _COEFFICIENTS) if ratings else {},
+            coefficients(ratings, ("raw", "kappa", "alpha-ordinal", "ac1")) if ratings else {},
             sum((outcome.spent for outcome in outcomes.values()), Usage()),
         )
 

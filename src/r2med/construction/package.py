@@ -9,6 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import polars as pl
 
 from r2med.construction.health import known_health, question_leakage
 from r2med.construction.health_report import CARD, card_section
+from r2med.construction.items import Passage, Question
 from r2med.construction.mining import PassageCorpus
 from r2med.construction.plan import PLACES, BuildPlan, TaskFacts
 from r2med.construction.pool import (
@@ -41,7 +43,6 @@ from r2med.store.files import draft_folder, parquet_bytes, unwritable
 from r2med.store.typed import Typed, json_lines, read_json_lines
 
 _BATCH = 10_000
-_PASSAGE = ("id", "title", "text", "source", "document", "start", "end")
 _TEXT, _NUMBER = pl.String(), pl.Float64()
 JUDGEMENTS = {
     **dict.fromkeys(("query_id", "passage_id", "verdict"), _TEXT),
@@ -56,22 +57,21 @@ JUDGEMENTS = {
 """The columns of judgements.parquet, a row an opinion: one row without a judge where none could be read."""
 
 
+@dataclass(frozen=True)
 class Package:
     """Content of the task's folder."""
 
-    def __init__(
-        self,
-        plan: BuildPlan,
-        corpus: PassageCorpus,
-        selection: Selection,
-        counts: Sequence[Count],
-        steps: Mapping[str, Mapping[str, Outcome]],
-        store: ItemStore,
-    ) -> None:
-        self.plan, self.corpus, self.selection, self.counts, self.steps = plan, corpus, selection, counts, steps
-        self._store = store  # where the judgements are: they may be more than memory holds
-        values = {name: outcome.value for name, outcome in steps.get("label", {}).items()}
-        self._labels = {q.id: values.get(q.id, {}).get("labels", {}) for q in selection.questions}
+    plan: BuildPlan
+    corpus: PassageCorpus
+    selection: Selection
+    counts: Sequence[Count]
+    steps: Mapping[str, Mapping[str, Outcome]]
+    store: ItemStore  # where the judgements are: they may be more than memory holds
+
+    def _labels(self, question: Question) -> Mapping[str, str]:
+        outcome = self.steps.get("label", {}).get(question.id, Outcome())
+        labels: Mapping[str, str] = outcome.value.get("labels", {})
+        return labels
 
     def write(self, folder: Path) -> None:
         """Write the folder as a whole; replace one that this command made before."""
@@ -83,8 +83,8 @@ class Package:
                     (draft / name).parent.mkdir(exist_ok=True)
                     (draft / name).write_bytes(content)
                 scheme = next(iter(self.plan.label.by), "")
-                names = [question.id for question in self.selection.questions if scheme in self._labels[question.id]]
-                if rows := [("", name, self._labels[name][scheme]) for name in names]:
+                labels = {question.id: self._labels(question).get(scheme) for question in self.selection.questions}
+                if rows := [("", name, label) for name, label in labels.items() if label is not None]:
                     write_labels(draft / "labels.tsv", rows)
                 shutil.rmtree(folder, ignore_errors=True)
                 draft.rename(folder)
@@ -94,17 +94,7 @@ class Package:
     def files(self) -> Iterator[tuple[str, bytes]]:
         """Yield the files with their names."""
         yield QUERY_FILE, json_lines(self._query_rows())
-        yield (
-            CORPUS_FILE,
-            json_lines(
-                {
-                    name: value
-                    for name in _PASSAGE
-                    if (value := getattr(passage, name)) or name not in ("title", "source")
-                }
-                for passage in map(self.corpus.passage, self.selection.passages)
-            ),
-        )
+        yield CORPUS_FILE, json_lines(map(_corpus_row, map(self.corpus.passage, self.selection.passages)))
         rows, frames = self._judgement_rows(), [pl.DataFrame(schema=JUDGEMENTS)]
         while batch := list(islice(rows, _BATCH)):  # as columns, many rows take a tenth of the memory
             frames.append(pl.DataFrame(batch, schema=JUDGEMENTS))
@@ -144,7 +134,7 @@ class Package:
             row: dict[str, Any] = {"id": question.id, "text": question.text, "answer": question.answer}
             names = ("reasoning", *("original", "options") * bool(question.options), "sources", "intent")
             row |= {name: value for name in names if (value := getattr(question, name))}
-            yield row | dict(self._labels[question.id])
+            yield row | dict(self._labels(question))
 
     def _qrel_rows(self) -> Iterator[dict[str, Any]]:
         """Yield all judged pairs, positives first: one that was judged irrelevant is known to be, and is not a hole."""
@@ -160,8 +150,8 @@ class Package:
     def _judgement_rows(self) -> Iterator[dict[str, Any]]:
         """Yield rows of all judged pairs, including those of questions that the last step dropped."""
         for question, outcome in self.steps["select"].items():
-            judged = self._store.below("judge", question)
-            ways = self._store.sound("mine", question).value["candidates"]
+            judged = self.store.below("judge", question)
+            ways = self.store.sound("mine", question).value["candidates"]
             for passage, verdict in outcome.value["verdicts"].items():
                 row = {"query_id": question, "passage_id": passage, "verdict": verdict}
                 systems, views, ranks = zip(*ways[passage], strict=True)
@@ -177,11 +167,15 @@ class Package:
 _NAMED = 10
 
 
+def _corpus_row(passage: Passage) -> dict[str, Any]:
+    fields = {name: getattr(passage, name) for name in ("id", "title", "text", "source", "document", "start", "end")}
+    return {name: value for name, value in fields.items() if value or name not in ("title", "source")}
+
+
 def remarks(count: Count) -> list[str]:
     """Return why items were dropped, failed or are marked, with counts: the most frequent first."""
-    kinds = ((count.dropped, "dropped: "), (count.failed, "failed: "), (count.marks, "marked: "))
     notes = []
-    for reasons, prefix in kinds:
+    for reasons, prefix in ((count.dropped, "dropped: "), (count.failed, "failed: "), (count.marks, "marked: ")):
         for reason, number in sorted(reasons.items(), key=lambda entry: (-entry[1], entry[0])):
             names = count.names.get(reason, ())
             more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
@@ -261,12 +255,11 @@ def write_hub_layout(built: BuiltTask, draft: Path) -> None:
     for part, file in (("corpus", CORPUS_FILE), ("query", QUERY_FILE)):
         _write_parquet(read_json_lines(built.folder / file), draft / part / f"{part}.parquet")
     columns = {"q_id": pl.String(), "p_id": pl.String(), "score": pl.Int64(), "verdict": pl.String()}
+    options: dict[str, Any] = {"quote_char": None, "has_header": False, "skip_rows": 1, "schema": columns}
     splits: dict[str, list[dict[str, Any]]] = {}
-    for split in (DEV, TEST):
-        table = built.folder / "qrels" / f"{split}.tsv"
+    for table in (built.folder / "qrels" / f"{split}.tsv" for split in (DEV, TEST)):
         if table.is_file():
-            options: dict[str, Any] = {"quote_char": None, "has_header": False, "skip_rows": 1, "schema": columns}
-            splits[split] = pl.read_csv(table, separator="\t", **options).to_dicts()
+            splits[table.stem] = pl.read_csv(table, separator="\t", **options).to_dicts()
     if (built.folder / "qrels.jsonl").is_file():  # a task without splits is all test
         splits[TEST] = read_json_lines(built.folder / "qrels.jsonl")
     splits = {split: rows for split, rows in splits.items() if rows}
@@ -276,9 +269,12 @@ def write_hub_layout(built: BuiltTask, draft: Path) -> None:
         if (built.folder / name).is_file():
             shutil.copyfile(built.folder / name, draft / name)
     card = (built.folder / CARD).read_text("utf-8") if (built.folder / CARD).is_file() else ""
-    parts: dict[str, dict[str, str]] = {part: {part: f"{part}/{part}.parquet"} for part in ("corpus", "query")}
-    parts |= {"qrels": {split: f"qrels/{split}.parquet" for split in splits}}
-    parts |= {"judgements": {"judgements": JUDGEMENT_FILE}}
+    parts = {
+        "corpus": {"corpus": "corpus/corpus.parquet"},
+        "query": {"query": "query/query.parquet"},
+        "qrels": {split: f"qrels/{split}.parquet" for split in splits},
+        "judgements": {"judgements": JUDGEMENT_FILE},
+    }
     licence = orjson.dumps(built.manifest["plan"]["task"]["licence"]).decode()
     body = card.partition("---")[2].partition("---")[2].lstrip() or card
     head = render_card("construction/hub.md", licence=licence, files=parts)

@@ -237,13 +237,11 @@ class CorpusReader:
             files = [*list_files(source.path), *list_other_files(source.path)]
 
             def read(path: Path) -> Outcome:
-                kind = path.suffix.lower()
-                if kind not in READERS:
-                    return Outcome(dropped=f"{kind.lstrip('.') or 'no ending'}: files of this kind are not read")
+                kind = path.suffix.lower().lstrip(".")
                 try:
                     return Outcome(asdict(read_file(path, source.path)))
                 except UnreadableFile as error:
-                    return Outcome(dropped=f"{kind.lstrip('.')}: {error}")
+                    return Outcome(dropped=f"{kind or 'no ending'}: {error}")
 
             def key(path: Path) -> str:
                 kind = path.suffix.lower()

@@ -73,16 +73,16 @@ def language(code: str) -> Language:
     >>> language("es").name
     'Spanish'
     """
-    others = _facts()["language"].keys() - {SOURCE_LANGUAGE}
-    if code not in others:
-        raise R2medError(f"unknown language {code!r}{suggest(code, others)}")
-    return Language(code, **_facts()["language"][code])
+    languages = _facts()["language"]
+    if code not in languages or code == SOURCE_LANGUAGE:
+        raise R2medError(f"unknown language {code!r}{suggest(code, languages.keys() - {SOURCE_LANGUAGE})}")
+    return Language(code, **languages[code])
 
 
 @cache
 def _units() -> Mapping[str, str]:
-    tables = (_facts()["dose"], _facts()["other"])
-    return {spelling: name for table in tables for name, spellings in table.items() for spelling in spellings}
+    units = _facts()["dose"] | _facts()["other"]
+    return {spelling: name for name, spellings in units.items() for spelling in spellings}
 
 
 @cache
@@ -162,12 +162,11 @@ def _values(token: str, spoken: Language) -> frozenset[float]:
     """Return the possible values of a number: one sign with three digits after it may be decimal or mark thousands."""
     signs = re.findall("[.,]", token)
     joined = float(re.sub("[.,]", "", token))
-    if not signs:
-        return frozenset([joined])
-    if len(signs) > 1:
+    if len({*signs}) == 2:
         whole, _, part = token.rpartition(signs[-1])
-        mixed = signs[-1] != signs[0]
-        return frozenset([float(f"{re.sub('[.,]', '', whole)}.{part}") if mixed else joined])
+        return frozenset([float(f"{re.sub('[.,]', '', whole)}.{part}") if signs[-1] != signs[0] else joined])
+    if len(signs) != 1:
+        return frozenset([joined])
     decimal, thousands = float(token.replace(",", ".")), len(token.split(signs[0])[1]) == 3
     if signs[0] == "," and thousands and not spoken.comma:
         return frozenset([joined])
