@@ -117,9 +117,9 @@ class Package:
         stated |= facts.words
         yield "task.toml", b"".join(f"{name} = ".encode() + orjson.dumps(text) + b"\n" for name, text in stated.items())
         yield MANIFEST, orjson.dumps(manifest, option=orjson.OPT_INDENT_2) + b"\n"
-        shown = {"plan": self.plan, "counts": self.counts, "manifest": manifest, "remarks": remarks, "money": money}
+        values = {"plan": self.plan, "counts": self.counts, "manifest": manifest, "remarks": remarks, "money": money}
         settings = orjson.dumps(manifest["plan"], option=orjson.OPT_INDENT_2).decode()
-        card = render_card("construction/card.md", **shown, settings=settings, health=card_section(health))
+        card = render_card("construction/card.md", **values, settings=settings, health=card_section(health))
         yield CARD, f"{card}\n".encode("utf-8", "replace")
         if self.selection.splits:
             for split in (DEV, TEST):

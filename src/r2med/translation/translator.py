@@ -139,10 +139,10 @@ class Translator:
         """Translate questions that are not stored yet, and return the translated task."""
         with ItemStore(self._folder) as store:
             outcomes = run_step(self._step, self._items, store, executor)
-        done = {name: text for name, text in self._items if outcomes[name].value.get("back")}
-        backs = [outcomes[name].value["back"] for name in done]
-        near = cosines(self.settings.encoder, self.dataset.task, list(done.values()), backs, executor)
-        similarity = dict(zip(done, near, strict=True))
+        originals = {name: text for name, text in self._items if outcomes[name].value.get("back")}
+        backs = [outcomes[name].value["back"] for name in originals]
+        near = cosines(self.settings.encoder, self.dataset.task, list(originals.values()), backs, executor)
+        similarity = dict(zip(originals, near, strict=True))
         questions = []
         for name, original in self._items:
             outcome, cosine = outcomes[name], similarity.get(name)
@@ -167,18 +167,18 @@ class Translator:
     def _attempt(
         self, original: str, first: int
     ) -> Generator[Sequence[Request] | Unread, Sequence[Reply | Failed], dict[str, Any]]:
-        asked = self._filled(self._writer, "translate", question=original)
-        text = yield from tries(self._writer, asked, _read_text, first)
+        request = self._filled(self._writer, "translate", question=original)
+        text = yield from tries(self._writer, request, _read_text, first)
         if not text:
             return {"problems": [(UNREAD, "no translation could be read")]}
         if problems := find_problems(original, text, self.spoken):
             return {"text": text, "problems": problems}
-        asked = self._filled(self._writer, "back_translate", question=text)
-        back = yield from tries(self._writer, asked, _read_text, first)
+        request = self._filled(self._writer, "back_translate", question=text)
+        back = yield from tries(self._writer, request, _read_text, first)
         if not back:
             return {"text": text, "problems": [(UNREAD, "no back-translation could be read")]}
-        asked = self._filled(self._judge, "same_question", original=original, translated=back)
-        verdict = yield from tries(self._judge, asked, _read_verdict, first)
+        request = self._filled(self._judge, "same_question", original=original, translated=back)
+        verdict = yield from tries(self._judge, request, _read_verdict, first)
         value = {"text": text, "back": back, "problems": []}
         if verdict is None:
             return value | {"problems": [(UNREAD, "the judge could not be read")]}
