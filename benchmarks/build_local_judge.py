@@ -18,9 +18,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from r2med.construction.builder import Builder, init
+from r2med.construction.builder import Builder, init, status
 from r2med.construction.plan import SelectSettings
-from r2med.construction.progress import status
 from r2med.construction.selection import verdict
 from r2med.data.labels import POSITIVE
 from r2med.data.loader import load

@@ -15,7 +15,8 @@ from type_schemas import shape, type_schema
 from r2med.answers.effects import Counts, Grounding, InView, Paired, Quadrants, WayToGold
 from r2med.audit.study import Audit, Conclusion, LabelChange, SetPair, SystemChange
 from r2med.construction.health import Baseline, HealthRule, PoolBias, PoolCoverage, TaskHealth
-from r2med.construction.publish import Publication
+from r2med.construction.package import Publication
+from r2med.data.tasks import Task
 from r2med.data.validate import Stats, ValidationReport
 from r2med.diagnosis.complement import Complement
 from r2med.diagnosis.coverage import Coverage
@@ -655,7 +656,7 @@ SUBMITTED = record(
 VERIFY = shape(Verified, "ok", results=array(SUBMITTED))
 
 STATS = array(shape(Stats))
-TEXTS = ("name", "family", "scenario", "noun", "target", "purpose", "hub", "revision")
+TEXTS = ("name", "family", *Task.WORDS, "hub", "revision")
 TASKS = array(
     record(
         {name: string() for name in TEXTS}

@@ -19,8 +19,7 @@ from r2med.answers.sources import PromptRule
 from r2med.answers.study import StudyOptions, run_study
 from r2med.comparison.study import Comparison
 from r2med.comparison.study import compare as compare_runs
-from r2med.construction.builder import Builder
-from r2med.construction.progress import BuildProgress
+from r2med.construction.builder import Builder, BuildProgress
 from r2med.data.dataset import Dataset
 from r2med.data.loader import load as load_task
 from r2med.data.published import KINDS

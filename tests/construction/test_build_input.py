@@ -14,13 +14,12 @@ from pypdf import PdfWriter
 from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 
 from building import write_rows, write_tables
-from r2med.construction.builder import Builder, init
+from r2med.construction.builder import Builder, init, show, status
 from r2med.construction.files import UnreadableFile, read_file
 from r2med.construction.items import Document, Question, cut, passages_of
 from r2med.construction.judging import occurs
 from r2med.construction.package import remarks
 from r2med.construction.plan import RuleSettings, read_plan
-from r2med.construction.progress import show, status
 from r2med.construction.question_steps import broken_rule, gives_away
 from r2med.data.loader import load
 from r2med.errors import MissingExtra, R2medError

@@ -23,8 +23,7 @@ import r2med
 from building import CHOICE, EASY, OTHER, brain, files_of, judgement, part, sample, write_plan
 from chat_server import ChatServer, Say
 from r2med.cli.main import app
-from r2med.construction.builder import Builder
-from r2med.construction.progress import show, status
+from r2med.construction.builder import Builder, show, status
 from r2med.data.loader import load
 from r2med.data.run import Run
 from r2med.data.validate import validate
@@ -37,6 +36,7 @@ from r2med.llm.scripted import scripted
 from r2med.llm.types import LimitReached, Request
 from r2med.measure.metrics import Measure
 from r2med.measure.score import positive, score
+from r2med.pipeline.system import System
 from r2med.reviews.store import ReviewStore
 from r2med.runs.ledger import Ledger
 from r2med.store.cache import home
@@ -252,6 +252,25 @@ def test_a_changed_setting_makes_again_only_what_depends_on_it(tmp_path):
     (folder / "guideline.md").write_text("Other rules.")
     pairs = counts(Builder(folder).run())["judge"][0]
     assert len(model.asked) == asked + len(new) + pairs
+
+
+def test_the_committee_searches_by_the_words_of_the_plan_and_again_when_they_change(tmp_path, monkeypatch):
+    searched = []
+    run = System.run
+
+    def record(system, collection, context):
+        searched.append(collection.task.sentence)
+        return run(system, collection, context)
+
+    monkeypatch.setattr(System, "run", record)
+    Counted()
+    folder = write_plan(tmp_path / "b", "thinker", task={"noun": "case", "purpose": "name the disease"})
+    Builder(folder).run("mine")
+    plan = folder / "plan.toml"
+    plan.write_text(plan.read_text().replace("name the disease", "name the drug"))
+    Builder(folder).run("mine")
+    sentence = "Given a case, retrieve relevant passages that help name the"
+    assert searched == [f"{sentence} disease", f"{sentence} drug"]
 
 
 def test_a_dry_run_after_a_changed_depth_counts_the_pairs_that_are_new(tmp_path):

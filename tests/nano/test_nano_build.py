@@ -45,7 +45,7 @@ def test_the_layout_is_the_published_one(tmp_path):
 
 
 def test_the_loader_reads_it_back_with_its_candidates(tmp_path):
-    source = load(folder(tmp_path / "mine"))
+    source = folder(tmp_path / "mine")
     built = build(source, tmp_path / "out", SMALL)
     dataset = load(built.folder)
     assert dataset.warnings == ()
@@ -110,7 +110,7 @@ def test_policies_without_a_search_give_the_same_bytes_too(tmp_path, recipe):
 
 
 def test_the_manifest_says_everything(tmp_path):
-    source = load(folder(tmp_path / "mine"))
+    source = folder(tmp_path / "mine")
     recipe = Recipe(documents=25, queries=4, policy="random", seed=9, dense="bm25-classic")
     build(source, tmp_path / "out", recipe)
     found = json.loads((tmp_path / "out/nano.json").read_text())
@@ -119,7 +119,7 @@ def test_the_manifest_says_everything(tmp_path):
     }  # fmt: skip
     assert found["r2med"]
     entry = found["splits"]["NanoMine"]
-    assert entry["source"]["fingerprint"] == source.fingerprint
+    assert entry["source"]["fingerprint"] == load(source).fingerprint
     assert entry["counts"]["source_documents"] == 40
     assert found["candidates"]["dense"]["system"] == "bm25-classic(depth=500)"
     assert (found["candidates"]["hybrid"]["k"], found["candidates"]["hybrid"]["depth"]) == (100, 100)
@@ -301,7 +301,7 @@ def test_a_changed_set_is_noticed_by_its_counts(tmp_path):
 def test_a_nano_set_of_scifact(tmp_path, collections):
     source = load(collections / "scifact")
     for policy in ("source-order", "hard"):
-        built = build(source, tmp_path / policy, Recipe(documents=1000, policy=policy))
+        built = build(collections / "scifact", tmp_path / policy, Recipe(documents=1000, policy=policy))
         dataset = load(built.folder)
         assert (len(dataset.collection.documents), len(dataset.collection.queries)) == (1000, 200)
         kept = dataset.collection.queries.ids

@@ -12,8 +12,7 @@ from sources import context, dataset
 from r2med.data.run import Run
 from r2med.data.tasks import Task
 from r2med.errors import DataError, R2medError, SpecError
-from r2med.nano.recipe import POLICIES, Recipe, dense_config, split_name, with_depth
-from r2med.nano.selection import by_rank, choose
+from r2med.nano.recipe import POLICIES, Recipe, by_rank, choose, dense_config, split_name, with_depth
 from r2med.pipeline.system import System
 
 # Few distinct texts, some blank, some equal but for blanks around them: repeats and twins are common.

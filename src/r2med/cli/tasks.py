@@ -86,7 +86,7 @@ def _show(tasks: Sequence[Task], as_json: bool) -> None:
 
 
 def _facts(task: Task) -> dict[str, object]:
-    names = ("name", "group", "family", "scenario", "noun", "target", "purpose", "hub", "revision")
+    names = ("name", "group", "family", *task.WORDS, "hub", "revision")
     counts = ("queries", "documents", "qrels", "query_length", "document_length")
     licences = {name: getattr(task, name) or None for name in ("licence", "source_licence")}
     return {name: getattr(task, name) for name in (*names, *counts)} | licences | {"sentence": task.sentence}

@@ -14,9 +14,7 @@ from r2med.construction.markup import Markup, read_docx, read_html, read_markdow
 from r2med.construction.pdf import read_pdf
 from r2med.errors import DataError, require_extra
 
-"""Title, text and headings of a file."""
-READER = 2
-"""The version of the readers below: a file that an earlier one has read is read again."""
+READER = 2  # the version of the readers below: a file that an earlier one has read is read again
 
 
 class UnreadableFile(Exception):
@@ -45,7 +43,7 @@ def list_other_files(folder: Path) -> list[Path]:
 
 
 def _visible_files(folder: Path) -> list[Path]:
-    paths = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
     return [p for p in paths if not any(part.startswith(".") for part in p.relative_to(folder).parts)]
 
 
@@ -61,6 +59,8 @@ def file_hash(path: Path) -> str:
 def read_file(path: Path, folder: Path) -> Document:
     """Read a file as a document, identified by its path in the folder."""
     name, kind = path.relative_to(folder).as_posix(), path.suffix.lower()
+    if kind not in READERS:
+        raise UnreadableFile("files of this kind are not read")
     try:
         content = path.read_bytes()
     except OSError as error:

@@ -1,4 +1,7 @@
-"""The quality of a built task: who found its positives, leaks between questions, figures, and the rules that judge."""
+"""The quality of a built task by stated rules: its pool, leaks between questions, and what a check measures of it.
+
+`known_health` reads labels alone; `check_health` runs systems on the task, and may ask judges again.
+"""
 
 from __future__ import annotations
 
@@ -6,26 +9,38 @@ import importlib.util
 import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache, cached_property
 from importlib import resources
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from r2med.construction.judging import FOUND, INVENTED
-from r2med.construction.pool import JudgedPool, ScoreCount
-from r2med.data.labels import POSITIVE, UNJUDGED
-from r2med.diagnosis.gap import Gap
+import numpy as np
+import polars as pl
+
+from r2med.construction.judging import AXES, FOUND, INVENTED, Rejudgement, Rejudging
+from r2med.construction.pool import BuiltTask, JudgedPool, ScoreCount
+from r2med.data.dataset import Dataset
+from r2med.data.labels import PAIR, POSITIVE, UNJUDGED
+from r2med.data.loader import load
+from r2med.diagnosis.gap import Gap, bare, measure_gap, with_answer
+from r2med.errors import R2medError
+from r2med.formatting import one_line
 from r2med.lexical.near_duplicates import find_duplicates
+from r2med.measure.agreement import COEFFICIENTS, Ratings
+from r2med.measure.bootstrap import task_intervals
 from r2med.measure.figure import Figure, figure_dict
 from r2med.measure.metrics import DEFAULT
 from r2med.measure.population import CaughtShare, PopulationEstimate, estimate_population, share
+from r2med.measure.score import positive, score
+from r2med.measure.significance import difference_interval
+from r2med.pipeline.evaluate import Options, evaluate
+from r2med.pipeline.executor.local import Executor
+from r2med.pipeline.system import System
+from r2med.runs.ledger import Ledger
+from r2med.runs.report import Report
 
-if TYPE_CHECKING:
-    from r2med.construction.rejudge import Rejudgement
-
-NEAR = 0.8
-"""From which similarity on two questions count as one, as for documents."""
+NEAR = 0.8  # from which similarity on two questions count as one, as for documents
 
 
 @dataclass(frozen=True)
@@ -33,8 +48,7 @@ class Finder:
     """A member of the committee, or a view, and the positives that it found."""
 
     name: str
-    found: CaughtShare
-    """What it would have found alone."""
+    found: CaughtShare  # what it would have found alone
     alone: int
 
 
@@ -65,16 +79,13 @@ class PoolCoverage:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the coverage in the shape of `--json`."""
-        finders = {
-            part: [{"name": f.name, "alone": f.alone, **f.found.as_dict()} for f in getattr(self, part)]
-            for part in ("members", "views")
-        }
-        return vars(self) | {
-            **finders,
-            "overlaps": [asdict(part) for part in self.overlaps],
-            "sources": self.sources.as_dict() if self.sources else None,
+        parts: dict[str, Any] = {
             "missed": self.missed.as_dict(),
+            "sources": self.sources.as_dict() if self.sources else None,
         }
+        for name in ("members", "views"):
+            parts[name] = [{"name": f.name, "alone": f.alone, **f.found.as_dict()} for f in getattr(self, name)]
+        return vars(self) | parts
 
 
 def pool_coverage(pool: JudgedPool, systems: Sequence[str], views: Sequence[str]) -> PoolCoverage:
@@ -82,7 +93,7 @@ def pool_coverage(pool: JudgedPool, systems: Sequence[str], views: Sequence[str]
     positives = pool.positives
     by_system, by_view = [p.systems for p in positives], [p.views for p in positives]
     by, names, captures = ("members", systems, by_system) if len(systems) > 1 else ("views", views, by_view)
-    of_source = [positive for positive in positives if positive.source]
+    of_source = [p for p in positives if p.source]
     counts = Counter(tuple(name for name in systems if name in members) for members in by_system)
 
     def finders(captures: Sequence[frozenset[str]], names: Sequence[str]) -> list[Finder]:
@@ -95,7 +106,7 @@ def pool_coverage(pool: JudgedPool, systems: Sequence[str], views: Sequence[str]
         finders(by_view, views),
         [Overlap(members, n) for members, n in sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))],
         by_system.count(frozenset()),
-        share(sum(bool(positive.systems) for positive in of_source), len(of_source)),
+        share(sum(bool(p.systems) for p in of_source), len(of_source)),
         by,
         estimate_population([[name in members for name in names] for members in captures]),
     )
@@ -126,9 +137,9 @@ def question_leakage(pool: JudgedPool, near: float = NEAR) -> QuestionLeakage:
     twins = find_duplicates([question.text for question in questions], near)
     repeated = [(questions[place].id, questions[first].id, how) for place, (first, how) in twins.items()]
     owners: dict[str, list[str]] = defaultdict(list)
-    for positive in pool.positives:
-        owners[positive.passage].append(positive.question)
-    sharing = {question for several in owners.values() if len(several) > 1 for question in several}
+    for pair in pool.positives:
+        owners[pair.passage].append(pair.question)
+    sharing = {name for several in owners.values() if len(several) > 1 for name in several}
     sources: dict[str, list[str]] = defaultdict(list)
     for question in questions:
         for source in question.sources:
@@ -136,8 +147,7 @@ def question_leakage(pool: JudgedPool, near: float = NEAR) -> QuestionLeakage:
     pairs = [(later, earlier, "text") for later, earlier, _ in repeated]
     for what, groups in (("source", sources), ("positive", owners)):
         pairs += [(one, other, what) for several in groups.values() for one, other in combinations(several, 2)]
-    split = {question.id: question.split for question in questions}
-    across = sorted({pair for pair in pairs if split[pair[0]] != split[pair[1]]})
+    across = sorted({p for p in pairs if pool.splits.get(p[0]) != pool.splits.get(p[1])})
     return QuestionLeakage(len(questions), repeated, len(sharing), across)
 
 
@@ -202,19 +212,6 @@ def health_rules() -> Sequence[HealthRule]:
     return [HealthRule(**entry) for entry in tomllib.loads(text)["rule"]]
 
 
-def find_health(figures: Mapping[str, Figure | None]) -> list[HealthFinding]:
-    """Apply every rule; optional ones are left out if their figure is not known."""
-    verdicts = {rule.figure: rule.judge(figures[rule.figure]) for rule in health_rules()}
-    for rule in health_rules():
-        if verdicts[rule.figure] == GOOD and rule.needs and verdicts[rule.needs] != GOOD:
-            verdicts[rule.figure] = DOUBTFUL
-    return [
-        HealthFinding(rule, figures[rule.figure], verdicts[rule.figure])
-        for rule in health_rules()
-        if figures[rule.figure] is not None or not rule.optional
-    ]
-
-
 MEASURE = DEFAULT[0]
 BASE = "bm25"
 
@@ -271,7 +268,7 @@ class TaskHealth:
 
     @cached_property
     def findings(self) -> list[HealthFinding]:
-        """Return the findings of the rules."""
+        """Return the findings of the rules; optional ones are left out if their figure is not known."""
         pairs, missed = sum(self.verdicts.values()), self.coverage.missed
         # Members that find the same easy passages make every estimate of the whole too small, so that the larger one
         # counts, Chao's bound or that of independent members; an interval around it would promise what it cannot.
@@ -296,7 +293,15 @@ class TaskHealth:
             "repeated": Figure(len(self.leakage.repeated) / max(1, self.questions)),
             "across": Figure(len(self.leakage.across)) if self.split else None,
         }
-        return find_health(figures)
+        verdicts = {rule.figure: rule.judge(figures[rule.figure]) for rule in health_rules()}
+        for rule in health_rules():
+            if verdicts[rule.figure] == GOOD and rule.needs and verdicts[rule.needs] != GOOD:
+                verdicts[rule.figure] = DOUBTFUL
+        return [
+            HealthFinding(rule, figures[rule.figure], verdicts[rule.figure])
+            for rule in health_rules()
+            if figures[rule.figure] is not None or not rule.optional
+        ]
 
     @property
     def verdict(self) -> str:
@@ -306,13 +311,13 @@ class TaskHealth:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the health in the shape of `--json`."""
-        names = ["task", "verdict", "findings", "questions", "passages", "verdicts", "cuts", "scores", "quotes"]
-        names += ["coverage", "bias", "gap", "judges", "second", "leakage", "baselines"]
         parts = {name: getattr(self, name) for name in ("coverage", "gap", "second", "leakage")}
         return {
-            **{name: getattr(self, name) for name in names},
-            **{name: part.as_dict() for name, part in parts.items() if part is not None},
+            "task": self.task,
+            "verdict": self.verdict,
             "findings": [finding.as_dict() for finding in self.findings],
+            **{name: getattr(self, name) for name in ("questions", "passages", "verdicts", "cuts", "quotes", "judges")},
+            **{name: part.as_dict() if part else None for name, part in parts.items()},
             "scores": [score._asdict() for score in self.scores],
             "bias": [asdict(bias) | {"change": figure_dict(bias.change, "mean")} for bias in self.bias],
             "baselines": [asdict(base) | {"score": figure_dict(base.score, "mean")} for base in self.baselines],
@@ -336,10 +341,87 @@ def known_health(pool: JudgedPool, manifest: Mapping[str, Any]) -> TaskHealth:
         manifest["passages"],
         pool_coverage(pool, list(plan["mine"]["systems"]), views),
         question_leakage(pool, near),
-        len({question.split for question in pool.questions}) > 1,
+        len({*pool.splits.values()}) > 1,
         pool.verdicts,
         pool.scores,
         {name: plan["select"][name] for name in ("answers", "supports", "band_answers", "band_supports")},
         pool.quotes,
         notes=[] if near else ["questions were compared by their words only: near-duplicates need r2med[build]"],
     )
+
+
+def check_health(built: BuiltTask, executor: Executor, again: Rejudging | None = None) -> TaskHealth:
+    """Measure the health of a finished task; pairs are judged again if `again` is given."""
+    labelled = known_health(built.pool, built.manifest)
+    dataset, notes = load(built.folder), list(labelled.notes)
+    if labelled.split:
+        notes.append(f"systems are measured on the split {dataset.task.split}")
+    try:
+        gap = measure_gap(dataset, executor=executor)
+    except R2medError as error:
+        gap = None
+        notes.append(f"the reasoning gap is not known: {one_line(error)}")
+    systems: list[System | str] = list(dict.fromkeys([BASE, *built.systems]))
+    if any(text.strip() for text in dataset.gold.answers.values()):
+        systems.append(with_answer(bare(System.parse(BASE))))
+    report = evaluate(systems, dataset, Options(executor=executor)).whole()
+    members = {System.parse(name).spec for name in built.systems}
+    baselines = [
+        Baseline(
+            result.system, result.system in members, result.oracle, task_intervals(result.scores[str(MEASURE)][None])[0]
+        )
+        for result in report.results
+    ]
+    notes += [f"{failure.system} could not be run: {failure.message}" for failure in report.failures]
+    return replace(
+        labelled,
+        measured=True,
+        gap=gap,
+        baselines=sorted(baselines, key=lambda base: (base.oracle, -base.score.value)),
+        bias=_biases(report, built, dataset),
+        judges=_judge_agreement(built.pool.opinions),
+        second=again.ask(executor) if again else None,
+        notes=notes,
+    )
+
+
+def _biases(report: Report, built: BuiltTask, dataset: Dataset) -> list[PoolBias]:
+    """Return the change of each member's score without its own finds; with a single member, no pool would be left."""
+    if len(built.systems) < 2:
+        return []
+    biases = []
+    relevant = positive(dataset.gold.qrels)
+    with Ledger() as ledger:
+        for name in built.systems:
+            result = report.result(System.parse(name).spec, dataset.name)
+            if result is None or not result.id:
+                continue
+            run = ledger.run(ledger.get(result.id))
+            finds = {(p.question, p.passage) for p in built.pool.positives if p.systems == {name} and not p.source}
+            fewer = {
+                query: left
+                for query, judged in relevant.items()
+                if (left := {passage: grade for passage, grade in judged.items() if (query, passage) not in finds})
+            }
+            if fewer:
+                whole = score(run, {query: relevant[query] for query in fewer}, [MEASURE]).values(MEASURE)
+                left_out = score(run, fewer, [MEASURE]).values(MEASURE)
+                lost = sum(passage in relevant.get(query, ()) for query, passage in finds)
+                change = difference_interval([left_out - whole])
+                means = float(whole.mean()), float(left_out.mean())
+                biases.append(PoolBias(name, lost, len(fewer), *means, change))
+    return biases
+
+
+def _judge_agreement(opinions: pl.DataFrame) -> dict[str, float]:
+    """Return Krippendorff's alpha of each axis, over pairs with opinions of several judges or samples of one."""
+    placed = opinions.with_columns(pl.int_range(pl.len()).over(PAIR).alias("place"))
+    if placed.is_empty() or placed["place"].max() == 0:
+        return {}
+    alphas: dict[str, float] = {}
+    for axis in AXES:
+        wide = placed.pivot("place", index=PAIR, values=f"judge_{axis}")
+        grades = wide.drop(PAIR).to_numpy().astype(np.float64)
+        value = COEFFICIENTS["alpha-ordinal"](Ratings.of(grades, np.zeros(len(grades))).sums().total())[0]
+        alphas |= {axis: float(value)} if np.isfinite(value) else {}
+    return alphas

@@ -71,8 +71,7 @@ class Passage:
         return f"{self.title} {self.text}" if self.title else self.text
 
 
-_TAIL = 4
-"""A last passage shorter than this part of a whole one joins the one before it."""
+_TAIL = 4  # a last passage shorter than this part of a whole one joins the one before it
 
 
 class Span(NamedTuple):

@@ -10,8 +10,7 @@ from zipfile import ZipFile
 
 from r2med.construction.items import Heading
 
-Markup = tuple[str, str, tuple[Heading, ...]]
-"""Title, text and headings."""
+Markup = tuple[str, str, tuple[Heading, ...]]  # title, text and headings
 _BLOCKS = {
     "address", "article", "aside", "blockquote", "body", "br", "caption", "center", "dd", "details", "div", "dl", "dt",
     "fieldset", "figcaption", "figure", "footer", "form", "header", "hr", "legend", "li", "main", "ol", "p", "section",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 
 from r2med.construction.items import Document, Passage, Question
 from r2med.construction.plan import BuildPlan
-from r2med.data.dataset import Collection, Texts, text_fingerprint
+from r2med.data.dataset import Collection, Texts
 from r2med.data.run import Run
 from r2med.data.tasks import Task
 from r2med.llm.items import Outcome
@@ -28,24 +28,23 @@ class PassageCorpus:
     """The passages that are searched, and the documents among them by the names that questions use."""
 
     passages: Sequence[Passage]
-    named: Mapping[str, str]
-    """Ids, links and file names, to the id of the document that stayed."""
-    place: Mapping[str, int] = field(init=False)
-    of_document: Mapping[str, list[str]] = field(init=False)
-    fingerprint: str = field(init=False)
+    named: Mapping[str, str]  # ids, links and file names, to the id of the document that stayed
 
-    def __post_init__(self) -> None:
+    @cached_property
+    def of_document(self) -> Mapping[str, list[str]]:
+        """Return the ids of each document's passages."""
         of_document: dict[str, list[str]] = {}
         for passage in self.passages:
             of_document.setdefault(passage.document, []).append(passage.id)
-        texts = [passage.shown for passage in self.passages]
-        object.__setattr__(self, "place", {passage.id: place for place, passage in enumerate(self.passages)})
-        object.__setattr__(self, "of_document", of_document)
-        object.__setattr__(self, "fingerprint", text_fingerprint(list(self.place), texts))
+        return of_document
+
+    @cached_property
+    def _by_id(self) -> Mapping[str, Passage]:
+        return {passage.id: passage for passage in self.passages}
 
     def passage(self, identifier: str) -> Passage:
         """Return the passage with an id."""
-        return self.passages[self.place[identifier]]
+        return self._by_id[identifier]
 
     def source_documents(self, question: Question) -> list[str]:
         """Return the documents that a question was made from, as far as the corpus holds them."""
@@ -76,7 +75,7 @@ def mining_step(plan: BuildPlan, corpus: PassageCorpus, executor: Executor) -> S
     committee = [system.key() for system in systems.values()]
     views, context = plan.views, Context(Cache.default(), executor)
     documents = Texts([passage.id for passage in corpus.passages], [passage.shown for passage in corpus.passages])
-    task = Task(plan.task.name, plan.task.name, "custom", noun=plan.task.noun, target=plan.task.target)
+    task = Task(plan.task.name, plan.task.name, "custom", **plan.task.words)
 
     def pool_of(question: Question, runs: Mapping[str, Run]) -> Outcome:
         pool: dict[str, list[Finding]] = {}
@@ -105,8 +104,8 @@ def mining_step(plan: BuildPlan, corpus: PassageCorpus, executor: Executor) -> S
     def key(question: Question) -> str:
         texts = [question.view(view) for view in views]
         sources, limits = corpus.source_documents(question), (depth, plan.mine.source_passages)
-        asked = {"views": views, "texts": texts, "sources": sources, "limits": limits}
-        return step_key("mine", systems=committee, data=corpus.fingerprint, **asked)
+        asked = {"views": views, "texts": texts, "sources": sources, "limits": limits, "words": task.words}
+        return step_key("mine", systems=committee, data=documents.fingerprint, **asked)
 
     return Step("mine", lambda question: question.id, key, make=make)
 

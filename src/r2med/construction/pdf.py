@@ -8,15 +8,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby, pairwise, zip_longest
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
-_CELL_GAP = 1.2
-"""A gap between words that is wider than so many font sizes separates cells or columns."""
-_MARGIN = 0.12
-"""The share of a page's height at its top and its bottom that running heads stand in."""
+_CELL_GAP = 1.2  # a gap between words that is wider than so many font sizes separates cells or columns
+_MARGIN = 0.12  # the share of a page's height at its top and its bottom that running heads stand in
 _BULLET = re.compile(r"[•◦▪·*\-–—]|\(?(\d+|[a-z])[.)]")
-_RAISED = "\ue000"
-"""Stands before a raised character until it is known whether a number follows."""
+_RAISED = "\ue000"  # stands before a raised character until it is known whether a number follows
 _COLUMN_LINES = 3
 _PROSE_CHARACTERS = 18
 
@@ -29,11 +26,10 @@ class _Piece:
     right: float
     base: float
     size: float
-    text: str = ""
+    text: str
 
 
-_Line = list[_Piece]
-"""Pieces on one line, from left to right."""
+_Line = list[_Piece]  # pieces on one line, from left to right
 
 
 def _plain(line: _Line) -> str:
@@ -61,21 +57,11 @@ def read_pdf(content: bytes) -> tuple[str, str]:
     return title, join_lines(_paragraphs(_drop_running_heads(pages, heights)))
 
 
-class _Character(NamedTuple):
-    """A character, placed as if the page were turned until its line is level."""
+def _characters(page: Any) -> Iterator[tuple[int, bool, _Piece]]:
+    """Yield each visible character of a page as the file draws them: its turn, whether a space is before it, itself.
 
-    turn: int
-    """Quarter turns of its line against the page, clockwise."""
-    text: str
-    left: float
-    right: float
-    base: float
-    size: float
-    after_space: bool
-
-
-def _characters(page: Any) -> Iterator[_Character]:
-    """Yield each visible character of a page in the order in which the file draws them."""
+    The turn is that of its line against the page in clockwise quarters; it is placed as if its line were level.
+    """
     import ctypes
     from math import pi
 
@@ -109,7 +95,7 @@ def _characters(page: Any) -> Iterator[_Character]:
             (width - box.right, width - box.left, height - y.value),
             (box.bottom, box.top, width - x.value),
         )[turn]
-        yield _Character(turn, text, left, right, base, size, after_space)
+        yield turn, after_space, _Piece(left, right, base, size, text)
         after_space = False
     textpage.close()
 
@@ -117,20 +103,20 @@ def _characters(page: Any) -> Iterator[_Character]:
 def _find_pieces(page: Any) -> list[list[_Piece]]:
     """Return the pieces of a page in the order in which the file draws them, turned ones apart from level ones."""
     turns: list[list[_Piece]] = [[], [], [], []]
-    edge, raised, turn = 0.0, False, 0
-    for char in _characters(page):
-        pieces = turns[char.turn]
-        piece = pieces[-1] if pieces and char.turn == turn else None
-        turn = char.turn
+    edge, raised, last_turn = 0.0, False, 0
+    for turn, after_space, char in _characters(page):
+        pieces = turns[turn]
+        piece = pieces[-1] if pieces and turn == last_turn else None
+        last_turn = turn
         # A power or an index is small beside its line.
         script = piece and char.size < 0.85 * piece.size and abs(char.base - piece.base) < 0.8 * piece.size
         on_line = piece and (script or abs(char.base - piece.base) < 0.2 * piece.size)
         if not piece or not on_line or not -0.5 * piece.size < char.left - edge < _CELL_GAP * piece.size:
-            pieces.append(_Piece(char.left, char.right, char.base, char.size, char.text))
+            pieces.append(char)
             edge, raised = char.right, False
             continue
         lifted = bool(script) and char.base > piece.base + 0.1 * piece.size
-        if char.after_space and char.left - edge > 0.05 * char.size:
+        if after_space and char.left - edge > 0.05 * char.size:
             piece.text += " "
         elif lifted and not raised:
             piece.text += _RAISED
@@ -193,11 +179,10 @@ def _find_gutter(pieces: Sequence[_Piece]) -> float | None:
 
 def _drop_running_heads(pages: Sequence[Sequence[_Line]], heights: Sequence[float]) -> list[list[_Line]]:
     """Return the pages without lines at the edge that stand at one place of half the pages, numbers of pages aside."""
-    keys = [[_head_keys(line, number, heights[number]) for line in page] for number, page in enumerate(pages)]
-    counts = Counter(key for page in keys for key in set().union(*page))
+    keyed = [[(line, _head_keys(line, n, heights[n])) for line in page] for n, page in enumerate(pages)]
+    counts = Counter(key for page in keyed for key in set().union(*(keys for _, keys in page)))
     frequent = {key for key, count in counts.items() if count >= max(2, len(pages) // 2)}
-    placed = (zip(page, page_keys, strict=True) for page, page_keys in zip(pages, keys, strict=True))
-    return [[line for line, line_keys in page if not line_keys & frequent] for page in placed]
+    return [[line for line, keys in page if not keys & frequent] for page in keyed]
 
 
 def _head_keys(line: _Line, page: int, height: float) -> set[tuple[str, int, int]]:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 from msgspec.structs import asdict, replace
 
-from r2med.data.tasks import HUB_PREFIX
+from r2med.data.tasks import HUB_PREFIX, Task
 from r2med.errors import DataError, R2medError, suggest
 from r2med.llm.cards import find_model
 from r2med.llm.steps import AskedModel
@@ -46,6 +46,11 @@ class TaskFacts(Typed, frozen=True):
     target: Name = "relevant passages"
     purpose: Name = "answer the question"
     licence: str = ""
+
+    @property
+    def words(self) -> dict[str, Any]:
+        """Return the words of a task that are settings of a build."""
+        return {name: getattr(self, name) for name in Task.WORDS if name in self.__struct_fields__}
 
 
 class QuestionSource(Typed, frozen=True):
@@ -225,8 +230,7 @@ class PlanTables(Typed, frozen=True):
     select: SelectSettings = SelectSettings()
     label: LabelSettings = LabelSettings()
     ask: AskSettings = AskSettings()
-    prompts: Mapping[str, str] = {}
-    """Files in place of the prompts that come with r2med, by their names."""
+    prompts: Mapping[str, str] = {}  # files in place of the prompts that come with r2med, by their names
 
 
 class BuildPlan(PlanTables, frozen=True, kw_only=True):
@@ -234,8 +238,7 @@ class BuildPlan(PlanTables, frozen=True, kw_only=True):
 
     folder: Path
     guideline: str
-    origins: Mapping[str, str] = {}
-    """Where questions and documents of the hub came from, with the commit."""
+    origins: Mapping[str, str] = {}  # where questions and documents of the hub came from, with the commit
 
     def model(self, name: str) -> Model:
         """Return the model with a name of the plan; its files are those of the plan's folder."""

@@ -12,14 +12,12 @@ import polars as pl
 
 from r2med.construction.items import Passage, Question
 from r2med.construction.mining import SOURCE
-from r2med.construction.selection import DEV, TEST
 from r2med.data.labels import PAIR, POSITIVE
 from r2med.errors import DataError, R2medError
 from r2med.store.typed import read_json_lines
 
 TASK, MANIFEST = "task", "build.json"
-FORMAT = 1
-"""Of what `r2med build` writes into the folder of a task; another one whenever that changes."""
+FORMAT = 1  # of what `r2med build` writes into the folder of a task; another one whenever that changes
 QUERY_FILE, CORPUS_FILE, JUDGEMENT_FILE = "query.jsonl", "corpus.jsonl", "judgements.parquet"
 
 
@@ -28,16 +26,14 @@ class Positive(NamedTuple):
 
     question: str
     passage: str
-    systems: frozenset[str]
-    """Members of the committee that found it, from any view."""
+    systems: frozenset[str]  # members of the committee that found it, from any view
     views: frozenset[str]
     source: bool
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Positive:
         """Build a positive from a row of judgements."""
-        ways = [way for way in zip(row["system"], row["view"], strict=True) if way[0] != SOURCE]
-        systems, views = (frozenset(way[place] for way in ways) for place in (0, 1))
+        systems, views = (frozenset(row[name]) - {SOURCE} for name in ("system", "view"))
         return cls(row["query_id"], row["passage_id"], systems, views, SOURCE in row["system"])
 
 
@@ -51,29 +47,19 @@ class ScoreCount(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PoolQuestion:
-    """A question of the finished task."""
-
-    id: str
-    text: str
-    sources: tuple[str, ...] = ()
-    split: str = TEST
-
-
-@dataclass(frozen=True)
 class JudgedPool:
     """Judgements of the questions that a task kept."""
 
-    questions: Sequence[PoolQuestion]
+    questions: Sequence[Question]
+    splits: Mapping[str, str]  # the split of each question; empty where there is one only
     positives: Sequence[Positive]
     verdicts: Mapping[str, int]
     scores: Sequence[ScoreCount]
-    opinions: pl.DataFrame = field(repr=False)
-    """query_id, passage_id, judge and both grades, a row an opinion."""
-    quotes: Mapping[str, int] = field(default_factory=dict)
+    opinions: pl.DataFrame = field(repr=False)  # query_id, passage_id, judge and both grades, a row an opinion
+    quotes: Mapping[str, int]
 
     @classmethod
-    def of(cls, rows: pl.DataFrame, questions: Sequence[PoolQuestion]) -> JudgedPool:
+    def of(cls, rows: pl.DataFrame, questions: Sequence[Question], splits: Mapping[str, str]) -> JudgedPool:
         """Build the pool of some questions from the rows of all judgements."""
         scored = ["answers", "supports", "verdict"]
         pairs = rows.unique(PAIR, keep="first", maintain_order=True)
@@ -82,6 +68,7 @@ class JudgedPool:
         opinions = rows.filter(kept & pl.col("judge").is_not_null())
         return cls(
             questions,
+            splits,
             [Positive.of(row) for row in positives.iter_rows(named=True)],
             _counts(pairs.filter(kept)["verdict"]),
             [ScoreCount(*row) for row in pairs.drop_nulls("answers").group_by(scored).len().sort(scored).iter_rows()],
@@ -122,13 +109,11 @@ def read_built_task(folder: Path) -> BuiltTask:
             )
         judged = pl.read_parquet(place / JUDGEMENT_FILE)
         splits = {
-            line.partition("\t")[0]: split
-            for split in (DEV, TEST)
-            if (place / "qrels" / f"{split}.tsv").is_file()
-            for line in (place / "qrels" / f"{split}.tsv").read_text("utf-8").splitlines()[1:]
+            line.partition("\t")[0]: file.stem
+            for file in (place / "qrels").glob("*.tsv")
+            for line in file.read_text("utf-8").splitlines()[1:]
         }
-        questions = [PoolQuestion(q.id, q.text, q.sources, splits.get(q.id, TEST)) for q in task_questions(place)]
-        return BuiltTask(place, manifest, JudgedPool.of(judged, questions))
+        return BuiltTask(place, manifest, JudgedPool.of(judged, list(task_questions(place)), splits))
     except (OSError, ValueError, KeyError, TypeError, pl.exceptions.PolarsError) as error:
         reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
         raise DataError(f"{place}: not a whole task of r2med build: {reason}") from error
@@ -145,5 +130,4 @@ def task_questions(folder: Path) -> Iterator[Question]:
 def task_passages(folder: Path) -> Iterator[Passage]:
     """Yield the passages of a finished task."""
     for row in read_json_lines(folder / CORPUS_FILE):
-        title, source = row.get("title", ""), row.get("source", "")
-        yield Passage(row["id"], title, row["text"], row["document"], source, row["start"], row["end"])
+        yield Passage(**({"title": "", "source": ""} | row))

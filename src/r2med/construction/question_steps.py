@@ -36,8 +36,7 @@ class QuestionStep:
     """A step over questions: what it asks about one, what comes of it, and what a question gains by it."""
 
     name: ClassVar[str]
-    gain: ClassVar[str] = ""
-    """What its outcome gives a question: the name of the value and of the field."""
+    gain: ClassVar[str] = ""  # what its outcome gives a question: the name of the value and of the field
 
     def __init__(self, plan: BuildPlan) -> None:
         self.plan = plan
@@ -159,8 +158,7 @@ class _DifficultyStep(QuestionStep):
     def work(self, question: Question) -> Asking:
         replies = [answered(r) for r in (yield self.requests(question)[: len(self._models)])]
         answers = [reply.text for reply in replies]
-        unanswered = [reply for reply in replies if reply.incomplete]
-        if unanswered:
+        if unanswered := [reply for reply in replies if reply.incomplete]:
             yield Unread(unanswered)
         right: list[bool | None] = []
         for answer in answers:
@@ -227,9 +225,7 @@ class _RewriteStep(QuestionStep):
         check = yield from tries(self._checker, self._check(self._checker, question, text), read_check)
         if check is None:
             return "the check could not be read"
-        if check["gives_away"]:
-            return _GIVEN_AWAY
-        return "" if check["same"] else "it asks something else"
+        return _GIVEN_AWAY if check["gives_away"] else "" if check["same"] else "it asks something else"
 
 
 def read_check(text: str) -> dict[str, bool] | None:
@@ -238,10 +234,9 @@ def read_check(text: str) -> dict[str, bool] | None:
     >>> read_check('{"gives_away": false, "same": true}')
     {'gives_away': False, 'same': True}
     """
-    value = read_object(text)
-    if value is None or not all(isinstance(value.get(name), bool) for name in ("gives_away", "same")):
-        return None
-    return {name: value[name] for name in ("gives_away", "same")}
+    value = read_object(text) or {}
+    decisions: dict[str, Any] = {name: value.get(name) for name in ("gives_away", "same")}
+    return decisions if all(isinstance(decision, bool) for decision in decisions.values()) else None
 
 
 class _ReasonStep(QuestionStep):

@@ -45,8 +45,7 @@ class Selection:
     questions: Sequence[Question]
     verdicts: Mapping[str, Mapping[str, str]]
     passages: Sequence[str]
-    splits: Mapping[str, str]
-    """The split of each question; empty where there is one only."""
+    splits: Mapping[str, str]  # the split of each question; empty where there is one only
 
 
 def select(

@@ -13,10 +13,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
 from r2med.construction.files import READER, READERS, UnreadableFile, file_hash, list_files, list_other_files, read_file
-from r2med.construction.items import Document, Heading, Passage, Question, cut, passages_of
+from r2med.construction.items import Document, Passage, Question, cut, passages_of
 from r2med.construction.mining import PassageCorpus, names_of
 from r2med.construction.plan import PLAN, BuildPlan, DocumentSource, QuestionSource
 from r2med.data.dataset import text_fingerprint
@@ -38,7 +39,7 @@ _PLACE = re.compile(rf"{HUB_PREFIX}([^/@\s]+/[^/@\s]+)(?:/([^@]+))?(?:@(\S+))?")
 
 
 class HubPlace(NamedTuple):
-    """A file of a dataset on the hub, or all of it."""
+    """A dataset on the hub, or one file of it."""
 
     repo: str
     file: str
@@ -61,10 +62,8 @@ def hub_place(text: str) -> HubPlace | None:
 
 def fetch_sources(plan: BuildPlan) -> BuildPlan:
     """Fetch what a plan takes from the hub, and return the plan with local paths and the origin of the files."""
-    origins: dict[str, str] = {}
-    sources: dict[str, Any] = {}
-    for name in ("questions", "documents"):
-        source = getattr(plan, name)
+    origins, sources = {}, {}
+    for name, source in (("questions", plan.questions), ("documents", plan.documents)):
         place = hub_place(source.path.as_posix())
         if place is None:
             continue
@@ -98,8 +97,7 @@ def _fetch_corpus(place: HubPlace) -> Snapshot:
     return _fetch_files(place, list(names))
 
 
-TABLES = (".jsonl", ".gz", ".csv", ".tsv", ".parquet")
-"""The endings of tables; what is gzipped is JSON lines."""
+TABLES = (".jsonl", ".gz", ".csv", ".tsv", ".parquet")  # the endings of tables; what is gzipped is JSON lines
 
 
 def read_questions(source: QuestionSource) -> tuple[list[Question], dict[str, str]]:
@@ -117,13 +115,14 @@ def read_questions(source: QuestionSource) -> tuple[list[Question], dict[str, st
             "without an answer": not answer,
         }
         if why := next((why for why, faulty in faults.items() if faulty), ""):
-            unusable[f"{place} {shorten(identifier)}" if identifier else place] = why
+            unusable[f"{place} {shorten(identifier)}".rstrip()] = why
             continue
         options, sources = _split(row.get(source.options)), _split(row.get(source.source))
         reasoning = _text(row, source.reasoning, place)
         questions[identifier] = Question(identifier, text, answer, options, sources, text, reasoning=reasoning)
     if not questions:
-        why = f": all {len(unusable):,} are {next(iter(unusable.values()))}" if len(set(unusable.values())) == 1 else ""
+        reasons = {*unusable.values()}
+        why = f": all {len(unusable):,} are {reasons.pop()}" if len(reasons) == 1 else ""
         raise DataError(f"{source.path}: holds no question that can be used{why}")
     return list(questions.values()), unusable
 
@@ -141,9 +140,9 @@ def read_table_documents(source: DocumentSource) -> list[Document]:
         identifier, title, text, origin = (_text(row, column, place) for column in columns)
         if not identifier:
             raise DataError(f"{place}: a document without an id")
-        if identifier in documents and documents[identifier].text != text:
+        document = documents.setdefault(identifier, Document(identifier, title, text, origin))
+        if document.text != text:
             raise DataError(f"{place}: repeats the id {shorten(identifier)!r} with another text")
-        documents.setdefault(identifier, Document(identifier, title, text, origin))
     return list(documents.values())
 
 
@@ -207,9 +206,8 @@ def _split(value: object) -> tuple[str, ...]:
     """Return the texts of a cell: a list, an object, or a text split at lines or bars."""
     if isinstance(value, dict):
         value = list(value.values())
-    if isinstance(value, list):
-        return tuple(str(part).strip() for part in value if part is not None and str(part).strip())
-    return tuple(part.strip() for part in re.split(r"[\n|]", str(value or "")) if part.strip())
+    parts = value if isinstance(value, list) else re.split(r"[\n|]", str(value or ""))
+    return tuple(str(part).strip() for part in parts if part is not None and str(part).strip())
 
 
 @dataclass(frozen=True)
@@ -239,13 +237,11 @@ class CorpusReader:
             files = [*list_files(source.path), *list_other_files(source.path)]
 
             def read(path: Path) -> Outcome:
-                kind = path.suffix.lower()
-                if kind not in READERS:
-                    return Outcome(dropped=f"{kind.lstrip('.') or 'no ending'}: files of this kind are not read")
+                kind = path.suffix.lower().lstrip(".")
                 try:
                     return Outcome(asdict(read_file(path, source.path)))
                 except UnreadableFile as error:
-                    return Outcome(dropped=f"{kind.lstrip('.')}: {error}")
+                    return Outcome(dropped=f"{kind or 'no ending'}: {error}")
 
             def key(path: Path) -> str:
                 kind = path.suffix.lower()
@@ -253,15 +249,12 @@ class CorpusReader:
                 content = file_hash(path) if kind in READERS else ""
                 return step_key("documents", content=content, kind=kind, reader=READER)
 
-            step = Step(
-                "documents",
-                lambda path: path.relative_to(source.path).as_posix(),
-                key,
-                make=lambda batch: list(map(read, batch)),
-                batch=16,
-            )
-            values = [outcome.value for outcome in self.step(step, files).values() if not outcome.dropped]
-            documents = [Document(**{**v, "headings": tuple(Heading(**h) for h in v["headings"])}) for v in values]
+            def name(path: Path) -> str:
+                return path.relative_to(source.path).as_posix()
+
+            step = Step("documents", name, key, make=lambda batch: list(map(read, batch)), batch=16)
+            kept = [outcome.value for outcome in self.step(step, files).values() if not outcome.dropped]
+            documents = msgspec.convert(kept, list[Document])
         if not documents:
             raise DataError(f"{source.path}: holds no document with a text")
         return documents

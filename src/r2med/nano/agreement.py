@@ -123,13 +123,11 @@ class Flip:
 
     first: str
     second: str
-    nano: float
-    """By how much the first leads on the nano set."""
+    nano: float  # by how much the first leads on the nano set
     nano_interval: Interval
     full: float
     full_interval: Interval
-    clear: bool
-    """Whether both differences are beyond what the choice of queries explains."""
+    clear: bool  # whether both differences are beyond what the choice of queries explains
 
 
 @dataclass(frozen=True)

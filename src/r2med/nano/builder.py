@@ -19,16 +19,14 @@ from r2med.data.qrels import read_judgements
 from r2med.data.tasks import Task, resolve
 from r2med.data.texts import read_queries
 from r2med.errors import DataError, R2medError
-from r2med.nano.recipe import Lists, Recipe, Searchers, find_searchers, list_facts, make_lists, split_name
-from r2med.nano.selection import choose
+from r2med.nano.recipe import Lists, Recipe, Searchers, choose, find_searchers, list_facts, make_lists, split_name
 from r2med.pipeline.executor.local import Executor, quiet
 from r2med.pipeline.stage import Context
 from r2med.pipeline.system import System
+from r2med.render.html import render_card
 from r2med.store.cache import Cache
 from r2med.store.files import draft_folder, expanded, parquet_bytes, reason
 from r2med.store.typed import write_json
-
-Source = str | Path | Task | Dataset
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,10 @@ class Built:
 
 
 def build(
-    sources: Source | Sequence[Source], out: str | Path, recipe: Recipe | None = None, executor: Executor | None = None
+    sources: str | Path | Sequence[str | Path],
+    out: str | Path,
+    recipe: Recipe | None = None,
+    executor: Executor | None = None,
 ) -> Built:
     """Make a nano set with one split for each task that the sources stand for.
 
@@ -52,14 +53,12 @@ def build(
     searchers = find_searchers(recipe.dense)
     for text in recipe.hard_systems if recipe.policy == "hard" else ():
         System.parse(text)
-    tasks: dict[str, Dataset | Task] = {}
-    for source in [sources] if isinstance(sources, str | Path | Task | Dataset) else sources:
-        for task in [source] if isinstance(source, Dataset) else resolve([source]):
-            name = split_name(task.task if isinstance(task, Dataset) else task)
-            if name in tasks:
-                both = f"{tasks[name].name} and {task.name}"
-                raise R2medError(f"{both} would both be the split {name}; build them into two sets")
-            tasks[name] = task
+    tasks: dict[str, Task] = {}
+    for task in resolve([sources] if isinstance(sources, str | Path) else sources):
+        other = tasks.setdefault(split_name(task), task)
+        if other is not task:
+            both = f"{other.name} and {task.name}"
+            raise R2medError(f"{both} would both be the split {split_name(task)}; build them into two sets")
     if not tasks:
         raise R2medError("no source to build a nano set from")
     splits: dict[str, Any] = {}
@@ -68,10 +67,18 @@ def build(
         for split, task in tasks.items():
             splits[split], notes = _build_split(aside, split, task, recipe, searchers, executor)
             warnings += notes
-        manifest: dict[str, Any] = {"format": FORMAT, "r2med": r2med.__version__, "recipe": recipe.as_dict()}
-        manifest |= {"candidates": list_facts(searchers), "splits": splits}
+        manifest: dict[str, Any] = {
+            "format": FORMAT,
+            "r2med": r2med.__version__,
+            "recipe": recipe.as_dict(),
+            "candidates": list_facts(searchers),
+            "splits": splits,
+        }
         write_json(aside / MANIFEST, manifest)
-        (aside / "README.md").write_text("\n".join(_card_lines(manifest)), "utf-8")
+        configs = [*LAYOUT, *(entry["config"] for entry in manifest["candidates"].values())]
+        files = {config: {split: file_of(config, split) for split in splits} for config in configs}
+        card = render_card("nano/card.md", **manifest, files=files, layout=LAYOUT, list_columns=LIST_COLUMNS)
+        (aside / "README.md").write_text(f"{card}\n", "utf-8")
 
         def read(split: str) -> None:
             """Read a finished split as users will, and check all references and lists."""
@@ -87,15 +94,12 @@ def build(
 
 
 def _build_split(
-    folder: Path, split: str, task: Dataset | Task, recipe: Recipe, searchers: Searchers, executor: Executor
+    folder: Path, split: str, task: Task, recipe: Recipe, searchers: Searchers, executor: Executor
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Write a split; return its manifest entry and its reader's notes. Only one source is in memory at a time."""
-    if isinstance(task, Dataset):
-        source = task
-    else:
-        with executor.progress(f"reading {task.name}", 1) as bar:
-            source = load(task)
-            bar.advance()
+    with executor.progress(f"reading {task.name}", 1) as bar:
+        source = load(task)
+        bar.advance()
     if not recipe.drop_unjudged and source.collection.origin is not None:
         _refuse_unjudged(source, source.collection.origin)
     context = Context(Cache.default(), executor)
@@ -178,73 +182,16 @@ def _write_split(folder: Path, split: str, dataset: Dataset, lists: Sequence[Lis
     """Write all configs of a split."""
     import polars as pl
 
-    collection = dataset.collection
-    pairs = [(query, document) for query, judged in dataset.gold.qrels.items() for document in judged]
-    queries, documents = collection.queries, collection.documents
-    tables: dict[str, tuple[Sequence[str], Sequence[Any]]] = {
-        "corpus": (documents.ids, documents.texts),
-        "queries": (queries.ids, queries.texts),
-        "qrels": ([query for query, _ in pairs], [document for _, document in pairs]),
+    queries = dataset.collection.queries.ids
+    tables: dict[str, list[Any]] = {
+        "corpus": list(dataset.collection.documents),
+        "queries": list(dataset.collection.queries),
+        "qrels": [(query, document) for query, judged in dataset.gold.qrels.items() for document in judged],
+        **{kind.config: [(query, list(kind.documents[query])) for query in queries] for kind in lists},
     }
-    tables |= {kind.config: (queries.ids, [list(kind.documents[query]) for query in queries.ids]) for kind in lists}
-    for config, values in tables.items():
-        columns = dict(zip(LAYOUT.get(config, LIST_COLUMNS), values, strict=True))
-        kinds = {name: pl.List(pl.String()) if name == LIST_COLUMNS[1] else pl.String() for name in columns}
+    for config, rows in tables.items():
+        columns = LAYOUT.get(config, LIST_COLUMNS)
+        schema = {name: pl.List(pl.String()) if name == LIST_COLUMNS[1] else pl.String() for name in columns}
         file = folder / file_of(config, split)
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(parquet_bytes(pl.DataFrame(columns, schema=kinds)))
-
-
-_POLICIES = {
-    "source-order": "in the order of the source",
-    "hard": "the documents that these systems rank highest without their being relevant: {systems}",
-    "random": "drawn by a hash of the seed {seed} and the document's id",
-}
-
-
-def _card_lines(manifest: Mapping[str, Any]) -> Iterator[str]:
-    lists, splits, recipe = manifest["candidates"], manifest["splits"], manifest["recipe"]
-    # The block that tells the hub's loader which files belong together.
-    yield from ("---", "configs:")
-    for config in (*LAYOUT, *(entry["config"] for entry in lists.values())):
-        yield from (f"- config_name: {config}", "  data_files:")
-        for split in splits:
-            yield from (f"  - split: {split}", f"    path: {file_of(config, split)}")
-    yield from ("task_categories:", "- text-retrieval", "tags:", "- information-retrieval", "- nano", "---", "")
-    yield from ("# A nano set", "")
-    about = "Made with r2med from larger retrieval tasks, to be evaluated in minutes."
-    yield f"{about} It is easier than its source: scores"
-    yield "on it compare with scores on the same set only. The terms of the source apply to its texts."
-    yield from ("", "| split | source | queries | documents | positives | safeguards |")
-    yield "|---|---|---:|---:|---:|---:|"
-    for split, entry in splits.items():
-        source = entry["source"]
-        name = source["name"] + (f" ({source['hub']}@{source['revision'][:12]})" if source["hub"] else "")
-        counts = [entry["counts"][part] for part in ("queries", "documents", "positives")]
-        numbers = " | ".join(f"{number:,}" for number in (*counts, len(entry["safeguards"])))
-        yield f"| {split} | {_cell(name)} | {numbers} |"
-    systems = ", ".join(f"`{text}`" for text in recipe.get("hard_systems", ()))
-    policy = _POLICIES[recipe["policy"]].format(systems=systems, seed=recipe.get("seed"))
-    yield from ("", "## Recipe", "")
-    yield f"1. The first {recipe['queries']:,} queries of the source at the most, each with a relevant document."
-    yield "2. All their relevant documents; judgements are positive only and binary."
-    yield f"3. Further documents up to {recipe['documents']:,}: {policy}."
-    yield "4. Empty and repeated texts are skipped; the judgements of a repeated relevant document go to its twin."
-    yield from ("", "## Configs", "", "| config | columns | content |", "|---|---|---|")
-    parts = ("documents, the relevant ones first", "queries", "judgements")
-    for (config, columns), part in zip(LAYOUT.items(), parts, strict=True):
-        yield f"| {config} | {', '.join(columns)} | {part} |"
-    for entry in lists.values():
-        content = f"the {entry['depth']} best of `{_cell(entry.get('system', ''))}`"
-        if fused := entry.get("of"):
-            both = " and ".join(fused) if len(fused) > 1 else f"{fused[0]} alone"
-            extra = f"where none of them is relevant, one relevant document more at rank {entry['depth'] + 1}"
-            content = f"reciprocal rank fusion (k = {entry['k']}) of {both}, {entry['depth']} best; {extra}"
-        yield f"| {entry['config']} | {', '.join(LIST_COLUMNS)} | {content} |"
-    yield ""
-    yield "`nano.json` has every parameter, the fingerprints of the sources and of the result, and the safeguards."
-    yield from ("", "```", "r2med run bm25 --tasks THIS/FOLDER", "r2med nano profile THIS/FOLDER", "```", "")
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
+        file.write_bytes(parquet_bytes(pl.DataFrame(rows, schema=schema, orient="row")))

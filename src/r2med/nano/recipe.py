@@ -1,20 +1,27 @@
-"""The parameters of a nano set, and the names of what is made by them."""
+"""The recipe of a nano set: its parameters, and the queries, documents, judgements and lists that it takes of a source.
+
+No text comes twice: of relevant documents with the same text the first stays and takes over the others' judgements, so
+no query loses one. Texts that differ in surrounding blanks only are the same.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import math
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain, zip_longest
+from typing import Any, NamedTuple
 
-from r2med.data.dataset import Dataset
+from r2med.data.dataset import Collection, Dataset, Gold, Texts
 from r2med.data.run import Run
 from r2med.data.tasks import Task, candidate_configs, registry
-from r2med.errors import R2medError, SpecError, suggest
+from r2med.errors import DataError, R2medError, SpecError, suggest
+from r2med.formatting import shorten
 from r2med.measure.score import positive
 from r2med.pipeline.registry import build_stage
-from r2med.pipeline.spec import Call
-from r2med.pipeline.stage import Context, Retriever
+from r2med.pipeline.stage import Context, Retriever, Stage
 from r2med.pipeline.system import System
 from r2med.retrieve.fusion import RRF
 
@@ -39,8 +46,7 @@ class Recipe:
     policy: str = "source-order"
     seed: int = 0
     dense: str = ""
-    hard_systems: tuple[str, ...] = (LEXICAL,)
-    """The systems whose best non-relevant documents `hard` takes."""
+    hard_systems: tuple[str, ...] = (LEXICAL,)  # the systems whose best non-relevant documents `hard` takes
     drop_unjudged: bool = False
 
     def __post_init__(self) -> None:
@@ -67,13 +73,12 @@ def with_depth(system: System, depth: int) -> System:
     >>> str(with_depth(System.parse("rrf(bm25, bm25-classic)"), 500))
     'rrf(bm25, bm25-classic, depth=500)'
     """
-    stages = list(system.stages)
-    for place, stage in enumerate(stages):
-        if isinstance(stage, Retriever):
-            call = stage.spec
-            options = tuple({**dict(call.options), "depth": depth}.items())
-            stages[place] = build_stage(Call(call.name, call.args, options))
-    return System(tuple(stages))
+
+    def deepened(stage: Stage) -> Stage:
+        options = tuple({**dict(stage.spec.options), "depth": depth}.items())
+        return build_stage(replace(stage.spec, options=options)) if isinstance(stage, Retriever) else stage
+
+    return System(tuple(map(deepened, system.stages)))
 
 
 def dense_config(system: System) -> str:
@@ -95,11 +100,10 @@ def split_name(task: Task) -> str:
     >>> split_name(task("MedQA-Diag")), split_name(task("sample/Biology"))
     ('NanoR2MEDMedQADiag', 'NanoSampleBiology')
     """
-    published = registry().get(f"nano/{task.base}")
-    words = re.findall(r"[^\W_]+", task.base)
-    name = "".join(word[0].upper() + word[1:] for word in words) or "Task"
+    name = "".join(word[0].upper() + word[1:] for word in re.findall(r"[^\W_]+", task.base)) or "Task"
     if task.group == "sample":
         return f"NanoSample{name}"
+    published = registry().get(f"nano/{task.base}")
     return published.split if published is not None else f"Nano{name}"
 
 
@@ -114,8 +118,7 @@ class Lists:
     """Queries whose list ends in a relevant document that was put there, and that document."""
 
 
-Searchers = Mapping[str, tuple[str, System]]
-"""The systems that make the lists and the configs of these, by kind."""
+Searchers = Mapping[str, tuple[str, System]]  # the systems that make the lists and the configs of these, by kind
 
 
 def find_searchers(dense: str) -> Searchers:
@@ -129,11 +132,7 @@ def find_searchers(dense: str) -> Searchers:
 
 def list_facts(searchers: Searchers) -> dict[str, dict[str, Any]]:
     """Return all parameters of the lists, for the manifest."""
-    facts: dict[str, dict[str, Any]] = {
-        kind: {"config": config, "system": system.spec, "depth": LIST_DEPTH, "key": system.key()}
-        for kind, (config, system) in searchers.items()
-    }
-    facts["hybrid"] = {
+    hybrid = {
         "config": candidate_configs()["hybrid"],
         "of": [config for config, _ in searchers.values()],
         "fusion": "reciprocal rank",
@@ -141,15 +140,21 @@ def list_facts(searchers: Searchers) -> dict[str, dict[str, Any]]:
         "depth": HYBRID_DEPTH,
         "safeguard": "a list without a relevant document gets one more, its best ranked or else its first",
     }
-    return facts
+    searched = {
+        kind: {"config": config, "system": system.spec, "depth": LIST_DEPTH, "key": system.key()}
+        for kind, (config, system) in searchers.items()
+    }
+    return searched | {"hybrid": hybrid}
 
 
 def make_lists(dataset: Dataset, searchers: Searchers, context: Context) -> list[Lists]:
     """Make all lists of a nano task."""
-    runs = {kind: system.run(dataset.collection, context) for kind, (_, system) in searchers.items()}
-    documents = {kind: {query: ranking.documents for query, ranking in run} for kind, run in runs.items()}
-    lists = [Lists(kind, searchers[kind][0], documents[kind]) for kind in runs]
-    return [*lists, hybrid(list(runs.values()), dataset)]
+    runs = [system.run(dataset.collection, context) for _, system in searchers.values()]
+    lists = [
+        Lists(kind, config, {query: ranking.documents for query, ranking in run})
+        for (kind, (config, _)), run in zip(searchers.items(), runs, strict=True)
+    ]
+    return [*lists, hybrid(runs, dataset)]
 
 
 def hybrid(runs: Sequence[Run], dataset: Dataset) -> Lists:
@@ -166,3 +171,138 @@ def hybrid(runs: Sequence[Run], dataset: Dataset) -> Lists:
             safeguards[query] = next(below, next(iter(relevant)))
             lists[query].append(safeguards[query])
     return Lists("hybrid", candidate_configs()["hybrid"], lists, safeguards)
+
+
+class NanoSelection(NamedTuple):
+    """The content of a nano task."""
+
+    dataset: Dataset
+    counts: Mapping[str, int]
+
+
+@dataclass
+class _Picker:
+    """Documents taken so far, by their places in the source."""
+
+    documents: Texts
+    places: list[int] = field(default_factory=list)
+    by_text: dict[str, int] = field(default_factory=dict)
+    repeated: set[int] = field(default_factory=set)
+    empty: set[int] = field(default_factory=set)
+
+    def take(self, place: int) -> int | None:
+        """Take a document and return its place, or that of an earlier one with its text; None if it has no text."""
+        text = self.documents.texts[place].strip()
+        if not text:
+            self.empty.add(place)
+            return None
+        kept = self.by_text.get(text)
+        if kept is None:
+            self.by_text[text] = place
+            self.places.append(place)
+        elif kept != place:
+            self.repeated.add(place)
+        return self.by_text[text]
+
+
+def choose(source: Dataset, recipe: Recipe, context: Context) -> NanoSelection:
+    """Choose the nano task of a source: its first queries, all documents relevant to them, and others by the policy."""
+    collection = source.collection.select(source.collection.queries.ids[: recipe.queries])
+    picker = _Picker(collection.documents)
+    judged = _positives(collection, source.gold, picker)
+    relevant = len(picker.places)
+    if relevant > recipe.documents:
+        raise DataError(f"{source.name}: {relevant:,} relevant documents do not fit into {recipe.documents:,}")
+    filled: dict[str, int] = {}
+    for label, order in _POLICIES[recipe.policy](collection, recipe, recipe.documents - relevant, context):
+        before = len(picker.places)
+        for place in order:
+            if len(picker.places) >= recipe.documents:
+                break
+            picker.take(place)
+        filled[label] = filled.get(label, 0) + len(picker.places) - before
+        if len(picker.places) >= recipe.documents:
+            break
+    if len(picker.places) < recipe.documents:
+        usable = f"{len(picker.places):,} documents with a text of their own"
+        raise DataError(f"{source.name}: only {usable}, {recipe.documents:,} are asked for; ask for fewer")
+    ids, texts = collection.documents.ids, collection.documents.texts
+    documents = Texts([ids[place] for place in picker.places], [texts[place] for place in picker.places])
+    qrels = {query: {ids[place]: 1 for place in places} for query, places in judged.items()}
+    folded = sum(sum(grade > 0 for grade in source.gold.qrels[query].values()) for query in judged)
+    return NanoSelection(
+        Dataset(replace(collection, documents=documents, origin=None), Gold(qrels), revision=source.revision),
+        {
+            "source_queries": len(source.collection.queries),
+            "source_documents": len(source.collection.documents),
+            "queries": len(collection.queries),
+            "documents": len(picker.places),
+            "positives": sum(map(len, judged.values())),
+            "relevant_documents": relevant,
+            "positives_folded_or_empty": folded - sum(map(len, judged.values())),
+            "skipped_repeated_texts": len(picker.repeated),
+            "skipped_empty_texts": len(picker.empty),
+            **{f"filled_by_{label.replace('-', '_')}": count for label, count in filled.items()},
+        },
+    )
+
+
+def _positives(collection: Collection, gold: Gold, picker: _Picker) -> dict[str, list[int]]:
+    """Take all relevant documents in the order of the source, and return their places by query."""
+    position, relevant = collection.documents.position, positive(gold.qrels)
+    places_of = {query: [position[name] for name in relevant.get(query, ())] for query in collection.queries.ids}
+    kept = {place: picker.take(place) for place in sorted({*chain.from_iterable(places_of.values())})}
+    judged: dict[str, list[int]] = {}
+    for query, places in places_of.items():
+        twins = {twin for place in places if (twin := kept[place]) is not None}
+        if not twins:
+            what = f"no relevant document of the query {shorten(query)!r} has a text"
+            raise DataError(f"{collection.task.name}: {what}; mend the source or remove the query")
+        judged[query] = sorted(twins)
+    return judged
+
+
+Order = tuple[str, Iterable[int]]  # places of documents, first come first taken, and what the order is called
+_FIRST_DEPTH = 100
+
+
+def _random(collection: Collection, recipe: Recipe, *_: object) -> Iterator[Order]:
+    """Yield an order by a hash of seed and id: independent of the source's order, so larger sets hold smaller ones."""
+    ids = collection.documents.ids
+    draws = [hashlib.blake2b(f"{recipe.seed}\t{name}".encode(), digest_size=16).digest() for name in ids]
+    yield "random", sorted(range(len(ids)), key=draws.__getitem__)
+
+
+def _hard(collection: Collection, recipe: Recipe, missing: int, context: Context) -> Iterator[Order]:
+    """Yield the systems' best documents by rank, deeper and deeper; documents never listed follow in source order."""
+    systems = [System.parse(text) for text in recipe.hard_systems]
+    everything = len(collection.documents)
+    depth = min(everything, max(_FIRST_DEPTH, 4 * math.ceil(missing / max(1, len(collection.queries)))))
+    while missing:
+        runs = [with_depth(system, depth).run(collection, context) for system in systems]
+        yield "hard", [collection.documents.position[document] for document in by_rank(runs)]
+        longest = max((len(ranking.documents) for run in runs for _, ranking in run), default=0)
+        if depth >= everything or longest < depth:
+            break
+        depth = min(everything, 4 * depth)
+    yield "source-order", range(everything)
+
+
+def by_rank(runs: Sequence[Run]) -> list[str]:
+    """Merge the documents of several runs, each once: all first ranks, by query and system, then all second.
+
+    >>> from r2med.data.run import Run
+    >>> one = Run.from_lists({"q1": (["a", "b"], [2, 1]), "q2": (["c"], [1])})
+    >>> by_rank([one, Run.from_lists({"q1": (["b", "d"], [2, 1]), "q2": (["e"], [1])})])
+    ['a', 'b', 'c', 'e', 'd']
+    """
+    lists = [run[query].documents for query in runs[0].queries for run in runs]
+    ordered = (document for places in zip_longest(*lists) for document in places if document is not None)
+    return list(dict.fromkeys(ordered))
+
+
+_POLICIES: Mapping[str, Callable[[Collection, Recipe, int, Context], Iterator[Order]]] = {
+    "source-order": lambda collection, *_: iter([("source-order", range(len(collection.documents)))]),
+    "hard": _hard,
+    "random": _random,
+}

@@ -131,6 +131,11 @@ def render(template: str, frame: Frame, **values: Any) -> str:
     return environment().get_template(template).render(frame=frame, **values)
 
 
+def render_card(template: str, **values: Any) -> str:
+    """Render the Markdown card of a dataset, in which nothing is escaped."""
+    return environment().overlay(autoescape=False, finalize=None).get_template(template).render(**values)
+
+
 def short(task: str, tasks: Sequence[str] = ()) -> str:
     """Return the heading of a task's column among others."""
     return task_headings(tasks or [task])[task]

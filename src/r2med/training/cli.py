@@ -12,7 +12,7 @@ from rich.console import Console
 
 from r2med.cli.execution import asking, asking_options, show_foreseen
 from r2med.cli.options import ManyValues, json_option, write_json
-from r2med.construction.tables import show_funnel
+from r2med.construction.cli import show_funnel
 from r2med.formatting import counted, human_size, percent, percent_range
 from r2med.llm.items import Count
 from r2med.measure.figure import Figure

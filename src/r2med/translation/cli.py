@@ -16,8 +16,7 @@ from r2med.formatting import money
 from r2med.pipeline.executor.local import every_share
 from r2med.render.table import Table, key, numbers, output
 from r2med.retrieve.dense import ENCODER
-from r2med.translation.files import check_place, write_translation
-from r2med.translation.translator import TranslatedTask, TranslationSettings, Translator
+from r2med.translation.translator import TranslatedTask, TranslationSettings, Translator, check_place, write_translation
 
 
 @click.command("translate", short_help="Translate the questions of a task.")

@@ -16,7 +16,7 @@ from r2med.formatting import counted, p_text
 from r2med.measure.significance import ALPHA, Difference, difference, holm
 from r2med.pipeline.loaded_runs import query_values
 from r2med.pipeline.named_runs import select
-from r2med.render.table import Column, Table, interval, key, numbers, percent
+from r2med.render.table import Column, Table, column, key, percent, signed_interval, signed_percent
 from r2med.runs.ledger import Ledger, RecordedName
 from r2med.runs.selection import Chosen
 
@@ -108,21 +108,18 @@ def show_drops(drops: Sequence[LanguageDrop], measure: str, console: Console) ->
     """Print the loss of each system in each language."""
     names = task_names([drop.source for drop in drops])
     console.print(f"{measure} x 100 in other languages, paired by question", style="bold")
-    columns = numbers("source", "there", "change", "95% interval", "p (Holm)", "questions")
-    table = Table(key("system"), Column("task", folds=True), Column("language"), *columns)
-    for drop in drops:
-        table.add(
-            drop.system,
-            names[drop.source],
-            drop.language,
-            percent(drop.before),
-            percent(drop.after),
-            percent(drop.change.mean, sign="+"),
-            interval(drop.change, "+"),
-            p_text(drop.corrected),
-            str(drop.change.queries),
-        )
-    table.show(console)
+    columns = [
+        key("system"),
+        Column("task", folds=True, get=lambda drop: names[drop.source]),
+        Column("language", name="language"),
+        column("before", "source", percent),
+        column("after", "there", percent),
+        column("mean", "change", signed_percent, lambda drop: drop.change.mean),
+        column("change", "95% interval", signed_interval),
+        column("corrected", "p (Holm)", p_text),
+        column("queries", "questions", get=lambda drop: drop.change.queries),
+    ]
+    Table.of(columns, drops).show(console)
     lost = {(names[drop.source], drop.language): drop.left_out for drop in drops if drop.left_out}
     for (task, spoken), number in lost.items():
         console.print(f"{task}, {spoken}: left out are {counted(number, 'question')} that only one of the two has.")

@@ -17,8 +17,7 @@ from r2med.errors import R2medError, suggest
 
 NUMBERS, UNITS, NAMES, LANGUAGE = "numbers", "units", "names", "language"
 SOURCE_LANGUAGE = "en"
-GATES = 2
-"""The version of the rules below: what passed an earlier one is looked at again."""
+GATES = 2  # the version of the rules below: what passed an earlier one is looked at again
 _SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
 _RAISED = re.compile("[⁻⁰¹²³⁴-⁹]+")
 _NUMBER = re.compile(r"(?<![\d.,])\d+(?:[.,]\d+)*")
@@ -26,14 +25,11 @@ _NEGATIVE = re.compile(r"(?<![a-zà-öø-ÿ\d.,)%])[-–]$")
 _RANGE = re.compile(r"\d[\d.,]*\s*\S{0,6}\s+[-–]$")
 """A sign before a number that stands between two of them: 5 mg -10 mg."""
 _PER = re.compile(r"\s*(?:/|per\b)\s*")
-_POWER = re.compile(r"(?<![a-zA-Zµ])([mcµ]?m)\^?[23](?![\d\w])")
-"""Of square and cubic units only the unit is looked at."""
+_POWER = re.compile(r"(?<![a-zA-Zµ])([mcµ]?m)\^?[23](?![\d\w])")  # of square and cubic units only the unit is looked at
 _CODE = re.compile(r"(?<![A-Za-z0-9])([A-Za-z]+(?:-[A-Za-z]+)?)-?\d+[A-Za-z0-9]*(?![A-Za-z0-9])")
 _WORD = re.compile(r"[^\W\d_]+")
-_SAME = 0.6
-"""A text of whose words so many stand in the original was not translated."""
-_SCRIPT = 0.3
-"""So many letters at least are of a language's own script."""
+_SAME = 0.6  # a text of whose words so many stand in the original was not translated
+_SCRIPT = 0.3  # so many letters at least are of a language's own script
 
 
 @dataclass(frozen=True)
@@ -44,8 +40,7 @@ class Language:
     name: str
     numbers: Sequence[str]
     comma: bool = False
-    script: str = ""
-    """The first word of the names of its letters, where these are not Latin."""
+    script: str = ""  # the first word of the names of its letters, where these are not Latin
     also: Mapping[str, int] = field(default_factory=dict)
     myriads: Mapping[str, int] = field(default_factory=dict)
     percent: str = ""
@@ -78,16 +73,16 @@ def language(code: str) -> Language:
     >>> language("es").name
     'Spanish'
     """
-    others = _facts()["language"].keys() - {SOURCE_LANGUAGE}
-    if code not in others:
-        raise R2medError(f"unknown language {code!r}{suggest(code, others)}")
-    return Language(code, **_facts()["language"][code])
+    languages = _facts()["language"]
+    if code not in languages or code == SOURCE_LANGUAGE:
+        raise R2medError(f"unknown language {code!r}{suggest(code, languages.keys() - {SOURCE_LANGUAGE})}")
+    return Language(code, **languages[code])
 
 
 @cache
 def _units() -> Mapping[str, str]:
-    tables = (_facts()["dose"], _facts()["other"])
-    return {spelling: name for table in tables for name, spellings in table.items() for spelling in spellings}
+    units = _facts()["dose"] | _facts()["other"]
+    return {spelling: name for name, spellings in units.items() for spelling in spellings}
 
 
 @cache
@@ -167,12 +162,11 @@ def _values(token: str, spoken: Language) -> frozenset[float]:
     """Return the possible values of a number: one sign with three digits after it may be decimal or mark thousands."""
     signs = re.findall("[.,]", token)
     joined = float(re.sub("[.,]", "", token))
-    if not signs:
-        return frozenset([joined])
-    if len(signs) > 1:
+    if len({*signs}) == 2:
         whole, _, part = token.rpartition(signs[-1])
-        mixed = signs[-1] != signs[0]
-        return frozenset([float(f"{re.sub('[.,]', '', whole)}.{part}") if mixed else joined])
+        return frozenset([float(f"{re.sub('[.,]', '', whole)}.{part}") if signs[-1] != signs[0] else joined])
+    if len(signs) != 1:
+        return frozenset([joined])
     decimal, thousands = float(token.replace(",", ".")), len(token.split(signs[0])[1]) == 3
     if signs[0] == "," and thousands and not spoken.comma:
         return frozenset([joined])

@@ -5,29 +5,39 @@ A question is asked for again while a gate stops it: those of `gates`, and a bac
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from r2med.data.dataset import Dataset
+from r2med.data.layout import locate
+from r2med.data.loader import load
+from r2med.data.manifests import TRANSLATION
+from r2med.data.problems import Findings
 from r2med.errors import R2medError
 from r2med.llm.cards import find_model
-from r2med.llm.items import FAILED, ItemStore, Outcome
+from r2med.llm.items import FAILED, STORE, ItemStore, Outcome
 from r2med.llm.parsing import read_object
 from r2med.llm.steps import AskedModel, Asking, Step, StepEstimate, Unread, price_step, run_step, step_key, tries
 from r2med.llm.types import Failed, Reply, Request
 from r2med.models.templates import bundled
 from r2med.pipeline.executor.local import Executor
+from r2med.render.html import render_card
 from r2med.retrieve.dense import ENCODER, cosines
+from r2med.store.files import draft_folder, unwritable
+from r2med.store.typed import json_lines
 from r2med.translation.gates import GATES, Language, find_problems, language
 from r2med.usage import Usage
 
 UNREAD, NOT_ANSWERED, MEANING, SIMILARITY = "unread", "not answered", "meaning", "similarity"
 DROP, MARK = "drop", "mark"
-_ROUND = 100
-"""Samples of each attempt are numbered from a multiple of this."""
+_ROUND = 100  # samples of each attempt are numbered from a multiple of this
 
 
 @dataclass(frozen=True)
@@ -35,8 +45,7 @@ class TranslationSettings:
     """Settings for translating questions, and requirements on a translation."""
 
     model: str
-    judge: str = ""
-    """Who compares the back-translation; empty for the model itself."""
+    judge: str = ""  # who compares the back-translation; empty for the model itself
     encoder: str = ENCODER
     near: float = 0.7
     attempts: int = 2
@@ -103,8 +112,7 @@ class TranslatedTask:
         }
 
 
-_Item = tuple[str, str]
-"""The id and the text of a question."""
+_Item = tuple[str, str]  # the id and the text of a question
 
 
 class Translator:
@@ -131,11 +139,10 @@ class Translator:
         """Translate questions that are not stored yet, and return the translated task."""
         with ItemStore(self._folder) as store:
             outcomes = run_step(self._step, self._items, store, executor)
-        backs = {name: back for name, outcome in outcomes.items() if (back := outcome.value.get("back"))}
-        originals = dict(self._items)
-        texts = [originals[name] for name in backs], list(backs.values())
-        near = cosines(self.settings.encoder, self.dataset.task, *texts, executor)
-        similarity = dict(zip(backs, near, strict=True))
+        originals = {name: text for name, text in self._items if outcomes[name].value.get("back")}
+        backs = [outcomes[name].value["back"] for name in originals]
+        near = cosines(self.settings.encoder, self.dataset.task, list(originals.values()), backs, executor)
+        similarity = dict(zip(originals, near, strict=True))
         questions = []
         for name, original in self._items:
             outcome, cosine = outcomes[name], similarity.get(name)
@@ -160,19 +167,18 @@ class Translator:
     def _attempt(
         self, original: str, first: int
     ) -> Generator[Sequence[Request] | Unread, Sequence[Reply | Failed], dict[str, Any]]:
-        translation = self._filled(self._writer, "translate", question=original)
-        text = yield from tries(self._writer, translation, _read_text, first)
+        request = self._filled(self._writer, "translate", question=original)
+        text = yield from tries(self._writer, request, _read_text, first)
         if not text:
             return {"problems": [(UNREAD, "no translation could be read")]}
-        problems = find_problems(original, text, self.spoken)
-        if problems:
+        if problems := find_problems(original, text, self.spoken):
             return {"text": text, "problems": problems}
-        translation = self._filled(self._writer, "back_translate", question=text)
-        back = yield from tries(self._writer, translation, _read_text, first)
+        request = self._filled(self._writer, "back_translate", question=text)
+        back = yield from tries(self._writer, request, _read_text, first)
         if not back:
             return {"text": text, "problems": [(UNREAD, "no back-translation could be read")]}
-        comparison = self._filled(self._judge, "same_question", original=original, translated=back)
-        verdict = yield from tries(self._judge, comparison, _read_verdict, first)
+        request = self._filled(self._judge, "same_question", original=original, translated=back)
+        verdict = yield from tries(self._judge, request, _read_verdict, first)
         value = {"text": text, "back": back, "problems": []}
         if verdict is None:
             return value | {"problems": [(UNREAD, "the judge could not be read")]}
@@ -192,11 +198,101 @@ class Translator:
 
 
 def _read_text(reply: str) -> str | None:
-    value = read_object(reply)
-    text = value.get("translation") if value else None
+    text = (read_object(reply) or {}).get("translation")
     return " ".join(text.split()) or None if isinstance(text, str) else None
 
 
 def _read_verdict(reply: str) -> Mapping[str, Any] | None:
     value = read_object(reply)
     return value if value and isinstance(value.get("same"), bool) else None
+
+
+def check_place(out: Path) -> None:
+    """Refuse a folder that holds something else."""
+    if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / STORE).is_file())):
+        raise R2medError(f"{out}: exists and was not made by r2med build translate; name another --out")
+
+
+def write_translation(out: Path, source: Dataset, translated: TranslatedTask, settings: TranslationSettings) -> Path:
+    """Write the task of a language into its folder below `out`, as a whole, replacing an earlier one."""
+    folder = out / translated.spoken.code
+    try:
+        with draft_folder(out, folder.name) as draft:
+            _copy_documents(source, draft, out, translated.spoken.code)
+            for name, content in _files(source, translated, settings).items():
+                (draft / name).write_bytes(content)
+            shutil.rmtree(folder, ignore_errors=True)
+            draft.rename(folder)
+    except OSError as error:
+        raise unwritable(folder, error) from error
+    if load(folder).collection.documents.fingerprint != source.collection.documents.fingerprint:
+        raise R2medError(f"{folder}: its documents are not those of {source.name}; were they changed meanwhile?")
+    return folder
+
+
+def _copy_documents(source: Dataset, draft: Path, out: Path, code: str) -> None:
+    """Copy the files of the corpus once; further languages link to them if the file system can."""
+    origin = source.collection.origin
+    if origin is None:
+        rows = ({"id": name, "text": text} for name, text in source.collection.documents)
+        (draft / "corpus.jsonl").write_bytes(json_lines(rows))
+        return
+    others = [file.parent for file in sorted(out.glob(f"*/{TRANSLATION}")) if file.parent.name != code]
+    for file in locate(origin, source.task.split, Findings(), source.task.files).documents:
+        base = file.rpartition("/")[2]
+        name = file if file.startswith("corpus") else base if base.startswith("corpus.") else f"corpus/{base}"
+        (draft / name).parent.mkdir(parents=True, exist_ok=True)
+        size = (origin / file).stat().st_size
+        twins = (path / name for path in others if (path / name).is_file() and (path / name).stat().st_size == size)
+        try:
+            os.link(next(twins), draft / name)
+        except (OSError, StopIteration):
+            shutil.copyfile(origin / file, draft / name)
+
+
+def _files(source: Dataset, translated: TranslatedTask, settings: TranslationSettings) -> dict[str, bytes]:
+    facts = {
+        "format": 1,
+        "source": source.name,
+        "revision": source.revision,
+        "fingerprints": {
+            "documents": source.collection.documents.fingerprint,
+            "queries": source.collection.queries.fingerprint,
+            "gold": source.gold.fingerprint,
+        },
+        "model": settings.model,
+        "judge": settings.judge or settings.model,
+        **{name: getattr(settings, name) for name in ("encoder", "near", "attempts", "failed")},
+        **translated.as_dict(),
+    }
+    card = render_card("translation/card.md", **facts, judged_by_itself=settings.judges_itself)
+    stated = {name: value for name in source.task.STATED if (value := getattr(source.task, name))}
+    gold = {"answer": source.gold.answers, "reasoning": source.gold.reasoning}  # in the language of the corpus
+    qrels = (
+        {"q_id": question.id, "p_id": document, "score": grade}
+        for question in translated.kept
+        for document, grade in source.gold.qrels[question.id].items()
+    )
+    return {
+        "query.jsonl": json_lines(
+            {"id": q.id, "text": q.text, "original": q.original}
+            | {name: texts[q.id] for name, texts in gold.items() if q.id in texts}
+            | ({"gate": q.problems[0][0]} if q.problems else {})
+            for q in translated.kept
+        ),
+        "qrels.jsonl": json_lines(qrels),
+        "translations.jsonl": json_lines(
+            {
+                "id": q.id,
+                "original": q.original,
+                "translation": q.text,
+                "back": q.back,
+                "similarity": q.similarity,
+                "problems": [{"gate": gate, "what": what} for gate, what in q.problems],
+            }
+            for q in translated.questions
+        ),
+        "task.toml": "".join(f"{name} = {orjson.dumps(value).decode()}\n" for name, value in stated.items()).encode(),
+        TRANSLATION: orjson.dumps(facts, option=orjson.OPT_INDENT_2) + b"\n",
+        "README.md": f"{card}\n".encode(),
+    }
