@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import orjson
+from msgspec import structs
 
 from r2med.data.dataset import Texts
 from r2med.data.loader import load
@@ -154,7 +155,7 @@ class _Work:
         if request.engine == POSTGRES:
             return _PostgresSink(self.index, dimension, self.database())
         similarity = self.encoder.similarity if self.encoder else "cosine"
-        target = TARGETS[request.engine](self.index, dimension, similarity)
+        target = IndexTarget(request.engine, self.index, dimension, similarity)
         requests = read_request(request.engine, vector=bool(dimension))
         variables = ", ".join(requests.keys()) or "a variable"
         url = check_url(request.engine, request.url, variables, "--url http://host:port")
@@ -186,7 +187,7 @@ class _Work:
             name = "postgres-vector" if self.encoder else "postgres-text"
             encoder = f", encoder={request.encoder}" if self.encoder else ""
             return f"sql({name}.sql, dsn_env={request.dsn_env}{encoder})"
-        target = TARGETS[request.engine](self.index, int(self.encoder is not None))
+        target = IndexTarget(request.engine, self.index, int(self.encoder is not None))
         options: dict[str, Any] = {"index": self.index, "encoder": request.encoder, **target.options()}
         return str(HttpEngine(request.engine, url=request.url, **options))
 
@@ -297,7 +298,7 @@ class _EngineWriter(EngineConnection[EngineAnswer]):
     made = "documents sent"
 
     def ask(self, push: Push) -> EngineAnswer:
-        return self._ask(vars(push))
+        return self._ask(structs.asdict(push))
 
     def place(self, body: Mapping[str, Any]) -> tuple[str, str]:
         return body["method"], body["path"]
@@ -330,12 +331,9 @@ class _EngineSink:
     def __init__(self, target: IndexTarget, writer: _EngineWriter) -> None:
         self.target, self._writer = target, writer
 
-    def _ask(self, push: Push) -> EngineAnswer:
-        return self._writer.ask(self.target.addressed(push))
-
     def begin(self) -> int:
         """Create the index if it does not exist, and return how many documents it holds."""
-        if self.target.there(self._ask(self.target.exists())):
+        if self.target.there(self._writer.ask(self.target.exists())):
             # A push that was stopped may have sent what no search shows yet.
             return self.finish()
         for push in self.target.create():
@@ -343,25 +341,25 @@ class _EngineSink:
         return 0
 
     def add(self, documents: Sequence[PushedDocument]) -> None:
-        batches = [[document] for document in documents] if self.target.one_by_one else [documents]
+        batches = [[document] for document in documents] if self.target.table.one_by_one else [documents]
         for batch in batches:
             self._do(self.target.add(batch))
 
     def _do(self, push: Push) -> None:
-        answer = self._ask(push)
+        answer = self._writer.ask(push)
         attempt = 0
         while (later := self.target.waits(answer)) is not None:
             attempt += 1
             time.sleep(min(2.0, backoff(attempt, _WAIT)))
-            answer = self._ask(later)
+            answer = self._writer.ask(later)
         if reason := self.target.refused(answer):
             raise R2medError(f"{self._writer.url} did not take {reason}")
 
     def finish(self) -> int:
         """Make everything visible to the next search, and count the documents."""
-        for push in self.target.visible:
-            self._ask(push)
-        return self.target.counted(self._ask(self.target.count()))
+        for push in self.target.visible():
+            self._writer.ask(push)
+        return self.target.counted(self._writer.ask(self.target.count()))
 
     def mapping(self) -> str:
         return self.target.mapping()

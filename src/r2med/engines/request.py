@@ -26,7 +26,7 @@ _PLACES = (
     "query", "query_json", "k", "candidates", "vector", "vector_json", "items", "index", "field", "vector_field",
     "id_field", "ranking",
 )  # fmt: skip
-_PLACE = re.compile(rf"\{{({'|'.join(_PLACES)})\}}")
+_PLACE = re.compile(r"\{([a-z_]+)\}")
 _ENV = re.compile(r"\{env:([A-Za-z_]\w*)\}")
 _ANY_PLACE = re.compile(r"(?<!\{)\{([A-Za-z_]\w*)\}(?!\})")
 """What looks like a placeholder; doubled braces belong to templates of the engine itself."""
