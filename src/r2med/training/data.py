@@ -140,7 +140,7 @@ class DataMaker:
             "prompts": prompts,
             "leakage": passed.as_dict(),
         }
-        write_file(self.out.with_suffix(".md"), "\n".join(data_card(self.out.name, record)), parents=True)
+        write_file(self.out.with_suffix(".md"), data_card(self.out.name, record), parents=True)
         write_training_file(self.out, frame, record)
         return MadeData(self.out, record, passed)
 
