@@ -6,12 +6,13 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 import orjson
+from msgspec.structs import replace
 
 from r2med.engines.remote import KeptReply, Outcome, RemoteEngine
 from r2med.engines.request import (
@@ -256,7 +257,7 @@ class HttpEngine(RemoteEngine):
     def _book(self, answered: int, asked: int, context: Context) -> None:
         """Count requests, including those of stored replies."""
         size, price = self._batch, self._request_price
-        requests, kept = -(-answered // size), -(-(answered - asked) // size) if answered > asked else 0
+        requests, kept = -(-answered // size), max(0, -(-(answered - asked) // size))
         cost = None if price is None else requests * price / 1e3
         paid = None if price is None else (requests - kept) * price / 1e3
         context.book(Usage(requests=requests, cached=kept, cost=cost, paid=paid))

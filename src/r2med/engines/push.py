@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import pairwise
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -35,7 +34,7 @@ from r2med.store.sqlite import Database, Format, StoreError
 
 if TYPE_CHECKING:
     import psycopg
-    from psycopg import sql
+    from psycopg.sql import Composed
 
 POSTGRES = "postgres"
 _WAIT = 0.05
@@ -372,32 +371,42 @@ class _EngineSink:
         """Do nothing: the client's connections end with it."""
 
 
+_COLUMNS = (
+    "id text PRIMARY KEY, text text NOT NULL, "
+    "words_of_text tsvector GENERATED ALWAYS AS (to_tsvector('english', text)) STORED"
+)
+_CREATE = (f"CREATE TABLE IF NOT EXISTS {{table}} ({_COLUMNS})",)
+_CREATE_WITH_VECTORS = (
+    "CREATE EXTENSION IF NOT EXISTS vector",
+    f"CREATE TABLE IF NOT EXISTS {{table}} ({_COLUMNS}, vector vector({{dimension}}))",
+)
+_INSERT = (
+    "INSERT INTO {table} (id, text) VALUES (%s, %s) ON CONFLICT (id) DO UPDATE SET text = EXCLUDED.text",
+    "INSERT INTO {table} (id, text, vector) VALUES (%s, %s, %s) "
+    "ON CONFLICT (id) DO UPDATE SET text = EXCLUDED.text, vector = EXCLUDED.vector",
+)
+_FINISH = ("CREATE INDEX IF NOT EXISTS {index} ON {table} USING gin (words_of_text)", "ANALYZE {table}")
+
+
 class _PostgresSink:
     """A table with an id, a text, its words for full-text search and, if wanted, a vector."""
 
     def __init__(self, table: str, dimension: int, database: Postgres) -> None:
         self._table, self._dimension, self._database = table, dimension, database
+        self._create = _CREATE_WITH_VECTORS if dimension else _CREATE
 
-    def _statements(self) -> tuple[list[sql.Composed | sql.SQL], list[sql.Composed | sql.SQL]]:
-        """Return the statements before and after the documents."""
-        sql = _sql()
-        table = sql.Identifier(self._table)
-        vector = sql.SQL(", vector vector({})").format(sql.Literal(self._dimension)) if self._dimension else sql.SQL("")
-        words = "tsvector GENERATED ALWAYS AS (to_tsvector('english', text)) STORED"
-        columns = f"id text PRIMARY KEY, text text NOT NULL, words_of_text {words}"
-        create = sql.SQL("CREATE TABLE IF NOT EXISTS {} ({}{})").format(table, sql.SQL(columns), vector)
-        extension = [sql.SQL("CREATE EXTENSION IF NOT EXISTS vector")] if self._dimension else []
-        index = sql.Identifier(f"{self._table}_words_of_text")
-        gin = sql.SQL("CREATE INDEX IF NOT EXISTS {} ON {} USING gin (words_of_text)").format(index, table)
-        return [*extension, create], [gin, sql.SQL("ANALYZE {}").format(table)]
+    def _composed(self, statement: str) -> Composed:
+        from psycopg.sql import SQL, Identifier, Literal
 
-    def _run(self, statements: Sequence[sql.Composed | sql.SQL]) -> int:
+        names = {"table": Identifier(self._table), "index": Identifier(f"{self._table}_words_of_text")}
+        return SQL(statement).format(**names, dimension=Literal(self._dimension))
+
+    def _run(self, statements: Sequence[str]) -> int:
         """Run statements and return how many rows the table has."""
-        sql = _sql()
         with self._transaction() as connection:
             for statement in statements:
-                connection.execute(statement)
-            row = connection.execute(sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(self._table))).fetchone()
+                connection.execute(self._composed(statement))
+            row = connection.execute(self._composed("SELECT count(*) FROM {table}")).fetchone()
         return int(row[0]) if row else 0
 
     @contextmanager
@@ -411,20 +420,11 @@ class _PostgresSink:
             raise R2medError(error.reason) from error
 
     def begin(self) -> int:
-        return self._run(self._statements()[0])
+        return self._run(self._create)
 
     def add(self, documents: Sequence[PushedDocument]) -> None:
-        sql = _sql()
-        names = ["id", "text", *(["vector"] if self._dimension else [])]
-        rows = [self._row(document) for document in documents]
-        statement = sql.SQL("INSERT INTO {} ({}) VALUES ({}) ON CONFLICT (id) DO UPDATE SET {}").format(
-            sql.Identifier(self._table),
-            sql.SQL(", ").join(map(sql.Identifier, names)),
-            sql.SQL(", ").join([sql.Placeholder()] * len(names)),
-            sql.SQL(", ").join(sql.SQL("{0} = EXCLUDED.{0}").format(sql.Identifier(name)) for name in names[1:]),
-        )
         with self._transaction() as connection, connection.cursor() as cursor:
-            cursor.executemany(statement, rows)
+            cursor.executemany(self._composed(_INSERT[self._dimension > 0]), map(self._row, documents))
 
     def _row(self, document: PushedDocument) -> tuple[str, ...]:
         """Return a row; zero bytes become spaces, since a text of PostgreSQL cannot hold them."""
@@ -432,20 +432,13 @@ class _PostgresSink:
         return plain if document.vector is None else (*plain, vector_text(document.vector))
 
     def finish(self) -> int:
-        return self._run(self._statements()[1])
+        return self._run(_FINISH)
 
     def mapping(self) -> str:
-        return "".join(f"{statement.as_string(None)};\n" for part in self._statements() for statement in part)
+        return "".join(f"{self._composed(statement).as_string(None)};\n" for statement in (*self._create, *_FINISH))
 
     def size(self, document: PushedDocument) -> int:
         return sum(len(value.encode("utf-8", "replace")) for value in self._row(document))
 
     def close(self) -> None:
         self._database.close()
-
-
-def _sql() -> ModuleType:
-    """Return the module that composes statements, from an extra."""
-    from psycopg import sql
-
-    return sql

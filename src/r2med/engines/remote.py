@@ -182,8 +182,7 @@ class RemoteEngine(Retriever):
                 words = "refused lists are not kept: the same command asks for them again"
                 raise R2medError(f"{error}; {words}") from error
             accepted = checker.returned > 0
-            rows = {keys[query]: orjson.dumps([*reply]) if accepted else b"" for query, reply in doubtful.items()}
-            store.write(rows)
+            store.write({keys[q]: orjson.dumps([*reply]) if accepted else b"" for q, reply in doubtful.items()})
         if not checker.returned:
             nothing = "the engine found nothing for any query; the same command asks again"
             context.notes.incomplete |= dict.fromkeys(replies, nothing)
@@ -198,8 +197,7 @@ class RemoteEngine(Retriever):
     def _queries(self, collection: Collection, context: Context) -> dict[str, dict[str, Any]]:
         """Return the values of the placeholders for each query."""
         texts = search_texts(collection, self.join)
-        hits = self._hits
-        shared = {"k": hits, "candidates": min(10_000, max(100, 2 * hits))}
+        shared = {"k": self._hits, "candidates": min(10_000, max(100, 2 * self._hits))}
         rows = {query: {**shared, "query": text} for query, text in zip(collection.queries.ids, texts, strict=True)}
         if self.encoder:
             asked = Texts(list(collection.queries.ids), texts)

@@ -7,7 +7,6 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from typing import Annotated, Any, Literal
@@ -53,43 +52,40 @@ class _ReplyTable(Typed, frozen=True):
     reply: ReplyPaths
 
 
-class _EngineTable(Typed, frozen=True, kw_only=True):
-    """What a preset or a file says of an engine."""
+class _EngineSettings(Typed, frozen=True, kw_only=True):
+    """What holds for all requests to an engine."""
 
-    reply: dict[str, Any]
-    vector_reply: dict[str, Any] = msgspec.field(default_factory=dict)
-    """What differs in the reply to a search by vector."""
     path: str = ""
-    query: dict[str, Any] | None = None
-    query_item: dict[str, Any] | None = None
-    vector: dict[str, Any] | None = None
-    vector_item: dict[str, Any] | None = None
     method: Literal["POST", "GET"] = "POST"
     url: str = ""
     versions: str = ""
     headers: dict[str, str] = msgspec.field(default_factory=dict)
     largest: Annotated[int, Meta(ge=0)] = 0
+    """The most hits that the engine gives at a time; 0 where it has no such limit."""
     batch: Annotated[int, Meta(ge=1)] = 1
 
 
-@dataclass(frozen=True)
-class EngineRequest:
+class _EngineTable(_EngineSettings, frozen=True, kw_only=True):
+    """What a preset or a file says of an engine."""
+
+    reply: dict[str, Any]
+    vector_reply: dict[str, Any] = msgspec.field(default_factory=dict)
+    """What differs in the reply to a search by vector."""
+    query: dict[str, Any] | None = None
+    query_item: dict[str, Any] | None = None
+    vector: dict[str, Any] | None = None
+    vector_item: dict[str, Any] | None = None
+
+
+class EngineRequest(_EngineSettings, frozen=True, kw_only=True):
     """One engine's requests and replies."""
 
     name: str
-    path: str
     reply: ReplyPaths
     body: Any
     """The request, with placeholders."""
     item: Any = None
     """What stands for each query in `{items}`."""
-    method: str = "POST"
-    url: str = ""
-    versions: str = ""
-    headers: Mapping[str, str] = field(default_factory=dict)
-    largest: int = 0
-    """The most hits that the engine gives at a time; 0 where it has no such limit."""
-    batch: int = 1
 
     def keys(self) -> list[str]:
         """Return the environment variables that the headers need."""
@@ -173,10 +169,8 @@ def read_request(engine: str, *, vector: bool) -> EngineRequest:
         raise SpecError(f"{engine}: [{kind}_item] needs {{items}} in [{kind}], and reply.lists")
     if table.batch > 1 and item is None:
         raise SpecError(f"{engine}: batch = {table.batch} needs a table [{kind}_item]")
-    return EngineRequest(
-        engine, table.path, reply, body, item, table.method, table.url, table.versions, table.headers, table.largest,
-        table.batch,
-    )  # fmt: skip
+    settings = {name: getattr(table, name) for name in _EngineSettings.__struct_fields__}
+    return EngineRequest(name=engine, reply=reply, body=body, item=item, **settings)
 
 
 def _texts(value: Any) -> list[str]:
@@ -298,14 +292,18 @@ def hits_of(reply: Any, paths: ReplyPaths, chunk: re.Pattern[str] | None) -> lis
 
 
 def _score(document: str, value: Any) -> float:
-    """Return a score, which some engines write as a text."""
-    try:
-        score = math.nan if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError):
-        score = math.nan
+    score = number_of(value)
     if not math.isfinite(score):
         raise UnusableHit(f"has the score {_written(value)} for {shorten(document)!r}, which is not a number")
     return score
+
+
+def number_of(value: Any) -> float:
+    """Return a score, which some engines write as a text; NaN for anything else."""
+    try:
+        return math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        return math.nan
 
 
 def _written(value: Any) -> str:

@@ -15,7 +15,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from r2med.engines.remote import KeptReply, Outcome, RemoteEngine
-from r2med.engines.request import ReplyPaths, hits_of
+from r2med.engines.request import ReplyPaths, hits_of, number_of
 from r2med.errors import DataError, R2medError, SpecError, require_extra
 from r2med.models.http import AttemptError, FailedAttempts, FatalServerError, RequestLimits, TimedOut, mask
 from r2med.models.server import Requester, RequestFailed
@@ -46,14 +46,14 @@ class Postgres:
 
         self.dsn_env, self.limits = dsn_env, limits
         self._dsn = os.environ.get(dsn_env, "").strip()
-        form = "the address of {} database: postgresql://user:password@host:5432/name"
+        form = "database: postgresql://user:password@host:5432/name"
         if not self._dsn:
-            raise R2medError(f"set {dsn_env} to {form.format('the')}")
+            raise R2medError(f"set {dsn_env} to the address of the {form}")
         settings = None
         with suppress(psycopg.ProgrammingError):  # its message quotes the address, and a password with it
             settings = conninfo_to_dict(self._dsn)
         if settings is None:
-            raise R2medError(f"{dsn_env} does not hold {form.format('a')}")
+            raise R2medError(f"{dsn_env} does not hold the address of a {form}")
         self.settings: dict[str, Any] = settings
         self._local = threading.local()
         self._lock = threading.Lock()
@@ -309,25 +309,15 @@ class _Sender(Requester[KeptReply]):
         if len(columns) > 2:
             names = ", ".join(columns)
             raise FatalServerError(f"{self._file}: the statement returns {names}; an id and a score are wanted")
+        for name, *score in rows:
+            if isinstance(name, bool) or not isinstance(name, str | int):
+                fault = f"the first column holds {name!r}, which is not a document id; write id::text"
+                raise FatalServerError(f"{self._file}: {fault}")
+            if score and not math.isfinite(number_of(score[0])):
+                fault = f"the score of {name!r} is {score[0]!r}, not a number; a score comes second"
+                raise FatalServerError(f"{self._file}: {fault}")
         paths = ReplyPaths(hits="", id="0", score="1" if len(columns) == 2 else "")
-        try:
-            hits = hits_of(rows, paths, self._engine._pattern)
-        except (TypeError, ValueError) as error:
-            fault = "rows that cannot be read"
-            for name, *score in rows:
-                if isinstance(name, bool) or not isinstance(name, str | int):
-                    fault = f"the first column holds {name!r}, which is not a document id; write id::text"
-                    break
-                if score and not _is_finite(score[0]):
-                    fault = f"the score of {name!r} is {score[0]!r}, not a number; a score comes second"
-                    break
-            raise FatalServerError(f"{self._file}: {fault}") from error
+        hits = hits_of(rows, paths, self._engine._pattern)
         self._health.answered = True
         self.requests += 1
         return KeptReply(hits, seconds)
-
-
-def _is_finite(value: Any) -> bool:
-    with suppress(TypeError, ValueError):
-        return math.isfinite(float(value))
-    return False
