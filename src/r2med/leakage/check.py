@@ -60,6 +60,7 @@ def check(
     subjects = resolve(tasks)
     if not subjects:
         raise R2medError("name at least one task to check against")
+    # The texts of a task are freed before the next task is read.
     tally = Tally([_index_task(task, settings, executor) for task in subjects], limit)
     with ExitStack() as stack:
         # The file gets its name when all is done.
@@ -82,7 +83,6 @@ def check(
 
 
 def _index_task(task: Task, settings: Settings, executor: Executor) -> IndexedTask:
-    """Index a task; its texts are freed before the next task is read."""
     dataset = load(task)
     index = index_texts(dataset.collection, executor, Cache.default(), "near" in settings.methods)
     return IndexedTask.of(dataset, index, settings)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from r2med.data.dataset import Collection, Dataset
 from r2med.errors import R2medError, suggest
-from r2med.lexical.arrays import Places, by_size, ragged
+from r2med.lexical.arrays import Places, by_size, changes, ragged
 from r2med.lexical.hashes import Hashes, Words, hash_words, joined, raw_hash
 from r2med.lexical.near_duplicates import SEED, SHINGLE, SLOTS, Signatures, band_keys, library, rows_of_band, signatures
 from r2med.lexical.shingles import HashTable, ngram_counts, ngram_hashes, ngrams
@@ -81,10 +81,9 @@ def gram_table(words: Words, texts: Places) -> HashTable:
         here = np.flatnonzero(keys >> _TOP == top)
         table = HashTable.of(keys[here], owners[here])
         # The sort keeps the order of texts, so a run that a text repeats stands beside itself.
-        new = np.ones(len(table), dtype=bool)
-        new[1:] = (table.keys[1:] != table.keys[:-1]) | (table.owners[1:] != table.owners[:-1])
+        new = changes(table.keys) | changes(table.owners)
         runs, texts_of = table.keys[new], table.owners[new]
-        edges = np.flatnonzero(np.diff(runs, prepend=runs[:1] + np.uint64(1)))
+        edges = np.flatnonzero(changes(runs))
         held = np.diff(edges, append=len(runs))
         rare = np.repeat(held <= COMMON, held)
         parts.append((runs[rare], texts_of[rare]))
@@ -99,7 +98,6 @@ def text_portions(words: Words, texts: Places) -> Iterator[Places]:
 
 _FORMAT = 1  # changes whenever the same texts would give other numbers
 BLOCK = 4_000_000  # how many characters of text are worked on at a time
-_COLUMNS = ("words", "offsets", "raw", "normal", "gram-keys", "gram-owners", "gram-counts")
 
 
 @dataclass(frozen=True)
@@ -150,14 +148,14 @@ def index_texts(collection: Collection, executor: Executor, cache: Cache, near: 
                 bar.advance(len(texts))
         return {"signatures": np.concatenate(parts)}
 
-    columns = cached_columns(cache, "leakage", cache_key(gram=GRAM, common=COMMON, **depends), _COLUMNS, make_words)
+    columns = cached_columns(cache, "leakage", cache_key(gram=GRAM, common=COMMON, **depends), make_words)
     words = Words(columns["words"], np.array(columns["offsets"]))
     normal = np.array(columns["normal"])
     firsts, first = _distinct(normal)
     minhash = None
     if near:
         key = cache_key(shingle=SHINGLE, slots=SLOTS, seed=SEED, library=library(), **depends)
-        minhash = cached_columns(cache, "leakage-minhash", key, ("signatures",), make_signatures)["signatures"]
+        minhash = cached_columns(cache, "leakage-minhash", key, make_signatures)["signatures"]
     grams, counts = HashTable(columns["gram-keys"], columns["gram-owners"]), np.array(columns["gram-counts"])
     return TaskIndex(words, np.array(columns["raw"]), normal, grams, counts, firsts, first, minhash)
 
@@ -242,13 +240,13 @@ class IndexedTask:
 Columns = Mapping[str, NDArray[Any]]
 
 
-def cached_columns(cache: Cache, kind: str, key: str, names: tuple[str, ...], make: Callable[[], Columns]) -> Columns:
+def cached_columns(cache: Cache, kind: str, key: str, make: Callable[[], Columns]) -> Columns:
     """Return the columns of an entry, computed if it is missing or damaged."""
 
     def build(folder: Path) -> None:
         for name, column in make().items():
             np.save(folder / f"{name}.npy", column, allow_pickle=False)
 
-    folder = cache.sound_entry(kind, key, build)
+    files = cache.sound_entry(kind, key, build).glob("*.npy")
     # Views, because slicing a `memmap` itself goes through slow Python code.
-    return {name: np.load(folder / f"{name}.npy", mmap_mode="r").view(np.ndarray) for name in names}
+    return {file.stem: np.load(file, mmap_mode="r").view(np.ndarray) for file in files}
