@@ -43,8 +43,7 @@ if TYPE_CHECKING:
     from r2med.data.dataset import Collection
     from r2med.pipeline.stage import Context
 
-_LARGEST = 50_000_000
-"""Bytes from which on a reply is refused: lists of ids and scores take far less."""
+_LARGEST = 50_000_000  # bytes from which on a reply is refused: lists of ids and scores take far less
 Found = tuple[list[Any], float]
 """For each query of a request its hits, or in a text why it has none; and the seconds that the request took."""
 
@@ -113,35 +112,25 @@ class HttpEngine(RemoteEngine):
     'http(solr, url=http://localhost:8983, index=medline, depth=50)'
     """
 
-    engine: str
-    """The name of a preset, or the path of a TOML file."""
+    engine: str  # the name of a preset, or the path of a TOML file
     _: KW_ONLY
-    url: str = ""
-    """Where it listens; a file may say so itself."""
-    index: str = ""
-    """The index, core, collection or class that is searched."""
-    field: str = "text"
-    """The field with the text."""
+    url: str = ""  # where it listens; a file may say so itself
+    index: str = ""  # the index, core, collection or class that is searched
+    field: str = "text"  # the field with the text
     vector_field: str = "vector"
-    id_field: str = "id"
-    """The field with the task's document id, where it is not the engine's own id."""
-    ranking: str = "default"
-    """Vespa's rank profile."""
-    encoder: str = ""
-    """The encoder of the query's vector; empty for a search by text."""
+    id_field: str = "id"  # the field with the task's document id, where it is not the engine's own id
+    ranking: str = "default"  # Vespa's rank profile
+    encoder: str = ""  # the encoder of the query's vector; empty for a search by text
     chunk: str = ""
     """A regular expression whose first group is the document's id in the id of a chunk; the best chunk counts."""
-    fetch: int = 0
-    """How many hits are asked for, where hits are chunks; 0 for as many as `depth`."""
-    batch: int = 0
-    """Queries in a request, for engines that take several; 0 for the engine's own."""
+    fetch: int = 0  # how many hits are asked for, where hits are chunks; 0 for as many as `depth`
+    batch: int = 0  # queries in a request, for engines that take several; 0 for the engine's own
     depth: int = 100
     join: str = ""
     drop_self: bool | None = None
     unknown: float = 0.1
     """The share of returned ids that may be of documents that the task does not have; those are left out."""
-    version: str = ""
-    """Of what is behind the address: change it when the index changes."""
+    version: str = ""  # of what is behind the address: change it when the index changes
 
     name = "http"
 

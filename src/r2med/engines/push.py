@@ -37,10 +37,8 @@ if TYPE_CHECKING:
     from psycopg.sql import Composed
 
 POSTGRES = "postgres"
-_WAIT = 0.05
-"""Seconds until a task of the engine is asked about again, to begin with."""
-_AT_ONCE = 4
-"""Batches under way at a time, unless the user says otherwise."""
+_WAIT = 0.05  # seconds until a task of the engine is asked about again, to begin with
+_AT_ONCE = 4  # batches under way at a time, unless the user says otherwise
 _TABLE = """
 CREATE TABLE pushed (
     target TEXT,
@@ -59,12 +57,9 @@ class PushRequest:
     task: str
     engine: str
     url: str = ""
-    index: str = ""
-    """Empty for a name made of the task's."""
-    encoder: str = ""
-    """Whose vectors go along; empty for none."""
-    dsn_env: str = "DATABASE_URL"
-    """The variable with the address, for PostgreSQL."""
+    index: str = ""  # empty for a name made of the task's
+    encoder: str = ""  # whose vectors go along; empty for none
+    dsn_env: str = "DATABASE_URL"  # the variable with the address, for PostgreSQL
     batch: int = 200
 
     def __post_init__(self) -> None:
@@ -87,11 +82,9 @@ class PushPlan:
     engine: str
     index: str
     documents: int
-    left_out: int
-    """Documents without text, which have no vector."""
+    left_out: int  # documents without text, which have no vector
     batches: int
-    bytes: int
-    """About as many are sent, vectors included."""
+    bytes: int  # about as many are sent, vectors included
     to_encode: int
     mapping: str
 
@@ -104,13 +97,10 @@ class PushResult:
     index: str
     documents: int
     left_out: int
-    sent: int
-    """Those of this command; the others were there already."""
-    count: int
-    """What the engine counts afterwards."""
+    sent: int  # those of this command; the others were there already
+    count: int  # what the engine counts afterwards
     seconds: float
-    system: str
-    """The spec that searches what was pushed."""
+    system: str  # the spec that searches what was pushed
     warnings: tuple[str, ...] = ()
 
 

@@ -52,15 +52,13 @@ class KeptReply(NamedTuple):
     seconds: float
 
 
-Outcome = tuple[str, KeptReply | str]
-"""A query with its reply, or with why there is none."""
+Outcome = tuple[str, KeptReply | str]  # a query with its reply, or with why there is none
 
 
 class RemoteEngine(Retriever):
     """A retriever that queries a remote index, query by query; replies are stored by request."""
 
-    name: ClassVar[str]
-    """What specs call it."""
+    name: ClassVar[str]  # what specs call it
 
     encoder: str
     chunk: str

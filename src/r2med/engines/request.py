@@ -36,16 +36,12 @@ class ReplyPaths(Typed, frozen=True):
 
     hits: str
     id: str
-    score: str = ""
-    """Empty where hits have no score; they then count by their order."""
+    score: str = ""  # empty where hits have no score; they then count by their order
     lists: str = ""
     """The list of replies, where several queries are asked at once; all other paths are inside each of them."""
-    errors: tuple[str, ...] = ()
-    """What must be absent, false, 0 or empty: anything else says that the search failed."""
-    lower: bool = False
-    """Whether a lower score is better."""
-    optional: bool = False
-    """Whether a reply without hits says that nothing was found."""
+    errors: tuple[str, ...] = ()  # what must be absent, false, 0 or empty: anything else says that the search failed
+    lower: bool = False  # whether a lower score is better
+    optional: bool = False  # whether a reply without hits says that nothing was found
 
 
 class _ReplyTable(Typed, frozen=True):
@@ -82,10 +78,8 @@ class EngineRequest(_EngineSettings, frozen=True, kw_only=True):
 
     name: str
     reply: ReplyPaths
-    body: Any
-    """The request, with placeholders."""
-    item: Any = None
-    """What stands for each query in `{items}`."""
+    body: Any  # the request, with placeholders
+    item: Any = None  # what stands for each query in `{items}`
 
     def keys(self) -> list[str]:
         """Return the environment variables that the headers need."""

@@ -149,8 +149,7 @@ class StatementError(FatalServerError):
 
     def __init__(self, reason: str, position: int) -> None:
         super().__init__(reason)
-        self.position = position
-        """The character, counted from 1, in the statement as it was sent."""
+        self.position = position  # the character, counted from 1, in the statement as it was sent
 
 
 def vector_text(vector: Sequence[float]) -> str:
@@ -182,24 +181,19 @@ def example(name: str, table: str = DEFAULT_TABLE) -> str:
 class SqlEngine(RemoteEngine):
     """A SELECT of PostgreSQL, full-text, by vectors, or both."""
 
-    file: str
-    """The path of the file with the statement."""
+    file: str  # the path of the file with the statement
     _: KW_ONLY
-    dsn_env: str = "DATABASE_URL"
-    """The environment variable with the address of the database, and its password."""
-    encoder: str = ""
-    """The encoder of the query's vector, for statements with `%(vector)s`."""
+    dsn_env: str = "DATABASE_URL"  # the environment variable with the address of the database, and its password
+    encoder: str = ""  # the encoder of the query's vector, for statements with `%(vector)s`
     chunk: str = ""
     """A regular expression whose first group is the document's id in the id of a chunk; the best chunk counts."""
-    fetch: int = 0
-    """How many rows are asked for, where rows are chunks; 0 for as many as `depth`."""
+    fetch: int = 0  # how many rows are asked for, where rows are chunks; 0 for as many as `depth`
     depth: int = 100
     join: str = ""
     drop_self: bool | None = None
     unknown: float = 0.1
     """The share of returned ids that may be of documents that the task does not have; those are left out."""
-    version: str = ""
-    """Of what is in the database: change it when the table changes."""
+    version: str = ""  # of what is in the database: change it when the table changes
 
     name = "sql"
 

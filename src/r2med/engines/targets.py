@@ -60,31 +60,21 @@ class _PushTemplate(Push, frozen=True):
 class TargetTable(Typed, frozen=True, kw_only=True):
     """Requests that fill an engine, with placeholders."""
 
-    probe: _PushTemplate
-    """Its answer shows if the index exists."""
+    probe: _PushTemplate  # its answer shows if the index exists
     create: tuple[_PushTemplate, ...] = ()
     add: _PushTemplate
-    document: Any = None
-    """What stands for each document in `{items}`; the parts of a list are lines of their own."""
-    visible: _PushTemplate | None = None
-    """What makes added documents visible to the next search."""
+    document: Any = None  # what stands for each document in `{items}`; the parts of a list are lines of their own
+    visible: _PushTemplate | None = None  # what makes added documents visible to the next search
     count: _PushTemplate
     count_path: str
-    errors: str = ""
-    """Where an answer tells of an error in spite of its status."""
-    schema: tuple[Any, ...] = ()
-    """What the user must deploy where no request can create an index."""
-    metrics: tuple[str, str] = ("", "")
-    """The engine's names of the cosine and the inner product."""
-    names: str = r"[A-Za-z0-9][A-Za-z0-9_-]*"
-    """Which names an index may have."""
-    joint: str = "-"
-    """What stands between the words of a name."""
-    capital: bool = False
-    """Whether the words of a name begin with a capital."""
+    errors: str = ""  # where an answer tells of an error in spite of its status
+    schema: tuple[Any, ...] = ()  # what the user must deploy where no request can create an index
+    metrics: tuple[str, str] = ("", "")  # the engine's names of the cosine and the inner product
+    names: str = r"[A-Za-z0-9][A-Za-z0-9_-]*"  # which names an index may have
+    joint: str = "-"  # what stands between the words of a name
+    capital: bool = False  # whether the words of a name begin with a capital
     needs_vectors: bool = False
-    longest: int = 0
-    """The most bytes of a text that the engine holds; 0 for no such limit."""
+    longest: int = 0  # the most bytes of a text that the engine holds; 0 for no such limit
     one_by_one: bool = False
     text_options: Mapping[str, str] = {}
     """Options of `http(...)` beyond url and index that a search of the pushed texts needs; then, of their vectors."""
@@ -107,8 +97,7 @@ class IndexTarget:
 
     engine: str
     index: str
-    dimension: int = 0
-    """Of the vectors; 0 for an index without."""
+    dimension: int = 0  # of the vectors; 0 for an index without
     similarity: str = "cosine"
 
     def __post_init__(self) -> None:

@@ -33,12 +33,10 @@ HANDED = ("task", "documents")
 """What a function or a constructor is handed because it has a parameter of that name: the task, the texts by id."""
 _OWN = ("depth", "batch", "join", "drop_self", "unknown")
 """Options that are r2med's; every other one goes to the function or the constructor."""
-_HOPELESS = 5
-"""Where none of so many first queries could be searched, no other one will be."""
+_HOPELESS = 5  # where none of so many first queries could be searched, no other one will be
 
 
-_NAMED: dict[str, tuple[Any, str]] = {}
-"""The engines registered by `@r2med.retriever`, each with its stated version."""
+_NAMED: dict[str, tuple[Any, str]] = {}  # the engines registered by `@r2med.retriever`, each with its stated version
 
 
 @overload
@@ -100,14 +98,10 @@ def find_engine(call: Call) -> UserEngine | None:
 class UserEngine(Retriever):
     """Stage of a user's engine."""
 
-    address: str
-    """`my.module:my_search`, or the name that it was given."""
-    depth: int = 100
-    """How many documents are asked for and kept."""
-    batch: int = 32
-    """How many queries are handed over at a time; with 1, how long each call took is recorded."""
-    join: str = ""
-    """How generated texts join the query: replace, concat, "repeat(n)"; empty for the published way."""
+    address: str  # `my.module:my_search`, or the name that it was given
+    depth: int = 100  # how many documents are asked for and kept
+    batch: int = 32  # how many queries are handed over at a time; with 1, how long each call took is recorded
+    join: str = ""  # how generated texts join the query: replace, concat, "repeat(n)"; empty for the published way
     drop_self: bool | None = None
     """Whether the document whose id is the query's own is left out; None leaves it to the task."""
     unknown: float = 0.1

@@ -46,8 +46,7 @@ class Target:
     """Folder of the files, and the name and revision of the system in them."""
 
     folder: Path
-    name: str = ""
-    """What the model is called in them; empty for a name made of the system's spec."""
+    name: str = ""  # what the model is called in them; empty for a name made of the system's spec
     revision: str = ""
 
 

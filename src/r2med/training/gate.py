@@ -15,8 +15,7 @@ from r2med.leakage.check import check
 from r2med.leakage.findings import LeakageReport
 from r2med.pipeline.executor.local import Executor
 
-ALWAYS = ("full", "nano")
-"""R2MED and NanoR2MED: what everybody measures on."""
+ALWAYS = ("full", "nano")  # R2MED and NanoR2MED: what everybody measures on
 _SHOWN = 5
 
 
