@@ -194,7 +194,7 @@ class SameText(LeakSearch):
 class SharedRuns(LeakSearch):
     """Texts with which a row shares enough runs of 13 words."""
 
-    table = attrgetter("index.grams")
+    table = attrgetter("grams")
 
     def __init__(self, probe: Probe, known: HashFilter) -> None:
         grams = ngram_hashes(probe.words.hashes, GRAM)
@@ -208,7 +208,7 @@ class SharedRuns(LeakSearch):
 
     def hits(self, subject: IndexedTask, keys: Lookup) -> LeakHits:
         """Return the texts of which enough runs are there."""
-        index, settings = subject.index, self._probe.settings
+        settings = self._probe.settings
         pairs, shared = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
         for portion in keys.portions(self._probe.at_once):
             places, firsts = portion.texts()
@@ -217,8 +217,8 @@ class SharedRuns(LeakSearch):
             # Counts of pairs that an earlier portion had are added up.
             shared = np.bincount(places, np.concatenate([shared, counts])).astype(np.int64)
         rows, firsts = np.divmod(pairs, len(subject.ids))
-        scores = shared / index.gram_counts[firsts]
-        enough = (scores >= settings.overlap) & (index.words.counts[firsts] >= settings.min_words)
+        scores = shared / subject.gram_counts[firsts]
+        enough = (scores >= settings.overlap) & (subject.words.counts[firsts] >= settings.min_words)
         return LeakHits.of("ngram", rows[enough], firsts[enough], scores[enough])
 
 
@@ -235,7 +235,7 @@ class ShortTexts(LeakSearch):
     def _matches(self, subject: IndexedTask, keys: Lookup) -> LeakHits:
         """Return those all of whose words follow, before the end of the training text."""
         numbers, firsts = keys.texts()
-        places, words, theirs = keys.origins[numbers], self._probe.words, subject.index.words
+        places, words, theirs = keys.origins[numbers], self._probe.words, subject.words
         lengths = theirs.counts[firsts]
         whole = places + lengths <= words.offsets[words.owners(places) + 1]
         for step in range(int(lengths.max(initial=0))):
@@ -262,11 +262,11 @@ class NearTexts(LeakSearch):
     def _matches(self, subject: IndexedTask, keys: Lookup) -> LeakHits:
         places, numbers = keys.texts()
         mine, its = np.divmod(distinct(keys.origins[places] * len(subject.ids) + numbers), len(subject.ids))
-        threshold, words = self._probe.settings.threshold, subject.index.words
-        if subject.index.signatures is not None and len(mine):
-            likely = agree(self._signatures, subject.index.signatures, (mine, its), threshold)
+        threshold, words = self._probe.settings.threshold, subject.words
+        if subject.signatures is not None and len(mine):
+            likely = agree(self._signatures, subject.signatures, (mine, its), threshold)
             mine, its = mine[likely], its[likely]
-        firsts = subject.index.firsts[its]
+        firsts = subject.firsts[its]
         scores = np.empty(len(mine))
         # The shingles of the task's texts are computed from their words.
         for part in slices_up_to(words.counts[firsts], self._probe.at_once):
@@ -319,7 +319,7 @@ class Matcher:
             alike = hits.take(same)
             units = np.flatnonzero(np.isin(block.rows, alike.rows))
             held = np.fromiter((raw_hash(block.texts[unit]) for unit in units.tolist()), np.uint64, len(units))
-            hashes, numbers = np.unique(np.concatenate([held, subject.index.raw[alike.texts]]), return_inverse=True)
+            hashes, numbers = np.unique(np.concatenate([held, subject.raw[alike.texts]]), return_inverse=True)
             keys = np.concatenate([block.rows[units], alike.rows]) * len(hashes) + numbers
             hits.methods[same[np.isin(keys[len(units) :], keys[: len(units)])]] = _EXACT
         return hits if "normalised" in self.settings.methods else hits.take(hits.methods != _NORMALISED)
