@@ -200,10 +200,6 @@ class HttpEngine(RemoteEngine):
         return f"http({self.engine})"
 
     @property
-    def _one_by_one(self) -> bool:
-        return self._batch == 1
-
-    @property
     def _path(self) -> str:
         return str(fill(self.request.path, {"index": quote(self.index, safe="")}))
 

@@ -20,7 +20,7 @@ from r2med.encode.encoder import Encoder, Role
 from r2med.engines.http import EngineConnection, HttpEngine
 from r2med.engines.request import read_request
 from r2med.engines.sql import DEFAULT_TABLE, Postgres, vector_text
-from r2med.engines.targets import TARGETS, EngineAnswer, IndexTarget, Push, PushedDocument
+from r2med.engines.targets import TARGETS, EngineAnswer, IndexTarget, Push, PushedDocument, PushTemplate
 from r2med.errors import R2medError, SpecError, suggest
 from r2med.formatting import counted, shorten
 from r2med.models.http import AttemptError, RequestLimits, backoff, check_url, server_name
@@ -261,7 +261,6 @@ class _Pushed:
         return self._db.rows("SELECT first, last FROM pushed WHERE target = ? ORDER BY first", (self._key,))
 
     def total(self) -> int:
-        """Return the number of documents that have arrived."""
         return sum(last - first for first, last in self._spans())
 
     def gaps(self, total: int) -> list[tuple[int, int]]:
@@ -320,9 +319,12 @@ class _EngineSink:
     def __init__(self, target: IndexTarget, writer: _EngineWriter) -> None:
         self.target, self._writer = target, writer
 
+    def _ask(self, push: PushTemplate) -> EngineAnswer:
+        return self._writer.ask(self.target.filled(push))
+
     def begin(self) -> int:
         """Create the index if it does not exist, and return how many documents it holds."""
-        if self.target.there(self._writer.ask(self.target.exists())):
+        if self.target.there(self._ask(self.target.table.probe)):
             # A push that was stopped may have sent what no search shows yet.
             return self.finish()
         for push in self.target.create():
@@ -346,15 +348,14 @@ class _EngineSink:
 
     def finish(self) -> int:
         """Make everything visible to the next search, and count the documents."""
-        for push in self.target.visible():
-            self._writer.ask(push)
-        return self.target.counted(self._writer.ask(self.target.count()))
+        if self.target.table.visible is not None:
+            self._ask(self.target.table.visible)
+        return self.target.counted(self._ask(self.target.table.count))
 
     def mapping(self) -> str:
         return self.target.mapping()
 
     def size(self, document: PushedDocument) -> int:
-        """Return the bytes that a document takes."""
         return len(self.target.add([document]).content)
 
     def close(self) -> None:

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 import orjson
 
-from r2med.data.dataset import Texts
 from r2med.encode.batching import encode_all
 from r2med.encode.encoder import Role
 from r2med.errors import R2medError, SpecError
 from r2med.models.http import FailedAttempts
 from r2med.models.source import spelled_folder
-from r2med.pipeline.joins import query_copies, search_texts
+from r2med.pipeline.joins import query_copies
 from r2med.pipeline.registry import build_system, spec_of
 from r2med.pipeline.stage import Context, Retriever, note_incomplete
 from r2med.retrieve.dense import Dense
+from r2med.retrieve.documents import search_queries
 from r2med.retrieve.given_lists import AnswerChecker
 from r2med.store.arrays import ValueStore
 from r2med.store.files import expanded
@@ -86,12 +86,11 @@ class RemoteEngine(Retriever):
         """
 
     @property
-    def _one_by_one(self) -> bool:
-        """Return whether a request holds a single query, so that its time is that query's latency."""
-        return True
+    def _batch(self) -> int:
+        """Return how many queries a request holds; the time of a request with one is that query's latency."""
+        return 1
 
     def _check_settings(self) -> None:
-        """Refuse invalid settings before anything runs."""
         if expanded(self.encoder).is_dir() and self.encoder:
             object.__setattr__(self, "encoder", spelled_folder(self.encoder))
         if min(self.depth, 1 + self.fetch) < 1 or not 0 <= self.unknown <= 1:
@@ -185,7 +184,7 @@ class RemoteEngine(Retriever):
             nothing = "the engine found nothing for any query; the same command asks again"
             context.notes.incomplete |= dict.fromkeys(replies, nothing)
         note_incomplete(self, failed, len(queries), context, kept="could not be searched")
-        times = latency([reply.seconds for reply in replies.values()] if self._one_by_one else [])
+        times = latency([reply.seconds for reply in replies.values()] if self._batch == 1 else [])
         context.notes.facts |= {"unsearched": list(failed), **times, **checker.record()}
         return run.without_self(self.drop_copies(collection, context)).cut(self.depth)
 
@@ -194,11 +193,10 @@ class RemoteEngine(Retriever):
 
     def _queries(self, collection: Collection, context: Context) -> dict[str, dict[str, Any]]:
         """Return the values of the placeholders for each query."""
-        texts = search_texts(collection, self.join)
+        asked = search_queries(collection, self.join)
         shared = {"k": self._hits, "candidates": min(10_000, max(100, 2 * self._hits))}
-        rows = {query: {**shared, "query": text} for query, text in zip(collection.queries.ids, texts, strict=True)}
+        rows = {query: {**shared, "query": text} for query, text in asked}
         if self.encoder:
-            asked = Texts(list(collection.queries.ids), texts)
             vectors = encode_all(self._dense.encoder(collection.task), asked, Role.QUERY, context)
             for row, vector in zip(rows.values(), vectors[:], strict=True):
                 row["vector"] = vector.tolist()

@@ -51,7 +51,7 @@ class Push(Typed, frozen=True):
     """Status codes that are an answer too, such as 404 to the question whether something is there."""
 
 
-class _PushTemplate(Push, frozen=True):
+class PushTemplate(Push, frozen=True):
     """A request with placeholders."""
 
     body: Any = None
@@ -60,12 +60,12 @@ class _PushTemplate(Push, frozen=True):
 class TargetTable(Typed, frozen=True, kw_only=True):
     """Requests that fill an engine, with placeholders."""
 
-    probe: _PushTemplate  # its answer shows if the index exists
-    create: tuple[_PushTemplate, ...] = ()
-    add: _PushTemplate
+    probe: PushTemplate  # its answer shows if the index exists
+    create: tuple[PushTemplate, ...] = ()
+    add: PushTemplate
     document: Any = None  # what stands for each document in `{items}`; the parts of a list are lines of their own
-    visible: _PushTemplate | None = None  # what makes added documents visible to the next search
-    count: _PushTemplate
+    visible: PushTemplate | None = None  # what makes added documents visible to the next search
+    count: PushTemplate
     count_path: str
     errors: str = ""  # where an answer tells of an error in spite of its status
     schema: tuple[Any, ...] = ()  # what the user must deploy where no request can create an index
@@ -116,7 +116,8 @@ class IndexTarget:
         sizes = {"dimension": self.dimension, "dimension_json": str(self.dimension)}
         return {"index": self.index, "metric": metric, **sizes}
 
-    def _filled(self, push: _PushTemplate, **values: Any) -> Push:
+    def filled(self, push: PushTemplate, **values: Any) -> Push:
+        """Return a request without placeholders."""
         values = self._values | values
         texts = {name: quote(value, safe="") for name, value in values.items() if isinstance(value, str)}
         body = fill(_without_mark(push.body, bool(self.dimension)), values)
@@ -125,10 +126,6 @@ class IndexTarget:
         else:
             content = b"".join(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in body)
         return Push(fill(push.path, texts), push.method, content, push.type, push.accept)
-
-    def exists(self) -> Push:
-        """Return the request whose answer shows if the index exists."""
-        return self._filled(self.table.probe)
 
     def there(self, answer: EngineAnswer) -> bool:
         """Return whether the answer shows that the index exists."""
@@ -139,7 +136,7 @@ class IndexTarget:
         if self.table.schema:
             engine = self.engine.capitalize()
             raise R2medError(f"{engine} has no schema {self.index!r}: deploy one with the fields that --dry-run shows")
-        return list(map(self._filled, self.table.create))
+        return list(map(self.filled, self.table.create))
 
     def add(self, documents: Sequence[PushedDocument]) -> Push:
         """Return the request that adds documents, or replaces those with the same ids."""
@@ -148,20 +145,12 @@ class IndexTarget:
         ]
         if self.table.one_by_one:
             (row,) = rows
-            return self._filled(self.table.add, **row | {"text": _CONTROL.sub(" ", row["text"])})
+            return self.filled(self.table.add, **row | {"text": _CONTROL.sub(" ", row["text"])})
         template = _without_mark(self.table.document, bool(self.dimension))
         items = [fill(template, self._values | row) for row in rows]
         if isinstance(template, list):
             items = [part for parts in items for part in parts]
-        return self._filled(self.table.add, items=items)
-
-    def visible(self) -> list[Push]:
-        """Return the requests that make added documents visible to the next search."""
-        return [self._filled(self.table.visible)] if self.table.visible else []
-
-    def count(self) -> Push:
-        """Return the request that counts the documents."""
-        return self._filled(self.table.count)
+        return self.filled(self.table.add, items=items)
 
     def counted(self, answer: EngineAnswer) -> int:
         """Return the number in the answer."""

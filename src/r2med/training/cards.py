@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
@@ -23,13 +23,14 @@ def _template(name: str) -> Template:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {
+    filters: dict[str, Callable[..., str]] = {
         "count": "{:,}".format,
         "figure": lambda values: str(Figure(*values)),
         "json": lambda value: orjson.dumps(value, option=orjson.OPT_INDENT_2).decode(),
         "money": money,
         "remarks": _remarks,
     }
+    environment.filters |= filters
     return environment.get_template(name)
 
 
