@@ -21,7 +21,6 @@ from r2med.engines.request import (
     ReplyPaths,
     UnusableHit,
     fill,
-    filled_reply,
     follow,
     hits_of,
     message_of,
@@ -210,7 +209,8 @@ class HttpEngine(RemoteEngine):
     def _asked(
         self, left: Sequence[str], rows: Mapping[str, Mapping[str, Any]], failed: FailedAttempts
     ) -> Iterator[Outcome]:
-        reply = filled_reply(self.request.reply, {"index": self.index, "id_field": self.id_field})
+        paths, names = self.request.reply, {"index": self.index, "id_field": self.id_field}
+        reply = replace(paths, **{name: fill(getattr(paths, name), names) for name in ("hits", "id", "score")})
         server = EngineServer(replace(self.request, path=self._path), self._address, reply, self._pattern)
         server.failed = failed
         groups = [left[start : start + self._batch] for start in range(0, len(left), self._batch)]
@@ -253,7 +253,6 @@ class HttpEngine(RemoteEngine):
         return prices().of_requests((self.request.name, urlsplit(self._address).netloc))
 
     def _body(self, rows: Sequence[Mapping[str, Any]]) -> Any:
-        """Return the request for some queries."""
         options = {name: getattr(self, name) for name in ("index", "field", "vector_field", "id_field", "ranking")}
         filled = []
         for row in rows:

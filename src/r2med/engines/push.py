@@ -28,6 +28,7 @@ from r2med.pipeline.executor.local import Executor, begin_command, quiet
 from r2med.pipeline.registry import build_system
 from r2med.pipeline.stage import Context
 from r2med.retrieve.dense import Dense
+from r2med.retrieve.documents import with_text
 from r2med.store.cache import Cache, home
 from r2med.store.hashes import cache_key
 from r2med.store.sqlite import Database, Format, StoreError
@@ -104,39 +105,29 @@ class PushResult:
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
 class _Work:
     """A request with its data, encoder and index resolved."""
 
-    request: PushRequest
-    task: str
-    documents: Texts
-    encoder: Encoder | None
-    index: str
-    left_out: int = 0
-
-    @classmethod
-    def of(cls, request: PushRequest) -> _Work:
+    def __init__(self, request: PushRequest) -> None:
+        self.request = request
         collection = load(request.task).collection
-        name, documents, encoder, left_out = collection.task.name, collection.documents, None, 0
+        self.task, self.documents = collection.task.name, collection.documents
+        self.encoder: Encoder | None = None
         target = TARGETS.get(request.engine)
         if request.encoder:
             stage = build_system(request.encoder).stages[-1]
             if not isinstance(stage, Dense):
                 raise SpecError(f"--encoder {request.encoder}: that is not an encoder")
-            encoder = stage.encoder(collection.task)
-            nonblank = {document: text for document, text in documents if text.strip()}
-            left_out = len(documents) - len(nonblank)
-            if left_out:
-                documents = Texts(list(nonblank), list(nonblank.values()))
-        if not len(documents):
-            raise R2medError(f"{name} has no documents to push")
+            self.encoder = stage.encoder(collection.task)
+            self.documents = with_text(collection.documents)
+        self.left_out = len(collection.documents) - len(self.documents)
+        if not len(self.documents):
+            raise R2medError(f"{self.task} has no documents to push")
         longest = target.longest if target else 0
-        for document, text in documents if longest else ():
+        for document, text in self.documents if longest else ():
             if len(text.encode("utf-8", "replace")) > longest:
                 raise R2medError(f"{request.engine} holds texts of {longest:,} bytes, {shorten(document)!r} is longer")
-        index = request.index or (target.default_name(name) if target else DEFAULT_TABLE)
-        return cls(request, name, documents, encoder, index, left_out)
+        self.index = request.index or (target.default_name(self.task) if target else DEFAULT_TABLE)
 
     def sink(self, dimension: int) -> _EngineSink | _PostgresSink:
         """Return the index, with a place for vectors of so many dimensions."""
@@ -183,7 +174,7 @@ class _Work:
 
 def plan_push(request: PushRequest) -> PushPlan:
     """Return the plan of a push; nothing is sent, and at most one text is encoded."""
-    work = _Work.of(request)
+    work = _Work(request)
     documents, encoder = work.documents, work.encoder
     waiting = dimension = 0
     if encoder:
@@ -207,7 +198,7 @@ def push(request: PushRequest, engine: Executor | None = None) -> PushResult:
     started = time.perf_counter()
     begin_command()
     context = Context(Cache.default(), engine or quiet())
-    work = _Work.of(request)
+    work = _Work(request)
     documents = work.documents
     vectors = encode_all(work.encoder, documents, Role.DOCUMENT, context) if work.encoder else None
 

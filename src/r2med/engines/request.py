@@ -194,13 +194,6 @@ def fill(template: Any, values: Mapping[str, Any]) -> Any:
     return _PLACE.sub(lambda match: _text(values[match[1]]) if match[1] in values else match[0], template)
 
 
-def filled_reply(reply: ReplyPaths, values: Mapping[str, Any]) -> ReplyPaths:
-    """Return the paths of a reply with placeholders such as `{id_field}` filled."""
-    return msgspec.structs.replace(
-        reply, hits=fill(reply.hits, values), id=fill(reply.id, values), score=fill(reply.score, values)
-    )
-
-
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else orjson.dumps(value).decode()
 
