@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import orjson
@@ -18,7 +18,7 @@ from r2med.errors import R2medError, SpecError
 from r2med.models.http import FailedAttempts
 from r2med.models.source import spelled_folder
 from r2med.pipeline.joins import query_copies
-from r2med.pipeline.registry import build_system, spec_of
+from r2med.pipeline.registry import NamedStage, build_system
 from r2med.pipeline.stage import Context, Retriever, note_incomplete
 from r2med.retrieve.dense import Dense
 from r2med.retrieve.documents import search_queries
@@ -30,7 +30,6 @@ from r2med.store.hashes import cache_key
 if TYPE_CHECKING:
     from r2med.data.dataset import Collection
     from r2med.data.run import Run
-    from r2med.pipeline.spec import Call
 
 
 def latency(seconds: Sequence[float]) -> dict[str, Any]:
@@ -55,21 +54,14 @@ class KeptReply(NamedTuple):
 Outcome = tuple[str, KeptReply | str]  # a query with its reply, or with why there is none
 
 
-class RemoteEngine(Retriever):
+class RemoteEngine(NamedStage, Retriever):
     """A retriever that queries a remote index, query by query; replies are stored by request."""
-
-    name: ClassVar[str]  # what specs call it
 
     encoder: str
     chunk: str
     fetch: int
     join: str
     unknown: float
-
-    @property
-    def spec(self) -> Call:
-        """Return the stage in the spec language."""
-        return spec_of(self, self.name)
 
     @property
     @abstractmethod
