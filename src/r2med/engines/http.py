@@ -15,18 +15,7 @@ import orjson
 from msgspec.structs import replace
 
 from r2med.engines.remote import KeptReply, Outcome, RemoteEngine
-from r2med.engines.request import (
-    EngineRequest,
-    NoSuchPath,
-    ReplyPaths,
-    UnusableHit,
-    fill,
-    follow,
-    hits_of,
-    message_of,
-    problem,
-    read_request,
-)
+from r2med.engines.request import EngineRequest, NoSuchPath, ReplyPaths, UnusableHit, fill, message_of, read_request
 from r2med.errors import SpecError
 from r2med.models.http import AttemptError, FailedAttempts, FatalServerError, RequestLimits, check_url, server_name
 from r2med.models.server import JsonServer, RequestFailed, Value
@@ -88,8 +77,8 @@ class EngineServer(EngineConnection[Found]):
     def read(self, answer: Any, body: Mapping[str, Any]) -> Found:
         """Read the hits of every query of a request."""
         try:
-            replies = follow(answer, self._paths.lists) if self._paths.lists else [answer]
-            return [self._problem(reply) or hits_of(reply, self._paths, self._chunk) for reply in replies], 0.0
+            replies = self._paths.split(answer)
+            return [self._problem(reply) or self._paths.read_hits(reply, self._chunk) for reply in replies], 0.0
         except NoSuchPath as error:
             if message := self._problem(answer):
                 raise AttemptError(f"{self.url} could not search: {message}", retry=False) from error
@@ -100,7 +89,7 @@ class EngineServer(EngineConnection[Found]):
             raise AttemptError(f"the reply of {self.url}/{self.path} {error}", retry=False) from error
 
     def _problem(self, reply: Any) -> str:
-        return self._without_keys(problem(reply, self._paths))
+        return self._without_keys(self._paths.find_error(reply))
 
 
 @dataclass(frozen=True)

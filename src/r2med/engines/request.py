@@ -43,6 +43,49 @@ class ReplyPaths(Typed, frozen=True):
     lower: bool = False  # whether a lower score is better
     optional: bool = False  # whether a reply without hits says that nothing was found
 
+    def split(self, answer: Any) -> Any:
+        """Return the replies to the queries of a request."""
+        return follow(answer, self.lists) if self.lists else [answer]
+
+    def find_error(self, reply: Any) -> str:
+        """Return the error that a reply reports; empty if there is none."""
+        for path in self.errors:
+            try:
+                value = follow(reply, path)
+            except NoSuchPath:
+                continue
+            if value:
+                return f"{path}: {message_of(reply) or _one_line(value)}"
+        return ""
+
+    def read_hits(self, reply: Any, chunk: re.Pattern[str] | None) -> list[tuple[str, float]] | list[str]:
+        """Return the documents of a reply with or without scores; of a document's chunks the best one counts."""
+        try:
+            hits = follow(reply, self.hits)
+        except NoSuchPath:
+            if not self.optional:
+                raise
+            hits = None
+        hits = [] if hits is None and self.optional else hits
+        if not isinstance(hits, Sequence) or isinstance(hits, str):
+            raise NoSuchPath(self.hits, hits, "list at ")
+        ids = []
+        for value in (follow(hit, self.id) for hit in hits):
+            if isinstance(value, bool) or not isinstance(value, str | int):
+                raise UnusableHit(f"has the id {_written(value)}, which is neither a text nor a whole number")
+            match = chunk.match(str(value)) if chunk else None
+            ids.append(match[1] if match else str(value))
+        if not self.score:
+            return list(dict.fromkeys(ids)) if chunk else ids
+        sign = -1.0 if self.lower else 1.0
+        pairs = [(name, sign * _score(name, follow(hit, self.score))) for name, hit in zip(ids, hits, strict=True)]
+        if chunk is None:
+            return pairs
+        best: dict[str, float] = {}
+        for name, score in pairs:
+            best[name] = max(score, best.get(name, score))
+        return list(best.items())
+
 
 class _ReplyTable(Typed, frozen=True):
     reply: ReplyPaths
@@ -227,18 +270,6 @@ def follow(value: Any, path: str) -> Any:
     return value
 
 
-def problem(reply: Any, paths: ReplyPaths) -> str:
-    """Return the error that a reply reports; empty if there is none."""
-    for path in paths.errors:
-        try:
-            value = follow(reply, path)
-        except NoSuchPath:
-            continue
-        if value:
-            return f"{path}: {message_of(reply) or _one_line(value)}"
-    return ""
-
-
 def message_of(reply: Any) -> str:
     """Return the message of a reply; empty if there is none."""
     message = reply.get("message") if isinstance(reply, Mapping) else None
@@ -247,35 +278,6 @@ def message_of(reply: Any) -> str:
 
 def _one_line(value: Any) -> str:
     return " ".join(_text(value).split())[:200]
-
-
-def hits_of(reply: Any, paths: ReplyPaths, chunk: re.Pattern[str] | None) -> list[tuple[str, float]] | list[str]:
-    """Return the documents of a reply with or without scores; of a document's chunks the best one counts."""
-    try:
-        hits = follow(reply, paths.hits)
-    except NoSuchPath:
-        if not paths.optional:
-            raise
-        hits = None
-    hits = [] if hits is None and paths.optional else hits
-    if not isinstance(hits, Sequence) or isinstance(hits, str):
-        raise NoSuchPath(paths.hits, hits, "list at ")
-    ids = []
-    for value in (follow(hit, paths.id) for hit in hits):
-        if isinstance(value, bool) or not isinstance(value, str | int):
-            raise UnusableHit(f"has the id {_written(value)}, which is neither a text nor a whole number")
-        match = chunk.match(str(value)) if chunk else None
-        ids.append(match[1] if match else str(value))
-    if not paths.score:
-        return list(dict.fromkeys(ids)) if chunk else ids
-    sign = -1.0 if paths.lower else 1.0
-    pairs = [(name, sign * _score(name, follow(hit, paths.score))) for name, hit in zip(ids, hits, strict=True)]
-    if chunk is None:
-        return pairs
-    best: dict[str, float] = {}
-    for name, score in pairs:
-        best[name] = max(score, best.get(name, score))
-    return list(best.items())
 
 
 def _score(document: str, value: Any) -> float:

@@ -15,7 +15,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from r2med.engines.remote import KeptReply, Outcome, RemoteEngine
-from r2med.engines.request import ReplyPaths, hits_of, number_of
+from r2med.engines.request import ReplyPaths, number_of
 from r2med.errors import DataError, R2medError, SpecError, require_extra
 from r2med.models.http import AttemptError, FailedAttempts, FatalServerError, RequestLimits, TimedOut, mask
 from r2med.models.server import Requester, RequestFailed
@@ -311,7 +311,7 @@ class _Sender(Requester[KeptReply]):
                 fault = f"the score of {name!r} is {score[0]!r}, not a number; a score comes second"
                 raise FatalServerError(f"{self._file}: {fault}")
         paths = ReplyPaths(hits="", id="0", score="1" if len(columns) == 2 else "")
-        hits = hits_of(rows, paths, self._engine._pattern)
+        hits = paths.read_hits(rows, self._engine._pattern)
         self._health.answered = True
         self.requests += 1
         return KeptReply(hits, seconds)
