@@ -283,7 +283,6 @@ def _is_called(target: Any) -> bool:
 
 
 def _parameters(target: Any) -> Mapping[str, inspect.Parameter]:
-    """Return the parameters of a function or a constructor."""
     try:
         return inspect.signature(target).parameters if _is_called(target) else {}
     except (TypeError, ValueError):

@@ -42,7 +42,8 @@ class MatchedTerm:
     """A term that a query and a document share, and its contribution to the score."""
 
     term: str
-    share: float  # the product of the two weights
+    share: float
+    """The product of the two weights."""
     expanded: str
     """Where the model added it: `query`, `document`, `both`, or empty for a term that stands in both texts."""
 

@@ -164,9 +164,8 @@ class DataMaker:
             return []
         self.work.mkdir(parents=True, exist_ok=True)
         if self.built:
-            return [
-                self._price_types(_pairs(judged_questions(read_built_task(Path(self.source)), self.settings).questions))
-            ]
+            pool = judged_questions(read_built_task(Path(self.source)), self.settings)
+            return [self._price_types(_pairs(pool.questions))]
         builder, drafts = self._drafts()
         writing = Writing(self.settings)
         with ItemStore(self.work) as store:
