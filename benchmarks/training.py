@@ -37,9 +37,8 @@ from r2med.llm.scripted import scripted
 from r2med.llm.types import Request
 from r2med.measure.bootstrap import task_intervals
 from r2med.pipeline.executor.local import quiet
-from r2med.training import gate as leakage_gate
-from r2med.training.data import DataMaker
-from r2med.training.gate import GateRules
+from r2med.training import data as making
+from r2med.training.data import DataMaker, GateRules
 from r2med.training.rows import read_training_file, write_training_file
 from r2med.training.run import TrainingPlan, train
 from r2med.training.settings import (
@@ -137,7 +136,7 @@ def make_data(work: Path, questions: int) -> Path:
     out = work / "bridge.parquet"
     model = StandIn([row["text"] for row in lines(work / "documents.jsonl")])
     add_model(scripted(model.answer, "stand-in"))
-    leakage_gate.ALWAYS = (str(work / "claims"),)  # type: ignore[assignment]
+    making.ALWAYS = (str(work / "claims"),)  # type: ignore[assignment]
     tables = {"write": {"questions": questions}, "chunk": {"tokens": 0}, "mine": {"depth": 15}, "parts": {"dev": 0.0}}
     settings = with_models(read_settings(None, tables), "stand-in", "")
     with session():

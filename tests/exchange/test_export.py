@@ -15,9 +15,7 @@ from r2med.data.run import Run
 from r2med.data.run_files import read_run
 from r2med.data.tasks import groups, registry, task
 from r2med.errors import R2medError
-from r2med.exchange.export import Target, export
-from r2med.exchange.formats import R2MED_MEASURES, Measured, mteb, mteb_measures, mteb_task
-from r2med.exchange.formats import r2med as authors
+from r2med.exchange.export import R2MED_MEASURES, Measured, Target, authors, export, mteb, mteb_measures, mteb_task
 from r2med.measure.metrics import Measure
 from r2med.measure.score import score
 from r2med.runs.ledger import Entry, Ledger

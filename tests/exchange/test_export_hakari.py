@@ -25,7 +25,7 @@ from hubserver import HubServer, run_python
 from ledgers import commands
 from r2med.data.run import Run
 from r2med.data.tasks import groups, registry
-from r2med.exchange.formats import HAKARI_MEASURES, Measured, _hakari_part, hakari
+from r2med.exchange.export import HAKARI_MEASURES, Measured, _hakari_part, hakari
 from r2med.measure.score import score
 from r2med.runs.ledger import Entry
 from r2med.runs.record import RunRecord

@@ -80,7 +80,7 @@ def test_what_was_packed_verifies(tmp_path: Path) -> None:
     out = tmp_path / "folder" / "s.zip"
     with Ledger() as ledger:
         about = About("A title", "Somebody", "https://x.org", "n")
-        entries = submit(ledger, ["bm25", "bm25-classic"], out, about).entries
+        entries, _ = submit(ledger, ["bm25", "bm25-classic"], out, about)
     found = verify(out)
     assert found.ok, found.faults
     assert len(entries) == len(found.results) == 16

@@ -21,7 +21,7 @@ from r2med.llm.cards import add_model
 from r2med.llm.distributed import AnswerWorker
 from r2med.llm.scripted import scripted
 from r2med.llm.types import Request
-from r2med.training import gate as leakage_gate
+from r2med.training import data as making
 
 NOBODY = "shard:1/900000000"
 """A shard of so many that no block is its own: it asks no model."""
@@ -102,7 +102,7 @@ def prepare(verb: str, folder: Path) -> list[object]:
 def test_prompts_of_a_verb_are_left_to_the_shards_they_belong_to(
     verb: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leakage_gate, "ALWAYS", ("sample/Biology",))
+    monkeypatch.setattr(making, "ALWAYS", ("sample/Biology",))
     words = prepare(verb, tmp_path)
     done = call(*words, "--executor", NOBODY)
     assert done.exit_code == 0, done.output

@@ -13,7 +13,7 @@ from r2med.data.dataset import Collection, Dataset, Gold, Texts
 from r2med.data.tasks import Task
 from r2med.leakage.check import check
 from r2med.leakage.findings import LeakageReport
-from r2med.leakage.index import KINDS, METHODS, IndexedTask, Settings, index_texts
+from r2med.leakage.index import KINDS, METHODS, IndexedTask, Settings, index_task
 from r2med.leakage.match import LeakHits, Matcher
 from r2med.leakage.training import Block, TrainingRow
 from r2med.pipeline.executor.local import quiet
@@ -53,8 +53,7 @@ def dataset(
 
 def subject_of(data: Dataset, folder: Path, settings: Settings) -> IndexedTask:
     """A task that was indexed."""
-    index = index_texts(data.collection, quiet(), Cache(folder / "cache"), "near" in settings.methods)
-    return IndexedTask.of(data, index, settings)
+    return index_task(data, settings, quiet(), Cache(folder / "cache"))
 
 
 def find(data: Dataset, rows: Sequence[Sequence[str]], folder: Path, **settings: object) -> Found:

@@ -14,7 +14,7 @@ from r2med.errors import DataError, MissingExtra, R2medError
 from r2med.leakage import index
 from r2med.leakage.check import check
 from r2med.leakage.cli import conclusion
-from r2med.leakage.index import Settings, index_texts
+from r2med.leakage.index import Settings, index_task
 from r2med.lexical import near_duplicates
 from r2med.pipeline.executor.local import quiet
 from r2med.store.cache import Cache
@@ -149,7 +149,7 @@ def test_what_is_positive_is_no_part_of_the_index(tmp_path) -> None:
     texts = [words(40, n) for n in range(2)]
     for positives in ((0,), (1,)):
         data = dataset(texts, positives=positives)
-        found = index_texts(data.collection, quiet(), Cache(tmp_path), near=False)
+        found = index_task(data, Settings(methods=("exact",)), quiet(), Cache(tmp_path))
         assert found.signatures is None
         assert len(list((tmp_path / "leakage").iterdir())) == 1
 
@@ -192,7 +192,7 @@ def test_an_empty_document_and_equal_texts_do_no_harm(tmp_path) -> None:
 def test_an_index_of_nothing_to_find(tmp_path) -> None:
     data = dataset([""], ["?"])
     assert find(data, [["anything at all that has words"]], tmp_path, min_words=1) == {}
-    found = index_texts(data.collection, quiet(), Cache(tmp_path), near=True)
+    found = index_task(data, Settings(), quiet(), Cache(tmp_path))
     assert len(found.grams) == 0
     assert np.array_equal(found.firsts, [0])
 

@@ -17,7 +17,7 @@ from r2med.cli.main import app
 from r2med.construction.items import Passage
 from r2med.data.loader import load
 from r2med.errors import DataError
-from r2med.training import gate as leakage_gate
+from r2med.training import data as making
 from r2med.training.negatives import JudgedPassage, spread
 from r2med.training.rows import read_training_file, write_training_file
 from r2med.training.settings import read_settings
@@ -27,7 +27,7 @@ from r2med.training.writing import copied_run
 @pytest.fixture
 def near_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     """R2MED is not here: the gate looks at the sample in its place."""
-    monkeypatch.setattr(leakage_gate, "ALWAYS", ("sample/Biology",))
+    monkeypatch.setattr(making, "ALWAYS", ("sample/Biology",))
 
 
 def call(*words: object, status: int = 0) -> str:

@@ -38,24 +38,21 @@ def engines_command(ctx: click.Context, as_json: bool) -> None:
     for name in presets():
         searches = [word for word, table in (("text", "query"), ("vectors", "vector")) if table in presets()[name]]
         request = read_request(name, vector="vectors" in searches)
-        facts.append(_fact(name, "http", searches, request.versions, ", ".join(request.keys())))
+        facts.append((name, "http", searches, request.versions, ", ".join(request.keys())))
     for name in EXAMPLES:
         places = {"text": "%(query)s", "vectors": "%(vector)s"}
         searches = [word for word, place in places.items() if place in example(name)]
-        facts.append(_fact(name, "sql", searches, "PostgreSQL 16", "DATABASE_URL"))
+        facts.append((name, "sql", searches, "PostgreSQL 16", "DATABASE_URL"))
     if as_json:
-        write_json(facts)
+        names = ("name", "stage", "searches", "versions", "key")
+        write_json([dict(zip(names, fact, strict=True)) for fact in facts])
         return
     table = Table(
         key("engine"), Column("used as"), Column("searches by"), Column("versions"), Column("key", folds=True)
     )
-    for fact in facts:
-        table.add(fact["name"], fact["stage"], ", ".join(fact["searches"]), fact["versions"], fact["key"] or "-")
+    for name, stage, searches, versions, variable in facts:
+        table.add(name, stage, ", ".join(searches), versions, variable or "-")
     table.show(output())
-
-
-def _fact(name: str, stage: str, searches: list[str], versions: str, key: str) -> dict[str, Any]:
-    return {"name": name, "stage": stage, "searches": searches, "versions": versions, "key": key}
 
 
 @engines_command.command("show", short_help="Print how a search engine is asked.")

@@ -6,27 +6,16 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 import orjson
+from msgspec.structs import replace
 
 from r2med.engines.remote import KeptReply, Outcome, RemoteEngine
-from r2med.engines.request import (
-    EngineRequest,
-    NoSuchPath,
-    ReplyPaths,
-    UnusableHit,
-    fill,
-    filled_reply,
-    follow,
-    hits_of,
-    message_of,
-    problem,
-    read_request,
-)
+from r2med.engines.request import EngineRequest, NoSuchPath, ReplyPaths, UnusableHit, fill, message_of, read_request
 from r2med.errors import SpecError
 from r2med.models.http import AttemptError, FailedAttempts, FatalServerError, RequestLimits, check_url, server_name
 from r2med.models.server import JsonServer, RequestFailed, Value
@@ -42,8 +31,7 @@ if TYPE_CHECKING:
     from r2med.data.dataset import Collection
     from r2med.pipeline.stage import Context
 
-_LARGEST = 50_000_000
-"""Bytes from which on a reply is refused: lists of ids and scores take far less."""
+_LARGEST = 50_000_000  # bytes from which on a reply is refused: lists of ids and scores take far less
 Found = tuple[list[Any], float]
 """For each query of a request its hits, or in a text why it has none; and the seconds that the request took."""
 
@@ -89,8 +77,8 @@ class EngineServer(EngineConnection[Found]):
     def read(self, answer: Any, body: Mapping[str, Any]) -> Found:
         """Read the hits of every query of a request."""
         try:
-            replies = follow(answer, self._paths.lists) if self._paths.lists else [answer]
-            return [self._problem(reply) or hits_of(reply, self._paths, self._chunk) for reply in replies], 0.0
+            replies = self._paths.split(answer)
+            return [self._problem(reply) or self._paths.read_hits(reply, self._chunk) for reply in replies], 0.0
         except NoSuchPath as error:
             if message := self._problem(answer):
                 raise AttemptError(f"{self.url} could not search: {message}", retry=False) from error
@@ -101,7 +89,7 @@ class EngineServer(EngineConnection[Found]):
             raise AttemptError(f"the reply of {self.url}/{self.path} {error}", retry=False) from error
 
     def _problem(self, reply: Any) -> str:
-        return self._without_keys(problem(reply, self._paths))
+        return self._without_keys(self._paths.find_error(reply))
 
 
 @dataclass(frozen=True)
@@ -112,35 +100,25 @@ class HttpEngine(RemoteEngine):
     'http(solr, url=http://localhost:8983, index=medline, depth=50)'
     """
 
-    engine: str
-    """The name of a preset, or the path of a TOML file."""
+    engine: str  # the name of a preset, or the path of a TOML file
     _: KW_ONLY
-    url: str = ""
-    """Where it listens; a file may say so itself."""
-    index: str = ""
-    """The index, core, collection or class that is searched."""
-    field: str = "text"
-    """The field with the text."""
+    url: str = ""  # where it listens; a file may say so itself
+    index: str = ""  # the index, core, collection or class that is searched
+    field: str = "text"  # the field with the text
     vector_field: str = "vector"
-    id_field: str = "id"
-    """The field with the task's document id, where it is not the engine's own id."""
-    ranking: str = "default"
-    """Vespa's rank profile."""
-    encoder: str = ""
-    """The encoder of the query's vector; empty for a search by text."""
+    id_field: str = "id"  # the field with the task's document id, where it is not the engine's own id
+    ranking: str = "default"  # Vespa's rank profile
+    encoder: str = ""  # the encoder of the query's vector; empty for a search by text
     chunk: str = ""
     """A regular expression whose first group is the document's id in the id of a chunk; the best chunk counts."""
-    fetch: int = 0
-    """How many hits are asked for, where hits are chunks; 0 for as many as `depth`."""
-    batch: int = 0
-    """Queries in a request, for engines that take several; 0 for the engine's own."""
+    fetch: int = 0  # how many hits are asked for, where hits are chunks; 0 for as many as `depth`
+    batch: int = 0  # queries in a request, for engines that take several; 0 for the engine's own
     depth: int = 100
     join: str = ""
     drop_self: bool | None = None
     unknown: float = 0.1
     """The share of returned ids that may be of documents that the task does not have; those are left out."""
-    version: str = ""
-    """Of what is behind the address: change it when the index changes."""
+    version: str = ""  # of what is behind the address: change it when the index changes
 
     name = "http"
 
@@ -210,10 +188,6 @@ class HttpEngine(RemoteEngine):
         return f"http({self.engine})"
 
     @property
-    def _one_by_one(self) -> bool:
-        return self._batch == 1
-
-    @property
     def _path(self) -> str:
         return str(fill(self.request.path, {"index": quote(self.index, safe="")}))
 
@@ -224,7 +198,8 @@ class HttpEngine(RemoteEngine):
     def _asked(
         self, left: Sequence[str], rows: Mapping[str, Mapping[str, Any]], failed: FailedAttempts
     ) -> Iterator[Outcome]:
-        reply = filled_reply(self.request.reply, {"index": self.index, "id_field": self.id_field})
+        paths, names = self.request.reply, {"index": self.index, "id_field": self.id_field}
+        reply = replace(paths, **{name: fill(getattr(paths, name), names) for name in ("hits", "id", "score")})
         server = EngineServer(replace(self.request, path=self._path), self._address, reply, self._pattern)
         server.failed = failed
         groups = [left[start : start + self._batch] for start in range(0, len(left), self._batch)]
@@ -256,7 +231,7 @@ class HttpEngine(RemoteEngine):
     def _book(self, answered: int, asked: int, context: Context) -> None:
         """Count requests, including those of stored replies."""
         size, price = self._batch, self._request_price
-        requests, kept = -(-answered // size), -(-(answered - asked) // size) if answered > asked else 0
+        requests, kept = -(-answered // size), max(0, -(-(answered - asked) // size))
         cost = None if price is None else requests * price / 1e3
         paid = None if price is None else (requests - kept) * price / 1e3
         context.book(Usage(requests=requests, cached=kept, cost=cost, paid=paid))
@@ -267,7 +242,6 @@ class HttpEngine(RemoteEngine):
         return prices().of_requests((self.request.name, urlsplit(self._address).netloc))
 
     def _body(self, rows: Sequence[Mapping[str, Any]]) -> Any:
-        """Return the request for some queries."""
         options = {name: getattr(self, name) for name in ("index", "field", "vector_field", "id_field", "ranking")}
         filled = []
         for row in rows:

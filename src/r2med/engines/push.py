@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import pairwise
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import orjson
+from msgspec import structs
 
 from r2med.data.dataset import Texts
 from r2med.data.loader import load
@@ -20,7 +20,7 @@ from r2med.encode.encoder import Encoder, Role
 from r2med.engines.http import EngineConnection, HttpEngine
 from r2med.engines.request import read_request
 from r2med.engines.sql import DEFAULT_TABLE, Postgres, vector_text
-from r2med.engines.targets import TARGETS, EngineAnswer, IndexTarget, Push, PushedDocument
+from r2med.engines.targets import TARGETS, EngineAnswer, IndexTarget, Push, PushedDocument, PushTemplate
 from r2med.errors import R2medError, SpecError, suggest
 from r2med.formatting import counted, shorten
 from r2med.models.http import AttemptError, RequestLimits, backoff, check_url, server_name
@@ -28,19 +28,18 @@ from r2med.pipeline.executor.local import Executor, begin_command, quiet
 from r2med.pipeline.registry import build_system
 from r2med.pipeline.stage import Context
 from r2med.retrieve.dense import Dense
+from r2med.retrieve.documents import with_text
 from r2med.store.cache import Cache, home
 from r2med.store.hashes import cache_key
 from r2med.store.sqlite import Database, Format, StoreError
 
 if TYPE_CHECKING:
     import psycopg
-    from psycopg import sql
+    from psycopg.sql import Composed
 
 POSTGRES = "postgres"
-_WAIT = 0.05
-"""Seconds until a task of the engine is asked about again, to begin with."""
-_AT_ONCE = 4
-"""Batches under way at a time, unless the user says otherwise."""
+_WAIT = 0.05  # seconds until a task of the engine is asked about again, to begin with
+_AT_ONCE = 4  # batches under way at a time, unless the user says otherwise
 _TABLE = """
 CREATE TABLE pushed (
     target TEXT,
@@ -59,12 +58,9 @@ class PushRequest:
     task: str
     engine: str
     url: str = ""
-    index: str = ""
-    """Empty for a name made of the task's."""
-    encoder: str = ""
-    """Whose vectors go along; empty for none."""
-    dsn_env: str = "DATABASE_URL"
-    """The variable with the address, for PostgreSQL."""
+    index: str = ""  # empty for a name made of the task's
+    encoder: str = ""  # whose vectors go along; empty for none
+    dsn_env: str = "DATABASE_URL"  # the variable with the address, for PostgreSQL
     batch: int = 200
 
     def __post_init__(self) -> None:
@@ -87,11 +83,9 @@ class PushPlan:
     engine: str
     index: str
     documents: int
-    left_out: int
-    """Documents without text, which have no vector."""
+    left_out: int  # documents without text, which have no vector
     batches: int
-    bytes: int
-    """About as many are sent, vectors included."""
+    bytes: int  # about as many are sent, vectors included
     to_encode: int
     mapping: str
 
@@ -104,49 +98,36 @@ class PushResult:
     index: str
     documents: int
     left_out: int
-    sent: int
-    """Those of this command; the others were there already."""
-    count: int
-    """What the engine counts afterwards."""
+    sent: int  # those of this command; the others were there already
+    count: int  # what the engine counts afterwards
     seconds: float
-    system: str
-    """The spec that searches what was pushed."""
+    system: str  # the spec that searches what was pushed
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
 class _Work:
     """A request with its data, encoder and index resolved."""
 
-    request: PushRequest
-    task: str
-    documents: Texts
-    encoder: Encoder | None
-    index: str
-    left_out: int = 0
-
-    @classmethod
-    def of(cls, request: PushRequest) -> _Work:
+    def __init__(self, request: PushRequest) -> None:
+        self.request = request
         collection = load(request.task).collection
-        name, documents, encoder, left_out = collection.task.name, collection.documents, None, 0
+        self.task, self.documents = collection.task.name, collection.documents
+        self.encoder: Encoder | None = None
         target = TARGETS.get(request.engine)
         if request.encoder:
             stage = build_system(request.encoder).stages[-1]
             if not isinstance(stage, Dense):
                 raise SpecError(f"--encoder {request.encoder}: that is not an encoder")
-            encoder = stage.encoder(collection.task)
-            nonblank = {document: text for document, text in documents if text.strip()}
-            left_out = len(documents) - len(nonblank)
-            if left_out:
-                documents = Texts(list(nonblank), list(nonblank.values()))
-        if not len(documents):
-            raise R2medError(f"{name} has no documents to push")
+            self.encoder = stage.encoder(collection.task)
+            self.documents = with_text(collection.documents)
+        self.left_out = len(collection.documents) - len(self.documents)
+        if not len(self.documents):
+            raise R2medError(f"{self.task} has no documents to push")
         longest = target.longest if target else 0
-        for document, text in documents if longest else ():
+        for document, text in self.documents if longest else ():
             if len(text.encode("utf-8", "replace")) > longest:
                 raise R2medError(f"{request.engine} holds texts of {longest:,} bytes, {shorten(document)!r} is longer")
-        index = request.index or (target.default_name(name) if target else DEFAULT_TABLE)
-        return cls(request, name, documents, encoder, index, left_out)
+        self.index = request.index or (target.default_name(self.task) if target else DEFAULT_TABLE)
 
     def sink(self, dimension: int) -> _EngineSink | _PostgresSink:
         """Return the index, with a place for vectors of so many dimensions."""
@@ -154,7 +135,7 @@ class _Work:
         if request.engine == POSTGRES:
             return _PostgresSink(self.index, dimension, self.database())
         similarity = self.encoder.similarity if self.encoder else "cosine"
-        target = TARGETS[request.engine](self.index, dimension, similarity)
+        target = IndexTarget(request.engine, self.index, dimension, similarity)
         requests = read_request(request.engine, vector=bool(dimension))
         variables = ", ".join(requests.keys()) or "a variable"
         url = check_url(request.engine, request.url, variables, "--url http://host:port")
@@ -186,14 +167,14 @@ class _Work:
             name = "postgres-vector" if self.encoder else "postgres-text"
             encoder = f", encoder={request.encoder}" if self.encoder else ""
             return f"sql({name}.sql, dsn_env={request.dsn_env}{encoder})"
-        target = TARGETS[request.engine](self.index, int(self.encoder is not None))
+        target = IndexTarget(request.engine, self.index, int(self.encoder is not None))
         options: dict[str, Any] = {"index": self.index, "encoder": request.encoder, **target.options()}
         return str(HttpEngine(request.engine, url=request.url, **options))
 
 
 def plan_push(request: PushRequest) -> PushPlan:
     """Return the plan of a push; nothing is sent, and at most one text is encoded."""
-    work = _Work.of(request)
+    work = _Work(request)
     documents, encoder = work.documents, work.encoder
     waiting = dimension = 0
     if encoder:
@@ -217,7 +198,7 @@ def push(request: PushRequest, engine: Executor | None = None) -> PushResult:
     started = time.perf_counter()
     begin_command()
     context = Context(Cache.default(), engine or quiet())
-    work = _Work.of(request)
+    work = _Work(request)
     documents = work.documents
     vectors = encode_all(work.encoder, documents, Role.DOCUMENT, context) if work.encoder else None
 
@@ -271,7 +252,6 @@ class _Pushed:
         return self._db.rows("SELECT first, last FROM pushed WHERE target = ? ORDER BY first", (self._key,))
 
     def total(self) -> int:
-        """Return the number of documents that have arrived."""
         return sum(last - first for first, last in self._spans())
 
     def gaps(self, total: int) -> list[tuple[int, int]]:
@@ -297,7 +277,7 @@ class _EngineWriter(EngineConnection[EngineAnswer]):
     made = "documents sent"
 
     def ask(self, push: Push) -> EngineAnswer:
-        return self._ask(vars(push))
+        return self._ask(structs.asdict(push))
 
     def place(self, body: Mapping[str, Any]) -> tuple[str, str]:
         return body["method"], body["path"]
@@ -330,12 +310,12 @@ class _EngineSink:
     def __init__(self, target: IndexTarget, writer: _EngineWriter) -> None:
         self.target, self._writer = target, writer
 
-    def _ask(self, push: Push) -> EngineAnswer:
-        return self._writer.ask(self.target.addressed(push))
+    def _ask(self, push: PushTemplate) -> EngineAnswer:
+        return self._writer.ask(self.target.filled(push))
 
     def begin(self) -> int:
         """Create the index if it does not exist, and return how many documents it holds."""
-        if self.target.there(self._ask(self.target.exists())):
+        if self.target.there(self._ask(self.target.table.probe)):
             # A push that was stopped may have sent what no search shows yet.
             return self.finish()
         for push in self.target.create():
@@ -343,35 +323,51 @@ class _EngineSink:
         return 0
 
     def add(self, documents: Sequence[PushedDocument]) -> None:
-        batches = [[document] for document in documents] if self.target.one_by_one else [documents]
+        batches = [[document] for document in documents] if self.target.table.one_by_one else [documents]
         for batch in batches:
             self._do(self.target.add(batch))
 
     def _do(self, push: Push) -> None:
-        answer = self._ask(push)
+        answer = self._writer.ask(push)
         attempt = 0
         while (later := self.target.waits(answer)) is not None:
             attempt += 1
             time.sleep(min(2.0, backoff(attempt, _WAIT)))
-            answer = self._ask(later)
+            answer = self._writer.ask(later)
         if reason := self.target.refused(answer):
             raise R2medError(f"{self._writer.url} did not take {reason}")
 
     def finish(self) -> int:
         """Make everything visible to the next search, and count the documents."""
-        for push in self.target.visible:
-            self._ask(push)
-        return self.target.counted(self._ask(self.target.count()))
+        if self.target.table.visible is not None:
+            self._ask(self.target.table.visible)
+        return self.target.counted(self._ask(self.target.table.count))
 
     def mapping(self) -> str:
         return self.target.mapping()
 
     def size(self, document: PushedDocument) -> int:
-        """Return the bytes that a document takes."""
         return len(self.target.add([document]).content)
 
     def close(self) -> None:
         """Do nothing: the client's connections end with it."""
+
+
+_COLUMNS = (
+    "id text PRIMARY KEY, text text NOT NULL, "
+    "words_of_text tsvector GENERATED ALWAYS AS (to_tsvector('english', text)) STORED"
+)
+_CREATE = (f"CREATE TABLE IF NOT EXISTS {{table}} ({_COLUMNS})",)
+_CREATE_WITH_VECTORS = (
+    "CREATE EXTENSION IF NOT EXISTS vector",
+    f"CREATE TABLE IF NOT EXISTS {{table}} ({_COLUMNS}, vector vector({{dimension}}))",
+)
+_INSERT = (
+    "INSERT INTO {table} (id, text) VALUES (%s, %s) ON CONFLICT (id) DO UPDATE SET text = EXCLUDED.text",
+    "INSERT INTO {table} (id, text, vector) VALUES (%s, %s, %s) "
+    "ON CONFLICT (id) DO UPDATE SET text = EXCLUDED.text, vector = EXCLUDED.vector",
+)
+_FINISH = ("CREATE INDEX IF NOT EXISTS {index} ON {table} USING gin (words_of_text)", "ANALYZE {table}")
 
 
 class _PostgresSink:
@@ -379,27 +375,20 @@ class _PostgresSink:
 
     def __init__(self, table: str, dimension: int, database: Postgres) -> None:
         self._table, self._dimension, self._database = table, dimension, database
+        self._create = _CREATE_WITH_VECTORS if dimension else _CREATE
 
-    def _statements(self) -> tuple[list[sql.Composed | sql.SQL], list[sql.Composed | sql.SQL]]:
-        """Return the statements before and after the documents."""
-        sql = _sql()
-        table = sql.Identifier(self._table)
-        vector = sql.SQL(", vector vector({})").format(sql.Literal(self._dimension)) if self._dimension else sql.SQL("")
-        words = "tsvector GENERATED ALWAYS AS (to_tsvector('english', text)) STORED"
-        columns = f"id text PRIMARY KEY, text text NOT NULL, words_of_text {words}"
-        create = sql.SQL("CREATE TABLE IF NOT EXISTS {} ({}{})").format(table, sql.SQL(columns), vector)
-        extension = [sql.SQL("CREATE EXTENSION IF NOT EXISTS vector")] if self._dimension else []
-        index = sql.Identifier(f"{self._table}_words_of_text")
-        gin = sql.SQL("CREATE INDEX IF NOT EXISTS {} ON {} USING gin (words_of_text)").format(index, table)
-        return [*extension, create], [gin, sql.SQL("ANALYZE {}").format(table)]
+    def _composed(self, statement: str) -> Composed:
+        from psycopg.sql import SQL, Identifier, Literal
 
-    def _run(self, statements: Sequence[sql.Composed | sql.SQL]) -> int:
+        names = {"table": Identifier(self._table), "index": Identifier(f"{self._table}_words_of_text")}
+        return SQL(statement).format(**names, dimension=Literal(self._dimension))
+
+    def _run(self, statements: Sequence[str]) -> int:
         """Run statements and return how many rows the table has."""
-        sql = _sql()
         with self._transaction() as connection:
             for statement in statements:
-                connection.execute(statement)
-            row = connection.execute(sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(self._table))).fetchone()
+                connection.execute(self._composed(statement))
+            row = connection.execute(self._composed("SELECT count(*) FROM {table}")).fetchone()
         return int(row[0]) if row else 0
 
     @contextmanager
@@ -413,20 +402,11 @@ class _PostgresSink:
             raise R2medError(error.reason) from error
 
     def begin(self) -> int:
-        return self._run(self._statements()[0])
+        return self._run(self._create)
 
     def add(self, documents: Sequence[PushedDocument]) -> None:
-        sql = _sql()
-        names = ["id", "text", *(["vector"] if self._dimension else [])]
-        rows = [self._row(document) for document in documents]
-        statement = sql.SQL("INSERT INTO {} ({}) VALUES ({}) ON CONFLICT (id) DO UPDATE SET {}").format(
-            sql.Identifier(self._table),
-            sql.SQL(", ").join(map(sql.Identifier, names)),
-            sql.SQL(", ").join([sql.Placeholder()] * len(names)),
-            sql.SQL(", ").join(sql.SQL("{0} = EXCLUDED.{0}").format(sql.Identifier(name)) for name in names[1:]),
-        )
         with self._transaction() as connection, connection.cursor() as cursor:
-            cursor.executemany(statement, rows)
+            cursor.executemany(self._composed(_INSERT[self._dimension > 0]), map(self._row, documents))
 
     def _row(self, document: PushedDocument) -> tuple[str, ...]:
         """Return a row; zero bytes become spaces, since a text of PostgreSQL cannot hold them."""
@@ -434,20 +414,13 @@ class _PostgresSink:
         return plain if document.vector is None else (*plain, vector_text(document.vector))
 
     def finish(self) -> int:
-        return self._run(self._statements()[1])
+        return self._run(_FINISH)
 
     def mapping(self) -> str:
-        return "".join(f"{statement.as_string(None)};\n" for part in self._statements() for statement in part)
+        return "".join(f"{self._composed(statement).as_string(None)};\n" for statement in (*self._create, *_FINISH))
 
     def size(self, document: PushedDocument) -> int:
         return sum(len(value.encode("utf-8", "replace")) for value in self._row(document))
 
     def close(self) -> None:
         self._database.close()
-
-
-def _sql() -> ModuleType:
-    """Return the module that composes statements, from an extra."""
-    from psycopg import sql
-
-    return sql

@@ -7,21 +7,21 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import orjson
 
-from r2med.data.dataset import Texts
 from r2med.encode.batching import encode_all
 from r2med.encode.encoder import Role
 from r2med.errors import R2medError, SpecError
 from r2med.models.http import FailedAttempts
 from r2med.models.source import spelled_folder
-from r2med.pipeline.joins import query_copies, search_texts
-from r2med.pipeline.registry import build_system, spec_of
+from r2med.pipeline.joins import query_copies
+from r2med.pipeline.registry import NamedStage, build_system
 from r2med.pipeline.stage import Context, Retriever, note_incomplete
 from r2med.retrieve.dense import Dense
+from r2med.retrieve.documents import search_queries
 from r2med.retrieve.given_lists import AnswerChecker
 from r2med.store.arrays import ValueStore
 from r2med.store.files import expanded
@@ -30,7 +30,6 @@ from r2med.store.hashes import cache_key
 if TYPE_CHECKING:
     from r2med.data.dataset import Collection
     from r2med.data.run import Run
-    from r2med.pipeline.spec import Call
 
 
 def latency(seconds: Sequence[float]) -> dict[str, Any]:
@@ -52,26 +51,17 @@ class KeptReply(NamedTuple):
     seconds: float
 
 
-Outcome = tuple[str, KeptReply | str]
-"""A query with its reply, or with why there is none."""
+Outcome = tuple[str, KeptReply | str]  # a query with its reply, or with why there is none
 
 
-class RemoteEngine(Retriever):
+class RemoteEngine(NamedStage, Retriever):
     """A retriever that queries a remote index, query by query; replies are stored by request."""
-
-    name: ClassVar[str]
-    """What specs call it."""
 
     encoder: str
     chunk: str
     fetch: int
     join: str
     unknown: float
-
-    @property
-    def spec(self) -> Call:
-        """Return the stage in the spec language."""
-        return spec_of(self, self.name)
 
     @property
     @abstractmethod
@@ -88,12 +78,11 @@ class RemoteEngine(Retriever):
         """
 
     @property
-    def _one_by_one(self) -> bool:
-        """Return whether a request holds a single query, so that its time is that query's latency."""
-        return True
+    def _batch(self) -> int:
+        """Return how many queries a request holds; the time of a request with one is that query's latency."""
+        return 1
 
     def _check_settings(self) -> None:
-        """Refuse invalid settings before anything runs."""
         if expanded(self.encoder).is_dir() and self.encoder:
             object.__setattr__(self, "encoder", spelled_folder(self.encoder))
         if min(self.depth, 1 + self.fetch) < 1 or not 0 <= self.unknown <= 1:
@@ -182,13 +171,12 @@ class RemoteEngine(Retriever):
                 words = "refused lists are not kept: the same command asks for them again"
                 raise R2medError(f"{error}; {words}") from error
             accepted = checker.returned > 0
-            rows = {keys[query]: orjson.dumps([*reply]) if accepted else b"" for query, reply in doubtful.items()}
-            store.write(rows)
+            store.write({keys[q]: orjson.dumps([*reply]) if accepted else b"" for q, reply in doubtful.items()})
         if not checker.returned:
             nothing = "the engine found nothing for any query; the same command asks again"
             context.notes.incomplete |= dict.fromkeys(replies, nothing)
         note_incomplete(self, failed, len(queries), context, kept="could not be searched")
-        times = latency([reply.seconds for reply in replies.values()] if self._one_by_one else [])
+        times = latency([reply.seconds for reply in replies.values()] if self._batch == 1 else [])
         context.notes.facts |= {"unsearched": list(failed), **times, **checker.record()}
         return run.without_self(self.drop_copies(collection, context)).cut(self.depth)
 
@@ -197,12 +185,10 @@ class RemoteEngine(Retriever):
 
     def _queries(self, collection: Collection, context: Context) -> dict[str, dict[str, Any]]:
         """Return the values of the placeholders for each query."""
-        texts = search_texts(collection, self.join)
-        hits = self._hits
-        shared = {"k": hits, "candidates": min(10_000, max(100, 2 * hits))}
-        rows = {query: {**shared, "query": text} for query, text in zip(collection.queries.ids, texts, strict=True)}
+        asked = search_queries(collection, self.join)
+        shared = {"k": self._hits, "candidates": min(10_000, max(100, 2 * self._hits))}
+        rows = {query: {**shared, "query": text} for query, text in asked}
         if self.encoder:
-            asked = Texts(list(collection.queries.ids), texts)
             vectors = encode_all(self._dense.encoder(collection.task), asked, Role.QUERY, context)
             for row, vector in zip(rows.values(), vectors[:], strict=True):
                 row["vector"] = vector.tolist()

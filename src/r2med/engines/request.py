@@ -7,7 +7,6 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from typing import Annotated, Any, Literal
@@ -26,7 +25,7 @@ _PLACES = (
     "query", "query_json", "k", "candidates", "vector", "vector_json", "items", "index", "field", "vector_field",
     "id_field", "ranking",
 )  # fmt: skip
-_PLACE = re.compile(rf"\{{({'|'.join(_PLACES)})\}}")
+_PLACE = re.compile(r"\{([a-z_]+)\}")
 _ENV = re.compile(r"\{env:([A-Za-z_]\w*)\}")
 _ANY_PLACE = re.compile(r"(?<!\{)\{([A-Za-z_]\w*)\}(?!\})")
 """What looks like a placeholder; doubled braces belong to templates of the engine itself."""
@@ -37,59 +36,93 @@ class ReplyPaths(Typed, frozen=True):
 
     hits: str
     id: str
-    score: str = ""
-    """Empty where hits have no score; they then count by their order."""
+    score: str = ""  # empty where hits have no score; they then count by their order
     lists: str = ""
     """The list of replies, where several queries are asked at once; all other paths are inside each of them."""
-    errors: tuple[str, ...] = ()
-    """What must be absent, false, 0 or empty: anything else says that the search failed."""
-    lower: bool = False
-    """Whether a lower score is better."""
-    optional: bool = False
-    """Whether a reply without hits says that nothing was found."""
+    errors: tuple[str, ...] = ()  # what must be absent, false, 0 or empty: anything else says that the search failed
+    lower: bool = False  # whether a lower score is better
+    optional: bool = False  # whether a reply without hits says that nothing was found
+
+    def split(self, answer: Any) -> Any:
+        """Return the replies to the queries of a request."""
+        return follow(answer, self.lists) if self.lists else [answer]
+
+    def find_error(self, reply: Any) -> str:
+        """Return the error that a reply reports; empty if there is none."""
+        for path in self.errors:
+            try:
+                value = follow(reply, path)
+            except NoSuchPath:
+                continue
+            if value:
+                return f"{path}: {message_of(reply) or _one_line(value)}"
+        return ""
+
+    def read_hits(self, reply: Any, chunk: re.Pattern[str] | None) -> list[tuple[str, float]] | list[str]:
+        """Return the documents of a reply with or without scores; of a document's chunks the best one counts."""
+        try:
+            hits = follow(reply, self.hits)
+        except NoSuchPath:
+            if not self.optional:
+                raise
+            hits = None
+        hits = [] if hits is None and self.optional else hits
+        if not isinstance(hits, Sequence) or isinstance(hits, str):
+            raise NoSuchPath(self.hits, hits, "list at ")
+        ids = []
+        for value in (follow(hit, self.id) for hit in hits):
+            if isinstance(value, bool) or not isinstance(value, str | int):
+                raise UnusableHit(f"has the id {_written(value)}, which is neither a text nor a whole number")
+            match = chunk.match(str(value)) if chunk else None
+            ids.append(match[1] if match else str(value))
+        if not self.score:
+            return list(dict.fromkeys(ids)) if chunk else ids
+        sign = -1.0 if self.lower else 1.0
+        pairs = [(name, sign * _score(name, follow(hit, self.score))) for name, hit in zip(ids, hits, strict=True)]
+        if chunk is None:
+            return pairs
+        best: dict[str, float] = {}
+        for name, score in pairs:
+            best[name] = max(score, best.get(name, score))
+        return list(best.items())
 
 
 class _ReplyTable(Typed, frozen=True):
     reply: ReplyPaths
 
 
-class _EngineTable(Typed, frozen=True, kw_only=True):
-    """What a preset or a file says of an engine."""
+class _EngineSettings(Typed, frozen=True, kw_only=True):
+    """What holds for all requests to an engine."""
 
-    reply: dict[str, Any]
-    vector_reply: dict[str, Any] = msgspec.field(default_factory=dict)
-    """What differs in the reply to a search by vector."""
     path: str = ""
-    query: dict[str, Any] | None = None
-    query_item: dict[str, Any] | None = None
-    vector: dict[str, Any] | None = None
-    vector_item: dict[str, Any] | None = None
     method: Literal["POST", "GET"] = "POST"
     url: str = ""
     versions: str = ""
     headers: dict[str, str] = msgspec.field(default_factory=dict)
     largest: Annotated[int, Meta(ge=0)] = 0
+    """The most hits that the engine gives at a time; 0 where it has no such limit."""
     batch: Annotated[int, Meta(ge=1)] = 1
 
 
-@dataclass(frozen=True)
-class EngineRequest:
+class _EngineTable(_EngineSettings, frozen=True, kw_only=True):
+    """What a preset or a file says of an engine."""
+
+    reply: dict[str, Any]
+    vector_reply: dict[str, Any] = msgspec.field(default_factory=dict)
+    """What differs in the reply to a search by vector."""
+    query: dict[str, Any] | None = None
+    query_item: dict[str, Any] | None = None
+    vector: dict[str, Any] | None = None
+    vector_item: dict[str, Any] | None = None
+
+
+class EngineRequest(_EngineSettings, frozen=True, kw_only=True):
     """One engine's requests and replies."""
 
     name: str
-    path: str
     reply: ReplyPaths
-    body: Any
-    """The request, with placeholders."""
-    item: Any = None
-    """What stands for each query in `{items}`."""
-    method: str = "POST"
-    url: str = ""
-    versions: str = ""
-    headers: Mapping[str, str] = field(default_factory=dict)
-    largest: int = 0
-    """The most hits that the engine gives at a time; 0 where it has no such limit."""
-    batch: int = 1
+    body: Any  # the request, with placeholders
+    item: Any = None  # what stands for each query in `{items}`
 
     def keys(self) -> list[str]:
         """Return the environment variables that the headers need."""
@@ -173,10 +206,8 @@ def read_request(engine: str, *, vector: bool) -> EngineRequest:
         raise SpecError(f"{engine}: [{kind}_item] needs {{items}} in [{kind}], and reply.lists")
     if table.batch > 1 and item is None:
         raise SpecError(f"{engine}: batch = {table.batch} needs a table [{kind}_item]")
-    return EngineRequest(
-        engine, table.path, reply, body, item, table.method, table.url, table.versions, table.headers, table.largest,
-        table.batch,
-    )  # fmt: skip
+    settings = {name: getattr(table, name) for name in _EngineSettings.__struct_fields__}
+    return EngineRequest(name=engine, reply=reply, body=body, item=item, **settings)
 
 
 def _texts(value: Any) -> list[str]:
@@ -204,13 +235,6 @@ def fill(template: Any, values: Mapping[str, Any]) -> Any:
     if whole and whole[1] in values:
         return values[whole[1]]
     return _PLACE.sub(lambda match: _text(values[match[1]]) if match[1] in values else match[0], template)
-
-
-def filled_reply(reply: ReplyPaths, values: Mapping[str, Any]) -> ReplyPaths:
-    """Return the paths of a reply with placeholders such as `{id_field}` filled."""
-    return msgspec.structs.replace(
-        reply, hits=fill(reply.hits, values), id=fill(reply.id, values), score=fill(reply.score, values)
-    )
 
 
 def _text(value: Any) -> str:
@@ -246,18 +270,6 @@ def follow(value: Any, path: str) -> Any:
     return value
 
 
-def problem(reply: Any, paths: ReplyPaths) -> str:
-    """Return the error that a reply reports; empty if there is none."""
-    for path in paths.errors:
-        try:
-            value = follow(reply, path)
-        except NoSuchPath:
-            continue
-        if value:
-            return f"{path}: {message_of(reply) or _one_line(value)}"
-    return ""
-
-
 def message_of(reply: Any) -> str:
     """Return the message of a reply; empty if there is none."""
     message = reply.get("message") if isinstance(reply, Mapping) else None
@@ -268,44 +280,19 @@ def _one_line(value: Any) -> str:
     return " ".join(_text(value).split())[:200]
 
 
-def hits_of(reply: Any, paths: ReplyPaths, chunk: re.Pattern[str] | None) -> list[tuple[str, float]] | list[str]:
-    """Return the documents of a reply with or without scores; of a document's chunks the best one counts."""
-    try:
-        hits = follow(reply, paths.hits)
-    except NoSuchPath:
-        if not paths.optional:
-            raise
-        hits = None
-    hits = [] if hits is None and paths.optional else hits
-    if not isinstance(hits, Sequence) or isinstance(hits, str):
-        raise NoSuchPath(paths.hits, hits, "list at ")
-    ids = []
-    for value in (follow(hit, paths.id) for hit in hits):
-        if isinstance(value, bool) or not isinstance(value, str | int):
-            raise UnusableHit(f"has the id {_written(value)}, which is neither a text nor a whole number")
-        match = chunk.match(str(value)) if chunk else None
-        ids.append(match[1] if match else str(value))
-    if not paths.score:
-        return list(dict.fromkeys(ids)) if chunk else ids
-    sign = -1.0 if paths.lower else 1.0
-    pairs = [(name, sign * _score(name, follow(hit, paths.score))) for name, hit in zip(ids, hits, strict=True)]
-    if chunk is None:
-        return pairs
-    best: dict[str, float] = {}
-    for name, score in pairs:
-        best[name] = max(score, best.get(name, score))
-    return list(best.items())
-
-
 def _score(document: str, value: Any) -> float:
-    """Return a score, which some engines write as a text."""
-    try:
-        score = math.nan if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError):
-        score = math.nan
+    score = number_of(value)
     if not math.isfinite(score):
         raise UnusableHit(f"has the score {_written(value)} for {shorten(document)!r}, which is not a number")
     return score
+
+
+def number_of(value: Any) -> float:
+    """Return a score, which some engines write as a text; NaN for anything else."""
+    try:
+        return math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        return math.nan
 
 
 def _written(value: Any) -> str:

@@ -15,7 +15,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from r2med.engines.remote import KeptReply, Outcome, RemoteEngine
-from r2med.engines.request import ReplyPaths, hits_of
+from r2med.engines.request import ReplyPaths, number_of
 from r2med.errors import DataError, R2medError, SpecError, require_extra
 from r2med.models.http import AttemptError, FailedAttempts, FatalServerError, RequestLimits, TimedOut, mask
 from r2med.models.server import Requester, RequestFailed
@@ -46,14 +46,14 @@ class Postgres:
 
         self.dsn_env, self.limits = dsn_env, limits
         self._dsn = os.environ.get(dsn_env, "").strip()
-        form = "the address of {} database: postgresql://user:password@host:5432/name"
+        form = "database: postgresql://user:password@host:5432/name"
         if not self._dsn:
-            raise R2medError(f"set {dsn_env} to {form.format('the')}")
+            raise R2medError(f"set {dsn_env} to the address of the {form}")
         settings = None
         with suppress(psycopg.ProgrammingError):  # its message quotes the address, and a password with it
             settings = conninfo_to_dict(self._dsn)
         if settings is None:
-            raise R2medError(f"{dsn_env} does not hold {form.format('a')}")
+            raise R2medError(f"{dsn_env} does not hold the address of a {form}")
         self.settings: dict[str, Any] = settings
         self._local = threading.local()
         self._lock = threading.Lock()
@@ -149,8 +149,7 @@ class StatementError(FatalServerError):
 
     def __init__(self, reason: str, position: int) -> None:
         super().__init__(reason)
-        self.position = position
-        """The character, counted from 1, in the statement as it was sent."""
+        self.position = position  # the character, counted from 1, in the statement as it was sent
 
 
 def vector_text(vector: Sequence[float]) -> str:
@@ -182,24 +181,19 @@ def example(name: str, table: str = DEFAULT_TABLE) -> str:
 class SqlEngine(RemoteEngine):
     """A SELECT of PostgreSQL, full-text, by vectors, or both."""
 
-    file: str
-    """The path of the file with the statement."""
+    file: str  # the path of the file with the statement
     _: KW_ONLY
-    dsn_env: str = "DATABASE_URL"
-    """The environment variable with the address of the database, and its password."""
-    encoder: str = ""
-    """The encoder of the query's vector, for statements with `%(vector)s`."""
+    dsn_env: str = "DATABASE_URL"  # the environment variable with the address of the database, and its password
+    encoder: str = ""  # the encoder of the query's vector, for statements with `%(vector)s`
     chunk: str = ""
     """A regular expression whose first group is the document's id in the id of a chunk; the best chunk counts."""
-    fetch: int = 0
-    """How many rows are asked for, where rows are chunks; 0 for as many as `depth`."""
+    fetch: int = 0  # how many rows are asked for, where rows are chunks; 0 for as many as `depth`
     depth: int = 100
     join: str = ""
     drop_self: bool | None = None
     unknown: float = 0.1
     """The share of returned ids that may be of documents that the task does not have; those are left out."""
-    version: str = ""
-    """Of what is in the database: change it when the table changes."""
+    version: str = ""  # of what is in the database: change it when the table changes
 
     name = "sql"
 
@@ -309,25 +303,15 @@ class _Sender(Requester[KeptReply]):
         if len(columns) > 2:
             names = ", ".join(columns)
             raise FatalServerError(f"{self._file}: the statement returns {names}; an id and a score are wanted")
+        for name, *score in rows:
+            if isinstance(name, bool) or not isinstance(name, str | int):
+                fault = f"the first column holds {name!r}, which is not a document id; write id::text"
+                raise FatalServerError(f"{self._file}: {fault}")
+            if score and not math.isfinite(number_of(score[0])):
+                fault = f"the score of {name!r} is {score[0]!r}, not a number; a score comes second"
+                raise FatalServerError(f"{self._file}: {fault}")
         paths = ReplyPaths(hits="", id="0", score="1" if len(columns) == 2 else "")
-        try:
-            hits = hits_of(rows, paths, self._engine._pattern)
-        except (TypeError, ValueError) as error:
-            fault = "rows that cannot be read"
-            for name, *score in rows:
-                if isinstance(name, bool) or not isinstance(name, str | int):
-                    fault = f"the first column holds {name!r}, which is not a document id; write id::text"
-                    break
-                if score and not _is_finite(score[0]):
-                    fault = f"the score of {name!r} is {score[0]!r}, not a number; a score comes second"
-                    break
-            raise FatalServerError(f"{self._file}: {fault}") from error
+        hits = paths.read_hits(rows, self._engine._pattern)
         self._health.answered = True
         self.requests += 1
         return KeptReply(hits, seconds)
-
-
-def _is_finite(value: Any) -> bool:
-    with suppress(TypeError, ValueError):
-        return math.isfinite(float(value))
-    return False

@@ -1,7 +1,7 @@
 """A user's own search engine: a function `search(queries, k)`, or a class or an object with that method.
 
 Named in a spec as `my.module:my_search`, or by the name that `@r2med.retriever(name=...)` gives it. What it returns is
-checked by `answer_lists`.
+checked by `AnswerChecker`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from r2med.data.run import Run
 from r2med.engines.remote import latency
 from r2med.errors import R2medError, SpecError, blame, debug
 from r2med.models.http import FailedAttempts
+from r2med.pipeline import user_code
 from r2med.pipeline.joins import query_copies, search_texts
 from r2med.pipeline.registry import check_free
 from r2med.pipeline.spec import Call
-from r2med.pipeline.stage import Context, Retriever, note_incomplete
-from r2med.pipeline.user_code import check_arguments, class_content, import_class, is_class, live_hash, option_names
+from r2med.pipeline.stage import KINDS, Context, Retriever, note_incomplete
 from r2med.retrieve.given_lists import AnswerChecker
 
 if TYPE_CHECKING:
@@ -33,12 +33,10 @@ HANDED = ("task", "documents")
 """What a function or a constructor is handed because it has a parameter of that name: the task, the texts by id."""
 _OWN = ("depth", "batch", "join", "drop_self", "unknown")
 """Options that are r2med's; every other one goes to the function or the constructor."""
-_HOPELESS = 5
-"""Where none of so many first queries could be searched, no other one will be."""
+_HOPELESS = 5  # where none of so many first queries could be searched, no other one will be
 
 
-_NAMED: dict[str, tuple[Any, str]] = {}
-"""The engines registered by `@r2med.retriever`, each with its stated version."""
+_NAMED: dict[str, tuple[Any, str]] = {}  # the engines registered by `@r2med.retriever`, each with its stated version
 
 
 @overload
@@ -74,7 +72,7 @@ def from_object(target: Any) -> UserEngine:
         if engine is target:
             return UserEngine(name, target=target)
     address = _place(target)
-    if not is_class(address):
+    if not user_code.is_class(address):
         raise SpecError(f"{address} has no name that a table can show; give it one: r2med.retriever(f, name='mine')")
     return UserEngine(address, target=target)
 
@@ -83,9 +81,9 @@ def find_engine(call: Call) -> UserEngine | None:
     """Return the stage of a call that names a user's engine, or None."""
     if call.name in _NAMED:
         return UserEngine.from_call(call, _NAMED[call.name][0])
-    if not is_class(call.name):
+    if not user_code.is_class(call.name):
         return None
-    target = import_class(call.name)
+    target = user_code.import_class(call.name)
     if inspect.isroutine(target):
         # A function with fewer parameters may make an encoder.
         options = {name for name, _ in call.options} - set(_OWN)
@@ -100,14 +98,10 @@ def find_engine(call: Call) -> UserEngine | None:
 class UserEngine(Retriever):
     """Stage of a user's engine."""
 
-    address: str
-    """`my.module:my_search`, or the name that it was given."""
-    depth: int = 100
-    """How many documents are asked for and kept."""
-    batch: int = 32
-    """How many queries are handed over at a time; with 1, how long each call took is recorded."""
-    join: str = ""
-    """How generated texts join the query: replace, concat, "repeat(n)"; empty for the published way."""
+    address: str  # `my.module:my_search`, or the name that it was given
+    depth: int = 100  # how many documents are asked for and kept
+    batch: int = 32  # how many queries are handed over at a time; with 1, how long each call took is recorded
+    join: str = ""  # how generated texts join the query: replace, concat, "repeat(n)"; empty for the published way
     drop_self: bool | None = None
     """Whether the document whose id is the query's own is left out; None leaves it to the task."""
     unknown: float = 0.1
@@ -117,7 +111,7 @@ class UserEngine(Retriever):
 
     def __post_init__(self) -> None:
         if self.target is None:
-            object.__setattr__(self, "target", import_class(self.address))
+            object.__setattr__(self, "target", user_code.import_class(self.address))
         _check_target(self.address, self.target)
         if self.depth < 1 or self.batch < 1:
             raise SpecError(f"{self.address}: depth and batch must be at least 1, not {self.depth} and {self.batch}")
@@ -126,7 +120,7 @@ class UserEngine(Retriever):
         if self.join:
             query_copies(self.join)
         if _is_called(self.target):
-            check_arguments(self.address, self.target, dict(self.options))
+            user_code.check_arguments(self.address, self.target, dict(self.options))
         elif self.options:
             raise SpecError(f"{self.address} is an object that is made already and takes no {self.options[0][0]!r}")
 
@@ -138,9 +132,9 @@ class UserEngine(Retriever):
         options = dict(call.options)
         ours: dict[str, Any] = {name: options.pop(name) for name in _OWN if name in options}
         for name, value in ours.items():
-            kind = bool if name == "drop_self" else type(getattr(cls, name))
-            if type(value) not in ((int, float) if kind is float else (kind,)):
-                raise SpecError(f"{call.name}: {name} must be {_KINDS[kind]}, not {value}")
+            kind = KINDS[bool if name == "drop_self" else type(getattr(cls, name))]
+            if not kind.fits(value):
+                raise SpecError(f"{call.name}: {name} must be {kind.words}, not {value}")
         return cls(call.name, **ours, options=tuple(options.items()), target=target)
 
     @property
@@ -152,12 +146,12 @@ class UserEngine(Retriever):
     def fingerprint(self) -> Mapping[str, object]:
         """Return a hash of the code and content of the function or class, and its version if it states one."""
         version = _NAMED[self.address][1] if self.address in _NAMED else str(getattr(self.target, "version", "") or "")
-        return {"code": live_hash(self.target, version), **({"version": version} if version else {})}
+        return {"code": user_code.live_hash(self.target, version), **({"version": version} if version else {})}
 
     def local_content(self) -> Mapping[str, str]:
         """Return the file of the function or class. Values that it holds differ between processes and do not count."""
         kind = self.target if _is_called(self.target) else type(self.target)
-        return class_content(self.address, kind, _NAMED.get(self.address, (None, ""))[1])
+        return user_code.class_content(self.address, kind, _NAMED.get(self.address, (None, ""))[1])
 
     def describe(self) -> Mapping[str, object]:
         """Return what a plan shows."""
@@ -171,7 +165,7 @@ class UserEngine(Retriever):
         if not _is_called(self.target):
             return frozenset()
         handed = _required(self.target) if inspect.isroutine(self.target) else set()
-        return option_names(self.target, dict(self.options)) - {*HANDED, *_OWN, *handed}
+        return user_code.option_names(self.target, dict(self.options)) - {*HANDED, *_OWN, *handed}
 
     def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
         """Return the number of queries to search."""
@@ -205,17 +199,9 @@ class UserEngine(Retriever):
             return partial(self.target, **options)
         engine = self.target
         if inspect.isclass(engine):
-            try:
-                engine = engine(**options)
-            except R2medError:
-                raise
-            except Exception as error:  # whatever a user's code may raise is the user's to see, as one line
-                raise R2medError(f"{self.address} cannot be made: {blame(error)}") from error
+            engine = user_code.construct(self.address, engine, options)
         search: Search = engine.search
         return search
-
-
-_KINDS = {int: "a whole number", str: "a name or text", bool: "true or false", float: "a number"}
 
 
 class _Asked:
@@ -241,10 +227,7 @@ class _Asked:
             answers = list(answers)
         except R2medError:
             raise
-        except (
-            Exception,
-            SystemExit,
-        ) as error:  # a query on which a user's code fails must not take the others with it
+        except (Exception, SystemExit) as error:  # a query that fails must not take the others with it
             debug(error)
             self._attempts.count(error)
             failure = error
@@ -300,7 +283,6 @@ def _is_called(target: Any) -> bool:
 
 
 def _parameters(target: Any) -> Mapping[str, inspect.Parameter]:
-    """Return the parameters of a function or a constructor."""
     try:
         return inspect.signature(target).parameters if _is_called(target) else {}
     except (TypeError, ValueError):

@@ -29,8 +29,7 @@ from r2med.runs.record import RunRecord
 from r2med.runs.report import Failure, Report
 from r2med.store.files import expanded, file_name
 
-PLACE = "{task}"
-"""Where the name of a task stands in the names of several run files."""
+PLACE = "{task}"  # where the name of a task stands in the names of several run files
 
 
 @dataclass(frozen=True)
@@ -40,11 +39,9 @@ class JudgedFile:
     name: str
     group: str
     qrels: Qrels
-    documents: int
-    """How many documents the task has; for a lone judgements file, how many are judged."""
+    documents: int  # how many documents the task has; for a lone judgements file, how many are judged
     warnings: tuple[str, ...] = ()
-    drop_self: str = "none"
-    """Which systems leave out the document with the query's own id, by the rule of the task."""
+    drop_self: str = "none"  # which systems leave out the document with the query's own id, by the rule of the task
 
 
 def judgements(source: str | Path | Task, split: str | None = None, *, strict: bool = False) -> JudgedFile:

@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 import orjson
@@ -108,22 +108,17 @@ class Results(Typed, frozen=True):
     averages: dict[str, dict[str, dict[str, float]]]
 
 
-class Submitted(NamedTuple):
-    """Runs that were packed, and tasks that were left out."""
-
-    entries: Sequence[Entry]
-    left_out: Sequence[str] = ()
-    """Tasks with runs that were not packed: the data of a folder is on this machine only."""
-
-
 def submit(
     ledger: Ledger, names: Sequence[str], out: Path, about: About, tasks: Sequence[str] = (), name: str = ""
-) -> Submitted:
-    """Pack the runs that are given by spec or id; `name` is the name of their system on a board."""
+) -> tuple[list[Entry], list[str]]:
+    """Pack the runs that are given by spec or id; `name` is the name of their system on a board.
+
+    Returns the runs, and the tasks with runs that are not packed: the data of a folder is on this machine only.
+    """
     selected = select(ledger, names, tasks)
     require_all(selected)
     entries = [entry for entry in each_once(selected) if entry.task in registry()]
-    left_out = tuple(dict.fromkeys(entry.task for entry in each_once(selected) if entry.task not in registry()))
+    left_out = list(dict.fromkeys(entry.task for entry in each_once(selected) if entry.task not in registry()))
     if not entries or (tasks and left_out):
         raise R2medError(f"{left_out[0]} is on this machine only, so runs on it cannot be submitted; name another task")
     for entry in entries:
@@ -137,7 +132,7 @@ def submit(
             raise R2medError(f"one name cannot stand for {len(specs)} systems ({', '.join(specs)}); submit one of them")
         labels = {specs[0]: name}
     write_file(out, archive_bytes(packed(ledger, entries, about, labels)), parents=True)
-    return Submitted(entries, left_out)
+    return entries, left_out
 
 
 def packed(

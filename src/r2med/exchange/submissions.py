@@ -25,8 +25,7 @@ from r2med.store.hashes import cache_key
 from r2med.usage import Usage
 
 _STATED = "as the submission states"
-_LONGEST_TITLE = 120
-"""Characters of a title that a table has room for."""
+_LONGEST_TITLE = 120  # characters of a title that a table has room for
 
 
 @dataclass(frozen=True)
@@ -34,18 +33,13 @@ class Accepted:
     """A submission without a fault."""
 
     path: Path
-    name: str
-    """The file's name, below the folder."""
-    digest: str
-    """The sha256 of the file."""
+    name: str  # the file's name, below the folder
+    digest: str  # the sha256 of the file
     about: About
     created: str
-    systems: Mapping[str, str]
-    """The name of each of its lines to the system's spec."""
-    figures: int
-    """How many were computed anew."""
-    labels: Mapping[str, str] = field(default_factory=dict)
-    """The name that the submission gives a system, by its spec."""
+    systems: Mapping[str, str]  # the name of each of its lines to the system's spec
+    figures: int  # how many were computed anew
+    labels: Mapping[str, str] = field(default_factory=dict)  # the name that the submission gives a system, by its spec
 
 
 @dataclass(frozen=True)
@@ -62,8 +56,7 @@ class Submissions:
 
     accepted: Sequence[Accepted] = ()
     left: Sequence[Left] = ()
-    runs: Current = field(default_factory=dict)
-    """The name of a line to task to its run."""
+    runs: Current = field(default_factory=dict)  # the name of a line to task to its run
 
     def of(self, line: str) -> Accepted | None:
         """Return the submission that a line is from."""

@@ -154,7 +154,6 @@ class _Check:
     def check_result(
         self, result: SubmittedResult, dataset: Dataset, also: Sequence[Measure], keep: Keep | None
     ) -> None:
-        """Compute a result's figures from its lists."""
         try:
             try:
                 measures = [Measure.parse(name) for name in result.metrics]

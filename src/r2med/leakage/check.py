@@ -20,7 +20,7 @@ from r2med.data.tasks import Task, resolve
 from r2med.errors import R2medError
 from r2med.formatting import first_line
 from r2med.leakage.findings import LeakageReport, Tally, pairs_of
-from r2med.leakage.index import IndexedTask, Settings, index_texts
+from r2med.leakage.index import Settings, index_task
 from r2med.leakage.match import LeakHits, Matcher
 from r2med.leakage.training import Block, blocks, check_files, format_of, size_of
 from r2med.lexical.arrays import Places, by_size
@@ -60,7 +60,8 @@ def check(
     subjects = resolve(tasks)
     if not subjects:
         raise R2medError("name at least one task to check against")
-    tally = Tally([_index_task(task, settings, executor) for task in subjects], limit)
+    # The texts of a task are freed before the next task is read.
+    tally = Tally([index_task(load(task), settings, executor, Cache.default()) for task in subjects], limit)
     with ExitStack() as stack:
         # The file gets its name when all is done.
         draft = stack.enter_context(draft_file(out, parents=True)) if out is not None else None
@@ -79,13 +80,6 @@ def check(
                 bar.advance(block.size / _MEGABYTE)
             tally.end_file(path)
     return tally.report(settings)
-
-
-def _index_task(task: Task, settings: Settings, executor: Executor) -> IndexedTask:
-    """Index a task; its texts are freed before the next task is read."""
-    dataset = load(task)
-    index = index_texts(dataset.collection, executor, Cache.default(), "near" in settings.methods)
-    return IndexedTask.of(dataset, index, settings)
 
 
 def _matched(matcher: Matcher, training: Iterator[Block]) -> Iterator[tuple[Block, Iterable[_Piece]]]:

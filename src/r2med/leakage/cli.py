@@ -40,8 +40,7 @@ def leakage_command(files: tuple[Path, ...], clean: Path | None, documents: bool
     text (a row a line) or parquet, of any size, .gz too.
 
     The exit code is 1 when a query or a positive is found, or with --documents any document, and 2 for an error.
-    --exclude writes the
-    training data without the rows that hold them: a file, or for several training files a folder.
+    --exclude writes the training data without the rows that hold them: a file, or for several training files a folder.
 
     \b
     Examples:
@@ -51,11 +50,9 @@ def leakage_command(files: tuple[Path, ...], clean: Path | None, documents: bool
     """
     try:
         places = targets(files, clean) if clean is not None else {}
-        names = ("threshold", "overlap", "min_words", "fields")
-        settings = Settings(given["methods"] or METHODS, **{name: given[name] for name in names})
-        report = check(
-            files, given["tasks"], settings, Executor(messages()), given["out"], given["limit"] or sys.maxsize
-        )
+        tasks, out, limit = given.pop("tasks"), given.pop("out"), given.pop("limit") or sys.maxsize
+        settings = Settings(given.pop("methods") or METHODS, **given)
+        report = check(files, tasks, settings, Executor(messages()), out, limit)
         cleaned = exclude(report, places, documents)
     except R2medError as error:
         debug(error)
@@ -89,8 +86,8 @@ def _show(report: LeakageReport) -> None:
         texts = [Column(heading, folds=True) for heading in ("training row", "task", "kind", "id", "method")]
         table = Table(*texts, *numbers("score"))
         for pair in report.strongest:
-            row = (f"{pair.file}:{pair.line}", pair.task, pair.kind, pair.id, pair.method, f"{pair.score:.2f}")
-            table.add(*row)
+            place = f"{pair.file}:{pair.line}"
+            table.add(place, pair.task, pair.kind, pair.id, pair.method, f"{pair.score:.2f}")
         table.show(console)
     for sentence in conclusion(report):
         console.print(sentence)

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.data.dataset import Collection, Dataset
+from r2med.data.dataset import Dataset
 from r2med.errors import R2medError, suggest
-from r2med.lexical.arrays import Places, by_size, ragged
+from r2med.lexical.arrays import Places, by_size, changes, ragged
 from r2med.lexical.hashes import Hashes, Words, hash_words, joined, raw_hash
 from r2med.lexical.near_duplicates import SEED, SHINGLE, SLOTS, Signatures, band_keys, library, rows_of_band, signatures
 from r2med.lexical.shingles import HashTable, ngram_counts, ngram_hashes, ngrams
@@ -81,10 +81,9 @@ def gram_table(words: Words, texts: Places) -> HashTable:
         here = np.flatnonzero(keys >> _TOP == top)
         table = HashTable.of(keys[here], owners[here])
         # The sort keeps the order of texts, so a run that a text repeats stands beside itself.
-        new = np.ones(len(table), dtype=bool)
-        new[1:] = (table.keys[1:] != table.keys[:-1]) | (table.owners[1:] != table.owners[:-1])
+        new = changes(table.keys) | changes(table.owners)
         runs, texts_of = table.keys[new], table.owners[new]
-        edges = np.flatnonzero(np.diff(runs, prepend=runs[:1] + np.uint64(1)))
+        edges = np.flatnonzero(changes(runs))
         held = np.diff(edges, append=len(runs))
         rare = np.repeat(held <= COMMON, held)
         parts.append((runs[rare], texts_of[rare]))
@@ -99,26 +98,11 @@ def text_portions(words: Words, texts: Places) -> Iterator[Places]:
 
 _FORMAT = 1  # changes whenever the same texts would give other numbers
 BLOCK = 4_000_000  # how many characters of text are worked on at a time
-_COLUMNS = ("words", "offsets", "raw", "normal", "gram-keys", "gram-owners", "gram-counts")
 
 
-@dataclass(frozen=True)
-class TaskIndex:
-    """The texts of a task as numbers; what is looked up here and there stays in its file."""
-
-    words: Words
-    raw: Hashes  # a hash of each text as it stands; `normal` has one of its words
-    normal: Hashes
-    grams: HashTable
-    """The runs of 13 words of the texts in `firsts`, each once a text, without those that too many have."""
-    gram_counts: NDArray[np.int64]  # how many of them each text has
-    firsts: Places  # the texts that no text before them has the words of
-    first: Places  # for each text, which of them has its words
-    signatures: Signatures | None = None  # the MinHash signatures of `firsts`; None if none were asked for
-
-
-def index_texts(collection: Collection, executor: Executor, cache: Cache, near: bool) -> TaskIndex:
-    """Return the index of a collection, cached if possible; with signatures if near-duplicates are wanted."""
+def index_task(dataset: Dataset, settings: Settings, executor: Executor, cache: Cache) -> IndexedTask:
+    """Return the index of a task, cached if possible; its texts are not kept."""
+    collection = dataset.collection
     depends = {"data": collection.fingerprint, "format": _FORMAT}
     label = f"index {collection.task.name}"
 
@@ -150,16 +134,20 @@ def index_texts(collection: Collection, executor: Executor, cache: Cache, near: 
                 bar.advance(len(texts))
         return {"signatures": np.concatenate(parts)}
 
-    columns = cached_columns(cache, "leakage", cache_key(gram=GRAM, common=COMMON, **depends), _COLUMNS, make_words)
+    columns = cached_columns(cache, "leakage", cache_key(gram=GRAM, common=COMMON, **depends), make_words)
     words = Words(columns["words"], np.array(columns["offsets"]))
     normal = np.array(columns["normal"])
     firsts, first = _distinct(normal)
     minhash = None
-    if near:
+    if "near" in settings.methods:
         key = cache_key(shingle=SHINGLE, slots=SLOTS, seed=SEED, library=library(), **depends)
-        minhash = cached_columns(cache, "leakage-minhash", key, ("signatures",), make_signatures)["signatures"]
+        minhash = cached_columns(cache, "leakage-minhash", key, make_signatures)["signatures"]
     grams, counts = HashTable(columns["gram-keys"], columns["gram-owners"]), np.array(columns["gram-counts"])
-    return TaskIndex(words, np.array(columns["raw"]), normal, grams, counts, firsts, first, minhash)
+    ids = [*collection.documents.ids, *collection.queries.ids]
+    positive = {name for judged in dataset.gold.qrels.values() for name, grade in judged.items() if grade > 0}
+    kinds = [1 if name in positive else 2 for name in collection.documents.ids] + [0] * len(collection.queries)
+    texts = (words, np.array(columns["raw"]), normal, grams, counts, firsts, first, minhash)
+    return IndexedTask(dataset.name, ids, np.array(kinds, dtype=np.int8), settings, *texts)
 
 
 def _distinct(normal: Hashes) -> tuple[Places, Places]:
@@ -170,54 +158,53 @@ def _distinct(normal: Hashes) -> tuple[Places, Places]:
 
 @dataclass(frozen=True)
 class IndexedTask:
-    """The texts of one task, documents first, then queries."""
+    """The texts of one task as numbers; what is looked up here and there stays in its file."""
 
     name: str
     ids: list[str]
     kinds: NDArray[np.int8]  # what each text is, as a place in `KINDS`
-    index: TaskIndex
     settings: Settings
-
-    @classmethod
-    def of(cls, dataset: Dataset, index: TaskIndex, settings: Settings) -> IndexedTask:
-        """Build from a dataset and its index; the texts are not kept."""
-        documents, queries = dataset.collection.documents.ids, dataset.collection.queries.ids
-        positive = {name for judged in dataset.gold.qrels.values() for name, grade in judged.items() if grade > 0}
-        kinds = [*(1 if name in positive else 2 for name in documents), *[0] * len(queries)]
-        return cls(dataset.name, [*documents, *queries], np.array(kinds, dtype=np.int8), index, settings)
+    words: Words
+    raw: Hashes  # a hash of each text as it stands; `text_hashes` has one of its words
+    text_hashes: Hashes
+    grams: HashTable
+    """The runs of 13 words of the texts in `firsts`, each once a text, without those that too many have."""
+    gram_counts: NDArray[np.int64]  # how many of them each text has
+    firsts: Places  # the texts that no text before them has the words of
+    first: Places  # for each text, which of them has its words
+    signatures: Signatures | None = None  # the MinHash signatures of `firsts`; None if none were asked for
 
     @cached_property
     def compared(self) -> Places:
         """Return the texts that stand for themselves and are long enough to be compared."""
-        firsts = self.index.firsts
-        return firsts[self.index.words.counts[firsts] >= self.settings.min_words]
+        return self.firsts[self.words.counts[self.firsts] >= self.settings.min_words]
 
     @cached_property
     def too_short(self) -> dict[str, int]:
         """Count the texts of each kind that are not compared."""
-        short = self.kinds[self.index.words.counts < self.settings.min_words]
+        short = self.kinds[self.words.counts < self.settings.min_words]
         return {kind: int((short == place).sum()) for place, kind in enumerate(KINDS)}
 
     @cached_property
     def normal(self) -> HashTable:
         """Return the hashes of whole texts."""
-        return HashTable.of(self.index.normal[self.compared], self.compared)
+        return HashTable.of(self.text_hashes[self.compared], self.compared)
 
     @cached_property
     def bands(self) -> HashTable:
         """Return the bands of signatures; a text is identified by its place among the first texts."""
-        if self.index.signatures is None:
+        if self.signatures is None:
             raise ValueError(f"{self.name} was indexed without signatures")
-        long_enough = self.compared[self.index.words.counts[self.compared] >= SHINGLE]
-        places = np.searchsorted(self.index.firsts, long_enough)
-        keys = band_keys(self.index.signatures[places], rows_of_band(self.settings.threshold))
+        long_enough = self.compared[self.words.counts[self.compared] >= SHINGLE]
+        places = np.searchsorted(self.firsts, long_enough)
+        keys = band_keys(self.signatures[places], rows_of_band(self.settings.threshold))
         return HashTable.of(keys.ravel(), np.repeat(places, keys.shape[1]))
 
     @cached_property
     def beginnings(self) -> HashTable:
         """Return the first words of texts too short for a run of 13: as many as a compared text has at least."""
-        short = self.compared[self.index.words.counts[self.compared] < GRAM]
-        words = self.index.words.select(short)
+        short = self.compared[self.words.counts[self.compared] < GRAM]
+        words = self.words.select(short)
         return HashTable.of(ngram_hashes(words.hashes, self.settings.min_words)[words.offsets[:-1]], short)
 
     def expanded(self, texts: Places) -> tuple[Places, Places]:
@@ -235,20 +222,20 @@ class IndexedTask:
     @cached_property
     def _members(self) -> tuple[Places, Places]:
         """Return texts by their first one, and where the texts of each begin."""
-        order = np.argsort(self.index.first, kind="stable")
-        return order, np.searchsorted(self.index.first[order], np.arange(len(order) + 1))
+        order = np.argsort(self.first, kind="stable")
+        return order, np.searchsorted(self.first[order], np.arange(len(order) + 1))
 
 
 Columns = Mapping[str, NDArray[Any]]
 
 
-def cached_columns(cache: Cache, kind: str, key: str, names: tuple[str, ...], make: Callable[[], Columns]) -> Columns:
+def cached_columns(cache: Cache, kind: str, key: str, make: Callable[[], Columns]) -> Columns:
     """Return the columns of an entry, computed if it is missing or damaged."""
 
     def build(folder: Path) -> None:
         for name, column in make().items():
             np.save(folder / f"{name}.npy", column, allow_pickle=False)
 
-    folder = cache.sound_entry(kind, key, build)
+    files = cache.sound_entry(kind, key, build).glob("*.npy")
     # Views, because slicing a `memmap` itself goes through slow Python code.
-    return {name: np.load(folder / f"{name}.npy", mmap_mode="r").view(np.ndarray) for name in names}
+    return {file.stem: np.load(file, mmap_mode="r").view(np.ndarray) for file in files}

@@ -7,9 +7,8 @@ what it leads to and not by what is read. Before the tables stands a filter that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
-from functools import reduce
 from operator import attrgetter
 
 import numpy as np
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 
 from r2med.leakage.index import GRAM, METHODS, IndexedTask, Settings
 from r2med.leakage.training import Block
-from r2med.lexical.arrays import Places, row_slices_up_to, slices_up_to
+from r2med.lexical.arrays import Places, changes, row_slices_up_to, slices_up_to
 from r2med.lexical.hashes import Hashes, Words, hash_words, raw_hash
 from r2med.lexical.near_duplicates import SHINGLE, agree, band_keys, rows_of_band, signatures
 from r2med.lexical.shingles import HashTable, distinct, inside, ngram_hashes, ngrams, similarities
@@ -60,14 +59,7 @@ def join_hits(parts: Sequence[LeakHits]) -> LeakHits:
 def keep_strongest(hits: LeakHits) -> LeakHits:
     """Return all pairs, each once, under its surest method and with its highest score; by row, then by text."""
     hits = hits.take(np.lexsort((-hits.scores, hits.methods, hits.texts, hits.rows)))
-    first = np.ones(len(hits), dtype=bool)
-    first[1:] = (hits.rows[1:] != hits.rows[:-1]) | (hits.texts[1:] != hits.texts[:-1])
-    return hits.take(first)
-
-
-def gather_hits(parts: Iterable[LeakHits]) -> LeakHits:
-    """Return the strongest pairs of parts that are computed one after another and not kept."""
-    return reduce(lambda known, part: keep_strongest(join_hits([known, part])), parts, LeakHits.none())
+    return hits.take(changes(hits.rows) | changes(hits.texts))
 
 
 @dataclass(frozen=True)
@@ -123,19 +115,14 @@ class HashFilter:
     [True, False]
     """
 
-    def __init__(self, sorted_keys: Iterable[Hashes]) -> None:
-        columns = list(sorted_keys)
+    def __init__(self, columns: Sequence[Hashes]) -> None:
         bits = max(16, (16 * sum(map(len, columns))).bit_length())
         self._shift = np.uint64(64 - bits)
         self._bytes = np.zeros(1 << (bits - 3), dtype=np.uint8)
         for keys in columns:
             for start in range(0, len(keys), _AT_ONCE):
                 slots = keys[start : start + _AT_ONCE] >> self._shift
-                places = slots >> _THREE
-                marks = _BITS[slots & _SEVEN]
-                # Sorted keys fall into ascending bytes; the bits of one byte are brought together before they are set.
-                edges = np.flatnonzero(np.diff(places, prepend=places[:1] + np.uint64(1)))
-                self._bytes[places[edges]] |= np.bitwise_or.reduceat(marks, edges)
+                np.bitwise_or.at(self._bytes, (slots >> _THREE).astype(np.intp), _BITS[slots & _SEVEN])
 
     def passes(self, hashes: Hashes) -> NDArray[np.bool_]:
         """Return which hashes may be in one of the tables."""
@@ -180,7 +167,10 @@ class LeakSearch:
 
     def hits(self, subject: IndexedTask, keys: Lookup) -> LeakHits:
         """Return the texts of the task in some rows, by these keys of theirs: first texts only, each once per row."""
-        return gather_hits(self._matches(subject, portion) for portion in keys.portions(self._probe.at_once))
+        hits = LeakHits.none()
+        for portion in keys.portions(self._probe.at_once):
+            hits = keep_strongest(join_hits([hits, self._matches(subject, portion)]))
+        return hits
 
     def _matches(self, subject: IndexedTask, keys: Lookup) -> LeakHits:
         raise NotImplementedError
@@ -204,7 +194,7 @@ class SameText(LeakSearch):
 class SharedRuns(LeakSearch):
     """Texts with which a row shares enough runs of 13 words."""
 
-    table = attrgetter("index.grams")
+    table = attrgetter("grams")
 
     def __init__(self, probe: Probe, known: HashFilter) -> None:
         grams = ngram_hashes(probe.words.hashes, GRAM)
@@ -213,13 +203,12 @@ class SharedRuns(LeakSearch):
         # Each run once a row, and in ascending order, so that looking them up stays in one part of a table for long.
         order = np.lexsort((rows, keys))
         keys, rows = keys[order], rows[order]
-        new = np.ones(len(keys), dtype=bool)
-        new[1:] = (keys[1:] != keys[:-1]) | (rows[1:] != rows[:-1])
+        new = changes(keys) | changes(rows)
         super().__init__(probe, keys[new], rows[new], rows[new])
 
     def hits(self, subject: IndexedTask, keys: Lookup) -> LeakHits:
         """Return the texts of which enough runs are there."""
-        index, settings = subject.index, self._probe.settings
+        settings = self._probe.settings
         pairs, shared = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
         for portion in keys.portions(self._probe.at_once):
             places, firsts = portion.texts()
@@ -228,8 +217,8 @@ class SharedRuns(LeakSearch):
             # Counts of pairs that an earlier portion had are added up.
             shared = np.bincount(places, np.concatenate([shared, counts])).astype(np.int64)
         rows, firsts = np.divmod(pairs, len(subject.ids))
-        scores = shared / index.gram_counts[firsts]
-        enough = (scores >= settings.overlap) & (index.words.counts[firsts] >= settings.min_words)
+        scores = shared / subject.gram_counts[firsts]
+        enough = (scores >= settings.overlap) & (subject.words.counts[firsts] >= settings.min_words)
         return LeakHits.of("ngram", rows[enough], firsts[enough], scores[enough])
 
 
@@ -246,7 +235,7 @@ class ShortTexts(LeakSearch):
     def _matches(self, subject: IndexedTask, keys: Lookup) -> LeakHits:
         """Return those all of whose words follow, before the end of the training text."""
         numbers, firsts = keys.texts()
-        places, words, theirs = keys.origins[numbers], self._probe.words, subject.index.words
+        places, words, theirs = keys.origins[numbers], self._probe.words, subject.words
         lengths = theirs.counts[firsts]
         whole = places + lengths <= words.offsets[words.owners(places) + 1]
         for step in range(int(lengths.max(initial=0))):
@@ -273,11 +262,11 @@ class NearTexts(LeakSearch):
     def _matches(self, subject: IndexedTask, keys: Lookup) -> LeakHits:
         places, numbers = keys.texts()
         mine, its = np.divmod(distinct(keys.origins[places] * len(subject.ids) + numbers), len(subject.ids))
-        threshold, words = self._probe.settings.threshold, subject.index.words
-        if subject.index.signatures is not None and len(mine):
-            likely = agree(self._signatures, subject.index.signatures, (mine, its), threshold)
+        threshold, words = self._probe.settings.threshold, subject.words
+        if subject.signatures is not None and len(mine):
+            likely = agree(self._signatures, subject.signatures, (mine, its), threshold)
             mine, its = mine[likely], its[likely]
-        firsts = subject.index.firsts[its]
+        firsts = subject.firsts[its]
         scores = np.empty(len(mine))
         # The shingles of the task's texts are computed from their words.
         for part in slices_up_to(words.counts[firsts], self._probe.at_once):
@@ -330,7 +319,7 @@ class Matcher:
             alike = hits.take(same)
             units = np.flatnonzero(np.isin(block.rows, alike.rows))
             held = np.fromiter((raw_hash(block.texts[unit]) for unit in units.tolist()), np.uint64, len(units))
-            hashes, numbers = np.unique(np.concatenate([held, subject.index.raw[alike.texts]]), return_inverse=True)
+            hashes, numbers = np.unique(np.concatenate([held, subject.raw[alike.texts]]), return_inverse=True)
             keys = np.concatenate([block.rows[units], alike.rows]) * len(hashes) + numbers
             hits.methods[same[np.isin(keys[len(units) :], keys[: len(units)])]] = _EXACT
         return hits if "normalised" in self.settings.methods else hits.take(hits.methods != _NORMALISED)

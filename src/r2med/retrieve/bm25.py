@@ -83,8 +83,7 @@ class _BM25(Retriever):
     def describe(self) -> Mapping[str, object]:
         """Return every setting, with the analyzer and the query weighting, which tell this BM25 from others."""
         weighting = {"analyzer": ANALYZER, "query weighting": self.weighting, "k1": self.k1, "b": self.b}
-        lists = {"depth": self.depth, "drop_self": self.self_rule, "join": self.join or "as published"}
-        return weighting | lists
+        return weighting | {"depth": self.depth, "drop_self": self.self_rule, "join": self.join or "as published"}
 
     def forecast(self, collection: Collection, context: Context) -> Mapping[str, object]:
         """Report whether the index is cached, for a plan."""

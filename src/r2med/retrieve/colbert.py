@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from r2med.data.dataset import Collection, Texts
+from r2med.data.dataset import Collection
 from r2med.data.run import Run
 from r2med.encode.batching import encode_tokens, to_encode
 from r2med.encode.encoder import Role
@@ -19,11 +19,11 @@ from r2med.encode.vector_search import VectorHits
 from r2med.errors import SpecError
 from r2med.lexical.ranking import id_order
 from r2med.models.source import folder_is
-from r2med.pipeline.joins import query_copies, search_texts
+from r2med.pipeline.joins import query_copies
 from r2med.pipeline.registry import bind, named
 from r2med.pipeline.spec import Call
 from r2med.pipeline.stage import Context, Reranker, Retriever
-from r2med.retrieve.documents import run_of_hits, searchable, with_text
+from r2med.retrieve.documents import run_of_hits, search_queries, searchable, with_text
 
 _RERANKER = "r2med.rerank.colbert:ColBERTReranker"
 
@@ -68,7 +68,7 @@ class ColBERT(LateInteraction, Retriever):
         documents = to_encode(self.encoder, with_text(collection.documents), Role.DOCUMENT, self.store)
         return {
             "documents to encode": documents,
-            "queries to encode": to_encode(self.encoder, self._queries(collection), Role.QUERY),
+            "queries to encode": to_encode(self.encoder, search_queries(collection, self.join), Role.QUERY),
         }
 
     def retrieve(self, collection: Collection, context: Context) -> Run:
@@ -78,7 +78,7 @@ class ColBERT(LateInteraction, Retriever):
         with context.timed("index"):
             documents = encode_tokens(encoder, collection.documents, Role.DOCUMENT, context, self.store)
             exact = MaxSimIndex(documents, context.executor.memory // 4, unit=self.card.normalize)
-        queries = encode_tokens(encoder, self._queries(collection), Role.QUERY, context)
+        queries = encode_tokens(encoder, search_queries(collection, self.join), Role.QUERY, context)
         context.notes.facts |= {"similarity": self.card.similarity, "index": self.store, "index_bytes": exact.nbytes}
         ties = id_order(collection.documents.ids)
         copies = self.drop_copies(collection, context)
@@ -89,9 +89,6 @@ class ColBERT(LateInteraction, Retriever):
             hits = VectorHits(hits.places, (hits.scores / queries.count[:, None]).astype(np.float32))
         run = run_of_hits(collection, hits)
         return run.without_self(copies).cut(self.depth) if copies else run
-
-    def _queries(self, collection: Collection) -> Texts:
-        return Texts(collection.queries.ids, search_texts(collection, self.join))
 
 
 def find_late(call: Call) -> Retriever | None:

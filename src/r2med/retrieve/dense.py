@@ -202,7 +202,7 @@ class Dense(EncoderRetriever):
         """Count the texts that are still to be encoded, with the requests and price of a server."""
         encoder = self.encoder(collection.task)
         documents = to_encode(encoder, with_text(collection.documents), Role.DOCUMENT, self.store)
-        queries, _ = _split(collection, self._parts(collection))
+        queries, _ = _columns(collection, self._parts(collection))["queries"]
         asked = to_encode(encoder, queries, Role.QUERY)
         facts: dict[str, object] = {"documents to encode": documents, "queries to encode": asked}
         if not isinstance(encoder, ApiEncoder):
@@ -271,14 +271,13 @@ class Dense(EncoderRetriever):
     def _queries(self, encoder: Encoder, collection: Collection, dimension: int, context: Context) -> Vectors:
         """Return a vector for each query: its own, or the mean with those of the texts generated for it."""
         rows = self._parts(collection)
-        queries, passages = _split(collection, rows)
         sums = np.zeros((len(rows), dimension), dtype=np.float64)
-        for texts, label, reader in ((queries, "queries", encoder), (passages, "passages", encoder.for_passages())):
+        for label, (texts, owners) in _columns(collection, rows).items():
             if len(texts):
+                reader = encoder if label == "queries" else encoder.for_passages()
                 vectors = encode_all(reader, texts, Role.QUERY, context, label=label)
                 if vectors.shape[1] != dimension:
                     raise R2medError(f"{self}: {label} have {vectors.shape[1]} dimensions, documents {dimension}")
-                owners = [place for place, part in enumerate(rows) for _ in _texts(part, label)]
                 np.add.at(sums, owners, vectors[:])
         counts = [bool(part.query) + len(part.passages) for part in rows]
         mean = (sums / np.array(counts, dtype=np.float64).reshape(-1, 1)).astype(np.float32)
@@ -295,18 +294,15 @@ def _no_option(model: str, name: str) -> SpecError:
     return SpecError(f"{model} has no option {name!r}{hint}")
 
 
-def _texts(part: TextParts, label: str) -> tuple[str, ...]:
-    return part.passages if label == "passages" else (part.query,) if part.query else ()
-
-
-def _split(collection: Collection, texts_of: list[TextParts]) -> tuple[Texts, Texts]:
-    parts_of = list(zip(collection.queries.ids, texts_of, strict=True))
-
-    def column(label: str) -> Texts:
-        ids = [name for name, part in parts_of for _ in _texts(part, label)]
-        return Texts(ids, [text for _, part in parts_of for text in _texts(part, label)])
-
-    return column("queries"), column("passages")
+def _columns(collection: Collection, rows: list[TextParts]) -> dict[str, tuple[Texts, list[int]]]:
+    """Return the texts of queries and the passages generated for them, each with the places of their queries."""
+    queries = [(place, part.query) for place, part in enumerate(rows) if part.query]
+    passages = [(place, text) for place, part in enumerate(rows) for text in part.passages]
+    columns = {}
+    for label, pairs in (("queries", queries), ("passages", passages)):
+        owners = [place for place, _ in pairs]
+        columns[label] = Texts([collection.queries.ids[place] for place in owners], [text for _, text in pairs]), owners
+    return columns
 
 
 def find_dense(call: Call) -> Dense | None:

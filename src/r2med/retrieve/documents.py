@@ -19,6 +19,7 @@ from r2med.encode.vector_search import VectorHits
 from r2med.errors import R2medError
 from r2med.formatting import counted, shorten
 from r2med.models.source import existing_folder, looks_like_path
+from r2med.pipeline.joins import search_texts
 from r2med.pipeline.stage import Context, Requirements, Retriever
 
 
@@ -125,6 +126,11 @@ def searchable(collection: Collection, context: Context) -> Collection:
     first = next(name for name in collection.documents.ids if name not in documents.position)
     context.warn(f"{counted(empty, 'document')} without text cannot be found by vectors, the first {shorten(first)!r}")
     return replace(collection, documents=documents)
+
+
+def search_queries(collection: Collection, join: str) -> Texts:
+    """Return the texts that are searched with, joined with those generated for the queries."""
+    return Texts(list(collection.queries.ids), search_texts(collection, join))
 
 
 def with_text(documents: Texts) -> Texts:

@@ -68,6 +68,8 @@ class Fusion(NamedStage, Retriever):
     weights: tuple[float, ...] = ()
     depth: int = 100
 
+    votes: ClassVar[bool] = False  # whether sums are multiplied by the number of lists that have the document
+
     def _assign(self, systems: Sequence[Part], **options: object) -> None:
         object.__setattr__(self, "systems", tuple(build_system(system) for system in systems))
         for option, value in options.items():
@@ -95,9 +97,13 @@ class Fusion(NamedStage, Retriever):
         """Run every system on the collection and merge."""
         return self.merge(every_share(partial(system.run, collection, context) for system in self.systems))
 
-    @abstractmethod
     def merge(self, runs: Sequence[Run]) -> Run:
         """Merge several runs into one."""
+        return fuse(runs, list(map(self.contribution, self._weights)), self.depth, mnz=self.votes)
+
+    @abstractmethod
+    def contribution(self, weight: float) -> Contribution:
+        """Return what each document of a list of this weight adds to its fused score."""
 
     @property
     def _weights(self) -> tuple[float, ...]:
@@ -126,13 +132,9 @@ class RRF(Fusion):
         if not self.k <= _LARGEST:
             raise SpecError(f"rrf: k must be at most {_LARGEST:g}, got {self.k}; beyond, all ranks count the same")
 
-    def merge(self, runs: Sequence[Run]) -> Run:
-        """Merge several runs by reciprocal rank."""
-
-        def contribution(weight: float) -> Contribution:
-            return lambda ranking: weight / (self.k + 1.0 + np.arange(len(ranking.documents), dtype=np.float64))
-
-        return fuse(runs, list(map(contribution, self._weights)), self.depth)
+    def contribution(self, weight: float) -> Contribution:
+        """Return the weighted reciprocal ranks."""
+        return lambda ranking: weight / (self.k + 1.0 + np.arange(len(ranking.documents), dtype=np.float64))
 
 
 @dataclass(frozen=True, init=False)
@@ -144,7 +146,6 @@ class WeightedSum(Fusion):
     """
 
     name = "wsum"
-    votes: ClassVar[bool] = False
 
     norm: str = "min-max"
 
@@ -160,14 +161,10 @@ class WeightedSum(Fusion):
         """Return the value that min-max gives to equal scores, which was 0 before."""
         return {"equal scores": 1} if self.norm == "min-max" else {}
 
-    def merge(self, runs: Sequence[Run]) -> Run:
-        """Merge several runs by the weighted sum of normalised scores."""
+    def contribution(self, weight: float) -> Contribution:
+        """Return the weighted normalised scores."""
         norm = NORMS[self.norm]
-
-        def contribution(weight: float) -> Contribution:
-            return lambda ranking: weight * norm(np.asarray(ranking.scores, dtype=np.float64))
-
-        return fuse(runs, list(map(contribution, self._weights)), self.depth, mnz=self.votes)
+        return lambda ranking: weight * norm(np.asarray(ranking.scores, dtype=np.float64))
 
 
 @dataclass(frozen=True, init=False)

@@ -41,7 +41,8 @@ class AnswerChecker:
     ) -> None:
         self._name, self._collection, self._share, self._hint = name, collection, unknown, hint
         self._lists: dict[str, Answer] = {query: ([], []) for query in collection.queries.ids}
-        self._answers = self._returned = 0
+        self._answers = 0
+        self.returned = 0  # how many ids came back, known or not
         self._unknown: list[tuple[str, str]] = []
 
     def add(self, query: str, answer: Any) -> bool:
@@ -55,7 +56,7 @@ class AnswerChecker:
             raise R2medError(f"{self._name}: query {query}: document {shorten(twice)!r} is in its list more than once")
         position = self._collection.documents.position
         self._answers += 1
-        self._returned += len(documents)
+        self.returned += len(documents)
         self._unknown += [(query, document) for document in documents if document not in position]
         kept = [place for place, document in enumerate(documents) if document in position]
         self._lists[query] = ([documents[place] for place in kept], [scores[place] for place in kept])
@@ -91,22 +92,17 @@ class AnswerChecker:
     def _wrong(self, query: str, fault: str) -> R2medError:
         return R2medError(f"{self._name}: query {query}: {fault}; a list holds (id, score) pairs, or ids")
 
-    @property
-    def returned(self) -> int:
-        """Return the number of ids that came back, known or not."""
-        return self._returned
-
     def record(self) -> dict[str, Any]:
         """Return the number of returned ids and of those that are unknown to the task."""
-        return {"returned": self._returned, "unknown_ids": len(self._unknown)}
+        return {"returned": self.returned, "unknown_ids": len(self._unknown)}
 
     def run(self, context: Context) -> Run:
         """Return the lists as a run; warn about unknown ids, and refuse them if there are too many."""
         if self._unknown:
             query, document = self._unknown[0]
-            share = len(self._unknown) / self._returned
+            share = len(self._unknown) / self.returned
             task = self._collection.task.name
-            counts = f"{len(self._unknown):,} of {counted(self._returned, 'id')} ({share:.1%})"
+            counts = f"{len(self._unknown):,} of {counted(self.returned, 'id')} ({share:.1%})"
             first = f"the first {shorten(document)!r} for query {query}"
             line = f"{self._name}: {counts} are not documents of {task}, {first}"
             if share == 1:
@@ -114,7 +110,7 @@ class AnswerChecker:
             if share > self._share:
                 raise R2medError(f"{line}; more than {self._share:.0%} is refused{self._hint}")
             context.warn(f"{line}; they are left out")
-        if self._answers and not self._returned:
+        if self._answers and not self.returned:
             asked = counted(self._answers, "query", "queries")
             context.warn(f"{self._name}: found nothing for any of {asked}; is the right index or field searched?")
         return Run.from_lists(self._lists)

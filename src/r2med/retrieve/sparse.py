@@ -26,12 +26,12 @@ from r2med.lexical.scorers import ImpactScorer, pruned
 from r2med.lexical.search import Weights
 from r2med.lexical.vectors import SparseVectors
 from r2med.models.source import folder_is, looks_like_path, spelled_folder
-from r2med.pipeline.joins import query_copies, search_texts
+from r2med.pipeline.joins import query_copies
 from r2med.pipeline.registry import bind, spec_of
 from r2med.pipeline.spec import Call
 from r2med.pipeline.stage import Context
 from r2med.retrieve.bm25 import hidden_places, named
-from r2med.retrieve.documents import EncoderRetriever, measured_loss, override, searchable, with_text
+from r2med.retrieve.documents import EncoderRetriever, measured_loss, override, search_queries, searchable, with_text
 from r2med.settings import thread_count
 from r2med.store.hashes import cache_key
 from r2med.store.text_hashes import text_hashes
@@ -124,7 +124,7 @@ class Splade(EncoderRetriever):
         encoder = self.encoder(collection.task)
         return {
             "documents to encode": to_encode(encoder, with_text(collection.documents), Role.DOCUMENT),
-            "queries to encode": to_encode(encoder, _queries(collection, self.join), Role.QUERY),
+            "queries to encode": to_encode(encoder, search_queries(collection, self.join), Role.QUERY),
         }
 
     def retrieve(self, collection: Collection, context: Context) -> Run:
@@ -136,7 +136,9 @@ class Splade(EncoderRetriever):
             names = encoder.term_names(documents.shape[1])
             index = self._index(documents, names, collection.documents, encoder, context)
             scorer = ImpactScorer(pruned(index, self.document_terms) if self.document_terms else index)
-        whole = _comparable(encode_sparse(encoder, _queries(collection, self.join), Role.QUERY, context)[:], encoder)
+        whole = _comparable(
+            encode_sparse(encoder, search_queries(collection, self.join), Role.QUERY, context)[:], encoder
+        )
         queries = whole.heaviest(self.query_terms)
         silent = int((queries.counts == 0).sum())
         if silent:
@@ -181,7 +183,7 @@ class Splade(EncoderRetriever):
         No model is loaded: documents without stored vectors are left out.
         """
         encoder: SparseTextEncoder = self.encoder(collection.task)
-        text = _queries(collection, self.join).text(query)
+        text = search_queries(collection, self.join).text(query)
         one = _stored_vectors(encoder, Texts([query], [text]), Role.QUERY)
         texts = Texts(list(documents), [collection.documents.text(name) for name in documents])
         many = _stored_vectors(encoder, texts, Role.DOCUMENT)
@@ -204,10 +206,6 @@ class Splade(EncoderRetriever):
 
 
 _ADDED = {(False, False): "", (True, False): "query", (False, True): "document", (True, True): "both"}
-
-
-def _queries(collection: Collection, join: str) -> Texts:
-    return Texts(list(collection.queries.ids), search_texts(collection, join))
 
 
 def _comparable(vectors: SparseVectors, encoder: SparseTextEncoder) -> SparseVectors:

@@ -20,9 +20,8 @@ from r2med.pipeline.executor.local import Executor
 from r2med.render.table import Table, key, messages, numbers, output, say
 from r2med.store.typed import read_text
 from r2med.training.cards import held_out_text, steps_taken
-from r2med.training.data import DataMaker, MadeData
+from r2med.training.data import DataMaker, GateRules, MadeData
 from r2med.training.formats import FORMATS, FormatSettings, export
-from r2med.training.gate import GateRules
 from r2med.training.rows import read_training_files
 from r2med.training.run import TrainedModel, TrainingPlan, train
 from r2med.training.settings import KINDS, QUERIES, QUESTION, RERANKER, read_run_settings, read_settings, with_models

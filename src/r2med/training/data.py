@@ -1,13 +1,14 @@
 """`r2med train data`: questions written from passages, mined, judged and typed, checked for leakage and saved.
 
 Replies of models are stored item by item in FILE.work next to the file: if stopped, the same command resumes. Documents
-become a build of their own; of an existing build, questions, reasoning and judgements are reused.
+become a build of their own; of an existing build, questions, reasoning and judgements are reused. Data is written only
+after a comparison with the tasks that systems are measured on: the leakage gate.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,7 +22,12 @@ from r2med.construction.judging import Pair
 from r2med.construction.plan import PLAN, ReasonSettings
 from r2med.construction.pool import MANIFEST, TASK, BuiltTask, read_built_task
 from r2med.construction.question_steps import question_steps
-from r2med.errors import R2medError
+from r2med.data.loader import load
+from r2med.data.tasks import resolve
+from r2med.errors import R2medError, require_extra
+from r2med.formatting import counted
+from r2med.leakage.check import check
+from r2med.leakage.findings import LeakageReport
 from r2med.llm.items import FAILED, KEPT, Count, ItemStore, Outcome, count_outcomes, count_reasons
 from r2med.llm.steps import Step, StepEstimate, price_step, run_step
 from r2med.models.templates import bundled
@@ -29,7 +35,6 @@ from r2med.pipeline.executor.local import Executor
 from r2med.store.files import draft_folder, write_file
 from r2med.store.typed import json_lines
 from r2med.training.cards import data_card
-from r2med.training.gate import GateResult, GateRules, LeakageGate
 from r2med.training.negatives import TrainingQuestion, Typing, judged_questions
 from r2med.training.rows import RowProvenance, count_rows, count_types, training_frame, write_training_file
 from r2med.training.settings import QUESTIONS, DataSettings
@@ -37,6 +42,89 @@ from r2med.training.writing import QuestionDraft, Writing, draw_drafts
 
 NOT_STATED = "not stated"
 Item = TypeVar("Item")
+ALWAYS = ("full", "nano")  # R2MED and NanoR2MED: what everybody measures on
+_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class GateRules:
+    """Rules of the gate: additional tasks, exceptions, and whether to drop rows."""
+
+    against: tuple[str, ...] = ()
+    allow_leakage: bool = False
+    allow_unchecked: bool = False
+    drop_leaking: bool = False
+
+    def __post_init__(self) -> None:
+        if self.allow_leakage and self.drop_leaking:
+            raise R2medError("rows with leakage are either let through or left out: name one of the two")
+
+
+@dataclass(frozen=True)
+class GateResult:
+    """Findings of the check, and the rules that were applied."""
+
+    checked: Sequence[str]
+    unchecked: Mapping[str, str]
+    rules: GateRules
+    report: LeakageReport | None
+    affected: tuple[int, ...] = field(default=(), repr=False)
+    """The numbers of the rows that hold queries or positives, from 1."""
+
+    @property
+    def dropped(self) -> int:
+        """Return the number of rows left out."""
+        return len(self.affected) if self.rules.drop_leaking else 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the check for a record."""
+        pairs = self.report.strongest if self.report else ()
+        return {
+            "checked": list(self.checked),
+            "unchecked": dict(self.unchecked),
+            "affected_rows": len(self.affected),
+            "dropped_rows": self.dropped,
+            "allow_leakage": self.rules.allow_leakage,
+            "allow_unchecked": self.rules.allow_unchecked,
+            "tasks": self.report.as_dict()["tasks"] if self.report else [],
+            "strongest": [{n: value for n, value in pair._asdict().items() if n != "file"} for pair in pairs],
+        }
+
+
+class LeakageGate:
+    """Tasks that data is compared with; read before the data is made, since a missing one can be an error."""
+
+    def __init__(self, rules: GateRules) -> None:
+        require_extra("leakage", "rensa")
+        self.rules = rules
+        self.unchecked: dict[str, str] = {}
+        self._tasks = []
+        for task in {task.name: task for task in resolve([*ALWAYS, *rules.against])}.values():
+            try:
+                load(task)
+                self._tasks.append(task)
+            except R2medError as error:
+                self.unchecked[task.name] = str(error)
+        if self.unchecked and not rules.allow_unchecked:
+            name, why = next(iter(self.unchecked.items()))
+            raise R2medError(
+                f"{counted(len(self.unchecked), 'task')} could not be compared with the data, so that nothing is"
+                f" written ({name}: {why}); --allow-unchecked lets it pass and records so"
+            )
+
+    def check(self, file: Path, executor: Executor) -> GateResult:
+        """Compare a file with the tasks before it is saved; data that may not pass raises an error."""
+        report = check([file], self._tasks, executor=executor, limit=_SHOWN) if self._tasks else None
+        affected = tuple(map(int, report.files[file].judged)) if report else ()
+        if affected and not (self.rules.allow_leakage or self.rules.drop_leaking):
+            pair = report.strongest[0] if report and report.strongest else None
+            place = f"{pair.kind} {pair.id} of {pair.task}, found as {pair.method}" if pair else ""
+            example = f" (row {pair.line} holds {place})" if pair else ""
+            raise R2medError(
+                f"{counted(len(affected), 'row')} of the data hold what systems are measured on, so that nothing is"
+                f" written{example}; --drop-leaking leaves such rows out, --allow-leakage keeps them and records so"
+            )
+        return GateResult([task.name for task in self._tasks], self.unchecked, self.rules, report, affected)
 
 
 @dataclass(frozen=True)
@@ -61,7 +149,8 @@ class DataMaker:
             raise R2medError(f"{out}: training data is written as parquet; name a file that ends in .parquet")
         self.source, self.out, self.executor = source, out, executor
         self.work = out.with_suffix(".work")
-        self.built = is_build(Path(source))
+        # A folder of a build, or of the task that one made.
+        self.built = any((Path(source) / name).is_file() for name in (PLAN, MANIFEST, f"{TASK}/{MANIFEST}"))
         if not self.built:
             settings = structs.replace(settings, documents=structs.replace(settings.documents, path=Path(source)))
             if not settings.writer:
@@ -75,9 +164,8 @@ class DataMaker:
             return []
         self.work.mkdir(parents=True, exist_ok=True)
         if self.built:
-            return [
-                self._price_types(_pairs(judged_questions(read_built_task(Path(self.source)), self.settings).questions))
-            ]
+            pool = judged_questions(read_built_task(Path(self.source)), self.settings)
+            return [self._price_types(_pairs(pool.questions))]
         builder, drafts = self._drafts()
         writing = Writing(self.settings)
         with ItemStore(self.work) as store:
@@ -140,7 +228,7 @@ class DataMaker:
             "prompts": prompts,
             "leakage": passed.as_dict(),
         }
-        write_file(self.out.with_suffix(".md"), "\n".join(data_card(self.out.name, record)), parents=True)
+        write_file(self.out.with_suffix(".md"), data_card(self.out.name, record), parents=True)
         write_training_file(self.out, frame, record)
         return MadeData(self.out, record, passed)
 
@@ -201,8 +289,3 @@ class DataMaker:
 
 def _pairs(questions: Sequence[TrainingQuestion]) -> list[Pair]:
     return [Pair(row.question, negative.passage) for row in questions for negative in row.negatives]
-
-
-def is_build(folder: Path) -> bool:
-    """Return whether a folder is that of a build, or of the task that one made."""
-    return any((folder / name).is_file() for name in (PLAN, MANIFEST, f"{TASK}/{MANIFEST}"))

@@ -33,7 +33,6 @@ class FormatSettings:
 
 
 Files = Mapping[str, bytes]
-Writer = Callable[[Sequence[TrainerRow], FormatSettings], Files]
 
 
 def _parquet(columns: Mapping[str, Any]) -> bytes:
@@ -53,29 +52,30 @@ def _flagembedding(rows: Sequence[TrainerRow], settings: FormatSettings) -> File
 
 
 def _tevatron(rows: Sequence[TrainerRow], settings: FormatSettings) -> Files:
-    def row_of(row: TrainerRow) -> dict[str, Any]:
-        return {
+    lines = [
+        {
             "query_id": row.id,
             "query_text": f"{settings.instruction}{row.query}",
             "positive_document_ids": [passage.id for passage in row.positives],
             "negative_document_ids": [passage.id for passage in row.negatives],
         }
-
+        for row in rows
+    ]
     corpus = ({"docid": name, "document_text": text} for name, text in passages_of_rows(rows).items())
-    return {".jsonl": json_lines(map(row_of, rows)), "-corpus.jsonl": json_lines(corpus)}
+    return {".jsonl": json_lines(lines), "-corpus.jsonl": json_lines(corpus)}
 
 
 def _swift(rows: Sequence[TrainerRow], settings: FormatSettings, role: str = "user") -> Files:
     """Write for ms-swift with a role for passages: `user` for embedding models, `assistant` for rerankers."""
-
-    def row_of(row: TrainerRow) -> dict[str, Any]:
-        return {
+    lines = [
+        {
             "messages": [{"role": "user", "content": f"{settings.instruction}{row.query}"}],
             "positive_messages": [[{"role": role, "content": passage.text}] for passage in row.positives],
             "negative_messages": [[{"role": role, "content": passage.text}] for passage in row.negatives],
         }
-
-    return {".jsonl": json_lines(map(row_of, rows))}
+        for row in rows
+    ]
+    return {".jsonl": json_lines(lines)}
 
 
 def _pylate(rows: Sequence[TrainerRow], settings: FormatSettings) -> Files:
@@ -97,21 +97,22 @@ def _pylate(rows: Sequence[TrainerRow], settings: FormatSettings) -> Files:
 
 
 def _gritlm(rows: Sequence[TrainerRow], settings: FormatSettings) -> Files:
-    def row_of(row: TrainerRow) -> dict[str, Any]:
-        return {
+    lines = [
+        {
             "query": [settings.instruction, row.query],
             "pos": [["", passage.text] for passage in row.positives],
             "neg": [["", passage.text] for passage in row.negatives],
         }
-
-    return {".jsonl": json_lines(map(row_of, rows))}
+        for row in rows
+    ]
+    return {".jsonl": json_lines(lines)}
 
 
 @dataclass(frozen=True)
 class TrainerFormat:
     """A format of training data."""
 
-    write: Writer
+    write: Callable[[Sequence[TrainerRow], FormatSettings], Files]
     reads: str
 
 

@@ -150,7 +150,7 @@ class TrainingLoop:
             with draft_folder(folder.parent, folder.name) as draft:
                 model.save(str(draft), create_model_card=False)
                 (draft / RECORD).write_bytes(json_bytes(record, indent=2))
-                (draft / "README.md").write_text("\n".join(model_card(folder.name, record)), "utf-8")
+                (draft / "README.md").write_text(model_card(folder.name, record), "utf-8")
                 draft.rename(folder)
         except OSError as error:
             raise unwritable(folder, error) from error

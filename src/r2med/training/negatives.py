@@ -43,11 +43,9 @@ class JudgedPassage:
 
     passage: Passage
     score: float
-    rank: int
-    """The best rank that a system gave it."""
+    rank: int  # the best rank that a system gave it
     reason: str = ""
-    type: str = ""
-    """Why it is wrong, of a negative; empty where nobody was asked."""
+    type: str = ""  # why it is wrong, of a negative; empty where nobody was asked
 
 
 @dataclass(frozen=True)
@@ -66,8 +64,7 @@ class HeldOut(NamedTuple):
     """Overlap of the training and held-out parts."""
 
     questions: int
-    groups: int
-    """Questions of a group have something in common, and lie in one part."""
+    groups: int  # questions of a group have something in common, and lie in one part
     largest: int
     shared_questions: int
     shared_positives: int
@@ -78,8 +75,7 @@ class TrainingPool(NamedTuple):
 
     questions: list[TrainingQuestion]
     held_out: HeldOut
-    dropped: dict[str, int]
-    """Why questions yield nothing, and how many."""
+    dropped: dict[str, int]  # why questions yield nothing, and how many
     sources: tuple[int, int]
     """Of the passages that questions were written from, how many the judges call evidence, and how many they saw."""
 
@@ -139,8 +135,7 @@ def pick_evenly(ordered: Sequence[Item], count: int) -> list[Item]:
     return [ordered[round(place * (len(ordered) - 1) / max(1, count - 1))] for place in range(count)]
 
 
-_NEAR = 0.8
-"""The Jaccard similarity of the shingles of two questions from which on they are nearly the same."""
+_NEAR = 0.8  # the Jaccard similarity of the shingles of two questions from which on they are nearly the same
 _MOST_HELD = 1 / 3
 """Where all groups are larger than what is to be held out, the smallest is, if it is at most this share."""
 

@@ -63,8 +63,7 @@ class TrainedModel:
 
     folder: Path
     record: Mapping[str, Any]
-    first: bool = True
-    """Whether this is the process, of several that trained together, which wrote the folder."""
+    first: bool = True  # whether this is the process, of several that trained together, which wrote the folder
 
 
 def train(plan: TrainingPlan, folder: Path, executor: Executor | None = None) -> TrainedModel:

@@ -138,8 +138,7 @@ class OptimizerSettings(Typed, frozen=True):
     """Settings of the optimizer: length of training, batches, learning rate and inputs."""
 
     epochs: Above = 1.0
-    steps: Natural = 0
-    """So many steps, whatever `epochs` says; 0 for epochs."""
+    steps: Natural = 0  # so many steps, whatever `epochs` says; 0 for epochs
     batch: Annotated[int, Meta(ge=2)] = 32
     learning_rate: Above = 2e-5
     warmup: Share = 0.1
@@ -147,8 +146,7 @@ class OptimizerSettings(Typed, frozen=True):
     seed: int = 0
     bf16: bool = False
     query: Literal["question", "bridge", "both"] = "question"
-    negatives: Natural = 0
-    """Of a question; 0 for as many as all have, seven at the most."""
+    negatives: Natural = 0  # of a question; 0 for as many as all have, seven at the most
     max_length: Natural = 0
     query_prompt: str = ""
     document_prompt: str = ""
@@ -163,8 +161,7 @@ class LossSettings(Typed, frozen=True):
     temperature: Above = 0.05
     teacher_temperature: Above = 0.2
     matryoshka: tuple[Positive, ...] = ()
-    query_flops: float = 5e-5
-    """How strongly a sparse retriever is held to few terms of a query, and of a document."""
+    query_flops: float = 5e-5  # how strongly a sparse retriever is held to few terms of a query, and of a document
     document_flops: float = 3e-5
 
     def __post_init__(self) -> None:

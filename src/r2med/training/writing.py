@@ -19,8 +19,7 @@ from r2med.models.templates import bundled
 from r2med.store.hashes import seeded_hash
 from r2med.training.settings import DataSettings, WriteSettings
 
-_ROUND = 100
-"""Samples of each attempt are numbered from a multiple of this."""
+_ROUND = 100  # samples of each attempt are numbered from a multiple of this
 _STAND_IN = "The findings point to one condition, and its mechanism explains each of them in turn. "
 
 
