@@ -64,8 +64,7 @@ class PublishedSystem:
     retriever: str  # the retriever; of a reranker its first stage
     llm: str
     reranker: str
-    system: str
-    """The spec of the system; empty if it cannot be expressed. Generated texts are replayed as published."""
+    system: str  # the spec of the system, which replays texts as published; empty if it cannot be expressed
     generate: str  # the spec that queries the language model again; empty if there is no language model in it
     size: str
     max_query: int | None  # tokens of a query that the retriever read; None if not published

@@ -38,16 +38,12 @@ _COLUMNS = "key, study, arm, task, created, settings, data"
 class AnswerSet:
     """Answers to one task's questions under one condition."""
 
-    key: str
-    """Hash of everything the answers depend on."""
-    study: str
-    """Hash of the settings that comparable sets share: model, prompt, numbers, judge."""
+    key: str  # hash of everything the answers depend on
+    study: str  # hash of the settings that comparable sets share: model, prompt, numbers, judge
     arm: str
     task: str
-    settings: Mapping[str, Any]
-    """Facts about how they were made; free in form."""
-    rows: Sequence[Mapping[str, Any]]
-    """One per question."""
+    settings: Mapping[str, Any]  # facts about how they were made; free in form
+    rows: Sequence[Mapping[str, Any]]  # one per question
     created: str = ""
 
 

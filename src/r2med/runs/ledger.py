@@ -141,32 +141,21 @@ class RecordedName(str):
 class Entry:
     """Run of a system on a task: as stored in the ledger, or as a result with its scores."""
 
-    key: str
-    """Hash of everything the run depends on: system, data, version."""
-    system: str
-    """The system's spec, or the name of a run file."""
-    task: str
-    """The task's name, or the path of a user's own data."""
-    group: str
-    """`full`, `nano`, `sample` or `custom`: scores of different groups are never combined."""
-    queries: tuple[str, ...]
-    """The queries that were measured, in the order of the per-query scores."""
-    seconds: float
-    """Seconds of the system, without those of reading the data."""
+    key: str  # hash of everything the run depends on: system, data, version
+    system: str  # the system's spec, or the name of a run file
+    task: str  # the task's name, or the path of a user's own data
+    group: str  # `full`, `nano`, `sample` or `custom`: scores of different groups are never combined
+    queries: tuple[str, ...]  # the queries that were measured, in the order of the per-query scores
+    seconds: float  # seconds of the system, without those of reading the data
     record: RunRecord = field(default_factory=RunRecord)
     """Everything that could change the result: versions, fingerprints, settings, warnings, machine."""
-    created: str = ""
-    """Date and time in UTC."""
-    used: int = 0
-    """Its place in the order in which runs were made or reused; independent of any clock."""
-    variant: str = ""
-    """Mark that distinguishes its system from others of the same spec but other files; mostly empty."""
+    created: str = ""  # date and time in UTC
+    used: int = 0  # its place in the order in which runs were made or reused; independent of any clock
+    variant: str = ""  # mark that distinguishes its system from others of the same spec but other files; mostly empty
     scores: Mapping[str, NDArray[np.float64]] = field(default_factory=dict, compare=False)
     """Of a result: the values of `queries` by measure."""
-    notes: tuple[str, ...] = ()
-    """Of a result: warnings that depend on what was asked for, after those of the record."""
-    cached: bool = False
-    """Whether a result came from the ledger."""
+    notes: tuple[str, ...] = ()  # of a result: warnings that depend on what was asked for, after those of the record
+    cached: bool = False  # whether a result came from the ledger
 
     @property
     def name(self) -> str:

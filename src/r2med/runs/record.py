@@ -31,20 +31,14 @@ class StepRecord:
     """Usage of one step of the system, in seconds by phase."""
 
     stage: str = ""
-    load: float = 0.0
-    """Seconds to load models."""
-    index: float = 0.0
-    """Seconds to encode or index the documents."""
-    search: float = 0.0
-    """Seconds to answer the queries, without waiting for other models."""
-    ask: float = 0.0
-    """Wall-clock seconds to ask a language model."""
-    account: Usage | None = None
-    """Usage of the language model that it asked, if any."""
+    load: float = 0.0  # seconds to load models
+    index: float = 0.0  # seconds to encode or index the documents
+    search: float = 0.0  # seconds to answer the queries, without waiting for other models
+    ask: float = 0.0  # wall-clock seconds to ask a language model
+    account: Usage | None = None  # usage of the language model that it asked, if any
     reused: tuple[str, ...] = ()
     """Parts that were taken from the cache of an earlier run, so that their time is missing."""
-    foreseen: Usage | None = None
-    """The forecast, made before anything was asked."""
+    foreseen: Usage | None = None  # the forecast, made before anything was asked
 
     @property
     def seconds(self) -> float:
@@ -69,14 +63,11 @@ class StepRecord:
 class DataIdentity:
     """Fingerprints of the data of a run, by part."""
 
-    fingerprint: str | None = None
-    """Fingerprint of all of it."""
+    fingerprint: str | None = None  # fingerprint of all of it
     documents: str | None = None
     queries: str | None = None
-    gold: str | None = None
-    """Fingerprint of judgements and answers."""
-    revision: str | None = None
-    """The commit it was downloaded at; empty for local files."""
+    gold: str | None = None  # fingerprint of judgements and answers
+    revision: str | None = None  # the commit it was downloaded at; empty for local files
 
 
 @dataclass(frozen=True)
@@ -84,10 +75,8 @@ class StageRecord:
     """Stage of the system, including those inside other stages."""
 
     spec: str
-    kind: str = ""
-    """`expander`, `retriever` or `reranker`."""
-    settings: Json = field(default_factory=dict)
-    """Its description and what its output depends on; free in form."""
+    kind: str = ""  # `expander`, `retriever` or `reranker`
+    settings: Json = field(default_factory=dict)  # its description and what its output depends on; free in form
 
     @property
     def name(self) -> str:
@@ -134,8 +123,7 @@ class Provenance:
 
     r2med: str | None = None
     python: str | None = None
-    packages: Mapping[str, str] | None = None
-    """The versions of the packages that compute the scores."""
+    packages: Mapping[str, str] | None = None  # the versions of the packages that compute the scores
     machine: Machine | None = None
 
     @classmethod
@@ -151,18 +139,14 @@ class RunRecord:
     """Facts about a run beside its lists and scores."""
 
     data: DataIdentity = field(default_factory=DataIdentity)
-    documents: int | None = None
-    """Number of documents searched."""
+    documents: int | None = None  # number of documents searched
     stages: tuple[StageRecord, ...] | None = None
-    oracle: bool = False
-    """Whether the system was shown gold answers."""
+    oracle: bool = False  # whether the system was shown gold answers
     warnings: tuple[str, ...] = ()
     incomplete: Mapping[str, str] = field(default_factory=dict)
     """Queries that the system did not fully process, with the reasons."""
-    notes: Json = field(default_factory=dict)
-    """Facts noted while working, by stage; free in form."""
-    work: tuple[StepRecord, ...] | None = None
-    """Every step once, including those that several branches share."""
+    notes: Json = field(default_factory=dict)  # facts noted while working, by stage; free in form
+    work: tuple[StepRecord, ...] | None = None  # every step once, including those that several branches share
     provenance: Provenance = field(default_factory=Provenance)
     local: Mapping[str, str] = field(default_factory=dict)
     """The user's files, folders and code that the spec names: their paths, and a hash of each."""

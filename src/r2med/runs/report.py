@@ -30,8 +30,7 @@ class Failure:
     system: str
     task: str
     message: str
-    group: str = ""
-    """The group of the task."""
+    group: str = ""  # the group of the task
 
     def as_dict(self) -> dict[str, str]:
         """Return the failure for `--json`."""
@@ -73,8 +72,7 @@ class Report:
     """The measures that were asked for: those that it prints, and that `per_query` has; empty for the defaults."""
     postponed: list[Failure] = field(default_factory=list)
     """Systems on tasks of which this command did only its share; other commands of the batch do the rest."""
-    specs: Mapping[str, str] = field(default_factory=dict)
-    """The spec of each system that is shown under another name."""
+    specs: Mapping[str, str] = field(default_factory=dict)  # the spec of each system that is shown under another name
 
     def whole(self) -> Report:
         """Return this report; raise `Postponed` if other commands of the batch have to do something first."""

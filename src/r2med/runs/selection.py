@@ -27,13 +27,10 @@ _PARTS = {"documents": "documents", "queries": "queries", "gold": "judgements or
 class Chosen:
     """Runs that one name stands for, by task."""
 
-    label: str
-    """The label in tables: the spec, or the name that an experiment gives it."""
-    system: str
-    """The spec."""
+    label: str  # the label in tables: the spec, or the name that an experiment gives it
+    system: str  # the spec
     runs: Mapping[str, Entry]
-    missing: tuple[str, ...] = ()
-    """Tasks that were asked for by name and have no run."""
+    missing: tuple[str, ...] = ()  # tasks that were asked for by name and have no run
 
     @property
     def lack(self) -> str:
@@ -52,8 +49,7 @@ class Shared:
 
     systems: tuple[Chosen, ...]
     tasks: tuple[str, ...]
-    remarks: tuple[str, ...] = ()
-    """Sentences about what is left out though it was not asked for by name."""
+    remarks: tuple[str, ...] = ()  # sentences about what is left out though it was not asked for by name
 
     @property
     def group(self) -> str:
