@@ -113,16 +113,12 @@ def _hash(path: Path) -> str:
         raise DataError(f"{str(path)!r}: cannot be read: {why}") from error
 
 
-def confirm(path: Path, read: str) -> None:
-    """Compare the hash of the bytes that were read with the one taken before; raise an error if they differ."""
-    digests = _TAKEN.get()
-    if digests is not None and digests.get(path, read) != read:
+def confirm_unchanged(path: Path) -> str:
+    """Return the hash of a file that was read; raise an error if another one was taken before."""
+    digests, content = _TAKEN.get(), _hash(path)
+    if digests is not None and digests.get(path, content) != content:
         raise DataError(f"{path}: was replaced while the run was made; run it again")
-
-
-def confirm_unchanged(path: Path) -> None:
-    """Raise an error if a file that a library has read differs from the hash taken before."""
-    confirm(path, _hash(path))
+    return content
 
 
 SETTLED = 2.0  # seconds since its last change after which a file's times show if it has changed again
