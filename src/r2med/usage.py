@@ -61,11 +61,6 @@ cost=None, paid=0.0, seconds=0.0, counted=True, whole=True)
             cost=None if None in costs else float(sum(costs)),
         )
 
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> Self:
-        """Read the usage of a record."""
-        return cls(**{name: content[name] for name in cls.__dataclass_fields__ if name in content})
-
     def as_json(self) -> dict[str, int | float | None]:
         """Return the usage for a record, without flags that are as usual."""
         return {name: value for name, value in vars(self).items() if value is not True}

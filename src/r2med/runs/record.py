@@ -1,7 +1,6 @@
 """The record of a finished run: everything that could change its result, and its costs.
 
-It is read from JSON and written to JSON here, and nowhere else. Facts that a
-submission does not state are None: unknown, not zero.
+Facts that a submission does not state are None: unknown, not zero.
 """
 
 from __future__ import annotations
@@ -11,10 +10,12 @@ import os
 import platform
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, astuple, dataclass, field
-from functools import cache, lru_cache
+from dataclasses import asdict, astuple, dataclass, field, replace
+from functools import cache
 from importlib import metadata
 from typing import Any, Self
+
+import msgspec
 
 import r2med
 from r2med.usage import Usage
@@ -22,8 +23,6 @@ from r2med.usage import Usage
 Json = Mapping[str, Any]
 PHASES = ("load", "index", "search", "ask")
 """Phases of a step whose time is recorded."""
-_BILLS = ("account", "foreseen")
-"""Usage of models in a step."""
 
 
 @dataclass(frozen=True)
@@ -45,18 +44,11 @@ class StepRecord:
         """Return the seconds of all phases."""
         return self.load + self.index + self.search + self.ask
 
-    @classmethod
-    def from_json(cls, content: Json) -> Self:
-        """Build a step from a record."""
-        fields = known_fields(cls, content) | {"reused": tuple(content.get("reused", ()))}
-        bills = {name: Usage.from_json(content[name]) for name in _BILLS if content.get(name) is not None}
-        return cls(**(fields | bills))
-
     def as_json(self) -> dict[str, Any]:
         """Return the step for a record."""
-        content = vars(self) | {"reused": list(self.reused) or None}
-        content |= {name: content[name].as_json() for name in _BILLS if content[name] is not None}
-        return {name: value for name, value in content.items() if value is not None}
+        bills = {"account": self.account, "foreseen": self.foreseen}
+        facts = {name: bill.as_json() for name, bill in bills.items() if bill is not None}
+        return {name: value for name, value in vars(self).items() if name not in bills and value != ()} | facts
 
 
 @dataclass(frozen=True)
@@ -87,12 +79,6 @@ class StageRecord:
     def imported(self) -> bool:
         """Return whether its lists are those of another tool."""
         return bool(self.settings.get("imported", False))
-
-    @classmethod
-    def from_json(cls, content: Json) -> Self:
-        """Build a stage from a record."""
-        settings = dict(content)
-        return cls(str(settings.pop("spec")), settings.pop("kind", ""), settings)
 
     def as_json(self) -> dict[str, Any]:
         """Return the stage for a record."""
@@ -125,13 +111,6 @@ class Provenance:
     python: str | None = None
     packages: Mapping[str, str] | None = None  # the versions of the packages that compute the scores
     machine: Machine | None = None
-
-    @classmethod
-    def from_json(cls, content: Json) -> Self:
-        """Build the provenance from a record."""
-        machine = content.get("machine")
-        facts = known_fields(cls, content) | {"machine": machine and _machine(**known_fields(Machine, machine))}
-        return cls(**facts)
 
 
 @dataclass(frozen=True)
@@ -225,19 +204,11 @@ class RunRecord:
         >>> record.provenance.r2med, record.stages[0].spec, record.documents
         ('0.1.0', 'bm25', None)
         """
-        stages, work = content.get("stages"), content.get("work")
-        return cls(
-            data=_data(**known_fields(DataIdentity, content.get("data", {}))),
-            documents=content.get("documents"),
-            stages=None if stages is None else tuple(map(StageRecord.from_json, stages)),
-            oracle=bool(content.get("oracle", False)),
-            warnings=tuple(content.get("warnings", ())),
-            incomplete=content.get("incomplete", {}),
-            notes=content.get("notes", {}),
-            work=None if work is None else tuple(map(StepRecord.from_json, work)),
-            provenance=Provenance.from_json(content),
-            local=content.get("local", {}),
-        )
+        record = msgspec.convert({**content, "stages": None, "provenance": content}, cls)
+        if content.get("stages") is None:
+            return record
+        stages = [{"kind": "", **stage} for stage in content["stages"]]
+        return replace(record, stages=tuple(StageRecord(one.pop("spec"), one.pop("kind"), one) for one in stages))
 
     def as_json(self) -> dict[str, Any]:
         """Return the record for JSON, without what is unknown."""
@@ -253,16 +224,6 @@ class RunRecord:
             **({} if self.work is None else {"work": [step.as_json() for step in self.work]}),
             "local": dict(self.local),
         }
-
-
-# A ledger holds thousands of runs on a few machines and data sets: equal ones are made once.
-_machine = lru_cache(maxsize=64)(Machine)
-_data = lru_cache(maxsize=256)(DataIdentity)
-
-
-def known_fields(kind: Any, content: Json) -> dict[str, Any]:
-    """Return the values that JSON has for the fields of a dataclass."""
-    return {name: content[name] for name in kind.__dataclass_fields__ if name in content}
 
 
 def _stated(content: Json) -> dict[str, Any]:
