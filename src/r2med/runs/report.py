@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -52,6 +52,9 @@ def failure_lines(failures: Sequence[Failure], names: Mapping[str, str] | None =
     ]
 
 
+Row = TypeVar("Row", Entry, Failure)
+
+
 @dataclass(frozen=True, repr=False)
 class Report:
     """Results of one evaluation.
@@ -81,23 +84,19 @@ class Report:
             raise Postponed("\n".join(dict.fromkeys(lines)))
         return self
 
-    def named(self, names: Mapping[str, str]) -> Report:
-        """Return the same with names in place of some specs, for tables."""
-        return replace(
-            self,
-            results=[replace(result, system=names.get(result.system, result.system)) for result in self.results],
-            failures=[replace(failure, system=names.get(failure.system, failure.system)) for failure in self.failures],
-            specs={name: spec for spec, name in names.items()},
-        )
+    def named(self, systems: Mapping[str, str], tasks: Mapping[str, str] | None = None) -> Report:
+        """Return the same with names in place of some specs and tasks, for tables and files that others read."""
 
-    def with_task_names(self) -> Report:
-        """Return the same with short names in place of the paths of folders, for files that others read."""
-        names = self.names
+        def rename(row: Row) -> Row:
+            system, task = systems.get(row.system, row.system), (tasks or {}).get(row.task, row.task)
+            return replace(row, system=system, task=task)
+
         return replace(
             self,
-            results=[replace(result, task=names[result.task]) for result in self.results],
-            failures=[replace(failure, task=names.get(failure.task, failure.task)) for failure in self.failures],
-            asked=[(names.get(task, task), group) for task, group in self.asked],
+            results=list(map(rename, self.results)),
+            failures=list(map(rename, self.failures)),
+            asked=[((tasks or {}).get(task, task), group) for task, group in self.asked],
+            specs={name: spec for spec, name in systems.items()},
         )
 
     @cached_property
