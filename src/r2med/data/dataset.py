@@ -99,7 +99,7 @@ class Generation:
     """Text that a model wrote for a query, and its origin. The retriever decides how to search with it."""
 
     text: str  # the text to search with: the passage or final answer, never the reasoning
-    method: str  # the stage that requested it: hyde, query2doc, lamer, answer, search-o1, search-r1, replay,
+    method: str  # the stage that requested it: hyde, query2doc, lamer, answer, search-o1, search-r1, replay or another
     model: str = ""  # the model that wrote it
     reasoning: str = ""  # its reasoning trace, kept for inspection
     join: str = ""  # the way to join it with the query; empty for the retriever's protocol for `method`
