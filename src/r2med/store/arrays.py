@@ -33,11 +33,10 @@ from numpy.typing import NDArray
 
 from r2med.errors import R2medError, suggest
 from r2med.store.cache import home
+from r2med.store.columns import SortedHashes, TextHashes, is_short, places_where, rows_at, scratch_column, spans
 from r2med.store.files import lock_open_file, make_private, reason, write_file
 from r2med.store.hashes import cache_key
-from r2med.store.scratch import is_short, places_where, rows_at, scratch_column, spans
 from r2med.store.sqlite import warn
-from r2med.store.text_hashes import SortedHashes, TextHashes
 
 _MAGIC = b"r2medvec"
 _VERSION = 2
