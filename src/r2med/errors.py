@@ -8,8 +8,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from functools import cache
 
-_DEBUG = "R2MED_DEBUG"
-"""The variable that `--debug` sets, for this process and its workers."""
+_DEBUG = "R2MED_DEBUG"  # the variable that `--debug` sets, for this process and its workers
 EXTRAS: Mapping[str, tuple[str, ...]] = {
     "torch": ("torch", "transformers", "safetensors", "sentence_transformers"),
     "lora": ("peft",),

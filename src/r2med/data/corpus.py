@@ -31,10 +31,8 @@ FORMAT = 4  # format number, raised if what is cached, or what reading a file gi
 _KIND = "corpus"
 _SHARE = 8  # files of more than this fraction of the memory that may be used are not held in it
 _PACKED = 4  # ratio of the size of the texts to that of a packed file
-_LARGE = 4_000_000
-"""Bytes in all from which on files are worth caching; smaller ones are read in a few hundredths of a second."""
-_BLOCK = 256
-"""Rows that are written at a time."""
+_LARGE = 4_000_000  # bytes from which on files are worth caching; fewer are read in a few hundredths of a second
+_BLOCK = 256  # rows that are written at a time
 _IDS, _TEXTS, _FACTS = "ids.utf8", "texts.utf8", "facts.json"
 
 

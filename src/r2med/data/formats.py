@@ -37,8 +37,7 @@ GRADE_FIELDS = tuple(
 )
 REVIEWER_FIELDS = ("reviewer", "annotator", "rater", "assessor", "judge")
 """The names of fields by what they hold, in any case, with - or _; reviewers are read by `read_label_sets` alone."""
-_HEADINGS = ((QUERY_FIELDS, DOCUMENT_FIELDS), (ID_FIELDS, ("text",)))
-"""Fields that the first line of a table names if it is a header."""
+_HEADINGS = ((QUERY_FIELDS, DOCUMENT_FIELDS), (ID_FIELDS, ("text",)))  # fields by which a header is known
 _COLUMNS: Mapping[int, Sequence[str]] = {
     3: (QUERY_FIELDS[0], DOCUMENT_FIELDS[0], GRADE_FIELDS[0]),
     4: (QUERY_FIELDS[0], "", DOCUMENT_FIELDS[0], GRADE_FIELDS[0]),

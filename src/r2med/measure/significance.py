@@ -143,8 +143,7 @@ class Flips:
     mean: float
     size: float  # the largest difference of a query
     means: Floats
-    balances: Floats
-    """The mean, and the mean of the signs, under each flip: the change of the mean per shift of all differences."""
+    balances: Floats  # the mean of the signs under each flip: the change of the mean per shift of all differences
     exact: bool
 
     @classmethod

@@ -17,12 +17,9 @@ from r2med.settings import prices
 if TYPE_CHECKING:
     from r2med.runs.ledger import Entry
 
-UNKNOWN = "?"
-"""The text of an unknown cost, everywhere."""
-COST_HEADINGS = ("requests", "tokens", "reasoning", "$", "s/query")
-"""Column headings of a system's costs."""
-_STORED = ("replay", "candidates")
-"""Stages that read results of other tools, whose time is not recorded."""
+UNKNOWN = "?"  # the text of an unknown cost, everywhere
+COST_HEADINGS = ("requests", "tokens", "reasoning", "$", "s/query")  # column headings of a system's costs
+_STORED = ("replay", "candidates")  # stages that read results of other tools, whose time is not recorded
 
 
 @dataclass(frozen=True)

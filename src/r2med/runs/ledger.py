@@ -147,13 +147,11 @@ class Entry:
     group: str  # `full`, `nano`, `sample` or `custom`: scores of different groups are never combined
     queries: tuple[str, ...]  # the queries that were measured, in the order of the per-query scores
     seconds: float  # seconds of the system, without those of reading the data
-    record: RunRecord = field(default_factory=RunRecord)
-    """Everything that could change the result: versions, fingerprints, settings, warnings, machine."""
+    record: RunRecord = field(default_factory=RunRecord)  # everything that could change the result, and its costs
     created: str = ""  # date and time in UTC
     used: int = 0  # its place in the order in which runs were made or reused; independent of any clock
     variant: str = ""  # mark that distinguishes its system from others of the same spec but other files; mostly empty
-    scores: Mapping[str, NDArray[np.float64]] = field(default_factory=dict, compare=False)
-    """Of a result: the values of `queries` by measure."""
+    scores: Mapping[str, NDArray[np.float64]] = field(default_factory=dict, compare=False)  # of a result: by measure
     notes: tuple[str, ...] = ()  # of a result: warnings that depend on what was asked for, after those of the record
     cached: bool = False  # whether a result came from the ledger
 
@@ -230,8 +228,7 @@ class Entry:
         return content | {name: value for name, value in optional.items() if value is not None}
 
 
-Written = Mapping[str, Sequence[Generation]]
-"""Generated texts by query id."""
+Written = Mapping[str, Sequence[Generation]]  # generated texts by query id
 
 
 class Ledger:

@@ -21,8 +21,7 @@ import r2med
 from r2med.usage import Usage
 
 Json = Mapping[str, Any]
-PHASES = ("load", "index", "search", "ask")
-"""Phases of a step whose time is recorded."""
+PHASES = ("load", "index", "search", "ask")  # phases of a step whose time is recorded
 
 
 @dataclass(frozen=True)
@@ -35,8 +34,7 @@ class StepRecord:
     search: float = 0.0  # seconds to answer the queries, without waiting for other models
     ask: float = 0.0  # wall-clock seconds to ask a language model
     account: Usage | None = None  # usage of the language model that it asked, if any
-    reused: tuple[str, ...] = ()
-    """Parts that were taken from the cache of an earlier run, so that their time is missing."""
+    reused: tuple[str, ...] = ()  # parts that were taken from an earlier run's cache, so that their time is missing
     foreseen: Usage | None = None  # the forecast, made before anything was asked
 
     @property
@@ -122,13 +120,11 @@ class RunRecord:
     stages: tuple[StageRecord, ...] | None = None
     oracle: bool = False  # whether the system was shown gold answers
     warnings: tuple[str, ...] = ()
-    incomplete: Mapping[str, str] = field(default_factory=dict)
-    """Queries that the system did not fully process, with the reasons."""
+    incomplete: Mapping[str, str] = field(default_factory=dict)  # by query, why the system did not fully process it
     notes: Json = field(default_factory=dict)  # facts noted while working, by stage; free in form
     work: tuple[StepRecord, ...] | None = None  # every step once, including those that several branches share
     provenance: Provenance = field(default_factory=Provenance)
-    local: Mapping[str, str] = field(default_factory=dict)
-    """The user's files, folders and code that the spec names: their paths, and a hash of each."""
+    local: Mapping[str, str] = field(default_factory=dict)  # paths of the user's files and code in the spec, hashed
 
     @property
     def content(self) -> str:

@@ -69,12 +69,9 @@ class Report:
 
     results: list[Entry]
     failures: list[Failure] = field(default_factory=list)
-    asked: list[tuple[str, str]] = field(default_factory=list)
-    """Every task that was asked for and its group, in that order, even if no system could be measured on it."""
-    headline: Sequence[str] = ()
-    """The measures that were asked for: those that it prints, and that `per_query` has; empty for the defaults."""
-    postponed: list[Failure] = field(default_factory=list)
-    """Systems on tasks of which this command did only its share; other commands of the batch do the rest."""
+    asked: list[tuple[str, str]] = field(default_factory=list)  # all tasks asked for and their groups, in that order
+    headline: Sequence[str] = ()  # the measures asked for, which it prints and `per_query` has; empty for the defaults
+    postponed: list[Failure] = field(default_factory=list)  # parts that other commands of the batch do
     specs: Mapping[str, str] = field(default_factory=dict)  # the spec of each system that is shown under another name
 
     def whole(self) -> Report:

@@ -18,8 +18,7 @@ from r2med.data.tasks import registry
 from r2med.errors import DataError, R2medError
 from r2med.runs.ledger import Entry
 
-Current = Mapping[str, Mapping[str, Entry]]
-"""Current runs by the name of the system, then by task."""
+Current = Mapping[str, Mapping[str, Entry]]  # current runs by the name of the system, then by task
 _PARTS = {"documents": "documents", "queries": "queries", "gold": "judgements or answers"}
 
 
