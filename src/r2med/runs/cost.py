@@ -57,7 +57,7 @@ class Cost:
     @classmethod
     def of(cls, records: Sequence[RunRecord], seconds: float, queries: int) -> Self:
         """Sum up the costs in records of runs; what is unknown in one record is unknown in the sum."""
-        accounts = [account for record in records for account in record.accounts]
+        accounts = [step.account for record in records for step in record.work or () if step.account is not None]
         works = [record.work for record in records]
         steps = None if None in works else [step for work in works if work for step in work]
         unpriced = any(map(_unpriced, records)) or not all(account.whole for account in accounts)

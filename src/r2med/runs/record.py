@@ -138,11 +138,6 @@ class RunRecord:
         return hashlib.blake2b("\n".join(sorted(self.local.values())).encode(), digest_size=4).hexdigest()[:6]
 
     @property
-    def accounts(self) -> list[Usage]:
-        """Return the bills of all language models that were asked."""
-        return [step.account for step in self.work or () if step.account is not None]
-
-    @property
     def foreseen_and_used(self) -> tuple[Usage, Usage] | None:
         """Return the forecast and the actual spending of the steps; None if nothing was asked or some are unknown."""
         steps = [(step.foreseen, step.account) for step in self.work or () if step.account is not None]
