@@ -1,7 +1,7 @@
 """The documents of a task: read to memory, or from large files copied once to mapped columns and recalled from there.
 
-What is recalled is the result of reading: ids, texts, the fingerprint and the problems that were noted. It is cached by
-the hash of the very bytes that were read. Of files that are too large for memory nothing is held in it.
+What is recalled is the result of reading, problems included, by the hashes of the files. Of files that are too large
+for memory nothing is held in it.
 """
 
 from __future__ import annotations
@@ -127,10 +127,7 @@ def _store(files: Sequence[Path], findings: Findings, draft: Path, key: str) -> 
 
 
 def _key(files: Sequence[Path], cache: Cache) -> str:
-    """Return the cache key of reading these files: their paths, as messages name them, and their bytes.
-
-    It is empty if a file cannot be read, which reading it will report.
-    """
+    """Return the cache key of reading files, by their paths and bytes; empty if one cannot be read."""
     remembered, hashes = FileHashes(cache.root / "hashes"), []
     try:
         for file in files:

@@ -1,8 +1,7 @@
 """Formats of a task's files: the names of the files of each part, and how their rows are read.
 
-A format is one object in `FORMATS`. Its readers yield rows as mappings of names to values, gzipped files unzipped, and
-note every defect and step over it; what the fields of a row mean is the same for all formats (`texts`, `qrels`). To add
-one, write a function that yields the rows of a file, and an entry.
+A format is one object in `FORMATS`. Its readers yield rows as mappings of names to values, and note every defect and
+step over it. To add one, write a function that yields the rows of a file, and an entry.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Problems of data files: their kinds as a table, and the list that readers add to.
 
-`load` and `validate` read with the same code. Readers never stop at a problem, they note it; `load` then raises the
-first error as one line, and `validate` shows everything.
+Readers never stop at a problem, they note it; `load` raises the first error as one line, `validate` shows everything.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Validation and statistics of a task: every problem of its files, grouped and counted, and the figures of a dataset.
-
-`validate` lists the problems with their places; `stats` has the columns of the paper's table and some more.
-"""
+"""Validation and statistics of a task: every problem of its files, grouped and counted, and the figures of a dataset."""
 
 from __future__ import annotations
 

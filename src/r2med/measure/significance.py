@@ -1,9 +1,9 @@
 """Tests of the difference of two systems: paired by query, within tasks, averaged over tasks.
 
-The statistic is the headline's: the mean over tasks of the mean difference over queries. The randomisation test flips
-the sign of each query's difference, in all ways for few queries and in 100,000 random ways for many. The interval holds
-the differences that this test does not reject, so that it leaves out 0 exactly when p < 0.05. The t-test is the paired
-one (for several tasks the means' variances are added, the degrees of freedom follow Welch and Satterthwaite).
+The statistic is the mean over tasks of the mean difference over queries. The randomisation test flips the sign of each
+query's difference, in all ways for few queries and in 100,000 random ways for many. The interval holds the differences
+that it does not reject, so that it leaves out 0 exactly when p < 0.05. The t-test is the paired one (for several tasks
+with added variances of the means, and degrees of freedom after Welch and Satterthwaite).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Answers in the ledger: one set for a model's answers to one task's questions under one condition.
 
-A set is written in one transaction when it is finished. The ledger knows it by the key of everything it depends on, and
-by the study whose sets may be compared; its rows are interpreted by the study alone.
+A set is written in one transaction when it is finished; its rows are interpreted by its study alone.
 """
 
 from __future__ import annotations

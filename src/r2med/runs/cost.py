@@ -1,7 +1,6 @@
 """Cost of a system: requests, tokens and money of the models it asked, and its time, of one run or of several.
 
-Everything comes from a run's record. A step that two branches of a system share is recorded once and counts once. What
-a record does not state is unknown (None), and a sum with an unknown part is unknown: never zero.
+What a run's record does not state is unknown (None), and a sum with an unknown part is unknown: never zero.
 """
 
 from __future__ import annotations

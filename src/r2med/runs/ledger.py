@@ -1,11 +1,9 @@
 """The ledger: every run ever made, in one SQLite file, readable at any moment and by several processes at once.
 
-A row is one system on one task. It is written in one transaction after the task is finished, so whatever stops a
-process, the ledger holds all finished tasks whole and nothing of the unfinished one.
+A row is one system on one task, written in one transaction after the task is finished.
 
-A run is packed into few bytes, exactly and in the precision of its scores: a JSON head (queries, distinct documents,
-precision), then the columns: list lengths, document numbers, scores. The columns are stored byte plane by byte plane,
-in which neighbours resemble each other, and all of it is deflated.
+A run is packed exactly into few bytes: a JSON head (queries, distinct documents, precision of the scores), then list
+lengths, document numbers and scores, byte plane by byte plane, in which neighbours resemble each other, all deflated.
 """
 
 from __future__ import annotations
@@ -294,10 +292,7 @@ class Ledger:
         return replace(entry, created=created, used=used)
 
     def use(self, entry: Entry) -> None:
-        """Make a run the current one of its system and task: it was asked for again, and the ledger had it.
-
-        Thus data, a prompt or a model that was changed and changed back gets its earlier runs back.
-        """
+        """Make a run the current one of its system and task, for data or a prompt that was changed and changed back."""
         query = f"SELECT {_SEALED} FROM runs WHERE task = ?1 AND (?2 = '' OR system = ?2) ORDER BY used DESC LIMIT 1"
         last, last_own = (self._sound(self._db.rows(query, (entry.task, system))) for system in ("", entry.system))
         if [row.key for row in last_own] != [entry.key] or [row.data for row in last] != [entry.data]:

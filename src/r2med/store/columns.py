@@ -1,9 +1,7 @@
 """Columns as long as a collection: in memory while they are short, else in a mapped file without a name.
 
 The system writes the pages of such a file to disk and reads them back when needed, so that the memory of a process does
-not grow with the collection it works on. The file goes with the column, whatever ends the process. Among the columns
-are hashes of texts, by which the store knows them, sorted so that one is found among millions. All of them are made and
-looked up some thousands of rows at a time.
+not grow with the collection. Hashes of texts are such columns, sorted so that one is found among millions.
 """
 
 from __future__ import annotations

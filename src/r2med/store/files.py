@@ -1,8 +1,7 @@
 """Files and folders that appear under their name only when they are complete.
 
-A draft stands beside its target and is locked by the process that writes it. The lock goes with the process, so the
-next one that writes the same thing knows which drafts are abandoned, and removes them. A process id would not
-suffice: in a container it is the same each time.
+A draft stands beside its target and is locked by the process that writes it. The lock goes with the process, so that
+the next one removes abandoned drafts. A process id would not suffice: in a container it is the same each time.
 """
 
 from __future__ import annotations

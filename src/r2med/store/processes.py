@@ -1,11 +1,8 @@
 """Processes: marks that tell which process did something, a child process, and the output of other libraries.
 
-The child is plain Python started afresh and fed over a pipe, not a fork: nothing of CUDA, of threads or of the caller's
-script is carried over. Both sides talk in frames, a length and that many bytes. The process ends when its input does,
-so that it cannot outlive a caller that was killed.
-
-What user classes and libraries print is kept out of the output of a command, which may be one JSON document: a command
-redirects it to stderr; in a program that imports r2med it goes where that program's output goes.
+The child is plain Python started afresh, not a fork: nothing of CUDA, of threads or of the caller's script is carried
+over. Both sides talk in frames, a length and that many bytes. It ends when its input does, so that it cannot outlive a
+caller that was killed. What user classes and libraries print goes to stderr in a command, whose output may be JSON.
 """
 
 from __future__ import annotations

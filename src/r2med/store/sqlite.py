@@ -1,8 +1,7 @@
 """A versioned SQLite file: refused if another version of r2med made it, with a seal on every row, readable even if
 it cannot be written, and with one true line for every error of the file.
 
-A seal is a checksum of a row's values. SQLite has none: a bit that flips on the disk is just another number to it.
-Readers compare the seal of a row, and treat a row whose seal is broken as lost.
+A seal is a checksum of a row's values, which SQLite lacks. Readers treat a row whose seal is broken as lost.
 """
 
 from __future__ import annotations
