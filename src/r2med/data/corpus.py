@@ -70,7 +70,7 @@ def recall_corpus(files: Sequence[Path], findings: Findings) -> Corpus:
 
 def _read(files: Sequence[Path], findings: Findings) -> Corpus:
     table = read_documents(files, findings)
-    return Corpus(table.column(), table.rows, table.whole)
+    return Corpus(Texts(table.ids, table.texts), table.rows, table.whole)
 
 
 def _is_large(files: Sequence[Path]) -> bool:

@@ -394,8 +394,8 @@ def _content(path: Path) -> bytes:
     try:
         data = path.read_bytes()
     except OSError as error:
-        known = {FileNotFoundError: "no such file", IsADirectoryError: "a folder, not a run file"}
-        raise DataError(f"{path}: {known.get(type(error), f'cannot be read ({error.strerror})')}") from error
+        reasons = {FileNotFoundError: "no such file", IsADirectoryError: "a folder, not a run file"}
+        raise DataError(f"{path}: {reasons.get(type(error), f'cannot be read ({error.strerror})')}") from error
     if data.startswith(b"\x1f\x8b"):
         try:
             data = gzip.decompress(data)

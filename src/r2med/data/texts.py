@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from r2med.data.dataset import Texts
 from r2med.data.formats import ID_FIELDS, Row, read_rows
 from r2med.data.problems import Findings, Spot, place
 from r2med.formatting import describe, shorten
@@ -61,10 +60,6 @@ class TextTable:
             spot.note("repeated-id", f"{repeats} with the same text, folded")
         else:
             spot.note("conflicting-id", f"{repeats} with another text")
-
-    def column(self) -> Texts:
-        """Return the two columns."""
-        return Texts(self.ids, self.texts)
 
 
 def read_documents(files: Sequence[Path], findings: Findings) -> TextTable:

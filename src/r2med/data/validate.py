@@ -1,9 +1,9 @@
-"""Validation and statistics of a task: every problem of its files, grouped and counted, and the figures of a dataset."""
+"""Validation and statistics of a task: every problem of its files, grouped and counted, and figures of a dataset."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -175,10 +175,6 @@ class Stats:
     """Documents whose id is also a query's."""
     fingerprint: str
     """The content hash of the dataset, which results carry."""
-
-    def as_dict(self) -> dict[str, object]:
-        """Return the figures for JSON."""
-        return asdict(self)
 
 
 def stats(dataset: Dataset) -> Stats:

@@ -68,10 +68,9 @@ class AnswerSets:
         """Return the set with exactly this key."""
         return next(iter(self._read("WHERE key = ?", (key,))), None)
 
-    def of_study(self, study: str = "", task: str = "") -> list[AnswerSet]:
-        """Return the newest set of each arm and task, of one study or task if given, in the order of writing."""
-        rows = self._read("WHERE (?1 = '' OR study = ?1) AND (?2 = '' OR task = ?2) ORDER BY number", (study, task))
-        return list({(row.study, row.arm, row.task): row for row in rows}.values())
+    def newest_sets(self) -> list[AnswerSet]:
+        """Return the newest set of each study, arm and task, in the order of writing."""
+        return list({(row.study, row.arm, row.task): row for row in self._read("ORDER BY number", ())}.values())
 
     def newest(self, study: str, arm: str, task: str) -> str:
         """Return the key of the set that was written last; empty if there is none."""

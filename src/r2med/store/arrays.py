@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from r2med.errors import R2medError, suggest
 from r2med.store.cache import home
 from r2med.store.columns import SortedHashes, TextHashes, is_short, places_where, rows_at, scratch_column, spans
-from r2med.store.files import lock_open_file, make_private, reason, write_file
+from r2med.store.files import lock, make_private, reason, write_file
 from r2med.store.hashes import cache_key
 from r2med.store.sqlite import warn
 
@@ -167,7 +167,7 @@ class ShardWriter:
     def _create(self, array: NDArray[Any]) -> tuple[BinaryIO, BinaryIO]:
         matrix = self._path.with_suffix(".rows").open("xb")
         log = self._path.with_suffix(".log").open("xb", buffering=0)
-        lock_open_file(log.fileno())  # so that no other process merges it meanwhile
+        lock(log.fileno())  # so that no other process merges it meanwhile
         header = _HEADER.pack(_MAGIC, _VERSION, array.shape[1], array.dtype.str.encode(), 0)[:-4]
         log.write(header + struct.pack("<I", zlib.crc32(header)))
         return matrix, log
@@ -306,7 +306,7 @@ class ArrayStore:
                 # Another process may hold it, or have merged it.
                 with suppress(FileNotFoundError):
                     file = locks.enter_context(log.open("rb"))
-                    if lock_open_file(file.fileno()) and log.exists() and (shard := read_shard(log)) is not None:
+                    if lock(file.fileno()) and log.exists() and (shard := read_shard(log)) is not None:
                         shards.append(shard)
             if len(shards) < _MANY:
                 return
