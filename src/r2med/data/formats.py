@@ -37,11 +37,10 @@ GRADE_FIELDS = tuple(
 REVIEWER_FIELDS = ("reviewer", "annotator", "rater", "assessor", "judge")
 """The names of fields by what they hold, in any case, with - or _; reviewers are read by `read_label_sets` alone."""
 _HEADINGS = ((QUERY_FIELDS, DOCUMENT_FIELDS), (ID_FIELDS, ("text",)))  # fields by which a header is known
-_COLUMNS: Mapping[int, Sequence[str]] = {
+_COLUMNS: Mapping[int, Sequence[str]] = {  # of a table without a header, by their number; TREC's second is ignored
     3: (QUERY_FIELDS[0], DOCUMENT_FIELDS[0], GRADE_FIELDS[0]),
     4: (QUERY_FIELDS[0], "", DOCUMENT_FIELDS[0], GRADE_FIELDS[0]),
 }
-"""The columns of a table without a header, by their number; TREC's second column is ignored."""
 _BOM = b"\xef\xbb\xbf"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _GZIP = b"\x1f\x8b"
@@ -283,11 +282,10 @@ FORMATS: Sequence[DataFormat] = (
 )
 """Every format; of a part the files of the first pattern that exists are read. R2MED's own files come first, then
 BEIR's, then parquet: one file per part, or a folder per part as the hub's configs are written."""
-PATTERNS: Mapping[str, Sequence[str]] = {
+PATTERNS: Mapping[str, Sequence[str]] = {  # names of the files of each part, in the order they are looked for
     part: [pattern for form in FORMATS for pattern in form.patterns.get(part, ())]
     for part in ("documents", "queries", "qrels")
 }
-"""The names of the files of each part, in the order in which they are looked for."""
 
 
 def read_rows(path: Path, findings: Findings, part: str = "documents") -> Rows:

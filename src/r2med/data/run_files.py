@@ -342,7 +342,6 @@ FORMATS: Mapping[str, RunFormat] = {
     "json": RunFormat((".json",), _read_object, _write_object),
     "parquet": RunFormat((".parquet", ".pq"), _read_parquet, _write_parquet),
 }
-"""Every format of run files."""
 _BY_EXTENSION = {extension: name for name, form in FORMATS.items() for extension in form.extensions}
 
 

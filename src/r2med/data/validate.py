@@ -88,12 +88,12 @@ class ValidationReport:
         return {"source": self.source, "ok": self.ok, **counts, "problems": problems}
 
 
+# Reader of a single file, by the beginning of its name or of its folder's name.
 _READERS: Mapping[str, Callable[[Sequence[Path], Findings], object]] = {
     "corpus": read_corpus,
     "quer": read_queries,
     "qrels": read_judgements,
 }
-"""Reader of a single file, by the beginning of its name or of its folder's name."""
 _SELF_RULES = {
     "none": "every system keeps them",
     "dense": "dense systems leave the others out",

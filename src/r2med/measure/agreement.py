@@ -203,7 +203,7 @@ def _ratio(part: Floats, whole: ArrayLike) -> Floats:
     return np.asarray(part / np.where(size != 0, size, np.nan))
 
 
-COEFFICIENTS: Mapping[str, Callable[[Sums], Floats]] = {
+COEFFICIENTS: Mapping[str, Callable[[Sums], Floats]] = {  # the weights of the weighted ones are quadratic
     "raw": raw_agreement,
     "kappa": cohen_kappa,
     "weighted-kappa": lambda sums: cohen_kappa(sums, "quadratic"),
@@ -213,7 +213,6 @@ COEFFICIENTS: Mapping[str, Callable[[Sums], Floats]] = {
     "ac1": gwet_ac,
     "ac2": lambda sums: gwet_ac(sums, "quadratic"),
 }
-"""Every coefficient by name; the weights of the weighted ones are quadratic."""
 
 
 def coefficients(ratings: Ratings, names: Sequence[str] = tuple(COEFFICIENTS)) -> dict[str, Figure | None]:

@@ -29,7 +29,6 @@ CREATE TABLE answer_sets (
 );
 CREATE INDEX answer_sets_by_study ON answer_sets (study, task);
 """
-"""The ledger's tables for answers."""
 _COLUMNS = "key, study, arm, task, created, settings, data"
 
 

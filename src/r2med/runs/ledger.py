@@ -258,8 +258,11 @@ class Ledger:
     @contextmanager
     def snapshot(self) -> Iterator[tuple[int, ...]]:
         """Show the ledger in one state within the block, even if other processes write meanwhile; yield its `state`."""
-        with self._db.reading():
+        self._db.rows("BEGIN")
+        try:
             yield self.state()
+        finally:
+            self._db.rows("COMMIT")
 
     def state(self) -> tuple[int, ...]:
         """Return counts that change with what is written: runs, their last use, scores."""

@@ -124,15 +124,6 @@ class Database:
             raise self.translate_error(error) from error
 
     @contextmanager
-    def reading(self) -> Iterator[None]:
-        """Open a block in which all reads see one state of the file, even if other processes write meanwhile."""
-        self.rows("BEGIN")
-        try:
-            yield
-        finally:
-            self.rows("COMMIT")
-
-    @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """Open a block whose writes happen all or not at all."""
         if self.obstacle:

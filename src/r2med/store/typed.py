@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -254,8 +255,12 @@ def _located(invalid: Exception, path: str, value: Any, kind: type) -> Place:
             place = (*place, name or int(index))
             continue
         for key, content in _value_at(value, place).items():
+            trial = deepcopy(value)
+            mapping = _value_at(trial, place)
+            mapping.clear()
+            mapping[key] = content
             try:
-                _convert(_with(value, place, {key: content}), kind)
+                _convert(trial, kind)
             except msgspec.ValidationError as error:
                 if str(error) == str(invalid):
                     place = (*place, key)
@@ -267,14 +272,6 @@ def _value_at(value: Any, place: Place) -> Any:
     for part in place:
         value = value[part]
     return value
-
-
-def _with(value: Any, place: Place, part: object) -> Any:
-    if not place:
-        return part
-    copied: Any = dict(value) if isinstance(value, Mapping) else list(value)
-    copied[place[0]] = _with(value[place[0]], place[1:], part)
-    return copied
 
 
 def _type_at(expected: Any, place: Place) -> Any:
