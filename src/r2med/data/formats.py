@@ -163,7 +163,7 @@ def parquet_rows(path: Path, findings: Findings) -> Rows:
 
 def open_file(path: Path) -> BinaryIO:
     """Open the bytes of a file, unzipped if it is gzipped."""
-    stream = path.open("rb", _BUFFER)
+    stream = io.BufferedReader(io.FileIO(path), _BUFFER)
     if path.suffix == ".gz" or stream.peek(len(_GZIP)).startswith(_GZIP):
         # The outer buffer finds line ends in C; a GzipFile on its own does it in Python.
         return io.BufferedReader(cast(io.RawIOBase, gzip.GzipFile(fileobj=stream)), _BUFFER)

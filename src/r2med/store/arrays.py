@@ -326,10 +326,10 @@ class ArrayStore:
 class ValueStore(ArrayStore):
     """The values of one setting, some bytes per key of 16 bytes. A value that cannot be kept is a warning."""
 
-    def __init__(self, kind: str, settings: Mapping[str, object], root: Path | None = None) -> None:
+    def __init__(self, kind: str, settings: Mapping[str, object]) -> None:
         self.kind = kind
         self._writer: ShardWriter | None = None
-        super().__init__(settings, root=root)
+        super().__init__(settings)
 
     def __enter__(self) -> Self:
         return self

@@ -101,9 +101,9 @@ def toml_values(text: str, where: str, error: type[R2medError] = DataError) -> d
         raise error(f"{where}: not readable as TOML: {invalid}") from invalid
 
 
-def read_json(file: Path, kind: type[Kind], *, advice: str = "", error: type[R2medError] = DataError) -> Kind:
-    """Read a JSON file. `advice` says what to do if there is no such file."""
-    return parse_json(_read(file, advice, error), kind, str(file), error)
+def read_json(file: Path, kind: type[Kind]) -> Kind:
+    """Read a JSON file."""
+    return parse_json(_read(file), kind, str(file))
 
 
 def parse_json(content: bytes | str, kind: type[Kind], where: str, error: type[R2medError] = DataError) -> Kind:
@@ -171,7 +171,7 @@ def read_text(file: Path, advice: str = "", error: type[R2medError] = DataError)
         raise error(f"{file}: cannot be read: not UTF-8") from invalid
 
 
-def _read(file: Path, advice: str, error: type[R2medError]) -> bytes:
+def _read(file: Path, advice: str = "", error: type[R2medError] = DataError) -> bytes:
     try:
         return file.read_bytes()
     except FileNotFoundError as missing:
