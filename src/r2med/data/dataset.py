@@ -97,12 +97,18 @@ class Texts:
 class Generation:
     """Text that a model wrote for a query, and its origin. The retriever decides how to search with it."""
 
-    text: str  # the text to search with: the passage or final answer, never the reasoning
-    method: str  # the stage that requested it: hyde, query2doc, lamer, answer, search-o1, search-r1, replay or another
-    model: str = ""  # the model that wrote it
-    reasoning: str = ""  # its reasoning trace, kept for inspection
-    join: str = ""  # the way to join it with the query; empty for the retriever's protocol for `method`
-    incomplete: str = ""  # the reason why nothing usable was written (unclosed trace, refusal, failure)
+    text: str
+    """The text to search with: the passage or final answer, never the reasoning."""
+    method: str
+    """The stage that requested it: hyde, query2doc, lamer, answer, search-o1, search-r1, replay, ..."""
+    model: str = ""
+    """The model that wrote it."""
+    reasoning: str = ""
+    """Its reasoning trace, kept for inspection."""
+    join: str = ""
+    """The way to join it with the query; empty for the retriever's protocol for `method`."""
+    incomplete: str = ""
+    """The reason why nothing usable was written (unclosed trace, refusal, failed request); else empty."""
 
 
 @dataclass(frozen=True, repr=False)

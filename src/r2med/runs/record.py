@@ -53,11 +53,14 @@ class StepRecord:
 class DataIdentity:
     """Fingerprints of the data of a run, by part."""
 
-    fingerprint: str | None = None  # fingerprint of all of it
+    fingerprint: str | None = None
+    """Fingerprint of all of it."""
     documents: str | None = None
     queries: str | None = None
-    gold: str | None = None  # fingerprint of judgements and answers
-    revision: str | None = None  # the commit it was downloaded at; empty for local files
+    gold: str | None = None
+    """Fingerprint of judgements and answers."""
+    revision: str | None = None
+    """The commit it was downloaded at; empty for local files."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +110,8 @@ class Provenance:
 
     r2med: str | None = None
     python: str | None = None
-    packages: Mapping[str, str] | None = None  # the versions of the packages that compute the scores
+    packages: Mapping[str, str] | None = None
+    """The versions of the packages that compute the scores."""
     machine: Machine | None = None
 
 
