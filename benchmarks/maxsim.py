@@ -32,7 +32,7 @@ from sentence_transformers.util.similarity import maxsim
 
 from r2med.encode.maxsim import MaxSimIndex
 from r2med.encode.vectors import TokenStore, TokenVectors
-from r2med.store.text_hashes import text_hashes
+from r2med.store.columns import text_hashes
 
 DIMENSION, TOKENS, DEPTH, CHUNK, PADDED = 128, 32, 100, 500, 250
 PMC_CLINICAL, CUT = 60_406, 300

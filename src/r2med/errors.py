@@ -8,9 +8,8 @@ import sys
 from collections.abc import Iterable, Mapping
 from functools import cache
 
-_DEBUG = "R2MED_DEBUG"
-"""The variable that `--debug` sets, for this process and its workers."""
-EXTRAS: Mapping[str, tuple[str, ...]] = {
+_DEBUG = "R2MED_DEBUG"  # the variable that `--debug` sets, for this process and its workers
+EXTRAS: Mapping[str, tuple[str, ...]] = {  # optional groups with the modules that show they are there
     "torch": ("torch", "transformers", "safetensors", "sentence_transformers"),
     "lora": ("peft",),
     "onnx": ("onnx", "onnxruntime", "tokenizers"),
@@ -28,7 +27,6 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "web": ("starlette", "uvicorn"),
     "ray": ("ray",),
 }
-"""Each optional group with the modules that show it is there."""
 
 
 class R2medError(Exception):

@@ -17,24 +17,17 @@ cost=None, paid=0.0, seconds=0.0, counted=True, whole=True)
     """
 
     requests: int = 0
-    cached: int = 0
-    """Of these, the number that came from the cache and cost nothing this time."""
+    cached: int = 0  # of these, the number that came from the cache and cost nothing this time
     failed: int = 0
     incomplete: int = 0
     prompt_tokens: int = 0
-    completion_tokens: int = 0
-    """All tokens written, the reasoning included."""
+    completion_tokens: int = 0  # all tokens written, the reasoning included
     reasoning_tokens: int = 0
-    cost: float | None = 0.0
-    """US dollars; None as soon as one price is unknown."""
-    paid: float | None = 0.0
-    """The part of `cost` that was spent this time."""
-    seconds: float = 0.0
-    """The sum over requests, not the time on the clock."""
-    counted: bool = True
-    """Whether the server stated the tokens of every request."""
-    whole: bool = True
-    """Whether it covers the whole step; not if vectors or scores of an earlier run were reused."""
+    cost: float | None = 0.0  # US dollars; None as soon as one price is unknown
+    paid: float | None = 0.0  # the part of `cost` that was spent this time
+    seconds: float = 0.0  # the sum over requests, not the time on the clock
+    counted: bool = True  # whether the server stated the tokens of every request
+    whole: bool = True  # whether it covers the whole step; not if vectors or scores of an earlier run were reused
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(**add_fields(self, other))
@@ -60,11 +53,6 @@ cost=None, paid=0.0, seconds=0.0, counted=True, whole=True)
             prompt_tokens=sum(tokens),
             cost=None if None in costs else float(sum(costs)),
         )
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> Self:
-        """Read the usage of a record."""
-        return cls(**{name: content[name] for name in cls.__dataclass_fields__ if name in content})
 
     def as_json(self) -> dict[str, int | float | None]:
         """Return the usage for a record, without flags that are as usual."""

@@ -82,6 +82,8 @@ def test_a_file_is_known_without_reading_it_until_it_changes(folder, monkeypatch
     monkeypatch.setattr(corpora, "_digest", lambda file: read.append(file) or digest(file))
     file = folder / "corpus.jsonl"
     before = load(folder).fingerprint
+    assert len(read) == 1
+    read.clear()
     assert load(folder).fingerprint == before
     assert not read
     status, content = file.stat(), file.read_bytes()

@@ -30,7 +30,7 @@ def test_the_figures_of_a_small_task(tmp_path):
     assert (figures.distinct_texts, figures.empty_documents, figures.one_character_documents) == (4, 1, 2)
     assert figures.shared_ids == 1
     assert figures.fingerprint == load(tmp_path).fingerprint
-    assert orjson.loads(orjson.dumps(figures.as_dict()))["query_words"]["p95"] == 4
+    assert orjson.loads(orjson.dumps(figures))["query_words"]["p95"] == 4
 
 
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=40))

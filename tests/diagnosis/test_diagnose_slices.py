@@ -157,7 +157,7 @@ def test_unreadable_files_are_one_line(tmp_path: Path) -> None:
     (tmp_path / "latin").write_bytes(b"q1\t\xe9\n")
     with pytest.raises(DataError, match="not UTF-8"):
         read_labels(tmp_path / "latin")
-    with pytest.raises(DataError, match="No such file"):
+    with pytest.raises(DataError, match="no such file"):
         read_labels(tmp_path / "none")
     with pytest.raises(DataError, match="a tab or a line break"):
         write_labels(tmp_path / "out", [("t", "q\t1", "nervous")])

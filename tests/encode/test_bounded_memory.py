@@ -19,9 +19,9 @@ from r2med.encode.vectors import VectorStore
 from r2med.pipeline.executor.local import Executor
 from r2med.pipeline.executor.shards import Shards
 from r2med.pipeline.stage import Context
-from r2med.store import scratch, text_hashes
+from r2med.store import columns as store_columns
 from r2med.store.cache import Cache
-from r2med.store.text_hashes import SortedHashes, first_of_each
+from r2med.store.columns import SortedHashes, first_of_each
 
 
 class Numbers(Sequence[str]):
@@ -53,9 +53,9 @@ class QuickEncoder(HashEncoder):
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything that is longer than a few hundred rows comes in parts and lies on disk."""
-    monkeypatch.setattr(scratch, "_AT_ONCE", 256)
-    monkeypatch.setattr(scratch, "_SHORT", 1024)
-    monkeypatch.setattr(text_hashes, "_TEXTS", 256)
+    monkeypatch.setattr(store_columns, "_AT_ONCE", 256)
+    monkeypatch.setattr(store_columns, "_SHORT", 1024)
+    monkeypatch.setattr(store_columns, "_TEXTS", 256)
     monkeypatch.setattr(batching, "WINDOW", 256)
 
 
@@ -103,8 +103,8 @@ def test_a_damaged_vector_is_found_and_counted_once_in_a_large_store(small_parts
 @given(st.lists(st.lists(st.tuples(*[st.sampled_from([0, 1, 2**31, 2**63, 2**64 - 1])] * 2), max_size=40), max_size=3))
 def test_hashes_sorted_in_parts_are_found_as_in_one(columns):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scratch, "_AT_ONCE", 4)
-        patch.setattr(scratch, "_SHORT", 16)
+        patch.setattr(store_columns, "_AT_ONCE", 4)
+        patch.setattr(store_columns, "_SHORT", 16)
         arrays = [np.array(column, dtype=np.uint64).reshape(-1, 2) for column in columns]
         everything = [pair for column in columns for pair in column]
         asked = np.array([*everything, (5, 5), (2**63, 5)], dtype=np.uint64).reshape(-1, 2)
@@ -118,8 +118,8 @@ def test_a_column_is_in_memory_where_the_disk_refuses(small_parts, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(scratch.os, "posix_fallocate", full)
-    column = scratch.scratch_column(5000, np.int64)
+    monkeypatch.setattr(store_columns.os, "posix_fallocate", full)
+    column = store_columns.scratch_column(5000, np.int64)
     column[:] = 1
     assert column.sum() == 5000
     assert column.base is None

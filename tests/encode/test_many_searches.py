@@ -9,7 +9,7 @@ import pytest
 import r2med
 from r2med.encode.vectors import SparseStore, TokenStore, VectorStore
 from r2med.store.cache import home
-from r2med.store.text_hashes import text_hashes
+from r2med.store.columns import text_hashes
 
 NAMES = [f"question {number}" for number in range(60)]
 

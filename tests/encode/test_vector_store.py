@@ -24,7 +24,7 @@ from r2med.encode.vectors import StoredVectors, VectorStore
 from r2med.errors import R2medError
 from r2med.store.arrays import clear_settings, list_settings
 from r2med.store.cache import home
-from r2med.store.text_hashes import text_hashes
+from r2med.store.columns import text_hashes
 
 
 def keep(store: VectorStore, texts: list[str], seed: int = 0, dimension: int = 4) -> np.ndarray:

@@ -24,8 +24,8 @@ from r2med.reviews.rows import FORMAT
 from r2med.reviews.store import ReviewStore
 from r2med.runs.ledger import Ledger
 from r2med.store.arrays import ValueStore
+from r2med.store.columns import text_digest, text_hashes
 from r2med.store.sqlite import DamagedError, Database
-from r2med.store.text_hashes import text_digest, text_hashes
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 

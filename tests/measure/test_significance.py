@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from r2med.measure.significance import ALPHA, EXACT, difference, holm, randomisation_test, randomisation_tests
+from r2med.measure.significance import ALPHA, EXACT, Flips, difference, holm, randomisation_tests
 
 figures = st.floats(-1, 1).map(lambda value: round(value, 2))
 
@@ -32,7 +32,7 @@ def test_the_randomisation_test_agrees_with_scipys(shift: float) -> None:
     theirs = stats.permutation_test(
         (sample,), np.mean, permutation_type="samples", n_resamples=10_000, rng=2, vectorized=True
     )
-    assert randomisation_test([sample]) == pytest.approx(theirs.pvalue, abs=0.02)
+    assert Flips.of([sample]).probability == pytest.approx(theirs.pvalue, abs=0.02)
 
 
 @given(st.lists(figures, min_size=1, max_size=10))
@@ -44,7 +44,7 @@ def test_few_queries_are_tested_exactly(found: list[float]) -> None:
     sums = [abs(sum(sign * value for sign, value in zip(signs, whole, strict=True)))
             for signs in product((1, -1), repeat=len(whole))]  # fmt: skip
     expected = sum(each >= abs(sum(whole)) for each in sums) / len(sums)
-    assert randomisation_test([np.array(found)]) == pytest.approx(expected, abs=1e-12)
+    assert Flips.of([np.array(found)]).probability == pytest.approx(expected, abs=1e-12)
 
 
 @given(st.lists(st.lists(figures, min_size=1, max_size=25), min_size=1, max_size=3))
@@ -58,8 +58,8 @@ def test_shifted_data_are_rejected_just_beyond_the_interval() -> None:
     sample = np.random.default_rng(1).normal(0.1, 0.3, size=12)
     found = difference([sample])
     for end, outwards in ((found.low, -1), (found.high, 1)):
-        assert randomisation_test([sample - end - outwards * 1e-6]) < ALPHA
-        assert randomisation_test([sample - end + outwards * 1e-6]) >= ALPHA
+        assert Flips.of([sample - end - outwards * 1e-6]).probability < ALPHA
+        assert Flips.of([sample - end + outwards * 1e-6]).probability >= ALPHA
 
 
 def exact_probability(whole: list[int]) -> float:
@@ -85,7 +85,7 @@ def test_the_digits_of_a_p_value_are_those_of_all_flips(shift: int) -> None:
     exact = exact_probability(whole)
     sample = np.array(whole) / 100
     error = np.sqrt(exact * (1 - exact) / 100_000)
-    for found in (randomisation_test([sample]), difference([sample]).randomisation):
+    for found in (Flips.of([sample]).probability, difference([sample]).randomisation):
         assert found == pytest.approx(exact, abs=4 * error + 1e-5)
     if 0.0005 < exact < 0.2:
         assert randomisation_tests([[sample], [-sample]]) == pytest.approx([exact, exact], abs=4 * error + 1e-5)
@@ -157,7 +157,7 @@ def test_holm_only_raises_and_keeps_the_order(found: list[float]) -> None:
 def test_many_comparisons_at_once_have_the_p_values_of_each(lengths, systems, seed):
     generator = np.random.default_rng(seed)
     several = [[np.round(generator.normal(size=length), 1) for length in lengths] for _ in range(systems)]
-    alone = [randomisation_test(tasks) for tasks in several]
+    alone = [Flips.of(tasks).probability for tasks in several]
     for one, together in zip(alone, randomisation_tests(several), strict=True):
         if sum(lengths) <= EXACT or 0.001 < one < 0.19:
             assert together == one

@@ -28,7 +28,7 @@ from r2med.pipeline.executor.local import Executor
 from r2med.pipeline.stage import Context
 from r2med.pipeline.system import System
 from r2med.store.cache import Cache
-from r2med.store.text_hashes import text_hashes
+from r2med.store.columns import text_hashes
 from r2med.web.access import Access
 from r2med.web.app import create_app
 from r2med.web.library import Library

@@ -31,4 +31,4 @@ def test_what_a_submission_does_not_state_is_unknown() -> None:
 
 def test_an_unknown_price_stays_unknown() -> None:
     account = Usage(requests=1, cost=None)
-    assert Usage.from_json(json.loads(json.dumps(account.as_json()))) == account
+    assert Usage(**json.loads(json.dumps(account.as_json()))) == account

@@ -187,7 +187,7 @@ def test_what_is_spent_is_told_against_the_budget(monkeypatch):
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         (result,) = r2med.evaluate("hyde(gpt-4o) >> bm25", "sample/Biology").results
     told = [work for work in seen if work.spent is not None][-1]
-    (paid,) = result.record.accounts
+    (paid,) = [step.account for step in result.record.work if step.account is not None]
     assert (told.spent.requests, told.spent.tokens) == (paid.requests, paid.prompt_tokens + paid.completion_tokens)
     assert told.spent.cost == pytest.approx(paid.cost)
     assert told.max_cost == 2.0

@@ -201,6 +201,6 @@ def make_report(answers: Sequence[ArmAnswers], notes: Sequence[str] = ()) -> Rag
 def kept_reports(ledger: Ledger) -> list[RagReport]:
     """Return every study of the ledger, a group of tasks at a time, the newest first."""
     studies: dict[tuple[str, str], list[ArmAnswers]] = {}
-    for part in map(read_answers, ledger.answers.of_study()):
+    for part in map(read_answers, ledger.answers.newest_sets()):
         studies.setdefault((part.study, part.group), []).append(part)
     return [make_report(answers) for answers in reversed(studies.values())]

@@ -314,7 +314,7 @@ def read_answers(stored: AnswerSet) -> ArmAnswers:
     facts = dict(stored.settings)
     arm = convert(facts["arm"], Arm)
     answers = convert(stored.rows, list[QuestionAnswers])
-    usages = Usage.from_json(facts["account"]), Usage.from_json(facts["judge_account"])
+    usages = Usage(**facts["account"]), Usage(**facts["judge_account"])
     return ArmAnswers(arm, stored.task, facts["group"], answers, *usages, stored.study, facts)
 
 

@@ -36,7 +36,7 @@ def write_results(report: Report, folder: Path) -> None:
 
     Folders have short names in all of them: the files are for others, who do not have them at the same place.
     """
-    report = report.with_task_names()
+    report = report.named({}, report.names)
     write_file(folder / "results.json", orjson.dumps(report.as_dict(), option=orjson.OPT_INDENT_2), parents=True)
     write_file(folder / "per_query.csv", report.per_query().write_csv())
     with Ledger() as ledger:

@@ -105,7 +105,7 @@ def show_stats(tasks: tuple[str, ...], as_json: bool) -> None:
     """
     rows = [stats(load(task)) for task in resolve(tasks or ("sample",))]
     if as_json:
-        write_json([row.as_dict() for row in rows])
+        write_json(rows)
         return
     table = Table(key("task"), *numbers("#Q", "#D", "pos/Q", "Q-len (5-95%)", "D-len (5-95%)", "same text", "own id"))
     for row in rows:

@@ -133,7 +133,7 @@ def read_table_documents(source: DocumentSource) -> list[Document]:
         problems = Findings()
         table = read_documents(document_files(source.path), problems)
         problems.raise_errors(source.path)
-        return [Document(identifier, "", text, "") for identifier, text in table.column()]
+        return [Document(identifier, "", text, "") for identifier, text in zip(table.ids, table.texts, strict=True)]
     documents: dict[str, Document] = {}
     columns = (source.id, source.title, source.text, source.source)
     for place, row in _rows(source.path, columns):

@@ -1,7 +1,7 @@
 """The documents of a task: read to memory, or from large files copied once to mapped columns and recalled from there.
 
-What is recalled is the result of reading: ids, texts, the fingerprint and the problems that were noted. It is cached by
-the hash of the very bytes that were read. Of files that are too large for memory nothing is held in it.
+What is recalled is the result of reading, problems included, by the hashes of the files. Of files that are too large
+for memory nothing is held in it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from r2med.data.dataset import Texts, text_fingerprint
-from r2med.data.formats import Digests
 from r2med.data.problems import Findings, Problem, Spot
 from r2med.data.stored_texts import DAMAGED, StoredIds, StoredTexts, encode
 from r2med.data.texts import TextTable, fill_table, read_documents
@@ -32,10 +31,8 @@ FORMAT = 4  # format number, raised if what is cached, or what reading a file gi
 _KIND = "corpus"
 _SHARE = 8  # files of more than this fraction of the memory that may be used are not held in it
 _PACKED = 4  # ratio of the size of the texts to that of a packed file
-_LARGE = 4_000_000
-"""Bytes in all from which on files are worth caching; smaller ones are read in a few hundredths of a second."""
-_BLOCK = 256
-"""Rows that are written at a time."""
+_LARGE = 4_000_000  # bytes from which on files are worth caching; fewer are read in a few hundredths of a second
+_BLOCK = 256  # rows that are written at a time
 _IDS, _TEXTS, _FACTS = "ids.utf8", "texts.utf8", "facts.json"
 
 
@@ -55,7 +52,7 @@ class _Facts(Typed, frozen=True):
 
 def read_corpus(files: Sequence[Path], findings: Findings) -> Corpus:
     """Read the files and note every problem; what is too large for memory is stored until the process ends."""
-    return _stored(files, findings, None) if _is_large(files) and _is_huge(files) else _read(files, findings)
+    return _stored(files, findings, "") if _is_large(files) and _is_huge(files) else _read(files, findings)
 
 
 def recall_corpus(files: Sequence[Path], findings: Findings) -> Corpus:
@@ -63,18 +60,17 @@ def recall_corpus(files: Sequence[Path], findings: Findings) -> Corpus:
     if not _is_large(files):
         return read_corpus(files, findings)
     cache = Cache.default()
-    # Before the first corpus is stored no file needs to be hashed.
-    key = _key(files, _hashes(files, cache)) if (cache.root / _KIND).is_dir() else ""
-    if key and cache.has(_KIND, key):
+    key = _key(files, cache)
+    if cache.has(_KIND, key):
         if corpus := _open(cache.root / _KIND / key, files, findings):
             return corpus
         cache.drop(_KIND, key)
-    return _stored(files, findings, cache)
+    return _stored(files, findings, key)
 
 
 def _read(files: Sequence[Path], findings: Findings) -> Corpus:
     table = read_documents(files, findings)
-    return Corpus(table.column(), table.rows, table.whole)
+    return Corpus(Texts(table.ids, table.texts), table.rows, table.whole)
 
 
 def _is_large(files: Sequence[Path]) -> bool:
@@ -90,14 +86,14 @@ def _is_huge(files: Sequence[Path]) -> bool:
     return packed > memory_limit() // _SHARE
 
 
-def _stored(files: Sequence[Path], findings: Findings, keep: Cache | None) -> Corpus:
-    """Read files into a folder, which is kept if there is a cache for it."""
-    folder, noted = (keep or Cache.default()).root / _KIND, Findings()
+def _stored(files: Sequence[Path], findings: Findings, key: str) -> Corpus:
+    """Read files into a folder, which is kept if there is a key for it."""
+    folder, noted = Cache.default().root / _KIND, Findings()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         sweep(folder.parent, "*/.*")
         with draft_folder(folder, "reading") as draft:
-            corpus = _store(files, noted, draft, keep)
+            corpus = _store(files, noted, draft, key)
     except OSError as error:
         if _is_huge(files):
             raise unwritable(folder, error) from error
@@ -106,42 +102,32 @@ def _stored(files: Sequence[Path], findings: Findings, keep: Cache | None) -> Co
     return corpus
 
 
-def _store(files: Sequence[Path], findings: Findings, draft: Path, keep: Cache | None) -> Corpus:
-    """Read files into a folder, which is cached by the bytes that were read, unless there are errors in them."""
-    digests, before = Digests(), [stamp(file) for file in files]
-    table = fill_table(StoredTable(draft), files, findings, "documents", digests)
+def _store(files: Sequence[Path], findings: Findings, draft: Path, key: str) -> Corpus:
+    """Read files into a folder, which is cached unless there are errors in them, or they changed meanwhile."""
+    cache, table = Cache.default(), fill_table(StoredTable(draft), files, findings, "documents")
     table.finish(findings)
     order = {str(file): place for place, file in enumerate(files)}
     findings.problems.sort(key=lambda problem: (order[problem.file], problem.line))
-    if keep is None or findings.errors:
+    if not key or findings.errors or _key(files, cache) != key:
         # Mapped files can be used after they are removed.
         return Corpus(_documents(draft, files), table.rows, table.whole)
-    hashes = FileHashes(keep.root / "hashes")
-    for file, was in zip(files, before, strict=True):
-        hashes.remember(file, was, digests.of(file))
     documents = _documents(draft, files)
     fingerprint = text_fingerprint(documents.ids, documents.texts)
     write_json(draft / _FACTS, _Facts(fingerprint, table.rows, tuple(findings.problems)))
     write_checksums(draft, by_size=(_TEXTS,))  # texts have checksums of their own
-    key = _key(files, [digests.of(file) for file in files])
 
     def move(target: Path) -> None:
         for file in draft.iterdir():
             file.rename(target / file.name)
 
-    corpus = _open(keep.entry(_KIND, key, move), files, Findings())
+    corpus = _open(cache.entry(_KIND, key, move), files, Findings())
     if corpus is None:
-        raise DataError(f"{keep.root / _KIND / key}: cannot be read back as it was written; is the disk failing?")
+        raise DataError(f"{cache.root / _KIND / key}: cannot be read back as it was written; is the disk failing?")
     return corpus
 
 
-def _key(files: Sequence[Path], digests: Sequence[str]) -> str:
-    """Return the cache key of reading these files: their paths, as messages name them, and their bytes."""
-    return cache_key(files=[(str(file), digest) for file, digest in zip(files, digests, strict=False)], format=FORMAT)
-
-
-def _hashes(files: Sequence[Path], cache: Cache) -> list[str]:
-    """Return the hash of each file; none if a file cannot be read, which reading it will report."""
+def _key(files: Sequence[Path], cache: Cache) -> str:
+    """Return the cache key of reading files, by their paths and bytes; empty if one cannot be read."""
     remembered, hashes = FileHashes(cache.root / "hashes"), []
     try:
         for file in files:
@@ -149,10 +135,10 @@ def _hashes(files: Sequence[Path], cache: Cache) -> list[str]:
             if not value:
                 value = _digest(file)
                 remembered.remember(file, before, value)
-            hashes.append(value)
+            hashes.append((str(file), value))
     except OSError:
-        return []
-    return hashes
+        return ""
+    return cache_key(files=hashes, format=FORMAT)
 
 
 def _digest(file: Path) -> str:

@@ -49,8 +49,7 @@ class Texts:
 
     ids: Sequence[str]
     texts: Sequence[str]
-    known: str = field(default="", compare=False, repr=False)
-    """Their fingerprint, if it is known without reading the texts."""
+    known: str = field(default="", compare=False, repr=False)  # their fingerprint, if it is known beforehand
 
     def __post_init__(self) -> None:
         if len(self.ids) != len(self.texts):
@@ -119,8 +118,7 @@ class Collection:
     task: Task
     documents: Texts
     queries: Texts
-    generations: tuple[tuple[Generation, ...], ...] = ()
-    """One tuple per query, aligned with `queries`; empty if nothing was generated."""
+    generations: tuple[tuple[Generation, ...], ...] = ()  # a tuple per query; empty if nothing was generated
     origin: Path | None = None  # the folder the data was read from, where published generations may lie beside it
     copies: frozenset[str] | None = None
     """The ids under which a query and a document of the task are the same text or case; None if none are declared,
@@ -176,8 +174,7 @@ class Gold:
     qrels: Qrels
     answers: Mapping[str, str] = field(default_factory=dict)
     reasoning: Mapping[str, str] = field(default_factory=dict)
-    synonyms: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Further wordings of the gold answer, if the data has them."""
+    synonyms: Mapping[str, Sequence[str]] = field(default_factory=dict)  # further wordings of the gold answer
 
     def __repr__(self) -> str:
         return f"Gold({len(self.qrels)} queries judged, {len(self.answers)} answers)"

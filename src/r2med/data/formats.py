@@ -1,15 +1,13 @@
 """Formats of a task's files: the names of the files of each part, and how their rows are read.
 
-A format is one object in `FORMATS`. Its readers yield rows as mappings of names to values, gzipped files unzipped, and
-note every defect and step over it; what the fields of a row mean is the same for all formats (`texts`, `qrels`). To add
-one, write a function that yields the rows of a file, and an entry.
+A format is one object in `FORMATS`. Its readers yield rows as mappings of names to values, and note every defect and
+step over it. To add one, write a function that yields the rows of a file, and an entry.
 """
 
 from __future__ import annotations
 
 import csv
 import gzip
-import hashlib
 import io
 import json
 import zlib
@@ -18,7 +16,7 @@ from contextlib import suppress
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, cast
+from typing import BinaryIO, NamedTuple, cast
 
 import orjson
 
@@ -38,13 +36,11 @@ GRADE_FIELDS = tuple(
 )
 REVIEWER_FIELDS = ("reviewer", "annotator", "rater", "assessor", "judge")
 """The names of fields by what they hold, in any case, with - or _; reviewers are read by `read_label_sets` alone."""
-_HEADINGS = ((QUERY_FIELDS, DOCUMENT_FIELDS), (ID_FIELDS, ("text",)))
-"""Fields that the first line of a table names if it is a header."""
-_COLUMNS: Mapping[int, Sequence[str]] = {
+_HEADINGS = ((QUERY_FIELDS, DOCUMENT_FIELDS), (ID_FIELDS, ("text",)))  # fields by which a header is known
+_COLUMNS: Mapping[int, Sequence[str]] = {  # of a table without a header, by their number; TREC's second is ignored
     3: (QUERY_FIELDS[0], DOCUMENT_FIELDS[0], GRADE_FIELDS[0]),
     4: (QUERY_FIELDS[0], "", DOCUMENT_FIELDS[0], GRADE_FIELDS[0]),
 }
-"""The columns of a table without a header, by their number; TREC's second column is ignored."""
 _BOM = b"\xef\xbb\xbf"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _GZIP = b"\x1f\x8b"
@@ -56,45 +52,11 @@ _FIRST_ROWS = 256
 _MOST_ROWS = 65_536
 
 
-class Digests:
-    """Hashes of files, taken of the very bytes that were read."""
-
-    def __init__(self) -> None:
-        self._hashes: dict[Path, hashlib._Hash] = {}
-
-    def begin(self, path: Path) -> hashlib._Hash:
-        """Return the hash object for the bytes of a file, from its beginning."""
-        self._hashes[path] = hashlib.sha256()
-        return self._hashes[path]
-
-    def take(self, path: Path) -> None:
-        """Read a file for its hash."""
-        with path.open("rb") as stream:
-            self._hashes[path] = hashlib.file_digest(stream, "sha256")
-
-    def of(self, path: Path) -> str:
-        """Return the hash of a file that was read; empty for one that was not."""
-        return self._hashes[path].hexdigest() if path in self._hashes else ""
-
-
-class _HashedFile(io.FileIO):
-    """File whose bytes go into a hash as they are read."""
-
-    def __init__(self, path: Path, digest: hashlib._Hash) -> None:
-        super().__init__(path)
-        self._digest = digest
-
-    def readinto(self, buffer: Any) -> int:
-        count = super().readinto(buffer) or 0
-        self._digest.update(memoryview(buffer)[:count])
-        return count
-
-
-def lines(path: Path, findings: Findings, digests: Digests | None = None) -> Iterator[tuple[int, bytes]]:
+def lines(path: Path, findings: Findings) -> Iterator[tuple[int, bytes]]:
     """Yield the lines of a text file with their numbers, unzipped and without a byte order mark."""
     number, crlf = 0, False
     try:
-        with open_file(path, digests) as stream:
+        with open_file(path) as stream:
             first = stream.readline(_LONGEST + 1)
             if first.startswith(_UTF16):
                 findings.add("bad-encoding", path, 1, "the file is UTF-16; save it as UTF-8")
@@ -118,9 +80,9 @@ def lines(path: Path, findings: Findings, digests: Digests | None = None) -> Ite
         findings.add("unreadable-file", path, 0, f"cannot be read: {error.strerror or first_line(error)}")
 
 
-def json_rows(path: Path, findings: Findings, digests: Digests | None = None) -> Rows:
+def json_rows(path: Path, findings: Findings) -> Rows:
     """Read the objects of a file of JSON lines; blank lines are skipped."""
-    return parse_lines(lines(path, findings, digests), path, findings)
+    return parse_lines(lines(path, findings), path, findings)
 
 
 def parse_lines(numbered: Iterable[tuple[int, bytes]], path: Path, findings: Findings) -> Rows:
@@ -175,14 +137,12 @@ def _count_keys(value: object) -> int:
     return 0
 
 
-def parquet_rows(path: Path, findings: Findings, digests: Digests | None = None) -> Rows:
+def parquet_rows(path: Path, findings: Findings) -> Rows:
     """Yield the rows of a parquet file, a slice of them in memory at a time."""
     import polars
 
     before, problem, size = stamp(path), ("", ""), max(_BUFFER, memory_limit() // _SHARE)
     try:
-        if digests is not None:
-            digests.take(path)
         # Batches of the streaming engine do not help: it reads ahead of its consumer.
         table = polars.scan_parquet(path, glob=False)
         total, start, rows = table.select(polars.len()).collect().item(), 0, _FIRST_ROWS
@@ -201,10 +161,9 @@ def parquet_rows(path: Path, findings: Findings, digests: Digests | None = None)
         findings.add(problem[0], path, 0, problem[1])
 
 
-def open_file(path: Path, digests: Digests | None = None) -> BinaryIO:
+def open_file(path: Path) -> BinaryIO:
     """Open the bytes of a file, unzipped if it is gzipped."""
-    raw = io.FileIO(path) if digests is None else _HashedFile(path, digests.begin(path))
-    stream = io.BufferedReader(raw, _BUFFER)
+    stream = io.BufferedReader(io.FileIO(path), _BUFFER)
     if path.suffix == ".gz" or stream.peek(len(_GZIP)).startswith(_GZIP):
         # The outer buffer finds line ends in C; a GzipFile on its own does it in Python.
         return io.BufferedReader(cast(io.RawIOBase, gzip.GzipFile(fileobj=stream)), _BUFFER)
@@ -228,22 +187,22 @@ def not_utf8(line: bytes, bad: UnicodeDecodeError) -> str:
     return f"not UTF-8: byte 0x{line[bad.start]:02x} at position {bad.start + 1}; save it as UTF-8"
 
 
-def table_rows(path: Path, findings: Findings, digests: Digests | None = None) -> Rows:
+def table_rows(path: Path, findings: Findings) -> Rows:
     """Read a table, its cells between tabs if a line has any, otherwise between blanks; or JSON lines of any ending."""
     first = next((line for _, line in lines(path, Findings()) if line.strip()), b"")
     with suppress(orjson.JSONDecodeError):
         if isinstance(orjson.loads(first), dict):
-            return json_rows(path, findings, digests)
-    return _named_cells(_table_cells(path, findings, digests), path, findings)
+            return json_rows(path, findings)
+    return _named_cells(_table_cells(path, findings), path, findings)
 
 
-def csv_rows(path: Path, findings: Findings, digests: Digests | None = None) -> Rows:
+def csv_rows(path: Path, findings: Findings) -> Rows:
     """Read the rows of a CSV file, cells quoted or not."""
-    return _named_cells(_csv_cells(path, findings, digests), path, findings)
+    return _named_cells(_csv_cells(path, findings), path, findings)
 
 
-def _table_cells(path: Path, findings: Findings, digests: Digests | None) -> Iterator[tuple[int, list[str]]]:
-    for number, line in lines(path, findings, digests):
+def _table_cells(path: Path, findings: Findings) -> Iterator[tuple[int, list[str]]]:
+    for number, line in lines(path, findings):
         if not line.strip():
             continue
         # Split before decoding: only ASCII blanks separate columns, an id may hold any other space.
@@ -255,8 +214,8 @@ def _table_cells(path: Path, findings: Findings, digests: Digests | None) -> Ite
             findings.add("bad-encoding", path, number, message)
 
 
-def _csv_cells(path: Path, findings: Findings, digests: Digests | None) -> Iterator[tuple[int, list[str]]]:
-    for number, line in lines(path, findings, digests):
+def _csv_cells(path: Path, findings: Findings) -> Iterator[tuple[int, list[str]]]:
+    for number, line in lines(path, findings):
         try:
             cells = next(csv.reader([line.decode("utf-8").rstrip("\r\n")], strict=True), [])
         except UnicodeDecodeError as bad:
@@ -296,7 +255,7 @@ class DataFormat(NamedTuple):
     """Format of files: what they are called, and how their rows are read."""
 
     endings: tuple[str, ...]  # endings of a file that is named by a user, before `.gz`
-    rows: Callable[[Path, Findings, Digests | None], Rows]
+    rows: Callable[[Path, Findings], Rows]
     patterns: Mapping[str, tuple[str, ...]]
     """Names of the files of each part that may come in this format. Text files may end in .gz, a `{split}.parquet` may
     be cut into `{split}-00000-of-00002.parquet` and so on."""
@@ -323,15 +282,14 @@ FORMATS: Sequence[DataFormat] = (
 )
 """Every format; of a part the files of the first pattern that exists are read. R2MED's own files come first, then
 BEIR's, then parquet: one file per part, or a folder per part as the hub's configs are written."""
-PATTERNS: Mapping[str, Sequence[str]] = {
+PATTERNS: Mapping[str, Sequence[str]] = {  # names of the files of each part, in the order they are looked for
     part: [pattern for form in FORMATS for pattern in form.patterns.get(part, ())]
     for part in ("documents", "queries", "qrels")
 }
-"""The names of the files of each part, in the order in which they are looked for."""
 
 
-def read_rows(path: Path, findings: Findings, digests: Digests | None = None, part: str = "documents") -> Rows:
-    """Read the rows of a file of a part by its format; `digests` receives its hash."""
+def read_rows(path: Path, findings: Findings, part: str = "documents") -> Rows:
+    """Read the rows of a file of a part by its format."""
     ending = Path(path.name.removesuffix(".gz")).suffix
     readers = [form.rows for form in FORMATS if part in form.patterns and ending in form.endings]
-    return (*readers, table_rows if part == "qrels" else json_rows)[0](path, findings, digests)
+    return (*readers, table_rows if part == "qrels" else json_rows)[0](path, findings)

@@ -11,6 +11,7 @@ import polars as pl
 
 from r2med.errors import DataError
 from r2med.store.files import write_file
+from r2med.store.typed import read_text
 
 POSITIVE, BAND, NEGATIVE, UNJUDGED = "positive", "band", "negative", "unjudged"
 
@@ -49,13 +50,8 @@ class Labels:
 
 def read_labels(path: Path) -> Labels:
     """Read a table of tab-separated columns: task, query, label; or query, label. A line of headings may come first."""
-    try:
-        lines = path.read_text("utf-8-sig").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-        raise DataError(f"{path}: cannot be read: {reason}") from error
     labels: dict[tuple[str, str], str] = {}
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(read_text(path).split("\n"), 1):
         cells = line.removesuffix("\r").split("\t")
         if cells == [""] or (number == 1 and cells[-2:-1] and cells[-2].casefold() in _HEADERS):
             continue

@@ -1,7 +1,4 @@
-"""Loading the data of a task, from the hub, a local copy, the bundled sample or a folder.
-
-A folder is read to a `Dataset` in three steps: find the parts, read them, check them against each other.
-"""
+"""Loading the data of a task, from the hub, a local copy, the bundled sample or a folder."""
 
 from __future__ import annotations
 

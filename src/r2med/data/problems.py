@@ -1,7 +1,6 @@
 """Problems of data files: their kinds as a table, and the list that readers add to.
 
-`load` and `validate` read with the same code. Readers never stop at a problem, they note it; `load` then raises the
-first error as one line, and `validate` shows everything.
+Readers never stop at a problem, they note it; `load` raises the first error as one line, `validate` shows everything.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class ProblemKind(NamedTuple):
     strict: bool = False  # whether the row is left out, and an error with `strict`
 
 
-KINDS: Mapping[str, ProblemKind] = {
+KINDS: Mapping[str, ProblemKind] = {  # by code
     "missing-file": ProblemKind(ERROR, "files that are missing"),
     "unreadable-file": ProblemKind(ERROR, "files that cannot be opened"),
     "damaged-file": ProblemKind(ERROR, "files that are cut short or damaged"),
@@ -58,7 +57,6 @@ KINDS: Mapping[str, ProblemKind] = {
     "unexpected-count": ProblemKind(WARNING, "counts that differ from the published ones"),
     "unused-field": ProblemKind(WARNING, "answers or reasoning paths that are not strings, which were left out"),
 }
-"""Every kind of problem by its code."""
 
 
 class Problem(NamedTuple):

@@ -1,8 +1,7 @@
 """Published figures of the benchmark, from one file that comes with the package.
 
-`published.tsv` holds three tables with an empty line between them: the sources; the systems with their components
-and their r2med specs; and the figures, a line per system and measure, a column per task, as shares of 1
-with the digits that were published. `scripts/make_published.py` writes it.
+`published.tsv`, which `scripts/make_published.py` writes, holds three tables with an empty line between them: the
+sources; the systems; and the figures, a line per system and measure, a column per task, as shares of 1.
 """
 
 from __future__ import annotations
@@ -17,8 +16,7 @@ from r2med.errors import R2medError, suggest
 
 FILE = "published.tsv"
 KINDS = ("base", "gar", "reasoning", "agent", "reranker", "fusion", "oracle")
-"""Kinds of systems: a retriever alone; texts written by a model, by one that reasons, by one that
-searches; a reranker; several lists merged; and a ceiling that was shown the answers."""
+"""Kinds of systems: a retriever alone; with texts of a model, of one that reasons, of one that searches; and so on."""
 TABLE = "table:"
 _BENCHMARK = ("paper", "page")  # the sources of the benchmark's own authors
 
@@ -64,8 +62,7 @@ class PublishedSystem:
     retriever: str  # the retriever; of a reranker its first stage
     llm: str
     reranker: str
-    system: str
-    """The spec of the system; empty if it cannot be expressed. Generated texts are replayed as published."""
+    system: str  # the spec of the system, which replays texts as published; empty if it cannot be expressed
     generate: str  # the spec that queries the language model again; empty if there is no language model in it
     size: str
     max_query: int | None  # tokens of a query that the retriever read; None if not published

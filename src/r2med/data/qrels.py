@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -121,28 +122,20 @@ def read_judgements(files: Sequence[Path], findings: Findings) -> Judgements:
 
 def read_label_sets(path: str | Path) -> dict[str, Qrels]:
     """Read the judgements in a file by reviewer ("" if it names none), queries without a relevant document included."""
-    findings = Findings()
-    sets: dict[str, Judgements] = {}
-    for row in _label_rows(path, findings):
-        sets.setdefault(row.reviewer, Judgements()).add(row.query, row.document, row.grade, row.spot)
-    findings.raise_errors(expanded(path))
+    rows, sets = read_label_rows(path), defaultdict[str, Judgements](Judgements)
+    for row in rows:
+        sets[row.reviewer].add(row.query, row.document, row.grade, row.spot)
+    rows[0].spot.found.raise_errors(expanded(path))
     return {reviewer: judgements.grades for reviewer, judgements in sets.items()}
 
 
 def read_label_rows(path: str | Path) -> list[JudgedRow]:
     """Read every judgement of a file with all columns of its row."""
-    findings = Findings()
-    rows = _label_rows(path, findings)
-    findings.raise_errors(expanded(path))
-    return rows
-
-
-def _label_rows(path: str | Path, findings: Findings) -> list[JudgedRow]:
-    source = expanded(path)
+    source, findings = expanded(path), Findings()
     files = _qrels_files(source, DEFAULT_SPLIT)
     rows = [row for file in files for row in _judged_rows(file, findings, by_reviewer=True)]
+    findings.raise_errors(source)
     if not rows:
-        findings.raise_errors(source)
         raise DataError(f"{source}: holds no rows")
     return rows
 

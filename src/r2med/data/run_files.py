@@ -342,7 +342,6 @@ FORMATS: Mapping[str, RunFormat] = {
     "json": RunFormat((".json",), _read_object, _write_object),
     "parquet": RunFormat((".parquet", ".pq"), _read_parquet, _write_parquet),
 }
-"""Every format of run files."""
 _BY_EXTENSION = {extension: name for name, form in FORMATS.items() for extension in form.extensions}
 
 
@@ -393,12 +392,9 @@ def write_run(run: Run, path: Path | str, tag: str = "r2med") -> None:
 def _content(path: Path) -> bytes:
     try:
         data = path.read_bytes()
-    except FileNotFoundError as error:
-        raise DataError(f"{path}: no such file") from error
-    except IsADirectoryError as error:
-        raise DataError(f"{path}: a folder, not a run file") from error
     except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
+        reasons = {FileNotFoundError: "no such file", IsADirectoryError: "a folder, not a run file"}
+        raise DataError(f"{path}: {reasons.get(type(error), f'cannot be read ({error.strerror})')}") from error
     if data.startswith(b"\x1f\x8b"):
         try:
             data = gzip.decompress(data)

@@ -104,9 +104,7 @@ class StoredIds(StoredTexts):
     def without(self, places: Sequence[int]) -> Self:
         """Return all but the ids at these places."""
         rest = super().without(places)
-        kept = np.ones(len(self), dtype=bool)
-        kept[places] = False
-        rest._order = (np.cumsum(kept) - 1)[self._order[kept[self._order]]]
+        rest._order = rest.alphabetical()
         rest.__dict__.pop("positions", None)
         return rest
 

@@ -10,21 +10,19 @@ from pathlib import Path
 from r2med.data.tasks import TASK_FILE, registry
 from r2med.store.hashes import Stamp, stamp
 
-GROUP_TITLES = {
+GROUP_TITLES = {  # names of the groups above a table
     "sample": "bundled sample",
     "nano": "NanoR2MED",
     "full": "R2MED",
     "custom": "own data",
     "custom-nano": "own nano sets",
 }
-"""Names of the groups above a table."""
-GROUP_NOTES = {
+GROUP_NOTES = {  # notes that a reader of a group's scores needs
     "sample": "The sample is a small demonstration: its scores compare with nothing but each other.",
     "nano": "Nano tasks are easier than the full ones: never compare the two.",
     "custom-nano": "A nano set is easier than its source: never compare the two (r2med nano agree shows by how much).",
 }
-"""Notes that a reader of a group's scores needs."""
-SHORT_NAMES = {
+SHORT_NAMES = {  # task names as table headings, so that eight columns fit a terminal
     "Biology": "Bio",
     "Bioinformatics": "Bioinf",
     "Medical-Sciences": "MedSci",
@@ -34,9 +32,8 @@ SHORT_NAMES = {
     "PMC-Clinical": "PMC-C",
     "IIYi-Clinical": "IIYi",
 }
-"""Task names as table headings, so that eight columns fit a terminal."""
+# The splits of nano sets that were built from the tasks.
 _NANO_SPLITS = {f"NanoR2MED{name.replace('-', '')}": short for name, short in SHORT_NAMES.items()}
-"""The splits of nano sets that were built from the tasks."""
 
 
 def _task_heading(task: str) -> str:

@@ -21,13 +21,11 @@ from r2med.store.files import expanded
 AVERAGE = ""  # the name of the average's column, as in `Report.intervals`
 HUB_PREFIX = "hf:"  # prefix of the name of a dataset or model on the hub
 GROUPS = ("full", "nano", "sample")
-OWN_NANO = "custom-nano"
-"""The group of nano sets in folders, apart from both the published ones and from whole collections."""
+OWN_NANO = "custom-nano"  # the group of nano sets in folders, apart from published ones and from whole collections
 FOLDER_GROUPS = ("custom", OWN_NANO)  # the groups of folders, which may be unrelated to each other
 _HERE = Path(__file__).parent
 SAMPLE = _HERE / "sample"  # the folder of the bundled demonstration
-DROP_SELF = ("none", "dense", "all")
-"""The systems that leave a document out of the list of the query that has the same id."""
+DROP_SELF = ("none", "dense", "all")  # the systems that leave a document out of the list of the query with its id
 TASK_FILE = "task.toml"  # the file with which a folder describes its task
 
 
@@ -41,52 +39,37 @@ class Task:
 
     WORDS: ClassVar = ("scenario", "noun", "target", "purpose", "subject")
     """The words that prompts may have in braces: each is a key of a folder's file and a part of the key of a run."""
-    STATED: ClassVar = ("family", *WORDS, "drop_self")
-    """What a folder's file states of its task."""
+    STATED: ClassVar = ("family", *WORDS, "drop_self")  # what a folder's file states of its task
 
-    name: str
-    """The name in commands: `Biology`, `nano/Biology`, or the absolute path of a folder."""
-    base: str
-    """The name without its group."""
+    name: str  # the name in commands: `Biology`, `nano/Biology`, or the absolute path of a folder
+    base: str  # the name without its group
     group: str
     """`full`, `nano`, `sample`; for a folder `custom`, or `custom-nano` if it is a nano set. Scores of different
     groups never share a column."""
-    family: str = "custom"
-    """`qa-reference`, `clinical-evidence`, `clinical-case`, or `custom`."""
+    family: str = "custom"  # `qa-reference`, `clinical-evidence`, `clinical-case`, or `custom`
     scenario: str = ""
-    noun: str = "question"
-    target: str = "relevant passages"
-    purpose: str = "answer the question"
-    """The nouns for a query and for its relevant documents, and the purpose of the search."""
-    subject: str = "paragraph"
-    """Noun for a document in Instructor's prompts."""
+    noun: str = "question"  # the noun for a query
+    target: str = "relevant passages"  # the noun for its relevant documents
+    purpose: str = "answer the question"  # the purpose of the search
+    subject: str = "paragraph"  # noun for a document in Instructor's prompts
     drop_self: str = "none"
     """The systems that leave the document with the query's own id out of that query's list: `none`, `dense` (models of
     vectors, as published for IIYi-Clinical) or `all`. A document that is judged relevant to the query always stays."""
-    hub: str = ""
-    """The dataset repository; empty for a folder."""
+    hub: str = ""  # the dataset repository; empty for a folder
     revision: str = ""
-    folder: Path | None = None
-    """The folder of a local task; None for one from the hub."""
+    folder: Path | None = None  # the folder of a local task; None for one from the hub
     split: str = layout.DEFAULT_SPLIT
-    queries: int | None = None
-    """The published number of queries; None if not published. The same for documents and judgements."""
+    queries: int | None = None  # the published number; None if not published; the same for documents and judgements
     documents: int | None = None
     qrels: int | None = None
-    query_length: float | None = None
-    """The published average, in `length_unit`."""
+    query_length: float | None = None  # the published average, in `length_unit`
     document_length: float | None = None
     length_unit: str = ""
-    licence: str = ""
-    """Licence on the hub's card, or of the bundled sample; empty if unknown."""
-    source_licence: str = ""
-    """Licence of the collection that the texts were taken from, if it is known to differ from the card's."""
-    files: layout.TaskFiles | None = None
-    """Patterns of its files, if their layout is unusual."""
-    language: str = ""
-    """Language of the queries, such as es; empty if not stated."""
-    translates: str = ""
-    """The task of the same documents and judgements whose queries these are in another language; empty for none."""
+    licence: str = ""  # licence on the hub's card, or of the bundled sample; empty if unknown
+    source_licence: str = ""  # licence of the collection the texts are from, if it differs from the card's
+    files: layout.TaskFiles | None = None  # patterns of its files, if their layout is unusual
+    language: str = ""  # language of the queries, such as es; empty if not stated
+    translates: str = ""  # the task of the same documents and judgements whose queries these are translated from
 
     @property
     def sentence(self) -> str:

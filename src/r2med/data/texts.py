@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from r2med.data.dataset import Texts
-from r2med.data.formats import ID_FIELDS, Digests, Row, read_rows
+from r2med.data.formats import ID_FIELDS, Row, read_rows
 from r2med.data.problems import Findings, Spot, place
 from r2med.formatting import describe, shorten
 
@@ -62,10 +61,6 @@ class TextTable:
         else:
             spot.note("conflicting-id", f"{repeats} with another text")
 
-    def column(self) -> Texts:
-        """Return the two columns."""
-        return Texts(self.ids, self.texts)
-
 
 def read_documents(files: Sequence[Path], findings: Findings) -> TextTable:
     """Read the documents; a title is put before its text."""
@@ -77,15 +72,13 @@ def read_queries(files: Sequence[Path], findings: Findings) -> TextTable:
     return fill_table(TextTable(), files, findings, "queries")
 
 
-def fill_table(
-    table: Table, files: Sequence[Path], findings: Findings, part: str, digests: Digests | None = None
-) -> Table:
+def fill_table(table: Table, files: Sequence[Path], findings: Findings, part: str) -> Table:
     """Read documents or queries into a table."""
     errors, start = findings.errors, len(findings.problems)
     for file in files:
         table.begin(file)
         id_field = ID_FIELDS[0]
-        for line, row in read_rows(file, findings, digests, part):
+        for line, row in read_rows(file, findings, part):
             if id_field not in row:
                 id_field = next((name for name in ID_FIELDS if name in row), id_field)
             identifier, text = row.get(id_field), row.get("text")

@@ -1,12 +1,9 @@
-"""Validation and statistics of a task: every problem of its files, grouped and counted, and the figures of a dataset.
-
-`validate` lists the problems with their places; `stats` has the columns of the paper's table and some more.
-"""
+"""Validation and statistics of a task: every problem of its files, grouped and counted, and figures of a dataset."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -91,12 +88,12 @@ class ValidationReport:
         return {"source": self.source, "ok": self.ok, **counts, "problems": problems}
 
 
+# Reader of a single file, by the beginning of its name or of its folder's name.
 _READERS: Mapping[str, Callable[[Sequence[Path], Findings], object]] = {
     "corpus": read_corpus,
     "quer": read_queries,
     "qrels": read_judgements,
 }
-"""Reader of a single file, by the beginning of its name or of its folder's name."""
 _SELF_RULES = {
     "none": "every system keeps them",
     "dense": "dense systems leave the others out",
@@ -178,10 +175,6 @@ class Stats:
     """Documents whose id is also a query's."""
     fingerprint: str
     """The content hash of the dataset, which results carry."""
-
-    def as_dict(self) -> dict[str, object]:
-        """Return the figures for JSON."""
-        return asdict(self)
 
 
 def stats(dataset: Dataset) -> Stats:

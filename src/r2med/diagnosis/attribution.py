@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -240,7 +241,8 @@ def save_diagnosis(entry: Entry, diagnosis: Diagnosis) -> Diagnosis:
 
     cache, key = Cache.default(), _key(entry)
     cache.drop(_KIND, key)
-    cache.keep(_KIND, key, write)
+    with suppress(R2medError):  # it only saves time
+        cache.sound_entry(_KIND, key, write)
     return diagnosis
 
 

@@ -194,7 +194,7 @@ def _texts(names: tuple[str, ...]) -> Iterator[tuple[str, Texts]]:
             findings = Findings()
             table = read_queries([Path(name)], findings)
             findings.raise_errors(name)
-            yield "", table.column()
+            yield "", Texts(table.ids, table.texts)
         else:
             for task in resolve([name]):
                 yield task.name, load(task).collection.queries

@@ -24,8 +24,7 @@ from r2med.errors import R2medError
 from r2med.models.memory import out_of_memory, release_memory
 from r2med.pipeline.stage import Context
 from r2med.store.arrays import ArrayStore, ShardWriter
-from r2med.store.scratch import rows_at, spans
-from r2med.store.text_hashes import TextHashes, first_of_each, lacking, text_hashes
+from r2med.store.columns import TextHashes, first_of_each, lacking, rows_at, spans, text_hashes
 from r2med.usage import Usage
 
 SHOWN = 500

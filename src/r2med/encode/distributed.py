@@ -17,7 +17,7 @@ from r2med.models.memory import out_of_memory, release_memory
 from r2med.pipeline.executor.blocks import Spread, SpreadJob, WorkBlock, block_key, carried, grouped
 from r2med.pipeline.stage import Context
 from r2med.store.arrays import ShardWriter
-from r2med.store.scratch import scratch_column
+from r2med.store.columns import scratch_column
 
 if TYPE_CHECKING:
     from r2med.encode.batching import Batches, MissingTexts

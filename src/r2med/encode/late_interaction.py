@@ -20,7 +20,7 @@ from r2med.models.source import ModelSource, as_path, existing_folder, locate, l
 from r2med.pipeline.registry import spec_of
 from r2med.pipeline.spec import Call
 from r2med.pipeline.stage import Context, Requirements, Stage
-from r2med.store.text_hashes import text_hashes
+from r2med.store.columns import text_hashes
 
 NAME = "colbert"
 _HUB = "hf:"

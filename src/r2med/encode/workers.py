@@ -19,7 +19,7 @@ from r2med.encode.encoder import Vectors
 from r2med.encode.loading import Build
 from r2med.errors import R2medError
 from r2med.models.tokenizer import Style, clean_text
-from r2med.store.processes import ChildProcess, caller_pipes, read_frame, write_frame
+from r2med.store.processes import ChildProcess, caller_pipes
 
 
 class Pool:
@@ -69,7 +69,7 @@ class _Worker:
         # JSON cannot carry lone surrogates.
         self._send({"texts": list(map(clean_text, texts)), "style": asdict(style)})
         rows, columns = self.receive()["shape"]
-        return np.frombuffer(self._process.read(4 * rows * columns), dtype=np.float32).reshape(rows, columns)
+        return np.frombuffer(self._process.receive(), dtype=np.float32).reshape(rows, columns)
 
     def close(self) -> None:
         """End the process."""
@@ -105,7 +105,7 @@ def main() -> None:
     model: LoadedEncoder | None = None
     while True:
         try:
-            message = orjson.loads(read_frame(pipes.requests))
+            message = orjson.loads(pipes.receive())
         except EOFError:
             return
         vectors = b""
@@ -120,9 +120,9 @@ def main() -> None:
                 answer, vectors = {"shape": matrix.shape}, matrix.astype(np.float32).tobytes()
         except (MemoryError, R2medError) as error:
             answer = {"failed": "memory" if isinstance(error, MemoryError) else "input", "why": str(error)}
-        write_frame(pipes.answers, orjson.dumps(answer))
-        pipes.answers.write(vectors)
-        pipes.answers.flush()
+        pipes.send(orjson.dumps(answer))
+        if "shape" in answer:
+            pipes.send(vectors)
 
 
 if __name__ == "__main__":

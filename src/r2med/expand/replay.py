@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from r2med.data.dataset import Generation, Texts
-from r2med.data.formats import Digests, lines, read_rows
+from r2med.data.formats import lines, read_rows
 from r2med.data.loader import HUB as TASK_HUB
 from r2med.data.problems import ERROR, Findings, Spot, place
 from r2med.data.tasks import registry
@@ -29,7 +29,7 @@ from r2med.pipeline.registry import spec_of
 from r2med.pipeline.spec import Call
 from r2med.pipeline.stage import Context, Expander, Requirements
 from r2med.store.files import expanded, spelled
-from r2med.store.hashes import confirm, file_digest
+from r2med.store.hashes import confirm_unchanged, file_digest
 
 if TYPE_CHECKING:
     from r2med.data.dataset import Collection
@@ -49,12 +49,8 @@ class Written:
     """Whether a text is the whole query to search with, not something to join with it."""
     texts: dict[str, tuple[str, ...]] = field(default_factory=dict)
     queries: dict[str, str] = field(default_factory=dict)
-    digests: Digests = field(default_factory=Digests)
-
-    @property
-    def content(self) -> str:
-        """Return the hash of the very bytes that the texts were read from."""
-        return self.digests.of(self.path)[:32]
+    content: str = ""
+    """The hash of the file."""
 
     def add(self, query: str, texts: tuple[str, ...], spot: Spot) -> None:
         """Add a row; a repeated one is ignored, another text under the same id is noted as an error."""
@@ -75,6 +71,7 @@ def read_written(path: Path, known: AbstractCollection[str]) -> Written:
         raise DataError(f"{next(findings.of(ERROR))}{more}")
     if not written.texts:
         raise DataError(f"{path}: holds no rows")
+    written.content = confirm_unchanged(path)
     return written
 
 
@@ -93,7 +90,7 @@ def hydoc_rows(queries: Texts, generations: Mapping[str, Sequence[Generation]]) 
 
 def _read_hydoc(path: Path) -> tuple[Written, Findings]:
     written, findings = Written(path, whole=False), Findings()
-    for number, row in read_rows(path, findings, written.digests):
+    for number, row in read_rows(path, findings):
         spot = Spot(path, number, findings)
         missing = [name for name in ("id", "hy_doc") if name not in row]
         if missing:
@@ -116,7 +113,7 @@ def _read_tsv(path: Path, known: AbstractCollection[str]) -> tuple[Written, Find
     written, findings = Written(path, whole=True), Findings()
 
     def decoded() -> Iterator[str]:
-        for number, line in lines(path, findings, written.digests):
+        for number, line in lines(path, findings):
             try:
                 yield line.decode("utf-8")
             except UnicodeDecodeError as error:
@@ -256,7 +253,6 @@ class Replay(Expander):
         """Add the texts of the file; a query that it lacks is counted."""
         queries = dict(collection.queries)
         written = read_written(self.locate(collection), queries)
-        confirm(written.path, written.content)
         if not written.texts.keys() & queries.keys():
             raise DataError(
                 f"{written.path} has no text for any query of {collection.task.name}:"

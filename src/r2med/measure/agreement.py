@@ -1,9 +1,8 @@
 """Agreement of raters: raw agreement, kappas, Krippendorff's alpha and Gwet's AC, with a bootstrap over questions.
 
-Every coefficient is a function of sums over items, so that each question gives one row of sums, a resample of questions
-is a product with its row of counts, and all resamples are computed at once. Gaps are allowed: a coefficient uses the
-items that two raters at least have judged. If it is not defined (disagreement is impossible with a single grade)
-it is not a number.
+Every coefficient is a function of sums over items, so that all resamples of the questions, each of which gives one row
+of sums, are computed at once. A coefficient uses the items that two raters at least have judged; if it is not defined
+(disagreement is impossible with a single grade) it is not a number.
 """
 
 from __future__ import annotations
@@ -204,7 +203,7 @@ def _ratio(part: Floats, whole: ArrayLike) -> Floats:
     return np.asarray(part / np.where(size != 0, size, np.nan))
 
 
-COEFFICIENTS: Mapping[str, Callable[[Sums], Floats]] = {
+COEFFICIENTS: Mapping[str, Callable[[Sums], Floats]] = {  # the weights of the weighted ones are quadratic
     "raw": raw_agreement,
     "kappa": cohen_kappa,
     "weighted-kappa": lambda sums: cohen_kappa(sums, "quadratic"),
@@ -214,7 +213,6 @@ COEFFICIENTS: Mapping[str, Callable[[Sums], Floats]] = {
     "ac1": gwet_ac,
     "ac2": lambda sums: gwet_ac(sums, "quadratic"),
 }
-"""Every coefficient by name; the weights of the weighted ones are quadratic."""
 
 
 def coefficients(ratings: Ratings, names: Sequence[str] = tuple(COEFFICIENTS)) -> dict[str, Figure | None]:

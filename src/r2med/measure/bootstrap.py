@@ -1,8 +1,7 @@
 """Intervals of means, by resampling the queries.
 
-A resample of n queries is a row of counts, one per query. All systems share the rows, so that matrix
-products give every system's resampled means at once, and their differences are paired by query. Rows are made a block
-at a time, so that memory does not grow with the number of queries.
+A resample of n queries is a row of counts, one per query. All systems share the rows, so that matrix products give
+every system's resampled means at once, and their differences are paired by query.
 
 Percentiles of resampled means are too narrow for few queries, by the factor between the two estimates of a standard
 deviation and by that between the normal and the t distribution. The tails are moved outwards by the same factor

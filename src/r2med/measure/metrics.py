@@ -1,8 +1,7 @@
 """Measures as values: `nDCG@10` parses from and prints to the same string, in the command line, tables and JSON alike.
 
-All of them follow trec_eval: a document is relevant from grade 1 on, nDCG's gain is the grade itself over
-log2(rank + 1), average precision divides by all relevant documents, precision divides by its cutoff even if the
-list is shorter. Unjudged and negatively judged documents gain nothing.
+All of them follow trec_eval: a document is relevant from grade 1 on, nDCG's gain is the grade itself, average precision
+divides by all relevant documents, precision by its cutoff. Unjudged and negatively judged documents gain nothing.
 """
 
 from __future__ import annotations

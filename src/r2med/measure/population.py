@@ -1,13 +1,9 @@
 """Estimates for what was not observed: population sizes by capture-recapture, shares, and prediction-powered means.
 
-Several searchers each find some of a population. The overlap of their findings shows how many items all missed, if
-they find independently of each other: Chapman's estimator for two, the maximum of the likelihood for more (Darroch
-1958, the independence model among the log-linear ones). The interval holds the sizes that a likelihood-ratio test does
-not reject (profile likelihood, Cormack 1992), which keeps its level for small samples too; `benchmarks/capture.py`
-prints its coverage.
-
-Searchers that find the same easy items are positively dependent, and then the estimate is too low. Chao's (1987) lower
-bound, from those found once and twice, allows for items that are hard for all searchers.
+The overlap of what several searchers find of a population shows how many items all missed, if they find independently:
+Chapman's estimator for two, the maximum of the likelihood for more (Darroch 1958). The interval holds the sizes that a
+likelihood-ratio test does not reject (Cormack 1992); `benchmarks/capture.py` prints its coverage. Searchers that find
+the same easy items make the estimate too low; Chao's (1987) lower bound allows for items that are hard for all.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Scores of a run against judgements, query by query, and tertiles of per-query values.
 
-Averages are over every query that has at least one relevant document in the judgements, in their order: one that
-is missing from the run scores 0 (trec_eval's `-c`). A query whose judgements are all 0 or negative cannot be
-answered and is not averaged; trec_eval would average it as 0, and the loaders leave such queries out.
+Averages are over every query that has at least one relevant document in the judgements: one that is missing from the
+run scores 0 (trec_eval's `-c`). A query without one is not averaged; trec_eval would average it as 0.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Tests of the difference of two systems: paired by query, within tasks, averaged over tasks.
 
-The statistic is the headline's: the mean over tasks of the mean difference over queries. The randomisation test flips
-the sign of each query's difference, in all ways for few queries and in 100,000 random ways for many. The interval holds
-the differences that this test does not reject, so that it leaves out 0 exactly when p < 0.05. The t-test is the paired
-one (for several tasks the means' variances are added, the degrees of freedom follow Welch and Satterthwaite).
+The statistic is the mean over tasks of the mean difference over queries. The randomisation test flips the sign of each
+query's difference, in all ways for few queries and in 100,000 random ways for many. The interval holds the differences
+that it does not reject, so that it leaves out 0 exactly when p < 0.05. The t-test is the paired one (for several tasks
+with added variances of the means, and degrees of freedom after Welch and Satterthwaite).
 """
 
 from __future__ import annotations
@@ -102,20 +102,10 @@ def _mean(tasks: Sequence[Floats]) -> float:
     return float(np.mean([values.mean() for values in tasks]))
 
 
-def randomisation_test(tasks: Sequence[Floats], permutations: int = PERMUTATIONS, seed: int = SEED) -> float:
-    """Return the share of sign choices with a mean at least as far from 0: the two-sided p-value.
-
-    >>> randomisation_test([np.array([0.1, 0.2, 0.3, 0.1, 0.2, 0.3, 0.2, 0.1, 0.4])]) == 2 / 2**9
-    True
-    """
-    return Flips.of(tasks, permutations, seed).probability
-
-
 def randomisation_tests(several: Sequence[Sequence[Floats]], permutations: int = PERMUTATIONS) -> list[float]:
     """Return the p-values of many comparisons over the same queries: all go through the same flips at once.
 
-    >>> ones, none = [np.full(9, 0.1)], [np.zeros(9)]
-    >>> randomisation_tests([ones, none]) == [randomisation_test(ones), randomisation_test(none)]
+    >>> randomisation_tests([[np.full(9, 0.1)], [np.zeros(9)]]) == [2 / 2**9, 1.0]
     True
     """
     probabilities = _many_tests(several, min(_FEWER, permutations))
@@ -153,8 +143,7 @@ class Flips:
     mean: float
     size: float  # the largest difference of a query
     means: Floats
-    balances: Floats
-    """The mean, and the mean of the signs, under each flip: the change of the mean per shift of all differences."""
+    balances: Floats  # the mean of the signs under each flip: the change of the mean per shift of all differences
     exact: bool
 
     @classmethod
@@ -168,7 +157,10 @@ class Flips:
 
     @property
     def probability(self) -> float:
-        """Return the two-sided p-value; a random choice counts the observed arrangement as one more."""
+        """Return the two-sided p-value: the share of flips whose mean is at least as far from 0 as the observed one.
+
+        A random choice counts the observed arrangement as one more.
+        """
         # With slack, so that arrangements that are equal but for rounding count as reached.
         reached = int((np.abs(self.means) >= abs(self.mean) - 1e-12 * self.size).sum())
         return reached / len(self.means) if self.exact else (reached + 1) / (len(self.means) + 1)

@@ -32,7 +32,7 @@ def commit_of(repo: str, revision: str) -> str:
     if (cached := _HUB.cached_commit(repo, revision)) is not None:
         return cached
     # Asked first: a hub that cannot be reached is said at once, where a download would be tried for half a minute.
-    newest = _HUB.newest_commit(repo, revision)
+    newest = str(_HUB.info(repo, revision).sha)
     for name in ("config.json", "adapter_config.json"):
         # Fetching a file under the branch's name makes the cache remember which commit that is.
         if file := _file(repo, revision, name):

@@ -138,7 +138,7 @@ def profile(sets: Sequence[str | Path], executor: Executor | None = None) -> lis
     profiles = []
     for name, tasks in sets_of.items():
         built = read_manifest(tasks[0].folder) if tasks[0].folder is not None else None
-        dense = str(built.content["candidates"].get("dense", {}).get("system", "")) if built else ""
+        dense = str(built.candidates.get("dense", {}).get("system", "")) if built else ""
         profiles.append(SetProfile(name, executor.map(f"profile of {name}", profile_task, tasks), dense))
     return profiles
 
@@ -155,7 +155,7 @@ def profile_task(task: Task) -> TaskProfile:
     built = read_manifest(task.folder) if task.folder is not None else None
     published_task = registry().get(f"nano/{task.base}")
     if built is not None:
-        split, safeguards = built.name(task.split), built.safeguards(task.split)
+        split, safeguards = built.name(task.split), built.split(task.split).safeguards
     else:
         split = published_task.split if published_task is not None else task.base
         lists = ((query, ranking.documents) for query, ranking in runs.get("hybrid", ()))

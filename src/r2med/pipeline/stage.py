@@ -215,7 +215,7 @@ class Context:
     def book(self, bill: Usage) -> None:
         """Add a server's bill to those of this stage."""
         before = self.notes.facts.get("account")
-        self.notes.facts["account"] = (bill if before is None else Usage.from_json(before) + bill).as_json()
+        self.notes.facts["account"] = (bill if before is None else Usage(**before) + bill).as_json()
 
     def reuse(self, what: str) -> None:
         """Note that a part of the queries' work was taken from the cache, so that its time is missing."""

@@ -194,7 +194,7 @@ def as_step(stage: Stage, done: tuple[str, ...], context: Context, do: Callable[
             outcome = do(inner)
         seconds = {phase: max(0.0, inner.timing.seconds.get(phase, 0.0)) for phase in PHASES}
         facts = inner.notes.facts
-        bills: Any = {name: Usage.from_json(facts[name]) for name in ("account", "foreseen") if name in facts}
+        bills: Any = {name: Usage(**facts[name]) for name in ("account", "foreseen") if name in facts}
         step = StepRecord(str(stage), reused=tuple(inner.notes.reused), **(bills | seconds))
         inner.notes.work[cache_key(done=done)[:16]] = step
         context.memo[done] = (outcome, inner.notes)

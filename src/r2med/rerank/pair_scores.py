@@ -25,8 +25,8 @@ from r2med.rerank.candidates import CandidateList, KeptOrder, Outcome, checked
 from r2med.rerank.pair_inputs import Inputs, PairInput, TextPair
 from r2med.rerank.pair_models import Columns
 from r2med.store.arrays import ValueStore
+from r2med.store.columns import text_digest
 from r2med.store.hashes import cache_key
-from r2med.store.text_hashes import text_digest
 
 if TYPE_CHECKING:
     from r2med.data.tasks import Task

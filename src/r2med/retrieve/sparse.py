@@ -33,8 +33,8 @@ from r2med.pipeline.stage import Context
 from r2med.retrieve.bm25 import hidden_places, named
 from r2med.retrieve.documents import EncoderRetriever, measured_loss, override, search_queries, searchable, with_text
 from r2med.settings import thread_count
+from r2med.store.columns import text_hashes
 from r2med.store.hashes import cache_key
-from r2med.store.text_hashes import text_hashes
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from r2med.render.sections import wide
 from r2med.reviews.agreement import review_agreement
 from r2med.reviews.store import ReviewStore
 from r2med.reviews.tables import BREAKDOWNS, agreement_sections
-from r2med.store.processes import ChildProcess, caller_pipes, read_frame, write_frame
+from r2med.store.processes import ChildProcess, caller_pipes
 from r2med.store.typed import json_bytes
 
 
@@ -102,7 +102,7 @@ def main() -> int:
     pipes = caller_pipes()
     os.nice(10)  # the desks go first if processors are few
     try:
-        with ReviewStore.open(read_frame(pipes.requests).decode()) as store:
+        with ReviewStore.open(pipes.receive().decode()) as store:
             state = store.state()
             agreement = review_agreement(store)
         parts = agreement_sections(agreement, BREAKDOWNS)
@@ -110,7 +110,7 @@ def main() -> int:
         computed = ComputedAgreement(state, sections, agreement.notes)
     except (R2medError, MemoryError, OSError) as error:
         computed = ComputedAgreement(0, error=one_line(error))
-    write_frame(pipes.answers, json_bytes(computed))
+    pipes.send(json_bytes(computed))
     return 0
 
 

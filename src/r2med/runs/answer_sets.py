@@ -1,7 +1,6 @@
 """Answers in the ledger: one set for a model's answers to one task's questions under one condition.
 
-A set is written in one transaction when it is finished. The ledger knows it by the key of everything it depends on, and
-by the study whose sets may be compared; its rows are interpreted by the study alone.
+A set is written in one transaction when it is finished; its rows are interpreted by its study alone.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ CREATE TABLE answer_sets (
 );
 CREATE INDEX answer_sets_by_study ON answer_sets (study, task);
 """
-"""The ledger's tables for answers."""
 _COLUMNS = "key, study, arm, task, created, settings, data"
 
 
@@ -38,16 +36,12 @@ _COLUMNS = "key, study, arm, task, created, settings, data"
 class AnswerSet:
     """Answers to one task's questions under one condition."""
 
-    key: str
-    """Hash of everything the answers depend on."""
-    study: str
-    """Hash of the settings that comparable sets share: model, prompt, numbers, judge."""
+    key: str  # hash of everything the answers depend on
+    study: str  # hash of the settings that comparable sets share: model, prompt, numbers, judge
     arm: str
     task: str
-    settings: Mapping[str, Any]
-    """Facts about how they were made; free in form."""
-    rows: Sequence[Mapping[str, Any]]
-    """One per question."""
+    settings: Mapping[str, Any]  # facts about how they were made; free in form
+    rows: Sequence[Mapping[str, Any]]  # one per question
     created: str = ""
 
 
@@ -73,10 +67,9 @@ class AnswerSets:
         """Return the set with exactly this key."""
         return next(iter(self._read("WHERE key = ?", (key,))), None)
 
-    def of_study(self, study: str = "", task: str = "") -> list[AnswerSet]:
-        """Return the newest set of each arm and task, of one study or task if given, in the order of writing."""
-        rows = self._read("WHERE (?1 = '' OR study = ?1) AND (?2 = '' OR task = ?2) ORDER BY number", (study, task))
-        return list({(row.study, row.arm, row.task): row for row in rows}.values())
+    def newest_sets(self) -> list[AnswerSet]:
+        """Return the newest set of each study, arm and task, in the order of writing."""
+        return list({(row.study, row.arm, row.task): row for row in self._read("ORDER BY number", ())}.values())
 
     def newest(self, study: str, arm: str, task: str) -> str:
         """Return the key of the set that was written last; empty if there is none."""

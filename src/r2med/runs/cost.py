@@ -1,7 +1,6 @@
 """Cost of a system: requests, tokens and money of the models it asked, and its time, of one run or of several.
 
-Everything comes from a run's record. A step that two branches of a system share is recorded once and counts once. What
-a record does not state is unknown (None), and a sum with an unknown part is unknown: never zero.
+What a run's record does not state is unknown (None), and a sum with an unknown part is unknown: never zero.
 """
 
 from __future__ import annotations
@@ -17,12 +16,9 @@ from r2med.settings import prices
 if TYPE_CHECKING:
     from r2med.runs.ledger import Entry
 
-UNKNOWN = "?"
-"""The text of an unknown cost, everywhere."""
-COST_HEADINGS = ("requests", "tokens", "reasoning", "$", "s/query")
-"""Column headings of a system's costs."""
-_STORED = ("replay", "candidates")
-"""Stages that read results of other tools, whose time is not recorded."""
+UNKNOWN = "?"  # the text of an unknown cost, everywhere
+COST_HEADINGS = ("requests", "tokens", "reasoning", "$", "s/query")  # column headings of a system's costs
+_STORED = ("replay", "candidates")  # stages that read results of other tools, whose time is not recorded
 
 
 @dataclass(frozen=True)
@@ -60,7 +56,7 @@ class Cost:
     @classmethod
     def of(cls, records: Sequence[RunRecord], seconds: float, queries: int) -> Self:
         """Sum up the costs in records of runs; what is unknown in one record is unknown in the sum."""
-        accounts = [account for record in records for account in record.accounts]
+        accounts = [step.account for record in records for step in record.work or () if step.account is not None]
         works = [record.work for record in records]
         steps = None if None in works else [step for work in works if work for step in work]
         unpriced = any(map(_unpriced, records)) or not all(account.whole for account in accounts)

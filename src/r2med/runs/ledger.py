@@ -1,11 +1,9 @@
 """The ledger: every run ever made, in one SQLite file, readable at any moment and by several processes at once.
 
-A row is one system on one task. It is written in one transaction after the task is finished, so whatever stops a
-process, the ledger holds all finished tasks whole and nothing of the unfinished one.
+A row is one system on one task, written in one transaction after the task is finished.
 
-A run is packed into few bytes, exactly and in the precision of its scores: a JSON head (queries, distinct documents,
-precision), then the columns: list lengths, document numbers, scores. The columns are stored byte plane by byte plane,
-in which neighbours resemble each other, and all of it is deflated.
+A run is packed exactly into few bytes: a JSON head (queries, distinct documents, precision of the scores), then list
+lengths, document numbers and scores, byte plane by byte plane, in which neighbours resemble each other, all deflated.
 """
 
 from __future__ import annotations
@@ -141,32 +139,19 @@ class RecordedName(str):
 class Entry:
     """Run of a system on a task: as stored in the ledger, or as a result with its scores."""
 
-    key: str
-    """Hash of everything the run depends on: system, data, version."""
-    system: str
-    """The system's spec, or the name of a run file."""
-    task: str
-    """The task's name, or the path of a user's own data."""
-    group: str
-    """`full`, `nano`, `sample` or `custom`: scores of different groups are never combined."""
-    queries: tuple[str, ...]
-    """The queries that were measured, in the order of the per-query scores."""
-    seconds: float
-    """Seconds of the system, without those of reading the data."""
-    record: RunRecord = field(default_factory=RunRecord)
-    """Everything that could change the result: versions, fingerprints, settings, warnings, machine."""
-    created: str = ""
-    """Date and time in UTC."""
-    used: int = 0
-    """Its place in the order in which runs were made or reused; independent of any clock."""
-    variant: str = ""
-    """Mark that distinguishes its system from others of the same spec but other files; mostly empty."""
-    scores: Mapping[str, NDArray[np.float64]] = field(default_factory=dict, compare=False)
-    """Of a result: the values of `queries` by measure."""
-    notes: tuple[str, ...] = ()
-    """Of a result: warnings that depend on what was asked for, after those of the record."""
-    cached: bool = False
-    """Whether a result came from the ledger."""
+    key: str  # hash of everything the run depends on: system, data, version
+    system: str  # the system's spec, or the name of a run file
+    task: str  # the task's name, or the path of a user's own data
+    group: str  # `full`, `nano`, `sample` or `custom`: scores of different groups are never combined
+    queries: tuple[str, ...]  # the queries that were measured, in the order of the per-query scores
+    seconds: float  # seconds of the system, without those of reading the data
+    record: RunRecord = field(default_factory=RunRecord)  # everything that could change the result, and its costs
+    created: str = ""  # date and time in UTC
+    used: int = 0  # its place in the order in which runs were made or reused; independent of any clock
+    variant: str = ""  # mark that distinguishes its system from others of the same spec but other files; mostly empty
+    scores: Mapping[str, NDArray[np.float64]] = field(default_factory=dict, compare=False)  # of a result: by measure
+    notes: tuple[str, ...] = ()  # of a result: warnings that depend on what was asked for, after those of the record
+    cached: bool = False  # whether a result came from the ledger
 
     @property
     def name(self) -> str:
@@ -241,8 +226,7 @@ class Entry:
         return content | {name: value for name, value in optional.items() if value is not None}
 
 
-Written = Mapping[str, Sequence[Generation]]
-"""Generated texts by query id."""
+Written = Mapping[str, Sequence[Generation]]  # generated texts by query id
 
 
 class Ledger:
@@ -274,8 +258,11 @@ class Ledger:
     @contextmanager
     def snapshot(self) -> Iterator[tuple[int, ...]]:
         """Show the ledger in one state within the block, even if other processes write meanwhile; yield its `state`."""
-        with self._db.reading():
+        self._db.rows("BEGIN")
+        try:
             yield self.state()
+        finally:
+            self._db.rows("COMMIT")
 
     def state(self) -> tuple[int, ...]:
         """Return counts that change with what is written: runs, their last use, scores."""
@@ -308,10 +295,7 @@ class Ledger:
         return replace(entry, created=created, used=used)
 
     def use(self, entry: Entry) -> None:
-        """Make a run the current one of its system and task: it was asked for again, and the ledger had it.
-
-        Thus data, a prompt or a model that was changed and changed back gets its earlier runs back.
-        """
+        """Make a run the current one of its system and task, for data or a prompt that was changed and changed back."""
         query = f"SELECT {_SEALED} FROM runs WHERE task = ?1 AND (?2 = '' OR system = ?2) ORDER BY used DESC LIMIT 1"
         last, last_own = (self._sound(self._db.rows(query, (entry.task, system))) for system in ("", entry.system))
         if [row.key for row in last_own] != [entry.key] or [row.data for row in last] != [entry.data]:

@@ -1,7 +1,6 @@
 """The record of a finished run: everything that could change its result, and its costs.
 
-It is read from JSON and written to JSON here, and nowhere else. Facts that a
-submission does not state are None: unknown, not zero.
+Facts that a submission does not state are None: unknown, not zero.
 """
 
 from __future__ import annotations
@@ -11,19 +10,18 @@ import os
 import platform
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, astuple, dataclass, field
-from functools import cache, lru_cache
+from dataclasses import asdict, astuple, dataclass, field, replace
+from functools import cache
 from importlib import metadata
 from typing import Any, Self
+
+import msgspec
 
 import r2med
 from r2med.usage import Usage
 
 Json = Mapping[str, Any]
-PHASES = ("load", "index", "search", "ask")
-"""Phases of a step whose time is recorded."""
-_BILLS = ("account", "foreseen")
-"""Usage of models in a step."""
+PHASES = ("load", "index", "search", "ask")  # phases of a step whose time is recorded
 
 
 @dataclass(frozen=True)
@@ -31,38 +29,24 @@ class StepRecord:
     """Usage of one step of the system, in seconds by phase."""
 
     stage: str = ""
-    load: float = 0.0
-    """Seconds to load models."""
-    index: float = 0.0
-    """Seconds to encode or index the documents."""
-    search: float = 0.0
-    """Seconds to answer the queries, without waiting for other models."""
-    ask: float = 0.0
-    """Wall-clock seconds to ask a language model."""
-    account: Usage | None = None
-    """Usage of the language model that it asked, if any."""
-    reused: tuple[str, ...] = ()
-    """Parts that were taken from the cache of an earlier run, so that their time is missing."""
-    foreseen: Usage | None = None
-    """The forecast, made before anything was asked."""
+    load: float = 0.0  # seconds to load models
+    index: float = 0.0  # seconds to encode or index the documents
+    search: float = 0.0  # seconds to answer the queries, without waiting for other models
+    ask: float = 0.0  # wall-clock seconds to ask a language model
+    account: Usage | None = None  # usage of the language model that it asked, if any
+    reused: tuple[str, ...] = ()  # parts that were taken from an earlier run's cache, so that their time is missing
+    foreseen: Usage | None = None  # the forecast, made before anything was asked
 
     @property
     def seconds(self) -> float:
         """Return the seconds of all phases."""
         return self.load + self.index + self.search + self.ask
 
-    @classmethod
-    def from_json(cls, content: Json) -> Self:
-        """Build a step from a record."""
-        fields = known_fields(cls, content) | {"reused": tuple(content.get("reused", ()))}
-        bills = {name: Usage.from_json(content[name]) for name in _BILLS if content.get(name) is not None}
-        return cls(**(fields | bills))
-
     def as_json(self) -> dict[str, Any]:
         """Return the step for a record."""
-        content = vars(self) | {"reused": list(self.reused) or None}
-        content |= {name: content[name].as_json() for name in _BILLS if content[name] is not None}
-        return {name: value for name, value in content.items() if value is not None}
+        bills = {"account": self.account, "foreseen": self.foreseen}
+        facts = {name: bill.as_json() for name, bill in bills.items() if bill is not None}
+        return {name: value for name, value in vars(self).items() if name not in bills and value != ()} | facts
 
 
 @dataclass(frozen=True)
@@ -84,10 +68,8 @@ class StageRecord:
     """Stage of the system, including those inside other stages."""
 
     spec: str
-    kind: str = ""
-    """`expander`, `retriever` or `reranker`."""
-    settings: Json = field(default_factory=dict)
-    """Its description and what its output depends on; free in form."""
+    kind: str = ""  # `expander`, `retriever` or `reranker`
+    settings: Json = field(default_factory=dict)  # its description and what its output depends on; free in form
 
     @property
     def name(self) -> str:
@@ -98,12 +80,6 @@ class StageRecord:
     def imported(self) -> bool:
         """Return whether its lists are those of another tool."""
         return bool(self.settings.get("imported", False))
-
-    @classmethod
-    def from_json(cls, content: Json) -> Self:
-        """Build a stage from a record."""
-        settings = dict(content)
-        return cls(str(settings.pop("spec")), settings.pop("kind", ""), settings)
 
     def as_json(self) -> dict[str, Any]:
         """Return the stage for a record."""
@@ -138,34 +114,21 @@ class Provenance:
     """The versions of the packages that compute the scores."""
     machine: Machine | None = None
 
-    @classmethod
-    def from_json(cls, content: Json) -> Self:
-        """Build the provenance from a record."""
-        machine = content.get("machine")
-        facts = known_fields(cls, content) | {"machine": machine and _machine(**known_fields(Machine, machine))}
-        return cls(**facts)
-
 
 @dataclass(frozen=True)
 class RunRecord:
     """Facts about a run beside its lists and scores."""
 
     data: DataIdentity = field(default_factory=DataIdentity)
-    documents: int | None = None
-    """Number of documents searched."""
+    documents: int | None = None  # number of documents searched
     stages: tuple[StageRecord, ...] | None = None
-    oracle: bool = False
-    """Whether the system was shown gold answers."""
+    oracle: bool = False  # whether the system was shown gold answers
     warnings: tuple[str, ...] = ()
-    incomplete: Mapping[str, str] = field(default_factory=dict)
-    """Queries that the system did not fully process, with the reasons."""
-    notes: Json = field(default_factory=dict)
-    """Facts noted while working, by stage; free in form."""
-    work: tuple[StepRecord, ...] | None = None
-    """Every step once, including those that several branches share."""
+    incomplete: Mapping[str, str] = field(default_factory=dict)  # by query, why the system did not fully process it
+    notes: Json = field(default_factory=dict)  # facts noted while working, by stage; free in form
+    work: tuple[StepRecord, ...] | None = None  # every step once, including those that several branches share
     provenance: Provenance = field(default_factory=Provenance)
-    local: Mapping[str, str] = field(default_factory=dict)
-    """The user's files, folders and code that the spec names: their paths, and a hash of each."""
+    local: Mapping[str, str] = field(default_factory=dict)  # paths of the user's files and code in the spec, hashed
 
     @property
     def content(self) -> str:
@@ -177,11 +140,6 @@ class RunRecord:
         if not self.local:
             return ""
         return hashlib.blake2b("\n".join(sorted(self.local.values())).encode(), digest_size=4).hexdigest()[:6]
-
-    @property
-    def accounts(self) -> list[Usage]:
-        """Return the bills of all language models that were asked."""
-        return [step.account for step in self.work or () if step.account is not None]
 
     @property
     def foreseen_and_used(self) -> tuple[Usage, Usage] | None:
@@ -241,19 +199,11 @@ class RunRecord:
         >>> record.provenance.r2med, record.stages[0].spec, record.documents
         ('0.1.0', 'bm25', None)
         """
-        stages, work = content.get("stages"), content.get("work")
-        return cls(
-            data=_data(**known_fields(DataIdentity, content.get("data", {}))),
-            documents=content.get("documents"),
-            stages=None if stages is None else tuple(map(StageRecord.from_json, stages)),
-            oracle=bool(content.get("oracle", False)),
-            warnings=tuple(content.get("warnings", ())),
-            incomplete=content.get("incomplete", {}),
-            notes=content.get("notes", {}),
-            work=None if work is None else tuple(map(StepRecord.from_json, work)),
-            provenance=Provenance.from_json(content),
-            local=content.get("local", {}),
-        )
+        record = msgspec.convert({**content, "stages": None, "provenance": content}, cls)
+        if content.get("stages") is None:
+            return record
+        stages = [{"kind": "", **stage} for stage in content["stages"]]
+        return replace(record, stages=tuple(StageRecord(one.pop("spec"), one.pop("kind"), one) for one in stages))
 
     def as_json(self) -> dict[str, Any]:
         """Return the record for JSON, without what is unknown."""
@@ -269,16 +219,6 @@ class RunRecord:
             **({} if self.work is None else {"work": [step.as_json() for step in self.work]}),
             "local": dict(self.local),
         }
-
-
-# A ledger holds thousands of runs on a few machines and data sets: equal ones are made once.
-_machine = lru_cache(maxsize=64)(Machine)
-_data = lru_cache(maxsize=256)(DataIdentity)
-
-
-def known_fields(kind: Any, content: Json) -> dict[str, Any]:
-    """Return the values that JSON has for the fields of a dataclass."""
-    return {name: content[name] for name in kind.__dataclass_fields__ if name in content}
 
 
 def _stated(content: Json) -> dict[str, Any]:

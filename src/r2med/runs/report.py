@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -30,8 +30,7 @@ class Failure:
     system: str
     task: str
     message: str
-    group: str = ""
-    """The group of the task."""
+    group: str = ""  # the group of the task
 
     def as_dict(self) -> dict[str, str]:
         """Return the failure for `--json`."""
@@ -53,6 +52,9 @@ def failure_lines(failures: Sequence[Failure], names: Mapping[str, str] | None =
     ]
 
 
+Row = TypeVar("Row", Entry, Failure)
+
+
 @dataclass(frozen=True, repr=False)
 class Report:
     """Results of one evaluation.
@@ -67,14 +69,10 @@ class Report:
 
     results: list[Entry]
     failures: list[Failure] = field(default_factory=list)
-    asked: list[tuple[str, str]] = field(default_factory=list)
-    """Every task that was asked for and its group, in that order, even if no system could be measured on it."""
-    headline: Sequence[str] = ()
-    """The measures that were asked for: those that it prints, and that `per_query` has; empty for the defaults."""
-    postponed: list[Failure] = field(default_factory=list)
-    """Systems on tasks of which this command did only its share; other commands of the batch do the rest."""
-    specs: Mapping[str, str] = field(default_factory=dict)
-    """The spec of each system that is shown under another name."""
+    asked: list[tuple[str, str]] = field(default_factory=list)  # all tasks asked for and their groups, in that order
+    headline: Sequence[str] = ()  # the measures asked for, which it prints and `per_query` has; empty for the defaults
+    postponed: list[Failure] = field(default_factory=list)  # parts that other commands of the batch do
+    specs: Mapping[str, str] = field(default_factory=dict)  # the spec of each system that is shown under another name
 
     def whole(self) -> Report:
         """Return this report; raise `Postponed` if other commands of the batch have to do something first."""
@@ -83,23 +81,19 @@ class Report:
             raise Postponed("\n".join(dict.fromkeys(lines)))
         return self
 
-    def named(self, names: Mapping[str, str]) -> Report:
-        """Return the same with names in place of some specs, for tables."""
-        return replace(
-            self,
-            results=[replace(result, system=names.get(result.system, result.system)) for result in self.results],
-            failures=[replace(failure, system=names.get(failure.system, failure.system)) for failure in self.failures],
-            specs={name: spec for spec, name in names.items()},
-        )
+    def named(self, systems: Mapping[str, str], tasks: Mapping[str, str] | None = None) -> Report:
+        """Return the same with names in place of some specs and tasks, for tables and files that others read."""
 
-    def with_task_names(self) -> Report:
-        """Return the same with short names in place of the paths of folders, for files that others read."""
-        names = self.names
+        def rename(row: Row) -> Row:
+            system, task = systems.get(row.system, row.system), (tasks or {}).get(row.task, row.task)
+            return replace(row, system=system, task=task)
+
         return replace(
             self,
-            results=[replace(result, task=names[result.task]) for result in self.results],
-            failures=[replace(failure, task=names.get(failure.task, failure.task)) for failure in self.failures],
-            asked=[(names.get(task, task), group) for task, group in self.asked],
+            results=list(map(rename, self.results)),
+            failures=list(map(rename, self.failures)),
+            asked=[((tasks or {}).get(task, task), group) for task, group in self.asked],
+            specs={name: spec for spec, name in systems.items()},
         )
 
     @cached_property

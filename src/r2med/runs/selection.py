@@ -18,8 +18,7 @@ from r2med.data.tasks import registry
 from r2med.errors import DataError, R2medError
 from r2med.runs.ledger import Entry
 
-Current = Mapping[str, Mapping[str, Entry]]
-"""Current runs by the name of the system, then by task."""
+Current = Mapping[str, Mapping[str, Entry]]  # current runs by the name of the system, then by task
 _PARTS = {"documents": "documents", "queries": "queries", "gold": "judgements or answers"}
 
 
@@ -27,13 +26,10 @@ _PARTS = {"documents": "documents", "queries": "queries", "gold": "judgements or
 class Chosen:
     """Runs that one name stands for, by task."""
 
-    label: str
-    """The label in tables: the spec, or the name that an experiment gives it."""
-    system: str
-    """The spec."""
+    label: str  # the label in tables: the spec, or the name that an experiment gives it
+    system: str  # the spec
     runs: Mapping[str, Entry]
-    missing: tuple[str, ...] = ()
-    """Tasks that were asked for by name and have no run."""
+    missing: tuple[str, ...] = ()  # tasks that were asked for by name and have no run
 
     @property
     def lack(self) -> str:
@@ -52,8 +48,7 @@ class Shared:
 
     systems: tuple[Chosen, ...]
     tasks: tuple[str, ...]
-    remarks: tuple[str, ...] = ()
-    """Sentences about what is left out though it was not asked for by name."""
+    remarks: tuple[str, ...] = ()  # sentences about what is left out though it was not asked for by name
 
     @property
     def group(self) -> str:

@@ -1,16 +1,12 @@
 """The content-addressed store of arrays and values: what a text leads to under one setting is computed once, ever.
 
 Under `R2MED_HOME/vectors` (scores of pairs: `scores`, replies of search engines: `replies`) there is a folder per
-setting: all that its arrays depend on besides the text, in `settings.json`. Within it a text is known by a hash of
-itself alone, so a small corpus after the large one it was taken from costs nothing.
+setting: all that its arrays depend on besides the text, which is known by a hash of itself alone.
 
-The arrays are in shards, each written by one process and readable at every moment. A shard is two files. `NAME.rows` is
-a plain matrix; a text has one row or more that follow one another. `NAME.log` says which text has which rows: after a
-header, 40 bytes per text, appended batch by batch once the batch's rows are in the other file. A row without an entry
-does not exist. Entries and rows have checksums of their own, so one flipped bit costs one text. If a text is stored
-more than once, the newest counts, so that a damaged one can be replaced.
-
-Neither arrays nor their index are held in memory: both are mapped, and looked up some thousands at a time.
+A folder has shards, each written by one process and readable at every moment. `NAME.rows` is a plain matrix; a text has
+one row or more that follow one another. `NAME.log` says which: after a header, 40 bytes per text, appended once the
+rows are written. Entries and rows have checksums of their own, so one flipped bit costs one text. If a text is stored
+more than once, the newest counts. Arrays and their index are mapped, and looked up some thousands at a time.
 """
 
 from __future__ import annotations
@@ -20,7 +16,7 @@ import re
 import shutil
 import struct
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,11 +29,10 @@ from numpy.typing import NDArray
 
 from r2med.errors import R2medError, suggest
 from r2med.store.cache import home
-from r2med.store.files import lock_open_file, make_private, reason, write_file
+from r2med.store.columns import SortedHashes, TextHashes, is_short, places_where, rows_at, scratch_column, spans
+from r2med.store.files import lock, make_private, reason, write_file
 from r2med.store.hashes import cache_key
-from r2med.store.scratch import is_short, places_where, rows_at, scratch_column, spans
 from r2med.store.sqlite import warn
-from r2med.store.text_hashes import SortedHashes, TextHashes
 
 _MAGIC = b"r2medvec"
 _VERSION = 2
@@ -170,11 +165,11 @@ class ShardWriter:
             raise R2medError(f"cannot keep {self._kind} in {self._path.parent}: {reason(error)}") from error
 
     def _create(self, array: NDArray[Any]) -> tuple[BinaryIO, BinaryIO]:
-        header = _HEADER.pack(_MAGIC, _VERSION, array.shape[1], array.dtype.str.encode(), 0)
         matrix = self._path.with_suffix(".rows").open("xb")
         log = self._path.with_suffix(".log").open("xb", buffering=0)
-        lock_open_file(log.fileno())  # so that no other process merges it meanwhile
-        log.write(header[:-4] + struct.pack("<I", zlib.crc32(header[:-4])))
+        lock(log.fileno())  # so that no other process merges it meanwhile
+        header = _HEADER.pack(_MAGIC, _VERSION, array.shape[1], array.dtype.str.encode(), 0)[:-4]
+        log.write(header + struct.pack("<I", zlib.crc32(header)))
         return matrix, log
 
 
@@ -256,11 +251,8 @@ class ArrayStore:
         broken: list[set[int]] = [set() for _ in self._shards]
         for some in spans(len(places)):
             needed = np.unique(places[some][places[some] >= 0])
-            shards = self._shard_of(needed)
-            for number in np.unique(shards).tolist():
-                here = needed[shards == number]
-                shard = self._shards[number]
-                bad = here[~shard.is_intact(shard.entries[here - self._starts[number]])]
+            for number, here, entries in self._by_shard(needed):
+                bad = needed[here][~self._shards[number].is_intact(entries)]
                 broken[number].update(bad.tolist())
                 places[some][np.isin(places[some], bad)] = -1
         for shard, lost in zip(self._shards, broken, strict=True):
@@ -269,8 +261,12 @@ class ArrayStore:
                 self.damage.append(f"{len(lost)} {self.kind} of {self.name} in {name} are damaged")
         return places
 
-    def _shard_of(self, places: NDArray[np.intp]) -> NDArray[np.intp]:
-        return np.asarray(np.searchsorted(self._starts, places, side="right") - 1)
+    def _by_shard(self, places: NDArray[np.intp]) -> Iterator[tuple[int, NDArray[np.bool_], Entries]]:
+        """Yield the numbers of the shards in which places are, which places these are, and their entries."""
+        numbers = np.searchsorted(self._starts, places, side="right") - 1
+        for number in np.unique(numbers).tolist():
+            here = numbers == number
+            yield number, here, self._shards[number].entries[places[here] - self._starts[number]]
 
     def pack(self, batch: Any) -> Sequence[NDArray[Any]]:
         """Return the arrays of a batch as they are stored, a matrix per text."""
@@ -278,14 +274,11 @@ class ArrayStore:
 
     def located(self, places: NDArray[np.intp], kind: type[Arrays]) -> Arrays:
         """Return the arrays at places that `find` gave, none of them missing."""
-        names = ("row", "count", "tokens")
-        shard, *columns = (scratch_column(len(places), np.int64) for _ in ("shard", *names))
+        shard, *columns = (scratch_column(len(places), np.int64) for _ in range(4))
         for some in spans(len(places)):
-            numbers = shard[some] = self._shard_of(places[some])
-            for number in np.unique(numbers).tolist():
-                here = numbers == number
-                entries = self._shards[number].entries[places[some][here] - self._starts[number]]
-                for name, column in zip(names, columns, strict=True):
+            for number, here, entries in self._by_shard(places[some]):
+                shard[some][here] = number
+                for name, column in zip(("row", "count", "tokens"), columns, strict=True):
                     column[some][here] = entries[name]
         return kind(tuple(shard.rows for shard in self._shards), shard, *columns)
 
@@ -313,7 +306,7 @@ class ArrayStore:
                 # Another process may hold it, or have merged it.
                 with suppress(FileNotFoundError):
                     file = locks.enter_context(log.open("rb"))
-                    if lock_open_file(file.fileno()) and log.exists() and (shard := read_shard(log)) is not None:
+                    if lock(file.fileno()) and log.exists() and (shard := read_shard(log)) is not None:
                         shards.append(shard)
             if len(shards) < _MANY:
                 return
@@ -333,10 +326,10 @@ class ArrayStore:
 class ValueStore(ArrayStore):
     """The values of one setting, some bytes per key of 16 bytes. A value that cannot be kept is a warning."""
 
-    def __init__(self, kind: str, settings: Mapping[str, object], root: Path | None = None) -> None:
+    def __init__(self, kind: str, settings: Mapping[str, object]) -> None:
         self.kind = kind
         self._writer: ShardWriter | None = None
-        super().__init__(settings, root=root)
+        super().__init__(settings)
 
     def __enter__(self) -> Self:
         return self

@@ -76,11 +76,6 @@ class Cache:
             self.drop(kind, key)
         return self.entry(kind, key, sealed)
 
-    def keep(self, kind: str, key: str, build: Callable[[Path], None]) -> None:
-        """Build an entry that only saves time: ignore it if it cannot be stored."""
-        with suppress(R2medError):
-            self.sound_entry(kind, key, build)
-
     def has(self, kind: str, key: str) -> bool:
         """Return whether an entry exists and its stored key is this one."""
         try:

@@ -1,8 +1,7 @@
 """Files and folders that appear under their name only when they are complete.
 
-A draft stands beside its target and is locked by the process that writes it. The lock goes with the process, so the
-next one that writes the same thing knows which drafts are abandoned, and removes them. A process id would not
-suffice: in a container it is the same each time.
+A draft stands beside its target and is locked by the process that writes it. The lock goes with the process, so that
+the next one removes abandoned drafts. A process id would not suffice: in a container it is the same each time.
 """
 
 from __future__ import annotations
@@ -131,20 +130,20 @@ def draft_folder(parent: Path, name: str) -> Iterator[Path]:
 def sweep(folder: Path, pattern: str) -> None:
     """Remove the drafts in a folder that were abandoned: those whose process is not alive."""
     for path in folder.glob(pattern):
-        lock = _open(path)
-        if lock is None:
+        handle = _open(path)
+        if handle is None:
             continue
         try:
             # Removed under the lock: a process about to take it sees that its draft is gone, and makes another.
-            if _lock(lock, wait=False):
-                if stat.S_ISDIR(os.fstat(lock).st_mode):
+            if lock(handle):
+                if stat.S_ISDIR(os.fstat(handle).st_mode):
                     shutil.rmtree(path, ignore_errors=True)
                 else:
                     path.unlink(missing_ok=True)
         except OSError:
             continue
         finally:
-            os.close(lock)
+            os.close(handle)
 
 
 def reason(error: OSError) -> str:
@@ -169,17 +168,17 @@ def _locked_draft(target: Path, make: Callable[[Path], object]) -> Iterator[Path
     while True:
         draft = target.parent / (prefix + os.urandom(4).hex())
         make(draft)
-        lock = _open(draft)
-        if lock is None:
+        handle = _open(draft)
+        if handle is None:
             yield draft
             return
         try:
-            _lock(lock, wait=True)
-            if draft.exists() and os.path.samestat(os.fstat(lock), draft.stat()):
+            lock(handle, wait=True)
+            if draft.exists() and os.path.samestat(os.fstat(handle), draft.stat()):
                 yield draft
                 return
         finally:
-            os.close(lock)
+            os.close(handle)
 
 
 def _open(path: Path) -> int | None:
@@ -190,8 +189,8 @@ def _open(path: Path) -> int | None:
     return None
 
 
-def _lock(handle: int, *, wait: bool) -> bool:
-    """Lock an open file or folder; return False if another process has the lock, or locks are not supported there."""
+def lock(handle: int, *, wait: bool = False) -> bool:
+    """Lock an open file or folder until it is closed; return False if another process has it, or there are no locks."""
     if sys.platform != "win32":
         with suppress(OSError):
             fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
@@ -207,8 +206,3 @@ def make_private(folder: Path) -> None:
             folder.mkdir(mode=0o700, exist_ok=True)
         except FileExistsError:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder)) from None
-
-
-def lock_open_file(handle: int) -> bool:
-    """Lock an open file until it is closed; return False if another process has it, or if there are no locks there."""
-    return _lock(handle, wait=False)

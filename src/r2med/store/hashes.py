@@ -81,8 +81,7 @@ def checksum(path: Path) -> int:
     return value
 
 
-_LENGTH = 32  # digits of a hash
-_TAKEN: ContextVar[dict[Path, str] | None] = ContextVar("_TAKEN", default=None)
+_TAKEN: ContextVar[dict[Path, str]] = ContextVar("_TAKEN")  # unset outside of `steady_digests`
 
 
 @contextmanager
@@ -97,9 +96,7 @@ def steady_digests() -> Iterator[None]:
 
 def file_digest(path: Path) -> str:
     """Return the hash of a file's content."""
-    digests = _TAKEN.get()
-    if digests is None:
-        return _hash(path)
+    digests = _TAKEN.get({})
     if path not in digests:
         digests[path] = _hash(path)
     return digests[path]
@@ -107,22 +104,18 @@ def file_digest(path: Path) -> str:
 
 def _hash(path: Path) -> str:
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()[:_LENGTH]
+        return hashlib.sha256(path.read_bytes()).hexdigest()[:32]
     except (OSError, ValueError) as error:
         why = reason(error) if isinstance(error, OSError) else error
         raise DataError(f"{str(path)!r}: cannot be read: {why}") from error
 
 
-def confirm(path: Path, read: str) -> None:
-    """Compare the hash of the bytes that were read with the one taken before; raise an error if they differ."""
-    digests = _TAKEN.get()
-    if digests is not None and digests.get(path, read) != read:
+def confirm_unchanged(path: Path) -> str:
+    """Return the hash of a file that was read; raise an error if another one was taken before."""
+    content = _hash(path)
+    if _TAKEN.get({}).get(path, content) != content:
         raise DataError(f"{path}: was replaced while the run was made; run it again")
-
-
-def confirm_unchanged(path: Path) -> None:
-    """Raise an error if a file that a library has read differs from the hash taken before."""
-    confirm(path, _hash(path))
+    return content
 
 
 SETTLED = 2.0  # seconds since its last change after which a file's times show if it has changed again

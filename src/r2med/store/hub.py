@@ -62,13 +62,9 @@ class Hub:
         except OSError:
             return None
 
-    def newest_commit(self, repo: str, revision: str) -> str:
-        """Ask the hub for the commit behind a revision now."""
-        return str(self._info(repo, revision).sha)
-
     def names(self, repo: str, revision: str) -> list[str]:
         """Ask the hub for the names of all files of a revision."""
-        return [sibling.rfilename for sibling in self._info(repo, revision).siblings or ()]
+        return [sibling.rfilename for sibling in self.info(repo, revision).siblings or ()]
 
     def download(self, repo: str, revision: str, names: Sequence[str]) -> Snapshot:
         """Download these files, with a progress bar on standard error."""
@@ -123,7 +119,8 @@ class Hub:
             where = f"in {constants.HF_HUB_CACHE}: {error.strerror}; see HF_HOME"
             raise self.error(f"cannot keep {repo} {where}") from error
 
-    def _info(self, repo: str, revision: str) -> DatasetInfo | ModelInfo:
+    def info(self, repo: str, revision: str) -> DatasetInfo | ModelInfo:
+        """Ask the hub for its facts about a revision now."""
         from huggingface_hub import HfApi
 
         api = HfApi(library_name="r2med")

@@ -1,8 +1,7 @@
 """Running and ended work of all processes under one `R2MED_HOME`: a row each in `jobs.sqlite`, for the progress page.
 
-A process writes its row a few times per second at most, and a heartbeat every few seconds. The row of work that was
-stopped or killed, or took a while, stays for a day. Work of a killed process is recognised by readers: the process is
-gone or, if it cannot be seen from here, has had no heartbeat for a while.
+The row of work that was stopped or killed, or took a while, stays for a day. Readers recognise work of a killed
+process: it is gone or, if it cannot be seen from here, has had no heartbeat for a while.
 """
 
 from __future__ import annotations
@@ -31,8 +30,7 @@ WAITING, RUNNING, DONE, KEPT, FAILED, POSTPONED = "waiting", "running", "done", 
 FINISHED, STOPPED, BROKEN, KILLED = "finished", "stopped", "failed", "ended unexpectedly"
 """Outcomes of work; `KILLED` is that of a process which is gone without having ended its work."""
 _EVERY = 0.4  # seconds between two writes
-_BEAT, _DEAD = 5.0, 30.0
-"""Seconds between two heartbeats, and without one until a process that cannot be seen from here counts as dead."""
+_BEAT, _DEAD = 5.0, 30.0  # seconds between two heartbeats, and without one until an unseen process counts as dead
 _LONG = 1.0  # seconds after which work that was not stopped is worth remembering
 _REMEMBERED, _MOST = 24 * 3600.0, 20  # seconds for which ended work is shown, and how much of it
 _WARNINGS = 20  # warnings that a row holds, the last ones
@@ -197,8 +195,7 @@ class Reporter:
         """Publish that a system is being run on a task, while the block runs."""
         with self._reporting():
             before, now = self._present(), time.time()
-            facts = {"system": system, "task": task, "started": now, "updated": now}
-            self._work = replace(before, **facts, step="", done=0.0, total=0.0)
+            self._work = replace(before, system=system, task=task, started=now, step="", done=0.0, total=0.0)
             self.finish_cell(system, task, RUNNING)
             self._put()
             try:
@@ -217,34 +214,28 @@ class Reporter:
                 replace(cell, state=state, **facts) if (cell.system, cell.task) == (system, task) else cell
                 for cell in self._work.cells
             )
-            self._work = replace(self._work, cells=cells, updated=time.time())
             # Of what the ledger has there may be thousands at a time.
-            self._touch(at_once=state != KEPT)
+            self._change(at_once=state != KEPT, cells=cells)
 
     def step(self, label: str, done: float, total: float) -> None:
         """Publish the progress of a step; cheap enough for every item of a loop."""
         with self._lock:
-            if self._depth == 0:
-                return
-            work, now = self._present(), time.time()
-            began = work.step_began if work.step == label and done else now
-            self._work = replace(work, step=label, done=done, total=total, updated=now, step_began=began)
-            self._touch()
+            if self._depth:
+                work = self._present()
+                began = work.step_began if work.step == label and done else time.time()
+                self._change(step=label, done=done, total=total, step_began=began)
 
     def spend(self, spent: Usage, max_cost: float | None, max_tokens: int | None) -> None:
         """Publish the costs so far, and their limits."""
         with self._lock:
             if self._depth and self._work is not None:
-                facts = {"spent": spent, "max_cost": max_cost, "max_tokens": max_tokens, "updated": time.time()}
-                self._work = replace(self._work, **facts)
-                self._touch()
+                self._change(spent=spent, max_cost=max_cost, max_tokens=max_tokens)
 
     def warn(self, sentence: str) -> None:
         """Publish a warning before the work is done."""
         with self._lock:
             if self._work is not None and sentence not in self._work.warnings:
-                self._work = replace(self._work, warnings=(*self._work.warnings, sentence)[-_WARNINGS:])
-                self._touch(at_once=True)
+                self._change(at_once=True, warnings=(*self._work.warnings, sentence)[-_WARNINGS:])
 
     @property
     def current(self) -> Work | None:
@@ -278,8 +269,9 @@ class Reporter:
             if self._depth == 0:
                 self._close(outcome, error)
 
-    def _touch(self, *, at_once: bool = False) -> None:
-        """Write what has changed, at the latest with the next beat; nothing without a row or a command."""
+    def _change(self, *, at_once: bool = False, **facts: Any) -> None:
+        """Change facts of the work and write it, at the latest with the next beat; not without a row or a command."""
+        self._work = replace(self._present(), updated=time.time(), **facts)
         if self._ended is None and not self._command:
             return
         self._changed = True

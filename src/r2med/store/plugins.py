@@ -1,13 +1,7 @@
 """Stages, encoders and verbs of other distributions, found by their entry points.
 
-    [project.entry-points."r2med.stages"]
+    [project.entry-points."r2med.stages"]  # or r2med.encoders, r2med.verbs
     shuffle = "my_package.shuffle:Shuffle"
-
-    [project.entry-points."r2med.encoders"]
-    my-encoder = "my_package.encoder:MyEncoder"
-
-    [project.entry-points."r2med.verbs"]
-    hello = "my_package.cli:hello_command"
 
 A name of r2med itself is never looked up here.
 """

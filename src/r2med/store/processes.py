@@ -1,11 +1,8 @@
 """Processes: marks that tell which process did something, a child process, and the output of other libraries.
 
-The child is plain Python started afresh and fed over a pipe, not a fork: nothing of CUDA, of threads or of the caller's
-script is carried over. Both sides talk in frames, a length and that many bytes. The process ends when its input does,
-so that it cannot outlive a caller that was killed.
-
-What user classes and libraries print is kept out of the output of a command, which may be one JSON document: a command
-redirects it to stderr; in a program that imports r2med it goes where that program's output goes.
+The child is plain Python started afresh, not a fork: nothing of CUDA, of threads or of the caller's script is carried
+over. Both sides talk in frames, a length and that many bytes. It ends when its input does, so that it cannot outlive a
+caller that was killed. What user classes and libraries print goes to stderr in a command, whose output may be JSON.
 """
 
 from __future__ import annotations
@@ -19,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import IO, NamedTuple, cast
+from typing import IO, cast
 
 _LENGTH = struct.Struct("<Q")
 _BOOT, _PROCESSES = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/pid")
@@ -68,45 +65,56 @@ def _started(process: int) -> str:
     return ""
 
 
-class ChildProcess:
-    """Handle of the child: `python -m MODULE`, with additional environment variables."""
+class Pipes:
+    """Pipes from and to another process."""
 
-    def __init__(self, module: str, **environment: str) -> None:
+    def __init__(self, received: IO[bytes], sent: IO[bytes]) -> None:
+        self._received, self._sent = received, sent
+
+    def send(self, content: bytes) -> None:
+        """Write a frame."""
+        self._sent.write(_LENGTH.pack(len(content)))
+        self._sent.write(content)
+        self._sent.flush()
+
+    def receive(self) -> bytes:
+        """Return the next frame; raise `EOFError` if the other process has ended."""
+        return self._read(_LENGTH.unpack(self._read(_LENGTH.size))[0])
+
+    def _read(self, count: int) -> bytes:
+        data = self._received.read(count)
+        if len(data) != count:
+            raise EOFError
+        return data
+
+
+class ChildProcess(Pipes):
+    """Handle of the child: `python -m MODULE`."""
+
+    def __init__(self, module: str) -> None:
         # The process must find this very package, from wherever it was imported.
         package, path = str(Path(__file__).resolve().parents[2]), os.environ.get("PYTHONPATH")
         self._process = subprocess.Popen(
             [sys.executable, "-m", module],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=os.environ | environment | {"PYTHONPATH": os.pathsep.join([package, path] if path else [package])},
+            env=os.environ | {"PYTHONPATH": os.pathsep.join([package, path] if path else [package])},
             # An interrupt at the keyboard is the caller's to handle.
             start_new_session=True,
         )
-        self._input, self._output = cast(IO[bytes], self._process.stdin), cast(IO[bytes], self._process.stdout)
+        super().__init__(cast(IO[bytes], self._process.stdout), cast(IO[bytes], self._process.stdin))
         self.number = self._process.pid
-
-    def send(self, *parts: bytes) -> None:
-        """Write a frame, in one part or several."""
-        write_frame(self._input, *parts)
-
-    def receive(self) -> bytes:
-        """Return the next frame that it has written; raise `EOFError` if it has ended."""
-        return read_frame(self._output)
-
-    def read(self, count: int) -> bytes:
-        """Return the given number of bytes that follow a frame."""
-        return read_bytes(self._output, count)
 
     def close(self) -> None:
         """Close its input, at which it exits by itself; kill a process that hangs."""
         with suppress(BrokenPipeError):
-            self._input.close()
+            self._sent.close()
         try:
             self._process.wait(timeout=10)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._output.close()
+        self._received.close()
 
     def kill(self) -> None:
         """Kill it, whatever it is doing."""
@@ -114,37 +122,11 @@ class ChildProcess:
         self.close()
 
 
-class Pipes(NamedTuple):
-    """Pipes of the child: frames from the caller, and frames to it."""
-
-    requests: IO[bytes]
-    answers: IO[bytes]
-
-
 def caller_pipes() -> Pipes:
-    """Return the pipes to the parent process; output that a library prints does not get between the frames."""
-    answers = os.fdopen(os.dup(1), "wb")
+    """Return the pipes from and to the parent; output that a library prints does not get between the frames."""
+    sent = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    return Pipes(sys.stdin.buffer, answers)
-
-
-def write_frame(stream: IO[bytes], *parts: bytes) -> None:
-    """Write a length and that many bytes."""
-    stream.write(_LENGTH.pack(sum(map(len, parts))) + b"".join(parts))
-    stream.flush()
-
-
-def read_bytes(stream: IO[bytes], count: int) -> bytes:
-    """Return the given number of bytes; raise `EOFError` if there are fewer."""
-    data = stream.read(count)
-    if len(data) != count:
-        raise EOFError
-    return data
-
-
-def read_frame(stream: IO[bytes]) -> bytes:
-    """Return what `write_frame` has written; raise `EOFError` at the end of the stream."""
-    return read_bytes(stream, _LENGTH.unpack(read_bytes(stream, _LENGTH.size))[0])
+    return Pipes(sys.stdin.buffer, sent)
 
 
 _LOCK = threading.Lock()

@@ -1,8 +1,7 @@
 """A versioned SQLite file: refused if another version of r2med made it, with a seal on every row, readable even if
 it cannot be written, and with one true line for every error of the file.
 
-A seal is a checksum of a row's values. SQLite has none: a bit that flips on the disk is just another number to it.
-Readers compare the seal of a row, and treat a row whose seal is broken as lost.
+A seal is a checksum of a row's values, which SQLite lacks. Readers treat a row whose seal is broken as lost.
 """
 
 from __future__ import annotations
@@ -123,15 +122,6 @@ class Database:
             yield from self.connection.execute(query, values)
         except sqlite3.DatabaseError as error:
             raise self.translate_error(error) from error
-
-    @contextmanager
-    def reading(self) -> Iterator[None]:
-        """Open a block in which all reads see one state of the file, even if other processes write meanwhile."""
-        self.rows("BEGIN")
-        try:
-            yield
-        finally:
-            self.rows("COMMIT")
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:

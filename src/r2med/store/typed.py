@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -100,9 +101,9 @@ def toml_values(text: str, where: str, error: type[R2medError] = DataError) -> d
         raise error(f"{where}: not readable as TOML: {invalid}") from invalid
 
 
-def read_json(file: Path, kind: type[Kind], *, advice: str = "", error: type[R2medError] = DataError) -> Kind:
-    """Read a JSON file. `advice` says what to do if there is no such file."""
-    return parse_json(_read(file, advice, error), kind, str(file), error)
+def read_json(file: Path, kind: type[Kind]) -> Kind:
+    """Read a JSON file."""
+    return parse_json(_read(file), kind, str(file))
 
 
 def parse_json(content: bytes | str, kind: type[Kind], where: str, error: type[R2medError] = DataError) -> Kind:
@@ -170,7 +171,7 @@ def read_text(file: Path, advice: str = "", error: type[R2medError] = DataError)
         raise error(f"{file}: cannot be read: not UTF-8") from invalid
 
 
-def _read(file: Path, advice: str, error: type[R2medError]) -> bytes:
+def _read(file: Path, advice: str = "", error: type[R2medError] = DataError) -> bytes:
     try:
         return file.read_bytes()
     except FileNotFoundError as missing:
@@ -254,8 +255,12 @@ def _located(invalid: Exception, path: str, value: Any, kind: type) -> Place:
             place = (*place, name or int(index))
             continue
         for key, content in _value_at(value, place).items():
+            trial = deepcopy(value)
+            mapping = _value_at(trial, place)
+            mapping.clear()
+            mapping[key] = content
             try:
-                _convert(_with(value, place, {key: content}), kind)
+                _convert(trial, kind)
             except msgspec.ValidationError as error:
                 if str(error) == str(invalid):
                     place = (*place, key)
@@ -267,14 +272,6 @@ def _value_at(value: Any, place: Place) -> Any:
     for part in place:
         value = value[part]
     return value
-
-
-def _with(value: Any, place: Place, part: object) -> Any:
-    if not place:
-        return part
-    copied: Any = dict(value) if isinstance(value, Mapping) else list(value)
-    copied[place[0]] = _with(value[place[0]], place[1:], part)
-    return copied
 
 
 def _type_at(expected: Any, place: Place) -> Any:

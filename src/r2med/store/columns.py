@@ -1,23 +1,93 @@
-"""Hashes of texts, by which the store knows them, sorted so that one is found among millions.
+"""Columns as long as a collection: in memory while they are short, else in a mapped file without a name.
 
-However many there are, they are hashed, sorted and looked up some thousands at a time, and what is as long as a
-collection lies in scratch columns.
+The system writes the pages of such a file to disk and reads them back when needed, so that the memory of a process does
+not grow with the collection. Hashes of texts are such columns, sorted so that one is found among millions.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
+from tempfile import TemporaryFile
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
-from r2med.store.scratch import places_where, rows_at, scratch_column, spans
+from r2med.store.cache import home
 
 TextHashes = NDArray[np.uint64]  # a row of two numbers per text
+_AT_ONCE = 1 << 16  # rows worked on at a time, so that nothing that is made on the way is as long as a column
+_SHORT = 1 << 20  # bytes up to which a column is in memory
 _TEXTS = 4096  # texts in memory at a time
 _SPANS = 4  # spans of a column that are sorted at a time
+
+
+def is_short(size: int) -> bool:
+    """Return whether a column of this many bytes may be in memory."""
+    return size <= _SHORT
+
+
+def scratch_column(count: int, kind: DTypeLike, width: int = 0) -> NDArray[Any]:
+    """Return a column of zeros, or with a width a matrix. It is in memory too if the disk has no room for it.
+
+    >>> scratch_column(2, np.int64).tolist(), scratch_column(1, np.uint8, 3).tolist()
+    ([0, 0], [[0, 0, 0]])
+    """
+    shape = (count, width) if width else (count,)
+    size = int(np.prod(shape)) * np.dtype(kind).itemsize
+    if not is_short(size):
+        try:
+            with TemporaryFile(dir=home(), prefix=".scratch-") as file:
+                # Space is reserved: a page that does not fit later would kill the process without a message.
+                if hasattr(os, "posix_fallocate"):
+                    os.posix_fallocate(file.fileno(), 0, size)
+                else:
+                    file.truncate(size)
+                # A plain array over the mapping: the mapping's own class makes every slice slow.
+                return np.asarray(np.memmap(file, kind, "r+", shape=shape))
+        except OSError:
+            pass
+    return np.zeros(shape, kind)
+
+
+def spans(count: int, size: int = 0) -> Iterator[slice]:
+    """Yield the rows of a column in slices of the given or the usual size.
+
+    >>> [(some.start, some.stop) for some in spans(5, 2)]
+    [(0, 2), (2, 4), (4, 5)]
+    """
+    for start in range(0, count, size or _AT_ONCE):
+        yield slice(start, min(start + (size or _AT_ONCE), count))
+
+
+def places_where(holds: Callable[[slice], NDArray[np.bool_]], count: int) -> NDArray[np.intp]:
+    """Return the row numbers of a column at which a condition holds, ascending.
+
+    >>> column = np.array([3, -1, 2, -1])
+    >>> places_where(lambda some: column[some] < 0, len(column)).tolist()
+    [1, 3]
+    """
+    places, end = scratch_column(count, np.intp), 0
+    for some in spans(count):
+        here = some.start + np.flatnonzero(holds(some))
+        places[end : end + len(here)] = here
+        end += len(here)
+    return places[:end]
+
+
+def rows_at(column: NDArray[Any], places: NDArray[np.intp]) -> NDArray[Any]:
+    """Return the rows of a column at these places, as a new column.
+
+    >>> rows_at(np.array([5, 6, 7]), np.array([2, 0])).tolist()
+    [7, 5]
+    """
+    rows = scratch_column(len(places), column.dtype, column.shape[1] if column.ndim > 1 else 0)
+    for some in spans(len(places)):
+        rows[some] = column[places[some]]
+    return rows
 
 
 def text_digest(text: str) -> bytes:
@@ -64,21 +134,18 @@ class SortedHashes:
         """
         places = scratch_column(len(texts), np.intp)
         for some in spans(len(texts)):
-            places[some] = self._find(texts[some])
-        return places
-
-    def _find(self, texts: TextHashes) -> NDArray[np.intp]:
-        places = np.full(len(texts), -1, dtype=np.intp)
-        rank = np.searchsorted(self._high, texts[:, 0], side="right") - 1
-        left = np.flatnonzero(rank >= 0)
-        # One round, except for texts that share half of a hash with another one.
-        while len(left):
-            left = left[self._high[rank[left]] == texts[left, 0]]
-            equal = self._low[rank[left]] == texts[left, 1]
-            places[left[equal]] = self._place[rank[left[equal]]]
-            left = left[~equal]
-            rank[left] -= 1
-            left = left[rank[left] >= 0]
+            high, low = texts[some].T
+            places[some] = -1
+            rank = np.searchsorted(self._high, high, side="right") - 1
+            left = np.flatnonzero(rank >= 0)
+            # One round, except for texts that share half of a hash with another one.
+            while len(left):
+                left = left[self._high[rank[left]] == high[left]]
+                equal = self._low[rank[left]] == low[left]
+                places[some][left[equal]] = self._place[rank[left[equal]]]
+                left = left[~equal]
+                rank[left] -= 1
+                left = left[rank[left] >= 0]
         return places
 
     def firsts(self) -> NDArray[np.intp]:
