@@ -32,16 +32,11 @@ _JUDGED = ("gold", "random", "hard")
 class Arm(Typed, frozen=True):
     """One condition under which every question is answered."""
 
-    kind: str
-    """One of `KINDS`, or `run` for the lists of a file."""
-    label: str
-    """As reports name it."""
-    system: str = ""
-    """The spec of the system whose lists it is made of."""
-    file: Path | None = None
-    """The run file whose lists it is made of."""
-    oracle_system: bool = False
-    """Whether that system was itself shown gold answers."""
+    kind: str  # one of `KINDS`, or `run` for the lists of a file
+    label: str  # as reports name it
+    system: str = ""  # the spec of the system whose lists it is made of
+    file: Path | None = None  # the run file whose lists it is made of
+    oracle_system: bool = False  # whether that system was itself shown gold answers
 
     @property
     def oracle(self) -> bool:

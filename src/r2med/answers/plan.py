@@ -31,8 +31,7 @@ class PlannedArm:
     task: str
     questions: int
     answers: Estimate
-    verdicts: Estimate | None
-    """If every answer had to be judged, which is the most; None without a judge."""
+    verdicts: Estimate | None  # if every answer had to be judged, which is the most; None without a judge
 
 
 @dataclass(frozen=True)
@@ -118,10 +117,8 @@ def _verdicts(prepared: Prepared) -> list[Request]:
 class StudyCommand:
     """Command line of `r2med rag` for a study."""
 
-    systems: Sequence[str]
-    """Systems whose highest ranked distractors are an arm."""
-    names: Sequence[str]
-    """Values of `--arms`."""
+    systems: Sequence[str]  # systems whose highest ranked distractors are an arm
+    names: Sequence[str]  # values of `--arms`
     tasks: Sequence[str]
     options: StudyOptions
 

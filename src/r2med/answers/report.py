@@ -40,21 +40,16 @@ class ArmReport:
     """One arm over all tasks."""
 
     arm: Arm
-    accuracy: Figure | None
-    """The mean over tasks; None if nothing was decided."""
+    accuracy: Figure | None  # the mean over tasks; None if nothing was decided
     tasks: Mapping[str, Figure | None]
     counts: Counts
     task_counts: Mapping[str, Counts]
     in_view: InView
-    retrieval: float | None
-    """The measure of its lists, the mean over tasks; None for what is not a list."""
-    quadrants: Quadrants | None
-    """None for an arm without passages."""
+    retrieval: float | None  # the measure of its lists, the mean over tasks; None for what is not a list
+    quadrants: Quadrants | None  # None for an arm without passages
     grounding: Grounding
-    paired: Paired | None
-    """None for closed itself, and if closed was not asked."""
-    way: WayToGold | None
-    """None for closed and gold."""
+    paired: Paired | None  # None for closed itself, and if closed was not asked
+    way: WayToGold | None  # None for closed and gold
     harm: Mapping[str, Discrimination]
     account: Usage
     judge_account: Usage
@@ -84,8 +79,7 @@ class RagReport:
     """A study: the same questions, model and prompt, with and without passages."""
 
     study: str
-    settings: Mapping[str, Any]
-    """What all arms share: models, prompt, numbers."""
+    settings: Mapping[str, Any]  # what all arms share: models, prompt, numbers
     answers: Sequence[ArmAnswers]
     notes: Sequence[str] = ()
 

@@ -24,13 +24,10 @@ _LETTERS = 4
 class PromptRule:
     """Rule by which the prompts of all arms are made."""
 
-    k: int = 5
-    """Passages at the most."""
-    budget: int = 2000
-    """Tokens of all passages together; each may have a k-th part of them, however few there are."""
+    k: int = 5  # passages at the most
+    budget: int = 2000  # tokens of all passages together; each may have a k-th part of them, however few there are
     order: str = "ranked"
-    prompt: str = ""
-    """A file in place of the prompt that comes with r2med."""
+    prompt: str = ""  # a file in place of the prompt that comes with r2med
 
     def __post_init__(self) -> None:
         if self.k < 1 or self.budget < self.k:
@@ -53,12 +50,9 @@ class ShownPassage(Typed, frozen=True):
 
     document: str
     relevant: bool
-    cut: bool
-    """Whether the budget left some of it out."""
-    tokens: int
-    """An estimate of how many it takes."""
-    score: float | None
-    """Of the list that it came from."""
+    cut: bool  # whether the budget left some of it out
+    tokens: int  # an estimate of how many it takes
+    score: float | None  # of the list that it came from
 
 
 class Source(NamedTuple):

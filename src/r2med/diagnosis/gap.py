@@ -141,8 +141,7 @@ class Gap:
 
     task: str
     queries: int  # queries with a gold answer: only they are compared
-    overlap: Nearness
-    """The share of the first text's weight (each term by its rarity) whose terms stand in the second."""
+    overlap: Nearness  # the share of the first text's weight (each term by its rarity) whose terms stand in the second
     similarity: Nearness  # the cosine of the two embeddings
     encoder: str
 

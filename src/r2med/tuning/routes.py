@@ -48,11 +48,9 @@ class RoutedTask:
 
     task: str
     queries: tuple[str, ...]
-    cheap: Floats
-    """The measure of each query by the cheap system."""
+    cheap: Floats  # the measure of each query by the cheap system
     strong: Floats
-    signals: Mapping[str, Floats]
-    """By their specs; a larger number is harder, whatever the signal's own scale."""
+    signals: Mapping[str, Floats]  # by their specs; a larger number is harder, whatever the signal's own scale
 
     def weights(self, signal: str, share: float) -> Floats:
         """Return 1 for the queries that are sent on at a share, 0 for all others."""
@@ -106,10 +104,8 @@ class Curve:
     points: tuple[CurvePoint, ...]
     advantage: Difference
     """Over a random choice of queries, on average over all shares; 0 for a signal that tells nothing."""
-    corrected: float
-    """Its p-value after Holm, over all signals of this pair."""
-    bills: tuple[Bill, Bill]
-    """What a query costs with the cheap and with the strong system."""
+    corrected: float  # its p-value after Holm, over all signals of this pair
+    bills: tuple[Bill, Bill]  # what a query costs with the cheap and with the strong system
 
     def at(self, within: float) -> CurvePoint:
         """Return the smallest share whose score is no further below the strong system's than this."""
@@ -215,12 +211,9 @@ class Saving:
     """Prices of systems, and the routes between pairs of them."""
 
     measure: str
-    by: str
-    """What costs are counted in: money, tokens or seconds."""
-    within: float
-    """How much of the score may be given up."""
-    systems: tuple[Priced, ...]
-    """The best first."""
+    by: str  # what costs are counted in: money, tokens or seconds
+    within: float  # how much of the score may be given up
+    systems: tuple[Priced, ...]  # the best first
     pairs: tuple[RoutePair, ...]
 
     @property

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -126,26 +126,7 @@ def split_warnings(tasks: Mapping[str, Sequence[Sequence[int]]]) -> list[str]:
     return warnings
 
 
-def each_alone(groups: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Return every query as a group of its own.
-
-    >>> each_alone([[0, 2], [1]])
-    [[0], [1], [2]]
-    """
-    return [[place] for place in range(sum(map(len, groups)))]
-
-
 Floats = NDArray[np.float64]
-
-
-class TuneCandidate(Protocol):
-    """Candidate that can be chosen."""
-
-    def label(self, places: Sequence[Places]) -> str:
-        """Return its spec when fitted to these queries."""
-
-    def scores(self, places: Sequence[Places]) -> list[Floats]:
-        """Return the measure of every query of each task, fitted to these queries of each."""
 
 
 @dataclass(frozen=True)
@@ -212,3 +193,6 @@ class RouteCandidate:
             np.where(part.sent(self.share, queries), part.strong, part.cheap)
             for part, queries in zip(self.parts, places, strict=True)
         ]
+
+
+TuneCandidate = FixedCandidate | RouteCandidate

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from r2med.formatting import p_text, p_words
@@ -70,7 +71,7 @@ def show_tuned(tuned: Tuned, console: Console) -> None:
     routed = tuned.over_chance is not None
     headings = ("chosen by", "measured on", "as written", *(("sent on", "chance") if routed else ()))
     table = Table(key("chosen"), *numbers("splits", *headings))
-    for chosen, count in tuned.choices.most_common():
+    for chosen, count in Counter(fold.chosen for fold in tuned.folds).most_common():
         rows = [fold for fold in tuned.folds if fold.chosen == chosen]
         table.add(chosen, str(count), *_fold_cells(tuned, rows))
     table.rule()
