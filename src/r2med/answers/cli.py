@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from r2med.answers.accuracy import judge_runs
-from r2med.answers.arms import KINDS, make_arms
+from r2med.answers.arms import KINDS, ORDERS, PromptRule, make_arms
 from r2med.answers.plan import plan_study
 from r2med.answers.report import make_report
-from r2med.answers.sources import ORDERS, PromptRule
 from r2med.answers.study import StudyOptions, run_study
 from r2med.answers.tables import rag_charts, rag_sections, rag_title
 from r2med.cli.execution import asking, asking_options

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from r2med.answers.arms import Arm, file_lists, make_arms
+from r2med.answers.arms import Arm, PromptRule, file_lists, make_arms
 from r2med.answers.report import RagReport
-from r2med.answers.sources import PromptRule
 from r2med.answers.study import Prepared, StudyOptions, check_groups, prepare, with_answers
 from r2med.data.dataset import Dataset
 from r2med.data.run import Run

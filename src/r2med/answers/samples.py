@@ -9,7 +9,7 @@ from itertools import combinations
 
 from msgspec.structs import replace
 
-from r2med.answers.sources import ShownPassage
+from r2med.answers.arms import ShownPassage
 from r2med.llm.parsing import read_cited_answer
 from r2med.llm.types import Failed, Reply
 from r2med.measure.answers import matches, normalise_answer, plainly_contains

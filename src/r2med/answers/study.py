@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from r2med.answers.arms import Arm, choose, file_lists
+from r2med.answers.arms import Arm, PromptRule, Source, choose, file_lists, prompt, show
 from r2med.answers.samples import DECIDED, AnswerKind, QuestionAnswers, SampledAnswer, read_reply, with_verdict
-from r2med.answers.sources import PromptRule, Source, prompt, show
 from r2med.data.dataset import Dataset
 from r2med.data.loader import load
 from r2med.data.run import Run
