@@ -13,10 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
-
-import orjson
 
 from r2med.data.dataset import Dataset
 from r2med.data.run import Run
@@ -34,6 +31,7 @@ from r2med.retrieve.fusion import Fusion, Views
 from r2med.runs.ledger import Entry, Ledger
 from r2med.store.cache import Cache
 from r2med.store.hashes import cache_key, is_unchanged
+from r2med.store.typed import read_json, write_json
 
 if TYPE_CHECKING:
     from r2med.web.library import Library
@@ -206,7 +204,7 @@ def read_part(encoder: Encoder, texts: Sequence[str]) -> list[str]:
     ]
 
 
-FORMAT = 1
+FORMAT = 2
 """Changes when causes are decided or written otherwise."""
 _KIND = "causes"
 _FILE = "diagnosis.json"
@@ -219,28 +217,20 @@ def load_cached_diagnosis(entry: Entry, ledger: Ledger) -> Diagnosis | None:
     if not cache.has(_KIND, key) or not is_unchanged(folder):
         return None
     try:
-        facts = orjson.loads((folder / _FILE).read_bytes())
-        queries = []
-        for row in facts["queries"]:
-            placed = tuple(Placed(**{**one, "cause": Cause(one["cause"])}) for one in row["positives"])
-            queries.append(QueryCause(row["query"], placed, row["reason"]))
-        if facts["oracle_run"]:
-            ledger.get(facts["oracle_run"])
-        notes = tuple(facts["notes"])
-        return Diagnosis(entry.name, facts["task"], facts["deep_cutoff"], queries, facts["oracle_run"], notes)
-    except (OSError, ValueError, KeyError, TypeError, R2medError):
+        diagnosis = read_json(folder / _FILE, Diagnosis)
+        if diagnosis.oracle:
+            ledger.get(diagnosis.oracle)
+    except R2medError:
         return None
+    return replace(diagnosis, system=entry.name)
 
 
 def save_diagnosis(entry: Entry, diagnosis: Diagnosis) -> Diagnosis:
     """Remember a diagnosis, in place of one that can no longer be used."""
 
-    def write(folder: Path) -> None:
-        (folder / _FILE).write_bytes(orjson.dumps(diagnosis.as_dict()))
-
     cache, key = Cache.default(), _key(entry)
     cache.drop(_KIND, key)
-    cache.keep(_KIND, key, write)
+    cache.keep(_KIND, key, lambda folder: write_json(folder / _FILE, diagnosis))
     return diagnosis
 
 
@@ -251,11 +241,7 @@ def _key(entry: Entry) -> str:
 
 def run_causes(library: Library, entry: Entry) -> Diagnosis | None:
     """Return why a run fails where it does; None if it was not diagnosed yet: a page searches for nothing."""
-    key = (entry.key, entry.created)
-    diagnosis: Diagnosis | None = library.kept("causes", key)
-    if diagnosis is None and (diagnosis := load_cached_diagnosis(entry, library.ledger)) is not None:
-        library.put("causes", key, diagnosis)
-    return diagnosis
+    return library.keep("causes", (entry.key, entry.created), lambda: load_cached_diagnosis(entry, library.ledger))
 
 
 def run_query_causes(library: Library, entry: Entry) -> Mapping[str, QueryCause]:

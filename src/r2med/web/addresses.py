@@ -132,13 +132,7 @@ def sort_links(request: Request, default: str) -> SortLinks:
 
 def page_number(asked: QueryParams, name: str) -> int:
     """Return the page number of an address; 1 if it is not a number."""
-    text = asked.get(name, "1")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 7 else 1
-
-
-def search_address(task: str) -> str:
-    """Return the address of the search in a task."""
-    return address("/search", task=task)
+    return whole_number(asked.get(name)) or 1
 
 
 def system_address(system: str, group: str) -> str:

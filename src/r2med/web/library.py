@@ -80,13 +80,14 @@ class Library:
         return tuple(number for facts in files for number in (facts.st_mtime_ns, facts.st_size))
 
     def keep(self, sort: str, key: Hashable, make: Callable[[], Value]) -> Value:
-        """Return a value by its key, computed if it is missing; the newest of each sort are kept."""
+        """Return a value by its key, computed if it is missing; the newest of each sort are kept, but never None."""
         with self._lock:
             if key in self._kept[sort]:
                 self._kept[sort].move_to_end(key)
                 return self._kept[sort][key]  # type: ignore[no-any-return]  # what `make` gave before
         value = make()
-        self.put(sort, key, value)
+        if value is not None:
+            self.put(sort, key, value)
         return value
 
     def kept(self, sort: str, key: Hashable) -> Any:
@@ -219,10 +220,7 @@ class Library:
 
     def dataset(self, task: str) -> Dataset | None:
         """Return the data of a task if it is on this machine: a page never downloads anything."""
-        dataset: Dataset | None = self.kept("data", task)
-        if dataset is None and (dataset := load_if_local(task)) is not None:
-            self.put("data", dataset.name, dataset)
-        return dataset
+        return self.keep("data", task, lambda: _load_if_local(task))
 
     def query_text(self, task: str, query: str) -> str:
         """Return the text of a query; empty if the data is not local."""
@@ -261,7 +259,7 @@ def _place_of(name: str) -> Task | None:
         return None
 
 
-def load_if_local(name: str) -> Dataset | None:
+def _load_if_local(name: str) -> Dataset | None:
     """Return the data of a task if it needs no download; None otherwise."""
     try:
         return load(task) if (task := _place_of(name)) else None

@@ -18,7 +18,7 @@ from starlette.concurrency import run_in_threadpool
 from r2med.errors import R2medError
 from r2med.render.html import Frame, render
 from r2med.store.jobs import PlannedCell, Work, ended_work, running_work
-from r2med.web.addresses import PageContent
+from r2med.web.addresses import PageContent, whole_number
 from r2med.web.citation import Citation
 from r2med.web.library import Library
 
@@ -85,10 +85,10 @@ class LiveFeed:
 
     def cancel(self, form: Mapping[str, str]) -> None:
         """Stop a job of this server, or the work of another process."""
-        number, name = form.get("job", ""), form.get("work", "")
-        if number.isascii() and number.isdigit() and self.library.jobs.cancel(int(number)):
+        number = whole_number(form.get("job"))
+        if number is not None and self.library.jobs.cancel(number):
             return
-        work = next((work for work in running_work() if work.name == name), None)
+        work = next((work for work in running_work() if work.name == form.get("work")), None)
         if work is None or not work.stop():
             raise R2medError("this has come to its end already, or is the work of another machine")
 

@@ -20,10 +20,21 @@ from r2med.runs.ledger import Entry
 from r2med.web.addresses import Correction, PageContent, UnknownName
 from r2med.web.citation import Citation, citation, options
 from r2med.web.library import Library
-from r2med.workbench.rows import BenchRow, bench_rows, is_place, occurring_causes, query_list
+from r2med.workbench.bench import (
+    DEEP,
+    MIDDLE_TABS,
+    ORDERS,
+    SIDES,
+    WINNERS,
+    BenchRow,
+    BenchState,
+    bench_rows,
+    is_place,
+    occurring_causes,
+    query_list,
+)
 from r2med.workbench.search_page import WORDS
 from r2med.workbench.sides import listed, relevant_documents, standings, text_kinds
-from r2med.workbench.state import DEEP, MIDDLE_TABS, ORDERS, SIDES, WINNERS, BenchState
 
 if TYPE_CHECKING:
     from starlette.requests import Request

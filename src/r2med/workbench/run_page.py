@@ -23,7 +23,7 @@ from r2med.runs.selection import with_words
 from r2med.web.addresses import NotFound, PageContent, Pages, page_number, several_like, sort_links, system_address
 from r2med.web.citation import citation, colophon, options
 from r2med.web.library import Library
-from r2med.workbench.rows import has_cause
+from r2med.workbench.bench import has_cause
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -20,8 +20,8 @@ from r2med.lexical.highlight import kinds_of
 from r2med.pipeline.joins import usable
 from r2med.runs.ledger import Entry
 from r2med.web.library import Library
+from r2med.workbench.bench import LETTERS
 from r2med.workbench.cases import Case, CaseChoice, look
-from r2med.workbench.state import LETTERS
 
 _AGENTS = {SearchR1.name: SearchR1.tags, SearchO1.name: SearchO1.tags}
 
