@@ -10,8 +10,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
-
 from r2med.data.dataset import Dataset
 from r2med.data.loader import cached_task, load, present_fingerprints
 from r2med.data.run import Run
@@ -228,19 +226,17 @@ class Library:
         queries = dataset.collection.queries if dataset else None
         return queries.text(query) if queries and query in queries.position else ""
 
-    def loaded_run(self, entry: Entry, measure: str = str(HEADLINE)) -> LoadedRun | None:
+    def loaded_run(self, entry: Entry) -> LoadedRun | None:
         """Return a run with its data; None if that is not local or has changed since."""
         dataset = self.dataset(entry.task)
         if dataset is None or not made_on(entry, dataset):
             return None
 
         def make() -> LoadedRun:
-            scores = self.ledger.scores(entry)
-            column = scores.get(measure, scores.get(str(HEADLINE), np.zeros(len(entry.queries))))
-            values = dict(zip(entry.queries, column.tolist(), strict=True))
+            values = self.query_scores(entry) or dict.fromkeys(entry.queries, 0.0)
             return LoadedRun(entry, dataset, self.run(entry), values, self.ledger.generations(entry))
 
-        return self.keep("opened", (entry.key, entry.created, measure, dataset.fingerprint), make)
+        return self.keep("opened", (entry.key, entry.created, dataset.fingerprint), make)
 
 
 def _facts(*paths: Path) -> Iterator[os.stat_result]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from r2med.answers.page import answers_to, studies
-from r2med.diagnosis.causes import QueryCause
-from r2med.formatting import harmless
 from r2med.lexical.highlight import kinds_of
 from r2med.pipeline.loaded_runs import HEADLINE, TOP
 from r2med.render.charts.drawing import hint, tag
@@ -75,44 +73,6 @@ def place_slope(a: int | None, b: int | None) -> Markup:
     return Markup(tag("svg", line, *ends, class_="places", viewBox=f"0 0 {width} {height}", aria_hidden="true"))
 
 
-def cause_chips(before: QueryCause | None, after: QueryCause | None) -> Markup:
-    """Show the causes of a query's relevant documents in A and in B; nothing if they are unknown."""
-    causes = [(letter, cause) for letter, cause in (("A", before), ("B", after)) if cause is not None]
-    return _chips(tuple((letter, cause.summary, cause.all_found) for letter, cause in causes))
-
-
-@lru_cache(maxsize=4096)
-def _chips(causes: Sequence[tuple[str, str, bool]]) -> Markup:
-    chip = Markup('<span class="chip{}">{} {}</span>')
-    chips = [chip.format(" fine" if fine else "", letter, summary) for letter, summary, fine in causes]
-    return Markup('<div class="chips">{}</div>').format(Markup("").join(chips)) if chips else Markup("")
-
-
-def option_list(names: Iterable[str]) -> Markup:
-    """Write the options of a choice, none of them selected."""
-    return Markup("").join(_option(name) for name in names)
-
-
-def choose(options: Markup, name: str) -> Markup:
-    """Select one of the options, if it is there.
-
-    >>> str(choose(option_list(["a", "b >> c"]), "b >> c"))
-    '<option>a</option><option selected>b &gt;&gt; c</option>'
-    """
-    return options.replace(_option(name), _option(name, " selected"), 1)
-
-
-def without(options: Markup, names: Iterable[str]) -> Markup:
-    """Remove some of the options."""
-    for name in names:
-        options = options.replace(_option(name), "", 1)
-    return options
-
-
-def _option(name: str, selected: str = "") -> Markup:
-    return Markup("<option{}>{}</option>").format(selected, harmless(name))
-
-
 _BRIEF = 24  # words of a document in a list, where it has less room than a relevant one
 _BEST = 10  # so many of the best systems on a query are named
 
@@ -141,6 +101,8 @@ def query_page(library: Library, request: Request) -> PageContent:
     answers = answers_to(library, state.task, state.query) if state.query else []
     text = cases[0].text if cases else library.query_text(state.task, state.query)
     dataset = library.dataset(state.task) if text else None
+    systems = library.systems(state.group, "" if state.over == "all" else state.task)
+    oracles = set(library.oracles(state.group))
     tabs = {"written": any(side.written for side in sides), "answers": bool(answers)}
     return "workbench/query.html", {
         "state": state, "bench": bench, "sides": sides, "wrong": bench.wrong, "text": text,
@@ -153,7 +115,8 @@ def query_page(library: Library, request: Request) -> PageContent:
         "hidden": set(state.hidden.split(",")), "best": _BEST,
         "standings": standings(library, state.task, state.query, state.measure) if sides else None,
         "tabs": {tab: name for tab, name in MIDDLE_TABS.items() if tabs.get(tab)},
-        **_options(library, bench), "choose": choose, "without": without, "cause_chips": cause_chips,
+        "systems": [name for name in systems if name not in oracles],
+        "oracles": [name for name in systems if name in oracles],
         "causes": {"before": occurring_causes(library, [one for one, _ in bench.pairs]),
                    "after": occurring_causes(library, [other for _, other in bench.pairs])},
         "pages_of": lambda number: replace(state, page=str(number)).address(),
@@ -262,18 +225,6 @@ def _with_query(library: Library, state: BenchState, rows: Sequence[BenchRow], w
         return replace(state, task=task)
     first = query_list(library, rows, replace(state, task="", page="")).following or rows[0]
     return replace(state, task=first.task, query=first.query)
-
-
-def _options(library: Library, bench: Workbench) -> dict[str, Markup]:
-    state = bench.state
-    task = "" if state.over == "all" else state.task
-
-    def make() -> dict[str, Markup]:
-        names, oracles = library.systems(state.group, task), set(library.oracles(state.group))
-        systems = option_list(name for name in names if name not in oracles)
-        return {"systems": systems, "oracles": option_list(name for name in names if name in oracles)}
-
-    return library.current(("options", state.group, task), make)
 
 
 def _citation(state: BenchState, entries: Sequence[Entry]) -> Citation:

@@ -15,15 +15,7 @@ from r2med.pipeline.stage import Context, Expander, Retriever
 from r2med.pipeline.system import System
 from r2med.render.html import address
 from r2med.store.cache import Cache
-from r2med.web.addresses import (
-    Correction,
-    NotFound,
-    PageContent,
-    UnknownName,
-    one_of,
-    same_task,
-    several_like,
-)
+from r2med.web.addresses import Correction, NotFound, PageContent, UnknownName, one_of, same_task, several_like
 from r2med.web.citation import Citation
 from r2med.web.library import Library
 from r2med.workbench.sides import FoundDocument, run_kinds
