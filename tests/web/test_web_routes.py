@@ -8,7 +8,7 @@ import shutil
 from html import escape
 
 import pytest
-from webparts import ATTACK, entered, hostile_task
+from webparts import ATTACK, entered, finish, hostile_task
 
 import r2med
 from ledgers import add_everywhere, add_run
@@ -137,7 +137,7 @@ def test_causes_are_found_by_a_post_from_here_and_shown_from_then_on(tmp_path, m
     answer = client.post("/system/causes", data=form, headers=here, follow_redirects=False)
     assert answer.status_code == 303
     assert answer.headers["location"] == page + "#causes"
-    library.jobs.wait()
+    finish(library.jobs)
     assert "See the outcome" in client.get("/progress").text
     after = client.get(page).text
     assert "Find causes of failure" not in after
@@ -170,7 +170,7 @@ def test_a_job_is_made_once_and_its_failure_is_told(tmp_path, monkeypatch):
     assert "disabled>Find causes of failure" in client.get(page).text
     assert "waiting for the job before it" in client.get("/progress").text
     go.touch()
-    library.jobs.wait()
+    finish(library.jobs)
     for address in (page, "/progress"):
         assert "has changed since" in client.get(address).text
     assert "disabled>Find" not in client.get(page).text

@@ -205,9 +205,7 @@ def _to_climb(asked: DiagnoseRequest, ledger: Ledger) -> Iterator[tuple[Dataset,
 def _complement(asked: DiagnoseRequest, ledger: Ledger, executor: Executor) -> DiagnosisPart:
     names = asked.names(2, "--complement")
     tasks = [complementarity(opened) for opened in _opened(asked, ledger, names)]
-    return DiagnosisPart(
-        lambda: [task.as_dict() for task in tasks], lambda console: tables.show_complement(tasks, console)
-    )
+    return DiagnosisPart(lambda: tasks, lambda console: tables.show_complement(tasks, console))
 
 
 def _coverage(asked: DiagnoseRequest, ledger: Ledger, executor: Executor) -> DiagnosisPart:

@@ -9,7 +9,6 @@ import copy
 import math
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -86,16 +85,13 @@ class Rarity:
 
     def __init__(self, index: InvertedIndex) -> None:
         self.index = index
+        self._scorer = Scorer(index, 0.9, 0.4)
         self._idf: dict[str, float] = {}
 
     @classmethod
     def of(cls, documents: Texts, executor: Executor | None = None) -> Rarity:
         """Return the rarity of terms among some documents; their index is built if it is missing."""
         return cls(open_index(documents, Context(Cache.default(), executor or quiet())))
-
-    @cached_property
-    def _scorer(self) -> Scorer:
-        return Scorer(self.index, 0.9, 0.4)
 
     def idf(self, term: str) -> float:
         """Return the idf of a term; one that no document holds is rarer than all others."""

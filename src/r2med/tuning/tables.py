@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from r2med.formatting import p_text, p_words
 from r2med.measure.significance import Difference
-from r2med.render.table import Number, Table, key, numbers, percent
+from r2med.render.table import Number, Table, key, numbers, percent, signed_interval, signed_percent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,7 +46,7 @@ def _show_pair(pair: RoutePair, console: Console) -> None:
     table = Table(key("signal"), *numbers(*headings, "over chance", "95% interval", "p (Holm)"))
     for curve in pair.curves:
         gain, scores = curve.advantage, [percent(point.score) for point in _points(curve)]
-        advantage = (percent(gain.mean, sign="+"), ends_text(gain.low, gain.high), p_text(curve.corrected))
+        advantage = (signed_percent(gain.mean), signed_interval(gain), p_text(curve.corrected))
         table.add(curve.signal, *scores, *advantage)
     points = _points(pair.curves[0])
     table.rule()
@@ -58,12 +58,6 @@ def _show_pair(pair: RoutePair, console: Console) -> None:
 def _points(curve: Curve) -> list[CurvePoint]:
     """Return the points of the shares that the table has columns for."""
     return [point for share in _SHOWN for point in curve.points if abs(point.share - share) < 1e-9]
-
-
-def ends_text(low: float, high: float) -> Number:
-    """Format the ends of an interval of differences, x 100."""
-    one, other = percent(low, sign="+"), percent(high, sign="+")
-    return Number(f"{one.wide} to {other.wide}", f"{one.narrow} to {other.narrow}")
 
 
 def show_tuned(tuned: Tuned, console: Console) -> None:
