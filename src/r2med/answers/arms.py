@@ -26,8 +26,7 @@ from r2med.models.templates import Template, bundled, delimited, own_template
 from r2med.pipeline.system import System
 from r2med.store.typed import Typed
 
-KINDS = ("closed", "system", "gold", "random", "hard")
-"""The arms with a name, in the order of reports."""
+KINDS = ("closed", "system", "gold", "random", "hard")  # the arms with a name, in the order of reports
 _BY_SYSTEM = ("system", "hard")
 _JUDGED = ("gold", "random", "hard")
 
@@ -159,8 +158,7 @@ ORDERS = ("ranked", "shuffled")
 """How sources are numbered: as the list has them, or by a draw that is the same for every arm."""
 NO_SOURCES = "(no sources are given)"
 _NEEDED = ("question", "sources")
-_LETTERS = 4
-"""Letters per token, as in every estimate without a tokenizer."""
+_LETTERS = 4  # letters per token, as in every estimate without a tokenizer
 
 
 @dataclass(frozen=True)

@@ -34,8 +34,7 @@ _FATES: Mapping[tuple[bool | None, bool | None], str] = {
 }
 """What becomes of a question's answer when passages are shown, by whether it is right without and with them."""
 CHANGES = ("all", *_FATES.values())
-_LONGEST = 1_200
-"""Letters of a passage that a page shows."""
+_LONGEST = 1_200  # letters of a passage that a page shows
 
 
 class AnswerColumn(NamedTuple):

@@ -15,8 +15,7 @@ from r2med.llm.types import Failed, Reply
 from r2med.measure.answers import matches, normalise_answer, plainly_contains
 from r2med.store.typed import Typed
 
-_LONGEST = 2000
-"""Letters of a reply that are kept to be looked at; the whole is among the kept replies."""
+_LONGEST = 2000  # letters of a reply that are kept to be looked at; the whole is among the kept replies
 
 
 class AnswerKind(StrEnum):

@@ -11,6 +11,7 @@ furthest counts. Diagnoses are cached: a run never changes, so neither do its ca
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -184,28 +185,17 @@ def read_part(encoder: Encoder, texts: Sequence[str]) -> list[str]:
     limit = encoder.limit(Role.DOCUMENT)
     if not limit:
         return list(texts)
-    ends = [[0, *(match.end() for match in _WORD_END.finditer(text))] for text in texts]
-    fits = [0] * len(texts)
+
+    def start_of(text: str) -> str:
+        ends = [match.end() for match in _WORD_END.finditer(text)]
+        fit = bisect_right(ends, limit, key=lambda end: int(encoder.lengths([text[:end]], Role.DOCUMENT)[0]))
+        return text[: ends[fit - 1]] if fit else ""
+
     tokens = encoder.lengths(texts, Role.DOCUMENT).tolist()
-    too_long = [len(places) if count > limit else 0 for places, count in zip(ends, tokens, strict=True)]
-    # all texts are halved in step, so that the tokenizer is asked about many at a time.
-    while open_places := [place for place in range(len(texts)) if too_long[place] - fits[place] > 1]:
-        middles = [(fits[place] + too_long[place]) // 2 for place in open_places]
-        starts = [texts[place][: ends[place][middle]] for place, middle in zip(open_places, middles, strict=True)]
-        counts = encoder.lengths(starts, Role.DOCUMENT).tolist()
-        for place, middle, count in zip(open_places, middles, counts, strict=True):
-            if count <= limit:
-                fits[place] = middle
-            else:
-                too_long[place] = middle
-    return [
-        text[: places[fit]] if count > limit else text
-        for text, places, fit, count in zip(texts, ends, fits, tokens, strict=True)
-    ]
+    return [start_of(text) if count > limit else text for text, count in zip(texts, tokens, strict=True)]
 
 
-FORMAT = 2
-"""Changes when causes are decided or written otherwise."""
+FORMAT = 2  # changes when causes are decided or written otherwise
 _KIND = "causes"
 _FILE = "diagnosis.json"
 

@@ -21,8 +21,6 @@ class Complement:
     only_b: int
     both: int
     neither: int
-    relevant: int
-    """All relevant documents."""
     recall_a: float
     """The mean over queries, then tasks, of the share of relevant documents found."""
     recall_b: float
@@ -30,6 +28,8 @@ class Complement:
     """The same for what either finds: no fusion of the two lists can reach more."""
     overlap: float
     """The mean share of documents that the first 10 of both have in common."""
+    relevant: int
+    """All relevant documents."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,7 @@ class Complementarity:
 
     task: str
     deep_cutoff: int
-    union: float
-    """Recall of all together."""
+    union: float  # recall of all together
     pairs: Sequence[Complement]
 
 
@@ -81,11 +80,11 @@ def _pair(a: LoadedRun, b: LoadedRun, hits_a: Mapping[str, set[str]], hits_b: Ma
         only_b=only_b,
         both=both,
         neither=relevant - both - only_a - only_b,
-        relevant=relevant,
         recall_a=_recall(hits_a, a),
         recall_b=_recall(hits_b, a),
         union=_recall({query: hits_a[query] | hits_b[query] for query in a.positives}, a),
         overlap=float(np.mean([_overlap(a.found(query, TOP), b.found(query, TOP)) for query in a.positives])),
+        relevant=relevant,
     )
 
 

@@ -127,8 +127,7 @@ PAIRS: Mapping[str, str] = {
     "query-other": "the query's words in documents relevant to other queries: chance",
 }
 """What is compared: of which text how much stands in which other."""
-Nearness = Mapping[str, Figure]
-"""Pair to its mean over queries, with its 95% interval."""
+Nearness = Mapping[str, Figure]  # pair to its mean over queries, with its 95% interval
 
 
 @dataclass(frozen=True)
@@ -225,8 +224,7 @@ def _means(pairs: Mapping[str, Sequence[float]]) -> dict[str, Figure]:
     return {pair: task_intervals(np.array([values]))[0] for pair, values in pairs.items() if values}
 
 
-BASE = "bm25"
-"""The retriever whose plain search is the floor and whose search with the gold answer is the ceiling."""
+BASE = "bm25"  # the retriever whose plain search is the floor and whose search with the gold answer is the ceiling
 ByQuery = Mapping[str, float]
 
 

@@ -32,14 +32,11 @@ from r2med.store.cache import Cache
 from r2med.tuning.frontier import COSTS, Bill, Priced, frontier, left_out, price
 
 Floats = NDArray[np.float64]
-SHARES = tuple(round(0.05 * step, 2) for step in range(21))
-"""The shares of the queries at which a curve is drawn."""
+SHARES = tuple(round(0.05 * step, 2) for step in range(21))  # the shares of the queries at which a curve is drawn
 SIGNALS = ("score-gap", "top-score", "nqc", "wig", "clarity", "query-length")
 """The signals that a kept list and the text of the query tell."""
-UNBILLED = Bill(None, None, None)
-"""Bill of a system whose cost is not needed."""
-_AGREES = 10
-"""How many of the best documents lists agree on."""
+UNBILLED = Bill(None, None, None)  # bill of a system whose cost is not needed
+_AGREES = 10  # how many of the best documents lists agree on
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,8 +198,7 @@ def _task(cheap: LoadedRun, strong: LoadedRun, *others: LoadedRun) -> RoutedTask
     return RoutedTask(cheap.dataset.name, tuple(queries), cheap_values, strong_values, hardness)
 
 
-PAIRED = 4
-"""Between how many of the systems routes are looked for when none is named: the frontier's, the best first."""
+PAIRED = 4  # between how many of the systems routes are looked for when none is named: the frontier's, the best first
 _UNITS = {"money": "dollars", "tokens": "tokens", "seconds": "seconds"}
 
 

@@ -19,14 +19,10 @@ from r2med.measure.bootstrap import SEED
 from r2med.pipeline.system import System
 from r2med.retrieve.routing import Route, hardest
 
-Places = NDArray[np.intp]
-"""Which queries of a task."""
-LARGE_GROUP = 0.25
-"""The share of a task's queries from which one group of them is too large for even splits."""
-FEW_GROUPS = 10
-"""Below so many groups of linked queries the splits of a task have little to choose from."""
-_DRAWS = 20
-"""How many times as many halves are drawn as are asked for, to find different ones."""
+Places = NDArray[np.intp]  # which queries of a task
+LARGE_GROUP = 0.25  # the share of a task's queries from which one group of them is too large for even splits
+FEW_GROUPS = 10  # below so many groups of linked queries the splits of a task have little to choose from
+_DRAWS = 20  # how many times as many halves are drawn as are asked for, to find different ones
 _WAY_OUT = "--split-queries splits them one by one"
 
 

@@ -47,8 +47,7 @@ from r2med.tuning.splits import (
     split_words,
 )
 
-RANGE_STEPS = 5
-"""How many values a range has when all combinations are tried."""
+RANGE_STEPS = 5  # how many values a range has when all combinations are tried
 
 
 @dataclass(frozen=True)
@@ -269,8 +268,7 @@ class Bench:
         return float(np.mean([len(task_split.measured_on) / sum(map(len, task_split)) for task_split in split]))
 
 
-Chooser = Callable[[Sequence[Places]], TuneCandidate]
-"""Function from the queries to choose by to the best candidate."""
+Chooser = Callable[[Sequence[Places]], TuneCandidate]  # function from the queries to choose by to the best candidate
 
 
 def combinations_of(system: System, over: Mapping[str, Values]) -> list[System]:

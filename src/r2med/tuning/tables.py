@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from r2med.tuning.routes import Curve, CurvePoint, RoutePair, Saving
     from r2med.tuning.study import Fold, Tuned
 
-_SHOWN = (0.1, 0.3, 0.5, 0.7)
-"""The shares that a table has columns for."""
+_SHOWN = (0.1, 0.3, 0.5, 0.7)  # the shares that a table has columns for
 
 
 def show_saving(saving: Saving, console: Console) -> None:

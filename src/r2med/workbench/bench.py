@@ -107,11 +107,6 @@ class BenchState:
         """Return the address of just this."""
         return address("/query", **self.values())
 
-    def row_linker(self) -> Callable[[BenchRow], str]:
-        """Return a function from another query to its address in the same workbench; the rest of it is built once."""
-        rest = address("", **replace(self, task="", query="", page="").values()).removeprefix("?")
-        return lambda row: address("/query", task=row.task, query=row.query) + (f"&{rest}" if rest else "")
-
     def fields_but(self, *names: str) -> list[tuple[str, str]]:
         """Return what a form has to send along so that only the named values change."""
         kept = {name: value for name, value in self.values().items() if name not in (*names, "page")}
