@@ -104,6 +104,11 @@ def test_a_form_of_any_length_is_cut_off_even_without_a_length(client):
     assert client.post("/system/causes", content=endless(), headers=HERE).status_code == 413
 
 
+def test_both_scores_of_a_query_are_read_out(client):
+    page = client.get("/query?group=sample").text
+    assert re.search(r'<svg class="ab"[^>]* aria-label="A [0-9.]+, B ([0-9.]+|not known)">', page)
+
+
 def test_an_error_leads_back_to_where_one_was(client):
     came = {"referer": "http://127.0.0.1:8421/compare?group=sample"}
     assert '<a href="/compare?group=sample">Back' in client.get("/run/0", headers=came).text

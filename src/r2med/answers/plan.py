@@ -129,20 +129,10 @@ class StudyCommand:
     @property
     def words(self) -> list[str]:
         """Return the words behind `r2med`, default settings left out."""
-        options, rule, usual = self.options, self.options.rule, StudyOptions("")
-        settings = [
-            ("--llm", options.llm, ""),
-            ("--judge", options.judge, ""),
-            ("--k", rule.k, usual.rule.k),
-            ("--budget", rule.budget, usual.rule.budget),
-            ("--order", rule.order, usual.rule.order),
-            ("--prompt", rule.prompt, ""),
-            ("--samples", options.samples, usual.samples),
-            ("--temperature", options.temperature, None),
-            ("--answer-tokens", options.answer_tokens, None),
-            ("--measure", options.measure, usual.measure),
-        ]
-        given = [f"{name}={value}" for name, value, default in settings if value != default]
+        names = ("llm", "judge", "k", "budget", "order", "prompt", "samples", "temperature", "answer_tokens", "measure")
+        values, usual = ({**vars(options), **vars(options.rule)} for options in (self.options, StudyOptions("")))
+        changed = [name for name in names if values[name] != usual[name]]
+        given = [f"--{name.replace('_', '-')}={values[name]}" for name in changed]
         return ["rag", *self.systems, *given, "--arms", *self.names, "--tasks", *self.tasks]
 
 

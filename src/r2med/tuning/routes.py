@@ -55,15 +55,6 @@ class RoutedTask:
         sent[hardest(self.signals[signal], self.queries, share, "high")] = 1.0
         return sent
 
-    def routed(self, signal: str, share: float) -> Floats:
-        """Return the measure of each query if the hardest share of them goes to the strong system."""
-        return np.where(self.weights(signal, share) > 0, self.strong, self.cheap)
-
-    def random(self, signal: str, share: float) -> float:
-        """Return the mean when as many queries as the signal sends on at a share are chosen at random."""
-        sent = self.weights(signal, share).mean()
-        return float(self.cheap.mean() + sent * (self.strong - self.cheap).mean())
-
     def advantage(self, signal: str) -> Floats:
         """Return what the signal adds to a random choice by each query, on average over all shares."""
         sent = np.mean([self.weights(signal, share) for share in SHARES], axis=0)
@@ -158,12 +149,13 @@ class RoutePair:
     def _points(self, signal: str) -> tuple[CurvePoint, ...]:
         points = []
         for share in SHARES:
-            routed = [task.routed(signal, share) for task in self.tasks]
+            rows = [(task, task.weights(signal, share)) for task in self.tasks]
+            sent = float(np.concatenate([weights for _, weights in rows]).mean())
+            routed = [np.where(weights > 0, task.strong, task.cheap) for task, weights in rows]
             score = float(np.mean([values.mean() for values in routed]))
-            random = float(np.mean([task.random(signal, share) for task in self.tasks]))
-            sent = float(np.concatenate([task.weights(signal, share) for task in self.tasks]).mean())
+            chance = [task.cheap.mean() + weights.mean() * (task.strong - task.cheap).mean() for task, weights in rows]
             gaps = [values - task.strong for values, task in zip(routed, self.tasks, strict=True)]
-            points.append(CurvePoint(share, sent, score, random, difference_interval(gaps)))
+            points.append(CurvePoint(share, sent, score, float(np.mean(chance)), difference_interval(gaps)))
         return tuple(points)
 
 
@@ -218,18 +210,12 @@ class Saving:
         return frontier(self.systems, self.by)
 
     @property
-    def cheapest(self) -> Priced | None:
-        """Return the cheapest system of a known cost whose score is within reach of the best."""
-        best = max(system.score for system in self.systems if not system.oracle)
-        near = [system for system in self.worth if system.score >= best - self.within]
-        return near[0] if near else None
-
-    @property
     def sentences(self) -> list[str]:
         """Return the conclusions in words."""
         lines, points = [], f"{100 * self.within:g} points"
-        if (near := self.cheapest) is not None:
-            best = max((system for system in self.systems if not system.oracle), key=lambda system: system.score)
+        best = max((system for system in self.systems if not system.oracle), key=lambda system: system.score)
+        near = next((system for system in self.worth if system.score >= best.score - self.within), None)
+        if near is not None:
             if near.system == best.system:
                 lines.append(f"{near.system} is the best, and nothing cheaper is within {points} of it.")
             else:

@@ -39,23 +39,22 @@ def linked(queries: Sequence[str], qrels: Qrels) -> list[list[int]]:
     >>> linked(["a", "b", "c"], {"a": {"d": 1}, "b": {"e": 1}, "c": {"d": 1, "f": 0}})
     [[0, 2], [1]]
     """
-    leader = list(range(len(queries)))
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
 
-    def first(place: int) -> int:
-        while leader[place] != place:
-            leader[place] = leader[leader[place]]
-            place = leader[place]
-        return place
-
-    owner: dict[str, int] = {}
-    for place, query in enumerate(queries):
-        for document, grade in qrels.get(query, {}).items():
-            if grade > 0:
-                one, other = sorted((first(owner.setdefault(document, place)), first(place)))
-                leader[other] = one
+    nodes: dict[str, int] = {}  # of documents, after those of the queries
+    links = [
+        (place, nodes.setdefault(document, len(queries) + len(nodes)))
+        for place, query in enumerate(queries)
+        for document, grade in qrels.get(query, {}).items()
+        if grade > 0
+    ]
+    size = len(queries) + len(nodes)
+    ends = np.array(links, dtype=np.int32).reshape(-1, 2).T
+    _, labels = connected_components(coo_array((np.ones(len(links)), ends), shape=(size, size)), directed=False)
     groups: dict[int, list[int]] = {}
-    for place in range(len(queries)):
-        groups.setdefault(first(place), []).append(place)
+    for place, label in enumerate(labels[: len(queries)].tolist()):
+        groups.setdefault(label, []).append(place)
     return list(groups.values())
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from r2med.diagnosis.attribution import run_causes, run_query_causes
+from r2med.diagnosis.attribution import run_query_causes
 from r2med.diagnosis.causes import Cause, QueryCause
 from r2med.pipeline.loaded_runs import HEADLINE
 from r2med.render.html import address
@@ -85,11 +85,6 @@ class BenchState:
     def deep(self) -> bool:
         """Return whether lists are shown at their full depth."""
         return self.depth == str(DEEP)
-
-    @property
-    def filtered(self) -> bool:
-        """Return whether only some queries are listed."""
-        return any((self.text, self.before, self.after, self.won, self.at))
 
     def values(self) -> dict[str, object]:
         """Return the values by their names in the address; defaults are left out."""
@@ -188,8 +183,8 @@ def bench_rows(library: Library, sides: Sequence[tuple[Entry, Entry | None]], me
 
 def occurring_causes(library: Library, entries: Sequence[Entry | None]) -> list[str]:
     """Return the causes that occur in some runs, for the choice of filters."""
-    diagnoses = [run_causes(library, entry) for entry in entries if entry is not None]
-    occurring = {cause for diagnosis in diagnoses if diagnosis is not None for cause in diagnosis.occurring}
+    queries = [cause for entry in entries if entry for cause in run_query_causes(library, entry).values()]
+    occurring = {placed.cause for query in queries for placed in query.positives}
     return [cause.value for cause in Cause if cause in occurring]
 
 

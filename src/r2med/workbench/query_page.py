@@ -12,7 +12,7 @@ from markupsafe import Markup
 from r2med.answers.page import answers_to, studies
 from r2med.lexical.highlight import kinds_of
 from r2med.pipeline.loaded_runs import HEADLINE, TOP
-from r2med.render.charts.drawing import hint, tag
+from r2med.render.charts.drawing import tag
 from r2med.render.charts.scale import Scale
 from r2med.runs.ledger import Entry
 from r2med.web.addresses import Correction, PageContent, UnknownName
@@ -38,24 +38,6 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 _DEPTH = 100  # the lowest place that a slope has room for
-
-
-@lru_cache(maxsize=8192)
-def score_bars(a: float | None, b: float | None = None) -> Markup:
-    """Draw two scores as bars one above the other, A filled and B hollow; an unknown score has no bar.
-
-    >>> "A 50.00, B not known" in score_bars(0.5)
-    True
-    """
-    width, height = 100, 11
-    label_a, label_b = ("not known" if value is None else f"{100 * value:.2f}" for value in (a, b))
-    label = f"A {label_a}, B {label_b}"
-    parts = [hint(label)]
-    for top, value, look in ((0.5, a, "a"), (6.5, b, "b")):
-        if value is not None:
-            parts.append(tag("rect", x=0.5, y=top, width=max(1.0, value * (width - 1)), height=4, class_=look))
-    facts = {"class_": "ab", "viewBox": f"0 0 {width} {height}", "preserveAspectRatio": "none", "role": "img"}
-    return Markup(tag("svg", *parts, **facts, aria_label=label))
 
 
 @lru_cache(maxsize=8192)
@@ -120,7 +102,7 @@ def query_page(library: Library, request: Request) -> PageContent:
         "causes": {"before": occurring_causes(library, [one for one, _ in bench.pairs]),
                    "after": occurring_causes(library, [other for _, other in bench.pairs])},
         "pages_of": lambda number: replace(state, page=str(number)).address(),
-        "orders": ORDERS, "winners": WINNERS, "most": SIDES, "score_bars": score_bars, "place_slope": place_slope,
+        "orders": ORDERS, "winners": WINNERS, "most": SIDES, "place_slope": place_slope,
         "cite": _citation(state, bench.entries),
         "status": 404 if bench.wrong else 200,
     }  # fmt: skip

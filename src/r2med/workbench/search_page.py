@@ -123,7 +123,7 @@ def _answers(library: Library, request: Request, task: str, systems: list[str]) 
         raise R2medError(f"the data of {task} is not on this machine")
     ready, text = searchers(library, dataset), dataset.collection.documents.text
     first: dict[str, int] = {}
-    answers = []
+    answers: list[dict[str, Any]] = []
     for spec in (name for name in systems[:_LISTS] if ready.get(name)):
         ranking = System.parse(spec).search(dataset.collection, question[:LONGEST], Context(Cache.default(), quiet()))
         rows = zip(ranking.documents[:SHOWN], ranking.scores[:SHOWN].tolist(), strict=True)
