@@ -75,10 +75,11 @@ class RagReport:
         return f"RagReport({model!r}, {arms} arms on {tasks} tasks)"
 
     def __str__(self) -> str:
-        from r2med.answers.tables import show_rag
+        from r2med.answers.tables import rag_sections
+        from r2med.render.sections import show_sections
         from r2med.render.table import print_plainly
 
-        return print_plainly(show_rag, self)
+        return print_plainly(show_sections, rag_sections(self))
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(str(self))}</pre>"

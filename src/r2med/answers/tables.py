@@ -19,13 +19,11 @@ from r2med.render.charts.dots import DotChart
 from r2med.render.charts.drawing import ChartPoint
 from r2med.render.charts.flows import FlowChart, FlowRow
 from r2med.render.charts.scatter import Level, TrendChart, TrendPoint
-from r2med.render.sections import Section, show_sections
+from r2med.render.sections import Section
 from r2med.render.table import Cell, Column, Number, column, interval, key, percent, signed_interval
 from r2med.usage import Usage
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from r2med.answers.report import ArmReport, RagReport
     from r2med.measure.figure import Figure
 
@@ -227,11 +225,6 @@ def _cells(figure: Figure | None, form: str, times: int = 1) -> tuple[str, str]:
         return "-", "-"
     ends = "-" if figure.low is None else " to ".join(form.format(times * end) for end in figure.ends)
     return form.format(times * figure.value), ends
-
-
-def show_rag(report: RagReport, console: Console) -> None:
-    """Print a study."""
-    show_sections(rag_sections(report), console)
 
 
 def rag_charts(report: RagReport) -> dict[str, Chart]:
