@@ -34,7 +34,7 @@ from r2med.llm.cards import find_model, model_names
 from r2med.rerank.cards import api_cards as reranking_servers
 from r2med.rerank.cards import cards as rerankers
 from r2med.rerank.cards import served_cards
-from r2med.web.citation import citation_file
+from r2med.web.citation import PAPER
 
 ROOT = page_blocks.ROOT
 STAR = "\\*"
@@ -325,6 +325,27 @@ def package_stub() -> str:
     ordered = sorted(r2med.PUBLIC.items(), key=lambda item: (item[1], not item[0].isupper(), item[0]))
     lines = [f"from {module} import {name} as {name}" for name, module in ordered]
     return "\n".join([f"# {MADE[5:-4]}", "", *lines, "", "__version__: str", ""])
+
+
+def citation_file() -> str:
+    """The text of CITATION.cff: this software with its version, and the paper that is to be cited."""
+    authors = "".join(f"  - family-names: {family}\n    given-names: {given}\n" for given, family in PAPER.authors)
+    paper = (
+        f'type: article\ntitle: "{PAPER.title}"\nauthors:\n{authors}year: {PAPER.year}\n'
+        f'notes: "arXiv:{PAPER.arxiv}; second version, {PAPER.revised}"\nurl: "{PAPER.url}"\n'
+    )
+    return (
+        "cff-version: 1.2.0\n"
+        'title: "r2med: a toolkit for reasoning-driven medical retrieval"\n'
+        'message: "If you use this software, cite it, and cite the benchmark paper below."\n'
+        "type: software\n"
+        "license: MIT\n"
+        f"version: {r2med.__version__}\n"
+        "authors:\n"
+        '  - name: "The r2med authors"\n'
+        f"references:\n  - {textwrap.indent(paper, '    ').lstrip()}"
+        f"preferred-citation:\n{textwrap.indent(paper, '  ')}"
+    )
 
 
 SHOWING = [page for page in page_blocks.PAGES if "\n```console\n$ " in (ROOT / page).read_text("utf-8")]

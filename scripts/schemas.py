@@ -304,7 +304,7 @@ GAP = record(
     }
 )
 
-PAIR = shape(Complement, "relevant")
+PAIR = shape(Complement)
 COMPLEMENT = array(
     record({"task": TASK, "deep_cutoff": count(), "union": share("Recall of all together."), "pairs": array(PAIR)})
 )

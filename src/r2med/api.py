@@ -13,9 +13,8 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from r2med.answers.arms import make_arms
+from r2med.answers.arms import PromptRule, make_arms
 from r2med.answers.report import RagReport, make_report
-from r2med.answers.sources import PromptRule
 from r2med.answers.study import StudyOptions, run_study
 from r2med.comparison.study import Comparison
 from r2med.comparison.study import compare as compare_runs

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from r2med.answers.arms import choose, file_lists, make_arms
+from r2med.answers.arms import PromptRule, choose, cut_letters, file_lists, make_arms, prompt, show
 from r2med.answers.samples import AnswerKind, read_reply
-from r2med.answers.sources import PromptRule, cut_letters, prompt, show
 from r2med.data.dataset import Dataset
 from r2med.data.loader import load
 from r2med.errors import R2medError

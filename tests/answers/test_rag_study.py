@@ -21,10 +21,9 @@ import pytest
 from click.testing import CliRunner
 
 import r2med
-from r2med.answers.arms import make_arms
+from r2med.answers.arms import PromptRule, make_arms
 from r2med.answers.report import kept_reports, make_report
 from r2med.answers.samples import AnswerKind
-from r2med.answers.sources import PromptRule
 from r2med.answers.study import StudyOptions, run_study
 from r2med.answers.tables import rag_charts
 from r2med.cli.main import app

@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from webparts import TOKEN, come_in, served
+from webparts import TOKEN, come_in, finish, job_of, served
 
 import r2med
 from r2med.runs.ledger import Ledger
@@ -122,20 +122,20 @@ def test_jobs_are_stopped_one_by_one(place, monkeypatch):
     third = jobs.submit(("c",), "Broken", "/", ("broken",))
     assert wait_for((place / "deaf").exists)
     assert jobs.cancel(second.number)
-    assert jobs.get(second.number).state == STOPPED
+    assert job_of(jobs, second.number).state == STOPPED
     assert jobs.cancel(first.number)
-    process = jobs.get(first.number).process
-    assert jobs.get(first.number).active, "it was asked kindly and does not listen"
+    process = job_of(jobs, first.number).process
+    assert job_of(jobs, first.number).active, "it was asked kindly and does not listen"
     assert jobs.cancel(first.number)
-    jobs.wait()
-    assert jobs.get(first.number).state == STOPPED
+    finish(jobs)
+    assert job_of(jobs, first.number).state == STOPPED
     with pytest.raises(ProcessLookupError):
         os.kill(process, 0)
-    assert (jobs.get(third.number).state, jobs.get(third.number).error) == (FAILED, "no such thing")
+    assert (job_of(jobs, third.number).state, job_of(jobs, third.number).error) == (FAILED, "no such thing")
     assert not jobs.cancel(first.number)
     last = jobs.submit(("a",), "Fine", "/", ("platform",))
-    jobs.wait()
-    assert jobs.get(last.number).state == DONE
+    finish(jobs)
+    assert job_of(jobs, last.number).state == DONE
     jobs.submit(("d",), "Left behind", "/", ("stubborn",))
     jobs.close()
 

@@ -8,7 +8,7 @@ import shutil
 from html import escape
 
 import pytest
-from webparts import ATTACK, entered, hostile_task
+from webparts import ATTACK, entered, finish, hostile_task
 
 import r2med
 from ledgers import add_everywhere, add_run
@@ -104,6 +104,11 @@ def test_a_form_of_any_length_is_cut_off_even_without_a_length(client):
     assert client.post("/system/causes", content=endless(), headers=HERE).status_code == 413
 
 
+def test_both_scores_of_a_query_are_read_out(client):
+    page = client.get("/query?group=sample").text
+    assert re.search(r'<svg class="ab"[^>]* aria-label="A [0-9.]+, B ([0-9.]+|not known)">', page)
+
+
 def test_an_error_leads_back_to_where_one_was(client):
     came = {"referer": "http://127.0.0.1:8421/compare?group=sample"}
     assert '<a href="/compare?group=sample">Back' in client.get("/run/0", headers=came).text
@@ -137,7 +142,7 @@ def test_causes_are_found_by_a_post_from_here_and_shown_from_then_on(tmp_path, m
     answer = client.post("/system/causes", data=form, headers=here, follow_redirects=False)
     assert answer.status_code == 303
     assert answer.headers["location"] == page + "#causes"
-    library.jobs.wait()
+    finish(library.jobs)
     assert "See the outcome" in client.get("/progress").text
     after = client.get(page).text
     assert "Find causes of failure" not in after
@@ -170,7 +175,7 @@ def test_a_job_is_made_once_and_its_failure_is_told(tmp_path, monkeypatch):
     assert "disabled>Find causes of failure" in client.get(page).text
     assert "waiting for the job before it" in client.get("/progress").text
     go.touch()
-    library.jobs.wait()
+    finish(library.jobs)
     for address in (page, "/progress"):
         assert "has changed since" in client.get(address).text
     assert "disabled>Find" not in client.get(page).text

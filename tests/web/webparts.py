@@ -18,6 +18,7 @@ from starlette.testclient import TestClient
 import r2med
 from r2med.web.access import Access
 from r2med.web.app import create_app
+from r2med.web.jobs import Job, Jobs
 from r2med.web.library import Library
 from r2med.web.server import page_server
 
@@ -115,3 +116,12 @@ def served(path: Path, library: Library | None = None, port: int = 0) -> Iterato
         app.state.feed.close()
         server.should_exit = True
         thread.join(10)
+
+
+def job_of(jobs: Jobs, number: int) -> Job:
+    return next(job for job in jobs.all() if job.number == number)
+
+
+def finish(jobs: Jobs) -> None:
+    while any(job.active for job in jobs.all()):
+        time.sleep(0.02)

@@ -45,14 +45,10 @@ class JudgedAnswer:
     query: str
     answer: str
     gold: str
-    exact: bool
-    """Whether the words are the same."""
-    contained: bool
-    """Whether the gold answer's words stand in the text."""
-    verdict: bool | None = None
-    """The judge's verdict; None if it was not asked or could not be understood."""
-    problem: str = ""
-    """Why there is no verdict: the text is incomplete, or the judge's reply has none."""
+    exact: bool  # whether the words are the same
+    contained: bool  # whether the gold answer's words stand in the text
+    verdict: bool | None = None  # the judge's verdict; None if it was not asked or could not be understood
+    problem: str = ""  # why there is no verdict: the text is incomplete, or the judge's reply has none
 
 
 @dataclass(frozen=True)
@@ -64,8 +60,7 @@ class Accuracy:
     judged: Sequence[JudgedAnswer]
     missing: Mapping[str, str] = field(default_factory=dict)
     """Queries with a gold answer for which nothing usable was written, and why."""
-    account: Usage = field(default_factory=Usage)
-    """Usage of the judge."""
+    account: Usage = field(default_factory=Usage)  # usage of the judge
     retrieval: Mapping[str, float] = field(default_factory=dict)
     """The measure by which answers are compared with retrieval, by query."""
 
@@ -169,8 +164,7 @@ class AnswerReport:
 
     results: Sequence[Accuracy]
     measure: str
-    notes: Sequence[str] = ()
-    """Tasks that are left out, and why."""
+    notes: Sequence[str] = ()  # tasks that are left out, and why
 
     @cached_property
     def over_queries(self) -> Correlation:

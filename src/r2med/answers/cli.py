@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from r2med.answers.accuracy import judge_runs
-from r2med.answers.arms import KINDS, make_arms
+from r2med.answers.arms import KINDS, ORDERS, PromptRule, make_arms
 from r2med.answers.plan import plan_study
 from r2med.answers.report import make_report
-from r2med.answers.sources import ORDERS, PromptRule
 from r2med.answers.study import StudyOptions, run_study
-from r2med.answers.tables import rag_charts, rag_sections, rag_title
+from r2med.answers.tables import rag_charts, rag_sections
 from r2med.cli.execution import asking, asking_options
 from r2med.cli.options import ManyValues, json_option, remark, write_json
 from r2med.data.task_names import task_names
@@ -164,7 +163,8 @@ def rag_command(systems: tuple[str, ...], tasks: tuple[str, ...], arms: tuple[st
     if as_json:
         write_json(report.as_dict())
     else:
-        write_sections(form, rag_title(report), rag_sections(report), report.notes)
+        title = f"Answers of {report.settings['llm']['name']} with and without passages"
+        write_sections(form, title, rag_sections(report), report.notes)
     if plot is not None:
         charts = rag_charts(report)
         lacks = {"flows": "closed was not asked", "retrieval": "it takes two systems"}

@@ -16,11 +16,9 @@ from r2med.measure.figure import Figure, figure_dict
 from r2med.measure.significance import Difference, difference
 
 Floats = NDArray[np.float64]
-Answers = Mapping[str, QuestionAnswers]
-"""An arm's answers on one task, by question."""
+Answers = Mapping[str, QuestionAnswers]  # an arm's answers on one task, by question
 ByTask = Mapping[str, Answers]
-SIGNALS = ("score", "gap", "agreement")
-"""Signals that are known before a question is answered with passages."""
+SIGNALS = ("score", "gap", "agreement")  # signals that are known before a question is answered with passages
 
 
 def decided(*arms: Answers) -> list[str]:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from r2med.answers.arms import Arm
+from r2med.answers.arms import Arm, ShownPassage
 from r2med.answers.plan import plan_study, study_command
 from r2med.answers.report import RagReport, kept_reports
-from r2med.answers.samples import QuestionAnswers, SampledAnswer
-from r2med.answers.sources import ShownPassage
+from r2med.answers.samples import QuestionAnswers
 from r2med.answers.tables import rag_charts, rag_sections
 from r2med.errors import R2medError
 from r2med.llm.budget import Estimate
@@ -36,16 +34,7 @@ _FATES: Mapping[tuple[bool | None, bool | None], str] = {
 }
 """What becomes of a question's answer when passages are shown, by whether it is right without and with them."""
 CHANGES = ("all", *_FATES.values())
-_LONGEST = 1_200
-"""Letters of a passage that a page shows."""
-
-
-class PassageInView(NamedTuple):
-    """A passage that an answer could rest on; its text is empty if the data is not local."""
-
-    number: int
-    shown: ShownPassage
-    text: str
+_LONGEST = 1_200  # letters of a passage that a page shows
 
 
 class AnswerColumn(NamedTuple):
@@ -53,26 +42,7 @@ class AnswerColumn(NamedTuple):
 
     arm: Arm
     answers: QuestionAnswers
-    passages: Sequence[PassageInView]
-
-    def shown(self, sample: SampledAnswer) -> list[tuple[int, bool]]:
-        """Return the sources that an answer names, each with whether it was shown."""
-        return [(number, 1 <= number <= len(self.passages)) for number in sample.cited]
-
-
-class StudyAnswers(NamedTuple):
-    """Arms of one study on one question."""
-
-    report: RagReport
-    columns: Sequence[AnswerColumn]
-
-
-class QuestionFates(NamedTuple):
-    """One question of a study: whether its answer is right under every arm; None if that is not decided."""
-
-    task: str
-    query: str
-    right: Mapping[str, bool | None]
+    passages: Sequence[tuple[ShownPassage, str]]  # in view, with their texts, which are empty if the data is not local
 
 
 def studies(library: Library) -> dict[str, RagReport]:
@@ -110,7 +80,7 @@ def rag_page(library: Library, request: Request) -> PageContent:
         "offer": None if report.judged else JudgingOffer.of(price_verdicts, judge),
         "job": library.jobs.newest("judge", "rag", report.study),
         "cite": _citation(report), "wrong": wrong, "status": 404 if wrong else 200,
-        "texts": {(fate.task, fate.query): library.query_text(fate.task, fate.query) for fate in fates},
+        "texts": {(task, query): library.query_text(task, query) for task, query, _ in fates},
     }  # fmt: skip
     return "answers/rag.html", values
 
@@ -146,19 +116,22 @@ def judge_study(library: Library, form: Mapping[str, str]) -> str:
     return address("/rag", study=name, judge=judge) + "#judge"
 
 
-def _fates(report: RagReport, label: str, change: str) -> list[QuestionFates]:
-    """Return the questions of an arm whose answers changed in a certain way, in the order of the data."""
+def _fates(report: RagReport, label: str, change: str) -> list[tuple[str, str, dict[str, bool | None]]]:
+    """Return the questions whose answers changed in a certain way, by task and id, and whether each arm is right.
+
+    That is None if it is not decided.
+    """
     fates = []
     for task, answers in report.by_arm[label].items():
         for query in answers:
             given = {name: tasks.get(task, {}).get(query) for name, tasks in report.by_arm.items()}
             right = {name: row.right if row and row.value is not None else None for name, row in given.items()}
             if change in ("all", _FATES.get((right.get("closed"), right[label]))):
-                fates.append(QuestionFates(task, query, right))
+                fates.append((task, query, right))
     return fates
 
 
-def answers_to(library: Library, task: str, query: str) -> list[StudyAnswers]:
+def answers_to(library: Library, task: str, query: str) -> list[tuple[RagReport, list[AnswerColumn]]]:
     """Return what every study's arms answered to a question."""
     dataset = library.dataset(task)
 
@@ -166,12 +139,12 @@ def answers_to(library: Library, task: str, query: str) -> list[StudyAnswers]:
         names = [passage.document for passage in answers.shown]
         documents = None if dataset is None else dataset.collection.documents
         texts = [documents.text(name)[:_LONGEST] if documents and name in documents.position else "" for name in names]
-        return AnswerColumn(arm, answers, list(map(PassageInView, count(1), answers.shown, texts)))
+        return AnswerColumn(arm, answers, list(zip(answers.shown, texts, strict=True)))
 
     answers = []
     for report in studies(library).values():
         arms = {part.arm.label: part.arm for part in report.answers}
         rows = {label: tasks.get(task, {}).get(query) for label, tasks in report.by_arm.items()}
         if columns := [column(arms[label], row) for label, row in rows.items() if row]:
-            answers.append(StudyAnswers(report, columns))
+            answers.append((report, columns))
     return answers

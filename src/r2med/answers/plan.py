@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from r2med.answers.arms import Arm, file_lists, make_arms
+from r2med.answers.arms import Arm, PromptRule, file_lists, make_arms
 from r2med.answers.report import RagReport
-from r2med.answers.sources import PromptRule
 from r2med.answers.study import Prepared, StudyOptions, check_groups, prepare, with_answers
 from r2med.data.dataset import Dataset
 from r2med.data.run import Run
@@ -31,8 +30,7 @@ class PlannedArm:
     task: str
     questions: int
     answers: Estimate
-    verdicts: Estimate | None
-    """If every answer had to be judged, which is the most; None without a judge."""
+    verdicts: Estimate | None  # if every answer had to be judged, which is the most; None without a judge
 
 
 @dataclass(frozen=True)
@@ -118,10 +116,8 @@ def _verdicts(prepared: Prepared) -> list[Request]:
 class StudyCommand:
     """Command line of `r2med rag` for a study."""
 
-    systems: Sequence[str]
-    """Systems whose highest ranked distractors are an arm."""
-    names: Sequence[str]
-    """Values of `--arms`."""
+    systems: Sequence[str]  # systems whose highest ranked distractors are an arm
+    names: Sequence[str]  # values of `--arms`
     tasks: Sequence[str]
     options: StudyOptions
 
@@ -133,20 +129,10 @@ class StudyCommand:
     @property
     def words(self) -> list[str]:
         """Return the words behind `r2med`, default settings left out."""
-        options, rule, usual = self.options, self.options.rule, StudyOptions("")
-        settings = [
-            ("--llm", options.llm, ""),
-            ("--judge", options.judge, ""),
-            ("--k", rule.k, usual.rule.k),
-            ("--budget", rule.budget, usual.rule.budget),
-            ("--order", rule.order, usual.rule.order),
-            ("--prompt", rule.prompt, ""),
-            ("--samples", options.samples, usual.samples),
-            ("--temperature", options.temperature, None),
-            ("--answer-tokens", options.answer_tokens, None),
-            ("--measure", options.measure, usual.measure),
-        ]
-        given = [f"{name}={value}" for name, value, default in settings if value != default]
+        names = ("llm", "judge", "k", "budget", "order", "prompt", "samples", "temperature", "answer_tokens", "measure")
+        values, usual = ({**vars(options), **vars(options.rule)} for options in (self.options, StudyOptions("")))
+        changed = [name for name in names if values[name] != usual[name]]
+        given = [f"--{name.replace('_', '-')}={values[name]}" for name in changed]
         return ["rag", *self.systems, *given, "--arms", *self.names, "--tasks", *self.tasks]
 
 

@@ -11,21 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from r2med.answers import effects
 from r2med.answers.arms import Arm
-from r2med.answers.effects import (
-    Counts,
-    Grounding,
-    InView,
-    Paired,
-    Quadrants,
-    WayToGold,
-    accuracy,
-    decided,
-    foresee_harm,
-    paired,
-    values,
-    way_to_gold,
-)
 from r2med.answers.samples import QuestionAnswers
 from r2med.answers.study import ArmAnswers, read_answers
 from r2med.errors import R2medError
@@ -40,21 +27,16 @@ class ArmReport:
     """One arm over all tasks."""
 
     arm: Arm
-    accuracy: Figure | None
-    """The mean over tasks; None if nothing was decided."""
+    accuracy: Figure | None  # the mean over tasks; None if nothing was decided
     tasks: Mapping[str, Figure | None]
-    counts: Counts
-    task_counts: Mapping[str, Counts]
-    in_view: InView
-    retrieval: float | None
-    """The measure of its lists, the mean over tasks; None for what is not a list."""
-    quadrants: Quadrants | None
-    """None for an arm without passages."""
-    grounding: Grounding
-    paired: Paired | None
-    """None for closed itself, and if closed was not asked."""
-    way: WayToGold | None
-    """None for closed and gold."""
+    counts: effects.Counts
+    task_counts: Mapping[str, effects.Counts]
+    in_view: effects.InView
+    retrieval: float | None  # the measure of its lists, the mean over tasks; None for what is not a list
+    quadrants: effects.Quadrants | None  # None for an arm without passages
+    grounding: effects.Grounding
+    paired: effects.Paired | None  # None for closed itself, and if closed was not asked
+    way: effects.WayToGold | None  # None for closed and gold
     harm: Mapping[str, Discrimination]
     account: Usage
     judge_account: Usage
@@ -84,8 +66,7 @@ class RagReport:
     """A study: the same questions, model and prompt, with and without passages."""
 
     study: str
-    settings: Mapping[str, Any]
-    """What all arms share: models, prompt, numbers."""
+    settings: Mapping[str, Any]  # what all arms share: models, prompt, numbers
     answers: Sequence[ArmAnswers]
     notes: Sequence[str] = ()
 
@@ -94,10 +75,11 @@ class RagReport:
         return f"RagReport({model!r}, {arms} arms on {tasks} tasks)"
 
     def __str__(self) -> str:
-        from r2med.answers.tables import show_rag
+        from r2med.answers.tables import rag_sections
+        from r2med.render.sections import show_sections
         from r2med.render.table import print_plainly
 
-        return print_plainly(show_rag, self)
+        return print_plainly(show_sections, rag_sections(self))
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(str(self))}</pre>"
@@ -145,17 +127,17 @@ class RagReport:
         means = [np.mean(values) for values in retrieval if values]
         return ArmReport(
             arm=arm,
-            accuracy=accuracy(tasks),
-            tasks={task: accuracy({task: answers}) for task, answers in tasks.items()},
-            counts=Counts.of(tasks),
-            task_counts={task: Counts.of({task: answers}) for task, answers in tasks.items()},
-            in_view=InView.of(tasks),
+            accuracy=effects.accuracy(tasks),
+            tasks={task: effects.accuracy({task: answers}) for task, answers in tasks.items()},
+            counts=effects.Counts.of(tasks),
+            task_counts={task: effects.Counts.of({task: answers}) for task, answers in tasks.items()},
+            in_view=effects.InView.of(tasks),
             retrieval=float(np.mean(means)) if means else None,
-            quadrants=None if arm.kind == "closed" else Quadrants.of(tasks),
-            grounding=Grounding.of(tasks),
-            paired=None if compared is None else paired(compared, tasks),
-            way=None if arm.kind in ("closed", "gold") else way_to_gold(closed, gold, tasks),
-            harm={} if compared is None else foresee_harm(compared, tasks),
+            quadrants=None if arm.kind == "closed" else effects.Quadrants.of(tasks),
+            grounding=effects.Grounding.of(tasks),
+            paired=None if compared is None else effects.paired(compared, tasks),
+            way=None if arm.kind in ("closed", "gold") else effects.way_to_gold(closed, gold, tasks),
+            harm={} if compared is None else effects.foresee_harm(compared, tasks),
             account=sum((part.account for part in parts), Usage()),
             judge_account=sum((part.judge_account for part in parts), Usage()),
         )
@@ -176,10 +158,10 @@ class RagReport:
         x, y = [], []
         for task in self.tasks if arms else ():
             present = [arm[task] for arm in arms if task in arm]
-            queries = decided(*present) if len(present) == len(arms) else []
+            queries = effects.decided(*present) if len(present) == len(arms) else []
             if queries:
                 x.append(np.array([[arm[query].retrieval or 0.0 for query in queries] for arm in present]))
-                y.append(np.stack([values(arm, queries) for arm in present]))
+                y.append(np.stack([effects.values(arm, queries) for arm in present]))
         return x, y
 
     def as_dict(self) -> dict[str, Any]:

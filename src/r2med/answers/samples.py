@@ -9,14 +9,13 @@ from itertools import combinations
 
 from msgspec.structs import replace
 
-from r2med.answers.sources import ShownPassage
+from r2med.answers.arms import ShownPassage
 from r2med.llm.parsing import read_cited_answer
 from r2med.llm.types import Failed, Reply
 from r2med.measure.answers import matches, normalise_answer, plainly_contains
 from r2med.store.typed import Typed
 
-_LONGEST = 2000
-"""Letters of a reply that are kept to be looked at; the whole is among the kept replies."""
+_LONGEST = 2000  # letters of a reply that are kept to be looked at; the whole is among the kept replies
 
 
 class AnswerKind(StrEnum):
@@ -24,14 +23,10 @@ class AnswerKind(StrEnum):
 
     RIGHT = "right"
     WRONG = "wrong"
-    ABSTAINED = "abstained"
-    """The model said that it cannot be answered."""
-    UNPARSABLE = "unparsable"
-    """The reply holds no answer, or several."""
-    UNJUDGED = "unjudged"
-    """The judge's verdict cannot be read, or never came."""
-    FAILED = "failed"
-    """The model never replied."""
+    ABSTAINED = "abstained"  # the model said that it cannot be answered
+    UNPARSABLE = "unparsable"  # the reply holds no answer, or several
+    UNJUDGED = "unjudged"  # the judge's verdict cannot be read, or never came
+    FAILED = "failed"  # the model never replied
 
 
 DECIDED = (AnswerKind.RIGHT, AnswerKind.WRONG, AnswerKind.ABSTAINED)
@@ -43,16 +38,13 @@ class SampledAnswer(Typed, frozen=True):
 
     kind: AnswerKind
     answer: str = ""
-    cited: tuple[int, ...] = ()
-    """The numbers of the sources that it names, shown or not."""
+    cited: tuple[int, ...] = ()  # the numbers of the sources that it names, shown or not
     exact: bool = False
     contained: bool = False
     decided_by: str = ""
     """`exact`, `contained`, `judge`, or `words` where no judge was asked about an answer that does not match."""
-    text: str = ""
-    """The reply, as far as it is kept."""
-    problem: str = ""
-    """Why it could not be decided."""
+    text: str = ""  # the reply, as far as it is kept
+    problem: str = ""  # why it could not be decided
 
 
 class QuestionAnswers(Typed, frozen=True, dict=True):
@@ -61,8 +53,7 @@ class QuestionAnswers(Typed, frozen=True, dict=True):
     query: str
     shown: tuple[ShownPassage, ...]
     samples: tuple[SampledAnswer, ...]
-    retrieval: float | None = None
-    """The measure of the list that the passages came from; None without a list."""
+    retrieval: float | None = None  # the measure of the list that the passages came from; None without a list
 
     @cached_property
     def value(self) -> float | None:

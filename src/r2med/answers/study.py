@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from r2med.answers.arms import Arm, choose, file_lists
+from r2med.answers.arms import Arm, PromptRule, Source, choose, file_lists, prompt, show
 from r2med.answers.samples import DECIDED, AnswerKind, QuestionAnswers, SampledAnswer, read_reply, with_verdict
-from r2med.answers.sources import PromptRule, Source, prompt, show
 from r2med.data.dataset import Dataset
 from r2med.data.loader import load
 from r2med.data.run import Run
@@ -46,17 +45,13 @@ class StudyOptions:
     """Options that all arms of a study share."""
 
     llm: str
-    judge: str = ""
-    """The model that compares answers with the gold answer; without one, only their words are compared."""
-    samples: int = 1
-    """How many answers each question gets under each arm."""
+    judge: str = ""  # the model that compares answers with the gold answer; without one, only their words are compared
+    samples: int = 1  # how many answers each question gets under each arm
     rule: PromptRule = field(default_factory=PromptRule)
     temperature: float | None = None
     answer_tokens: int | None = None
-    judge_prompt: str = ""
-    """A file in place of the judge's own prompt."""
-    measure: str = "nDCG@10"
-    """What the lists of systems are measured by."""
+    judge_prompt: str = ""  # a file in place of the judge's own prompt
+    measure: str = "nDCG@10"  # what the lists of systems are measured by
 
     def __post_init__(self) -> None:
         if self.samples < 1:
@@ -111,8 +106,7 @@ class ArmAnswers:
     task: str
     group: str
     answers: Sequence[QuestionAnswers]
-    account: Usage
-    """Usage of the model that answers."""
+    account: Usage  # usage of the model that answers
     judge_account: Usage
     study: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)

@@ -19,15 +19,13 @@ from r2med.render.charts.dots import DotChart
 from r2med.render.charts.drawing import ChartPoint
 from r2med.render.charts.flows import FlowChart, FlowRow
 from r2med.render.charts.scatter import Level, TrendChart, TrendPoint
-from r2med.render.sections import Section, show_sections
-from r2med.render.table import Cell, Column, Number, column, interval, key, percent
+from r2med.render.sections import Section
+from r2med.render.table import Cell, Column, Number, column, interval, key, percent, signed_interval
+from r2med.usage import Usage
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from r2med.answers.report import ArmReport, RagReport
     from r2med.measure.figure import Figure
-    from r2med.measure.significance import Difference
 
 _SIGNALS: Mapping[str, str] = {
     "score": "score of the first passage",
@@ -128,14 +126,12 @@ def _how(report: RagReport) -> list[str]:
 
 def _kinds(report: RagReport) -> Section:
     lost, asked = (sum(getattr(arm.counts, name) for arm in report.arms) for name in ("undecided", "asked"))
-    usages = [usage for arm in report.arms for usage in (arm.account, arm.judge_account)]
-    tokens, requests = sum(usage.tokens for usage in usages), sum(usage.requests for usage in usages)
-    costs = [usage.cost for usage in usages if usage.cost is not None]
-    dollars = "?" if len(costs) < len(usages) else f"${sum(costs):,.4f}"
+    used = sum((usage for arm in report.arms for usage in (arm.account, arm.judge_account)), Usage())
+    price = "?" if used.cost is None else f"${used.cost:,.4f}"
     sentences = [
         *([f"{lost:,} of {asked:,} answers could not be decided: the figures are of the rest."] if lost else []),
         "Unparsable replies, unread verdicts and failed requests count in no accuracy; whoever abstains is not right.",
-        f"It took {requests:,} requests, {tokens:,} tokens and {dollars} to make them, kept replies included.",
+        f"It took {used.requests:,} requests, {used.tokens:,} tokens and {price} to make them, kept replies included.",
     ]
     total = column("asked", form="{:,}".format, get=attrgetter("counts.asked"))
     columns = [_ARM, total, *_declared(Counts, "counts")]
@@ -146,15 +142,11 @@ def _paired(arms: Sequence[ArmReport]) -> Section:
     def change(arm: ArmReport) -> Number:
         return _starred(percent(arm.paired.difference.mean if arm.paired else None, sign="+"), arm.counts)
 
-    def signed_ends(change: Difference) -> Number:
-        low, high = (round(100 * end, 6) + 0.0 for end in (change.low, change.high))
-        return Number(f"{low:+.2f} to {high:+.2f}", f"{low:+.1f} to {high:+.1f}")
-
     columns = [
         _ARM,
         *_declared(Paired, "paired"),
         column("change", form=lambda cell: cell, get=change),
-        column("interval", "95% interval", signed_ends, attrgetter("paired.difference")),
+        column("interval", "95% interval", signed_interval, attrgetter("paired.difference")),
         column("p", form=p_text, get=attrgetter("paired.difference.randomisation")),
     ]
     sentences = [_describe_change(arm.arm.title, arm.paired) for arm in arms if arm.arm.retrieves and arm.paired]
@@ -233,16 +225,6 @@ def _cells(figure: Figure | None, form: str, times: int = 1) -> tuple[str, str]:
         return "-", "-"
     ends = "-" if figure.low is None else " to ".join(form.format(times * end) for end in figure.ends)
     return form.format(times * figure.value), ends
-
-
-def rag_title(report: RagReport) -> str:
-    """Return the heading of a study."""
-    return f"Answers of {report.settings['llm']['name']} with and without passages"
-
-
-def show_rag(report: RagReport, console: Console) -> None:
-    """Print a study."""
-    show_sections(rag_sections(report), console)
 
 
 def rag_charts(report: RagReport) -> dict[str, Chart]:

@@ -18,7 +18,7 @@ from r2med.render.charts.dots import DotChart
 from r2med.render.charts.drawing import ChartPoint
 from r2med.runs.ledger import Entry
 from r2med.web.library import Library
-from r2med.workbench.rows import BenchRow, place_scores
+from r2med.workbench.bench import BenchRow, place_scores
 
 
 def difference_chart(comparison: Comparison, measure: str) -> DotChart:

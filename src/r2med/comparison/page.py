@@ -24,8 +24,7 @@ from r2med.runs.selection import check_same_data
 from r2med.web.addresses import Correction, PageContent, Pages, UnknownName, one_of, page_number, sort_links
 from r2med.web.citation import Citation, citation, options
 from r2med.web.library import Library
-from r2med.workbench.rows import bench_rows
-from r2med.workbench.state import BenchState
+from r2med.workbench.bench import BenchState, bench_rows
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -11,13 +11,11 @@ furthest counts. Diagnoses are cached: a run never changes, so neither do its ca
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
-
-import orjson
 
 from r2med.data.dataset import Dataset
 from r2med.data.run import Run
@@ -35,6 +33,7 @@ from r2med.retrieve.fusion import Fusion, Views
 from r2med.runs.ledger import Entry, Ledger
 from r2med.store.cache import Cache
 from r2med.store.hashes import cache_key, is_unchanged
+from r2med.store.typed import read_json, write_json
 
 if TYPE_CHECKING:
     from r2med.web.library import Library
@@ -187,28 +186,17 @@ def read_part(encoder: Encoder, texts: Sequence[str]) -> list[str]:
     limit = encoder.limit(Role.DOCUMENT)
     if not limit:
         return list(texts)
-    ends = [[0, *(match.end() for match in _WORD_END.finditer(text))] for text in texts]
-    fits = [0] * len(texts)
+
+    def start_of(text: str) -> str:
+        ends = [match.end() for match in _WORD_END.finditer(text)]
+        fit = bisect_right(ends, limit, key=lambda end: int(encoder.lengths([text[:end]], Role.DOCUMENT)[0]))
+        return text[: ends[fit - 1]] if fit else ""
+
     tokens = encoder.lengths(texts, Role.DOCUMENT).tolist()
-    too_long = [len(places) if count > limit else 0 for places, count in zip(ends, tokens, strict=True)]
-    # all texts are halved in step, so that the tokenizer is asked about many at a time.
-    while open_places := [place for place in range(len(texts)) if too_long[place] - fits[place] > 1]:
-        middles = [(fits[place] + too_long[place]) // 2 for place in open_places]
-        starts = [texts[place][: ends[place][middle]] for place, middle in zip(open_places, middles, strict=True)]
-        counts = encoder.lengths(starts, Role.DOCUMENT).tolist()
-        for place, middle, count in zip(open_places, middles, counts, strict=True):
-            if count <= limit:
-                fits[place] = middle
-            else:
-                too_long[place] = middle
-    return [
-        text[: places[fit]] if count > limit else text
-        for text, places, fit, count in zip(texts, ends, fits, tokens, strict=True)
-    ]
+    return [start_of(text) if count > limit else text for text, count in zip(texts, tokens, strict=True)]
 
 
-FORMAT = 1
-"""Changes when causes are decided or written otherwise."""
+FORMAT = 2  # changes when causes are decided or written otherwise
 _KIND = "causes"
 _FILE = "diagnosis.json"
 
@@ -220,29 +208,21 @@ def load_cached_diagnosis(entry: Entry, ledger: Ledger) -> Diagnosis | None:
     if not cache.has(_KIND, key) or not is_unchanged(folder):
         return None
     try:
-        facts = orjson.loads((folder / _FILE).read_bytes())
-        queries = []
-        for row in facts["queries"]:
-            placed = tuple(Placed(**{**one, "cause": Cause(one["cause"])}) for one in row["positives"])
-            queries.append(QueryCause(row["query"], placed, row["reason"]))
-        if facts["oracle_run"]:
-            ledger.get(facts["oracle_run"])
-        notes = tuple(facts["notes"])
-        return Diagnosis(entry.name, facts["task"], facts["deep_cutoff"], queries, facts["oracle_run"], notes)
-    except (OSError, ValueError, KeyError, TypeError, R2medError):
+        diagnosis = read_json(folder / _FILE, Diagnosis)
+        if diagnosis.oracle:
+            ledger.get(diagnosis.oracle)
+    except R2medError:
         return None
+    return replace(diagnosis, system=entry.name)
 
 
 def save_diagnosis(entry: Entry, diagnosis: Diagnosis) -> Diagnosis:
     """Remember a diagnosis, in place of one that can no longer be used."""
 
-    def write(folder: Path) -> None:
-        (folder / _FILE).write_bytes(orjson.dumps(diagnosis.as_dict()))
-
     cache, key = Cache.default(), _key(entry)
     cache.drop(_KIND, key)
     with suppress(R2medError):  # it only saves time
-        cache.sound_entry(_KIND, key, write)
+        cache.sound_entry(_KIND, key, lambda folder: write_json(folder / _FILE, diagnosis))
     return diagnosis
 
 
@@ -253,11 +233,7 @@ def _key(entry: Entry) -> str:
 
 def run_causes(library: Library, entry: Entry) -> Diagnosis | None:
     """Return why a run fails where it does; None if it was not diagnosed yet: a page searches for nothing."""
-    key = (entry.key, entry.created)
-    diagnosis: Diagnosis | None = library.kept("causes", key)
-    if diagnosis is None and (diagnosis := load_cached_diagnosis(entry, library.ledger)) is not None:
-        library.put("causes", key, diagnosis)
-    return diagnosis
+    return library.keep("causes", (entry.key, entry.created), lambda: load_cached_diagnosis(entry, library.ledger))
 
 
 def run_query_causes(library: Library, entry: Entry) -> Mapping[str, QueryCause]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import Enum
 from functools import cached_property, partial
@@ -136,11 +136,6 @@ class Diagnosis:
     def by_query(self) -> Mapping[str, QueryCause]:
         """Return the queries by their ids."""
         return {query.query: query for query in self.queries}
-
-    @cached_property
-    def occurring(self) -> Set[Cause]:
-        """Return the causes of all its relevant documents."""
-        return {placed.cause for query in self.queries for placed in query.positives}
 
     def columns(self, of: str = "queries") -> dict[Cause, NDArray[np.float64]]:
         """Return for each cause and query 1 if it has it, else 0; of `documents`, the share of its relevant ones."""

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -63,11 +63,7 @@ class DiagnoseRequest:
         return self.runs
 
 
-class DiagnosisPart(NamedTuple):
-    """A part of a diagnosis."""
-
-    content: Callable[[], object]  # what JSON says of it
-    show: Callable[[Console], None]
+DiagnosisPart = tuple[Callable[[], object], Callable[["Console"], None]]  # what JSON says of a part, what prints it
 
 
 @click.command("diagnose", cls=ManyValues)
@@ -107,15 +103,15 @@ def diagnose_command(against: str | None, runs: tuple[str, ...], as_json: bool, 
             for group, part in _groups(asked, ledger).items()
         }
     if as_json:
-        contents = [{name: part.content() for name, part in parts.items()} for parts in groups.values()]
+        contents = [{name: content() for name, (content, _) in parts.items()} for parts in groups.values()]
         write_json(_only_or_all(dict(zip(groups, map(_only_or_all, contents), strict=True))))
         return
     console = output()
     for group, parts in groups.items():
         if len(groups) > 1:
             console.print(GROUP_TITLES.get(group, group), style="bold", markup=False)
-        for part in parts.values():
-            part.show(console)
+        for _, show in parts.values():
+            show(console)
 
 
 def _only_or_all(contents: Mapping[str, object]) -> object:
@@ -158,7 +154,7 @@ def _causes(asked: DiagnoseRequest, ledger: Ledger, executor: Executor) -> Diagn
         for diagnoses in systems[:-1]:
             tables.show_changes(systems[-1], diagnoses, console)
 
-    return DiagnosisPart(lambda: summary(systems), show)
+    return lambda: summary(systems), show
 
 
 def _diagnose(opened: LoadedRun, ledger: Ledger, executor: Executor) -> Diagnosis:
@@ -185,7 +181,7 @@ def _gap(asked: DiagnoseRequest, ledger: Ledger, executor: Executor) -> Diagnosi
         tables.show_gap(gaps, console)
         tables.show_ceiling(climbs, console)
 
-    return DiagnosisPart(lambda: {"gap": [gap.as_dict() for gap in gaps], "ceiling": climbs}, show)
+    return lambda: {"gap": [gap.as_dict() for gap in gaps], "ceiling": climbs}, show
 
 
 def _to_climb(asked: DiagnoseRequest, ledger: Ledger) -> Iterator[tuple[Dataset, list[Mapping[str, float]]]]:
@@ -205,14 +201,12 @@ def _to_climb(asked: DiagnoseRequest, ledger: Ledger) -> Iterator[tuple[Dataset,
 def _complement(asked: DiagnoseRequest, ledger: Ledger, executor: Executor) -> DiagnosisPart:
     names = asked.names(2, "--complement")
     tasks = [complementarity(opened) for opened in _opened(asked, ledger, names)]
-    return DiagnosisPart(
-        lambda: [task.as_dict() for task in tasks], lambda console: tables.show_complement(tasks, console)
-    )
+    return lambda: tasks, lambda console: tables.show_complement(tasks, console)
 
 
 def _coverage(asked: DiagnoseRequest, ledger: Ledger, executor: Executor) -> DiagnosisPart:
     tasks = [coverage(opened) for opened in _opened(asked, ledger, asked.names(1, "--coverage"))]
-    return DiagnosisPart(lambda: tasks, lambda console: tables.show_coverage(tasks, console, asked.limit or None))
+    return lambda: tasks, lambda console: tables.show_coverage(tasks, console, asked.limit or None)
 
 
 def _slices(asked: DiagnoseRequest, ledger: Ledger, executor: Executor) -> DiagnosisPart:
@@ -222,7 +216,7 @@ def _slices(asked: DiagnoseRequest, ledger: Ledger, executor: Executor) -> Diagn
     labels = read_labels(asked.labels) if asked.labels else None
     queries = [row for opened in _opened(asked, ledger, names) for row in rows(opened, labels, executor)]
     slices = cut(queries, labelled=labels is not None)
-    return DiagnosisPart(
+    return (
         lambda: {way: [part.as_dict() for part in parts] for way, parts in slices.items()},
         lambda console: tables.show_slices(slices, names, console),
     )
@@ -233,7 +227,7 @@ def _cost(asked: DiagnoseRequest, ledger: Ledger, executor: Executor) -> Diagnos
     remark(lacks(ledger, asked.runs, tasks))
     systems = price(ledger, asked.runs, tasks)
     best = {by: [one.system for one in frontier(systems, by)] for by in COSTS}
-    return DiagnosisPart(
+    return (
         lambda: {"systems": [one.as_dict() for one in systems], "frontier": best},
         lambda console: tables.show_costs(systems, console),
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 
@@ -29,15 +28,8 @@ class Complement:
     """The same for what either finds: no fusion of the two lists can reach more."""
     overlap: float
     """The mean share of documents that the first 10 of both have in common."""
-
-    @property
-    def relevant(self) -> int:
-        """Count all relevant documents."""
-        return self.only_a + self.only_b + self.both + self.neither
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the shape of `--json`."""
-        return asdict(self) | {"relevant": self.relevant}
+    relevant: int
+    """All relevant documents."""
 
 
 @dataclass(frozen=True)
@@ -45,14 +37,9 @@ class Complementarity:
     """Systems on one task: every pair of them, and what all of them find together."""
 
     task: str
-    deep: int
+    deep_cutoff: int
+    union: float  # recall of all together
     pairs: Sequence[Complement]
-    union: float  # the recall of what any of the systems finds
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the shape of `--json`."""
-        pairs = [pair.as_dict() for pair in self.pairs]
-        return {"task": self.task, "deep_cutoff": self.deep, "union": self.union, "pairs": pairs}
 
 
 def complementarity(opened: Sequence[LoadedRun]) -> Complementarity:
@@ -64,7 +51,7 @@ def complementarity(opened: Sequence[LoadedRun]) -> Complementarity:
     ]
     pairs = [_pair(opened[a], opened[b], hits[a], hits[b]) for a, b in combinations(range(len(opened)), 2)]
     anyone = {query: set[str]().union(*(found_by[query] for found_by in hits)) for query in first.positives}
-    return Complementarity(first.entry.task, first.deep, pairs, _recall(anyone, first))
+    return Complementarity(first.entry.task, first.deep, _recall(anyone, first), pairs)
 
 
 def summed(tasks: Sequence[Complementarity]) -> Complementarity:
@@ -72,30 +59,32 @@ def summed(tasks: Sequence[Complementarity]) -> Complementarity:
     pairs = []
     for several in zip(*(task.pairs for task in tasks), strict=True):
         rows = [asdict(pair) for pair in several]
-        totals = {name: sum(row[name] for row in rows) for name in ("only_a", "only_b", "both", "neither")}
+        totals = {name: sum(row[name] for row in rows) for name in ("only_a", "only_b", "both", "neither", "relevant")}
         means = {
             name: float(np.mean([row[name] for row in rows])) for name in ("recall_a", "recall_b", "union", "overlap")
         }
         pairs.append(replace(several[0], **totals, **means))
     union = float(np.mean([task.union for task in tasks]))
-    return Complementarity("all tasks", max(task.deep for task in tasks), pairs, union)
+    return Complementarity("all tasks", max(task.deep_cutoff for task in tasks), union, pairs)
 
 
 def _pair(a: LoadedRun, b: LoadedRun, hits_a: Mapping[str, set[str]], hits_b: Mapping[str, set[str]]) -> Complement:
     both = sum(len(hits_a[query] & hits_b[query]) for query in a.positives)
     only_a = sum(len(hits_a[query] - hits_b[query]) for query in a.positives)
     only_b = sum(len(hits_b[query] - hits_a[query]) for query in a.positives)
+    relevant = sum(map(len, a.positives.values()))
     return Complement(
         a=a.system,
         b=b.system,
         only_a=only_a,
         only_b=only_b,
         both=both,
-        neither=sum(map(len, a.positives.values())) - both - only_a - only_b,
+        neither=relevant - both - only_a - only_b,
         recall_a=_recall(hits_a, a),
         recall_b=_recall(hits_b, a),
         union=_recall({query: hits_a[query] | hits_b[query] for query in a.positives}, a),
         overlap=float(np.mean([_overlap(a.found(query, TOP), b.found(query, TOP)) for query in a.positives])),
+        relevant=relevant,
     )
 
 

@@ -1,12 +1,9 @@
 """Coverage of the judgements: how much of what systems return was judged, and what was probably missed.
 
-Probably missed are near-duplicates of relevant documents, found exactly (by 64-bit hashes of their runs of words, whose
-collisions are too rare to matter).
-
-Two texts are near-duplicates if the sets of their runs of five words (shingles) have a Jaccard similarity of 0.8 or
-more. A text that near to one with n shingles lacks at most n - ceil(0.8 n) of them, so it holds at least one of any
-n - ceil(0.8 n) + 1: of each text the rarest so many are looked up, and every text that shares one is compared in
-full. No pair is missed, and few are compared for nothing.
+Probably missed are near-duplicates of relevant documents, found exactly but for collisions of 64-bit hashes: texts of
+which the sets of runs of five words (shingles) have a Jaccard similarity of 0.8 or more. A text that near to one with n
+shingles lacks at most n - ceil(0.8 n) of them, so it holds at least one of any n - ceil(0.8 n) + 1: of each text the
+rarest so many are looked up, and every text that shares one is compared in full.
 """
 
 from __future__ import annotations

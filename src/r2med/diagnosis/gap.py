@@ -9,7 +9,6 @@ import copy
 import math
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -86,16 +85,13 @@ class Rarity:
 
     def __init__(self, index: InvertedIndex) -> None:
         self.index = index
+        self._scorer = Scorer(index, 0.9, 0.4)
         self._idf: dict[str, float] = {}
 
     @classmethod
     def of(cls, documents: Texts, executor: Executor | None = None) -> Rarity:
         """Return the rarity of terms among some documents; their index is built if it is missing."""
         return cls(open_index(documents, Context(Cache.default(), executor or quiet())))
-
-    @cached_property
-    def _scorer(self) -> Scorer:
-        return Scorer(self.index, 0.9, 0.4)
 
     def idf(self, term: str) -> float:
         """Return the idf of a term; one that no document holds is rarer than all others."""
@@ -131,8 +127,7 @@ PAIRS: Mapping[str, str] = {
     "query-other": "the query's words in documents relevant to other queries: chance",
 }
 """What is compared: of which text how much stands in which other."""
-Nearness = Mapping[str, Figure]
-"""Pair to its mean over queries, with its 95% interval."""
+Nearness = Mapping[str, Figure]  # pair to its mean over queries, with its 95% interval
 
 
 @dataclass(frozen=True)
@@ -141,8 +136,7 @@ class Gap:
 
     task: str
     queries: int  # queries with a gold answer: only they are compared
-    overlap: Nearness
-    """The share of the first text's weight (each term by its rarity) whose terms stand in the second."""
+    overlap: Nearness  # the share of the first text's weight (each term by its rarity) whose terms stand in the second
     similarity: Nearness  # the cosine of the two embeddings
     encoder: str
 
@@ -230,8 +224,7 @@ def _means(pairs: Mapping[str, Sequence[float]]) -> dict[str, Figure]:
     return {pair: task_intervals(np.array([values]))[0] for pair, values in pairs.items() if values}
 
 
-BASE = "bm25"
-"""The retriever whose plain search is the floor and whose search with the gold answer is the ceiling."""
+BASE = "bm25"  # the retriever whose plain search is the floor and whose search with the gold answer is the ceiling
 ByQuery = Mapping[str, float]
 
 

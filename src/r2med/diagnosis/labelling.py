@@ -150,7 +150,6 @@ def label_command(queries: tuple[str, ...], by: str, llm: str, out: Path, as_jso
     classes, model = scheme(by), find_model(llm)
     rows: list[tuple[str, str, str]] = []
     lost: dict[str, dict[str, str]] = {"unparsable": {}, "failed": {}}
-    money: float | None = 0.0
     with asking(**settings) as executor:
 
         def ask_about(task: str, texts: Texts) -> tuple[str, Labelled]:
@@ -159,12 +158,12 @@ def label_command(queries: tuple[str, ...], by: str, llm: str, out: Path, as_jso
                 return task, label_queries(texts, classes, model, bar)
 
         labelled = every_share(partial(ask_about, *row) for row in _texts(queries))
+    money = sum((answers.account for _, answers in labelled), Usage()).cost
     for task, answers in labelled:
         rows += [(task, query, label) for query, label in answers.labels.items()]
         prefix = f"{task} " if task else ""
         lost["unparsable"] |= {prefix + query: reply for query, reply in answers.unparsable.items()}
         lost["failed"] |= {prefix + query: why for query, why in answers.failed.items()}
-        money = None if money is None or answers.account.cost is None else money + answers.account.cost
     if not rows:
         (query, why), *others = (lost["unparsable"] | lost["failed"]).items()
         raise R2medError(

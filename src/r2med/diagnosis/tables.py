@@ -145,7 +145,7 @@ def show_complement(tasks: Sequence[Complementarity], console: Console) -> None:
         console.print(f"relevant documents found:  A = {pair.a}  B = {pair.b}", style="bold")
         table = Table(key("task"), *numbers("deep"), *_COMPLEMENT)
         for task in tasks:
-            table.add(names[task.task], str(task.deep), *cells(_COMPLEMENT, task.pairs[place]))
+            table.add(names[task.task], str(task.deep_cutoff), *cells(_COMPLEMENT, task.pairs[place]))
         if len(tasks) > 1:
             table.rule()
             table.add("all tasks", "", *cells(_COMPLEMENT, total.pairs[place]), style="bold")

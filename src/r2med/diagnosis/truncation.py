@@ -20,8 +20,7 @@ from r2med.runs.ledger import Entry
 from r2med.runs.record import RunRecord
 from r2med.runs.report import Failure
 
-LIMITS = ("max_length", "document_length")
-"""The options by which stages say how many tokens are read."""
+LIMITS = ("max_length", "document_length")  # the options by which stages say how many tokens are read
 
 
 @dataclass(frozen=True)

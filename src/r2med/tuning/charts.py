@@ -13,10 +13,8 @@ from r2med.runs.ledger import Entry
 from r2med.tuning.frontier import COSTS, Priced, bill, comparable, frontier, left_out
 from r2med.tuning.routes import RoutePair, Saving
 
-_PANELS = 3
-"""So many panels go side by side."""
-_NAMED = 10
-"""So many systems of a frontier are all named; of more, only those on it."""
+_PANELS = 3  # so many panels go side by side
+_NAMED = 10  # so many systems of a frontier are all named; of more, only those on it
 
 
 def frontier_chart(systems: Sequence[Priced], by: str, measure: str) -> ScatterChart | None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -31,13 +31,7 @@ from r2med.tuning.tables import show_saving, show_tuned
 @click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw the curves of all routes.")
 @json_option()
 def frontier_command(
-    systems: tuple[str, ...],
-    tasks: tuple[str, ...],
-    measure: str,
-    by: str,
-    within: float,
-    plot: Path | None,
-    as_json: bool,
+    systems: tuple[str, ...], tasks: tuple[str, ...], plot: Path | None, as_json: bool, **given: Any
 ) -> None:
     """Which systems are worth their price, and what would routing between two of them save?
 
@@ -56,7 +50,7 @@ def frontier_command(
         check_chart_file("--plot", plot)
     names = [task.name for task in resolve(tasks)]
     with Ledger() as ledger:
-        saving = savings(ledger, systems, names, Measure.parse(measure), by, within / 100)
+        saving = savings(ledger, systems, names, Measure.parse(given["measure"]), given["by"], given["within"] / 100)
     if as_json:
         write_json(saving.as_dict())
     else:
@@ -78,29 +72,13 @@ def frontier_command(
 @click.option(
     "--split-queries", is_flag=True, help="Split queries one by one, also those that share a relevant document."
 )
-@click.option(
-    "--budget",
-    type=click.FloatRange(0, 1),
-    default=1.0,
-    show_default=True,
-    metavar="SHARE",
-    help="The most that a route may send to its strong system.",
-)
+@click.option("--budget", type=click.FloatRange(0, 1), default=1.0, show_default=True, metavar="SHARE",
+              help="The most that a route may send to its strong system.")  # fmt: skip
 @click.option("--trials", type=click.IntRange(1), help="Let Optuna suggest so many; without, all combinations.")
 @executor_option()
 @json_option()
 def tune_command(
-    system: str,
-    tasks: tuple[str, ...],
-    over: tuple[str, ...],
-    measure: str,
-    folds: int,
-    halves: int | None,
-    split_queries: bool,
-    budget: float,
-    trials: int | None,
-    executor: str,
-    as_json: bool,
+    system: str, tasks: tuple[str, ...], over: tuple[str, ...], measure: str, executor: str, as_json: bool, **given: Any
 ) -> None:
     """Choose a system's options on some of the queries, and measure it on the others.
 
@@ -118,12 +96,10 @@ def tune_command(
       r2med tune "rrf(bm25, wordllama)" --over weights=[1,1],[2,1],[1,2] --tasks sample
       r2med tune "route(bm25, replay >> bm25, by=nqc)" --budget 0.5 --halves 20 --tasks sample
     """
-    options = TuneOptions(
-        Measure.parse(measure), folds=folds, halves=halves or 0, split_queries=split_queries, budget=budget,
-        trials=trials or 0,
-    )  # fmt: skip
+    settings = {name: value for name, value in given.items() if value is not None}
     with one_executor(executor, no_shards="one candidate is tried after another") as where:
-        tuned = tune(system, tasks, read_over(over), replace(options, executor=where))
+        options = TuneOptions(Measure.parse(measure), executor=where, **settings)
+        tuned = tune(system, tasks, read_over(over), options)
     if as_json:
         write_json(tuned.as_dict())
     else:

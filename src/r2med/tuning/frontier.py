@@ -44,8 +44,7 @@ class Priced:
     score: float
     bill: Bill
     oracle: bool = False
-    routes: bool = False
-    """Whether it sends each query to one of several systems."""
+    routes: bool = False  # whether it sends each query to one of several systems
 
     def cost(self, by: str) -> float | None:
         """Return the cost of a query, counted one way."""

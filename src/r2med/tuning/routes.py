@@ -32,14 +32,11 @@ from r2med.store.cache import Cache
 from r2med.tuning.frontier import COSTS, Bill, Priced, frontier, left_out, price
 
 Floats = NDArray[np.float64]
-SHARES = tuple(round(0.05 * step, 2) for step in range(21))
-"""The shares of the queries at which a curve is drawn."""
+SHARES = tuple(round(0.05 * step, 2) for step in range(21))  # the shares of the queries at which a curve is drawn
 SIGNALS = ("score-gap", "top-score", "nqc", "wig", "clarity", "query-length")
 """The signals that a kept list and the text of the query tell."""
-UNBILLED = Bill(None, None, None)
-"""Bill of a system whose cost is not needed."""
-_AGREES = 10
-"""How many of the best documents lists agree on."""
+UNBILLED = Bill(None, None, None)  # bill of a system whose cost is not needed
+_AGREES = 10  # how many of the best documents lists agree on
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,26 +45,15 @@ class RoutedTask:
 
     task: str
     queries: tuple[str, ...]
-    cheap: Floats
-    """The measure of each query by the cheap system."""
+    cheap: Floats  # the measure of each query by the cheap system
     strong: Floats
-    signals: Mapping[str, Floats]
-    """By their specs; a larger number is harder, whatever the signal's own scale."""
+    signals: Mapping[str, Floats]  # by their specs; a larger number is harder, whatever the signal's own scale
 
     def weights(self, signal: str, share: float) -> Floats:
         """Return 1 for the queries that are sent on at a share, 0 for all others."""
         sent = np.zeros(len(self.queries))
         sent[hardest(self.signals[signal], self.queries, share, "high")] = 1.0
         return sent
-
-    def routed(self, signal: str, share: float) -> Floats:
-        """Return the measure of each query if the hardest share of them goes to the strong system."""
-        return np.where(self.weights(signal, share) > 0, self.strong, self.cheap)
-
-    def random(self, signal: str, share: float) -> float:
-        """Return the mean when as many queries as the signal sends on at a share are chosen at random."""
-        sent = self.weights(signal, share).mean()
-        return float(self.cheap.mean() + sent * (self.strong - self.cheap).mean())
 
     def advantage(self, signal: str) -> Floats:
         """Return what the signal adds to a random choice by each query, on average over all shares."""
@@ -106,10 +92,8 @@ class Curve:
     points: tuple[CurvePoint, ...]
     advantage: Difference
     """Over a random choice of queries, on average over all shares; 0 for a signal that tells nothing."""
-    corrected: float
-    """Its p-value after Holm, over all signals of this pair."""
-    bills: tuple[Bill, Bill]
-    """What a query costs with the cheap and with the strong system."""
+    corrected: float  # its p-value after Holm, over all signals of this pair
+    bills: tuple[Bill, Bill]  # what a query costs with the cheap and with the strong system
 
     def at(self, within: float) -> CurvePoint:
         """Return the smallest share whose score is no further below the strong system's than this."""
@@ -165,12 +149,13 @@ class RoutePair:
     def _points(self, signal: str) -> tuple[CurvePoint, ...]:
         points = []
         for share in SHARES:
-            routed = [task.routed(signal, share) for task in self.tasks]
+            rows = [(task, task.weights(signal, share)) for task in self.tasks]
+            sent = float(np.concatenate([weights for _, weights in rows]).mean())
+            routed = [np.where(weights > 0, task.strong, task.cheap) for task, weights in rows]
             score = float(np.mean([values.mean() for values in routed]))
-            random = float(np.mean([task.random(signal, share) for task in self.tasks]))
-            sent = float(np.concatenate([task.weights(signal, share) for task in self.tasks]).mean())
+            chance = [task.cheap.mean() + weights.mean() * (task.strong - task.cheap).mean() for task, weights in rows]
             gaps = [values - task.strong for values, task in zip(routed, self.tasks, strict=True)]
-            points.append(CurvePoint(share, sent, score, random, difference_interval(gaps)))
+            points.append(CurvePoint(share, sent, score, float(np.mean(chance)), difference_interval(gaps)))
         return tuple(points)
 
 
@@ -205,8 +190,7 @@ def _task(cheap: LoadedRun, strong: LoadedRun, *others: LoadedRun) -> RoutedTask
     return RoutedTask(cheap.dataset.name, tuple(queries), cheap_values, strong_values, hardness)
 
 
-PAIRED = 4
-"""Between how many of the systems routes are looked for when none is named: the frontier's, the best first."""
+PAIRED = 4  # between how many of the systems routes are looked for when none is named: the frontier's, the best first
 _UNITS = {"money": "dollars", "tokens": "tokens", "seconds": "seconds"}
 
 
@@ -215,12 +199,9 @@ class Saving:
     """Prices of systems, and the routes between pairs of them."""
 
     measure: str
-    by: str
-    """What costs are counted in: money, tokens or seconds."""
-    within: float
-    """How much of the score may be given up."""
-    systems: tuple[Priced, ...]
-    """The best first."""
+    by: str  # what costs are counted in: money, tokens or seconds
+    within: float  # how much of the score may be given up
+    systems: tuple[Priced, ...]  # the best first
     pairs: tuple[RoutePair, ...]
 
     @property
@@ -229,18 +210,12 @@ class Saving:
         return frontier(self.systems, self.by)
 
     @property
-    def cheapest(self) -> Priced | None:
-        """Return the cheapest system of a known cost whose score is within reach of the best."""
-        best = max(system.score for system in self.systems if not system.oracle)
-        near = [system for system in self.worth if system.score >= best - self.within]
-        return near[0] if near else None
-
-    @property
     def sentences(self) -> list[str]:
         """Return the conclusions in words."""
         lines, points = [], f"{100 * self.within:g} points"
-        if (near := self.cheapest) is not None:
-            best = max((system for system in self.systems if not system.oracle), key=lambda system: system.score)
+        best = max((system for system in self.systems if not system.oracle), key=lambda system: system.score)
+        near = next((system for system in self.worth if system.score >= best.score - self.within), None)
+        if near is not None:
             if near.system == best.system:
                 lines.append(f"{near.system} is the best, and nothing cheaper is within {points} of it.")
             else:

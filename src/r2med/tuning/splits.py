@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,14 +19,10 @@ from r2med.measure.bootstrap import SEED
 from r2med.pipeline.system import System
 from r2med.retrieve.routing import Route, hardest
 
-Places = NDArray[np.intp]
-"""Which queries of a task."""
-LARGE_GROUP = 0.25
-"""The share of a task's queries from which one group of them is too large for even splits."""
-FEW_GROUPS = 10
-"""Below so many groups of linked queries the splits of a task have little to choose from."""
-_DRAWS = 20
-"""How many times as many halves are drawn as are asked for, to find different ones."""
+Places = NDArray[np.intp]  # which queries of a task
+LARGE_GROUP = 0.25  # the share of a task's queries from which one group of them is too large for even splits
+FEW_GROUPS = 10  # below so many groups of linked queries the splits of a task have little to choose from
+_DRAWS = 20  # how many times as many halves are drawn as are asked for, to find different ones
 _WAY_OUT = "--split-queries splits them one by one"
 
 
@@ -43,23 +39,22 @@ def linked(queries: Sequence[str], qrels: Qrels) -> list[list[int]]:
     >>> linked(["a", "b", "c"], {"a": {"d": 1}, "b": {"e": 1}, "c": {"d": 1, "f": 0}})
     [[0, 2], [1]]
     """
-    leader = list(range(len(queries)))
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
 
-    def first(place: int) -> int:
-        while leader[place] != place:
-            leader[place] = leader[leader[place]]
-            place = leader[place]
-        return place
-
-    owner: dict[str, int] = {}
-    for place, query in enumerate(queries):
-        for document, grade in qrels.get(query, {}).items():
-            if grade > 0:
-                one, other = sorted((first(owner.setdefault(document, place)), first(place)))
-                leader[other] = one
+    nodes: dict[str, int] = {}  # of documents, after those of the queries
+    links = [
+        (place, nodes.setdefault(document, len(queries) + len(nodes)))
+        for place, query in enumerate(queries)
+        for document, grade in qrels.get(query, {}).items()
+        if grade > 0
+    ]
+    size = len(queries) + len(nodes)
+    ends = np.array(links, dtype=np.int32).reshape(-1, 2).T
+    _, labels = connected_components(coo_array((np.ones(len(links)), ends), shape=(size, size)), directed=False)
     groups: dict[int, list[int]] = {}
-    for place in range(len(queries)):
-        groups.setdefault(first(place), []).append(place)
+    for place, label in enumerate(labels[: len(queries)].tolist()):
+        groups.setdefault(label, []).append(place)
     return list(groups.values())
 
 
@@ -126,26 +121,7 @@ def split_warnings(tasks: Mapping[str, Sequence[Sequence[int]]]) -> list[str]:
     return warnings
 
 
-def each_alone(groups: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Return every query as a group of its own.
-
-    >>> each_alone([[0, 2], [1]])
-    [[0], [1], [2]]
-    """
-    return [[place] for place in range(sum(map(len, groups)))]
-
-
 Floats = NDArray[np.float64]
-
-
-class TuneCandidate(Protocol):
-    """Candidate that can be chosen."""
-
-    def label(self, places: Sequence[Places]) -> str:
-        """Return its spec when fitted to these queries."""
-
-    def scores(self, places: Sequence[Places]) -> list[Floats]:
-        """Return the measure of every query of each task, fitted to these queries of each."""
 
 
 @dataclass(frozen=True)
@@ -212,3 +188,6 @@ class RouteCandidate:
             np.where(part.sent(self.share, queries), part.strong, part.cheap)
             for part, queries in zip(self.parts, places, strict=True)
         ]
+
+
+TuneCandidate = FixedCandidate | RouteCandidate

@@ -7,7 +7,6 @@ queries to choose by, so that what is sent on of the others is decided query by 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -32,6 +31,7 @@ from r2med.pipeline.stage import Context
 from r2med.pipeline.system import System
 from r2med.retrieve.routing import Route, signal_values
 from r2med.store.cache import Cache
+from r2med.tuning.routes import SHARES
 from r2med.tuning.splits import (
     FixedCandidate,
     Floats,
@@ -41,17 +41,13 @@ from r2med.tuning.splits import (
     RouteParts,
     TuneCandidate,
     distinct_halves,
-    each_alone,
     folds,
     linked,
     split_warnings,
     split_words,
 )
 
-SHARES = tuple(round(0.05 * step, 2) for step in range(21))
-"""The shares that a route is tried with."""
-RANGE_STEPS = 5
-"""How many values a range has when all combinations are tried."""
+RANGE_STEPS = 5  # how many values a range has when all combinations are tried
 
 
 @dataclass(frozen=True)
@@ -60,14 +56,10 @@ class TuneOptions:
 
     measure: Measure = HEADLINE
     folds: int = 5
-    halves: int = 0
-    """In place of folds: so many random halves."""
-    split_queries: bool = False
-    """Whether queries that share a relevant document may be on both sides of a split."""
-    budget: float = 1.0
-    """The largest share of the queries that a route may send to its strong system."""
-    trials: int = 0
-    """In place of all combinations: so many that Optuna suggests, for every split."""
+    halves: int = 0  # in place of folds: so many random halves
+    split_queries: bool = False  # whether queries that share a relevant document may be on both sides of a split
+    budget: float = 1.0  # the largest share of the queries that a route may send to its strong system
+    trials: int = 0  # in place of all combinations: so many that Optuna suggests, for every split
     seed: int = 20250514
     executor: Executor = field(default_factory=quiet)
 
@@ -108,22 +100,17 @@ class Tuned:
 
     system: str
     measure: str
-    split: str
-    """How queries were split, in words."""
+    split: str  # how queries were split, in words
     candidates: int
     folds: tuple[Fold, ...]
     gain: Difference | None
     """Tuned minus as written on queries that were not chosen by, paired; None for halves, which overlap."""
-    written: float
-    """The mean of the system as it was written, over all queries."""
-    best: str
-    """What is chosen by all queries: the one to use."""
-    idle: tuple[str, ...] = ()
-    """Options that made no difference to any query."""
+    written: float  # the mean of the system as it was written, over all queries
+    best: str  # what is chosen by all queries: the one to use
+    idle: tuple[str, ...] = ()  # options that made no difference to any query
     over_random: Difference | None = None
     """A route minus a random choice of as many queries, paired; None for halves and for what is no route."""
-    warnings: tuple[str, ...] = ()
-    """What makes the splits tell less than they seem to."""
+    warnings: tuple[str, ...] = ()  # what makes the splits tell less than they seem to
 
     def mean(self, name: str, folds: Sequence[Fold] | None = None) -> float:
         """Return the mean of a figure over some splits or all, each with its weight."""
@@ -157,11 +144,6 @@ class Tuned:
     def optimism(self) -> float:
         """Return how much better the chosen one looks on the queries it was chosen by."""
         return self.mean("by") - self.mean("on")
-
-    @property
-    def choices(self) -> Counter[str]:
-        """Count how often each candidate was chosen."""
-        return Counter(fold.chosen for fold in self.folds)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the shape of `--json`."""
@@ -250,7 +232,9 @@ class Bench:
     def splits(self) -> list[list[QuerySplit]]:
         """Return for every split that of each task."""
         options = self.options
-        groups = list(map(each_alone, self._groups)) if options.split_queries else self._groups
+        groups = self._groups
+        if options.split_queries:
+            groups = [[[place] for place in range(sum(map(len, parts)))] for parts in groups]
         if options.halves:
             return distinct_halves(groups, options.halves, options.seed)
         by_task = [folds(parts, options.folds, options.seed) for parts in groups]
@@ -284,8 +268,7 @@ class Bench:
         return float(np.mean([len(task_split.measured_on) / sum(map(len, task_split)) for task_split in split]))
 
 
-Chooser = Callable[[Sequence[Places]], TuneCandidate]
-"""Function from the queries to choose by to the best candidate."""
+Chooser = Callable[[Sequence[Places]], TuneCandidate]  # function from the queries to choose by to the best candidate
 
 
 def combinations_of(system: System, over: Mapping[str, Values]) -> list[System]:

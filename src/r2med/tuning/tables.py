@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from r2med.formatting import p_text, p_words
 from r2med.measure.significance import Difference
-from r2med.render.table import Number, Table, key, numbers, percent
+from r2med.render.table import Number, Table, key, numbers, percent, signed_interval, signed_percent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
     from r2med.tuning.routes import Curve, CurvePoint, RoutePair, Saving
     from r2med.tuning.study import Fold, Tuned
 
-_SHOWN = (0.1, 0.3, 0.5, 0.7)
-"""The shares that a table has columns for."""
+_SHOWN = (0.1, 0.3, 0.5, 0.7)  # the shares that a table has columns for
 
 
 def show_saving(saving: Saving, console: Console) -> None:
@@ -45,7 +45,7 @@ def _show_pair(pair: RoutePair, console: Console) -> None:
     table = Table(key("signal"), *numbers(*headings, "over chance", "95% interval", "p (Holm)"))
     for curve in pair.curves:
         gain, scores = curve.advantage, [percent(point.score) for point in _points(curve)]
-        advantage = (percent(gain.mean, sign="+"), ends_text(gain.low, gain.high), p_text(curve.corrected))
+        advantage = (signed_percent(gain.mean), signed_interval(gain), p_text(curve.corrected))
         table.add(curve.signal, *scores, *advantage)
     points = _points(pair.curves[0])
     table.rule()
@@ -59,18 +59,12 @@ def _points(curve: Curve) -> list[CurvePoint]:
     return [point for share in _SHOWN for point in curve.points if abs(point.share - share) < 1e-9]
 
 
-def ends_text(low: float, high: float) -> Number:
-    """Format the ends of an interval of differences, x 100."""
-    one, other = percent(low, sign="+"), percent(high, sign="+")
-    return Number(f"{one.wide} to {other.wide}", f"{one.narrow} to {other.narrow}")
-
-
 def show_tuned(tuned: Tuned, console: Console) -> None:
     """Print what was chosen on each split and how it did on the other queries, and what that says."""
     routed = tuned.over_chance is not None
     headings = ("chosen by", "measured on", "as written", *(("sent on", "chance") if routed else ()))
     table = Table(key("chosen"), *numbers("splits", *headings))
-    for chosen, count in tuned.choices.most_common():
+    for chosen, count in Counter(fold.chosen for fold in tuned.folds).most_common():
         rows = [fold for fold in tuned.folds if fold.chosen == chosen]
         table.add(chosen, str(count), *_fold_cells(tuned, rows))
     table.rule()

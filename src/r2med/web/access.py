@@ -96,10 +96,8 @@ class Refused:
 class Entrance:
     """Access without the token, to some pages alone: by a personal link, for instance."""
 
-    path: str
-    """The pages that it leads to: this path and everything below it."""
-    opens: Callable[[Visit], bool]
-    """Whether a request may go there; it also decides over style and script."""
+    path: str  # the pages that it leads to: this path and everything below it
+    opens: Callable[[Visit], bool]  # whether a request may go there; it also decides over style and script
     why_not: Callable[[Visit], str] = lambda visit: ""
     """The message for a refused request of its pages; empty for the usual one."""
 

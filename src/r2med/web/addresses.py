@@ -17,10 +17,8 @@ from r2med.render.html import address
 if TYPE_CHECKING:
     from starlette.datastructures import QueryParams
 
-SIZE = 50
-"""Lines of a page."""
-PageContent = tuple[str, dict[str, Any]]
-"""A template and its values."""
+SIZE = 50  # lines of a page
+PageContent = tuple[str, dict[str, Any]]  # a template and its values
 
 
 class UnknownName(R2medError):
@@ -132,13 +130,7 @@ def sort_links(request: Request, default: str) -> SortLinks:
 
 def page_number(asked: QueryParams, name: str) -> int:
     """Return the page number of an address; 1 if it is not a number."""
-    text = asked.get(name, "1")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 7 else 1
-
-
-def search_address(task: str) -> str:
-    """Return the address of the search in a task."""
-    return address("/search", task=task)
+    return whole_number(asked.get(name)) or 1
 
 
 def system_address(system: str, group: str) -> str:
@@ -146,16 +138,14 @@ def system_address(system: str, group: str) -> str:
     return address("/system", system=system, group=group)
 
 
-LONGEST = 100_000
-"""Bytes of a form."""
+LONGEST = 100_000  # bytes of a form
 
 
 class TooLong(R2medError):
     """A form with more bytes than any page sends."""
 
 
-FORM_TIMEOUT = 30.0
-"""Seconds that a form may take to arrive."""
+FORM_TIMEOUT = 30.0  # seconds that a form may take to arrive
 
 
 async def read_form(request: Request) -> dict[str, str]:

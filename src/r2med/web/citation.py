@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
-from textwrap import indent
 
 import r2med
 from r2med.formatting import counted
@@ -34,16 +33,6 @@ class Paper:
     def url(self) -> str:
         """Return the address of the paper."""
         return f"https://arxiv.org/abs/{self.arxiv}"
-
-    @property
-    def short(self) -> str:
-        """Return the authors, the year and the number, as they stand in running text.
-
-        >>> PAPER.short
-        'Li, Zhou, Liu and Zhang, 2025, arXiv:2505.14558'
-        """
-        *first, last = [family for _, family in self.authors]
-        return f"{', '.join(first)} and {last}, {self.year}, arXiv:{self.arxiv}"
 
     @property
     def bibtex(self) -> str:
@@ -69,27 +58,6 @@ PAPER = Paper(
     arxiv="2505.14558",
     revised="April 2026",
 )
-
-
-def citation_file() -> str:
-    """Write the text of CITATION.cff: this software with its version, and the paper that is to be cited."""
-    authors = "".join(f"  - family-names: {family}\n    given-names: {given}\n" for given, family in PAPER.authors)
-    paper = (
-        f'type: article\ntitle: "{PAPER.title}"\nauthors:\n{authors}year: {PAPER.year}\n'
-        f'notes: "arXiv:{PAPER.arxiv}; second version, {PAPER.revised}"\nurl: "{PAPER.url}"\n'
-    )
-    return (
-        "cff-version: 1.2.0\n"
-        'title: "r2med: a toolkit for reasoning-driven medical retrieval"\n'
-        'message: "If you use this software, cite it, and cite the benchmark paper below."\n'
-        "type: software\n"
-        "license: MIT\n"
-        f"version: {r2med.__version__}\n"
-        "authors:\n"
-        '  - name: "The r2med authors"\n'
-        f"references:\n  - {indent(paper, '    ').lstrip()}"
-        f"preferred-citation:\n{indent(paper, '  ')}"
-    )
 
 
 @dataclass(frozen=True)

@@ -85,11 +85,6 @@ class Jobs:
         """Return the last job whose key begins so."""
         return next((job for job in reversed(self.all()) if job.key[: len(key)] == key), None)
 
-    def get(self, number: int) -> Job | None:
-        """Return a job by its number."""
-        with self._changed:
-            return self._jobs.get(number)
-
     def cancel(self, number: int) -> bool:
         """Stop a job as Ctrl-C does, or at once if called again; return whether there was one to stop."""
         with self._changed:
@@ -113,11 +108,6 @@ class Jobs:
             for process in self._processes.values():
                 _signal(process, signal.SIGTERM)
             self._changed.notify_all()
-
-    def wait(self) -> None:
-        """Return when nothing is left to do."""
-        with self._changed:
-            self._changed.wait_for(lambda: not any(job.active for job in self._jobs.values()))
 
     def _work(self) -> None:
         while True:

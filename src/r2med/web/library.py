@@ -10,8 +10,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
-
 from r2med.data.dataset import Dataset
 from r2med.data.loader import cached_task, load, present_fingerprints
 from r2med.data.run import Run
@@ -80,13 +78,14 @@ class Library:
         return tuple(number for facts in files for number in (facts.st_mtime_ns, facts.st_size))
 
     def keep(self, sort: str, key: Hashable, make: Callable[[], Value]) -> Value:
-        """Return a value by its key, computed if it is missing; the newest of each sort are kept."""
+        """Return a value by its key, computed if it is missing; the newest of each sort are kept, but never None."""
         with self._lock:
             if key in self._kept[sort]:
                 self._kept[sort].move_to_end(key)
                 return self._kept[sort][key]  # type: ignore[no-any-return]  # what `make` gave before
         value = make()
-        self.put(sort, key, value)
+        if value is not None:
+            self.put(sort, key, value)
         return value
 
     def kept(self, sort: str, key: Hashable) -> Any:
@@ -219,10 +218,7 @@ class Library:
 
     def dataset(self, task: str) -> Dataset | None:
         """Return the data of a task if it is on this machine: a page never downloads anything."""
-        dataset: Dataset | None = self.kept("data", task)
-        if dataset is None and (dataset := load_if_local(task)) is not None:
-            self.put("data", dataset.name, dataset)
-        return dataset
+        return self.keep("data", task, lambda: _load_if_local(task))
 
     def query_text(self, task: str, query: str) -> str:
         """Return the text of a query; empty if the data is not local."""
@@ -230,19 +226,17 @@ class Library:
         queries = dataset.collection.queries if dataset else None
         return queries.text(query) if queries and query in queries.position else ""
 
-    def loaded_run(self, entry: Entry, measure: str = str(HEADLINE)) -> LoadedRun | None:
+    def loaded_run(self, entry: Entry) -> LoadedRun | None:
         """Return a run with its data; None if that is not local or has changed since."""
         dataset = self.dataset(entry.task)
         if dataset is None or not made_on(entry, dataset):
             return None
 
         def make() -> LoadedRun:
-            scores = self.ledger.scores(entry)
-            column = scores.get(measure, scores.get(str(HEADLINE), np.zeros(len(entry.queries))))
-            values = dict(zip(entry.queries, column.tolist(), strict=True))
+            values = self.query_scores(entry) or dict.fromkeys(entry.queries, 0.0)
             return LoadedRun(entry, dataset, self.run(entry), values, self.ledger.generations(entry))
 
-        return self.keep("opened", (entry.key, entry.created, measure, dataset.fingerprint), make)
+        return self.keep("opened", (entry.key, entry.created, dataset.fingerprint), make)
 
 
 def _facts(*paths: Path) -> Iterator[os.stat_result]:
@@ -261,7 +255,7 @@ def _place_of(name: str) -> Task | None:
         return None
 
 
-def load_if_local(name: str) -> Dataset | None:
+def _load_if_local(name: str) -> Dataset | None:
     """Return the data of a task if it needs no download; None otherwise."""
     try:
         return load(task) if (task := _place_of(name)) else None

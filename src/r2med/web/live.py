@@ -17,8 +17,8 @@ from starlette.concurrency import run_in_threadpool
 
 from r2med.errors import R2medError
 from r2med.render.html import Frame, render
-from r2med.store.jobs import PlannedCell, Work, ended_work, running_work
-from r2med.web.addresses import PageContent
+from r2med.store.jobs import Work, ended_work, running_work
+from r2med.web.addresses import PageContent, whole_number
 from r2med.web.citation import Citation
 from r2med.web.library import Library
 
@@ -85,10 +85,10 @@ class LiveFeed:
 
     def cancel(self, form: Mapping[str, str]) -> None:
         """Stop a job of this server, or the work of another process."""
-        number, name = form.get("job", ""), form.get("work", "")
-        if number.isascii() and number.isdigit() and self.library.jobs.cancel(int(number)):
+        number = whole_number(form.get("job"))
+        if number is not None and self.library.jobs.cancel(number):
             return
-        work = next((work for work in running_work() if work.name == name), None)
+        work = next((work for work in running_work() if work.name == form.get("work")), None)
         if work is None or not work.stop():
             raise R2medError("this has come to its end already, or is the work of another machine")
 
@@ -119,14 +119,8 @@ def _cards(library: Library, works: list[Work], ended: list[Work]) -> list[LiveC
 
 def _card(name: str, kind: str, outcome: str = "", **values: Any) -> LiveCard:
     facts = {"entries": [], "scores": {}, "work": None, "job": None, **values}
-    tools = {"now": time.time(), "matrix": matrix_of, "spell": spell_seconds}
+    tools = {"now": time.time(), "spell": spell_seconds}
     return LiveCard(name, render("web/_live.html", Frame({}), kind=kind, name=name, **tools, **facts), outcome)
-
-
-def matrix_of(work: Work) -> list[tuple[str, list[PlannedCell]]]:
-    """Return the cells of a command by system, in the order of its tasks."""
-    systems = dict.fromkeys(cell.system for cell in work.cells)
-    return [(system, [cell for cell in work.cells if cell.system == system]) for system in systems]
 
 
 def spell_seconds(seconds: float) -> str:

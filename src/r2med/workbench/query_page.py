@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -10,43 +10,34 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from r2med.answers.page import answers_to, studies
-from r2med.diagnosis.causes import QueryCause
-from r2med.formatting import harmless
 from r2med.lexical.highlight import kinds_of
 from r2med.pipeline.loaded_runs import HEADLINE, TOP
-from r2med.render.charts.drawing import hint, tag
+from r2med.render.charts.drawing import tag
 from r2med.render.charts.scale import Scale
 from r2med.runs.ledger import Entry
 from r2med.web.addresses import Correction, PageContent, UnknownName
 from r2med.web.citation import Citation, citation, options
 from r2med.web.library import Library
-from r2med.workbench.rows import BenchRow, bench_rows, is_place, occurring_causes, query_list
+from r2med.workbench.bench import (
+    DEEP,
+    MIDDLE_TABS,
+    ORDERS,
+    SIDES,
+    WINNERS,
+    BenchRow,
+    BenchState,
+    bench_rows,
+    is_place,
+    occurring_causes,
+    query_list,
+)
 from r2med.workbench.search_page import WORDS
 from r2med.workbench.sides import listed, relevant_documents, standings, text_kinds
-from r2med.workbench.state import DEEP, MIDDLE_TABS, ORDERS, SIDES, WINNERS, BenchState
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
 _DEPTH = 100  # the lowest place that a slope has room for
-
-
-@lru_cache(maxsize=8192)
-def score_bars(a: float | None, b: float | None = None) -> Markup:
-    """Draw two scores as bars one above the other, A filled and B hollow; an unknown score has no bar.
-
-    >>> "A 50.00, B not known" in score_bars(0.5)
-    True
-    """
-    width, height = 100, 11
-    label_a, label_b = ("not known" if value is None else f"{100 * value:.2f}" for value in (a, b))
-    label = f"A {label_a}, B {label_b}"
-    parts = [hint(label)]
-    for top, value, look in ((0.5, a, "a"), (6.5, b, "b")):
-        if value is not None:
-            parts.append(tag("rect", x=0.5, y=top, width=max(1.0, value * (width - 1)), height=4, class_=look))
-    facts = {"class_": "ab", "viewBox": f"0 0 {width} {height}", "preserveAspectRatio": "none", "role": "img"}
-    return Markup(tag("svg", *parts, **facts, aria_label=label))
 
 
 @lru_cache(maxsize=8192)
@@ -62,44 +53,6 @@ def place_slope(a: int | None, b: int | None) -> Markup:
         for x, y, rank in ((4, left, a), (width - 4, right, b))
     ]
     return Markup(tag("svg", line, *ends, class_="places", viewBox=f"0 0 {width} {height}", aria_hidden="true"))
-
-
-def cause_chips(before: QueryCause | None, after: QueryCause | None) -> Markup:
-    """Show the causes of a query's relevant documents in A and in B; nothing if they are unknown."""
-    causes = [(letter, cause) for letter, cause in (("A", before), ("B", after)) if cause is not None]
-    return _chips(tuple((letter, cause.summary, cause.all_found) for letter, cause in causes))
-
-
-@lru_cache(maxsize=4096)
-def _chips(causes: Sequence[tuple[str, str, bool]]) -> Markup:
-    chip = Markup('<span class="chip{}">{} {}</span>')
-    chips = [chip.format(" fine" if fine else "", letter, summary) for letter, summary, fine in causes]
-    return Markup('<div class="chips">{}</div>').format(Markup("").join(chips)) if chips else Markup("")
-
-
-def option_list(names: Iterable[str]) -> Markup:
-    """Write the options of a choice, none of them selected."""
-    return Markup("").join(_option(name) for name in names)
-
-
-def choose(options: Markup, name: str) -> Markup:
-    """Select one of the options, if it is there.
-
-    >>> str(choose(option_list(["a", "b >> c"]), "b >> c"))
-    '<option>a</option><option selected>b &gt;&gt; c</option>'
-    """
-    return options.replace(_option(name), _option(name, " selected"), 1)
-
-
-def without(options: Markup, names: Iterable[str]) -> Markup:
-    """Remove some of the options."""
-    for name in names:
-        options = options.replace(_option(name), "", 1)
-    return options
-
-
-def _option(name: str, selected: str = "") -> Markup:
-    return Markup("<option{}>{}</option>").format(selected, harmless(name))
 
 
 _BRIEF = 24  # words of a document in a list, where it has less room than a relevant one
@@ -130,23 +83,26 @@ def query_page(library: Library, request: Request) -> PageContent:
     answers = answers_to(library, state.task, state.query) if state.query else []
     text = cases[0].text if cases else library.query_text(state.task, state.query)
     dataset = library.dataset(state.task) if text else None
+    systems = library.systems(state.group, "" if state.over == "all" else state.task)
+    oracles = set(library.oracles(state.group))
     tabs = {"written": any(side.written for side in sides), "answers": bool(answers)}
     return "workbench/query.html", {
         "state": state, "bench": bench, "sides": sides, "wrong": bench.wrong, "text": text,
         "answer": dataset.gold.answers.get(state.query, "") if dataset else "",
         "at_hand": bool(cases) or bool(text and not sides),
-        "list": query_list(library, bench.rows, state), "row_link": state.row_linker(),
+        "list": query_list(library, bench.rows, state),
         "relevant": relevant_documents(sides), "kinds": kinds_of(query=[text]), "all_kinds": text_kinds(cases),
         "answers": answers, "runs": [side.entry.id for side in sides],
         "words": WORDS, "brief": _BRIEF, "deep": DEEP, "top": TOP,
         "hidden": set(state.hidden.split(",")), "best": _BEST,
-        "standings": standings(library, state.task, state.query, state.measure) if sides else None,
+        "standings": standings(library, state.task, state.query, state.measure) if sides else [],
         "tabs": {tab: name for tab, name in MIDDLE_TABS.items() if tabs.get(tab)},
-        **_options(library, bench), "choose": choose, "without": without, "cause_chips": cause_chips,
+        "systems": [name for name in systems if name not in oracles],
+        "oracles": [name for name in systems if name in oracles],
         "causes": {"before": occurring_causes(library, [one for one, _ in bench.pairs]),
                    "after": occurring_causes(library, [other for _, other in bench.pairs])},
         "pages_of": lambda number: replace(state, page=str(number)).address(),
-        "orders": ORDERS, "winners": WINNERS, "most": SIDES, "score_bars": score_bars, "place_slope": place_slope,
+        "orders": ORDERS, "winners": WINNERS, "most": SIDES, "place_slope": place_slope,
         "cite": _citation(state, bench.entries),
         "status": 404 if bench.wrong else 200,
     }  # fmt: skip
@@ -251,18 +207,6 @@ def _with_query(library: Library, state: BenchState, rows: Sequence[BenchRow], w
         return replace(state, task=task)
     first = query_list(library, rows, replace(state, task="", page="")).following or rows[0]
     return replace(state, task=first.task, query=first.query)
-
-
-def _options(library: Library, bench: Workbench) -> dict[str, Markup]:
-    state = bench.state
-    task = "" if state.over == "all" else state.task
-
-    def make() -> dict[str, Markup]:
-        names, oracles = library.systems(state.group, task), set(library.oracles(state.group))
-        systems = option_list(name for name in names if name not in oracles)
-        return {"systems": systems, "oracles": option_list(name for name in names if name in oracles)}
-
-    return library.current(("options", state.group, task), make)
 
 
 def _citation(state: BenchState, entries: Sequence[Entry]) -> Citation:

@@ -10,7 +10,7 @@ import orjson
 
 from r2med.data.published import published
 from r2med.data.task_names import called
-from r2med.diagnosis.attribution import run_causes
+from r2med.diagnosis.attribution import run_causes, run_query_causes
 from r2med.diagnosis.causes import Cause
 from r2med.diagnosis.charts import task_causes
 from r2med.errors import R2medError
@@ -23,7 +23,7 @@ from r2med.runs.selection import with_words
 from r2med.web.addresses import NotFound, PageContent, Pages, page_number, several_like, sort_links, system_address
 from r2med.web.citation import citation, colophon, options
 from r2med.web.library import Library
-from r2med.workbench.rows import has_cause
+from r2med.workbench.bench import has_cause
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -53,8 +53,7 @@ def run_page(library: Library, request: Request) -> PageContent:
         raise NotFound(f"no run {name!r} in the ledger", near)
     entry = entries[name]
     asked = request.query_params
-    values, diagnosis = library.query_scores(entry), run_causes(library, entry)
-    causes = {cause.query: cause for cause in diagnosis.queries} if diagnosis else {}
+    values, causes = library.query_scores(entry), run_query_causes(library, entry)
     rows = [(query, values.get(query, 0.0), library.query_text(entry.task, query)) for query in entry.queries]
     text, cause = asked.get("q", "").casefold().strip(), asked.get("cause", "")
     rows = [row for row in rows if text in f"{row[0]}\n{row[2]}".casefold() and has_cause(causes.get(row[0]), cause)]

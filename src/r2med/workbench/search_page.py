@@ -2,36 +2,22 @@
 
 from __future__ import annotations
 
-import signal
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from r2med.data.dataset import Dataset
 from r2med.data.tasks import registry
 from r2med.errors import R2medError
-from r2med.formatting import one_line
 from r2med.lexical.highlight import kinds_of
 from r2med.pipeline.executor.local import quiet
 from r2med.pipeline.stage import Context, Expander, Retriever
 from r2med.pipeline.system import System
 from r2med.render.html import address
 from r2med.store.cache import Cache
-from r2med.store.jobs import DONE, reporter
-from r2med.web.addresses import (
-    Correction,
-    NotFound,
-    PageContent,
-    UnknownName,
-    one_of,
-    same_task,
-    search_address,
-    several_like,
-)
+from r2med.web.addresses import Correction, NotFound, PageContent, UnknownName, one_of, same_task, several_like
 from r2med.web.citation import Citation
-from r2med.web.library import Library, load_if_local
+from r2med.web.library import Library
 from r2med.workbench.sides import FoundDocument, run_kinds
 
 if TYPE_CHECKING:
@@ -51,7 +37,7 @@ def document_page(library: Library, request: Request) -> PageContent:
     if dataset is None or name not in dataset.collection.documents.position:
         raise NotFound(f"no document {name!r} of {task!r} is on this machine", _nearest(library, task, name))
     text = dataset.collection.documents.text(name)
-    kinds = question_kinds(asked["q"]) if asked.get("q") else {}
+    kinds = _kinds(asked.get("q", ""))
     if asked.get("query") and asked.getlist("run"):
         kinds = run_kinds(library, [library.entry(run) for run in asked.getlist("run")], asked["query"])
     template = "workbench/_text.html" if asked.get("part") else "workbench/document.html"
@@ -67,23 +53,10 @@ def _nearest(library: Library, task: str, name: str) -> list[tuple[str, str]]:
     return [(f"{document} of {near}", address("/document", task=near, document=document)) for document in names]
 
 
-def question_kinds(question: str) -> dict[str, str]:
-    """Return the terms of a question, for marking."""
-    return kinds_of(query=[question[:LONGEST]])
-
-
 SHOWN = 10
 _ALWAYS = ("bm25", "bm25-classic")
 _OFFERED, _BOXES, _EXAMPLES, _LISTS = 3, 8, 3, 6
 """Systems that are chosen at first, boxes before the fold, questions to begin with, and lists side by side."""
-
-
-@dataclass(frozen=True)
-class Searcher:
-    """A system that could search a task."""
-
-    system: str
-    ready: bool  # whether its index is there; a page only reads and never builds one
 
 
 def search_page(library: Library, request: Request) -> PageContent:
@@ -98,15 +71,16 @@ def search_page(library: Library, request: Request) -> PageContent:
         wrong.append(Correction.of(error, "/search", dict(asked), "task"))
     task = same_task(named, tasks) or (wrong[0].nearest if wrong else "") or first
     dataset = library.dataset(task)
-    systems = searchers(library, dataset) if dataset else []
-    ready = [searcher.system for searcher in systems if searcher.ready]
+    systems = searchers(library, dataset) if dataset else {}
+    ready = [system for system, is_ready in systems.items() if is_ready]
     selected = [name for name in asked.getlist("system") if name in ready] or unlike(ready)[:_OFFERED]
     answers = _answers(library, request, task, selected)
     # Of many systems those that are chosen, and as many as one sees at a glance, are shown before the rest.
     boxes, visible = list(dict.fromkeys((*selected, *unlike(ready), *ready))), max(_BOXES, len(selected))
     questions = sorted(dataset.collection.queries.texts, key=len) if dataset else []
     return "workbench/search.html", {
-        **answers, "tasks": tasks, "task": task, "searchers": systems, "chosen": selected,
+        **answers, "tasks": tasks, "task": task, "chosen": selected,
+        "waiting": [system for system, is_ready in systems.items() if not is_ready],
         "first": boxes[:visible], "rest": boxes[visible:], "most": _LISTS,
         "examples": [text for text in questions if text.strip()][:_EXAMPLES],
         "job": library.jobs.newest("index", task), "cite": Citation("Search"),
@@ -129,6 +103,10 @@ def unlike(systems: Sequence[str]) -> list[str]:
     return list(kinds.values())
 
 
+def _kinds(question: str) -> dict[str, str]:
+    return kinds_of(query=[question[:LONGEST]])
+
+
 def search_results(library: Library, request: Request) -> PageContent:
     """Show only what systems return, for a page that updates while the user types."""
     asked = request.query_params
@@ -143,29 +121,32 @@ def _answers(library: Library, request: Request, task: str, systems: list[str]) 
     dataset = library.dataset(one_of(task, searchable_tasks(library), "task with data on this machine"))
     if dataset is None:
         raise R2medError(f"the data of {task} is not on this machine")
-    ready = {searcher.system for searcher in searchers(library, dataset) if searcher.ready}
-    first: dict[str, int] | None = None
-    answers = []
-    for spec in systems[:_LISTS]:
-        documents = ask(spec, question, dataset) if spec in ready else None
-        if documents is None:
-            continue
-        if first is None:
+    ready, text = searchers(library, dataset), dataset.collection.documents.text
+    first: dict[str, int] = {}
+    answers: list[dict[str, Any]] = []
+    for spec in (name for name in systems[:_LISTS] if ready.get(name)):
+        ranking = System.parse(spec).search(dataset.collection, question[:LONGEST], Context(Cache.default(), quiet()))
+        rows = zip(ranking.documents[:SHOWN], ranking.scores[:SHOWN].tolist(), strict=True)
+        documents = [
+            FoundDocument(name, rank, score, None, text(name), first[name] - rank if name in first else None)
+            for rank, (name, score) in enumerate(rows, 1)
+        ]
+        if not answers:
             first = {row.document: row.rank for row in documents}
-        else:
-            moved = (first[row.document] - row.rank if row.document in first else None for row in documents)
-            documents = [replace(row, moved=places) for row, places in zip(documents, moved, strict=True)]
         answers.append({"system": spec, "documents": documents})
-    return values | {"answers": answers, "kinds": question_kinds(question)}
+    return values | {"answers": answers, "kinds": _kinds(question)}
 
 
 def build_index(library: Library, form: Mapping[str, str]) -> str:
     """Start building the index of a search; return the address that shows it."""
     task, system = form.get("task", ""), form.get("system", "")
     one_of(task, searchable_tasks(library), "task with data on this machine")
-    check_light(system)
-    title, page = f"Index of {system} for {task}", search_address(task)
-    library.jobs.submit(("index", task, system), title, page, ("r2med.workbench.search_page", task, system, page))
+    if _light(system) is None:
+        raise R2medError(f"{system!r} is not a light system; run it in a terminal: r2med run {system!r}")
+    title, page = f"Index of {system} for {task}", address("/search", task=task)
+    # Searching once makes the index.
+    command = ("r2med", "search", "--task", task, "--", system, "fever")
+    library.jobs.submit(("index", task, system), title, page, command)
     return page
 
 
@@ -179,16 +160,18 @@ def searchable_tasks(library: Library) -> list[str]:
     return library.current("searchable", lambda: [task for task in tasks if library.has_data(task)])
 
 
-def searchers(library: Library, dataset: Dataset) -> list[Searcher]:
-    """Return the light systems for a task: BM25, and those run on it that ask no model and download nothing."""
+def searchers(library: Library, dataset: Dataset) -> dict[str, bool]:
+    """Return the light systems for a task, and whether the index of each is there; a page never builds one.
+
+    They are BM25, and those run on the task that ask no model and download nothing.
+    """
     with_runs = sorted({entry.system for entry in library.entries() if entry.task == dataset.name})
-    context, light = Context(Cache.default(), quiet()), []
+    context, light = Context(Cache.default(), quiet()), {}
     for spec in dict.fromkeys((*_ALWAYS, *with_runs)):
         system = _light(spec)
         if system is not None:
             with suppress(R2medError):  # its files are not there, or cannot be read
-                ready = all(stage.is_ready(dataset.collection, context) for stage in system.walk())
-                light.append(Searcher(spec, ready))
+                light[spec] = all(stage.is_ready(dataset.collection, context) for stage in system.walk())
     return light
 
 
@@ -206,44 +189,3 @@ def _light(spec: str) -> System | None:
         if isinstance(stage, Retriever) and not stage.searches:
             return None
     return system
-
-
-def check_light(spec: str) -> None:
-    """Refuse a system that a page should not run."""
-    if _light(spec) is None:
-        raise R2medError(f"{spec!r} is not a light system; run it in a terminal: r2med run {spec!r}")
-
-
-def ask(spec: str, question: str, dataset: Dataset) -> list[FoundDocument] | None:
-    """Search with a light system; None for any other system."""
-    system = _light(spec)
-    if system is None:
-        return None
-    ranking = system.search(dataset.collection, question[:LONGEST], Context(Cache.default(), quiet()))
-    rows = zip(ranking.documents[:SHOWN], ranking.scores[:SHOWN].tolist(), strict=True)
-    text = dataset.collection.documents.text
-    return [FoundDocument(name, rank, score, None, text(name)) for rank, (name, score) in enumerate(rows, 1)]
-
-
-def main(task: str, system: str, page: str) -> int:
-    """Build an index, and tell others; the exit code."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        with reporter.command(f"Index of {system} for {task}", page), reporter.plan([system], [task]):
-            dataset = load_if_local(task)
-            if dataset is None:
-                raise R2medError(f"the data of {task} is not on this machine")
-            with reporter.cell(system, task):
-                check_light(system)
-                ask(system, "fever", dataset)  # searching once makes the index
-            reporter.finish_cell(system, task, DONE)
-    except KeyboardInterrupt:
-        return 130
-    except (R2medError, MemoryError, OSError) as error:
-        sys.stderr.write(f"r2med: {one_line(error)}\n")
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))

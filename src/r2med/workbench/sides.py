@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import NamedTuple
 
 from r2med.data.dataset import Generation
 from r2med.data.run import Ranking
@@ -20,8 +18,8 @@ from r2med.lexical.highlight import kinds_of
 from r2med.pipeline.joins import usable
 from r2med.runs.ledger import Entry
 from r2med.web.library import Library
+from r2med.workbench.bench import LETTERS
 from r2med.workbench.cases import Case, CaseChoice, look
-from r2med.workbench.state import LETTERS
 
 _AGENTS = {SearchR1.name: SearchR1.tags, SearchO1.name: SearchO1.tags}
 
@@ -139,37 +137,19 @@ def run_kinds(library: Library, entries: Sequence[Entry], query: str) -> dict[st
     return text_kinds([case for case in cases if case is not None])
 
 
-@dataclass(frozen=True)
-class QueryStandings:
-    """Scores of every system on one query, the best first, oracles after all others."""
+class Standing(NamedTuple):
+    """Score of a system on one query."""
 
-    entries: Sequence[Entry]
-    values: Sequence[float]
-
-    def place(self, entry: Entry) -> int | None:
-        """Return a system's place, from 1; systems with the same score share the first of theirs."""
-        values = {other.id: value for other, value in zip(self.entries, self.values, strict=True)}
-        return self.values.index(values[entry.id]) + 1 if entry.id in values else None
+    entry: Entry
+    value: float
+    place: int  # from 1; systems with the same score share the first of theirs
 
 
-def standings(library: Library, task: str, query: str, measure: str) -> QueryStandings:
-    """Rank every system's current run on a query, by a measure."""
-
-    def make() -> tuple[list[Entry], dict[str, int], NDArray[np.float64]]:
-        entries = [row[task] for row in library.current_runs().values() if task in row]
-        queries = list(dict.fromkeys(query for entry in entries for query in entry.queries))
-        scores = np.full((len(entries), len(queries)), np.nan)
-        places = {query: place for place, query in enumerate(queries)}
-        for row, entry in enumerate(entries):
-            values = library.ledger.scores(entry).get(measure)
-            if values is not None:
-                scores[row, [places[query] for query in entry.queries]] = values
-        return entries, places, scores
-
-    entries, places, scores = library.current(("standings", task, measure), make)
-    if query not in places:
-        return QueryStandings((), ())
-    column = scores[:, places[query]]
-    order = [place for place in np.argsort(-column, kind="stable").tolist() if not np.isnan(column[place])]
-    order.sort(key=lambda place: entries[place].oracle)
-    return QueryStandings([entries[place] for place in order], [float(column[place]) for place in order])
+def standings(library: Library, task: str, query: str, measure: str) -> list[Standing]:
+    """Rank every system's current run on a query by a measure, the best first, oracles after all others."""
+    entries = (row[task] for row in library.current_runs().values() if task in row)
+    scores = [(entry, library.query_scores(entry, measure).get(query)) for entry in entries]
+    scored = [(entry, value) for entry, value in scores if value is not None]
+    scored.sort(key=lambda pair: (pair[0].oracle, -pair[1]))
+    values = [value for _, value in scored]
+    return [Standing(entry, value, values.index(value) + 1) for entry, value in scored]

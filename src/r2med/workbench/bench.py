@@ -1,18 +1,113 @@
-"""The queries of one task or several, by two systems: their scores and causes, which are listed, and in which order."""
+"""The query workbench: its state, as its address holds it, and the queries of one task or several that it lists."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from r2med.diagnosis.attribution import run_causes, run_query_causes
+from r2med.diagnosis.attribution import run_query_causes
 from r2med.diagnosis.causes import Cause, QueryCause
+from r2med.pipeline.loaded_runs import HEADLINE
+from r2med.render.html import address
 from r2med.runs.ledger import Entry
-from r2med.web.addresses import Pages
+from r2med.web.addresses import Pages, UnknownName, whole_number
 from r2med.web.library import Library
-from r2med.workbench.state import BenchState
+
+if TYPE_CHECKING:
+    from starlette.datastructures import QueryParams
+
+SIDES = 6  # as many lists fit side by side
+DEEP = 100  # as far as lists are shown when one asks for more
+LETTERS = "ABCDEF"  # what the lists are called, from the first on
+ORDERS: Mapping[str, str] = {
+    "given": "as in the data",
+    "lowest": "lowest A first",
+    "highest": "highest A first",
+    "gained": "most gained by B",
+    "lost": "most lost by B",
+}
+WINNERS: Mapping[str, str] = {"b": "B", "a": "A", "even": "neither"}
+MIDDLE_TABS: Mapping[str, str] = {"relevant": "Relevant", "written": "Written", "answers": "Answers"}
+"""What the middle shows below the question."""
+_TABS = ("queries", "question", *MIDDLE_TABS, *map(str, range(1, SIDES + 1)))
+_NAMES = {"text": "q", "before": "from", "after": "to", "order": "sort", "hidden": "hide", "systems": ""}
+"""Fields that have another name in the address."""
+_CHOICES = {"order": "order", "won": "winner", "tab": "tab", "before": "cause", "after": "cause"}
+"""Fields that can have a few values only, and what these are."""
+
+
+@dataclass(frozen=True)
+class BenchState:
+    """Choices that can be made in the workbench."""
+
+    group: str = ""
+    task: str = ""
+    query: str = ""
+    over: str = ""  # `all` where the list of queries is over all tasks that the systems share; else it is over the task
+    systems: tuple[str, ...] = ()  # whose lists are shown, A first: specs, or ids of runs
+    measure: str = ""
+    text: str = ""
+    before: str = ""
+    after: str = ""  # only queries with a relevant document of which this became in A, and that in B
+    won: str = ""
+    at: str = ""  # only queries at one place of the scatter of scores
+    order: str = ""
+    tab: str = ""
+    depth: str = ""
+    page: str = ""
+    gold: str = ""
+    hidden: str = ""  # the numbers of lists that are not shown, with commas
+
+    @classmethod
+    def read(cls, asked: QueryParams) -> tuple[BenchState, dict[str, UnknownName]]:
+        """Read an address; return the state, and errors for unknown values by field, which are left out."""
+        named = (asked.get("a", ""), asked.get("b", ""), *asked.getlist("also"))
+        names = [field.name for field in fields(cls)]
+        values: dict[str, Any] = {name: asked.get(_NAMES.get(name, name), "") for name in names}
+        values["systems"] = tuple(dict.fromkeys(name for name in named if name))[:SIDES]
+        causes = [cause.value for cause in Cause]
+        choices = {"order": ORDERS, "won": WINNERS, "tab": _TABS, "before": causes, "after": causes}
+        wrong = {}
+        for name, what in _CHOICES.items():
+            if values[name] and values[name] not in choices[name]:
+                wrong[name] = UnknownName(what, values[name], list(choices[name]))
+                values[name] = ""
+        return cls(**values), wrong
+
+    @property
+    def sort(self) -> str:
+        """Return the order of the list of queries."""
+        return self.order or "given"
+
+    @property
+    def deep(self) -> bool:
+        """Return whether lists are shown at their full depth."""
+        return self.depth == str(DEEP)
+
+    def values(self) -> dict[str, object]:
+        """Return the values by their names in the address; defaults are left out."""
+        named = {_NAMES.get(field.name, field.name): getattr(self, field.name) for field in fields(self)}
+        first, second, *also = (*self.systems, "", "")
+        named |= {"a": first, "b": second, "also": [name for name in also if name]}
+        named["measure"] = "" if self.measure == str(HEADLINE) else self.measure
+        return {name: value for name, value in named.items() if name and value}
+
+    def link(self, **changes: Any) -> str:
+        """Return the address of the same with changes, on that page of the list where the query is."""
+        return replace(self, **{"page": "", **changes}).address()
+
+    def address(self) -> str:
+        """Return the address of just this."""
+        return address("/query", **self.values())
+
+    def fields_but(self, *names: str) -> list[tuple[str, str]]:
+        """Return what a form has to send along so that only the named values change."""
+        kept = {name: value for name, value in self.values().items() if name not in (*names, "page")}
+        pairs = [(name, value) for name, value in kept.items() if isinstance(value, str)]
+        return [*pairs, *(("also", name) for name in self.systems[2:] if name and "also" in kept)]
+
 
 LISTED = 40  # queries of a page of the list
 _STEPS = 40  # into how many steps each side of the scatter of scores is divided
@@ -88,8 +183,8 @@ def bench_rows(library: Library, sides: Sequence[tuple[Entry, Entry | None]], me
 
 def occurring_causes(library: Library, entries: Sequence[Entry | None]) -> list[str]:
     """Return the causes that occur in some runs, for the choice of filters."""
-    diagnoses = [run_causes(library, entry) for entry in entries if entry is not None]
-    occurring = {cause for diagnosis in diagnoses if diagnosis is not None for cause in diagnosis.occurring}
+    queries = [cause for entry in entries if entry for cause in run_query_causes(library, entry).values()]
+    occurring = {placed.cause for query in queries for placed in query.positives}
     return [cause.value for cause in Cause if cause in occurring]
 
 
@@ -99,8 +194,7 @@ def query_list(library: Library, rows: Sequence[BenchRow], state: BenchState) ->
     if state.sort in _KEYS:
         matching.sort(key=_KEYS[state.sort])
     place = next((n for n, row in enumerate(matching) if (row.task, row.query) == (state.task, state.query)), None)
-    asked = int(state.page) if state.page.isascii() and state.page.isdigit() and len(state.page) < 7 else None
-    number = asked or (0 if place is None else place) // LISTED + 1
+    number = whole_number(state.page) or (place or 0) // LISTED + 1
     pages = Pages.of(len(matching), number, LISTED)
     listed = matching[pages.cut(LISTED)]
     texts = {(row.task, row.query): library.query_text(row.task, row.query) for row in listed}
