@@ -18,8 +18,7 @@ from r2med.formatting import shorten
 from r2med.measure.agreement import Ratings
 from r2med.store.files import expanded
 
-OF_TASK = "task"
-"""The word for the judgements that a task comes with."""
+OF_TASK = "task"  # the word for the judgements that a task comes with
 
 
 @dataclass(frozen=True)
@@ -45,10 +44,8 @@ class LabelSet:
 
     name: str
     qrels: Qrels
-    left_out: int = 0
-    """Judgements of queries that the task does not have, or has no relevant document for."""
-    given: GivenGrades | None = None
-    """The grades behind the judgements, if they were given on another scale."""
+    left_out: int = 0  # judgements of queries that the task does not have, or has no relevant document for
+    given: GivenGrades | None = None  # the grades behind the judgements, if they were given on another scale
 
     @property
     def judged(self) -> int:

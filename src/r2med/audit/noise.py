@@ -43,8 +43,7 @@ class ErrorModel:
     """Frequencies with which the second of two sets gives a grade if the first gives another."""
 
     scale: Floats
-    shares: Floats
-    """A row for each grade of the first set; one that the first never gives stays as it is."""
+    shares: Floats  # a row for each grade of the first set; one that the first never gives stays as it is
 
     @classmethod
     def of(cls, ratings: Ratings) -> ErrorModel:
@@ -66,12 +65,9 @@ class ErrorModel:
 class JudgedLists:
     """Ranked lists of systems as places in one column of grades, so that other grades are scored at once."""
 
-    grades: Floats
-    """The grade of every judged pair, and a last one of 0 for what is not judged."""
-    ideal: Places
-    """For each query the places of its judged documents, padded with the last place."""
-    lists: Mapping[str, Places]
-    """For each system and query the places of its documents, padded the same."""
+    grades: Floats  # the grade of every judged pair, and a last one of 0 for what is not judged
+    ideal: Places  # for each query the places of its judged documents, padded with the last place
+    lists: Mapping[str, Places]  # for each system and query the places of its documents, padded the same
 
     @classmethod
     def of(cls, qrels: Qrels, runs: Mapping[str, Run], measure: Measure) -> JudgedLists:

@@ -36,8 +36,7 @@ from r2med.runs.ledger import Entry, Ledger
 from r2med.runs.selection import check_data, current_runs
 
 Floats = NDArray[np.float64]
-MOST_SYSTEMS = 10
-"""So many systems, the best, are looked at unless they are named: every pair of them is tested twice."""
+MOST_SYSTEMS = 10  # so many systems, the best, are looked at unless they are named: every pair of them is tested twice
 OF_JUDGEMENTS = "judgements"
 OF_PAIR = ("raw", "kappa", "weighted-kappa", "alpha-ordinal", "ac1", "ac2")
 
@@ -52,16 +51,12 @@ class AuditOptions:
     """Options for comparing labels."""
 
     measure: Measure = DEFAULT[0]
-    systems: tuple[str, ...] = ()
-    """Names of systems; the best ten of the ledger without any."""
-    binary: bool = False
-    """Whether only relevant or not counts, whatever the grade."""
-    filled: bool = False
-    """Whether a pair that one set judges and another does not counts as 0 in the other."""
+    systems: tuple[str, ...] = ()  # names of systems; the best ten of the ledger without any
+    binary: bool = False  # whether only relevant or not counts, whatever the grade
+    filled: bool = False  # whether a pair that one set judges and another does not counts as 0 in the other
     overlaid: bool = False
     """Whether systems are scored by the first set as corrected by the other, instead of by the other alone."""
-    holes: bool = False
-    """Whether other sets only fill what the first does not judge."""
+    holes: bool = False  # whether other sets only fill what the first does not judge
 
 
 @dataclass(frozen=True)

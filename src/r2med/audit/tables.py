@@ -35,10 +35,8 @@ MEANINGS: Mapping[str, str] = {
     " pull it down.",
     "ac2": "as AC1, with grades far apart counting as more of a disagreement.",
 }
-_GRADED_ONLY = ("weighted-kappa", "ac2")
-"""Those that say nothing new if there are only two grades."""
-_RARE = 0.8
-"""The share of one grade from which kappa needs an explanation."""
+_GRADED_ONLY = ("weighted-kappa", "ac2")  # those that say nothing new if there are only two grades
+_RARE = 0.8  # the share of one grade from which kappa needs an explanation
 _VERDICTS: Mapping[str, str] = {
     "kept": "stays",
     "reversed": "REVERSED",

@@ -61,10 +61,8 @@ def withdraw(store: ReviewStore, name: str) -> Withdrawn:
 
 
 PLACE = "/review"
-_MOST, _WINDOW = 10, 60.0
-"""So many wrong secrets may come from an address within so many seconds."""
-_REMEMBERED = 10_000
-"""Addresses with wrong secrets, and right secrets, that are remembered."""
+_MOST, _WINDOW = 10, 60.0  # so many wrong secrets may come from an address within so many seconds
+_REMEMBERED = 10_000  # addresses with wrong secrets, and right secrets, that are remembered
 _WRONG = "this link does not open a review, or it was withdrawn; ask whoever invited you for a new one"
 _NO_LINK = "this page opens with the link that you were sent; the owner opens the address that r2med serve printed"
 _LOCKED = "too many wrong links came from your address; wait a minute and open yours again"

@@ -55,23 +55,16 @@ class ReviewAgreement:
     scale: tuple[int, ...]
     reviewers: Sequence[str]
     """Those whose agreement the figures are: people, or everybody if fewer than two people have judged."""
-    items: int
-    """Items that two of them at least graded, and that the figures are over."""
+    items: int  # items that two of them at least graded, and that the figures are over
     questions: int
-    at_random: bool
-    """Whether these were drawn at random; otherwise no item that two graded was."""
-    set_aside: int
-    """Items that two graded and that the figures leave out, since they were not drawn at random."""
+    at_random: bool  # whether these were drawn at random; otherwise no item that two graded was
+    set_aside: int  # items that two graded and that the figures leave out, since they were not drawn at random
     coefficients: Mapping[str, Figure | None]
-    pairs: Sequence[SetPair]
-    """Every two reviewers, models and imports included."""
+    pairs: Sequence[SetPair]  # every two reviewers, models and imports included
     slices: Mapping[str, Sequence[AgreementRow]]
-    periods: Sequence[AgreementRow]
-    """In the order in which items were decided, by thirds."""
-    repeats: Sequence[AgreementRow]
-    """Each person's second look against the first."""
-    gold: Sequence[AgreementRow]
-    """Each reviewer against what is known to be right."""
+    periods: Sequence[AgreementRow]  # in the order in which items were decided, by thirds
+    repeats: Sequence[AgreementRow]  # each person's second look against the first
+    gold: Sequence[AgreementRow]  # each reviewer against what is known to be right
     estimates: LabelEstimates
     notes: Sequence[str]
 
@@ -102,8 +95,7 @@ class _Grades:
         rows = {item.number: place for place, item in enumerate(self.items)}
         columns = {reviewer.id: place for place, reviewer in enumerate(self.reviewers)}
         self.table = np.full((len(self.items), len(self.reviewers)), np.nan)
-        self.decided = np.zeros(self.table.shape, dtype=np.int64)
-        """The number of each decision."""
+        self.decided = np.zeros(self.table.shape, dtype=np.int64)  # the number of each decision
         for row in first:
             place = rows[row.item], columns[row.reviewer]
             self.table[place], self.decided[place] = row.grade, row.id
@@ -265,10 +257,8 @@ class RateEstimate:
     """A rate with its 95% interval, and the numbers of judgements behind it."""
 
     figure: Figure
-    human: int
-    """Items that people judged."""
-    predicted: int
-    """Further items that only models judged."""
+    human: int  # items that people judged
+    predicted: int  # further items that only models judged
 
     def as_dict(self) -> dict[str, Any]:
         """Return the rate in the shape of `--json`."""
@@ -280,15 +270,11 @@ class RateEstimate:
 class LabelEstimates:
     """Estimates about the labels of the task, from the random part; None if there is too little to estimate."""
 
-    frame: int
-    """Pairs that the random part was drawn from."""
+    frame: int  # pairs that the random part was drawn from
     drawn: int
-    precision: RateEstimate | None
-    """Of the pairs that the task labels relevant, the share that is."""
-    overlooked: RateEstimate | None
-    """Of all other pairs, the share that is relevant all the same."""
-    missed: RateEstimate | None
-    """Of all relevant pairs, the share that the task does not label relevant."""
+    precision: RateEstimate | None  # of the pairs that the task labels relevant, the share that is
+    overlooked: RateEstimate | None  # of all other pairs, the share that is relevant all the same
+    missed: RateEstimate | None  # of all relevant pairs, the share that the task does not label relevant
 
     def as_dict(self) -> dict[str, Any]:
         """Return the estimates in the shape of `--json`."""
@@ -300,11 +286,9 @@ class LabelEstimates:
 class Votes:
     """Relevance of items by people and by models, and whether the task lacks a label for them."""
 
-    human: Floats
-    """From 0 to 1; not a number if no person has judged."""
+    human: Floats  # from 0 to 1; not a number if no person has judged
     predicted: Floats
-    unlabelled: Floats
-    """1 if the task does not label the pair relevant."""
+    unlabelled: Floats  # 1 if the task does not label the pair relevant
 
     @property
     def judged(self) -> NDArray[np.bool_]:

@@ -30,8 +30,7 @@ from r2med.store.typed import json_bytes
 class ComputedAgreement:
     """Sections of the page, or the reason why they cannot be computed."""
 
-    state: int
-    """`ReviewStore.state` when it was begun."""
+    state: int  # `ReviewStore.state` when it was begun
     sections: Sequence[Mapping[str, Any]] = ()
     notes: Sequence[str] = ()
     error: str = ""

@@ -19,12 +19,9 @@ from typing import NamedTuple
 from r2med.reviews.rows import DealtItem, Reviewer
 from r2med.reviews.store import DECIDED, LEFT, OPEN, ReviewStore
 
-WHOLE, FIRST, SECOND = 0, 1, 2
-"""Which part of a question's items is dealt at a stop."""
-AHEAD = 8
-"""Undecided items that are dealt ahead, so that the next one is there before it is asked for."""
-_REPEATED = 0.25
-"""The share of a question's items that come again where any do: half of its first half."""
+WHOLE, FIRST, SECOND = 0, 1, 2  # which part of a question's items is dealt at a stop
+AHEAD = 8  # undecided items that are dealt ahead, so that the next one is there before it is asked for
+_REPEATED = 0.25  # the share of a question's items that come again where any do: half of its first half
 
 
 class Stop(NamedTuple):
@@ -212,5 +209,4 @@ _CLAIMABLE = """
 """The items of a question that can be dealt to a reviewer for the first time now."""
 _TOUR = "SELECT 1 FROM tour WHERE reviewer = ? LIMIT 1"
 _NEXT = "SELECT place, question, part FROM tour WHERE reviewer = ? ORDER BY place LIMIT 1"
-_END = 1 << 40
-"""A place beyond every tour, which tells a reviewer at the end from one who has not begun."""
+_END = 1 << 40  # a place beyond every tour, which tells a reviewer at the end from one who has not begun

@@ -30,10 +30,8 @@ from r2med.reviews.rows import (
 from r2med.reviews.scale import sentences
 from r2med.reviews.store import ReviewStore
 
-LONGEST = 200_000
-"""Characters of a passage that are shown; a genome has millions."""
-LONGEST_SENTENCE = 600
-"""A sentence with more characters is cut between words: tables and genomes have no full stops."""
+LONGEST = 200_000  # characters of a passage that are shown; a genome has millions
+LONGEST_SENTENCE = 600  # a sentence with more characters is cut between words: tables and genomes have no full stops
 
 
 class Sentence(NamedTuple):
@@ -77,8 +75,7 @@ def lay_out(text: str, kinds: Kinds) -> list[Sentence]:
     return sentences
 
 
-Card = dict[str, Any]
-"""A passage as a page shows it, with its question and the places before and after it."""
+Card = dict[str, Any]  # a passage as a page shows it, with its question and the places before and after it
 _AGREED = "nobody disagrees about this item (any more)"
 
 

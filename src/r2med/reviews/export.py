@@ -51,8 +51,7 @@ class ExportSettings:
     rule: str = "majority"
     reviewers: tuple[str, ...] = ()
     binary: bool = False
-    task: str = ""
-    """Which task of a review of several."""
+    task: str = ""  # which task of a review of several
 
 
 def export_labels(store: ReviewStore, out: Path, settings: ExportSettings) -> LabelExport:
@@ -73,8 +72,7 @@ def export_labels(store: ReviewStore, out: Path, settings: ExportSettings) -> La
     return LabelExport(str(out), settings.form, len(rows), resolved.settings(), notes=_notes(resolved))
 
 
-Row = tuple[str, str, int]
-"""Query, document and score."""
+Row = tuple[str, str, int]  # query, document and score
 
 
 def _rows(resolved: ResolvedLabels, task: str) -> list[Row]:

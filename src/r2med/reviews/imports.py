@@ -22,10 +22,8 @@ from r2med.reviews.scale import GradeScale
 from r2med.reviews.store import ReviewStore
 from r2med.store.files import expanded, reason
 
-OF_JUDGEMENTS, OF_REVIEW = "judgements", "review"
-"""The scales that the numbers of a file may be on."""
-KINDS = (PERSON, MODEL)
-"""What labels can be said to come from."""
+OF_JUDGEMENTS, OF_REVIEW = "judgements", "review"  # the scales that the numbers of a file may be on
+KINDS = (PERSON, MODEL)  # what labels can be said to come from
 
 
 class ForeignLabel(NamedTuple):
@@ -36,12 +34,10 @@ class ForeignLabel(NamedTuple):
     document: str
     value: object
     note: str
-    place: str
-    """Where it stands in the file, for messages."""
+    place: str  # where it stands in the file, for messages
     task: str = ""
     kind: str = ""
-    is_score: bool = False
-    """Whether the value is that of judgements, which may not be on the scale of the review."""
+    is_score: bool = False  # whether the value is that of judgements, which may not be on the scale of the review
     revealed: tuple[str, ...] = ()
 
 
@@ -64,10 +60,8 @@ class ImportedLabels:
 class ImportSettings:
     """Settings for reading a file of labels, by the options of `r2med review import`."""
 
-    name: str
-    """The name of the reviewer; with several in the file, the beginning of their names."""
-    grades: Mapping[str, int]
-    """The values of the file with the grades that they mean."""
+    name: str  # the name of the reviewer; with several in the file, the beginning of their names
+    grades: Mapping[str, int]  # the values of the file with the grades that they mean
     question: str = ""
     task: str = ""
     scale: str = ""
@@ -285,8 +279,7 @@ def _answer(path: Path, place: str, answers: Mapping[str, object], question: str
     return next(iter(choices), None)
 
 
-_Answers = Iterator[tuple[str, dict[str, object], str]]
-"""User, answers by question, and note."""
+_Answers = Iterator[tuple[str, dict[str, object], str]]  # user, answers by question, and note
 
 
 def _label_studio(record: Mapping[str, Any], place: str, skipped: list[str]) -> _Answers:

@@ -36,12 +36,9 @@ class ResolvedLabel:
 
     item: ReviewItem
     question: ReviewQuestion
-    grade: int
-    """On the scale of the review."""
-    score: int
-    """As judgements have it: 0 if it is not relevant, else from 1 on."""
-    by: str
-    """`ruling`, or the rule."""
+    grade: int  # on the scale of the review
+    score: int  # as judgements have it: 0 if it is not relevant, else from 1 on
+    by: str  # `ruling`, or the rule
 
 
 @dataclass(frozen=True)
@@ -54,8 +51,7 @@ class ResolvedLabels:
     rule: str
     reviewers: Sequence[str]
     binary: bool
-    open_answer: bool = False
-    """Whether the review shows everybody the gold answer from the start."""
+    open_answer: bool = False  # whether the review shows everybody the gold answer from the start
 
     def settings(self) -> dict[str, Any]:
         """Return the settings that an export records."""

@@ -22,8 +22,7 @@ from r2med.reviews.rows import GRADED, MODEL, DraftDecision, ProofSpan, ReviewIt
 from r2med.reviews.scale import GradeScale
 from r2med.reviews.store import ReviewStore
 
-_QUOTE = "\nquote: "
-"""What stands before a quote in a note if the passage does not have it."""
+_QUOTE = "\nquote: "  # what stands before a quote in a note if the passage does not have it
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,7 @@ from r2med.reviews.rows import GRADED, PERSON, SKIPPED, UNSURE, Decision, Review
 from r2med.reviews.scale import sentences
 from r2med.reviews.store import ReviewStore
 
-Grades = Mapping[int, Mapping[int, int]]
-"""Item to reviewer to grade; 0 is no reviewer."""
+Grades = Mapping[int, Mapping[int, int]]  # item to reviewer to grade; 0 is no reviewer
 
 
 @dataclass(frozen=True)
@@ -105,8 +104,7 @@ class StandingDecisions:
         self._lock = threading.Lock()
         self._state = -1
         self._standing: list[Decision] = []
-        self._of_people: dict[int, list[Decision]] = {}
-        """The standing decisions of people on an item, first looks only."""
+        self._of_people: dict[int, list[Decision]] = {}  # the standing decisions of people on an item, first looks only
 
     def current(self) -> list[Decision]:
         """Return all standing decisions, second looks included."""

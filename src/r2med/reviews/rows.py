@@ -20,12 +20,9 @@ from r2med.store.cache import home
 from r2med.store.sqlite import Format, Value, seal
 from r2med.store.typed import Typed, json_bytes
 
-PERSON, MODEL, IMPORTED = "person", "model", "imported"
-"""The kinds of reviewers."""
-REVIEWER, ADJUDICATOR = "reviewer", "adjudicator"
-"""The roles that a reviewer can be invited for."""
-GRADED, UNSURE, SKIPPED, UNDONE = "graded", "unsure", "skipped", "undone"
-"""The verdicts of a decision."""
+PERSON, MODEL, IMPORTED = "person", "model", "imported"  # the kinds of reviewers
+REVIEWER, ADJUDICATOR = "reviewer", "adjudicator"  # the roles that a reviewer can be invited for
+GRADED, UNSURE, SKIPPED, UNDONE = "graded", "unsure", "skipped", "undone"  # the verdicts of a decision
 RANDOM, DISAGREEMENTS, NEAR_CUT, HOLES, GOLD = "random", "disagreements", "near-cut", "holes", "gold"
 """How items are drawn. Only what was drawn at random may feed an estimate."""
 CAUSES: Mapping[str, str] = {
@@ -73,8 +70,7 @@ class ReviewQuestion(Typed, frozen=True):
 
     number: int
     task: str
-    query: str
-    """Its id in the task."""
+    query: str  # its id in the task
     text: str
     answer: str = ""
     reasoning: str = ""
@@ -87,15 +83,11 @@ class ReviewItem(Typed, frozen=True):
 
     number: int
     question: int
-    document: str
-    """Its id in the task."""
+    document: str  # its id in the task
     text: str
-    drawn: str
-    """How it was drawn."""
-    shared: bool
-    """Whether everybody judges it."""
-    gold: int | None = None
-    """The grade that is known to be right, if any."""
+    drawn: str  # how it was drawn
+    shared: bool  # whether everybody judges it
+    gold: int | None = None  # the grade that is known to be right, if any
     facts: Mapping[str, Any] = {}
     """Where it came from (ranks by system, labels by source): nothing that a reviewer sees before deciding."""
 
@@ -109,8 +101,7 @@ class Reviewer(Typed, frozen=True):
     name: str
     kind: str
     role: str = REVIEWER
-    settings: Mapping[str, Any] = {}
-    """Of a model or an import: what made its labels."""
+    settings: Mapping[str, Any] = {}  # of a model or an import: what made its labels
 
 
 class DealtItem(NamedTuple):
@@ -118,8 +109,7 @@ class DealtItem(NamedTuple):
 
     position: int
     item: int
-    again: bool
-    """Whether this person has been dealt it before."""
+    again: bool  # whether this person has been dealt it before
 
 
 class ProofSpan(NamedTuple):
@@ -141,30 +131,21 @@ class Decision(Typed, frozen=True):
 
     table: ClassVar = "decision"
 
-    id: int
-    """Counts up; the order of decisions, whatever clocks say."""
+    id: int  # counts up; the order of decisions, whatever clocks say
     reviewer: int
     item: int
-    position: int | None
-    """Its place in this person's order; None for models and imports."""
-    again: bool
-    """Whether it is a second look at the same item."""
+    position: int | None  # its place in this person's order; None for models and imports
+    again: bool  # whether it is a second look at the same item
     verdict: str
-    grade: int | None
-    """The grade if the verdict is `graded`; an unsure person may name one, too."""
+    grade: int | None  # the grade if the verdict is `graded`; an unsure person may name one, too
     span: ProofSpan | None
     note: str
-    sentence: int | None
-    """The sentence of the guideline that is unclear, counted from 0."""
-    seconds: float | None
-    """How long the item was looked at; None if that is not known."""
+    sentence: int | None  # the sentence of the guideline that is unclear, counted from 0
+    seconds: float | None  # how long the item was looked at; None if that is not known
     revealed: tuple[Revealed, ...]
-    created: str
-    """By the server's clock, in UTC."""
-    undoes: int | None = None
-    """The decision that is taken back."""
-    token: str = ""
-    """Of the form that was sent: a form sent twice is one row."""
+    created: str  # by the server's clock, in UTC
+    undoes: int | None = None  # the decision that is taken back
+    token: str = ""  # of the form that was sent: a form sent twice is one row
 
 
 class DraftDecision(Typed, frozen=True):
@@ -203,16 +184,14 @@ class Ruling(Typed, frozen=True):
     id: int
     reviewer: int
     item: int
-    grade: int | None
-    """None if a ruling is taken back."""
+    grade: int | None  # None if a ruling is taken back
     cause: str
     sentence: int | None
     note: str
     seconds: float | None
     created: str
     undoes: int | None = None
-    revealed: tuple[Revealed, ...] = ()
-    """What the adjudicator had revealed before."""
+    revealed: tuple[Revealed, ...] = ()  # what the adjudicator had revealed before
     token: str = ""
 
 
@@ -223,8 +202,7 @@ class Invitation(Typed, frozen=True):
 
     id: int
     reviewer: int
-    hash: str
-    """Of its secret, which is stored nowhere."""
+    hash: str  # of its secret, which is stored nowhere
     created: str
 
 

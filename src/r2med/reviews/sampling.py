@@ -40,8 +40,7 @@ from r2med.reviews.store import ReviewStore, create_review
 from r2med.runs.ledger import Entry, Ledger
 from r2med.runs.selection import check_data
 
-DEPTH = 10
-"""A document is found when it is among so many: what nDCG@10 looks at."""
+DEPTH = 10  # a document is found when it is among so many: what nDCG@10 looks at
 
 
 @dataclass
@@ -50,16 +49,11 @@ class Candidate:
 
     query: str
     document: str
-    label: int | None = None
-    """The task's own grade; None if the pair is not judged."""
-    ranks: dict[str, int] = field(default_factory=dict)
-    """Its place in the list of each run that has it."""
-    margin: float | None = None
-    """Of a build: by how much the judges' scores lie above the cuts."""
-    spread: float | None = None
-    """Of a build: how far its judges are apart."""
-    facts: dict[str, Any] = field(default_factory=dict)
-    """More that is known of where it came from."""
+    label: int | None = None  # the task's own grade; None if the pair is not judged
+    ranks: dict[str, int] = field(default_factory=dict)  # its place in the list of each run that has it
+    margin: float | None = None  # of a build: by how much the judges' scores lie above the cuts
+    spread: float | None = None  # of a build: how far its judges are apart
+    facts: dict[str, Any] = field(default_factory=dict)  # more that is known of where it came from
 
     @property
     def found(self) -> bool:
@@ -73,11 +67,9 @@ class TaskPool:
 
     dataset: Dataset
     candidates: Sequence[Candidate]
-    runs: int
-    """How many runs were looked at."""
+    runs: int  # how many runs were looked at
     built: bool = False
-    guideline: str = ""
-    """Of a build."""
+    guideline: str = ""  # of a build
 
 
 def read_pools(ledger: Ledger, names: Sequence[str]) -> list[TaskPool]:
@@ -153,8 +145,7 @@ def _judged(folder: Path) -> pl.DataFrame:
 
 MIXED = "mixed"
 QUEUES = (RANDOM, DISAGREEMENTS, NEAR_CUT, HOLES, MIXED)
-_APART = 0.5
-"""Runs and labels disagree on a pair from this difference on, of a scale from 0 to 1."""
+_APART = 0.5  # runs and labels disagree on a pair from this difference on, of a scale from 0 to 1
 
 
 class PooledPair(NamedTuple):
@@ -276,8 +267,7 @@ class ReviewSettings:
     overlap: float = 0.2
     repeat: float = 0.0
     scale: GradeScale = DEFAULT_SCALE
-    guideline: str = ""
-    """Empty for that of the build, or the usual one."""
+    guideline: str = ""  # empty for that of the build, or the usual one
     gold: Path | None = None
     seed: int = 0
     open_answer: bool = False

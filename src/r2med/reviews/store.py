@@ -69,8 +69,7 @@ from r2med.store.files import draft_file
 from r2med.store.sqlite import DamagedError, Database, Value, seal, warn
 from r2med.store.typed import json_bytes
 
-OPEN, DECIDED, LEFT = 1, 0, 2
-"""States of a dealt item: not decided, decided, skipped."""
+OPEN, DECIDED, LEFT = 1, 0, 2  # states of a dealt item: not decided, decided, skipped
 _MEANWHILE = "this passage was decided meanwhile, in another tab or on another device; look at it again"
 
 
@@ -109,8 +108,7 @@ class ReviewStore:
         self.path = path
         self._file = Database(path, FORMAT, shared=True, durable=True)
         self._lock = threading.RLock()
-        self._checked_reveals = 0
-        """The last row of `reveal` whose seal was compared."""
+        self._checked_reveals = 0  # the last row of `reveal` whose seal was compared
         rows = self._file.rows("SELECT value, seal FROM project")
         if not rows or seal(rows[0][0]) != rows[0][1]:
             raise DamagedError(f"{path}: the head of the review is damaged; restore the file from a copy")
@@ -431,8 +429,7 @@ def _append(
     return row
 
 
-_Where = tuple[int, int | None, bool]
-"""Item, position, and whether it is a second look."""
+_Where = tuple[int, int | None, bool]  # item, position, and whether it is a second look
 
 
 def _mark(connection: Connection, reviewer: int, position: int, standing: Decision | None) -> None:
