@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from r2med.audit.label_sets import (
     LabelSet,
-    LookedUpLabels,
+    ReviewedLabels,
     as_given,
     beyond,
     binary,
@@ -253,24 +253,22 @@ def audit(
     dataset: Dataset,
     sources: Sequence[str],
     options: AuditOptions,
-    looked_up: Mapping[str, LookedUpLabels],
+    reviewed: Mapping[str, ReviewedLabels],
 ) -> Audit:
     """Compare label sets of a task, named as for `read_sets`, and the runs of the ledger under them."""
-    given = read_sets(sources, dataset, looked_up)
+    given = read_sets(sources, dataset, reviewed)
     plain = binary(given) if options.binary else given
     sets = beyond(plain) if options.holes else fill(plain) if options.filled else plain
     # Reviewers of one review are compared by the grades that they gave, as `r2med review agreement` does; what changes
     # judgements makes a scale of its own.
-    as_reviewed = None if options.binary or options.filled or options.holes else as_given(sets)
-    compared, scale, whose = sets, None, OF_JUDGEMENTS
-    if as_reviewed is not None and sets[0].given is not None:
-        compared, scale, whose = as_reviewed, sets[0].given.scale, f"review {sets[0].given.review}"
+    compared, review = as_given(sets)
+    scale = review.scale if review else None
     _, ratings = share_pairs(compared, scale)
     entries, missing = _entries(ledger, dataset, options)
     runs = {name: ledger.run(entry) for name, entry in entries.items()}
     judged = plain[0] if options.holes else sets[0]
-    others = [other for one, other in _overlapping(sets) if one is sets[0] and runs]
-    changes = [_change(sets[0], other, runs, options, judged) for other in others]
+    others = [other for one, other in _overlapping(sets) if one is sets[0]]
+    changes = [_change(sets[0], other, runs, options, judged) for other in others] if runs else []
     unscored = [
         f"no query has a relevant document under both {change.a} and {change.b}, so that no system is scored"
         for change in changes
@@ -283,7 +281,7 @@ def audit(
         pairs=len(ratings.grades),
         queries=int(ratings.questions.max()) + 1,
         scale=tuple(map(int, ratings.scale)),
-        scale_of=whose,
+        scale_of=f"review {review.review}" if review else OF_JUDGEMENTS,
         coefficients=coefficients(ratings),
         set_pairs=[_set_pair(one, other, dataset, scale) for one, other in _overlapping(compared)],
         changes=[change for change in changes if change.queries],
@@ -335,12 +333,17 @@ def _set_pair(one: LabelSet, other: LabelSet, dataset: Dataset, scale: Sequence[
         "document": [of_document(texts[document]) for _, document in pairs],
     }
     slices: dict[str, list[AgreementSlice]] = {way: [] for way in ways}
+    for way, name, members in slice_members(ways):
+        raw = coefficients(ratings.select(members), ["raw"])["raw"]
+        slices[way].append(AgreementSlice(name, int(members.sum()), raw))
+    return SetPair.of(one.name, other.name, ratings, slices)
+
+
+def slice_members(ways: Mapping[str, Sequence[Tertile]]) -> Iterator[tuple[str, str, NDArray[np.bool_]]]:
+    """Yield each slice of each way to cut items, with its name and a mask of its items, from the place of each item."""
     for way, places in ways.items():
         for place in sorted(set(places)):
-            members = np.array([member == place for member in places])
-            raw = coefficients(ratings.select(members), ["raw"])["raw"]
-            slices[way].append(AgreementSlice(place[1], int(members.sum()), raw))
-    return SetPair.of(one.name, other.name, ratings, slices)
+            yield way, place[1], np.array([member == place for member in places])
 
 
 def _entries(ledger: Ledger, dataset: Dataset, options: AuditOptions) -> tuple[dict[str, Entry], list[str]]:
@@ -371,7 +374,7 @@ def _change(
     queries = [query for query in with_a if query in with_b]
     counts = (len(queries), len(with_a) - len(queries), len(with_b) - len(queries))
     if not queries:
-        return LabelChange(base.name, other.name, *counts, [], None, [], Stability())
+        return LabelChange(base.name, other.name, *counts, [], None, [], Stability(0, np.empty((0, 0)), None))
     ranked, (one, two) = _ranked(runs, (base, after), queries, options.measure)
     lists = JudgedLists.of({query: base.qrels[query] for query in queries}, ranked, options.measure)
     stability = simulate(lists, ErrorModel.of(share_pairs([base, other])[1]), options.measure)

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.audit.study import OF_PAIR, SetPair, figure_dicts
+from r2med.audit.study import OF_PAIR, SetPair, figure_dicts, slice_members
 from r2med.data.labels import Labels
 from r2med.formatting import counted
 from r2med.measure.agreement import Ratings, coefficients
@@ -216,26 +216,23 @@ def _notes(standing: Sequence[Decision], compared: Sequence[Reviewer]) -> list[s
 def _slices(grades: _Grades, both: Mask, used: Mask, labels: Labels | None) -> Mapping[str, Sequence[AgreementRow]]:
     """Return agreement by facts on items; slices by how items were drawn cover all items."""
     questions, items = grades.questions, grades.select(used)
-
     words = {number: len(question.text.split()) for number, question in questions.items()}
     by_question = tertiles([words[item.question] for item in items], "{:.0f} words")
     by_passage = tertiles([len(item.text.split()) for item in items], "{:.0f} words")
-    ways: dict[str, Callable[[ReviewItem], Tertile]] = {
-        "drawn": lambda item: (0, item.drawn),
-        "task": lambda item: (0, questions[item.question].task),
-        "place": _rank,
-        "question": lambda item: by_question(words[item.question]),
-        "passage": lambda item: by_passage(len(item.text.split())),
+    ways: dict[str, list[Tertile]] = {
+        "drawn": [(0, item.drawn) for item in grades.select(both)],
+        "task": [(0, questions[item.question].task) for item in items],
+        "place": list(map(_rank, items)),
+        "question": [by_question(words[item.question]) for item in items],
+        "passage": [by_passage(len(item.text.split())) for item in items],
     }
     if labels is not None:
         classes = {number: labels.of(question.task, question.query) for number, question in questions.items()}
-        ways["label"] = lambda item: (0, label) if (label := classes[item.question]) else (1, "(no label)")
-    slices = {}
-    for way, place_of in ways.items():
-        members: dict[Tertile, list[int]] = defaultdict(list)
-        for number in np.flatnonzero(both if way == "drawn" else used).tolist():
-            members[place_of(grades.items[number])].append(number)
-        slices[way] = [grades.row(place[1], grades.mask(members[place])) for place in sorted(members)]
+        ways["label"] = [(0, label) if (label := classes[item.question]) else (1, "(no label)") for item in items]
+    slices: dict[str, list[AgreementRow]] = {way: [] for way in ways}
+    for way, name, members in slice_members(ways):
+        places = np.flatnonzero(both if way == "drawn" else used)
+        slices[way].append(grades.row(name, grades.mask(places[members])))
     return slices
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median_low, multimode
 from typing import Any, NoReturn
 
-from r2med.audit.label_sets import GivenGrades, LookedUpLabels
+from r2med.audit.label_sets import ReviewedLabels
 from r2med.errors import R2medError
 from r2med.reviews.progress import grades_by_item
 from r2med.reviews.rows import PERSON, ReviewItem, ReviewQuestion
@@ -119,7 +119,7 @@ def written_score(grade: int, relevant_from: int, *, binary: bool = False) -> in
     return min(1, score) if binary else score
 
 
-def labels_by_source(source: str, task: str) -> dict[str, LookedUpLabels]:
+def labels_by_source(source: str, task: str) -> dict[str, ReviewedLabels]:
     """Return the labels of `review:NAME`, of one reviewer, or with `review:NAME:*` of each of its reviewers."""
     name, _, reviewer = source.removeprefix("review:").partition(":")
     with ReviewStore.open(name) as store:
@@ -132,7 +132,7 @@ def labels_by_source(source: str, task: str) -> dict[str, LookedUpLabels]:
         return {f"review:{name}:{judge}": _reviewed_labels(store, task, judge) for judge in judges}
 
 
-def _reviewed_labels(store: ReviewStore, task: str, reviewer: str) -> LookedUpLabels:
+def _reviewed_labels(store: ReviewStore, task: str, reviewer: str) -> ReviewedLabels:
     """Return the labels of a review, or of one of its reviewers, for the pairs of a task."""
     scores: dict[str, dict[str, int]] = {}
     grades: dict[str, dict[str, int]] = {}
@@ -140,8 +140,9 @@ def _reviewed_labels(store: ReviewStore, task: str, reviewer: str) -> LookedUpLa
         if label.question.task == task:
             scores.setdefault(label.question.query, {})[label.item.document] = label.score
             grades.setdefault(label.question.query, {})[label.item.document] = label.grade
-    given = GivenGrades(store.project.name, store.project.scale.values, grades)
-    return LookedUpLabels(scores, given) if scores else _refuse(store, task)
+    if not scores:
+        _refuse(store, task)
+    return ReviewedLabels(scores, store.project.name, store.project.scale.values, grades)
 
 
 def _refuse(store: ReviewStore, task: str) -> NoReturn:
