@@ -8,7 +8,6 @@ import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 from r2med.errors import R2medError
@@ -20,26 +19,11 @@ from r2med.reviews.store import ReviewStore
 from r2med.web.access import Entrance, Visit
 
 
-class Invited(NamedTuple):
-    """A reviewer, and the secret of a new link, which is shown only once."""
-
-    reviewer: Reviewer
-    secret: str
-
-
-class Withdrawn(NamedTuple):
-    """Result of withdrawing a reviewer's links: their number, and that of the items that others are dealt now."""
-
-    links: int
-    released: int
-
-
-def invite(store: ReviewStore, name: str, role: str = REVIEWER) -> Invited:
-    """Create a new link for a reviewer; earlier links stay valid until they are withdrawn."""
-    reviewer = store.add_reviewer(name, PERSON, role)
+def invite(store: ReviewStore, name: str, role: str = REVIEWER) -> str:
+    """Return the secret of a new link for a reviewer; earlier links stay valid until they are withdrawn."""
     secret = secrets.token_urlsafe(24)  # 192 bits cannot be guessed
-    store.add_invitation(reviewer.id, secret)
-    return Invited(reviewer, secret)
+    store.add_invitation(store.add_reviewer(name, PERSON, role).id, secret)
+    return secret
 
 
 def join_path(project: str, secret: str) -> str:
@@ -51,13 +35,13 @@ def join_path(project: str, secret: str) -> str:
     return f"/review/{quote(project)}/join/{quote(secret)}"
 
 
-def withdraw(store: ReviewStore, name: str) -> Withdrawn:
-    """Withdraw a reviewer's links; the reviewer's decisions stay."""
+def withdraw(store: ReviewStore, name: str) -> tuple[int, int]:
+    """Withdraw a reviewer's links; return how many, and how many items others are dealt now. Decisions stay."""
     reviewer = store.reviewer(name)
     links = store.withdraw(reviewer.id)
     if not links:
         raise R2medError(f"{name} has no link that holds; r2med review show {store.project.name} lists them")
-    return Withdrawn(links, Dealer(store).release(reviewer))
+    return links, Dealer(store).release(reviewer)
 
 
 PLACE = "/review"

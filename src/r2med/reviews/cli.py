@@ -273,7 +273,7 @@ def invite_person(name: str, person: str, adjudicator: bool, url: str) -> None:
       r2med review invite pilot "Dr. Edsger" --adjudicator
     """
     with ReviewStore.open(name) as store:
-        _, secret = invite(store, person, ADJUDICATOR if adjudicator else REVIEWER)
+        secret = invite(store, person, ADJUDICATOR if adjudicator else REVIEWER)
     click.echo(f"{url.rstrip('/')}{join_path(name, secret)}")
     click.echo("the link is shown this once; r2med serve must run for it to work", err=True)
 

@@ -13,20 +13,7 @@ from r2med.lexical.highlight import Kinds, Part, kinds_of, marks
 from r2med.lexical.segmentation import sentences as text_sentences
 from r2med.reviews.batches import Dealer
 from r2med.reviews.progress import StandingDecisions
-from r2med.reviews.rows import (
-    ANSWER,
-    CAUSES,
-    GRADED,
-    REASONING,
-    SOURCES,
-    UNSURE,
-    Decision,
-    DraftDecision,
-    Revealed,
-    Reviewer,
-    ReviewItem,
-    Ruling,
-)
+from r2med.reviews.rows import ANSWER, CAUSES, GRADED, REVEALS, UNSURE, Revealed, Reviewer, ReviewItem, Ruling
 from r2med.reviews.scale import sentences
 from r2med.reviews.store import ReviewStore
 
@@ -115,8 +102,8 @@ class Desk:
     def _texts(self, item: ReviewItem, revealed: Sequence[Revealed], *, decided: bool) -> Card:
         """Return the texts of a card; the origin of an item can be revealed only after the decision."""
         question = self.store.question(item.question)
-        texts = {ANSWER: question.answer, REASONING: question.reasoning, SOURCES: _origin(item) if decided else ""}
-        seen = {fact.what for fact in revealed}
+        hideable = (question.answer, question.reasoning, _origin(item) if decided else "")
+        texts, seen = dict(zip(REVEALS, hideable, strict=True)), {fact.what for fact in revealed}
         revealed_texts = {what: text for what, text in texts.items() if text and what in seen}
         hidden = [what for what, text in texts.items() if text and what not in seen]
         # The words of the gold answer are marked only if it is in view.
@@ -124,23 +111,13 @@ class Desk:
         passage = lay_out(item.text, kinds)
         return {"question": question, "passage": passage, "revealed": revealed_texts, "hidden": hidden}
 
-    def decide(
-        self, person: Reviewer, position: int, draft: DraftDecision, token: str, seen: int | None
-    ) -> tuple[Decision, int | None]:
-        """Store a decision; return it with the next place."""
-        row = self.store.record(person.id, position, draft, token, seen)
-        following = self.dealer.next_open(person, position)
-        return row, following.position if following else None
-
-    def reveal(self, person: Reviewer, position: int, what: str) -> None:
-        """Record that something is revealed; the origin of an item only after the decision."""
-        self._reveal(person, position, self.card(person, position), what, " before you have decided")
-
-    def _reveal(self, person: Reviewer, place: int, card: Card, what: str, limit: str = "") -> None:
+    def reveal(self, person: Reviewer, place: int, what: str, *, ruling: bool) -> None:
+        """Record that something is revealed at a place, to an adjudicator of an item; its origin only once decided."""
+        card = self.ruling_card(person, place) if ruling else self.card(person, place)
         if what in card["hidden"]:
             self.store.reveal(person.id, place, what)
         elif what not in card["revealed"]:
-            raise R2medError(f"{what!r} cannot be shown here{limit}")
+            raise R2medError(f"{what!r} cannot be shown here{'' if ruling else ' before you have decided'}")
 
     def open_rulings(self) -> list[int]:
         """Return the contested items without a ruling."""
@@ -181,10 +158,6 @@ class Desk:
             "after": contested[place + 1] if place + 1 < len(contested) else None,
             "following": next((n for n in (*contested[place + 1 :], *contested[:place]) if n not in rulings), None),
         }
-
-    def reveal_ruling(self, person: Reviewer, item: int, what: str) -> None:
-        """Record that something is revealed to an adjudicator."""
-        self._reveal(person, item, self.ruling_card(person, item), what)
 
     def rule(self, ruling: Ruling, token: str) -> Ruling:
         """Store a ruling on a contested item, with its cause."""

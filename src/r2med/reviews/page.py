@@ -31,6 +31,7 @@ from r2med.reviews.rows import (
     GRADED,
     SKIPPED,
     UNSURE,
+    DealtItem,
     Decision,
     DecisionConflict,
     DraftDecision,
@@ -79,7 +80,7 @@ def review_routes(door: ReviewDoor, menu: Mapping[str, str]) -> list[Route]:
         Route(f"{place}/done", pages.show(pages.done_page)),
         Route(f"{place}/rule/{{item:int}}", pages.show(pages.ruling_page)),
         Route(f"{place}/rule/{{item:int}}", pages.change(pages.rule), methods=["POST"]),
-        Route(f"{place}/rule/{{item:int}}/reveal", pages.change(pages.reveal_ruling), methods=["POST"]),
+        Route(f"{place}/rule/{{item:int}}/reveal", pages.change(pages.reveal), methods=["POST"]),
     ]
 
 
@@ -192,8 +193,7 @@ class _Pages:
         desk, person = sitting
         if person.role == ADJUDICATOR:
             return _place(desk, "rule", desk.next_ruling() or next(iter(desk.standing.contested()), None))
-        place = desk.dealer.next_open(person)
-        return _place(desk, "item", place.position if place else None)
+        return _item_place(desk, desk.dealer.next_open(person))
 
     def item_page(self, sitting: Sitting, request: Request) -> Page:
         desk, person = sitting
@@ -207,9 +207,10 @@ class _Pages:
         span = ProofSpan(start, end) if start is not None and end is not None else None
         draft = DraftDecision(verdict, grade, span, _note(form), whole_number(form.get("sentence")), _seconds(form))
         position = request.path_params["position"]
-        row, following = desk.decide(person, position, draft, _token(form), whole_number(form.get("seen")))
+        row = desk.store.record(person.id, position, draft, _token(form), whole_number(form.get("seen")))
+        place = _item_place(desk, desk.dealer.next_open(person, position))
         counts = {"done": desk.dealer.done(person), "left": desk.dealer.waiting(person)}
-        return {"saved": row.id, "said": _confirm(desk, row), "next": _place(desk, "item", following), **counts}
+        return {"saved": row.id, "said": _confirm(desk, row), "next": place, **counts}
 
     def undo(self, sitting: Sitting, request: Request, form: Form) -> dict[str, Any]:
         desk, person = sitting
@@ -219,14 +220,15 @@ class _Pages:
             place = _place(desk, "rule", ruling.item) if ruling else ""
         else:
             row = desk.store.undo(person.id, token)
-            place = _place(desk, "item", row.position) if row else ""
+            place = _item_place(desk, row) if row else ""
         return {"said": "Taken back" if place else "There is nothing to take back", "next": place or _place(desk)}
 
     def reveal(self, sitting: Sitting, request: Request, form: Form) -> dict[str, Any]:
         desk, person = sitting
-        position = request.path_params["position"]
-        desk.reveal(person, position, form.get("what", ""))
-        return {"said": "Shown, and recorded", "next": _place(desk, "item", position)}
+        kind, name = ("rule", "item") if "item" in request.path_params else ("item", "position")
+        number = request.path_params[name]
+        desk.reveal(person, number, form.get("what", ""), ruling=kind == "rule")
+        return {"said": "Shown, and recorded", "next": _place(desk, kind, number)}
 
     def done_page(self, sitting: Sitting, request: Request) -> Page:
         desk, person = sitting
@@ -236,17 +238,13 @@ class _Pages:
         return "reviews/done.html", {**values, "skipped": skipped, "adjudicator": adjudicator}
 
     def ruling_page(self, sitting: Sitting, request: Request) -> Page:
-        desk, person, item = _contested(sitting, request)
-        return _card_page(desk, request, "rule", card=desk.ruling_card(person, item), causes=CAUSES)
-
-    def reveal_ruling(self, sitting: Sitting, request: Request, form: Form) -> dict[str, Any]:
-        desk, person, item = _contested(sitting, request)
-        desk.reveal_ruling(person, item, form.get("what", ""))
-        return {"said": "Shown, and recorded", "next": _place(desk, "rule", item)}
+        desk, person = sitting
+        card = desk.ruling_card(person, request.path_params["item"])
+        return _card_page(desk, request, "rule", card=card, causes=CAUSES)
 
     def rule(self, sitting: Sitting, request: Request, form: Form) -> dict[str, Any]:
-        desk, person, item = _contested(sitting, request)
-        grade = whole_number(form.get("say"))
+        desk, person = sitting
+        item, grade = request.path_params["item"], whole_number(form.get("say"))
         if grade is None:
             raise R2medError("a ruling needs a grade")
         facts = (form.get("cause", ""), whole_number(form.get("sentence")), _note(form), _seconds(form))
@@ -310,10 +308,13 @@ class _Pages:
         return "reviews/agreement.html", values
 
     def _sitting(self, request: Request) -> Sitting:
-        if (sitting := self.door.person(visit_of(request.scope))) is not None:
-            return sitting
-        name = request.path_params["name"]
-        raise NotAdmitted(f"the desk of {name} opens with a link of one's own: r2med review invite {name} PERSON")
+        sitting = self.door.person(visit_of(request.scope))
+        if sitting is None:
+            name = request.path_params["name"]
+            raise NotAdmitted(f"the desk of {name} opens with a link of one's own: r2med review invite {name} PERSON")
+        if "item" in request.path_params and sitting[1].role != ADJUDICATOR:
+            raise NotAdmitted("adjudication is for whoever was invited to it")
+        return sitting
 
     def _frame(self, sitting: Sitting) -> Frame:
         """Return the frame of a reviewer's pages: its menu holds only the desk."""
@@ -344,6 +345,10 @@ def _place(desk: Desk, *parts: object) -> str:
     if parts and parts[-1] is None:
         parts = ("done",)
     return "/".join(map(str, ("/review", desk.store.project.name, *parts)))
+
+
+def _item_place(desk: Desk, row: DealtItem | Decision | None) -> str:
+    return _place(desk, "item", row.position if row else None)
 
 
 def _card_page(desk: Desk, request: Request, name: str, **values: Any) -> Page:
@@ -390,14 +395,6 @@ def _confirm_earlier(sitting: Sitting, number: int | None) -> str:
     if person.role == ADJUDICATOR:
         row = next((ruling for ruling in desk.store.rulings().values() if ruling.id == number), None)
     return _confirm(desk, row) if row else ""
-
-
-def _contested(sitting: Sitting, request: Request) -> tuple[Desk, Reviewer, int]:
-    """Return the desk, its adjudicator and the item of a request; any other reviewer is refused."""
-    desk, person = sitting
-    if person.role != ADJUDICATOR:
-        raise NotAdmitted("adjudication is for whoever was invited to it")
-    return desk, person, request.path_params["item"]
 
 
 def _jobs(request: Request) -> Jobs:

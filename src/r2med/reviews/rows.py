@@ -7,18 +7,16 @@ last column is the seal.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, TypeVar
-
-import msgspec
+from typing import Any, ClassVar, NamedTuple
 
 from r2med.errors import R2medError
 from r2med.reviews.scale import GradeScale
 from r2med.store.cache import home
-from r2med.store.sqlite import Format, Value, seal
-from r2med.store.typed import Typed, json_bytes
+from r2med.store.sqlite import Format
+from r2med.store.typed import Typed
 
 PERSON, MODEL, IMPORTED = "person", "model", "imported"  # the kinds of reviewers
 REVIEWER, ADJUDICATOR = "reviewer", "adjudicator"  # the roles that a reviewer can be invited for
@@ -207,25 +205,6 @@ class Invitation(Typed, frozen=True):
 
 
 AnyRow = ReviewQuestion | ReviewItem | Reviewer | Decision | Ruling | Invitation
-Row = TypeVar("Row", bound=AnyRow)
-
-
-def seal_values(*values: Value) -> tuple[Value, ...]:
-    """Return the values of a row with their seal appended."""
-    return (*values, seal(*values))
-
-
-def encode_row(row: AnyRow) -> tuple[Value, ...]:
-    """Return the values of a row and its seal, as its table has them."""
-    values = msgspec.structs.astuple(row)
-    return seal_values(*(v if v is None or isinstance(v, str | int | float) else json_bytes(v) for v in values))
-
-
-def decode_row(kind: type[Row], values: Sequence[Any]) -> Row:
-    """Build a row from the values of its table, without the seal."""
-    plain = (msgspec.json.decode(value) if isinstance(value, bytes) else value for value in values)
-    fields = dict(zip(kind.__struct_fields__, plain, strict=True))
-    return msgspec.convert(fields, kind, strict=False)  # SQLite has 0 and 1 for false and true
 
 
 FORMAT = Format(

@@ -10,8 +10,7 @@ The contract for callers:
   dealt items by position (`r2med.reviews.batches`); models and imports write with `record_all`, without positions.
 - A **decision** is an appended row and is never changed or removed. Undoing appends a row with verdict `undone` that
   names the row it takes back. What holds is `standing()`: the last row that was not taken back, by reviewer, item and
-  `again` (a second look at the same item, which is for self-agreement and for nothing else). `labels()` is the short
-  form: grades by reviewer's name and item, first looks only.
+  `again` (a second look at the same item, which is for self-agreement and for nothing else).
 - A **ruling** is an adjudicator's, with a cause; `rulings()` gives the one that holds for each item.
 - A call that returns has been written and synced: whatever happens to the process or the machine, the row is there. A
   call that raises has written nothing.
@@ -29,7 +28,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from sqlite3 import Connection
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -55,20 +54,17 @@ from r2med.reviews.rows import (
     ReviewItem,
     ReviewProject,
     ReviewQuestion,
-    Row,
     Ruling,
-    decode_row,
-    encode_row,
     now,
     review_names,
     review_path,
-    seal_values,
 )
 from r2med.reviews.scale import sentences
 from r2med.store.files import draft_file
 from r2med.store.sqlite import DamagedError, Database, Value, seal, warn
 from r2med.store.typed import json_bytes
 
+Row = TypeVar("Row", bound=AnyRow)
 OPEN, DECIDED, LEFT = 1, 0, 2  # states of a dealt item: not decided, decided, skipped
 _MEANWHILE = "this passage was decided meanwhile, in another tab or on another device; look at it again"
 
@@ -143,9 +139,9 @@ class ReviewStore:
 
     def _read(self, kind: type[Row], condition: str, values: Sequence[Value] = ()) -> list[Row]:
         """Return the rows of a table for which a condition of SQL holds; a damaged one is an error."""
-        return [decode_row(kind, self._check(row, kind.table)) for row in self._select(kind, condition, values)]
+        return [_decode(kind, self._check(row, kind.table)) for row in self._select(kind, condition, values)]
 
-    def _select(self, kind: type[Row], condition: str, values: Sequence[Value]) -> list[Any]:
+    def _select(self, kind: type[Row], condition: str, values: Sequence[Value] = ()) -> list[Any]:
         return self.rows(f"SELECT {', '.join(kind.__struct_fields__)}, seal FROM {kind.table} {condition}", values)
 
     def _check(self, row: Sequence[Any], what: str) -> Sequence[Any]:
@@ -231,7 +227,7 @@ class ReviewStore:
 
     def withdraw(self, reviewer: int) -> int:
         """Withdraw all links of a reviewer and return how many there were."""
-        rows = [seal_values(row.id, now()) for row in self.invitations() if row.reviewer == reviewer]
+        rows = [_sealed(row.id, now()) for row in self.invitations() if row.reviewer == reviewer]
         with self.transaction() as connection:
             connection.executemany("INSERT OR IGNORE INTO withdrawal VALUES (?, ?, ?)", rows)
         return len(rows)
@@ -311,13 +307,13 @@ class ReviewStore:
         """Return a reviewer's decision by its id; None if it is another reviewer's or does not exist."""
         return next(iter(self._read(Decision, "WHERE id = ? AND reviewer = ?", (identifier, reviewer))), None)
 
-    def decisions(self, after: int = 0) -> list[Decision]:
-        """Return all decisions, undone ones included, or those after an id; damaged rows are skipped with a warning."""
-        rows = self._select(Decision, "WHERE id > ? ORDER BY id", (after,))
+    def decisions(self) -> list[Decision]:
+        """Return all decisions, undone ones included; damaged rows are skipped with a warning."""
+        rows = self._select(Decision, "ORDER BY id")
         sound = [row for row in rows if seal(*row[:-1]) == row[-1]]
         if damaged := len(rows) - len(sound):
             warn(f"{self.path}: {damaged} decisions are damaged and left out; restore a copy of the file")
-        return [decode_row(Decision, row[:-1]) for row in sound]
+        return [_decode(Decision, row[:-1]) for row in sound]
 
     def standing(self) -> list[Decision]:
         """Return the standing decisions, second looks included."""
@@ -344,7 +340,7 @@ class ReviewStore:
     def reveal(self, reviewer: int, position: int, what: str) -> None:
         """Record a revelation to a reviewer, before it is shown; an adjudicator's places are the items."""
         with self.transaction() as connection:
-            values = seal_values(_next_id(connection, "reveal"), reviewer, position, what, now())
+            values = _sealed(_next_id(connection, "reveal"), reviewer, position, what, now())
             connection.execute("INSERT INTO reveal VALUES (?, ?, ?, ?, ?, ?)", values)
 
     def revealed(self, reviewer: int, position: int) -> tuple[Revealed, ...]:
@@ -415,8 +411,19 @@ def _next_id(connection: Connection, table: str) -> int:
     return int(connection.execute(f"SELECT coalesce(max(id), 0) + 1 FROM {table}").fetchone()[0])
 
 
+def _decode(kind: type[Row], values: Sequence[Any]) -> Row:
+    plain = (msgspec.json.decode(value) if isinstance(value, bytes) else value for value in values)
+    fields = dict(zip(kind.__struct_fields__, plain, strict=True))
+    return msgspec.convert(fields, kind, strict=False)  # SQLite has 0 and 1 for false and true
+
+
+def _sealed(*values: Value) -> tuple[Value, ...]:
+    return (*values, seal(*values))
+
+
 def _insert(connection: Connection, row: AnyRow) -> None:
-    values = encode_row(row)
+    fields = msgspec.structs.astuple(row)
+    values = _sealed(*(v if v is None or isinstance(v, str | int | float) else json_bytes(v) for v in fields))
     connection.execute(f"INSERT INTO {row.table} VALUES ({', '.join('?' * len(values))})", values)
 
 
