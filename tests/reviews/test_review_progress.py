@@ -37,7 +37,7 @@ def test_what_was_appended_is_caught_up_with(tmp_path_factory, steps):
                     store.record(people[who].id, position, draft, f"t{number}")
                 held = store.standing()
                 assert sorted(live.current(), key=lambda row: row.id) == sorted(held, key=lambda row: row.id)
-                assert live.contested() == disputed(held)
+                assert list(live.contested()) == disputed(held)
 
 
 def disputed(held) -> list[int]:
@@ -61,13 +61,13 @@ def test_models_and_imports_never_count_as_people(kind: str):
         for person, grade in (("Ada", 2), ("Ben", 3)):
             reviewer = store.add_reviewer(person)
             store.record_all(reviewer.id, [(1, DraftDecision("graded", 2)), (2, DraftDecision("graded", grade))])
-        before, contested = review_progress(store), desk.standing.contested()
+        before, contested = review_progress(store), list(desk.standing.contested())
         assert (before.judged, before.by_two, before.disagreements, contested) == (2, 2, 1, [2])
         judge_all(store, "other", kind, lambda number: 0 if number != 2 else 3)
         after = review_progress(store)
         assert (after.judged, after.by_two, after.disagreements) == (2, 2, 1)
         assert (before.by_models, after.by_models) == (0, 8)
-        assert desk.standing.contested() == [2]
+        assert list(desk.standing.contested()) == [2]
         assert len(desk.ruling_card(adjudicator, 2)["said"]) == 2
         with pytest.raises(R2medError, match="nobody disagrees"):
             desk.ruling_card(adjudicator, 1)

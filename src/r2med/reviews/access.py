@@ -128,13 +128,8 @@ class ReviewDoor:
             desk = self.desk(name)
         except R2medError:
             return None
-        reviewer = desk.store.admitted(secret) if secret else None
+        reviewer = desk.store.admitted(secret)
         return (desk, reviewer) if reviewer else None
-
-    def known_person(self, visit: Visit, desk: Desk) -> Reviewer | None:
-        """Return the reviewer of the browser's cookie for a desk, ignoring the link that is opened now."""
-        secret = visit.cookies.get(cookie_name(visit, desk.store.project.name), "")
-        return desk.store.admitted(secret) if secret else None
 
     def _admits(self, visit: Visit, name: str, secret: str) -> bool:
         if (name, secret) not in self._valid and self._limit.reached(visit.client):

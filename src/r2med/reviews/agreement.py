@@ -11,7 +11,6 @@ before everything; if several people judged, an item counts as relevant by the s
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -24,10 +23,11 @@ from r2med.audit.study import OF_PAIR, SetPair, figure_dicts, slice_members
 from r2med.data.labels import Labels
 from r2med.formatting import counted
 from r2med.measure.agreement import Ratings, coefficients
-from r2med.measure.figure import Figure, figure_dict
+from r2med.measure.figure import Figure
 from r2med.measure.population import prediction_powered_mean, share
 from r2med.measure.score import Tertile, tertiles
-from r2med.reviews.rows import ANSWER, GRADED, IMPORTED, MODEL, PERSON, RANDOM, UNSURE, Decision, Reviewer, ReviewItem
+from r2med.reviews.progress import grades_by_item
+from r2med.reviews.rows import ANSWER, GRADED, MODEL, PERSON, RANDOM, UNSURE, Decision, Reviewer, ReviewItem
 from r2med.reviews.sampling import DEPTH
 from r2med.reviews.store import ReviewStore
 
@@ -75,7 +75,6 @@ class ReviewAgreement:
             "agreement": figure_dicts(self.coefficients),
             "pairs": [pair.as_dict() for pair in self.pairs],
             "slices": {way: [row.as_dict() for row in rows] for way, rows in self.slices.items()},
-            "estimates": self.estimates.as_dict(),
         }
         facts = {name: value for name, value in vars(self).items() if name != "coefficients"}
         return facts | shapes | rows
@@ -117,9 +116,8 @@ class _Grades:
 
     def row(self, name: str, items: Mask) -> AgreementRow:
         """Return the agreement of the compared reviewers on some items."""
-        return AgreementRow(
-            name, int(items.sum()), coefficients(self.ratings(self.compared, items), ("raw", "kappa", "ac1"))
-        )
+        figures = coefficients(self.ratings(self.compared, items), ("raw", "kappa", "ac1"))
+        return AgreementRow(name, int(items.sum()), figures)
 
     def row_of_pairs(self, name: str, pairs: Mapping[int, tuple[object, object]]) -> Iterator[AgreementRow]:
         """Yield the agreement of two grades of each item, if there are any."""
@@ -253,14 +251,12 @@ Floats = NDArray[np.float64]
 class RateEstimate:
     """A rate with its 95% interval, and the numbers of judgements behind it."""
 
-    figure: Figure
+    value: float
+    low: float
+    high: float
     human: int  # items that people judged
     predicted: int  # further items that only models judged
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the rate in the shape of `--json`."""
-        method = "prediction-powered" if self.predicted else "people alone"
-        return {**figure_dict(self.figure), "human": self.human, "predicted": self.predicted, "method": method}
+    method: str  # whether it is prediction-powered, or of people alone
 
 
 @dataclass(frozen=True)
@@ -272,11 +268,6 @@ class LabelEstimates:
     precision: RateEstimate | None  # of the pairs that the task labels relevant, the share that is
     overlooked: RateEstimate | None  # of all other pairs, the share that is relevant all the same
     missed: RateEstimate | None  # of all relevant pairs, the share that the task does not label relevant
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the estimates in the shape of `--json`."""
-        rates = {name: getattr(self, name) for name in ("precision", "overlooked", "missed")}
-        return vars(self) | {name: rate and rate.as_dict() for name, rate in rates.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -310,25 +301,24 @@ class Votes:
 
     def estimate(self, value: float, low: float, high: float) -> RateEstimate:
         """Return a rate and its ends with the numbers of judgements behind them."""
-        figure = Figure(*(float(min(1.0, max(0.0, end))) for end in (value, low, high)))
-        return RateEstimate(figure, int(self.judged.sum()), int((~self.judged).sum()) if self.powered else 0)
+        figures = (float(min(1.0, max(0.0, end))) for end in (value, low, high))
+        predicted, method = (int((~self.judged).sum()), "prediction-powered") if self.powered else (0, "people alone")
+        return RateEstimate(*figures, int(self.judged.sum()), predicted, method)
 
 
 def estimate_labels(store: ReviewStore, items: Sequence[ReviewItem], standing: Sequence[Decision]) -> LabelEstimates:
     """Estimate the quality of the task's labels from the votes of people and models."""
     drawn = [item for item in items if item.drawn == RANDOM]
     kinds = {reviewer.id: reviewer.kind for reviewer in store.reviewers()}
-    cut = store.project.scale.relevant_from
-    votes: dict[str, dict[int, list[bool]]] = {kind: defaultdict(list) for kind in (PERSON, MODEL, IMPORTED)}
-    for row in standing:
-        if row.verdict == GRADED and row.grade is not None and not row.again:
-            votes[kinds[row.reviewer]][row.item].append(row.grade >= cut)
-    for number, ruling in store.rulings().items():
-        votes[PERSON][number] = [(ruling.grade or 0) >= cut]
-    human, predicted = (
-        np.array([np.mean(v) if (v := votes[kind].get(item.number)) else np.nan for item in drawn], np.float64)
-        for kind in (PERSON, MODEL)
-    )
+    grades, rulings, cut = grades_by_item(standing), store.rulings(), store.project.scale.relevant_from
+
+    def vote(item: int, kind: str) -> float:
+        given = [grade >= cut for reviewer, grade in grades.get(item, {}).items() if kinds[reviewer] == kind]
+        if kind == PERSON and item in rulings:
+            given = [(rulings[item].grade or 0) >= cut]
+        return float(np.mean(given)) if given else np.nan
+
+    human, predicted = (np.array([vote(item.number, kind) for item in drawn]) for kind in (PERSON, MODEL))
     unlabelled = np.array([(item.facts.get("label") or 0) <= 0 for item in drawn], dtype=np.float64)
     precision, overlooked = (
         _rate(Votes(human[unlabelled == side], predicted[unlabelled == side], unlabelled[unlabelled == side]))

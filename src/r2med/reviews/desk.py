@@ -13,7 +13,7 @@ from r2med.lexical.highlight import Kinds, Part, kinds_of, marks
 from r2med.lexical.segmentation import sentences as text_sentences
 from r2med.reviews.batches import Dealer
 from r2med.reviews.progress import StandingDecisions
-from r2med.reviews.rows import ANSWER, CAUSES, GRADED, REVEALS, UNSURE, Revealed, Reviewer, ReviewItem, Ruling
+from r2med.reviews.rows import ANSWER, CAUSES, REVEALS, UNSURE, Revealed, Reviewer, ReviewItem, Ruling
 from r2med.reviews.scale import sentences
 from r2med.reviews.store import ReviewStore
 
@@ -131,16 +131,15 @@ class Desk:
 
     def ruling_card(self, person: Reviewer, number: int) -> Card:
         """Return a contested item with the opinions on it, in a random order that identifies no reviewer."""
-        contested, rulings = self.standing.contested(), self.store.rulings()
-        if number not in contested:
+        decisions, rulings = self.standing.contested(), self.store.rulings()
+        if number not in decisions:
             raise R2medError(_AGREED)
-        place = contested.index(number)
-        item = self.store.item(number)
+        contested = list(decisions)
+        place, item = contested.index(number), self.store.item(number)
         opinions = [
             {"unsure": row.verdict == UNSURE, "stretch": item.text[slice(*row.span)] if row.span else ""}
             | {"grade": row.grade, "note": row.note}
-            for row in self.standing.of_item(number)
-            if row.verdict in (GRADED, UNSURE)
+            for row in decisions[number]
         ]
         random.Random(f"{self.store.project.seed}\t{number}").shuffle(opinions)
         earlier = [row for row in self.store.all_rulings() if (row.reviewer, row.item) == (person.id, number)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,12 +28,6 @@ class HitCount:
     def value(self) -> float | None:
         """Return the share; None if the total is 0."""
         return self.count / self.total if self.total else None
-
-    @classmethod
-    def of_equal(cls, pairs: Iterable[tuple[int | None, int | None]]) -> HitCount:
-        """Count the pairs of equal grades."""
-        hits = [one == other for one, other in pairs]
-        return cls(sum(hits), len(hits))
 
 
 @dataclass(frozen=True)
@@ -119,19 +113,16 @@ class StandingDecisions:
                 self._state = state
             return self._standing
 
-    def contested(self) -> list[int]:
-        """Return the items that need an adjudicator, in order: people differ, or one is unsure."""
+    def contested(self) -> dict[int, list[Decision]]:
+        """Return the items that need an adjudicator, in order, with what people said: they differ, or one is unsure."""
         self.current()
-        verdicts = {
-            item: {row.grade if row.verdict == GRADED else UNSURE for row in rows if row.verdict != SKIPPED}
-            for item, rows in self._of_people.items()
-        }
-        return sorted(item for item, given in verdicts.items() if len(given) > 1 or UNSURE in given)
-
-    def of_item(self, item: int) -> list[Decision]:
-        """Return the standing decisions of people on an item, first looks only."""
-        self.current()
-        return self._of_people.get(item, [])
+        contested = {}
+        for item, rows in sorted(self._of_people.items()):
+            said = [row for row in rows if row.verdict != SKIPPED]
+            verdicts = {row.grade if row.verdict == GRADED else UNSURE for row in said}
+            if len(verdicts) > 1 or UNSURE in verdicts:
+                contested[item] = said
+        return contested
 
 
 def grades_by_item(decisions: Sequence[Decision]) -> dict[int, dict[int, int]]:
@@ -193,7 +184,8 @@ def _person(
 
     def compare_with(table: Grades) -> HitCount:
         pairs = ((first[item], grades.items()) for item, grades in table.items() if item in first)
-        return HitCount.of_equal((mine, grade) for mine, row in pairs for who, grade in row if who != reviewer.id)
+        hits = [mine == grade for mine, row in pairs for who, grade in row if who != reviewer.id]
+        return HitCount(sum(hits), len(hits))
 
     return PersonProgress(
         *(reviewer.name, reviewer.kind, reviewer.role, links),

@@ -18,6 +18,7 @@ from r2med.audit.tables import (
     why_low,
 )
 from r2med.formatting import counted
+from r2med.measure.figure import Figure
 from r2med.render.sections import Section
 from r2med.render.table import Cell, Column, Table, column, key, say
 from r2med.reviews.rows import ADJUDICATOR, CAUSES, PERSON
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from r2med.audit.study import SetPair
-    from r2med.measure.figure import Figure
     from r2med.reviews.agreement import AgreementRow, ReviewAgreement
     from r2med.reviews.progress import HitCount, ReviewProgress
 
@@ -119,7 +119,7 @@ def _estimates(agreement: ReviewAgreement) -> Section:
         return Section(title, sentences=[why])
     rows = []
     for name, rate in rates.items():
-        figures = (f"{100 * rate.figure.value:.1f}", ends(rate.figure, 100, 1))
+        figures = (f"{100 * rate.value:.1f}", ends(Figure(rate.value, rate.low, rate.high), 100, 1))
         rows.append((_RATES[name][0], *figures, f"{rate.human:,}", f"{rate.predicted:,}"))
     basis = (
         f"From the {estimates.drawn:,} pairs that were drawn at random out of {estimates.frame:,}. What an adjudicator"
