@@ -1,8 +1,7 @@
 """A simulation of label noise: how stable an order of systems is if labels were as wrong as two sets disagree.
 
 Every judgement of the first set is drawn again by how often the second gives which grade where the first gives this
-one; the systems are scored by the drawn labels, and the order is looked at. Queries that lose all their relevant
-documents in a draw are left out of it.
+one, and the systems are scored by the drawn labels. Queries that lose all their relevant documents are left out.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 from r2med.data.dataset import Qrels
 from r2med.data.run import Run
 from r2med.measure.agreement import Ratings
-from r2med.measure.bootstrap import SEED, percentile_ends
+from r2med.measure.bootstrap import SEED, figure_of
 from r2med.measure.correlation import compare_pairs, kendall
 from r2med.measure.figure import Figure
 from r2med.measure.metrics import Gains, Measure
@@ -104,5 +103,5 @@ def simulate(lists: JudgedLists, errors: ErrorModel, measure: Measure, simulatio
     taus = kendall(np.repeat(base[:, None], simulations, axis=1), drawn) if len(base) > 1 else np.array([])
     finite = taus[np.isfinite(taus)]
     # No queries are drawn, so there is nothing by which to take the ends further out.
-    mean = Figure(float(finite.mean()), *(percentile_ends(taus, []) or (None, None))) if len(finite) else None
+    mean = figure_of(finite.mean(), taus, []) if len(finite) else None
     return Stability(simulations, same.mean(axis=2), mean)

@@ -25,7 +25,7 @@ from r2med.audit.noise import ErrorModel, JudgedLists, Stability, simulate
 from r2med.data.dataset import Dataset
 from r2med.data.run import Run
 from r2med.measure.agreement import Ratings, coefficients
-from r2med.measure.bootstrap import percentile_ends, resampled_means
+from r2med.measure.bootstrap import figure_of, resampled_means
 from r2med.measure.correlation import kendall, kendall_columns
 from r2med.measure.figure import Figure, figure_dict
 from r2med.measure.metrics import DEFAULT, Measure
@@ -72,12 +72,16 @@ class SetFacts:
 
 
 @dataclass(frozen=True)
-class AgreementSlice:
-    """A part of the pairs that both sets judged, and the share on which they agree."""
+class AgreementRow:
+    """Agreement on some of the items, or of one reviewer with something."""
 
     name: str
-    pairs: int
-    raw: Figure | None
+    items: int
+    coefficients: Mapping[str, Figure | None]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the row in the shape of `--json`."""
+        return {"name": self.name, "items": self.items, "agreement": figure_dicts(self.coefficients)}
 
 
 @dataclass(frozen=True)
@@ -92,11 +96,11 @@ class SetPair:
     confusion: tuple[tuple[int, ...], ...]
     """How often A gave the grade of the row and B that of the column."""
     coefficients: Mapping[str, Figure | None]
-    slices: Mapping[str, Sequence[AgreementSlice]]
+    slices: Mapping[str, Sequence[AgreementRow]]
 
     @classmethod
     def of(
-        cls, a: str, b: str, ratings: Ratings, slices: Mapping[str, Sequence[AgreementSlice]] | None = None
+        cls, a: str, b: str, ratings: Ratings, slices: Mapping[str, Sequence[AgreementRow]] | None = None
     ) -> SetPair:
         """Compare the first two raters of a table."""
         counts = len(ratings.grades), int(ratings.questions.max()) + 1
@@ -107,8 +111,8 @@ class SetPair:
     def as_dict(self) -> dict[str, Any]:
         """Return the pair in the shape of `--json`."""
         slices = {
-            way: [{"slice": part.name, "pairs": part.pairs, **figure_dict(part.raw)} for part in parts]
-            for way, parts in self.slices.items()
+            way: [{"slice": row.name, "pairs": row.items, **figure_dict(row.coefficients["raw"])} for row in rows]
+            for way, rows in self.slices.items()
         }
         facts = {name: value for name, value in vars(self).items() if name != "coefficients"}
         agreement = figure_dicts(self.coefficients)
@@ -332,10 +336,9 @@ def _set_pair(one: LabelSet, other: LabelSet, dataset: Dataset, scale: Sequence[
         "question": [of_query(asked[query]) for query, _ in pairs],
         "document": [of_document(texts[document]) for _, document in pairs],
     }
-    slices: dict[str, list[AgreementSlice]] = {way: [] for way in ways}
+    slices: dict[str, list[AgreementRow]] = {way: [] for way in ways}
     for way, name, members in slice_members(ways):
-        raw = coefficients(ratings.select(members), ["raw"])["raw"]
-        slices[way].append(AgreementSlice(name, int(members.sum()), raw))
+        slices[way].append(AgreementRow(name, int(members.sum()), coefficients(ratings.select(members), ["raw"])))
     return SetPair.of(one.name, other.name, ratings, slices)
 
 
@@ -375,7 +378,7 @@ def _change(
     counts = (len(queries), len(with_a) - len(queries), len(with_b) - len(queries))
     if not queries:
         return LabelChange(base.name, other.name, *counts, [], None, [], Stability(0, np.empty((0, 0)), None))
-    ranked, (one, two) = _ranked(runs, (base, after), queries, options.measure)
+    ranked, one, two = _ranked(runs, (base, after), queries, options.measure)
     lists = JudgedLists.of({query: base.qrels[query] for query in queries}, ranked, options.measure)
     stability = simulate(lists, ErrorModel.of(share_pairs([base, other])[1]), options.measure)
     systems = []
@@ -388,32 +391,30 @@ def _change(
 
 def _ranked(
     runs: Mapping[str, Run], sets: Sequence[LabelSet], queries: Sequence[str], measure: Measure
-) -> tuple[dict[str, Run], list[Floats]]:
-    """Return the runs, the best under the first set first, and a table of systems x queries for each set."""
+) -> tuple[dict[str, Run], Floats, Floats]:
+    """Return the runs, the best under the first set first, and a table of systems x queries for each of two sets."""
     tables = []
     for labels in sets:
         qrels = {query: labels.qrels[query] for query in queries}
         tables.append(np.stack([score(run, qrels, [measure]).values(measure) for run in runs.values()]))
     order = np.argsort(-tables[0].mean(axis=1), kind="stable").tolist()
-    ranked = [list(runs.items())[place] for place in order]
-    return dict(ranked), [table[order] for table in tables]
+    one, two = (table[order] for table in tables)
+    return dict(list(runs.items())[place] for place in order), one, two
 
 
-def _holes(run: Run, labels: LabelSet, queries: Sequence[str], depth: int = 10) -> float:
-    """Return the mean share of a system's first documents that are not judged; a query without a list counts as 0."""
-    tops = {query: run[query].documents[:depth] if query in run else () for query in queries}
-    missing = {query: [labels.grade(query, document) is None for document in top] for query, top in tops.items()}
-    return float(np.mean([sum(holes) / max(1, len(holes)) for holes in missing.values()]))
+def _holes(run: Run, labels: LabelSet, queries: Sequence[str]) -> float:
+    """Return the mean share of a system's first ten documents not judged; a query without a list counts as 0."""
+    tops = ((query, run[query].documents[:10] if query in run else ()) for query in queries)
+    missing = ([labels.grade(query, document) is None for document in top] for query, top in tops)
+    return float(np.mean([sum(holes) / max(1, len(holes)) for holes in missing]))
 
 
 def _tau(one: Floats, two: Floats) -> Figure | None:
     """Return Kendall's tau of the order of systems under both sets, with its interval over queries."""
-    value = float(kendall(one.mean(axis=1), two.mean(axis=1))) if len(one) > 1 else np.nan
-    if np.isnan(value):
+    if len(one) < 2:
         return None
-    drawn = [resampled_means(table) for table in (one, two)]
-    ends = percentile_ends(kendall_columns(*drawn), [one.shape[1]]) if one.shape[1] > 1 else None
-    return Figure(value, *(ends or (None, None)))
+    drawn = kendall_columns(resampled_means(one), resampled_means(two)) if one.shape[1] > 1 else np.empty(0)
+    return figure_of(kendall(one.mean(axis=1), two.mean(axis=1)), drawn, [one.shape[1]])
 
 
 def _conclusions(systems: Sequence[str], one: Floats, two: Floats, stability: Stability) -> list[Conclusion]:

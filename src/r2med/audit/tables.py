@@ -81,23 +81,25 @@ def shown_names(graded: bool) -> list[str]:
     return [name for name in NAMES if graded or name not in _GRADED_ONLY]
 
 
-def coefficient_rows(figures: Mapping[str, Figure | None], graded: bool) -> list[tuple[str, Number, str]]:
-    """Return a row for each coefficient: its name, its value and its interval."""
-    return [(NAMES[name], two_digits(figures[name]), ends(figures[name])) for name in shown_names(graded)]
+def coefficient_section(
+    title: str, figures: Mapping[str, Figure | None], names: Sequence[str], sentences: Sequence[str]
+) -> Section:
+    """Return a table of coefficients: name, value and interval."""
+    rows = [(NAMES[name], two_digits(figures[name]), ends(figures[name])) for name in names]
+    return Section(title, ("measure", "value", "95% interval"), rows, sentences)
 
 
 def _agreement(audit: Audit, graded: bool) -> Section:
-    meanings = [f"{NAMES[name]}: {MEANINGS[name]}" for name in shown_names(graded)]
+    names = shown_names(graded)
+    meanings = [f"{NAMES[name]}: {MEANINGS[name]}" for name in names]
     if len(audit.sets) > 2:
         meanings.append(
             "Of several sets, raw agreement counts each two labels of a pair; a kappa is the mean over each two sets."
         )
     is_of_review = audit.scale_of != "judgements"
     whose = f"the {audit.scale_of}" if is_of_review else "judgements, where everything below relevant is 0"
-    scale = f"On the grades {enumerate_words(audit.scale)} of {whose}."
-    rows = coefficient_rows(audit.coefficients, graded)
-    title = "Agreement, with 95% intervals over questions"
-    return Section(title, ("measure", "value", "95% interval"), rows, [scale, *meanings, *why_low(audit.set_pairs)])
+    sentences = [f"On the grades {enumerate_words(audit.scale)} of {whose}.", *meanings, *why_low(audit.set_pairs)]
+    return coefficient_section("Agreement, with 95% intervals over questions", audit.coefficients, names, sentences)
 
 
 def enumerate_words(words: Sequence[object]) -> str:
@@ -160,11 +162,10 @@ def confusion_section(pair: SetPair) -> Section:
 
 
 def _slices(pair: SetPair) -> Section:
-    rows = [
-        (f"{way}: {part.name}", f"{part.pairs:,}", percent(part.raw and part.raw.value), ends(part.raw, 100, 1))
-        for way, parts in pair.slices.items()
-        for part in parts
-    ]
+    rows = []
+    for way, row in ((way, row) for way, slices in pair.slices.items() for row in slices):
+        raw = row.coefficients["raw"]
+        rows.append((f"{way}: {row.name}", f"{row.items:,}", percent(raw and raw.value), ends(raw, 100, 1)))
     return Section(f"{pair.a} and {pair.b}: where they agree", ("slice", "pairs", "agree %", "95% interval"), rows)
 
 

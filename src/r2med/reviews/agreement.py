@@ -1,8 +1,8 @@
 """Agreement of the reviewers of a project, and estimates of the quality of the task's own labels.
 
-The figures are over items that were drawn at random, since only these stand for the rest: on items that were chosen
-because something is odd about them, people agree less. If people have judged, the figures are those of people; models
-and imports are compared with them in pairs.
+The figures are over items drawn at random, since only these stand for the rest: people agree less on items chosen
+because something is odd about them. If people have judged, the figures are theirs; models and imports are compared
+with them in pairs.
 
 People look at few items, models at many. A rate is that of the people, corrected by what models say of the items that
 no person has looked at (prediction-powered inference); without a model it is that of the people alone. A ruling goes
@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.audit.study import OF_PAIR, SetPair, figure_dicts, slice_members
+from r2med.audit.study import OF_PAIR, AgreementRow, SetPair, figure_dicts, slice_members
 from r2med.data.labels import Labels
 from r2med.formatting import counted
 from r2med.measure.agreement import Ratings, coefficients
 from r2med.measure.figure import Figure
-from r2med.measure.population import prediction_powered_mean, share
+from r2med.measure.population import CaughtShare, prediction_powered_mean
 from r2med.measure.score import Tertile, tertiles
 from r2med.reviews.progress import grades_by_item
 from r2med.reviews.rows import ANSWER, GRADED, MODEL, PERSON, RANDOM, UNSURE, Decision, Reviewer, ReviewItem
@@ -32,19 +32,6 @@ from r2med.reviews.sampling import DEPTH
 from r2med.reviews.store import ReviewStore
 
 Mask = NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class AgreementRow:
-    """Agreement on some of the items, or of one reviewer with something."""
-
-    name: str
-    items: int
-    coefficients: Mapping[str, Figure | None]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the row in the shape of `--json`."""
-        return {"name": self.name, "items": self.items, "agreement": figure_dicts(self.coefficients)}
 
 
 @dataclass(frozen=True)
@@ -108,7 +95,6 @@ class _Grades:
         return np.asarray((~np.isnan(self.table[:, columns])).sum(axis=1) > 1)
 
     def ratings(self, columns: Sequence[int], items: Mask) -> Ratings:
-        """Return the ratings of some reviewers on some items."""
         return Ratings.of(self.table[items][:, columns], [item.question for item in self.select(items)], self.scale)
 
     def select(self, items: Mask) -> list[ReviewItem]:
@@ -301,9 +287,9 @@ class Votes:
 
     def estimate(self, value: float, low: float, high: float) -> RateEstimate:
         """Return a rate and its ends with the numbers of judgements behind them."""
-        figures = (float(min(1.0, max(0.0, end))) for end in (value, low, high))
+        value, low, high = np.clip([value, low, high], 0.0, 1.0).tolist()
         predicted, method = (int((~self.judged).sum()), "prediction-powered") if self.powered else (0, "people alone")
-        return RateEstimate(*figures, int(self.judged.sum()), predicted, method)
+        return RateEstimate(value, low, high, int(self.judged.sum()), predicted, method)
 
 
 def estimate_labels(store: ReviewStore, items: Sequence[ReviewItem], standing: Sequence[Decision]) -> LabelEstimates:
@@ -338,9 +324,8 @@ def _rate(votes: Votes) -> RateEstimate | None:
     return votes.estimate(mean.value, *mean.ends)
 
 
-def _wilson(human: Floats) -> Figure:
-    rate = share(round(float(human.sum())), len(human))
-    return rate.figure if rate else Figure(0.0, 0.0, 1.0)
+def _wilson(votes: Floats) -> Figure:
+    return CaughtShare(round(float(votes.sum())), len(votes)).figure
 
 
 def missed_share(votes: Votes) -> RateEstimate | None:

@@ -176,7 +176,6 @@ class Desk:
 
 
 def _origin(item: ReviewItem) -> str:
-    """Return the origin of an item, in a sentence or two."""
     ranks = [f"{system} has it in place {rank}" for system, rank in item.facts.get("ranks", {}).items()]
     label = item.facts.get("label")
     judged = "the task does not judge it" if label is None else f"the task's own label is {label}"

@@ -183,9 +183,8 @@ def parse_grades(text: str) -> dict[str, int]:
     return grades
 
 
-def foreign_labels(path: Path, question: str = "", skipped: list[str] | None = None) -> Iterator[ForeignLabel]:
+def foreign_labels(path: Path, question: str, skipped: list[str]) -> Iterator[ForeignLabel]:
     """Yield the labels of a file of any kind; the places of answers without a label are added to `skipped`."""
-    skipped = [] if skipped is None else skipped
     records = list(_records(path))
     if any("annotations" in record or "completions" in record for _, record in records):
         read = _label_studio

@@ -133,7 +133,6 @@ def labels_by_source(source: str, task: str) -> dict[str, ReviewedLabels]:
 
 
 def _reviewed_labels(store: ReviewStore, task: str, reviewer: str) -> ReviewedLabels:
-    """Return the labels of a review, or of one of its reviewers, for the pairs of a task."""
     scores: dict[str, dict[str, int]] = {}
     grades: dict[str, dict[str, int]] = {}
     for label in resolve_labels(store, reviewers=[reviewer] if reviewer else (), ruled=not reviewer).labels:

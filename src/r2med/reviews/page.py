@@ -10,7 +10,7 @@ import os
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial, wraps
+from functools import partial
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -101,7 +101,6 @@ class _Pages:
             frame = Frame(self.menu, "Review", root="/static/", live=True, busy=bool(running_work()))
             return _html(render(template, frame, **values), **values.get("headers", {}))
 
-        @wraps(view)
         async def endpoint(request: Request) -> Response:
             if request.state.admitted_by == "entrance":
                 return self._error(request, 403, "this page is for the owner of the review")
@@ -112,7 +111,6 @@ class _Pages:
     def show(self, view: Callable[[Desk, Reviewer, Request], Page | str]) -> Callable[[Request], Response]:
         """Return the endpoint of a page for a reviewer; a view may also return an address to redirect to."""
 
-        @wraps(view)
         def endpoint(request: Request) -> Response:
             try:
                 desk, person = self._sitting(request)
@@ -131,7 +129,6 @@ class _Pages:
     def change(self, act: Callable[[Desk, Reviewer, Request, Form], dict[str, Any]]) -> Callable[[Request], Any]:
         """Return the endpoint of a reviewer's change: it answers JSON to a script, else it redirects to the page."""
 
-        @wraps(act)
         async def endpoint(request: Request) -> Response:
             script = "application/json" in request.headers.get("accept", "")
             try:

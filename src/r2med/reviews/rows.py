@@ -1,7 +1,6 @@
 """The rows of a review: questions, items, people, decisions and rulings, as the layers above the store use them.
 
-A row is a struct whose fields are the columns of a table, in order; what is not a plain value is a column of JSON. The
-last column is the seal.
+A row is a struct whose fields are the columns of a table, in order, before its seal; what is not plain is JSON.
 """
 
 from __future__ import annotations

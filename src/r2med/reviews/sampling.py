@@ -1,8 +1,7 @@
 """Creating a project: pools that it draws from, draws at random or by a queue, and the texts that are stored.
 
-A pool has the judged pairs of a task, the finds of runs, and all candidates of a build. What was drawn at random stands
-for all that could have been drawn, so it alone may feed an estimate. What was chosen because something is odd about it
-may not: every item keeps how it was drawn.
+A pool has the judged pairs of a task, the finds of runs, and all candidates of a build. Only what was drawn at random
+stands for all that could have been drawn and may feed an estimate, so every item keeps how it was drawn.
 """
 
 from __future__ import annotations

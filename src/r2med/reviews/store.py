@@ -1,19 +1,14 @@
 """The store of a review: one SQLite file a project, to which decisions are only ever appended.
 
-The contract for callers:
-
-- `reviews/NAME.sqlite` in `R2MED_HOME` is one project, whole: nothing outside of it is needed to judge, to measure
-  agreement or to export.
-- An **item** is a passage to be judged for a question. It is known by its number. `ReviewItem.drawn` says how it was
-  drawn; only `random` items may feed an estimate, and `ReviewProject.frames["random"]` says out of how many.
+- `reviews/NAME.sqlite` in `R2MED_HOME` is one project, whole: nothing outside of it is needed.
+- An **item** is a passage to be judged for a question, known by its number.
 - A **reviewer** is a person, a model or an imported label set (`kind`); all of them make the same rows. People are
   dealt items by position (`r2med.reviews.batches`); models and imports write with `record_all`, without positions.
 - A **decision** is an appended row and is never changed or removed. Undoing appends a row with verdict `undone` that
   names the row it takes back. What holds is `standing()`: the last row that was not taken back, by reviewer, item and
   `again` (a second look at the same item, which is for self-agreement and for nothing else).
 - A **ruling** is an adjudicator's, with a cause; `rulings()` gives the one that holds for each item.
-- A call that returns has been written and synced: whatever happens to the process or the machine, the row is there. A
-  call that raises has written nothing.
+- A call that returns has been written and synced, whatever happens next; one that raises has written nothing.
 - Order is by id, never by time: a clock that jumps changes no outcome.
 - A row whose seal is broken is left out with a warning (decisions) or refused (everything else).
 - One store may be used by many threads, one file by many processes.
@@ -96,7 +91,7 @@ def create_review(
 
 
 class ReviewStore:
-    """One project; see the contract at the head of this module."""
+    """One project, under the contract at the head of this module."""
 
     def __init__(self, path: Path) -> None:
         if not path.is_file():

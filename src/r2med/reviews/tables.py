@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from r2med.audit.tables import (
     MEANINGS,
     NAMES,
-    coefficient_rows,
+    coefficient_section,
     confusion_section,
     ends,
     enumerate_words,
@@ -66,8 +66,8 @@ def _overall(agreement: ReviewAgreement, pairs: Sequence[SetPair]) -> Section:
     title = f"Agreement in {agreement.review}, with 95% intervals over questions"
     if not agreement.items:
         return Section(title, sentences=["No item was graded by two reviewers yet, so that there is no agreement."])
-    graded, figures = len(agreement.scale) > 2, agreement.coefficients
-    meanings = [f"{NAMES[name]}: {_meaning(name, figures[name])}" for name in shown_names(graded)]
+    names, figures = shown_names(len(agreement.scale) > 2), agreement.coefficients
+    meanings = [f"{NAMES[name]}: {_meaning(name, figures[name])}" for name in names]
     basis = (
         f"{enumerate_words(agreement.reviewers)}, on {agreement.items:,} items of {agreement.questions:,} questions"
         f" that two graded, with the grades {enumerate_words(agreement.scale)} of the review."
@@ -78,8 +78,7 @@ def _overall(agreement: ReviewAgreement, pairs: Sequence[SetPair]) -> Section:
         basis += f" All were drawn at random; {agreement.set_aside:,} more that were not are left out."
     else:
         basis += " All were drawn at random."
-    rows = coefficient_rows(figures, graded)
-    return Section(title, ("measure", "value", "95% interval"), rows, [basis, *meanings, *why_low(pairs)])
+    return coefficient_section(title, figures, names, [basis, *meanings, *why_low(pairs)])
 
 
 def _meaning(name: str, figure: Figure | None) -> str:
@@ -95,7 +94,6 @@ def _meaning(name: str, figure: Figure | None) -> str:
 
 
 def _breakdown(title: str, named: Sequence[tuple[str, AgreementRow]], heading: str) -> Section:
-    """Return agreement in rows: of slices, of periods, of reviewers."""
     if not named:
         return Section(title, sentences=["There is too little to say anything yet."])
     _, *measures = named[0][1].coefficients
@@ -109,7 +107,6 @@ def _breakdown(title: str, named: Sequence[tuple[str, AgreementRow]], heading: s
 
 
 def _estimates(agreement: ReviewAgreement) -> Section:
-    """Return the section on the quality of the task's own labels."""
     title, estimates = "How right are the labels?", agreement.estimates
     rates = {name: rate for name in _RATES if (rate := getattr(estimates, name)) is not None}
     if not rates:
