@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, compress
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,7 @@ from r2med.reviews.sampling import DEPTH
 from r2med.reviews.store import ReviewStore
 
 Mask = NDArray[np.bool_]
+Places = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -78,43 +79,36 @@ class _Grades:
         first = [row for row in self.graded if not row.again]
         judges = {row.reviewer for row in first}
         self.reviewers = [reviewer for reviewer in store.reviewers() if reviewer.id in judges]
-        rows = {item.number: place for place, item in enumerate(self.items)}
+        self.asked = np.array([item.question for item in self.items])
+        self.rows = {item.number: place for place, item in enumerate(self.items)}
         columns = {reviewer.id: place for place, reviewer in enumerate(self.reviewers)}
         self.table = np.full((len(self.items), len(self.reviewers)), np.nan)
         self.decided = np.zeros(self.table.shape, dtype=np.int64)  # the number of each decision
         for row in first:
-            place = rows[row.item], columns[row.reviewer]
+            place = self.rows[row.item], columns[row.reviewer]
             self.table[place], self.decided[place] = row.grade, row.id
         self.random = np.array([item.drawn == RANDOM for item in self.items], dtype=bool)
         people = [place for place, reviewer in enumerate(self.reviewers) if reviewer.kind == PERSON]
+        # The columns of people, or all columns if fewer than two people have judged.
         self.compared = people if len(people) > 1 else list(range(len(self.reviewers)))
-        """The columns of people, or all columns if fewer than two people have judged."""
 
     def by_two(self, columns: Sequence[int]) -> Mask:
         """Return the items that at least two of these reviewers have graded."""
         return np.asarray((~np.isnan(self.table[:, columns])).sum(axis=1) > 1)
 
-    def ratings(self, columns: Sequence[int], items: Mask) -> Ratings:
-        return Ratings.of(self.table[items][:, columns], [item.question for item in self.select(items)], self.scale)
+    def ratings(self, columns: Sequence[int], items: Mask | Places) -> Ratings:
+        return Ratings.of(self.table[items][:, columns], self.asked[items], self.scale)
 
-    def select(self, items: Mask) -> list[ReviewItem]:
-        return [item for item, selected in zip(self.items, items, strict=True) if selected]
-
-    def row(self, name: str, items: Mask) -> AgreementRow:
+    def row(self, name: str, items: Places) -> AgreementRow:
         """Return the agreement of the compared reviewers on some items."""
-        figures = coefficients(self.ratings(self.compared, items), ("raw", "kappa", "ac1"))
-        return AgreementRow(name, int(items.sum()), figures)
+        return AgreementRow(name, len(items), coefficients(self.ratings(self.compared, items), ("raw", "kappa", "ac1")))
 
     def row_of_pairs(self, name: str, pairs: Mapping[int, tuple[object, object]]) -> Iterator[AgreementRow]:
         """Yield the agreement of two grades of each item, if there are any."""
         if pairs:
             grades = np.array(list(pairs.values()), dtype=np.float64)
-            questions = {item.number: item.question for item in self.items}
-            ratings = Ratings.of(grades, [questions[number] for number in pairs], self.scale)
+            ratings = Ratings.of(grades, self.asked[[self.rows[number] for number in pairs]], self.scale)
             yield AgreementRow(name, len(pairs), coefficients(ratings, ("raw", "kappa")))
-
-    def mask(self, places: Sequence[int] | NDArray[np.intp]) -> Mask:
-        return np.isin(np.arange(len(self.items)), places)
 
     def pairs(self, *, at_random: bool) -> Iterator[SetPair]:
         """Yield each two reviewers who graded an item in common, on the random part if there is one."""
@@ -130,7 +124,7 @@ class _Grades:
             order = np.argsort(self.decided[:, self.compared].max(axis=1), kind="stable")
             parts = np.array_split(order[used[order]], 3)
             for name, part in zip(("first third", "middle third", "last third"), parts, strict=True):
-                yield self.row(name, self.mask(part))
+                yield self.row(name, part)
 
     def repeats(self) -> Iterator[AgreementRow]:
         for reviewer in self.reviewers:
@@ -151,7 +145,7 @@ def review_agreement(store: ReviewStore, labels: Labels | None = None) -> Review
     standing = store.standing()
     grades = _Grades(store, standing)
     columns = grades.compared
-    both = grades.by_two(columns) if len(columns) > 1 else grades.mask([])
+    both = grades.by_two(columns)
     random = both & grades.random
     used = random if random.any() else both
     return ReviewAgreement(
@@ -159,7 +153,7 @@ def review_agreement(store: ReviewStore, labels: Labels | None = None) -> Review
         store.project.scale.values,
         reviewers=[grades.reviewers[place].name for place in columns],
         items=int(used.sum()),
-        questions=len({item.question for item in grades.select(used)}),
+        questions=len(set(grades.asked[used])),
         at_random=bool(random.any()),
         set_aside=int((both & ~used).sum()),
         coefficients=coefficients(grades.ratings(columns, used), OF_PAIR) if used.any() else dict.fromkeys(OF_PAIR),
@@ -199,12 +193,12 @@ def _notes(standing: Sequence[Decision], compared: Sequence[Reviewer]) -> list[s
 
 def _slices(grades: _Grades, both: Mask, used: Mask, labels: Labels | None) -> Mapping[str, Sequence[AgreementRow]]:
     """Return agreement by facts on items; slices by how items were drawn cover all items."""
-    questions, items = grades.questions, grades.select(used)
+    questions, items = grades.questions, list(compress(grades.items, used))
     words = {number: len(question.text.split()) for number, question in questions.items()}
     by_question = tertiles([words[item.question] for item in items], "{:.0f} words")
     by_passage = tertiles([len(item.text.split()) for item in items], "{:.0f} words")
     ways: dict[str, list[Tertile]] = {
-        "drawn": [(0, item.drawn) for item in grades.select(both)],
+        "drawn": [(0, item.drawn) for item in compress(grades.items, both)],
         "task": [(0, questions[item.question].task) for item in items],
         "place": list(map(_rank, items)),
         "question": [by_question(words[item.question]) for item in items],
@@ -215,8 +209,7 @@ def _slices(grades: _Grades, both: Mask, used: Mask, labels: Labels | None) -> M
         ways["label"] = [(0, label) if (label := classes[item.question]) else (1, "(no label)") for item in items]
     slices: dict[str, list[AgreementRow]] = {way: [] for way in ways}
     for way, name, members in slice_members(ways):
-        places = np.flatnonzero(both if way == "drawn" else used)
-        slices[way].append(grades.row(name, grades.mask(places[members])))
+        slices[way].append(grades.row(name, np.flatnonzero(both if way == "drawn" else used)[members]))
     return slices
 
 

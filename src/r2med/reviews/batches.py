@@ -166,8 +166,7 @@ class Dealer:
             repeats = chance.sample(seen, self._repeats(reviewer, stop.question, len(seen)))
         dealt = [(item, 0) for item in fresh] + [(item, 1) for item in repeats]
         chance.shuffle(dealt)
-        self._put(connection, reviewer, dealt)
-        return len(dealt)
+        return self._put(connection, reviewer, dealt)
 
     def _deal_rest(self, connection: Connection, reviewer: Reviewer) -> int:
         """Deal the items of a question that are left at the end of the tour, released by reviewers who have left."""
@@ -177,12 +176,11 @@ class Dealer:
         for question in self._column(query, reviewer.id):
             items = self._column(_CLAIMABLE, question, reviewer.id)
             self._chance(reviewer, f"rest {question}").shuffle(items)
-            self._put(connection, reviewer, [(item, 0) for item in items])
-            return len(items)
+            return self._put(connection, reviewer, [(item, 0) for item in items])
         return 0
 
-    def _put(self, connection: Connection, reviewer: Reviewer, dealt: Sequence[tuple[int, int]]) -> None:
-        """Append items to those dealt to a reviewer, and hold those that are not repeats."""
+    def _put(self, connection: Connection, reviewer: Reviewer, dealt: Sequence[tuple[int, int]]) -> int:
+        """Append items to those dealt to a reviewer, hold those that are not repeats, and return how many there are."""
         query = """SELECT max((SELECT coalesce(max(position), 0) FROM deal WHERE reviewer = ?1),
                               (SELECT coalesce(max(position), 0) FROM decision WHERE reviewer = ?1))"""
         last = self._column(query, reviewer.id)[0]
@@ -191,6 +189,7 @@ class Dealer:
                     FROM item WHERE number = ?5"""
         rows = [(reviewer.id, place, again, OPEN, item) for place, (item, again) in enumerate(dealt, last + 1)]
         connection.executemany(insert, rows)
+        return len(rows)
 
     @staticmethod
     def _hold(connection: Connection, reviewer: Reviewer, items: Sequence[int]) -> None:

@@ -12,7 +12,7 @@ from r2med.errors import R2medError
 from r2med.lexical.highlight import Kinds, Part, kinds_of, marks
 from r2med.lexical.segmentation import sentences as text_sentences
 from r2med.reviews.batches import Dealer
-from r2med.reviews.progress import StandingDecisions
+from r2med.reviews.progress import contested_items
 from r2med.reviews.rows import ANSWER, CAUSES, REVEALS, UNSURE, Revealed, Reviewer, ReviewItem, Ruling
 from r2med.reviews.scale import sentences
 from r2med.reviews.store import ReviewStore
@@ -73,7 +73,6 @@ class Desk:
         self.store = store
         self.dealer = Dealer(store)
         self.guideline = sentences(store.project.guideline)
-        self.standing = StandingDecisions(store)
 
     def card(self, person: Reviewer, position: int) -> Card:
         """Return one item as a reviewer sees it, without its origin or the opinions of others."""
@@ -122,7 +121,7 @@ class Desk:
     def open_rulings(self) -> list[int]:
         """Return the contested items without a ruling."""
         ruled = self.store.rulings()
-        return [item for item in self.standing.contested() if item not in ruled]
+        return [item for item in contested_items(self.store) if item not in ruled]
 
     def next_ruling(self, after: int = 0) -> int | None:
         """Return the first contested item after one that has no ruling, then any; None if all have one."""
@@ -131,7 +130,7 @@ class Desk:
 
     def ruling_card(self, person: Reviewer, number: int) -> Card:
         """Return a contested item with the opinions on it, in a random order that identifies no reviewer."""
-        decisions, rulings = self.standing.contested(), self.store.rulings()
+        decisions, rulings = contested_items(self.store), self.store.rulings()
         if number not in decisions:
             raise R2medError(_AGREED)
         contested = list(decisions)
@@ -160,7 +159,7 @@ class Desk:
 
     def rule(self, ruling: Ruling, token: str) -> Ruling:
         """Store a ruling on a contested item, with its cause."""
-        if ruling.item not in self.standing.contested():
+        if ruling.item not in contested_items(self.store):
             raise R2medError(_AGREED)
         if ruling.cause not in CAUSES:
             raise R2medError("name the cause of the disagreement first")

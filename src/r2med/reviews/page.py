@@ -24,7 +24,7 @@ from r2med.render.html import Frame, address, render
 from r2med.reviews.access import ReviewDoor, cookie, cookie_name, named
 from r2med.reviews.desk import Desk
 from r2med.reviews.model import ModelReviewer
-from r2med.reviews.progress import FILTERS, every_progress, filter_items, item_rows, review_progress
+from r2med.reviews.progress import FILTERS, contested_items, every_progress, filter_items, item_rows, review_progress
 from r2med.reviews.rows import (
     ADJUDICATOR,
     CAUSES,
@@ -169,7 +169,7 @@ class _Pages:
     def start(self, desk: Desk, person: Reviewer, request: Request) -> str:
         """Return the address at which a reviewer continues."""
         if person.role == ADJUDICATOR:
-            return _place(desk, "rule", desk.next_ruling() or next(iter(desk.standing.contested()), None))
+            return _place(desk, "rule", desk.next_ruling() or next(iter(contested_items(desk.store)), None))
         return _item_place(desk, desk.dealer.next_open(person))
 
     def item_page(self, desk: Desk, person: Reviewer, request: Request) -> Page:
@@ -232,7 +232,7 @@ class _Pages:
         desk = self.door.desk(name)
         llm, called = query.get("llm", ""), query.get("as", "")
         offer = JudgingOffer.of(lambda: ModelReviewer(desk.store, find_model(llm), called).estimate(), llm, called)
-        values = {"progress": review_progress(desk.store, desk.standing.current()), "causes": CAUSES, "offer": offer}
+        values = {"progress": review_progress(desk.store), "causes": CAUSES, "offer": offer}
         values |= {"job": _jobs(request).newest("judge", "review", name)}
         return "reviews/progress.html", {**values, "cite": citation(f"Review {name}", "review", "show", name)}
 
@@ -260,12 +260,11 @@ class _Pages:
 
     def items_page(self, request: Request) -> Page:
         """Show the items with every grade, note and marked stretch."""
-        desk, query = self.door.desk(request.path_params["name"]), request.query_params
-        store, show, reviewer = desk.store, query.get("show", ""), query.get("reviewer", "")
-        standing = desk.standing.current()
-        numbers = filter_items(store, standing, show, reviewer)
+        store, query = self.door.desk(request.path_params["name"]).store, request.query_params
+        show, reviewer = query.get("show", ""), query.get("reviewer", "")
+        numbers = filter_items(store, show, reviewer)
         pages = Pages.of(len(numbers), page_number(query, "page"))
-        rows = item_rows(store, standing, numbers[pages.cut()])
+        rows = item_rows(store, numbers[pages.cut()])
         values = {"name": store.project.name, "scale": store.project.scale, "causes": CAUSES, "rows": rows}
         values |= {"pages": pages, "items": store.item_count, "filters": FILTERS, "show": show}
         return "reviews/items.html", {**values, "reviewer": reviewer, "reviewers": store.reviewers()}

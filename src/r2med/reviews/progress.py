@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -87,42 +86,15 @@ class ReviewProgress:
     """Why people disagreed, as adjudicators named it."""
 
 
-class StandingDecisions:
-    """The standing decisions and what people disagree about, read again when something was appended.
-
-    Models and imports are never among those who disagree. Several threads may ask.
-    """
-
-    def __init__(self, store: ReviewStore) -> None:
-        self._store = store
-        self._lock = threading.Lock()
-        self._state = -1
-        self._standing: list[Decision] = []
-        self._of_people: dict[int, list[Decision]] = {}  # the standing decisions of people on an item, first looks only
-
-    def current(self) -> list[Decision]:
-        """Return all standing decisions, second looks included."""
-        with self._lock:
-            state = self._store.state()
-            if state != self._state:
-                people = {reviewer.id for reviewer in self._store.reviewers() if reviewer.kind == PERSON}
-                self._standing, self._of_people = self._store.standing(), defaultdict(list)
-                for row in self._standing:
-                    if not row.again and row.reviewer in people:
-                        self._of_people[row.item].append(row)
-                self._state = state
-            return self._standing
-
-    def contested(self) -> dict[int, list[Decision]]:
-        """Return the items that need an adjudicator, in order, with what people said: they differ, or one is unsure."""
-        self.current()
-        contested = {}
-        for item, rows in sorted(self._of_people.items()):
-            said = [row for row in rows if row.verdict != SKIPPED]
-            verdicts = {row.grade if row.verdict == GRADED else UNSURE for row in said}
-            if len(verdicts) > 1 or UNSURE in verdicts:
-                contested[item] = said
-        return contested
+def contested_items(store: ReviewStore) -> dict[int, list[Decision]]:
+    """Return what people, not models or imports, said of the items on which they differ or are unsure, in order."""
+    people = {reviewer.id for reviewer in store.reviewers() if reviewer.kind == PERSON}
+    said: dict[int, list[Decision]] = defaultdict(list)
+    for row in store.standing():
+        if row.reviewer in people and row.verdict != SKIPPED and not row.again:
+            said[row.item].append(row)
+    verdicts = {item: {row.grade if row.verdict == GRADED else UNSURE for row in rows} for item, rows in said.items()}
+    return {item: said[item] for item in sorted(said) if len(verdicts[item]) > 1 or UNSURE in verdicts[item]}
 
 
 def grades_by_item(decisions: Sequence[Decision]) -> dict[int, dict[int, int]]:
@@ -134,11 +106,9 @@ def grades_by_item(decisions: Sequence[Decision]) -> dict[int, dict[int, int]]:
     return grades
 
 
-def review_progress(store: ReviewStore, decisions: Sequence[Decision] | None = None) -> ReviewProgress:
-    """Count everything; `decisions` are the standing ones if they are known already."""
-    standing = store.standing() if decisions is None else decisions
-    rulings = store.rulings().values()
-    reviewers = store.reviewers()
+def review_progress(store: ReviewStore) -> ReviewProgress:
+    """Count everything."""
+    standing, rulings, reviewers = store.standing(), store.rulings().values(), store.reviewers()
     people = {reviewer.id for reviewer in reviewers if reviewer.kind == PERSON}
     by_people = grades_by_item([row for row in standing if row.reviewer in people])
     by_models = grades_by_item([row for row in standing if row.reviewer not in people])
@@ -225,14 +195,14 @@ FILTERS: Mapping[str, tuple[str, Callable[[Sequence[Decision], frozenset[int]], 
 """The filters of items, by their names in an address."""
 
 
-def filter_items(store: ReviewStore, standing: Sequence[Decision], name: str = "", reviewer: str = "") -> list[int]:
+def filter_items(store: ReviewStore, name: str = "", reviewer: str = "") -> list[int]:
     """Return the numbers of the items that a filter keeps, by one reviewer's decisions or by all."""
     if name not in FILTERS:
         raise R2medError(f"there is no filter {name!r}{suggest(name, FILTERS)}")
     keeps = FILTERS[name][1]
     people = frozenset(person.id for person in store.reviewers() if person.kind == PERSON)
     rows: dict[int, list[Decision]] = defaultdict(list)
-    for row in standing:
+    for row in store.standing():
         if not row.again:
             rows[row.item].append(row)
     numbers = [number for (number,) in store.rows("SELECT number FROM item ORDER BY number")]
@@ -245,13 +215,13 @@ def filter_items(store: ReviewStore, standing: Sequence[Decision], name: str = "
     return [number for number in numbers if by_reviewer[number] and keeps(tested[number], people)]
 
 
-def item_rows(store: ReviewStore, standing: Sequence[Decision], numbers: Sequence[int]) -> list[dict[str, Any]]:
+def item_rows(store: ReviewStore, numbers: Sequence[int]) -> list[dict[str, Any]]:
     """Return items with the opinions on them and their rulings, second looks after first ones."""
     reviewers = {reviewer.id: reviewer for reviewer in store.reviewers()}
     rulings = store.rulings()
     items = {number: store.item(number) for number in numbers}
     opinions: dict[int, list[dict[str, Any]]] = defaultdict(list)
-    for row in sorted(standing, key=lambda row: (row.again, row.reviewer)):
+    for row in sorted(store.standing(), key=lambda row: (row.again, row.reviewer)):
         if row.item in items:
             quote = items[row.item].text[slice(*row.span)] if row.span else ""
             opinions[row.item].append({"reviewer": reviewers[row.reviewer], "decision": row, "quote": quote})

@@ -99,6 +99,7 @@ class ReviewStore:
         self.path = path
         self._file = Database(path, FORMAT, shared=True, durable=True)
         self._lock = threading.RLock()
+        self._standing: tuple[int, list[Decision]] = (-1, [])  # as of a state
         self._checked_reveals = 0  # the last row of `reveal` whose seal was compared
         rows = self._file.rows("SELECT value, seal FROM project")
         if not rows or seal(rows[0][0]) != rows[0][1]:
@@ -311,11 +312,13 @@ class ReviewStore:
         return [_decode(Decision, row[:-1]) for row in sound]
 
     def standing(self) -> list[Decision]:
-        """Return the standing decisions, second looks included."""
-        rows = self.decisions()
-        undone = {row.undoes for row in rows}
-        valid = (row for row in rows if row.verdict != UNDONE and row.id not in undone)
-        return list({(row.reviewer, row.item, row.again): row for row in valid}.values())
+        """Return the standing decisions, second looks included; they are read again if something was appended."""
+        if (state := self.state()) != self._standing[0]:
+            rows = self.decisions()
+            undone = {row.undoes for row in rows}
+            valid = (row for row in rows if row.verdict != UNDONE and row.id not in undone)
+            self._standing = state, list({(row.reviewer, row.item, row.again): row for row in valid}.values())
+        return self._standing[1]
 
     def standing_at(self, reviewer: int, position: int, *, undone: bool = False) -> Decision | None:
         """Return the standing decision at a place of a reviewer's order; with `undone`, the last one, undone or not."""

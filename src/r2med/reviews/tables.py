@@ -26,8 +26,8 @@ from r2med.reviews.rows import ADJUDICATOR, CAUSES, PERSON
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from r2med.audit.study import SetPair
-    from r2med.reviews.agreement import AgreementRow, ReviewAgreement
+    from r2med.audit.study import AgreementRow, SetPair
+    from r2med.reviews.agreement import ReviewAgreement
     from r2med.reviews.progress import HitCount, ReviewProgress
 
 PAIR, SLICE, TIME = "pair", "slice", "time"
