@@ -67,8 +67,7 @@ class SetFacts:
     queries: int
     judged: int
     relevant: int
-    left_out: int
-    """Judgements of queries that the task does not have."""
+    left_out: int  # Judgements of queries that the task does not have.
 
 
 @dataclass(frozen=True)
@@ -93,8 +92,7 @@ class SetPair:
     pairs: int
     queries: int
     scale: tuple[int, ...]
-    confusion: tuple[tuple[int, ...], ...]
-    """How often A gave the grade of the row and B that of the column."""
+    confusion: tuple[tuple[int, ...], ...]  # How often A gave the grade of the row and B that of the column.
     coefficients: Mapping[str, Figure | None]
     slices: Mapping[str, Sequence[AgreementRow]]
 
@@ -145,10 +143,8 @@ class SystemChange:
     system: str
     a: float
     b: float
-    change: Figure
-    """B minus A, paired by query."""
-    holes_a: float
-    """The mean share of its first documents that A does not judge."""
+    change: Figure  # B minus A, paired by query.
+    holes_a: float  # The mean share of its first documents that A does not judge.
     holes_b: float
 
 
@@ -158,13 +154,10 @@ class Conclusion:
 
     first: str
     second: str
-    a: Difference
-    """The second minus the first, under A."""
+    a: Difference  # The second minus the first, under A.
     b: Difference
-    corrected: tuple[float, float]
-    """The p-values under A and under B, after Holm over all pairs."""
-    stability: float
-    """The share of simulations with wrong labels in which the two stand as under A."""
+    corrected: tuple[float, float]  # The p-values under A and under B, after Holm over all pairs.
+    stability: float  # The share of simulations with wrong labels in which the two stand as under A.
 
     @property
     def verdict(self) -> str:
@@ -192,15 +185,11 @@ class LabelChange:
 
     a: str
     b: str
-    queries: int
-    """Those with a relevant document under both, over which systems are compared."""
-    only_a: int
-    """Queries that have a relevant document under A alone, and are left out."""
+    queries: int  # Those with a relevant document under both, over which systems are compared.
+    only_a: int  # Queries that have a relevant document under A alone, and are left out.
     only_b: int
-    systems: Sequence[SystemChange]
-    """The best under A first."""
-    kendall: Figure | None
-    """Kendall's tau of the two orders."""
+    systems: Sequence[SystemChange]  # The best under A first.
+    kendall: Figure | None  # Kendall's tau of the two orders.
     conclusions: Sequence[Conclusion]
     stability: Stability
 
@@ -228,21 +217,15 @@ class Audit:
     binary: bool
     filled: bool
     overlaid: bool
-    holes: bool
-    """Whether other sets only fill what the first does not judge."""
+    holes: bool  # Whether other sets only fill what the first does not judge.
     sets: Sequence[SetFacts]
-    pairs: int
-    """Pairs of a query and a document that two sets at least judged."""
+    pairs: int  # Pairs of a query and a document that two sets at least judged.
     queries: int
-    scale: tuple[int, ...]
-    """The grades that agreement is measured on."""
-    scale_of: str
-    """Whose grades these are: `judgements`, where 0 is not relevant, or a review with a scale of its own."""
-    coefficients: Mapping[str, Figure | None]
-    """Over all sets."""
+    scale: tuple[int, ...]  # The grades that agreement is measured on.
+    scale_of: str  # Whose grades these are: `judgements`, where 0 is not relevant, or a review with a scale of its own.
+    coefficients: Mapping[str, Figure | None]  # Over all sets.
     set_pairs: Sequence[SetPair]
-    changes: Sequence[LabelChange]
-    """The first set against each other one; none where there is no run."""
+    changes: Sequence[LabelChange]  # The first set against each other one; none where there is no run.
     notes: Sequence[str]
 
     def as_dict(self) -> dict[str, Any]:

@@ -32,14 +32,10 @@ class LabelExport:
     form: str
     labels: int
     settings: Mapping[str, Any]
-    fingerprint: str = ""
-    """Of the new version of the task."""
-    before: str = ""
-    """Of the version that was reviewed."""
-    changed: int = 0
-    """Judgements with another grade than before."""
-    added: int = 0
-    """Pairs that were not judged."""
+    fingerprint: str = ""  # Of the new version of the task.
+    before: str = ""  # Of the version that was reviewed.
+    changed: int = 0  # Judgements with another grade than before.
+    added: int = 0  # Pairs that were not judged.
     notes: tuple[str, ...] = ()
 
 

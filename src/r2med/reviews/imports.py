@@ -45,15 +45,11 @@ class ForeignLabel(NamedTuple):
 class ImportedLabels:
     """Result of an import."""
 
-    reviewers: Mapping[str, int]
-    """Reviewer to the labels that came in under this name."""
-    written: int
-    """Decisions that were not there before."""
-    unknown: int
-    """Labels of pairs that are not items of the review."""
+    reviewers: Mapping[str, int]  # Reviewer to the labels that came in under this name.
+    written: int  # Decisions that were not there before.
+    unknown: int  # Labels of pairs that are not items of the review.
     first_unknown: str
-    skipped: int
-    """Answers that their tool calls cancelled, discarded or a draft."""
+    skipped: int  # Answers that their tool calls cancelled, discarded or a draft.
 
 
 @dataclass(frozen=True)

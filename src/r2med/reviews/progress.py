@@ -36,22 +36,16 @@ class PersonProgress:
     name: str
     kind: str
     role: str
-    links: int
-    """How many links of theirs are valid."""
+    links: int  # How many links of theirs are valid.
     graded: int
     unsure: int
     skipped: int
     ruled: int
-    seconds: float | None
-    """The median of an item; None if no time is known."""
-    agreement: HitCount
-    """Same grade as another person, of all pairs of grades on one item."""
-    models: HitCount
-    """Same grade as a model or an import."""
-    repeats: HitCount
-    """Same grade as the first time, of the items that came twice."""
-    gold: HitCount
-    """The grade that is known to be right."""
+    seconds: float | None  # The median of an item; None if no time is known.
+    agreement: HitCount  # Same grade as another person, of all pairs of grades on one item.
+    models: HitCount  # Same grade as a model or an import.
+    repeats: HitCount  # Same grade as the first time, of the items that came twice.
+    gold: HitCount  # The grade that is known to be right.
 
 
 @dataclass(frozen=True)
@@ -71,19 +65,14 @@ class ReviewProgress:
     questions: int
     items: int
     drawn: Mapping[str, int]
-    judged: int
-    """Items that a person graded."""
-    by_two: int
-    """Items that two people at least have graded."""
-    disagreements: int
-    """Of these, how many have different grades."""
-    by_models: int
-    """Items that a model or an import graded, which count for nothing above."""
+    judged: int  # Items that a person graded.
+    by_two: int  # Items that two people at least have graded.
+    disagreements: int  # Of these, how many have different grades.
+    by_models: int  # Items that a model or an import graded, which count for nothing above.
     ruled: int
     people: Sequence[PersonProgress]
     trouble: Sequence[SentenceTrouble]
-    causes: Mapping[str, int]
-    """Why people disagreed, as adjudicators named it."""
+    causes: Mapping[str, int]  # Why people disagreed, as adjudicators named it.
 
 
 def contested_items(store: ReviewStore) -> dict[int, list[Decision]]:

@@ -42,19 +42,14 @@ class ReviewProject(Typed, frozen=True):
 
     name: str
     created: str
-    sources: tuple[str, ...]
-    """What `--from` named."""
-    data: Mapping[str, str]
-    """The fingerprint of each task's data."""
+    sources: tuple[str, ...]  # What `--from` named.
+    data: Mapping[str, str]  # The fingerprint of each task's data.
     queue: str
-    frames: Mapping[str, int]
-    """How many pairs each way of drawing could draw from; estimates need that of `random`."""
+    frames: Mapping[str, int]  # How many pairs each way of drawing could draw from; estimates need that of `random`.
     scale: GradeScale
     guideline: str
-    overlap: float
-    """The share of items that everybody judges."""
-    repeat: float
-    """The share of a person's items that come a second time."""
+    overlap: float  # The share of items that everybody judges.
+    repeat: float  # The share of a person's items that come a second time.
     seed: int
     open_answer: bool = False
     """Whether everybody sees the gold answer from the start; otherwise it is shown on request, and that is recorded."""

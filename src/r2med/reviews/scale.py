@@ -32,8 +32,7 @@ class GradeScale(Typed, frozen=True):
     """
 
     grades: tuple[Grade, ...]
-    relevant_from: int
-    """A passage with at least this grade is relevant in the judgements that are written."""
+    relevant_from: int  # A passage with at least this grade is relevant in the judgements that are written.
 
     def grade(self, value: int) -> Grade:
         """Return the grade with a value; any other value is an error."""
