@@ -28,8 +28,8 @@ from r2med.measure.significance import Difference
 from r2med.nano.profile import TaskProfile
 from r2med.pipeline.plan import Plan
 from r2med.pipeline.search import Hit
-from r2med.reviews.export import LabelExport
 from r2med.reviews.imports import ImportedLabels
+from r2med.reviews.labels import LabelExport
 from r2med.reviews.model import ModelJudging
 from r2med.reviews.progress import ReviewProgress
 from r2med.runs.cost import Cost

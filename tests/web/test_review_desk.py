@@ -27,7 +27,7 @@ from webparts import ATTACK, TOKEN
 import r2med
 from r2med.cli.main import app as program
 from r2med.reviews import agreement_job
-from r2med.reviews.access import GuessLimit, ReviewDoor, invite, join_path, withdraw
+from r2med.reviews.access import ReviewDoor, invite, join_path, withdraw
 from r2med.reviews.agreement import review_agreement
 from r2med.reviews.rows import DraftDecision, ReviewItem, ReviewProject, ReviewQuestion
 from r2med.reviews.scale import DEFAULT_GUIDELINE, DEFAULT_SCALE, sentences
@@ -74,7 +74,7 @@ def clock() -> list[float]:
 
 @pytest.fixture
 def application(store, clock):
-    return create_app(Library(), Access(TOKEN), ReviewDoor(GuessLimit(lambda: clock[0])))
+    return create_app(Library(), Access(TOKEN), ReviewDoor(lambda: clock[0]))
 
 
 def browser(application) -> TestClient:

@@ -122,19 +122,6 @@ class SetPair:
         counts = np.array(self.confusion, dtype=np.float64)
         return float((counts.sum(axis=1) * counts.sum(axis=0)).sum() / counts.sum() ** 2)
 
-    @property
-    def constant(self) -> tuple[str, ...]:
-        """Return the names of those sets of the two that give only one grade."""
-        counts = np.array(self.confusion)
-        return tuple(name for name, axis in ((self.a, 1), (self.b, 0)) if (counts.sum(axis=axis) > 0).sum() == 1)
-
-    @property
-    def commonest(self) -> tuple[int, float]:
-        """Return the most frequent grade and its share of all grades of both sets."""
-        counts = np.array(self.confusion, dtype=np.float64)
-        both = counts.sum(axis=0) + counts.sum(axis=1)
-        return self.scale[int(both.argmax())], float(both.max() / both.sum())
-
 
 @dataclass(frozen=True)
 class SystemChange:

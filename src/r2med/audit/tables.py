@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from r2med.errors import R2medError
 from r2med.formatting import p_text
 from r2med.measure.correlation import flipped_pairs
@@ -128,10 +130,13 @@ def why_low(pairs: Sequence[SetPair]) -> list[str]:
     """Explain why kappa is low, for each pair of sets of which nearly all grades are one."""
     sentences = []
     for pair in pairs:
-        grade, share = pair.commonest
-        if pair.constant:
+        rows, columns = (np.array(pair.confusion).sum(axis=axis) for axis in (1, 0))
+        constant = [name for name, counts in ((pair.a, rows), (pair.b, columns)) if (counts > 0).sum() == 1]
+        both = rows + columns
+        grade, share = pair.scale[int(both.argmax())], both.max() / both.sum()
+        if constant:
             sentences.append(
-                f"{pair.constant[0]} gives one grade only to the pairs that both judged, so that kappa and alpha cannot"
+                f"{constant[0]} gives one grade only to the pairs that both judged, so that kappa and alpha cannot"
                 " tell agreement from chance: they are 0 or below however well the two agree. Raw agreement and AC1 can"
                 " be read."
             )

@@ -52,41 +52,17 @@ _NO_LINK = "this page opens with the link that you were sent; the owner opens th
 _LOCKED = "too many wrong links came from your address; wait a minute and open yours again"
 
 
-class GuessLimit:
-    """Counter of wrong secrets by client address."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._wrong: OrderedDict[str, deque[float]] = OrderedDict()
-
-    def note(self, address: str) -> None:
-        """Count a wrong secret from an address."""
-        with self._lock:
-            times = self._wrong.setdefault(address, deque(maxlen=_MOST))
-            times.append(self._clock())
-            self._wrong.move_to_end(address)
-            while len(self._wrong) > _REMEMBERED:
-                self._wrong.popitem(last=False)
-
-    def reached(self, address: str) -> bool:
-        """Return whether further secrets of an address are refused for now."""
-        with self._lock:
-            times = self._wrong.get(address, deque())
-            return len(times) == _MOST and self._clock() - times[0] < _WINDOW
-
-
 class ReviewDoor:
     """Access to desks by secret; every store is opened once and stays open."""
 
-    def __init__(self, limit: GuessLimit | None = None) -> None:
-        self._limit = limit or GuessLimit()
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._lock = clock, threading.Lock()
         self.agreements = AgreementJobs()
-        self._lock = threading.Lock()
+        # With the number of the file, which another one may have replaced.
         self._desks: dict[str, tuple[int, Desk]] = {}
-        """With the number of the file, which another one may have replaced."""
+        # When wrong secrets came from an address, and secrets that were right once: those at work are not locked out.
+        self._wrong: OrderedDict[str, deque[float]] = OrderedDict()
         self._valid: OrderedDict[tuple[str, str], None] = OrderedDict()
-        """Secrets that were right once: a locked address does not lock out those who are at work."""
 
     def close(self) -> None:
         """Stop the computation of agreements."""
@@ -119,7 +95,7 @@ class ReviewDoor:
             return ""
         if not named(visit)[1]:
             return _NO_LINK
-        return _LOCKED if self._limit.reached(visit.client) else _WRONG
+        return _LOCKED if self._is_locked(visit.client) else _WRONG
 
     def person(self, visit: Visit) -> tuple[Desk, Reviewer] | None:
         """Return the desk of a request and its reviewer; None without a valid link."""
@@ -131,20 +107,28 @@ class ReviewDoor:
         reviewer = desk.store.admitted(secret)
         return (desk, reviewer) if reviewer else None
 
+    def _is_locked(self, address: str) -> bool:
+        with self._lock:
+            times = self._wrong.get(address, deque())
+            return len(times) == _MOST and self._clock() - times[0] < _WINDOW
+
     def _admits(self, visit: Visit, name: str, secret: str) -> bool:
-        if (name, secret) not in self._valid and self._limit.reached(visit.client):
+        if (name, secret) not in self._valid and self._is_locked(visit.client):
             return False
         try:
             valid = self.desk(name).store.admitted(secret) is not None
         except R2medError:
             valid = False
-        if valid:
-            self._valid[name, secret] = None
-            while len(self._valid) > _REMEMBERED:
-                self._valid.popitem(last=False)
-        else:
-            self._valid.pop((name, secret), None)
-            self._limit.note(visit.client)
+        with self._lock:
+            if valid:
+                self._valid[name, secret] = None
+            else:
+                self._valid.pop((name, secret), None)
+                self._wrong.setdefault(visit.client, deque(maxlen=_MOST)).append(self._clock())
+                self._wrong.move_to_end(visit.client)
+            for remembered in (self._valid, self._wrong):
+                if len(remembered) > _REMEMBERED:
+                    remembered.popitem(last=False)
         return valid
 
 

@@ -1,8 +1,7 @@
 """A separate process that computes the agreement of a review for its page, once per state of the file.
 
-Computing takes seconds of a processor. In the server it would hold up every desk, and would go on when the browser
-that asked has gone. `python -m r2med.reviews.agreement_job` is the process: it reads the name of a review and writes
-the sections of the page.
+Computing takes seconds of a processor; in the server it would hold up every desk. `python -m
+r2med.reviews.agreement_job` is the process: it reads the name of a review and writes the sections of the page.
 """
 
 from __future__ import annotations

@@ -2,11 +2,10 @@
 
 A reviewer passes all questions in an order that depends only on the project's seed and the reviewer's name. Each
 question deals the shared items, and those of the others that no reviewer holds yet; these are held from then on. So the
-number of reviewers need not be known beforehand, and a quick one judges more. Within a question the order is random,
-too.
+number of reviewers need not be known beforehand, and a quick one judges more. Within a question the order is random.
 
-Some questions come twice: the first time with half of the items, later with the other half, and among these some of the
-first ones again. A repeat therefore stands among new passages and cannot be told from them.
+Some questions come twice: first with half of the items, later with the other half and some of the first ones again. A
+repeat therefore stands among new passages and cannot be told from them.
 """
 
 from __future__ import annotations
