@@ -1,6 +1,6 @@
 """The JSON Schemas of what `--json` prints, from the types of the results; `make reference` writes docs/schemas.
 
-A shape is the type that a verb prints: the strings below its fields describe them. Shapes written by hand are being
+A shape is the type that a verb prints: what stands with its fields describes them. Shapes written by hand are being
 replaced by types.
 """
 

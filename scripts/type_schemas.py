@@ -1,4 +1,4 @@
-"""The JSON Schema of a type: msgspec's, with what the strings below the fields say of them."""
+"""The JSON Schema of a type: msgspec's, with what the type says of its fields."""
 
 from __future__ import annotations
 

@@ -87,7 +87,6 @@ def read_sets(sources: Sequence[str], dataset: Dataset, reviewed: Mapping[str, R
 
 
 def _raw_sets(source: str, dataset: Dataset, reviewed: Mapping[str, ReviewedLabels]) -> Mapping[str, Qrels]:
-    """Return the judgements behind a name, by reviewer."""
     if source in reviewed:
         return {"": reviewed[source].qrels}
     if source == OF_TASK:

@@ -133,7 +133,7 @@ def labels_by_source(source: str, task: str) -> dict[str, ReviewedLabels]:
     name, _, reviewer = source.removeprefix("review:").partition(":")
     with ReviewStore.open(name) as store:
         if reviewer != "*":
-            return {f"review:{name}:{reviewer}" if reviewer else source: _reviewed_labels(store, task, reviewer)}
+            return {source: _reviewed_labels(store, task, reviewer)}
         # Of all reviewers with a grade for the task, models and imports included.
         questions = {question.number for question in store.questions() if question.task == task}
         items = {item.number for item in store.items() if item.question in questions}

@@ -259,7 +259,6 @@ class _Pages:
         return _jobs(request).submit(("judge", "review", review), title, page, command).page
 
     def items_page(self, request: Request) -> Page:
-        """Show the items with every grade, note and marked stretch."""
         store, query = self.door.desk(request.path_params["name"]).store, request.query_params
         show, reviewer = query.get("show", ""), query.get("reviewer", "")
         numbers = filter_items(store, show, reviewer)

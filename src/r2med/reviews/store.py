@@ -401,7 +401,6 @@ def _hash_secret(secret: str) -> str:
 
 
 def _content(row: Decision | DraftDecision) -> tuple[object, ...]:
-    """Return the content of a model's or an import's decision, for comparison."""
     return row.verdict, row.grade, row.note, [fact.what for fact in row.revealed]
 
 
