@@ -54,8 +54,7 @@ class AuditOptions:
     systems: tuple[str, ...] = ()  # names of systems; the best ten of the ledger without any
     binary: bool = False  # whether only relevant or not counts, whatever the grade
     filled: bool = False  # whether a pair that one set judges and another does not counts as 0 in the other
-    overlaid: bool = False
-    """Whether systems are scored by the first set as corrected by the other, instead of by the other alone."""
+    overlaid: bool = False  # whether systems are scored by the first set as corrected by the other
     holes: bool = False  # whether other sets only fill what the first does not judge
 
 
@@ -97,14 +96,12 @@ class SetPair:
     slices: Mapping[str, Sequence[AgreementRow]]
 
     @classmethod
-    def of(
-        cls, a: str, b: str, ratings: Ratings, slices: Mapping[str, Sequence[AgreementRow]] | None = None
-    ) -> SetPair:
+    def of(cls, a: str, b: str, ratings: Ratings, slices: Mapping[str, Sequence[AgreementRow]] = {}) -> SetPair:
         """Compare the first two raters of a table."""
         counts = len(ratings.grades), int(ratings.questions.max()) + 1
         confusion = tuple(map(tuple, ratings.confusion().tolist()))
         figures = coefficients(ratings, OF_PAIR)
-        return cls(a, b, *counts, tuple(map(int, ratings.scale)), confusion, figures, slices or {})
+        return cls(a, b, *counts, tuple(map(int, ratings.scale)), confusion, figures, slices)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the pair in the shape of `--json`."""

@@ -41,8 +41,7 @@ class ReviewAgreement:
 
     review: str
     scale: tuple[int, ...]
-    reviewers: Sequence[str]
-    """Those whose agreement the figures are: people, or everybody if fewer than two people have judged."""
+    reviewers: Sequence[str]  # people, or everybody if fewer than two people have judged
     items: int  # items that two of them at least graded, and that the figures are over
     questions: int
     at_random: bool  # whether these were drawn at random; otherwise no item that two graded was

@@ -57,8 +57,7 @@ class ResolvedLabels:
     """The labels of a review, and how they were resolved."""
 
     labels: Sequence[ResolvedLabel]
-    undecided: int
-    """Items that people gave different grades, which neither a ruling nor the rule decides; they are left out."""
+    undecided: int  # items that are left out: grades differ, and neither a ruling nor the rule decides
     rule: str
     reviewers: Sequence[str]
     binary: bool
@@ -159,8 +158,7 @@ def _refuse(store: ReviewStore, task: str) -> NoReturn:
 
 
 TASK, CSV = "task", "csv"
-CHANGES, RECORD = "label_changes.csv", "review.json"
-"""Files in the folder of a new version: every change, and where the labels come from."""
+CHANGES, RECORD = "label_changes.csv", "review.json"  # in the folder of a new version: what changed, and by whom
 
 
 @dataclass(frozen=True)

@@ -78,12 +78,12 @@ class ReviewProgress:
 def contested_items(store: ReviewStore) -> dict[int, list[Decision]]:
     """Return what people, not models or imports, said of the items on which they differ or are unsure, in order."""
     people = {reviewer.id for reviewer in store.reviewers() if reviewer.kind == PERSON}
-    said: dict[int, list[Decision]] = defaultdict(list)
+    opinions: dict[int, list[Decision]] = defaultdict(list)
     for row in store.standing():
         if row.reviewer in people and row.verdict != SKIPPED and not row.again:
-            said[row.item].append(row)
-    verdicts = {item: {row.grade if row.verdict == GRADED else UNSURE for row in rows} for item, rows in said.items()}
-    return {item: said[item] for item in sorted(said) if len(verdicts[item]) > 1 or UNSURE in verdicts[item]}
+            opinions[row.item].append(row)
+    grades = {item: {row.grade if row.verdict == GRADED else UNSURE for row in rows} for item, rows in opinions.items()}
+    return {item: opinions[item] for item in sorted(opinions) if len(grades[item]) > 1 or UNSURE in grades[item]}
 
 
 def grades_by_item(decisions: Sequence[Decision]) -> dict[int, dict[int, int]]:

@@ -80,8 +80,7 @@ class ReviewItem(Typed, frozen=True):
     drawn: str  # how it was drawn
     shared: bool  # whether everybody judges it
     gold: int | None = None  # the grade that is known to be right, if any
-    facts: Mapping[str, Any] = {}
-    """Where it came from (ranks by system, labels by source): nothing that a reviewer sees before deciding."""
+    facts: Mapping[str, Any] = {}  # where it came from, such as ranks by system; no reviewer sees it before deciding
 
 
 class Reviewer(Typed, frozen=True):
@@ -149,8 +148,7 @@ class DraftDecision(Typed, frozen=True):
     note: str = ""
     sentence: int | None = None
     seconds: float | None = None
-    revealed: tuple[Revealed, ...] = ()
-    """Of an import: what its file says was revealed. Of a person at the desk, the file of the review knows it."""
+    revealed: tuple[Revealed, ...] = ()  # of an import: what its file says; of a person at the desk, the store knows
 
     def check(self, scale: GradeScale, letters: int, guideline: int) -> None:
         """Refuse a decision that does not fit the scale, the length of the text or the guideline's sentences."""
