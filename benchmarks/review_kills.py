@@ -158,8 +158,7 @@ def measure(kills: int, browsers: int, items: int, seed: int = 0) -> dict[str, i
     with make_review("kills", items, chance) as store:
         port = free_port()
         people = [
-            Browser(port, "kills", invite(store, f"reviewer {number}").secret, seed + number)
-            for number in range(browsers)
+            Browser(port, "kills", invite(store, f"reviewer {number}"), seed + number) for number in range(browsers)
         ]
         # Kills are spread over the work, at moments that nothing else decides.
         moments = sorted(chance.uniform(0, items * 0.95) for _ in range(kills))

@@ -44,15 +44,15 @@ KEYS = """
 
 def judge(store: ReviewStore, name: str, count: int) -> str:
     """Somebody who has judged so many items; their secret."""
-    invited = invite(store, name)
-    dealer = Dealer(store)
+    secret = invite(store, name)
+    dealer, person = Dealer(store), store.reviewer(name)
     store.rows("PRAGMA synchronous = OFF")
     for number in range(count):
-        place = dealer.next_open(invited.reviewer)
+        place = dealer.next_open(person)
         if place is None:
             break
-        store.record(invited.reviewer.id, place.position, DraftDecision(GRADED, number % 4), f"t{number}")
-    return invited.secret
+        store.record(person.id, place.position, DraftDecision(GRADED, number % 4), f"t{number}")
+    return secret
 
 
 def ask(port: int, path: str, cookie: str, times: int) -> list[float]:
@@ -110,7 +110,7 @@ def main() -> None:
             size = store.path.stat().st_size / 1e6
             print(f"{asked.items:,} items made in {time.perf_counter() - began:.0f} s, {size:.0f} MB")
             secret = judge(store, "Ada", asked.judged)
-            fresh = invite(store, "Ben").secret
+            fresh = invite(store, "Ben")
         port = free_port()
         server = start_server(port)
         try:

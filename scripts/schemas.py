@@ -1,6 +1,6 @@
 """The JSON Schemas of what `--json` prints, from the types of the results; `make reference` writes docs/schemas.
 
-A shape is the type that a verb prints: the strings below its fields describe them. Shapes written by hand are being
+A shape is the type that a verb prints: what stands with its fields describes them. Shapes written by hand are being
 replaced by types.
 """
 
@@ -29,8 +29,8 @@ from r2med.measure.significance import Difference
 from r2med.nano.profile import TaskProfile
 from r2med.pipeline.plan import Plan
 from r2med.pipeline.search import Hit
-from r2med.reviews.export import LabelExport
 from r2med.reviews.imports import ImportedLabels
+from r2med.reviews.labels import LabelExport
 from r2med.reviews.model import ModelJudging
 from r2med.reviews.progress import ReviewProgress
 from r2med.runs.cost import Cost

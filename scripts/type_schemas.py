@@ -1,4 +1,4 @@
-"""The JSON Schema of a type: msgspec's, with what the strings below the fields say of them."""
+"""The JSON Schema of a type: msgspec's, with what the type says of its fields."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
+from itertools import zip_longest
 from pathlib import Path
 from types import ModuleType
 from typing import Any, get_args, get_type_hints
@@ -118,20 +119,28 @@ def _hints(kind: type) -> dict[str, Any]:
 
 @cache
 def _descriptions(kind: type) -> dict[str, str]:
-    """Return the strings below the fields of a class, and of the classes it inherits from, by their names in JSON."""
+    """Return what a class, and those it inherits from, say of their fields, by their names in JSON.
+
+    That is the string below a field, or a comment behind it that is a sentence, with a capital and a full stop.
+    """
     texts: dict[str, str] = {}
     for base in reversed(kind.__mro__[:-1]):
         if not _hints(base):
             continue
-        (node,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
+        source = textwrap.dedent(inspect.getsource(base))
+        (node,) = ast.parse(source).body
         assert isinstance(node, ast.ClassDef)
-        for field, below in zip(node.body, node.body[1:], strict=False):
+        for field, below in zip_longest(node.body, node.body[1:]):
             match field, below:
                 case (
                     ast.AnnAssign(target=ast.Name(id=name)),
                     ast.Expr(value=ast.Constant(value=str(text))),
                 ):
                     texts[name] = _line(text)
+                case ast.AnnAssign(target=ast.Name(id=name), end_lineno=int(line), end_col_offset=int(column)), _:
+                    behind = source.split("\n")[line - 1].encode()[column:].decode()
+                    if comment := re.fullmatch(r"  # ([A-Z].*\.)", behind):
+                        texts[name] = comment[1]
     names = dict(
         zip(getattr(kind, "__struct_fields__", ()), getattr(kind, "__struct_encode_fields__", ()), strict=True)
     )

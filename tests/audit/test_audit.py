@@ -295,9 +295,9 @@ def test_lists_are_scored_under_other_grades_as_by_score():
     for name in ("nDCG@10", "Recall@2", "MAP", "MRR"):
         measure = Measure.parse(name)
         lists = JudgedLists.of(qrels, {"mine": run}, measure)
-        assert lists.means(lists.judged, measure)[0] == pytest.approx(score(run, qrels, [measure]).mean(measure))
+        assert lists.means(lists.grades, measure)[0] == pytest.approx(score(run, qrels, [measure]).mean(measure))
     # A query that has lost its relevant documents is left out.
-    fewer = lists.means(np.where(lists.judged == 2, 2.0, 0.0), Measure("MRR"))
+    fewer = lists.means(np.where(lists.grades == 2, 2.0, 0.0), Measure("MRR"))
     assert fewer.tolist() == [0.5]
     same = ErrorModel.of(Ratings.of([[0, 0], [1, 1], [2, 2]]))
     assert simulate(lists, same, measure, 3).kendall is None, "one system has no order"

@@ -28,7 +28,7 @@ def test_the_desk_says_that_the_disk_is_full(tmp_path, monkeypatch):
     with small_disk(tmp_path / "disk", 4_000_000) as disk:
         monkeypatch.setenv("R2MED_HOME", str(disk))
         with review_kills.make_review("pilot", 40, random.Random(0)) as store:
-            secret = invite(store, "Ada").secret
+            secret = invite(store, "Ada")
             client = testclient.TestClient(
                 create_app(Library(), Access("of-the-test")), base_url=HERE, headers={"origin": HERE}
             )

@@ -119,9 +119,12 @@ def test_what_is_left_grows_less_and_never_more_while_others_judge():
 
 def test_what_a_person_who_is_withdrawn_did_not_look_at_goes_to_others():
     with make_project("gone", 10, 4, overlap=0.25) as store:
-        ada, ben = invite(store, "Ada").reviewer, invite(store, "Ben").reviewer
+        invite(store, "Ada")
+        ada, ben = store.reviewer("Ada"), store.add_reviewer("Ben")
         mine = judge(store, ada, 5)
-        assert withdraw(store, "Ada").released > 0
+        links, released = withdraw(store, "Ada")
+        assert links == 1
+        assert released > 0
         others = {each.item for each in judge(store, ben)}
         assert others >= {item.number for item in store.items()} - {each.item for each in mine}
         assert {row.item for row in store.standing() if row.reviewer == ada.id} == {each.item for each in mine}

@@ -19,8 +19,8 @@ from r2med.cli.main import app
 from r2med.data.qrels import read_label_sets
 from r2med.errors import DataError, R2medError
 from r2med.reviews.agreement import review_agreement
-from r2med.reviews.export import ExportSettings, export_labels
 from r2med.reviews.imports import ImportSettings, import_labels
+from r2med.reviews.labels import ExportSettings, export_labels
 from r2med.reviews.rows import DraftDecision, Revealed, ReviewItem, ReviewProject, ReviewQuestion
 from r2med.reviews.scale import DEFAULT_SCALE, Grade, GradeScale
 from r2med.reviews.store import ReviewStore, create_review

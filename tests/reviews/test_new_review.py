@@ -62,7 +62,7 @@ def test_each_queue_draws_what_it_says(ledger):
 
     for queue in ("random", "holes", "near-cut", "disagreements"):
         sample, _ = draw(pools, queue, 12, seed=3)
-        pairs = [pair.candidate for pair in sample[queue].pairs]
+        pairs = sample[queue].pairs
         assert 0 < len(pairs) <= 12
         for each in pairs:
             assert each.ranks == ranks(each)
@@ -81,12 +81,12 @@ def test_each_queue_draws_what_it_says(ledger):
 
 def test_the_random_part_is_drawn_evenly_from_its_frame(ledger):
     pools = read_pools(ledger, [TASK, "bm25"])
-    frame = [pair.candidate for pair in draw(pools, "random", 10**6, 0)[0]["random"].pairs]
+    frame = draw(pools, "random", 10**6, 0)[0]["random"].pairs
     size = len(frame)
     counts = dict.fromkeys(((each.query, each.document) for each in frame), 0)
     for seed in range(400):
         for pair in draw(pools, "random", size // 4, seed)[0]["random"].pairs:
-            counts[pair.candidate.query, pair.candidate.document] += 1
+            counts[pair.query, pair.document] += 1
     assert draw(pools, "random", 5, 0)[0]["random"].frame == size
     # 400 draws with a chance of a quarter: six standard deviations about 100.
     assert 48 < min(counts.values()) <= max(counts.values()) < 152

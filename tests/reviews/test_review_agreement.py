@@ -122,9 +122,9 @@ def test_the_rates_are_those_of_ppi_python_and_a_ruling_goes_first():
         says = {n: float(labels["m"][n] >= 2) for n in mine}
         columns = (np.array([human(n) for n in seen]), *(np.array([says[n] for n in part]) for part in (seen, rest)))
         (low,), (high,) = ppi_mean_ci(*columns, alpha=0.05)
-        assert rate.figure.ends == pytest.approx((max(0, low), min(1, high)), abs=1e-9)
-        assert (rate.human, rate.predicted, rate.as_dict()["method"]) == (len(seen), len(rest), "prediction-powered")
-    assert 0 < found.missed.figure.low < found.missed.figure.value < found.missed.figure.high < 1
+        assert (rate.low, rate.high) == pytest.approx((max(0, low), min(1, high)), abs=1e-9)
+        assert (rate.human, rate.predicted, rate.method) == (len(seen), len(rest), "prediction-powered")
+    assert 0 < found.missed.low < found.missed.value < found.missed.high < 1
 
 
 def test_the_interval_of_the_missed_share_covers_it():
@@ -137,7 +137,7 @@ def test_the_interval_of_the_missed_share_covers_it():
         model = relevant ^ (chance.random(300) < 0.2)
         human = np.where(np.arange(300) < 120, relevant.astype(float), np.nan)
         found = missed_share(Votes(human, model.astype(float), (~label).astype(float)))
-        inside += found.figure.low <= true <= found.figure.high
+        inside += found.low <= true <= found.high
     assert inside >= 0.85 * rounds
 
 

@@ -261,7 +261,7 @@ def test_whatever_a_tool_writes_is_read_or_refused_in_one_line(tool: str, said, 
         first = {tool: [said, {"result": [more], "values": more}], "data": ids, "fields": ids}
         path.write_text(json.dumps([first, {tool: more, "data": said, "fields": ids}]))
         try:
-            list(foreign_labels(path))
+            list(foreign_labels(path, "", []))
         except R2medError as error:
             assert "\n" not in str(error)  # noqa: PT017
 

@@ -12,8 +12,9 @@ from r2med.errors import R2medError
 from r2med.reviews.agreement import review_agreement
 from r2med.reviews.batches import Dealer
 from r2med.reviews.desk import Desk
-from r2med.reviews.progress import HitCount, StandingDecisions, filter_items, review_progress
+from r2med.reviews.progress import HitCount, contested_items, filter_items, review_progress
 from r2med.reviews.rows import DraftDecision
+from r2med.reviews.store import ReviewStore
 from reviewing import make_project
 
 SAY = st.one_of(st.integers(0, 3), st.sampled_from(["unsure", "skipped", "undo"]))
@@ -28,16 +29,16 @@ def test_what_was_appended_is_caught_up_with(tmp_path_factory, steps):
             people = [store.add_reviewer(name) for name in ("Ada", "Ben")]
             for person in people:
                 Dealer(store).next_open(person)
-            live = StandingDecisions(store)
             for number, (who, position, say) in enumerate(steps):
                 if say == "undo":
                     store.undo(people[who].id, f"t{number}")
                 else:
                     draft = DraftDecision("graded", say) if isinstance(say, int) else DraftDecision(say)
                     store.record(people[who].id, position, draft, f"t{number}")
-                held = store.standing()
-                assert sorted(live.current(), key=lambda row: row.id) == sorted(held, key=lambda row: row.id)
-                assert live.contested() == disputed(held)
+                with ReviewStore.open("pilot") as other:
+                    held = other.standing()
+                assert sorted(store.standing(), key=lambda row: row.id) == sorted(held, key=lambda row: row.id)
+                assert list(contested_items(store)) == disputed(held)
 
 
 def disputed(held) -> list[int]:
@@ -61,13 +62,13 @@ def test_models_and_imports_never_count_as_people(kind: str):
         for person, grade in (("Ada", 2), ("Ben", 3)):
             reviewer = store.add_reviewer(person)
             store.record_all(reviewer.id, [(1, DraftDecision("graded", 2)), (2, DraftDecision("graded", grade))])
-        before, contested = review_progress(store), desk.standing.contested()
+        before, contested = review_progress(store), list(contested_items(store))
         assert (before.judged, before.by_two, before.disagreements, contested) == (2, 2, 1, [2])
         judge_all(store, "other", kind, lambda number: 0 if number != 2 else 3)
         after = review_progress(store)
         assert (after.judged, after.by_two, after.disagreements) == (2, 2, 1)
         assert (before.by_models, after.by_models) == (0, 8)
-        assert desk.standing.contested() == [2]
+        assert list(contested_items(store)) == [2]
         assert len(desk.ruling_card(adjudicator, 2)["said"]) == 2
         with pytest.raises(R2medError, match="nobody disagrees"):
             desk.ruling_card(adjudicator, 1)
@@ -80,8 +81,8 @@ def test_models_and_imports_never_count_as_people(kind: str):
         agreement = review_agreement(store)
         assert agreement.reviewers == ["Ada", "Ben"]
         assert agreement.items == 2
-        assert filter_items(store, store.standing(), "open") == [3, 4, 5, 6, 7, 8]
-        assert filter_items(store, store.standing(), "disagree") == [2]
+        assert filter_items(store, "open") == [3, 4, 5, 6, 7, 8]
+        assert filter_items(store, "disagree") == [2]
     shown = CliRunner().invoke(app, ["review", "show", "pilot"]).stdout
     assert "judged: 2 items, 2 by two or more, 1 of them differently; 0 ruled on; models and imports: 8 items" in shown
 

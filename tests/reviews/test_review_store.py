@@ -188,17 +188,17 @@ def test_models_and_imports_write_all_or_nothing_and_once(store):
 def test_a_secret_is_kept_as_a_hash_belongs_to_one_person_and_can_be_withdrawn(store):
     one, two = invite(store, "Ada"), invite(store, "Ben")
     held = store.path.read_bytes() + store.path.with_name(f"{store.path.name}-wal").read_bytes()
-    assert one.secret.encode() not in held
+    assert one.encode() not in held
     assert stat.S_IMODE(store.path.stat().st_mode) == 0o600
-    assert store.admitted(one.secret).name == "Ada"
-    assert store.admitted(two.secret).name == "Ben"
-    assert store.admitted(one.secret[:-1]) is None
-    assert withdraw(store, "Ada").links == 1
-    assert store.admitted(one.secret) is None
-    assert store.admitted(two.secret).name == "Ben"
+    assert store.admitted(one).name == "Ada"
+    assert store.admitted(two).name == "Ben"
+    assert store.admitted(one[:-1]) is None
+    assert withdraw(store, "Ada") == (1, 0)
+    assert store.admitted(one) is None
+    assert store.admitted(two).name == "Ben"
     again = invite(store, "Ada")
-    assert store.admitted(again.secret).name == "Ada"
-    assert store.admitted(one.secret) is None
+    assert store.admitted(again).name == "Ada"
+    assert store.admitted(one) is None
 
 
 def damage(store: ReviewStore, statement: str) -> None:
@@ -212,7 +212,7 @@ def test_a_damaged_withdrawal_opens_no_link_again(changed, store):
     withdrawn, other = invite(store, "Ada"), invite(store, "Ben")
     withdraw(store, "Ada")
     damage(store, f"UPDATE withdrawal SET {changed}")
-    for secret in (withdrawn.secret, other.secret):
+    for secret in (withdrawn, other):
         with pytest.raises(DamagedError, match=r"withdrawal .* is damaged; restore the file from a copy"):
             store.admitted(secret)
     with pytest.raises(DamagedError, match=r"withdrawal .* is damaged"):

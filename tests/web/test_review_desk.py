@@ -27,7 +27,7 @@ from webparts import ATTACK, TOKEN
 import r2med
 from r2med.cli.main import app as program
 from r2med.reviews import agreement_job
-from r2med.reviews.access import GuessLimit, ReviewDoor, invite, join_path, withdraw
+from r2med.reviews.access import ReviewDoor, invite, join_path, withdraw
 from r2med.reviews.agreement import review_agreement
 from r2med.reviews.rows import DraftDecision, ReviewItem, ReviewProject, ReviewQuestion
 from r2med.reviews.scale import DEFAULT_GUIDELINE, DEFAULT_SCALE, sentences
@@ -74,7 +74,7 @@ def clock() -> list[float]:
 
 @pytest.fixture
 def application(store, clock):
-    return create_app(Library(), Access(TOKEN), ReviewDoor(GuessLimit(lambda: clock[0])))
+    return create_app(Library(), Access(TOKEN), ReviewDoor(lambda: clock[0]))
 
 
 def browser(application) -> TestClient:
@@ -84,7 +84,7 @@ def browser(application) -> TestClient:
 def sit(application, store, name: str, **how) -> TestClient:
     """Somebody who has opened their link."""
     client = browser(application)
-    assert client.get(join_path(store.project.name, invite(store, name, **how).secret)).status_code == 200
+    assert client.get(join_path(store.project.name, invite(store, name, **how))).status_code == 200
     return client
 
 
@@ -138,7 +138,7 @@ def test_without_a_token_of_the_server_the_desk_still_wants_a_link(store):
 
 def test_the_cookie_is_for_no_script_and_no_other_site_and_a_withdrawn_link_ends_it(application, store):
     client = browser(application)
-    secret = invite(store, "Ada").secret
+    secret = invite(store, "Ada")
     answer = client.get(join_path("pilot", secret))
     kept = answer.headers["set-cookie"]
     assert "HttpOnly" in kept
@@ -160,7 +160,7 @@ def test_every_page_of_the_desk_says_whose_it_is_and_a_colleagues_link_asks_firs
     address = item_page(ada)[0]
     for path in (address, "/review/pilot/guideline", "/review/pilot/done"):
         assert re.search(r'<span class="person"[^>]*>Dr. Ada</span>', ada.get(path).text), path
-    link = join_path("pilot", invite(store, "Dr. Ben").secret)
+    link = join_path("pilot", invite(store, "Dr. Ben"))
     asked = ada.get(link)
     assert "set-cookie" not in asked.headers
     assert "Continue as Dr. Ben" in asked.text
@@ -171,7 +171,7 @@ def test_every_page_of_the_desk_says_whose_it_is_and_a_colleagues_link_asks_firs
     assert ">Dr. Ben</span>" in page
     ada.post(address, data={**fields(page), "say": "1"})
     assert store.decisions()[-1].reviewer == store.reviewer("Dr. Ben").id
-    again = join_path("pilot", invite(store, "Dr. Ben").secret)
+    again = join_path("pilot", invite(store, "Dr. Ben"))
     assert "Welcome, Dr. Ben" in ada.get(again).text
 
 
@@ -183,7 +183,7 @@ def test_what_is_left_is_said_and_repeats_are_not_given_away(tmp_path, monkeypat
     with ReviewStore.open("pilot") as store:
         application = create_app(Library(), Access(TOKEN))
         ada = sit(application, store, "Ada")
-        welcome = ada.get(join_path("pilot", invite(store, "Ada").secret)).text
+        welcome = ada.get(join_path("pilot", invite(store, "Ada"))).text
         total = int(re.search(r"(\d+) are left", welcome)[1])
         for number in range(total):
             address, page = item_page(ada)
@@ -195,7 +195,7 @@ def test_what_is_left_is_said_and_repeats_are_not_given_away(tmp_path, monkeypat
 
 
 def test_guessing_is_limited_and_does_not_stop_those_at_work(application, store, clock):
-    ada, stranger, late = sit(application, store, "Ada"), browser(application), invite(store, "Ben").secret
+    ada, stranger, late = sit(application, store, "Ada"), browser(application), invite(store, "Ben")
     for number in range(10):
         answer = stranger.get(join_path("pilot", f"guess{number}"))
         assert answer.status_code == 403
@@ -681,7 +681,7 @@ def test_abandoned_agreements_hold_up_neither_a_desk_nor_the_end_of_the_server(t
     monkeypatch.setenv("R2MED_HOME", str(tmp_path))
     with make_review(questions=50) as store:
         grade_items(store, *(f"person {number}" for number in range(14)))
-        secret = invite(store, "Ada").secret
+        secret = invite(store, "Ada")
     port = free_port()
     with real_server(port) as server:
         _, headers = ask(port, join_path("pilot", secret))
@@ -702,7 +702,7 @@ def test_abandoned_agreements_hold_up_neither_a_desk_nor_the_end_of_the_server(t
 
 
 def test_a_proxy_is_believed_only_when_it_is_named(store):
-    secret, late = invite(store, "Ada").secret, invite(store, "Ben").secret
+    secret, late = invite(store, "Ada"), invite(store, "Ben")
     forwarded = {"X-Forwarded-Proto": "https", "X-Forwarded-For": "203.0.113.7"}
     for options in ((), ("--trust-proxy", "127.0.0.1")):
         port = free_port()

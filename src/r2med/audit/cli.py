@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from r2med.audit.label_sets import LookedUpLabels
+from r2med.audit.label_sets import ReviewedLabels
 from r2med.audit.study import AuditOptions, audit
 from r2med.audit.tables import sections, stability_chart
 from r2med.cli.options import ManyValues, json_option, remark, write_json
@@ -74,14 +74,13 @@ def audit_command(
         check_chart_file("--plot", plot)
     dataset = load(task)
     sources: list[str] = []
-    looked_up: dict[str, LookedUpLabels] = {}
+    reviewed: dict[str, ReviewedLabels] = {}
     for source in labels:
-        read = next((named(function) for prefix, function in _SOURCES.items() if source.startswith(prefix)), None)
-        reviewed: dict[str, LookedUpLabels] = read(source, dataset.name) if read else {}
-        sources += reviewed or [source]
-        looked_up |= reviewed
+        read = named(_REVIEWS)(source, dataset.name) if source.startswith("review:") else {}
+        sources += read or [source]
+        reviewed |= read
     with Ledger() as ledger:
-        result = audit(ledger, dataset, sources, AuditOptions(measure, **given), looked_up)
+        result = audit(ledger, dataset, sources, AuditOptions(measure, **given), reviewed)
     remark(result.notes)
     if as_json:
         write_json(result.as_dict())
@@ -92,5 +91,4 @@ def audit_command(
         click.echo(f"the figure is in {plot}", err=True)
 
 
-_SOURCES = {"review:": "r2med.reviews.labels:labels_by_source"}
-"""Sources of labels by how their names begin, and the function that reads them."""
+_REVIEWS = "r2med.reviews.labels:labels_by_source"  # by name: reviews import audits, not the other way round

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -18,25 +18,17 @@ from r2med.formatting import shorten
 from r2med.measure.agreement import Ratings
 from r2med.store.files import expanded
 
-OF_TASK = "task"
-"""The word for the judgements that a task comes with."""
+OF_TASK = "task"  # the word for the judgements that a task comes with
 
 
 @dataclass(frozen=True)
-class GivenGrades:
-    """Grades as a review recorded them, on the scale of that review."""
+class ReviewedLabels:
+    """Judgements made from a review, and the grades behind them, on the scale of that review."""
 
+    qrels: Qrels
     review: str
     scale: tuple[int, ...]
     grades: Qrels
-
-
-@dataclass(frozen=True)
-class LookedUpLabels:
-    """Judgements supplied by the caller, and the grades that they were made of."""
-
-    qrels: Qrels
-    given: GivenGrades
 
 
 @dataclass(frozen=True)
@@ -45,10 +37,8 @@ class LabelSet:
 
     name: str
     qrels: Qrels
-    left_out: int = 0
-    """Judgements of queries that the task does not have, or has no relevant document for."""
-    given: GivenGrades | None = None
-    """The grades behind the judgements, if they were given on another scale."""
+    left_out: int = 0  # judgements of queries that the task does not have, or has no relevant document for
+    given: ReviewedLabels | None = None  # the review that the judgements are from, if they are as it gave them
 
     @property
     def judged(self) -> int:
@@ -74,11 +64,9 @@ class LabelSet:
         return self.qrels.get(query, {}).get(document)
 
 
-def read_sets(
-    sources: Sequence[str], dataset: Dataset, looked_up: Mapping[str, LookedUpLabels]
-) -> tuple[LabelSet, ...]:
-    """Read label sets by name: the word `task`, files of judgements or of reviewers, names that were looked up."""
-    raw = [(source, *named) for source in sources for named in _raw_sets(source, dataset, looked_up).items()]
+def read_sets(sources: Sequence[str], dataset: Dataset, reviewed: Mapping[str, ReviewedLabels]) -> tuple[LabelSet, ...]:
+    """Read label sets by name: the word `task`, files of judgements or of reviewers, names of reviewed labels."""
+    raw = [(source, *named) for source in sources for named in _raw_sets(source, dataset, reviewed).items()]
     if len(raw) < 2:
         fields = ", ".join(REVIEWER_FIELDS[:3])
         raise R2medError(
@@ -92,17 +80,15 @@ def read_sets(
     name, count = Counter(names).most_common(1)[0]
     if count > 1:
         raise R2medError(f"the label set {name} is given twice")
-    given = {source: looked_up[source].given if source in looked_up else None for source in sources}
     return tuple(
-        _check_set(name, source, qrels, dataset, given[source])
+        _check_set(name, source, qrels, dataset, reviewed.get(source))
         for name, (source, _, qrels) in zip(names, raw, strict=True)
     )
 
 
-def _raw_sets(source: str, dataset: Dataset, looked_up: Mapping[str, LookedUpLabels]) -> Mapping[str, Qrels]:
-    """Return the judgements behind a name, by reviewer."""
-    if source in looked_up:
-        return {"": looked_up[source].qrels}
+def _raw_sets(source: str, dataset: Dataset, reviewed: Mapping[str, ReviewedLabels]) -> Mapping[str, Qrels]:
+    if source in reviewed:
+        return {"": reviewed[source].qrels}
     if source == OF_TASK:
         return {"": dataset.gold.qrels}
     built = judged_qrels(expanded(source))
@@ -114,7 +100,7 @@ def _raw_sets(source: str, dataset: Dataset, looked_up: Mapping[str, LookedUpLab
     return {"": {query: judged for query, judged in kept.items() if judged}}
 
 
-def _check_set(name: str, source: str, qrels: Qrels, dataset: Dataset, given: GivenGrades | None) -> LabelSet:
+def _check_set(name: str, source: str, qrels: Qrels, dataset: Dataset, given: ReviewedLabels | None) -> LabelSet:
     """Return the part of a set that is about this task; a document that the task does not have is an error."""
     queries, documents = dataset.gold.qrels, dataset.collection.documents.position
     about_task = {query: judged for query, judged in qrels.items() if query in queries}
@@ -176,15 +162,13 @@ def beyond(sets: Sequence[LabelSet]) -> tuple[LabelSet, ...]:
     return (overlay(_zeros(holes), first), *holes)
 
 
-def as_given(sets: Sequence[LabelSet]) -> tuple[LabelSet, ...] | None:
-    """Return the sets with the grades as given if all are of one review; None if not."""
-    grades = [labels.given for labels in sets if labels.given]
-    if len(grades) < len(sets) or len({given.review for given in grades}) > 1:
-        return None
-    return tuple(
-        replace(labels, qrels={query: given.grades[query] for query in labels.qrels})
-        for labels, given in zip(sets, grades, strict=True)
-    )
+def as_given(sets: Sequence[LabelSet]) -> tuple[Sequence[LabelSet], ReviewedLabels | None]:
+    """Return the sets with the grades as given, and their review, if all are of one; else the sets and None."""
+    reviews = [labels.given for labels in sets if labels.given]
+    if len(reviews) < len(sets) or len({given.review for given in reviews}) > 1:
+        return sets, None
+    pairs = zip(sets, reviews, strict=True)
+    return [labels.with_qrels({q: given.grades[q] for q in labels.qrels}) for labels, given in pairs], reviews[0]
 
 
 def share_pairs(

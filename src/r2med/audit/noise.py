@@ -1,15 +1,14 @@
 """A simulation of label noise: how stable an order of systems is if labels were as wrong as two sets disagree.
 
 Every judgement of the first set is drawn again by how often the second gives which grade where the first gives this
-one; the systems are scored by the drawn labels, and the order is looked at. Queries that lose all their relevant
-documents in a draw are left out of it.
+one, and the systems are scored by the drawn labels. Queries that lose all their relevant documents are left out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
+from itertools import zip_longest
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 from r2med.data.dataset import Qrels
 from r2med.data.run import Run
 from r2med.measure.agreement import Ratings
-from r2med.measure.bootstrap import SEED, percentile_ends
+from r2med.measure.bootstrap import SEED, figure_of
 from r2med.measure.correlation import compare_pairs, kendall
 from r2med.measure.figure import Figure
 from r2med.measure.metrics import Gains, Measure
@@ -31,11 +30,9 @@ SIMULATIONS = 500
 class Stability:
     """Effect of drawing the labels again on an order of systems."""
 
-    simulations: int = 0
-    kept: Floats = field(default_factory=lambda: np.zeros((0, 0)))
-    """For each two systems the share of simulations in which they stand as under the first set."""
-    kendall: Figure | None = None
-    """The mean of Kendall's tau between the order under the first set and under drawn labels, with the ends of 95%."""
+    simulations: int
+    kept: Floats  # for each two systems the share of simulations in which they stand as under the first set
+    kendall: Figure | None  # mean of Kendall's tau between the order under the first set and under drawn labels
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,8 +40,7 @@ class ErrorModel:
     """Frequencies with which the second of two sets gives a grade if the first gives another."""
 
     scale: Floats
-    shares: Floats
-    """A row for each grade of the first set; one that the first never gives stays as it is."""
+    shares: Floats  # a row for each grade of the first set; one that the first never gives stays as it is
 
     @classmethod
     def of(cls, ratings: Ratings) -> ErrorModel:
@@ -66,12 +62,9 @@ class ErrorModel:
 class JudgedLists:
     """Ranked lists of systems as places in one column of grades, so that other grades are scored at once."""
 
-    grades: Floats
-    """The grade of every judged pair, and a last one of 0 for what is not judged."""
-    ideal: Places
-    """For each query the places of its judged documents, padded with the last place."""
-    lists: Mapping[str, Places]
-    """For each system and query the places of its documents, padded the same."""
+    grades: Floats  # the grade of every judged pair; the place behind the last one stands for what is not judged
+    ideal: Places  # for each query the places of its judged documents, padded with the place of what is not judged
+    lists: Mapping[str, Places]  # for each system and query the places of its documents, padded the same
 
     @classmethod
     def of(cls, qrels: Qrels, runs: Mapping[str, Run], measure: Measure) -> JudgedLists:
@@ -81,9 +74,9 @@ class JudgedLists:
         lists = {}
         for system, run in runs.items():
             top = ((query, run[query].documents[: measure.cutoff] if query in run else ()) for query in qrels)
-            lists[system] = _padded([[pairs.get((q, d), len(pairs)) for d in names] for q, names in top], pairs)
-        grades = np.array([*(g for judged in qrels.values() for g in judged.values()), 0], dtype=np.float64)
-        return cls(grades, _padded(rows, pairs), lists)
+            lists[system] = _padded([[pairs.get((q, d), len(pairs)) for d in names] for q, names in top], len(pairs))
+        grades = np.array([grade for judged in qrels.values() for grade in judged.values()], dtype=np.float64)
+        return cls(grades, _padded(rows, len(pairs)), lists)
 
     def means(self, grades: Floats, measure: Measure) -> Floats:
         """Return each system's mean under these grades of the pairs, over the queries with a relevant document."""
@@ -96,27 +89,19 @@ class JudgedLists:
         scored = (Gains(gains[places][some], ideal[some], relevant[some]) for places in self.lists.values())
         return np.array([measure.values(scores).mean() for scores in scored])
 
-    @cached_property
-    def judged(self) -> Floats:
-        """Return the grades of the judged pairs."""
-        return self.grades[:-1]
 
-
-def _padded(rows: Sequence[Sequence[int]], pairs: Mapping[tuple[str, str], int]) -> Places:
-    table = np.full((len(rows), max(map(len, rows), default=0)), len(pairs), dtype=np.intp)
-    for place, row in enumerate(rows):
-        table[place, : len(row)] = row
-    return table
+def _padded(rows: Sequence[Sequence[int]], filler: int) -> Places:
+    return np.array(list(zip_longest(*rows, fillvalue=filler)), dtype=np.intp).reshape(-1, len(rows)).T
 
 
 def simulate(lists: JudgedLists, errors: ErrorModel, measure: Measure, simulations: int = SIMULATIONS) -> Stability:
     """Draw labels repeatedly and count how often systems keep their order; the same draws every time."""
     chance = np.random.default_rng([SEED, simulations])
-    base = lists.means(lists.judged, measure)
-    drawn = np.stack([lists.means(errors.draw(lists.judged, chance), measure) for _ in range(simulations)], axis=1)
+    base = lists.means(lists.grades, measure)
+    drawn = np.stack([lists.means(errors.draw(lists.grades, chance), measure) for _ in range(simulations)], axis=1)
     same = (compare_pairs(drawn) == compare_pairs(base)[:, :, None]) & (compare_pairs(base) != 0)[:, :, None]
     taus = kendall(np.repeat(base[:, None], simulations, axis=1), drawn) if len(base) > 1 else np.array([])
     finite = taus[np.isfinite(taus)]
     # No queries are drawn, so there is nothing by which to take the ends further out.
-    mean = Figure(float(finite.mean()), *(percentile_ends(taus, []) or (None, None))) if len(finite) else None
+    mean = figure_of(finite.mean(), taus, []) if len(finite) else None
     return Stability(simulations, same.mean(axis=2), mean)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from r2med.audit.label_sets import (
     LabelSet,
-    LookedUpLabels,
+    ReviewedLabels,
     as_given,
     beyond,
     binary,
@@ -25,7 +25,7 @@ from r2med.audit.noise import ErrorModel, JudgedLists, Stability, simulate
 from r2med.data.dataset import Dataset
 from r2med.data.run import Run
 from r2med.measure.agreement import Ratings, coefficients
-from r2med.measure.bootstrap import percentile_ends, resampled_means
+from r2med.measure.bootstrap import figure_of, resampled_means
 from r2med.measure.correlation import kendall, kendall_columns
 from r2med.measure.figure import Figure, figure_dict
 from r2med.measure.metrics import DEFAULT, Measure
@@ -36,8 +36,7 @@ from r2med.runs.ledger import Entry, Ledger
 from r2med.runs.selection import check_data, current_runs
 
 Floats = NDArray[np.float64]
-MOST_SYSTEMS = 10
-"""So many systems, the best, are looked at unless they are named: every pair of them is tested twice."""
+MOST_SYSTEMS = 10  # so many systems, the best, are looked at unless they are named: every pair of them is tested twice
 OF_JUDGEMENTS = "judgements"
 OF_PAIR = ("raw", "kappa", "weighted-kappa", "alpha-ordinal", "ac1", "ac2")
 
@@ -52,16 +51,11 @@ class AuditOptions:
     """Options for comparing labels."""
 
     measure: Measure = DEFAULT[0]
-    systems: tuple[str, ...] = ()
-    """Names of systems; the best ten of the ledger without any."""
-    binary: bool = False
-    """Whether only relevant or not counts, whatever the grade."""
-    filled: bool = False
-    """Whether a pair that one set judges and another does not counts as 0 in the other."""
-    overlaid: bool = False
-    """Whether systems are scored by the first set as corrected by the other, instead of by the other alone."""
-    holes: bool = False
-    """Whether other sets only fill what the first does not judge."""
+    systems: tuple[str, ...] = ()  # names of systems; the best ten of the ledger without any
+    binary: bool = False  # whether only relevant or not counts, whatever the grade
+    filled: bool = False  # whether a pair that one set judges and another does not counts as 0 in the other
+    overlaid: bool = False  # whether systems are scored by the first set as corrected by the other
+    holes: bool = False  # whether other sets only fill what the first does not judge
 
 
 @dataclass(frozen=True)
@@ -72,17 +66,20 @@ class SetFacts:
     queries: int
     judged: int
     relevant: int
-    left_out: int
-    """Judgements of queries that the task does not have."""
+    left_out: int  # Judgements of queries that the task does not have.
 
 
 @dataclass(frozen=True)
-class AgreementSlice:
-    """A part of the pairs that both sets judged, and the share on which they agree."""
+class AgreementRow:
+    """Agreement on some of the items, or of one reviewer with something."""
 
     name: str
-    pairs: int
-    raw: Figure | None
+    items: int
+    coefficients: Mapping[str, Figure | None]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the row in the shape of `--json`."""
+        return {"name": self.name, "items": self.items, "agreement": figure_dicts(self.coefficients)}
 
 
 @dataclass(frozen=True)
@@ -94,26 +91,23 @@ class SetPair:
     pairs: int
     queries: int
     scale: tuple[int, ...]
-    confusion: tuple[tuple[int, ...], ...]
-    """How often A gave the grade of the row and B that of the column."""
+    confusion: tuple[tuple[int, ...], ...]  # How often A gave the grade of the row and B that of the column.
     coefficients: Mapping[str, Figure | None]
-    slices: Mapping[str, Sequence[AgreementSlice]]
+    slices: Mapping[str, Sequence[AgreementRow]]
 
     @classmethod
-    def of(
-        cls, a: str, b: str, ratings: Ratings, slices: Mapping[str, Sequence[AgreementSlice]] | None = None
-    ) -> SetPair:
+    def of(cls, a: str, b: str, ratings: Ratings, slices: Mapping[str, Sequence[AgreementRow]] = {}) -> SetPair:
         """Compare the first two raters of a table."""
         counts = len(ratings.grades), int(ratings.questions.max()) + 1
         confusion = tuple(map(tuple, ratings.confusion().tolist()))
         figures = coefficients(ratings, OF_PAIR)
-        return cls(a, b, *counts, tuple(map(int, ratings.scale)), confusion, figures, slices or {})
+        return cls(a, b, *counts, tuple(map(int, ratings.scale)), confusion, figures, slices)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the pair in the shape of `--json`."""
         slices = {
-            way: [{"slice": part.name, "pairs": part.pairs, **figure_dict(part.raw)} for part in parts]
-            for way, parts in self.slices.items()
+            way: [{"slice": row.name, "pairs": row.items, **figure_dict(row.coefficients["raw"])} for row in rows]
+            for way, rows in self.slices.items()
         }
         facts = {name: value for name, value in vars(self).items() if name != "coefficients"}
         agreement = figure_dicts(self.coefficients)
@@ -125,19 +119,6 @@ class SetPair:
         counts = np.array(self.confusion, dtype=np.float64)
         return float((counts.sum(axis=1) * counts.sum(axis=0)).sum() / counts.sum() ** 2)
 
-    @property
-    def constant(self) -> tuple[str, ...]:
-        """Return the names of those sets of the two that give only one grade."""
-        counts = np.array(self.confusion)
-        return tuple(name for name, axis in ((self.a, 1), (self.b, 0)) if (counts.sum(axis=axis) > 0).sum() == 1)
-
-    @property
-    def commonest(self) -> tuple[int, float]:
-        """Return the most frequent grade and its share of all grades of both sets."""
-        counts = np.array(self.confusion, dtype=np.float64)
-        both = counts.sum(axis=0) + counts.sum(axis=1)
-        return self.scale[int(both.argmax())], float(both.max() / both.sum())
-
 
 @dataclass(frozen=True)
 class SystemChange:
@@ -146,10 +127,8 @@ class SystemChange:
     system: str
     a: float
     b: float
-    change: Figure
-    """B minus A, paired by query."""
-    holes_a: float
-    """The mean share of its first documents that A does not judge."""
+    change: Figure  # B minus A, paired by query.
+    holes_a: float  # The mean share of its first documents that A does not judge.
     holes_b: float
 
 
@@ -159,13 +138,10 @@ class Conclusion:
 
     first: str
     second: str
-    a: Difference
-    """The second minus the first, under A."""
+    a: Difference  # The second minus the first, under A.
     b: Difference
-    corrected: tuple[float, float]
-    """The p-values under A and under B, after Holm over all pairs."""
-    stability: float
-    """The share of simulations with wrong labels in which the two stand as under A."""
+    corrected: tuple[float, float]  # The p-values under A and under B, after Holm over all pairs.
+    stability: float  # The share of simulations with wrong labels in which the two stand as under A.
 
     @property
     def verdict(self) -> str:
@@ -193,15 +169,11 @@ class LabelChange:
 
     a: str
     b: str
-    queries: int
-    """Those with a relevant document under both, over which systems are compared."""
-    only_a: int
-    """Queries that have a relevant document under A alone, and are left out."""
+    queries: int  # Those with a relevant document under both, over which systems are compared.
+    only_a: int  # Queries that have a relevant document under A alone, and are left out.
     only_b: int
-    systems: Sequence[SystemChange]
-    """The best under A first."""
-    kendall: Figure | None
-    """Kendall's tau of the two orders."""
+    systems: Sequence[SystemChange]  # The best under A first.
+    kendall: Figure | None  # Kendall's tau of the two orders.
     conclusions: Sequence[Conclusion]
     stability: Stability
 
@@ -229,21 +201,15 @@ class Audit:
     binary: bool
     filled: bool
     overlaid: bool
-    holes: bool
-    """Whether other sets only fill what the first does not judge."""
+    holes: bool  # Whether other sets only fill what the first does not judge.
     sets: Sequence[SetFacts]
-    pairs: int
-    """Pairs of a query and a document that two sets at least judged."""
+    pairs: int  # Pairs of a query and a document that two sets at least judged.
     queries: int
-    scale: tuple[int, ...]
-    """The grades that agreement is measured on."""
-    scale_of: str
-    """Whose grades these are: `judgements`, where 0 is not relevant, or a review with a scale of its own."""
-    coefficients: Mapping[str, Figure | None]
-    """Over all sets."""
+    scale: tuple[int, ...]  # The grades that agreement is measured on.
+    scale_of: str  # Whose grades these are: `judgements`, where 0 is not relevant, or a review with a scale of its own.
+    coefficients: Mapping[str, Figure | None]  # Over all sets.
     set_pairs: Sequence[SetPair]
-    changes: Sequence[LabelChange]
-    """The first set against each other one; none where there is no run."""
+    changes: Sequence[LabelChange]  # The first set against each other one; none where there is no run.
     notes: Sequence[str]
 
     def as_dict(self) -> dict[str, Any]:
@@ -258,24 +224,22 @@ def audit(
     dataset: Dataset,
     sources: Sequence[str],
     options: AuditOptions,
-    looked_up: Mapping[str, LookedUpLabels],
+    reviewed: Mapping[str, ReviewedLabels],
 ) -> Audit:
     """Compare label sets of a task, named as for `read_sets`, and the runs of the ledger under them."""
-    given = read_sets(sources, dataset, looked_up)
+    given = read_sets(sources, dataset, reviewed)
     plain = binary(given) if options.binary else given
     sets = beyond(plain) if options.holes else fill(plain) if options.filled else plain
     # Reviewers of one review are compared by the grades that they gave, as `r2med review agreement` does; what changes
     # judgements makes a scale of its own.
-    as_reviewed = None if options.binary or options.filled or options.holes else as_given(sets)
-    compared, scale, whose = sets, None, OF_JUDGEMENTS
-    if as_reviewed is not None and sets[0].given is not None:
-        compared, scale, whose = as_reviewed, sets[0].given.scale, f"review {sets[0].given.review}"
+    compared, review = as_given(sets)
+    scale = review.scale if review else None
     _, ratings = share_pairs(compared, scale)
     entries, missing = _entries(ledger, dataset, options)
     runs = {name: ledger.run(entry) for name, entry in entries.items()}
     judged = plain[0] if options.holes else sets[0]
-    others = [other for one, other in _overlapping(sets) if one is sets[0] and runs]
-    changes = [_change(sets[0], other, runs, options, judged) for other in others]
+    others = [other for one, other in _overlapping(sets) if one is sets[0]]
+    changes = [_change(sets[0], other, runs, options, judged) for other in others] if runs else []
     unscored = [
         f"no query has a relevant document under both {change.a} and {change.b}, so that no system is scored"
         for change in changes
@@ -288,7 +252,7 @@ def audit(
         pairs=len(ratings.grades),
         queries=int(ratings.questions.max()) + 1,
         scale=tuple(map(int, ratings.scale)),
-        scale_of=whose,
+        scale_of=f"review {review.review}" if review else OF_JUDGEMENTS,
         coefficients=coefficients(ratings),
         set_pairs=[_set_pair(one, other, dataset, scale) for one, other in _overlapping(compared)],
         changes=[change for change in changes if change.queries],
@@ -339,13 +303,17 @@ def _set_pair(one: LabelSet, other: LabelSet, dataset: Dataset, scale: Sequence[
         "question": [of_query(asked[query]) for query, _ in pairs],
         "document": [of_document(texts[document]) for _, document in pairs],
     }
-    slices: dict[str, list[AgreementSlice]] = {way: [] for way in ways}
+    slices: dict[str, list[AgreementRow]] = {way: [] for way in ways}
+    for way, name, members in slice_members(ways):
+        slices[way].append(AgreementRow(name, int(members.sum()), coefficients(ratings.select(members), ["raw"])))
+    return SetPair.of(one.name, other.name, ratings, slices)
+
+
+def slice_members(ways: Mapping[str, Sequence[Tertile]]) -> Iterator[tuple[str, str, NDArray[np.bool_]]]:
+    """Yield each slice of each way to cut items, with its name and a mask of its items, from the place of each item."""
     for way, places in ways.items():
         for place in sorted(set(places)):
-            members = np.array([member == place for member in places])
-            raw = coefficients(ratings.select(members), ["raw"])["raw"]
-            slices[way].append(AgreementSlice(place[1], int(members.sum()), raw))
-    return SetPair.of(one.name, other.name, ratings, slices)
+            yield way, place[1], np.array([member == place for member in places])
 
 
 def _entries(ledger: Ledger, dataset: Dataset, options: AuditOptions) -> tuple[dict[str, Entry], list[str]]:
@@ -376,8 +344,8 @@ def _change(
     queries = [query for query in with_a if query in with_b]
     counts = (len(queries), len(with_a) - len(queries), len(with_b) - len(queries))
     if not queries:
-        return LabelChange(base.name, other.name, *counts, [], None, [], Stability())
-    ranked, (one, two) = _ranked(runs, (base, after), queries, options.measure)
+        return LabelChange(base.name, other.name, *counts, [], None, [], Stability(0, np.empty((0, 0)), None))
+    ranked, one, two = _ranked(runs, (base, after), queries, options.measure)
     lists = JudgedLists.of({query: base.qrels[query] for query in queries}, ranked, options.measure)
     stability = simulate(lists, ErrorModel.of(share_pairs([base, other])[1]), options.measure)
     systems = []
@@ -390,32 +358,30 @@ def _change(
 
 def _ranked(
     runs: Mapping[str, Run], sets: Sequence[LabelSet], queries: Sequence[str], measure: Measure
-) -> tuple[dict[str, Run], list[Floats]]:
-    """Return the runs, the best under the first set first, and a table of systems x queries for each set."""
+) -> tuple[dict[str, Run], Floats, Floats]:
+    """Return the runs, the best under the first set first, and a table of systems x queries for each of two sets."""
     tables = []
     for labels in sets:
         qrels = {query: labels.qrels[query] for query in queries}
         tables.append(np.stack([score(run, qrels, [measure]).values(measure) for run in runs.values()]))
     order = np.argsort(-tables[0].mean(axis=1), kind="stable").tolist()
-    ranked = [list(runs.items())[place] for place in order]
-    return dict(ranked), [table[order] for table in tables]
+    one, two = (table[order] for table in tables)
+    return dict(list(runs.items())[place] for place in order), one, two
 
 
-def _holes(run: Run, labels: LabelSet, queries: Sequence[str], depth: int = 10) -> float:
-    """Return the mean share of a system's first documents that are not judged; a query without a list counts as 0."""
-    tops = {query: run[query].documents[:depth] if query in run else () for query in queries}
-    missing = {query: [labels.grade(query, document) is None for document in top] for query, top in tops.items()}
-    return float(np.mean([sum(holes) / max(1, len(holes)) for holes in missing.values()]))
+def _holes(run: Run, labels: LabelSet, queries: Sequence[str]) -> float:
+    """Return the mean share of a system's first ten documents not judged; a query without a list counts as 0."""
+    tops = ((query, run[query].documents[:10] if query in run else ()) for query in queries)
+    missing = ([labels.grade(query, document) is None for document in top] for query, top in tops)
+    return float(np.mean([sum(holes) / max(1, len(holes)) for holes in missing]))
 
 
 def _tau(one: Floats, two: Floats) -> Figure | None:
     """Return Kendall's tau of the order of systems under both sets, with its interval over queries."""
-    value = float(kendall(one.mean(axis=1), two.mean(axis=1))) if len(one) > 1 else np.nan
-    if np.isnan(value):
+    if len(one) < 2:
         return None
-    drawn = [resampled_means(table) for table in (one, two)]
-    ends = percentile_ends(kendall_columns(*drawn), [one.shape[1]]) if one.shape[1] > 1 else None
-    return Figure(value, *(ends or (None, None)))
+    drawn = kendall_columns(resampled_means(one), resampled_means(two)) if one.shape[1] > 1 else np.empty(0)
+    return figure_of(kendall(one.mean(axis=1), two.mean(axis=1)), drawn, [one.shape[1]])
 
 
 def _conclusions(systems: Sequence[str], one: Floats, two: Floats, stability: Stability) -> list[Conclusion]:

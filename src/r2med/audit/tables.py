@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from r2med.errors import R2medError
 from r2med.formatting import p_text
 from r2med.measure.correlation import flipped_pairs
@@ -35,10 +37,8 @@ MEANINGS: Mapping[str, str] = {
     " pull it down.",
     "ac2": "as AC1, with grades far apart counting as more of a disagreement.",
 }
-_GRADED_ONLY = ("weighted-kappa", "ac2")
-"""Those that say nothing new if there are only two grades."""
-_RARE = 0.8
-"""The share of one grade from which kappa needs an explanation."""
+_GRADED_ONLY = ("weighted-kappa", "ac2")  # those that say nothing new if there are only two grades
+_RARE = 0.8  # the share of one grade from which kappa needs an explanation
 _VERDICTS: Mapping[str, str] = {
     "kept": "stays",
     "reversed": "REVERSED",
@@ -83,23 +83,25 @@ def shown_names(graded: bool) -> list[str]:
     return [name for name in NAMES if graded or name not in _GRADED_ONLY]
 
 
-def coefficient_rows(figures: Mapping[str, Figure | None], graded: bool) -> list[tuple[str, Number, str]]:
-    """Return a row for each coefficient: its name, its value and its interval."""
-    return [(NAMES[name], two_digits(figures[name]), ends(figures[name])) for name in shown_names(graded)]
+def coefficient_section(
+    title: str, figures: Mapping[str, Figure | None], names: Sequence[str], sentences: Sequence[str]
+) -> Section:
+    """Return a table of coefficients: name, value and interval."""
+    rows = [(NAMES[name], two_digits(figures[name]), ends(figures[name])) for name in names]
+    return Section(title, ("measure", "value", "95% interval"), rows, sentences)
 
 
 def _agreement(audit: Audit, graded: bool) -> Section:
-    meanings = [f"{NAMES[name]}: {MEANINGS[name]}" for name in shown_names(graded)]
+    names = shown_names(graded)
+    meanings = [f"{NAMES[name]}: {MEANINGS[name]}" for name in names]
     if len(audit.sets) > 2:
         meanings.append(
             "Of several sets, raw agreement counts each two labels of a pair; a kappa is the mean over each two sets."
         )
     is_of_review = audit.scale_of != "judgements"
     whose = f"the {audit.scale_of}" if is_of_review else "judgements, where everything below relevant is 0"
-    scale = f"On the grades {enumerate_words(audit.scale)} of {whose}."
-    rows = coefficient_rows(audit.coefficients, graded)
-    title = "Agreement, with 95% intervals over questions"
-    return Section(title, ("measure", "value", "95% interval"), rows, [scale, *meanings, *why_low(audit.set_pairs)])
+    sentences = [f"On the grades {enumerate_words(audit.scale)} of {whose}.", *meanings, *why_low(audit.set_pairs)]
+    return coefficient_section("Agreement, with 95% intervals over questions", audit.coefficients, names, sentences)
 
 
 def enumerate_words(words: Sequence[object]) -> str:
@@ -128,10 +130,13 @@ def why_low(pairs: Sequence[SetPair]) -> list[str]:
     """Explain why kappa is low, for each pair of sets of which nearly all grades are one."""
     sentences = []
     for pair in pairs:
-        grade, share = pair.commonest
-        if pair.constant:
+        rows, columns = (np.array(pair.confusion).sum(axis=axis) for axis in (1, 0))
+        constant = [name for name, counts in ((pair.a, rows), (pair.b, columns)) if (counts > 0).sum() == 1]
+        both = rows + columns
+        grade, share = pair.scale[int(both.argmax())], both.max() / both.sum()
+        if constant:
             sentences.append(
-                f"{pair.constant[0]} gives one grade only to the pairs that both judged, so that kappa and alpha cannot"
+                f"{constant[0]} gives one grade only to the pairs that both judged, so that kappa and alpha cannot"
                 " tell agreement from chance: they are 0 or below however well the two agree. Raw agreement and AC1 can"
                 " be read."
             )
@@ -162,11 +167,10 @@ def confusion_section(pair: SetPair) -> Section:
 
 
 def _slices(pair: SetPair) -> Section:
-    rows = [
-        (f"{way}: {part.name}", f"{part.pairs:,}", percent(part.raw and part.raw.value), ends(part.raw, 100, 1))
-        for way, parts in pair.slices.items()
-        for part in parts
-    ]
+    rows = []
+    for way, row in ((way, row) for way, slices in pair.slices.items() for row in slices):
+        raw = row.coefficients["raw"]
+        rows.append((f"{way}: {row.name}", f"{row.items:,}", percent(raw and raw.value), ends(raw, 100, 1)))
     return Section(f"{pair.a} and {pair.b}: where they agree", ("slice", "pairs", "agree %", "95% interval"), rows)
 
 

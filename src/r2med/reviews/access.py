@@ -8,7 +8,6 @@ import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 from r2med.errors import R2medError
@@ -20,26 +19,11 @@ from r2med.reviews.store import ReviewStore
 from r2med.web.access import Entrance, Visit
 
 
-class Invited(NamedTuple):
-    """A reviewer, and the secret of a new link, which is shown only once."""
-
-    reviewer: Reviewer
-    secret: str
-
-
-class Withdrawn(NamedTuple):
-    """Result of withdrawing a reviewer's links: their number, and that of the items that others are dealt now."""
-
-    links: int
-    released: int
-
-
-def invite(store: ReviewStore, name: str, role: str = REVIEWER) -> Invited:
-    """Create a new link for a reviewer; earlier links stay valid until they are withdrawn."""
-    reviewer = store.add_reviewer(name, PERSON, role)
+def invite(store: ReviewStore, name: str, role: str = REVIEWER) -> str:
+    """Return the secret of a new link for a reviewer; earlier links stay valid until they are withdrawn."""
     secret = secrets.token_urlsafe(24)  # 192 bits cannot be guessed
-    store.add_invitation(reviewer.id, secret)
-    return Invited(reviewer, secret)
+    store.add_invitation(store.add_reviewer(name, PERSON, role).id, secret)
+    return secret
 
 
 def join_path(project: str, secret: str) -> str:
@@ -51,60 +35,34 @@ def join_path(project: str, secret: str) -> str:
     return f"/review/{quote(project)}/join/{quote(secret)}"
 
 
-def withdraw(store: ReviewStore, name: str) -> Withdrawn:
-    """Withdraw a reviewer's links; the reviewer's decisions stay."""
+def withdraw(store: ReviewStore, name: str) -> tuple[int, int]:
+    """Withdraw a reviewer's links; return how many, and how many items others are dealt now. Decisions stay."""
     reviewer = store.reviewer(name)
     links = store.withdraw(reviewer.id)
     if not links:
         raise R2medError(f"{name} has no link that holds; r2med review show {store.project.name} lists them")
-    return Withdrawn(links, Dealer(store).release(reviewer))
+    return links, Dealer(store).release(reviewer)
 
 
 PLACE = "/review"
-_MOST, _WINDOW = 10, 60.0
-"""So many wrong secrets may come from an address within so many seconds."""
-_REMEMBERED = 10_000
-"""Addresses with wrong secrets, and right secrets, that are remembered."""
+_MOST, _WINDOW = 10, 60.0  # so many wrong secrets may come from an address within so many seconds
+_REMEMBERED = 10_000  # addresses with wrong secrets, and right secrets, that are remembered
 _WRONG = "this link does not open a review, or it was withdrawn; ask whoever invited you for a new one"
 _NO_LINK = "this page opens with the link that you were sent; the owner opens the address that r2med serve printed"
 _LOCKED = "too many wrong links came from your address; wait a minute and open yours again"
 
 
-class GuessLimit:
-    """Counter of wrong secrets by client address."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._wrong: OrderedDict[str, deque[float]] = OrderedDict()
-
-    def note(self, address: str) -> None:
-        """Count a wrong secret from an address."""
-        with self._lock:
-            times = self._wrong.setdefault(address, deque(maxlen=_MOST))
-            times.append(self._clock())
-            self._wrong.move_to_end(address)
-            while len(self._wrong) > _REMEMBERED:
-                self._wrong.popitem(last=False)
-
-    def reached(self, address: str) -> bool:
-        """Return whether further secrets of an address are refused for now."""
-        with self._lock:
-            times = self._wrong.get(address, deque())
-            return len(times) == _MOST and self._clock() - times[0] < _WINDOW
-
-
 class ReviewDoor:
     """Access to desks by secret; every store is opened once and stays open."""
 
-    def __init__(self, limit: GuessLimit | None = None) -> None:
-        self._limit = limit or GuessLimit()
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._lock = clock, threading.Lock()
         self.agreements = AgreementJobs()
-        self._lock = threading.Lock()
+        # With the number of the file, which another one may have replaced.
         self._desks: dict[str, tuple[int, Desk]] = {}
-        """With the number of the file, which another one may have replaced."""
+        # When wrong secrets came from an address, and secrets that were right once: those at work are not locked out.
+        self._wrong: OrderedDict[str, deque[float]] = OrderedDict()
         self._valid: OrderedDict[tuple[str, str], None] = OrderedDict()
-        """Secrets that were right once: a locked address does not lock out those who are at work."""
 
     def close(self) -> None:
         """Stop the computation of agreements."""
@@ -137,7 +95,7 @@ class ReviewDoor:
             return ""
         if not named(visit)[1]:
             return _NO_LINK
-        return _LOCKED if self._limit.reached(visit.client) else _WRONG
+        return _LOCKED if self._is_locked(visit.client) else _WRONG
 
     def person(self, visit: Visit) -> tuple[Desk, Reviewer] | None:
         """Return the desk of a request and its reviewer; None without a valid link."""
@@ -146,28 +104,31 @@ class ReviewDoor:
             desk = self.desk(name)
         except R2medError:
             return None
-        reviewer = desk.store.admitted(secret) if secret else None
+        reviewer = desk.store.admitted(secret)
         return (desk, reviewer) if reviewer else None
 
-    def known_person(self, visit: Visit, desk: Desk) -> Reviewer | None:
-        """Return the reviewer of the browser's cookie for a desk, ignoring the link that is opened now."""
-        secret = visit.cookies.get(cookie_name(visit, desk.store.project.name), "")
-        return desk.store.admitted(secret) if secret else None
+    def _is_locked(self, address: str) -> bool:
+        with self._lock:
+            times = self._wrong.get(address, deque())
+            return len(times) == _MOST and self._clock() - times[0] < _WINDOW
 
     def _admits(self, visit: Visit, name: str, secret: str) -> bool:
-        if (name, secret) not in self._valid and self._limit.reached(visit.client):
+        if (name, secret) not in self._valid and self._is_locked(visit.client):
             return False
         try:
             valid = self.desk(name).store.admitted(secret) is not None
         except R2medError:
             valid = False
-        if valid:
-            self._valid[name, secret] = None
-            while len(self._valid) > _REMEMBERED:
-                self._valid.popitem(last=False)
-        else:
-            self._valid.pop((name, secret), None)
-            self._limit.note(visit.client)
+        with self._lock:
+            if valid:
+                self._valid[name, secret] = None
+            else:
+                self._valid.pop((name, secret), None)
+                self._wrong.setdefault(visit.client, deque(maxlen=_MOST)).append(self._clock())
+                self._wrong.move_to_end(visit.client)
+            for remembered in (self._valid, self._wrong):
+                if len(remembered) > _REMEMBERED:
+                    remembered.popitem(last=False)
         return valid
 
 

@@ -1,8 +1,8 @@
 """Agreement of the reviewers of a project, and estimates of the quality of the task's own labels.
 
-The figures are over items that were drawn at random, since only these stand for the rest: on items that were chosen
-because something is odd about them, people agree less. If people have judged, the figures are those of people; models
-and imports are compared with them in pairs.
+The figures are over items drawn at random, since only these stand for the rest: people agree less on items chosen
+because something is odd about them. If people have judged, the figures are theirs; models and imports are compared
+with them in pairs.
 
 People look at few items, models at many. A rate is that of the people, corrected by what models say of the items that
 no person has looked at (prediction-powered inference); without a model it is that of the people alone. A ruling goes
@@ -11,40 +11,28 @@ before everything; if several people judged, an item counts as relevant by the s
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, compress
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.audit.study import OF_PAIR, SetPair, figure_dicts
+from r2med.audit.study import OF_PAIR, AgreementRow, SetPair, figure_dicts, slice_members
 from r2med.data.labels import Labels
 from r2med.formatting import counted
 from r2med.measure.agreement import Ratings, coefficients
-from r2med.measure.figure import Figure, figure_dict
-from r2med.measure.population import prediction_powered_mean, share
+from r2med.measure.figure import Figure
+from r2med.measure.population import CaughtShare, prediction_powered_mean
 from r2med.measure.score import Tertile, tertiles
-from r2med.reviews.rows import ANSWER, GRADED, IMPORTED, MODEL, PERSON, RANDOM, UNSURE, Decision, Reviewer, ReviewItem
+from r2med.reviews.progress import grades_by_item
+from r2med.reviews.rows import ANSWER, GRADED, MODEL, PERSON, RANDOM, UNSURE, Decision, Reviewer, ReviewItem
 from r2med.reviews.sampling import DEPTH
 from r2med.reviews.store import ReviewStore
 
 Mask = NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class AgreementRow:
-    """Agreement on some of the items, or of one reviewer with something."""
-
-    name: str
-    items: int
-    coefficients: Mapping[str, Figure | None]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the row in the shape of `--json`."""
-        return {"name": self.name, "items": self.items, "agreement": figure_dicts(self.coefficients)}
+Places = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -53,25 +41,17 @@ class ReviewAgreement:
 
     review: str
     scale: tuple[int, ...]
-    reviewers: Sequence[str]
-    """Those whose agreement the figures are: people, or everybody if fewer than two people have judged."""
-    items: int
-    """Items that two of them at least graded, and that the figures are over."""
+    reviewers: Sequence[str]  # people, or everybody if fewer than two people have judged
+    items: int  # items that two of them at least graded, and that the figures are over
     questions: int
-    at_random: bool
-    """Whether these were drawn at random; otherwise no item that two graded was."""
-    set_aside: int
-    """Items that two graded and that the figures leave out, since they were not drawn at random."""
+    at_random: bool  # whether these were drawn at random; otherwise no item that two graded was
+    set_aside: int  # items that two graded and that the figures leave out, since they were not drawn at random
     coefficients: Mapping[str, Figure | None]
-    pairs: Sequence[SetPair]
-    """Every two reviewers, models and imports included."""
+    pairs: Sequence[SetPair]  # every two reviewers, models and imports included
     slices: Mapping[str, Sequence[AgreementRow]]
-    periods: Sequence[AgreementRow]
-    """In the order in which items were decided, by thirds."""
-    repeats: Sequence[AgreementRow]
-    """Each person's second look against the first."""
-    gold: Sequence[AgreementRow]
-    """Each reviewer against what is known to be right."""
+    periods: Sequence[AgreementRow]  # in the order in which items were decided, by thirds
+    repeats: Sequence[AgreementRow]  # each person's second look against the first
+    gold: Sequence[AgreementRow]  # each reviewer against what is known to be right
     estimates: LabelEstimates
     notes: Sequence[str]
 
@@ -82,7 +62,6 @@ class ReviewAgreement:
             "agreement": figure_dicts(self.coefficients),
             "pairs": [pair.as_dict() for pair in self.pairs],
             "slices": {way: [row.as_dict() for row in rows] for way, rows in self.slices.items()},
-            "estimates": self.estimates.as_dict(),
         }
         facts = {name: value for name, value in vars(self).items() if name != "coefficients"}
         return facts | shapes | rows
@@ -99,46 +78,36 @@ class _Grades:
         first = [row for row in self.graded if not row.again]
         judges = {row.reviewer for row in first}
         self.reviewers = [reviewer for reviewer in store.reviewers() if reviewer.id in judges]
-        rows = {item.number: place for place, item in enumerate(self.items)}
+        self.asked = np.array([item.question for item in self.items])
+        self.rows = {item.number: place for place, item in enumerate(self.items)}
         columns = {reviewer.id: place for place, reviewer in enumerate(self.reviewers)}
         self.table = np.full((len(self.items), len(self.reviewers)), np.nan)
-        self.decided = np.zeros(self.table.shape, dtype=np.int64)
-        """The number of each decision."""
+        self.decided = np.zeros(self.table.shape, dtype=np.int64)  # the number of each decision
         for row in first:
-            place = rows[row.item], columns[row.reviewer]
+            place = self.rows[row.item], columns[row.reviewer]
             self.table[place], self.decided[place] = row.grade, row.id
         self.random = np.array([item.drawn == RANDOM for item in self.items], dtype=bool)
         people = [place for place, reviewer in enumerate(self.reviewers) if reviewer.kind == PERSON]
+        # The columns of people, or all columns if fewer than two people have judged.
         self.compared = people if len(people) > 1 else list(range(len(self.reviewers)))
-        """The columns of people, or all columns if fewer than two people have judged."""
 
     def by_two(self, columns: Sequence[int]) -> Mask:
         """Return the items that at least two of these reviewers have graded."""
         return np.asarray((~np.isnan(self.table[:, columns])).sum(axis=1) > 1)
 
-    def ratings(self, columns: Sequence[int], items: Mask) -> Ratings:
-        """Return the ratings of some reviewers on some items."""
-        return Ratings.of(self.table[items][:, columns], [item.question for item in self.select(items)], self.scale)
+    def ratings(self, columns: Sequence[int], items: Mask | Places) -> Ratings:
+        return Ratings.of(self.table[items][:, columns], self.asked[items], self.scale)
 
-    def select(self, items: Mask) -> list[ReviewItem]:
-        return [item for item, selected in zip(self.items, items, strict=True) if selected]
-
-    def row(self, name: str, items: Mask) -> AgreementRow:
+    def row(self, name: str, items: Places) -> AgreementRow:
         """Return the agreement of the compared reviewers on some items."""
-        return AgreementRow(
-            name, int(items.sum()), coefficients(self.ratings(self.compared, items), ("raw", "kappa", "ac1"))
-        )
+        return AgreementRow(name, len(items), coefficients(self.ratings(self.compared, items), ("raw", "kappa", "ac1")))
 
     def row_of_pairs(self, name: str, pairs: Mapping[int, tuple[object, object]]) -> Iterator[AgreementRow]:
         """Yield the agreement of two grades of each item, if there are any."""
         if pairs:
             grades = np.array(list(pairs.values()), dtype=np.float64)
-            questions = {item.number: item.question for item in self.items}
-            ratings = Ratings.of(grades, [questions[number] for number in pairs], self.scale)
+            ratings = Ratings.of(grades, self.asked[[self.rows[number] for number in pairs]], self.scale)
             yield AgreementRow(name, len(pairs), coefficients(ratings, ("raw", "kappa")))
-
-    def mask(self, places: Sequence[int] | NDArray[np.intp]) -> Mask:
-        return np.isin(np.arange(len(self.items)), places)
 
     def pairs(self, *, at_random: bool) -> Iterator[SetPair]:
         """Yield each two reviewers who graded an item in common, on the random part if there is one."""
@@ -154,7 +123,7 @@ class _Grades:
             order = np.argsort(self.decided[:, self.compared].max(axis=1), kind="stable")
             parts = np.array_split(order[used[order]], 3)
             for name, part in zip(("first third", "middle third", "last third"), parts, strict=True):
-                yield self.row(name, self.mask(part))
+                yield self.row(name, part)
 
     def repeats(self) -> Iterator[AgreementRow]:
         for reviewer in self.reviewers:
@@ -175,7 +144,7 @@ def review_agreement(store: ReviewStore, labels: Labels | None = None) -> Review
     standing = store.standing()
     grades = _Grades(store, standing)
     columns = grades.compared
-    both = grades.by_two(columns) if len(columns) > 1 else grades.mask([])
+    both = grades.by_two(columns)
     random = both & grades.random
     used = random if random.any() else both
     return ReviewAgreement(
@@ -183,7 +152,7 @@ def review_agreement(store: ReviewStore, labels: Labels | None = None) -> Review
         store.project.scale.values,
         reviewers=[grades.reviewers[place].name for place in columns],
         items=int(used.sum()),
-        questions=len({item.question for item in grades.select(used)}),
+        questions=len(set(grades.asked[used])),
         at_random=bool(random.any()),
         set_aside=int((both & ~used).sum()),
         coefficients=coefficients(grades.ratings(columns, used), OF_PAIR) if used.any() else dict.fromkeys(OF_PAIR),
@@ -223,27 +192,23 @@ def _notes(standing: Sequence[Decision], compared: Sequence[Reviewer]) -> list[s
 
 def _slices(grades: _Grades, both: Mask, used: Mask, labels: Labels | None) -> Mapping[str, Sequence[AgreementRow]]:
     """Return agreement by facts on items; slices by how items were drawn cover all items."""
-    questions, items = grades.questions, grades.select(used)
-
+    questions, items = grades.questions, list(compress(grades.items, used))
     words = {number: len(question.text.split()) for number, question in questions.items()}
     by_question = tertiles([words[item.question] for item in items], "{:.0f} words")
     by_passage = tertiles([len(item.text.split()) for item in items], "{:.0f} words")
-    ways: dict[str, Callable[[ReviewItem], Tertile]] = {
-        "drawn": lambda item: (0, item.drawn),
-        "task": lambda item: (0, questions[item.question].task),
-        "place": _rank,
-        "question": lambda item: by_question(words[item.question]),
-        "passage": lambda item: by_passage(len(item.text.split())),
+    ways: dict[str, list[Tertile]] = {
+        "drawn": [(0, item.drawn) for item in compress(grades.items, both)],
+        "task": [(0, questions[item.question].task) for item in items],
+        "place": list(map(_rank, items)),
+        "question": [by_question(words[item.question]) for item in items],
+        "passage": [by_passage(len(item.text.split())) for item in items],
     }
     if labels is not None:
         classes = {number: labels.of(question.task, question.query) for number, question in questions.items()}
-        ways["label"] = lambda item: (0, label) if (label := classes[item.question]) else (1, "(no label)")
-    slices = {}
-    for way, place_of in ways.items():
-        members: dict[Tertile, list[int]] = defaultdict(list)
-        for number in np.flatnonzero(both if way == "drawn" else used).tolist():
-            members[place_of(grades.items[number])].append(number)
-        slices[way] = [grades.row(place[1], grades.mask(members[place])) for place in sorted(members)]
+        ways["label"] = [(0, label) if (label := classes[item.question]) else (1, "(no label)") for item in items]
+    slices: dict[str, list[AgreementRow]] = {way: [] for way in ways}
+    for way, name, members in slice_members(ways):
+        slices[way].append(grades.row(name, np.flatnonzero(both if way == "drawn" else used)[members]))
     return slices
 
 
@@ -264,47 +229,32 @@ Floats = NDArray[np.float64]
 class RateEstimate:
     """A rate with its 95% interval, and the numbers of judgements behind it."""
 
-    figure: Figure
-    human: int
-    """Items that people judged."""
-    predicted: int
-    """Further items that only models judged."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the rate in the shape of `--json`."""
-        method = "prediction-powered" if self.predicted else "people alone"
-        return {**figure_dict(self.figure), "human": self.human, "predicted": self.predicted, "method": method}
+    value: float
+    low: float
+    high: float
+    human: int  # items that people judged
+    predicted: int  # further items that only models judged
+    method: str  # whether it is prediction-powered, or of people alone
 
 
 @dataclass(frozen=True)
 class LabelEstimates:
     """Estimates about the labels of the task, from the random part; None if there is too little to estimate."""
 
-    frame: int
-    """Pairs that the random part was drawn from."""
+    frame: int  # pairs that the random part was drawn from
     drawn: int
-    precision: RateEstimate | None
-    """Of the pairs that the task labels relevant, the share that is."""
-    overlooked: RateEstimate | None
-    """Of all other pairs, the share that is relevant all the same."""
-    missed: RateEstimate | None
-    """Of all relevant pairs, the share that the task does not label relevant."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the estimates in the shape of `--json`."""
-        rates = {name: getattr(self, name) for name in ("precision", "overlooked", "missed")}
-        return vars(self) | {name: rate and rate.as_dict() for name, rate in rates.items()}
+    precision: RateEstimate | None  # of the pairs that the task labels relevant, the share that is
+    overlooked: RateEstimate | None  # of all other pairs, the share that is relevant all the same
+    missed: RateEstimate | None  # of all relevant pairs, the share that the task does not label relevant
 
 
 @dataclass(frozen=True, eq=False)
 class Votes:
     """Relevance of items by people and by models, and whether the task lacks a label for them."""
 
-    human: Floats
-    """From 0 to 1; not a number if no person has judged."""
+    human: Floats  # from 0 to 1; not a number if no person has judged
     predicted: Floats
-    unlabelled: Floats
-    """1 if the task does not label the pair relevant."""
+    unlabelled: Floats  # 1 if the task does not label the pair relevant
 
     @property
     def judged(self) -> NDArray[np.bool_]:
@@ -329,25 +279,24 @@ class Votes:
 
     def estimate(self, value: float, low: float, high: float) -> RateEstimate:
         """Return a rate and its ends with the numbers of judgements behind them."""
-        figure = Figure(*(float(min(1.0, max(0.0, end))) for end in (value, low, high)))
-        return RateEstimate(figure, int(self.judged.sum()), int((~self.judged).sum()) if self.powered else 0)
+        value, low, high = np.clip([value, low, high], 0.0, 1.0).tolist()
+        predicted, method = (int((~self.judged).sum()), "prediction-powered") if self.powered else (0, "people alone")
+        return RateEstimate(value, low, high, int(self.judged.sum()), predicted, method)
 
 
 def estimate_labels(store: ReviewStore, items: Sequence[ReviewItem], standing: Sequence[Decision]) -> LabelEstimates:
     """Estimate the quality of the task's labels from the votes of people and models."""
     drawn = [item for item in items if item.drawn == RANDOM]
     kinds = {reviewer.id: reviewer.kind for reviewer in store.reviewers()}
-    cut = store.project.scale.relevant_from
-    votes: dict[str, dict[int, list[bool]]] = {kind: defaultdict(list) for kind in (PERSON, MODEL, IMPORTED)}
-    for row in standing:
-        if row.verdict == GRADED and row.grade is not None and not row.again:
-            votes[kinds[row.reviewer]][row.item].append(row.grade >= cut)
-    for number, ruling in store.rulings().items():
-        votes[PERSON][number] = [(ruling.grade or 0) >= cut]
-    human, predicted = (
-        np.array([np.mean(v) if (v := votes[kind].get(item.number)) else np.nan for item in drawn], np.float64)
-        for kind in (PERSON, MODEL)
-    )
+    grades, rulings, cut = grades_by_item(standing), store.rulings(), store.project.scale.relevant_from
+
+    def vote(item: int, kind: str) -> float:
+        given = [grade >= cut for reviewer, grade in grades.get(item, {}).items() if kinds[reviewer] == kind]
+        if kind == PERSON and item in rulings:
+            given = [(rulings[item].grade or 0) >= cut]
+        return float(np.mean(given)) if given else np.nan
+
+    human, predicted = (np.array([vote(item.number, kind) for item in drawn]) for kind in (PERSON, MODEL))
     unlabelled = np.array([(item.facts.get("label") or 0) <= 0 for item in drawn], dtype=np.float64)
     precision, overlooked = (
         _rate(Votes(human[unlabelled == side], predicted[unlabelled == side], unlabelled[unlabelled == side]))
@@ -367,9 +316,8 @@ def _rate(votes: Votes) -> RateEstimate | None:
     return votes.estimate(mean.value, *mean.ends)
 
 
-def _wilson(human: Floats) -> Figure:
-    rate = share(round(float(human.sum())), len(human))
-    return rate.figure if rate else Figure(0.0, 0.0, 1.0)
+def _wilson(votes: Floats) -> Figure:
+    return CaughtShare(round(float(votes.sum())), len(votes)).figure
 
 
 def missed_share(votes: Votes) -> RateEstimate | None:

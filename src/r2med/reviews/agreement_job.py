@@ -1,8 +1,7 @@
 """A separate process that computes the agreement of a review for its page, once per state of the file.
 
-Computing takes seconds of a processor. In the server it would hold up every desk, and would go on when the browser
-that asked has gone. `python -m r2med.reviews.agreement_job` is the process: it reads the name of a review and writes
-the sections of the page.
+Computing takes seconds of a processor; in the server it would hold up every desk. `python -m
+r2med.reviews.agreement_job` is the process: it reads the name of a review and writes the sections of the page.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -30,8 +30,7 @@ from r2med.store.typed import json_bytes
 class ComputedAgreement:
     """Sections of the page, or the reason why they cannot be computed."""
 
-    state: int
-    """`ReviewStore.state` when it was begun."""
+    state: int  # `ReviewStore.state` when it was begun
     sections: Sequence[Mapping[str, Any]] = ()
     notes: Sequence[str] = ()
     error: str = ""
@@ -43,8 +42,8 @@ class AgreementJobs:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._turn = threading.Lock()
-        self._computed: dict[str, tuple[ReviewStore, ComputedAgreement]] = {}
-        self._running: set[str] = set()
+        self._computed: WeakKeyDictionary[ReviewStore, ComputedAgreement] = WeakKeyDictionary()
+        self._running: set[ReviewStore] = set()
         self._child: ChildProcess | None = None
         self._closed = False
 
@@ -53,15 +52,14 @@ class AgreementJobs:
 
         An error is returned once: the next call computes again.
         """
-        name = store.project.name
         with self._lock:
-            of, computed = self._computed.get(name, (None, None))
-            if computed is not None and of is store and computed.state >= state:
+            computed = self._computed.get(store)
+            if computed is not None and computed.state >= state:
                 if computed.error:
-                    del self._computed[name]
+                    del self._computed[store]
                 return computed
-            if name not in self._running and not self._closed:
-                self._running.add(name)
+            if store not in self._running and not self._closed:
+                self._running.add(store)
                 threading.Thread(target=self._compute, args=(store, state), daemon=True).start()
         return None
 
@@ -73,12 +71,11 @@ class AgreementJobs:
                 self._child.kill()
 
     def _compute(self, store: ReviewStore, state: int) -> None:
-        name = store.project.name
         with self._turn:
-            computed = self._ask(name, state)
+            computed = self._ask(store.project.name, state)
         with self._lock:
-            self._running.discard(name)
-            self._computed[name] = (store, computed)
+            self._running.discard(store)
+            self._computed[store] = computed
 
     def _ask(self, name: str, state: int) -> ComputedAgreement:
         with self._lock:

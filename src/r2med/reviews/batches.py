@@ -2,11 +2,10 @@
 
 A reviewer passes all questions in an order that depends only on the project's seed and the reviewer's name. Each
 question deals the shared items, and those of the others that no reviewer holds yet; these are held from then on. So the
-number of reviewers need not be known beforehand, and a quick one judges more. Within a question the order is random,
-too.
+number of reviewers need not be known beforehand, and a quick one judges more. Within a question the order is random.
 
-Some questions come twice: the first time with half of the items, later with the other half, and among these some of the
-first ones again. A repeat therefore stands among new passages and cannot be told from them.
+Some questions come twice: first with half of the items, later with the other half and some of the first ones again. A
+repeat therefore stands among new passages and cannot be told from them.
 """
 
 from __future__ import annotations
@@ -19,12 +18,9 @@ from typing import NamedTuple
 from r2med.reviews.rows import DealtItem, Reviewer
 from r2med.reviews.store import DECIDED, LEFT, OPEN, ReviewStore
 
-WHOLE, FIRST, SECOND = 0, 1, 2
-"""Which part of a question's items is dealt at a stop."""
-AHEAD = 8
-"""Undecided items that are dealt ahead, so that the next one is there before it is asked for."""
-_REPEATED = 0.25
-"""The share of a question's items that come again where any do: half of its first half."""
+WHOLE, FIRST, SECOND = 0, 1, 2  # which part of a question's items is dealt at a stop
+AHEAD = 8  # undecided items that are dealt ahead, so that the next one is there before it is asked for
+_REPEATED = 0.25  # the share of a question's items that come again where any do: half of its first half
 
 
 class Stop(NamedTuple):
@@ -169,8 +165,7 @@ class Dealer:
             repeats = chance.sample(seen, self._repeats(reviewer, stop.question, len(seen)))
         dealt = [(item, 0) for item in fresh] + [(item, 1) for item in repeats]
         chance.shuffle(dealt)
-        self._put(connection, reviewer, dealt)
-        return len(dealt)
+        return self._put(connection, reviewer, dealt)
 
     def _deal_rest(self, connection: Connection, reviewer: Reviewer) -> int:
         """Deal the items of a question that are left at the end of the tour, released by reviewers who have left."""
@@ -180,12 +175,11 @@ class Dealer:
         for question in self._column(query, reviewer.id):
             items = self._column(_CLAIMABLE, question, reviewer.id)
             self._chance(reviewer, f"rest {question}").shuffle(items)
-            self._put(connection, reviewer, [(item, 0) for item in items])
-            return len(items)
+            return self._put(connection, reviewer, [(item, 0) for item in items])
         return 0
 
-    def _put(self, connection: Connection, reviewer: Reviewer, dealt: Sequence[tuple[int, int]]) -> None:
-        """Append items to those dealt to a reviewer, and hold those that are not repeats."""
+    def _put(self, connection: Connection, reviewer: Reviewer, dealt: Sequence[tuple[int, int]]) -> int:
+        """Append items to those dealt to a reviewer, hold those that are not repeats, and return how many there are."""
         query = """SELECT max((SELECT coalesce(max(position), 0) FROM deal WHERE reviewer = ?1),
                               (SELECT coalesce(max(position), 0) FROM decision WHERE reviewer = ?1))"""
         last = self._column(query, reviewer.id)[0]
@@ -194,6 +188,7 @@ class Dealer:
                     FROM item WHERE number = ?5"""
         rows = [(reviewer.id, place, again, OPEN, item) for place, (item, again) in enumerate(dealt, last + 1)]
         connection.executemany(insert, rows)
+        return len(rows)
 
     @staticmethod
     def _hold(connection: Connection, reviewer: Reviewer, items: Sequence[int]) -> None:
@@ -212,5 +207,4 @@ _CLAIMABLE = """
 """The items of a question that can be dealt to a reviewer for the first time now."""
 _TOUR = "SELECT 1 FROM tour WHERE reviewer = ? LIMIT 1"
 _NEXT = "SELECT place, question, part FROM tour WHERE reviewer = ? ORDER BY place LIMIT 1"
-_END = 1 << 40
-"""A place beyond every tour, which tells a reviewer at the end from one who has not begun."""
+_END = 1 << 40  # a place beyond every tour, which tells a reviewer at the end from one who has not begun

@@ -17,9 +17,8 @@ from r2med.render.sections import write_sections
 from r2med.render.table import output
 from r2med.reviews.access import invite, join_path, withdraw
 from r2med.reviews.agreement import review_agreement
-from r2med.reviews.export import FORMS, ExportSettings, export_labels
 from r2med.reviews.imports import KINDS, OF_JUDGEMENTS, OF_REVIEW, ImportSettings, import_labels, parse_grades
-from r2med.reviews.labels import RULES
+from r2med.reviews.labels import FORMS, RULES, ExportSettings, export_labels
 from r2med.reviews.model import ModelReviewer
 from r2med.reviews.progress import every_progress, review_progress
 from r2med.reviews.rows import ADJUDICATOR, REVIEWER
@@ -273,7 +272,7 @@ def invite_person(name: str, person: str, adjudicator: bool, url: str) -> None:
       r2med review invite pilot "Dr. Edsger" --adjudicator
     """
     with ReviewStore.open(name) as store:
-        _, secret = invite(store, person, ADJUDICATOR if adjudicator else REVIEWER)
+        secret = invite(store, person, ADJUDICATOR if adjudicator else REVIEWER)
     click.echo(f"{url.rstrip('/')}{join_path(name, secret)}")
     click.echo("the link is shown this once; r2med serve must run for it to work", err=True)
 

@@ -12,28 +12,13 @@ from r2med.errors import R2medError
 from r2med.lexical.highlight import Kinds, Part, kinds_of, marks
 from r2med.lexical.segmentation import sentences as text_sentences
 from r2med.reviews.batches import Dealer
-from r2med.reviews.progress import StandingDecisions
-from r2med.reviews.rows import (
-    ANSWER,
-    CAUSES,
-    GRADED,
-    REASONING,
-    SOURCES,
-    UNSURE,
-    Decision,
-    DraftDecision,
-    Revealed,
-    Reviewer,
-    ReviewItem,
-    Ruling,
-)
+from r2med.reviews.progress import contested_items
+from r2med.reviews.rows import ANSWER, CAUSES, REVEALS, UNSURE, Revealed, Reviewer, ReviewItem, Ruling
 from r2med.reviews.scale import sentences
 from r2med.reviews.store import ReviewStore
 
-LONGEST = 200_000
-"""Characters of a passage that are shown; a genome has millions."""
-LONGEST_SENTENCE = 600
-"""A sentence with more characters is cut between words: tables and genomes have no full stops."""
+LONGEST = 200_000  # characters of a passage that are shown; a genome has millions
+LONGEST_SENTENCE = 600  # a sentence with more characters is cut between words: tables and genomes have no full stops
 
 
 class Sentence(NamedTuple):
@@ -77,8 +62,7 @@ def lay_out(text: str, kinds: Kinds) -> list[Sentence]:
     return sentences
 
 
-Card = dict[str, Any]
-"""A passage as a page shows it, with its question and the places before and after it."""
+Card = dict[str, Any]  # a passage as a page shows it, with its question and the places before and after it
 _AGREED = "nobody disagrees about this item (any more)"
 
 
@@ -89,7 +73,6 @@ class Desk:
         self.store = store
         self.dealer = Dealer(store)
         self.guideline = sentences(store.project.guideline)
-        self.standing = StandingDecisions(store)
 
     def card(self, person: Reviewer, position: int) -> Card:
         """Return one item as a reviewer sees it, without its origin or the opinions of others."""
@@ -118,8 +101,8 @@ class Desk:
     def _texts(self, item: ReviewItem, revealed: Sequence[Revealed], *, decided: bool) -> Card:
         """Return the texts of a card; the origin of an item can be revealed only after the decision."""
         question = self.store.question(item.question)
-        texts = {ANSWER: question.answer, REASONING: question.reasoning, SOURCES: _origin(item) if decided else ""}
-        seen = {fact.what for fact in revealed}
+        hideable = (question.answer, question.reasoning, _origin(item) if decided else "")
+        texts, seen = dict(zip(REVEALS, hideable, strict=True)), {fact.what for fact in revealed}
         revealed_texts = {what: text for what, text in texts.items() if text and what in seen}
         hidden = [what for what, text in texts.items() if text and what not in seen]
         # The words of the gold answer are marked only if it is in view.
@@ -127,28 +110,18 @@ class Desk:
         passage = lay_out(item.text, kinds)
         return {"question": question, "passage": passage, "revealed": revealed_texts, "hidden": hidden}
 
-    def decide(
-        self, person: Reviewer, position: int, draft: DraftDecision, token: str, seen: int | None
-    ) -> tuple[Decision, int | None]:
-        """Store a decision; return it with the next place."""
-        row = self.store.record(person.id, position, draft, token, seen)
-        following = self.dealer.next_open(person, position)
-        return row, following.position if following else None
-
-    def reveal(self, person: Reviewer, position: int, what: str) -> None:
-        """Record that something is revealed; the origin of an item only after the decision."""
-        self._reveal(person, position, self.card(person, position), what, " before you have decided")
-
-    def _reveal(self, person: Reviewer, place: int, card: Card, what: str, limit: str = "") -> None:
+    def reveal(self, person: Reviewer, place: int, what: str, *, ruling: bool) -> None:
+        """Record that something is revealed at a place, to an adjudicator of an item; its origin only once decided."""
+        card = self.ruling_card(person, place) if ruling else self.card(person, place)
         if what in card["hidden"]:
             self.store.reveal(person.id, place, what)
         elif what not in card["revealed"]:
-            raise R2medError(f"{what!r} cannot be shown here{limit}")
+            raise R2medError(f"{what!r} cannot be shown here{'' if ruling else ' before you have decided'}")
 
     def open_rulings(self) -> list[int]:
         """Return the contested items without a ruling."""
         ruled = self.store.rulings()
-        return [item for item in self.standing.contested() if item not in ruled]
+        return [item for item in contested_items(self.store) if item not in ruled]
 
     def next_ruling(self, after: int = 0) -> int | None:
         """Return the first contested item after one that has no ruling, then any; None if all have one."""
@@ -157,16 +130,15 @@ class Desk:
 
     def ruling_card(self, person: Reviewer, number: int) -> Card:
         """Return a contested item with the opinions on it, in a random order that identifies no reviewer."""
-        contested, rulings = self.standing.contested(), self.store.rulings()
-        if number not in contested:
+        decisions, rulings = contested_items(self.store), self.store.rulings()
+        if number not in decisions:
             raise R2medError(_AGREED)
-        place = contested.index(number)
-        item = self.store.item(number)
+        contested = list(decisions)
+        place, item = contested.index(number), self.store.item(number)
         opinions = [
             {"unsure": row.verdict == UNSURE, "stretch": item.text[slice(*row.span)] if row.span else ""}
             | {"grade": row.grade, "note": row.note}
-            for row in self.standing.of_item(number)
-            if row.verdict in (GRADED, UNSURE)
+            for row in decisions[number]
         ]
         random.Random(f"{self.store.project.seed}\t{number}").shuffle(opinions)
         earlier = [row for row in self.store.all_rulings() if (row.reviewer, row.item) == (person.id, number)]
@@ -185,13 +157,9 @@ class Desk:
             "following": next((n for n in (*contested[place + 1 :], *contested[:place]) if n not in rulings), None),
         }
 
-    def reveal_ruling(self, person: Reviewer, item: int, what: str) -> None:
-        """Record that something is revealed to an adjudicator."""
-        self._reveal(person, item, self.ruling_card(person, item), what)
-
     def rule(self, ruling: Ruling, token: str) -> Ruling:
         """Store a ruling on a contested item, with its cause."""
-        if ruling.item not in self.standing.contested():
+        if ruling.item not in contested_items(self.store):
             raise R2medError(_AGREED)
         if ruling.cause not in CAUSES:
             raise R2medError("name the cause of the disagreement first")
@@ -207,7 +175,6 @@ class Desk:
 
 
 def _origin(item: ReviewItem) -> str:
-    """Return the origin of an item, in a sentence or two."""
     ranks = [f"{system} has it in place {rank}" for system, rank in item.facts.get("ranks", {}).items()]
     label = item.facts.get("label")
     judged = "the task does not judge it" if label is None else f"the task's own label is {label}"

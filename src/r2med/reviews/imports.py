@@ -22,10 +22,8 @@ from r2med.reviews.scale import GradeScale
 from r2med.reviews.store import ReviewStore
 from r2med.store.files import expanded, reason
 
-OF_JUDGEMENTS, OF_REVIEW = "judgements", "review"
-"""The scales that the numbers of a file may be on."""
-KINDS = (PERSON, MODEL)
-"""What labels can be said to come from."""
+OF_JUDGEMENTS, OF_REVIEW = "judgements", "review"  # the scales that the numbers of a file may be on
+KINDS = (PERSON, MODEL)  # what labels can be said to come from
 
 
 class ForeignLabel(NamedTuple):
@@ -36,12 +34,10 @@ class ForeignLabel(NamedTuple):
     document: str
     value: object
     note: str
-    place: str
-    """Where it stands in the file, for messages."""
+    place: str  # where it stands in the file, for messages
     task: str = ""
     kind: str = ""
-    is_score: bool = False
-    """Whether the value is that of judgements, which may not be on the scale of the review."""
+    is_score: bool = False  # whether the value is that of judgements, which may not be on the scale of the review
     revealed: tuple[str, ...] = ()
 
 
@@ -49,25 +45,19 @@ class ForeignLabel(NamedTuple):
 class ImportedLabels:
     """Result of an import."""
 
-    reviewers: Mapping[str, int]
-    """Reviewer to the labels that came in under this name."""
-    written: int
-    """Decisions that were not there before."""
-    unknown: int
-    """Labels of pairs that are not items of the review."""
+    reviewers: Mapping[str, int]  # Reviewer to the labels that came in under this name.
+    written: int  # Decisions that were not there before.
+    unknown: int  # Labels of pairs that are not items of the review.
     first_unknown: str
-    skipped: int
-    """Answers that their tool calls cancelled, discarded or a draft."""
+    skipped: int  # Answers that their tool calls cancelled, discarded or a draft.
 
 
 @dataclass(frozen=True)
 class ImportSettings:
     """Settings for reading a file of labels, by the options of `r2med review import`."""
 
-    name: str
-    """The name of the reviewer; with several in the file, the beginning of their names."""
-    grades: Mapping[str, int]
-    """The values of the file with the grades that they mean."""
+    name: str  # the name of the reviewer; with several in the file, the beginning of their names
+    grades: Mapping[str, int]  # the values of the file with the grades that they mean
     question: str = ""
     task: str = ""
     scale: str = ""
@@ -189,9 +179,8 @@ def parse_grades(text: str) -> dict[str, int]:
     return grades
 
 
-def foreign_labels(path: Path, question: str = "", skipped: list[str] | None = None) -> Iterator[ForeignLabel]:
+def foreign_labels(path: Path, question: str, skipped: list[str]) -> Iterator[ForeignLabel]:
     """Yield the labels of a file of any kind; the places of answers without a label are added to `skipped`."""
-    skipped = [] if skipped is None else skipped
     records = list(_records(path))
     if any("annotations" in record or "completions" in record for _, record in records):
         read = _label_studio
@@ -285,8 +274,7 @@ def _answer(path: Path, place: str, answers: Mapping[str, object], question: str
     return next(iter(choices), None)
 
 
-_Answers = Iterator[tuple[str, dict[str, object], str]]
-"""User, answers by question, and note."""
+_Answers = Iterator[tuple[str, dict[str, object], str]]  # user, answers by question, and note
 
 
 def _label_studio(record: Mapping[str, Any], place: str, skipped: list[str]) -> _Answers:

@@ -22,8 +22,7 @@ from r2med.reviews.rows import GRADED, MODEL, DraftDecision, ProofSpan, ReviewIt
 from r2med.reviews.scale import GradeScale
 from r2med.reviews.store import ReviewStore
 
-_QUOTE = "\nquote: "
-"""What stands before a quote in a note if the passage does not have it."""
+_QUOTE = "\nquote: "  # what stands before a quote in a note if the passage does not have it
 
 
 @dataclass(frozen=True)
@@ -33,18 +32,13 @@ class ModelJudging:
     reviewer: str
     items: int
     graded: int
-    written: int
-    """Decisions that were not there before."""
+    written: int  # Decisions that were not there before.
     unread: int
     """Replies without a grade of the scale, which count as nothing and which the same command asks for again."""
-    failed: int
-    """Requests without a reply, which the same command asks again."""
-    invented: int
-    """Quotes that the passage does not have; the grade stands, and nothing is marked."""
-    first_unread: str
-    """The first of these replies."""
-    cost: float | None
-    """US dollars; None if a price is not known."""
+    failed: int  # Requests without a reply, which the same command asks again.
+    invented: int  # Quotes that the passage does not have; the grade stands, and nothing is marked.
+    first_unread: str  # The first of these replies.
+    cost: float | None  # US dollars; None if a price is not known.
 
 
 class ModelReviewer:

@@ -10,7 +10,7 @@ import os
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial, wraps
+from functools import partial
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -21,16 +21,17 @@ from starlette.routing import Route
 from r2med.errors import R2medError
 from r2med.llm.cards import find_model
 from r2med.render.html import Frame, address, render
-from r2med.reviews.access import ReviewDoor, cookie, named
+from r2med.reviews.access import ReviewDoor, cookie, cookie_name, named
 from r2med.reviews.desk import Desk
 from r2med.reviews.model import ModelReviewer
-from r2med.reviews.progress import FILTERS, every_progress, filter_items, item_rows, review_progress
+from r2med.reviews.progress import FILTERS, contested_items, every_progress, filter_items, item_rows, review_progress
 from r2med.reviews.rows import (
     ADJUDICATOR,
     CAUSES,
     GRADED,
     SKIPPED,
     UNSURE,
+    DealtItem,
     Decision,
     DecisionConflict,
     DraftDecision,
@@ -52,7 +53,6 @@ from r2med.web.server import SharedPages
 _STATUS = {DecisionConflict: 409, StoreError: 507, TooLong: 413}
 Page = tuple[str, dict[str, Any]]
 Form = Mapping[str, str]
-Sitting = tuple[Desk, Reviewer]
 
 
 class NotAdmitted(R2medError):
@@ -68,18 +68,18 @@ def review_routes(door: ReviewDoor, menu: Mapping[str, str]) -> list[Route]:
         Route(f"{place}/progress", pages.owner(pages.progress_page)),
         Route(f"{place}/items", pages.owner(pages.items_page)),
         Route(f"{place}/agreement", pages.owner(pages.agreement_page)),
-        Route(f"{place}/judge", pages.owner_change(pages.judge), methods=["POST"]),
+        Route(f"{place}/judge", pages.judge, methods=["POST"]),
         Route(f"{place}/join/{{secret}}", pages.join, methods=["GET", "POST"]),
         Route(place, pages.show(pages.start)),
         Route(f"{place}/item/{{position:int}}", pages.show(pages.item_page)),
         Route(f"{place}/item/{{position:int}}", pages.change(pages.decide), methods=["POST"]),
         Route(f"{place}/item/{{position:int}}/reveal", pages.change(pages.reveal), methods=["POST"]),
         Route(f"{place}/undo", pages.change(pages.undo), methods=["POST"]),
-        Route(f"{place}/guideline", pages.show(lambda sitting, _: ("reviews/guideline.html", {}))),
+        Route(f"{place}/guideline", pages.show(lambda *_: ("reviews/guideline.html", {}))),
         Route(f"{place}/done", pages.show(pages.done_page)),
         Route(f"{place}/rule/{{item:int}}", pages.show(pages.ruling_page)),
         Route(f"{place}/rule/{{item:int}}", pages.change(pages.rule), methods=["POST"]),
-        Route(f"{place}/rule/{{item:int}}/reveal", pages.change(pages.reveal_ruling), methods=["POST"]),
+        Route(f"{place}/rule/{{item:int}}/reveal", pages.change(pages.reveal), methods=["POST"]),
     ]
 
 
@@ -101,7 +101,6 @@ class _Pages:
             frame = Frame(self.menu, "Review", root="/static/", live=True, busy=bool(running_work()))
             return _html(render(template, frame, **values), **values.get("headers", {}))
 
-        @wraps(view)
         async def endpoint(request: Request) -> Response:
             if request.state.admitted_by == "entrance":
                 return self._error(request, 403, "this page is for the owner of the review")
@@ -109,53 +108,32 @@ class _Pages:
 
         return endpoint
 
-    def owner_change(self, act: Callable[[Request, Form], str]) -> Callable[[Request], Any]:
-        """Return the endpoint of a change that needs the server's token; it redirects to the page that shows it."""
-
-        @wraps(act)
-        async def endpoint(request: Request) -> Response:
-            if request.state.admitted_by == "entrance":
-                return self._error(request, 403, "this is for the owner of the review")
-            form: dict[str, str] = {}
-            try:
-                form = await read_form(request)
-                place = await run_in_threadpool(act, request, form)
-            except R2medError as error:
-                place = f"/review/{request.path_params['name']}/progress"
-                back = address(place, **{name: form.get(name, "") for name in ("llm", "as")})
-                return self._error(request, _STATUS.get(type(error), 400), str(error), back)
-            return RedirectResponse(place, 303)
-
-        return endpoint
-
-    def show(self, view: Callable[[Sitting, Request], Page | str]) -> Callable[[Request], Response]:
+    def show(self, view: Callable[[Desk, Reviewer, Request], Page | str]) -> Callable[[Request], Response]:
         """Return the endpoint of a page for a reviewer; a view may also return an address to redirect to."""
 
-        @wraps(view)
         def endpoint(request: Request) -> Response:
             try:
-                sitting = self._sitting(request)
-                page = view(sitting, request)
+                desk, person = self._sitting(request)
+                page = view(desk, person, request)
                 if isinstance(page, str):
                     return RedirectResponse(page, 303)
                 template, values = page
-                saved = _confirm_earlier(sitting, whole_number(request.query_params.get("saved")))
-                facts = {"saved": saved, "desk": sitting[0], "person": sitting[1]}
-                return _html(render(template, self._frame(sitting), **facts | values))
+                saved = _confirm_earlier(desk, person, whole_number(request.query_params.get("saved")))
+                facts = {"saved": saved, "desk": desk, "person": person}
+                return _html(render(template, self._frame(desk, person), **facts | values))
             except R2medError as error:
                 return self._error(request, 403 if isinstance(error, NotAdmitted) else 404, _without_folder(error))
 
         return endpoint
 
-    def change(self, act: Callable[[Sitting, Request, Form], dict[str, Any]]) -> Callable[[Request], Any]:
+    def change(self, act: Callable[[Desk, Reviewer, Request, Form], dict[str, Any]]) -> Callable[[Request], Any]:
         """Return the endpoint of a reviewer's change: it answers JSON to a script, else it redirects to the page."""
 
-        @wraps(act)
         async def endpoint(request: Request) -> Response:
             script = "application/json" in request.headers.get("accept", "")
             try:
                 form = await read_form(request)
-                outcome = await run_in_threadpool(lambda: act(self._sitting(request), request, form))
+                outcome = await run_in_threadpool(lambda: act(*self._sitting(request), request, form))
             except R2medError as error:
                 status = 403 if isinstance(error, NotAdmitted) else _STATUS.get(type(error), 400)
                 disk = " (not kept by this machine's disk)" if status == 507 else ""
@@ -180,73 +158,63 @@ class _Pages:
         headers = {"set-cookie": cookie(visit, *named(visit))}
         if request.method == "POST":
             return RedirectResponse(_place(desk), 303, headers={"cache-control": "no-store"} | headers)
-        before = self.door.known_person(visit, desk)
+        before = desk.store.admitted(visit.cookies.get(cookie_name(visit, desk.store.project.name), ""))
         if before is not None and before.id != person.id:
-            frame = self._frame((desk, before))
+            frame = self._frame(desk, before)
             return _html(render("reviews/switch.html", frame, desk=desk, person=person, before=before))
         waits = {"done": desk.dealer.done(person), "left": desk.dealer.waiting(person)}
-        return _html(render("reviews/join.html", self._frame(sitting), desk=desk, person=person, **waits), **headers)
+        page = render("reviews/join.html", self._frame(desk, person), desk=desk, person=person, **waits)
+        return _html(page, **headers)
 
-    def start(self, sitting: Sitting, request: Request) -> str:
+    def start(self, desk: Desk, person: Reviewer, request: Request) -> str:
         """Return the address at which a reviewer continues."""
-        desk, person = sitting
         if person.role == ADJUDICATOR:
-            return _place(desk, "rule", desk.next_ruling() or next(iter(desk.standing.contested()), None))
-        place = desk.dealer.next_open(person)
-        return _place(desk, "item", place.position if place else None)
+            return _place(desk, "rule", desk.next_ruling() or next(iter(contested_items(desk.store)), None))
+        return _item_place(desk, desk.dealer.next_open(person))
 
-    def item_page(self, sitting: Sitting, request: Request) -> Page:
-        desk, person = sitting
+    def item_page(self, desk: Desk, person: Reviewer, request: Request) -> Page:
         return _card_page(desk, request, "item", card=desk.card(person, request.path_params["position"]))
 
-    def decide(self, sitting: Sitting, request: Request, form: Form) -> dict[str, Any]:
-        desk, person = sitting
+    def decide(self, desk: Desk, person: Reviewer, request: Request, form: Form) -> dict[str, Any]:
         start, end, answer = whole_number(form.get("start")), whole_number(form.get("end")), form.get("say", "")
         verdict = {"unsure": UNSURE, "skip": SKIPPED}.get(answer, GRADED)
         grade = whole_number(answer) if verdict == GRADED else None
         span = ProofSpan(start, end) if start is not None and end is not None else None
         draft = DraftDecision(verdict, grade, span, _note(form), whole_number(form.get("sentence")), _seconds(form))
         position = request.path_params["position"]
-        row, following = desk.decide(person, position, draft, _token(form), whole_number(form.get("seen")))
+        row = desk.store.record(person.id, position, draft, _token(form), whole_number(form.get("seen")))
+        place = _item_place(desk, desk.dealer.next_open(person, position))
         counts = {"done": desk.dealer.done(person), "left": desk.dealer.waiting(person)}
-        return {"saved": row.id, "said": _confirm(desk, row), "next": _place(desk, "item", following), **counts}
+        return {"saved": row.id, "said": _confirm(desk, row), "next": place, **counts}
 
-    def undo(self, sitting: Sitting, request: Request, form: Form) -> dict[str, Any]:
-        desk, person = sitting
+    def undo(self, desk: Desk, person: Reviewer, request: Request, form: Form) -> dict[str, Any]:
         token = f"undo {_token(form)}"
         if person.role == ADJUDICATOR:
             ruling = desk.undo_ruling(person, token)
             place = _place(desk, "rule", ruling.item) if ruling else ""
         else:
             row = desk.store.undo(person.id, token)
-            place = _place(desk, "item", row.position) if row else ""
+            place = _item_place(desk, row) if row else ""
         return {"said": "Taken back" if place else "There is nothing to take back", "next": place or _place(desk)}
 
-    def reveal(self, sitting: Sitting, request: Request, form: Form) -> dict[str, Any]:
-        desk, person = sitting
-        position = request.path_params["position"]
-        desk.reveal(person, position, form.get("what", ""))
-        return {"said": "Shown, and recorded", "next": _place(desk, "item", position)}
+    def reveal(self, desk: Desk, person: Reviewer, request: Request, form: Form) -> dict[str, Any]:
+        kind, name = ("rule", "item") if "item" in request.path_params else ("item", "position")
+        number = request.path_params[name]
+        desk.reveal(person, number, form.get("what", ""), ruling=kind == "rule")
+        return {"said": "Shown, and recorded", "next": _place(desk, kind, number)}
 
-    def done_page(self, sitting: Sitting, request: Request) -> Page:
-        desk, person = sitting
+    def done_page(self, desk: Desk, person: Reviewer, request: Request) -> Page:
         adjudicator = person.role == ADJUDICATOR
         values = {"place": _place(desk), "token": secrets.token_urlsafe(12), "done": desk.dealer.done(person)}
         skipped = [] if adjudicator else desk.dealer.skipped(person)[:500]
         return "reviews/done.html", {**values, "skipped": skipped, "adjudicator": adjudicator}
 
-    def ruling_page(self, sitting: Sitting, request: Request) -> Page:
-        desk, person, item = _contested(sitting, request)
-        return _card_page(desk, request, "rule", card=desk.ruling_card(person, item), causes=CAUSES)
+    def ruling_page(self, desk: Desk, person: Reviewer, request: Request) -> Page:
+        card = desk.ruling_card(person, request.path_params["item"])
+        return _card_page(desk, request, "rule", card=card, causes=CAUSES)
 
-    def reveal_ruling(self, sitting: Sitting, request: Request, form: Form) -> dict[str, Any]:
-        desk, person, item = _contested(sitting, request)
-        desk.reveal_ruling(person, item, form.get("what", ""))
-        return {"said": "Shown, and recorded", "next": _place(desk, "rule", item)}
-
-    def rule(self, sitting: Sitting, request: Request, form: Form) -> dict[str, Any]:
-        desk, person, item = _contested(sitting, request)
-        grade = whole_number(form.get("say"))
+    def rule(self, desk: Desk, person: Reviewer, request: Request, form: Form) -> dict[str, Any]:
+        item, grade = request.path_params["item"], whole_number(form.get("say"))
         if grade is None:
             raise R2medError("a ruling needs a grade")
         facts = (form.get("cause", ""), whole_number(form.get("sentence")), _note(form), _seconds(form))
@@ -264,12 +232,24 @@ class _Pages:
         desk = self.door.desk(name)
         llm, called = query.get("llm", ""), query.get("as", "")
         offer = JudgingOffer.of(lambda: ModelReviewer(desk.store, find_model(llm), called).estimate(), llm, called)
-        values = {"progress": review_progress(desk.store, desk.standing.current()), "causes": CAUSES, "offer": offer}
+        values = {"progress": review_progress(desk.store), "causes": CAUSES, "offer": offer}
         values |= {"job": _jobs(request).newest("judge", "review", name)}
         return "reviews/progress.html", {**values, "cite": citation(f"Review {name}", "review", "show", name)}
 
-    def judge(self, request: Request, form: Form) -> str:
-        """Start a job in which a model judges the items of a review."""
+    async def judge(self, request: Request) -> Response:
+        """Start a job in which a model judges the items of a review, and redirect to its page."""
+        if request.state.admitted_by == "entrance":
+            return self._error(request, 403, "this is for the owner of the review")
+        form: dict[str, str] = {}
+        try:
+            form = await read_form(request)
+            return RedirectResponse(await run_in_threadpool(self._start_judging, request, form), 303)
+        except R2medError as error:
+            place = f"/review/{request.path_params['name']}/progress"
+            back = address(place, **{name: form.get(name, "") for name in ("llm", "as")})
+            return self._error(request, _STATUS.get(type(error), 400), str(error), back)
+
+    def _start_judging(self, request: Request, form: Form) -> str:
         review, llm, called = request.path_params["name"], form.get("llm", ""), form.get("as", "")
         ModelReviewer(self.door.desk(review).store, find_model(llm), called).refuse_another()
         options = [f"--llm={llm}", *([f"--as={called}"] if called else []), *judging_limits(form), "--json"]
@@ -279,13 +259,11 @@ class _Pages:
         return _jobs(request).submit(("judge", "review", review), title, page, command).page
 
     def items_page(self, request: Request) -> Page:
-        """Show the items with every grade, note and marked stretch."""
-        desk, query = self.door.desk(request.path_params["name"]), request.query_params
-        store, show, reviewer = desk.store, query.get("show", ""), query.get("reviewer", "")
-        standing = desk.standing.current()
-        numbers = filter_items(store, standing, show, reviewer)
+        store, query = self.door.desk(request.path_params["name"]).store, request.query_params
+        show, reviewer = query.get("show", ""), query.get("reviewer", "")
+        numbers = filter_items(store, show, reviewer)
         pages = Pages.of(len(numbers), page_number(query, "page"))
-        rows = item_rows(store, standing, numbers[pages.cut()])
+        rows = item_rows(store, numbers[pages.cut()])
         values = {"name": store.project.name, "scale": store.project.scale, "causes": CAUSES, "rows": rows}
         values |= {"pages": pages, "items": store.item_count, "filters": FILTERS, "show": show}
         return "reviews/items.html", {**values, "reviewer": reviewer, "reviewers": store.reviewers()}
@@ -309,15 +287,17 @@ class _Pages:
         values = {"name": name, "computed": computed, "older": computed.state < state, "cite": cite}
         return "reviews/agreement.html", values
 
-    def _sitting(self, request: Request) -> Sitting:
-        if (sitting := self.door.person(visit_of(request.scope))) is not None:
-            return sitting
-        name = request.path_params["name"]
-        raise NotAdmitted(f"the desk of {name} opens with a link of one's own: r2med review invite {name} PERSON")
+    def _sitting(self, request: Request) -> tuple[Desk, Reviewer]:
+        sitting = self.door.person(visit_of(request.scope))
+        if sitting is None:
+            name = request.path_params["name"]
+            raise NotAdmitted(f"the desk of {name} opens with a link of one's own: r2med review invite {name} PERSON")
+        if "item" in request.path_params and sitting[1].role != ADJUDICATOR:
+            raise NotAdmitted("adjudication is for whoever was invited to it")
+        return sitting
 
-    def _frame(self, sitting: Sitting) -> Frame:
+    def _frame(self, desk: Desk, person: Reviewer) -> Frame:
         """Return the frame of a reviewer's pages: its menu holds only the desk."""
-        desk, person = sitting
         first = "Adjudication" if person.role == ADJUDICATOR else "Desk"
         menu = {first: _place(desk), "Guideline": _place(desk, "guideline")}
         return Frame(menu, root="/static/", live=True, person=person.name)
@@ -344,6 +324,10 @@ def _place(desk: Desk, *parts: object) -> str:
     if parts and parts[-1] is None:
         parts = ("done",)
     return "/".join(map(str, ("/review", desk.store.project.name, *parts)))
+
+
+def _item_place(desk: Desk, row: DealtItem | Decision | None) -> str:
+    return _place(desk, "item", row.position if row else None)
 
 
 def _card_page(desk: Desk, request: Request, name: str, **values: Any) -> Page:
@@ -383,21 +367,12 @@ def _confirm(desk: Desk, row: Decision | Ruling) -> str:
     return f"Saved: {row.grade}, {desk.store.project.scale.grade(row.grade or 0).name}"
 
 
-def _confirm_earlier(sitting: Sitting, number: int | None) -> str:
+def _confirm_earlier(desk: Desk, person: Reviewer, number: int | None) -> str:
     """Return what a plain form sent before this page has saved; empty if there was none."""
-    desk, person = sitting
     row: Decision | Ruling | None = None if number is None else desk.store.decision_of(person.id, number)
     if person.role == ADJUDICATOR:
         row = next((ruling for ruling in desk.store.rulings().values() if ruling.id == number), None)
     return _confirm(desk, row) if row else ""
-
-
-def _contested(sitting: Sitting, request: Request) -> tuple[Desk, Reviewer, int]:
-    """Return the desk, its adjudicator and the item of a request; any other reviewer is refused."""
-    desk, person = sitting
-    if person.role != ADJUDICATOR:
-        raise NotAdmitted("adjudication is for whoever was invited to it")
-    return desk, person, request.path_params["item"]
 
 
 def _jobs(request: Request) -> Jobs:

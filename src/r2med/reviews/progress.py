@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import statistics
-import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +13,7 @@ from r2med.reviews.rows import GRADED, PERSON, SKIPPED, UNSURE, Decision, Review
 from r2med.reviews.scale import sentences
 from r2med.reviews.store import ReviewStore
 
-Grades = Mapping[int, Mapping[int, int]]
-"""Item to reviewer to grade; 0 is no reviewer."""
+Grades = Mapping[int, Mapping[int, int]]  # item to reviewer to grade; 0 is no reviewer
 
 
 @dataclass(frozen=True)
@@ -30,12 +28,6 @@ class HitCount:
         """Return the share; None if the total is 0."""
         return self.count / self.total if self.total else None
 
-    @classmethod
-    def of_equal(cls, pairs: Iterable[tuple[int | None, int | None]]) -> HitCount:
-        """Count the pairs of equal grades."""
-        hits = [one == other for one, other in pairs]
-        return cls(sum(hits), len(hits))
-
 
 @dataclass(frozen=True)
 class PersonProgress:
@@ -44,22 +36,16 @@ class PersonProgress:
     name: str
     kind: str
     role: str
-    links: int
-    """How many links of theirs are valid."""
+    links: int  # How many links of theirs are valid.
     graded: int
     unsure: int
     skipped: int
     ruled: int
-    seconds: float | None
-    """The median of an item; None if no time is known."""
-    agreement: HitCount
-    """Same grade as another person, of all pairs of grades on one item."""
-    models: HitCount
-    """Same grade as a model or an import."""
-    repeats: HitCount
-    """Same grade as the first time, of the items that came twice."""
-    gold: HitCount
-    """The grade that is known to be right."""
+    seconds: float | None  # The median of an item; None if no time is known.
+    agreement: HitCount  # Same grade as another person, of all pairs of grades on one item.
+    models: HitCount  # Same grade as a model or an import.
+    repeats: HitCount  # Same grade as the first time, of the items that came twice.
+    gold: HitCount  # The grade that is known to be right.
 
 
 @dataclass(frozen=True)
@@ -79,61 +65,25 @@ class ReviewProgress:
     questions: int
     items: int
     drawn: Mapping[str, int]
-    judged: int
-    """Items that a person graded."""
-    by_two: int
-    """Items that two people at least have graded."""
-    disagreements: int
-    """Of these, how many have different grades."""
-    by_models: int
-    """Items that a model or an import graded, which count for nothing above."""
+    judged: int  # Items that a person graded.
+    by_two: int  # Items that two people at least have graded.
+    disagreements: int  # Of these, how many have different grades.
+    by_models: int  # Items that a model or an import graded, which count for nothing above.
     ruled: int
     people: Sequence[PersonProgress]
     trouble: Sequence[SentenceTrouble]
-    causes: Mapping[str, int]
-    """Why people disagreed, as adjudicators named it."""
+    causes: Mapping[str, int]  # Why people disagreed, as adjudicators named it.
 
 
-class StandingDecisions:
-    """The standing decisions and what people disagree about, read again when something was appended.
-
-    Models and imports are never among those who disagree. Several threads may ask.
-    """
-
-    def __init__(self, store: ReviewStore) -> None:
-        self._store = store
-        self._lock = threading.Lock()
-        self._state = -1
-        self._standing: list[Decision] = []
-        self._of_people: dict[int, list[Decision]] = {}
-        """The standing decisions of people on an item, first looks only."""
-
-    def current(self) -> list[Decision]:
-        """Return all standing decisions, second looks included."""
-        with self._lock:
-            state = self._store.state()
-            if state != self._state:
-                people = {reviewer.id for reviewer in self._store.reviewers() if reviewer.kind == PERSON}
-                self._standing, self._of_people = self._store.standing(), defaultdict(list)
-                for row in self._standing:
-                    if not row.again and row.reviewer in people:
-                        self._of_people[row.item].append(row)
-                self._state = state
-            return self._standing
-
-    def contested(self) -> list[int]:
-        """Return the items that need an adjudicator, in order: people differ, or one is unsure."""
-        self.current()
-        verdicts = {
-            item: {row.grade if row.verdict == GRADED else UNSURE for row in rows if row.verdict != SKIPPED}
-            for item, rows in self._of_people.items()
-        }
-        return sorted(item for item, given in verdicts.items() if len(given) > 1 or UNSURE in given)
-
-    def of_item(self, item: int) -> list[Decision]:
-        """Return the standing decisions of people on an item, first looks only."""
-        self.current()
-        return self._of_people.get(item, [])
+def contested_items(store: ReviewStore) -> dict[int, list[Decision]]:
+    """Return what people, not models or imports, said of the items on which they differ or are unsure, in order."""
+    people = {reviewer.id for reviewer in store.reviewers() if reviewer.kind == PERSON}
+    opinions: dict[int, list[Decision]] = defaultdict(list)
+    for row in store.standing():
+        if row.reviewer in people and row.verdict != SKIPPED and not row.again:
+            opinions[row.item].append(row)
+    grades = {item: {row.grade if row.verdict == GRADED else UNSURE for row in rows} for item, rows in opinions.items()}
+    return {item: opinions[item] for item in sorted(opinions) if len(grades[item]) > 1 or UNSURE in grades[item]}
 
 
 def grades_by_item(decisions: Sequence[Decision]) -> dict[int, dict[int, int]]:
@@ -145,11 +95,9 @@ def grades_by_item(decisions: Sequence[Decision]) -> dict[int, dict[int, int]]:
     return grades
 
 
-def review_progress(store: ReviewStore, decisions: Sequence[Decision] | None = None) -> ReviewProgress:
-    """Count everything; `decisions` are the standing ones if they are known already."""
-    standing = store.standing() if decisions is None else decisions
-    rulings = store.rulings().values()
-    reviewers = store.reviewers()
+def review_progress(store: ReviewStore) -> ReviewProgress:
+    """Count everything."""
+    standing, rulings, reviewers = store.standing(), store.rulings().values(), store.reviewers()
     people = {reviewer.id for reviewer in reviewers if reviewer.kind == PERSON}
     by_people = grades_by_item([row for row in standing if row.reviewer in people])
     by_models = grades_by_item([row for row in standing if row.reviewer not in people])
@@ -195,7 +143,8 @@ def _person(
 
     def compare_with(table: Grades) -> HitCount:
         pairs = ((first[item], grades.items()) for item, grades in table.items() if item in first)
-        return HitCount.of_equal((mine, grade) for mine, row in pairs for who, grade in row if who != reviewer.id)
+        hits = [mine == grade for mine, row in pairs for who, grade in row if who != reviewer.id]
+        return HitCount(sum(hits), len(hits))
 
     return PersonProgress(
         *(reviewer.name, reviewer.kind, reviewer.role, links),
@@ -235,14 +184,14 @@ FILTERS: Mapping[str, tuple[str, Callable[[Sequence[Decision], frozenset[int]], 
 """The filters of items, by their names in an address."""
 
 
-def filter_items(store: ReviewStore, standing: Sequence[Decision], name: str = "", reviewer: str = "") -> list[int]:
+def filter_items(store: ReviewStore, name: str = "", reviewer: str = "") -> list[int]:
     """Return the numbers of the items that a filter keeps, by one reviewer's decisions or by all."""
     if name not in FILTERS:
         raise R2medError(f"there is no filter {name!r}{suggest(name, FILTERS)}")
     keeps = FILTERS[name][1]
     people = frozenset(person.id for person in store.reviewers() if person.kind == PERSON)
     rows: dict[int, list[Decision]] = defaultdict(list)
-    for row in standing:
+    for row in store.standing():
         if not row.again:
             rows[row.item].append(row)
     numbers = [number for (number,) in store.rows("SELECT number FROM item ORDER BY number")]
@@ -255,13 +204,13 @@ def filter_items(store: ReviewStore, standing: Sequence[Decision], name: str = "
     return [number for number in numbers if by_reviewer[number] and keeps(tested[number], people)]
 
 
-def item_rows(store: ReviewStore, standing: Sequence[Decision], numbers: Sequence[int]) -> list[dict[str, Any]]:
+def item_rows(store: ReviewStore, numbers: Sequence[int]) -> list[dict[str, Any]]:
     """Return items with the opinions on them and their rulings, second looks after first ones."""
     reviewers = {reviewer.id: reviewer for reviewer in store.reviewers()}
     rulings = store.rulings()
     items = {number: store.item(number) for number in numbers}
     opinions: dict[int, list[dict[str, Any]]] = defaultdict(list)
-    for row in sorted(standing, key=lambda row: (row.again, row.reviewer)):
+    for row in sorted(store.standing(), key=lambda row: (row.again, row.reviewer)):
         if row.item in items:
             quote = items[row.item].text[slice(*row.span)] if row.span else ""
             opinions[row.item].append({"reviewer": reviewers[row.reviewer], "decision": row, "quote": quote})

@@ -1,31 +1,25 @@
 """The rows of a review: questions, items, people, decisions and rulings, as the layers above the store use them.
 
-A row is a struct whose fields are the columns of a table, in order; what is not a plain value is a column of JSON. The
-last column is the seal.
+A row is a struct whose fields are the columns of a table, in order, before its seal; what is not plain is JSON.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, TypeVar
-
-import msgspec
+from typing import Any, ClassVar, NamedTuple
 
 from r2med.errors import R2medError
 from r2med.reviews.scale import GradeScale
 from r2med.store.cache import home
-from r2med.store.sqlite import Format, Value, seal
-from r2med.store.typed import Typed, json_bytes
+from r2med.store.sqlite import Format
+from r2med.store.typed import Typed
 
-PERSON, MODEL, IMPORTED = "person", "model", "imported"
-"""The kinds of reviewers."""
-REVIEWER, ADJUDICATOR = "reviewer", "adjudicator"
-"""The roles that a reviewer can be invited for."""
-GRADED, UNSURE, SKIPPED, UNDONE = "graded", "unsure", "skipped", "undone"
-"""The verdicts of a decision."""
+PERSON, MODEL, IMPORTED = "person", "model", "imported"  # the kinds of reviewers
+REVIEWER, ADJUDICATOR = "reviewer", "adjudicator"  # the roles that a reviewer can be invited for
+GRADED, UNSURE, SKIPPED, UNDONE = "graded", "unsure", "skipped", "undone"  # the verdicts of a decision
 RANDOM, DISAGREEMENTS, NEAR_CUT, HOLES, GOLD = "random", "disagreements", "near-cut", "holes", "gold"
 """How items are drawn. Only what was drawn at random may feed an estimate."""
 CAUSES: Mapping[str, str] = {
@@ -48,19 +42,14 @@ class ReviewProject(Typed, frozen=True):
 
     name: str
     created: str
-    sources: tuple[str, ...]
-    """What `--from` named."""
-    data: Mapping[str, str]
-    """The fingerprint of each task's data."""
+    sources: tuple[str, ...]  # What `--from` named.
+    data: Mapping[str, str]  # The fingerprint of each task's data.
     queue: str
-    frames: Mapping[str, int]
-    """How many pairs each way of drawing could draw from; estimates need that of `random`."""
+    frames: Mapping[str, int]  # How many pairs each way of drawing could draw from; estimates need that of `random`.
     scale: GradeScale
     guideline: str
-    overlap: float
-    """The share of items that everybody judges."""
-    repeat: float
-    """The share of a person's items that come a second time."""
+    overlap: float  # The share of items that everybody judges.
+    repeat: float  # The share of a person's items that come a second time.
     seed: int
     open_answer: bool = False
     """Whether everybody sees the gold answer from the start; otherwise it is shown on request, and that is recorded."""
@@ -73,8 +62,7 @@ class ReviewQuestion(Typed, frozen=True):
 
     number: int
     task: str
-    query: str
-    """Its id in the task."""
+    query: str  # its id in the task
     text: str
     answer: str = ""
     reasoning: str = ""
@@ -87,17 +75,12 @@ class ReviewItem(Typed, frozen=True):
 
     number: int
     question: int
-    document: str
-    """Its id in the task."""
+    document: str  # its id in the task
     text: str
-    drawn: str
-    """How it was drawn."""
-    shared: bool
-    """Whether everybody judges it."""
-    gold: int | None = None
-    """The grade that is known to be right, if any."""
-    facts: Mapping[str, Any] = {}
-    """Where it came from (ranks by system, labels by source): nothing that a reviewer sees before deciding."""
+    drawn: str  # how it was drawn
+    shared: bool  # whether everybody judges it
+    gold: int | None = None  # the grade that is known to be right, if any
+    facts: Mapping[str, Any] = {}  # where it came from, such as ranks by system; no reviewer sees it before deciding
 
 
 class Reviewer(Typed, frozen=True):
@@ -109,8 +92,7 @@ class Reviewer(Typed, frozen=True):
     name: str
     kind: str
     role: str = REVIEWER
-    settings: Mapping[str, Any] = {}
-    """Of a model or an import: what made its labels."""
+    settings: Mapping[str, Any] = {}  # of a model or an import: what made its labels
 
 
 class DealtItem(NamedTuple):
@@ -118,8 +100,7 @@ class DealtItem(NamedTuple):
 
     position: int
     item: int
-    again: bool
-    """Whether this person has been dealt it before."""
+    again: bool  # whether this person has been dealt it before
 
 
 class ProofSpan(NamedTuple):
@@ -141,30 +122,21 @@ class Decision(Typed, frozen=True):
 
     table: ClassVar = "decision"
 
-    id: int
-    """Counts up; the order of decisions, whatever clocks say."""
+    id: int  # counts up; the order of decisions, whatever clocks say
     reviewer: int
     item: int
-    position: int | None
-    """Its place in this person's order; None for models and imports."""
-    again: bool
-    """Whether it is a second look at the same item."""
+    position: int | None  # its place in this person's order; None for models and imports
+    again: bool  # whether it is a second look at the same item
     verdict: str
-    grade: int | None
-    """The grade if the verdict is `graded`; an unsure person may name one, too."""
+    grade: int | None  # the grade if the verdict is `graded`; an unsure person may name one, too
     span: ProofSpan | None
     note: str
-    sentence: int | None
-    """The sentence of the guideline that is unclear, counted from 0."""
-    seconds: float | None
-    """How long the item was looked at; None if that is not known."""
+    sentence: int | None  # the sentence of the guideline that is unclear, counted from 0
+    seconds: float | None  # how long the item was looked at; None if that is not known
     revealed: tuple[Revealed, ...]
-    created: str
-    """By the server's clock, in UTC."""
-    undoes: int | None = None
-    """The decision that is taken back."""
-    token: str = ""
-    """Of the form that was sent: a form sent twice is one row."""
+    created: str  # by the server's clock, in UTC
+    undoes: int | None = None  # the decision that is taken back
+    token: str = ""  # of the form that was sent: a form sent twice is one row
 
 
 class DraftDecision(Typed, frozen=True):
@@ -176,8 +148,7 @@ class DraftDecision(Typed, frozen=True):
     note: str = ""
     sentence: int | None = None
     seconds: float | None = None
-    revealed: tuple[Revealed, ...] = ()
-    """Of an import: what its file says was revealed. Of a person at the desk, the file of the review knows it."""
+    revealed: tuple[Revealed, ...] = ()  # of an import: what its file says; of a person at the desk, the store knows
 
     def check(self, scale: GradeScale, letters: int, guideline: int) -> None:
         """Refuse a decision that does not fit the scale, the length of the text or the guideline's sentences."""
@@ -203,16 +174,14 @@ class Ruling(Typed, frozen=True):
     id: int
     reviewer: int
     item: int
-    grade: int | None
-    """None if a ruling is taken back."""
+    grade: int | None  # None if a ruling is taken back
     cause: str
     sentence: int | None
     note: str
     seconds: float | None
     created: str
     undoes: int | None = None
-    revealed: tuple[Revealed, ...] = ()
-    """What the adjudicator had revealed before."""
+    revealed: tuple[Revealed, ...] = ()  # what the adjudicator had revealed before
     token: str = ""
 
 
@@ -223,31 +192,11 @@ class Invitation(Typed, frozen=True):
 
     id: int
     reviewer: int
-    hash: str
-    """Of its secret, which is stored nowhere."""
+    hash: str  # of its secret, which is stored nowhere
     created: str
 
 
 AnyRow = ReviewQuestion | ReviewItem | Reviewer | Decision | Ruling | Invitation
-Row = TypeVar("Row", bound=AnyRow)
-
-
-def seal_values(*values: Value) -> tuple[Value, ...]:
-    """Return the values of a row with their seal appended."""
-    return (*values, seal(*values))
-
-
-def encode_row(row: AnyRow) -> tuple[Value, ...]:
-    """Return the values of a row and its seal, as its table has them."""
-    values = msgspec.structs.astuple(row)
-    return seal_values(*(v if v is None or isinstance(v, str | int | float) else json_bytes(v) for v in values))
-
-
-def decode_row(kind: type[Row], values: Sequence[Any]) -> Row:
-    """Build a row from the values of its table, without the seal."""
-    plain = (msgspec.json.decode(value) if isinstance(value, bytes) else value for value in values)
-    fields = dict(zip(kind.__struct_fields__, plain, strict=True))
-    return msgspec.convert(fields, kind, strict=False)  # SQLite has 0 and 1 for false and true
 
 
 FORMAT = Format(

@@ -1,8 +1,7 @@
 """Creating a project: pools that it draws from, draws at random or by a queue, and the texts that are stored.
 
-A pool has the judged pairs of a task, the finds of runs, and all candidates of a build. What was drawn at random stands
-for all that could have been drawn, so it alone may feed an estimate. What was chosen because something is odd about it
-may not: every item keeps how it was drawn.
+A pool has the judged pairs of a task, the finds of runs, and all candidates of a build. Only what was drawn at random
+stands for all that could have been drawn and may feed an estimate, so every item keeps how it was drawn.
 """
 
 from __future__ import annotations
@@ -40,44 +39,72 @@ from r2med.reviews.store import ReviewStore, create_review
 from r2med.runs.ledger import Entry, Ledger
 from r2med.runs.selection import check_data
 
-DEPTH = 10
-"""A document is found when it is among so many: what nDCG@10 looks at."""
+DEPTH = 10  # a document is found when it is among so many: what nDCG@10 looks at
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
+class TaskPool:
+    """The candidates of one task."""
+
+    dataset: Dataset
+    runs: int  # how many runs were looked at
+    built: bool = False
+    guideline: str = ""  # of a build
+    candidates: list[Candidate] = field(default_factory=list)
+
+
+@dataclass(eq=False)
 class Candidate:
     """A passage that could be reviewed for a question, with all facts on the pair."""
 
+    pool: TaskPool
     query: str
     document: str
-    label: int | None = None
-    """The task's own grade; None if the pair is not judged."""
-    ranks: dict[str, int] = field(default_factory=dict)
-    """Its place in the list of each run that has it."""
-    margin: float | None = None
-    """Of a build: by how much the judges' scores lie above the cuts."""
-    spread: float | None = None
-    """Of a build: how far its judges are apart."""
-    facts: dict[str, Any] = field(default_factory=dict)
-    """More that is known of where it came from."""
+    label: int | None = None  # the task's own grade; None if the pair is not judged
+    ranks: dict[str, int] = field(default_factory=dict)  # its place in the list of each run that has it
+    margin: float | None = None  # of a build: by how much the judges' scores lie above the cuts
+    spread: float | None = None  # of a build: how far its judges are apart
+    facts: dict[str, Any] = field(default_factory=dict)  # more that is known of where it came from
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Return its task, query and document."""
+        return self.pool.dataset.name, self.query, self.document
 
     @property
     def found(self) -> bool:
         """Return whether a run has it within the depth that is measured."""
         return any(rank <= DEPTH for rank in self.ranks.values())
 
+    @property
+    def vote(self) -> float:
+        """Return how highly the runs rank it, from 0 to 1: 1 if it is the first of all."""
+        votes = [max(0.0, 1 - (rank - 1) / DEPTH) for rank in self.ranks.values()]
+        return sum(votes) / self.pool.runs if self.pool.runs else 0.0
 
-@dataclass(frozen=True)
-class TaskPool:
-    """The candidates of one task."""
+    def rate_random(self) -> float | None:
+        """Rate judged pairs and finds of runs alike."""
+        return 0.0 if self.label is not None or self.found or self.pool.built else None
 
-    dataset: Dataset
-    candidates: Sequence[Candidate]
-    runs: int
-    """How many runs were looked at."""
-    built: bool = False
-    guideline: str = ""
-    """Of a build."""
+    def rate_hole(self) -> float | None:
+        """Rate finds of runs that are not judged by how highly runs rank them."""
+        verdict = self.facts.get("verdict", "")
+        is_unjudged = verdict == "unjudged" or (self.found and not verdict)
+        return self.vote if self.label is None and is_unjudged else None
+
+    def rate_near_cut(self) -> float | None:
+        """Rate pairs close to the cut: of the judges' scores in a build, of the lists of runs otherwise."""
+        if self.margin is not None:
+            return -abs(self.margin) if abs(self.margin) <= 1 else None
+        distance = abs(sum(self.ranks.values()) / len(self.ranks) - DEPTH - 0.5) if self.ranks else DEPTH
+        return -distance / DEPTH if distance <= DEPTH / 2 else None
+
+    def rate_disagreement(self) -> float | None:
+        """Rate pairs that the judges of a build grade differently, or, otherwise, on which runs and labels disagree."""
+        if self.spread is not None:
+            return self.spread if self.spread > 0 else None
+        distance = abs(self.vote - ((self.label or 0) > 0))
+        return distance if self.pool.runs and distance >= _APART else None
 
 
 def read_pools(ledger: Ledger, names: Sequence[str]) -> list[TaskPool]:
@@ -110,10 +137,12 @@ def _is_task(name: str) -> bool:
 
 def _pool(ledger: Ledger, task: str, entries: Sequence[Entry], folder: Path | None) -> TaskPool:
     dataset = load(task)
+    guideline = omit_grades(read_plan(folder).guideline) if folder else ""
+    pool = TaskPool(dataset, len(entries), folder is not None, guideline)
     pairs: dict[tuple[str, str], Candidate] = {}
 
     def pair(query: str, document: str) -> Candidate:
-        return pairs.setdefault((query, document), Candidate(query, document))
+        return pairs.setdefault((query, document), Candidate(pool, query, document))
 
     for query, judged in dataset.gold.qrels.items():
         for document, grade in judged.items():
@@ -131,9 +160,8 @@ def _pool(ledger: Ledger, task: str, entries: Sequence[Entry], folder: Path | No
             candidate.margin, candidate.spread = row["margin"], row["spread"]
             candidate.facts = {name: row[name] for name in ("verdict", "answers", "supports")}
     queries = dataset.collection.queries.position
-    candidates = [candidate for candidate in pairs.values() if candidate.query in queries]
-    guideline = omit_grades(read_plan(folder).guideline) if folder else ""
-    return TaskPool(dataset, candidates, len(entries), folder is not None, guideline)
+    pool.candidates.extend(candidate for candidate in pairs.values() if candidate.query in queries)
+    return pool
 
 
 def _judged(folder: Path) -> pl.DataFrame:
@@ -153,59 +181,13 @@ def _judged(folder: Path) -> pl.DataFrame:
 
 MIXED = "mixed"
 QUEUES = (RANDOM, DISAGREEMENTS, NEAR_CUT, HOLES, MIXED)
-_APART = 0.5
-"""Runs and labels disagree on a pair from this difference on, of a scale from 0 to 1."""
-
-
-class PooledPair(NamedTuple):
-    """A candidate and the pool that it is in."""
-
-    pool: TaskPool
-    candidate: Candidate
-
-    @property
-    def key(self) -> tuple[str, str, str]:
-        """Return its task, query and document."""
-        return self.pool.dataset.name, self.candidate.query, self.candidate.document
-
-    @property
-    def vote(self) -> float:
-        """Return how highly the runs rank the document, from 0 to 1: 1 if it is the first of all."""
-        votes = [max(0.0, 1 - (rank - 1) / DEPTH) for rank in self.candidate.ranks.values()]
-        return sum(votes) / self.pool.runs if self.pool.runs else 0.0
-
-    def rate_random(self) -> float | None:
-        """Rate judged pairs and finds of runs alike."""
-        pool, candidate = self
-        return 0.0 if candidate.label is not None or candidate.found or pool.built else None
-
-    def rate_hole(self) -> float | None:
-        """Rate finds of runs that are not judged by how highly runs rank them."""
-        verdict = self.candidate.facts.get("verdict", "")
-        is_unjudged = verdict == "unjudged" or (self.candidate.found and not verdict)
-        return self.vote if self.candidate.label is None and is_unjudged else None
-
-    def rate_near_cut(self) -> float | None:
-        """Rate pairs close to the cut: of the judges' scores in a build, of the lists of runs otherwise."""
-        margin, ranks = self.candidate.margin, self.candidate.ranks
-        if margin is not None:
-            return -abs(margin) if abs(margin) <= 1 else None
-        distance = abs(sum(ranks.values()) / len(ranks) - DEPTH - 0.5) if ranks else DEPTH
-        return -distance / DEPTH if distance <= DEPTH / 2 else None
-
-    def rate_disagreement(self) -> float | None:
-        """Rate pairs that the judges of a build grade differently, or, otherwise, on which runs and labels disagree."""
-        spread = self.candidate.spread
-        if spread is not None:
-            return spread if spread > 0 else None
-        distance = abs(self.vote - ((self.candidate.label or 0) > 0))
-        return distance if self.pool.runs and distance >= _APART else None
+_APART = 0.5  # runs and labels disagree on a pair from this difference on, of a scale from 0 to 1
 
 
 class Stratum(NamedTuple):
     """Pairs that were drawn in one way, and how many it could draw from."""
 
-    pairs: Sequence[PooledPair]
+    pairs: Sequence[Candidate]
     frame: int
 
 
@@ -215,23 +197,22 @@ def draw(pools: Sequence[TaskPool], queue: str, count: int, seed: int) -> tuple[
     `mixed` draws half of them at random, the rest in equal parts from the other queues.
     """
     chance = random.Random(f"{seed}\tdraw")
-    pairs = [PooledPair(pool, candidate) for pool in pools for candidate in pool.candidates]
-    rated = {name: [(rate(pair), pair) for pair in pairs] for name, rate in _RATES.items()}
-    frames = {name: [(worth, pair) for worth, pair in rows if worth is not None] for name, rows in rated.items()}
-    drawn: set[int] = set()
+    pairs = [pair for pool in pools for pair in pool.candidates]
+    frames = {name: [(w, pair) for pair in pairs if (w := rate(pair)) is not None] for name, rate in _RATES.items()}
+    drawn: set[Candidate] = set()
     sample: dict[str, Stratum] = {}
     for name, number in _shares(queue, count, frames, pools).items():
-        ranked = [(worth, pair) for worth, pair in frames[name] if id(pair.candidate) not in drawn]
+        ranked = [(worth, pair) for worth, pair in frames[name] if pair not in drawn]
         # The pairs worth most, ties in random order: a random sample if all are worth the same.
         chance.shuffle(ranked)
         best = [pair for _, pair in sorted(ranked, key=lambda item: -item[0])[:number]]
         sample[name] = Stratum(best, len(frames[name]))
-        drawn |= {id(pair.candidate) for pair in best}
+        drawn.update(best)
     notes = []
     if (total := sum(len(stratum.pairs) for stratum in sample.values())) < count:
         parts = ", ".join(f"{len(stratum.pairs)} {name}" for name, stratum in sample.items())
         notes.append(f"only {counted(total, 'pair')} of {count} could be drawn" + f" ({parts})" * (queue == MIXED))
-    at_random = [pair.candidate.label or 0 for _, pair in frames[RANDOM]]
+    at_random = [pair.label or 0 for _, pair in frames[RANDOM]]
     if queue in (RANDOM, MIXED) and at_random and min(at_random) > 0:
         notes.append(
             "every pair that can be drawn at random is labelled relevant, which a reviewer soon notices;"
@@ -258,11 +239,11 @@ def _shares(
     raise R2medError(f"--queue {queue} needs runs or a build to look at: add systems to --from, such as bm25")
 
 
-_RATES: Mapping[str, Callable[[PooledPair], float | None]] = {
-    RANDOM: PooledPair.rate_random,
-    DISAGREEMENTS: PooledPair.rate_disagreement,
-    NEAR_CUT: PooledPair.rate_near_cut,
-    HOLES: PooledPair.rate_hole,
+_RATES: Mapping[str, Callable[[Candidate], float | None]] = {
+    RANDOM: Candidate.rate_random,
+    DISAGREEMENTS: Candidate.rate_disagreement,
+    NEAR_CUT: Candidate.rate_near_cut,
+    HOLES: Candidate.rate_hole,
 }
 """How much a pair is worth to each way of drawing; None if it cannot be drawn."""
 
@@ -276,8 +257,7 @@ class ReviewSettings:
     overlap: float = 0.2
     repeat: float = 0.0
     scale: GradeScale = DEFAULT_SCALE
-    guideline: str = ""
-    """Empty for that of the build, or the usual one."""
+    guideline: str = ""  # empty for that of the build, or the usual one
     gold: Path | None = None
     seed: int = 0
     open_answer: bool = False
@@ -298,14 +278,14 @@ def new_review(
     shared = {*gold, *chance.sample(others, round(settings.overlap * len(others)))}
     questions: dict[tuple[str, str], ReviewQuestion] = {}
     items = []
-    for number, ((task, query, document), (drawn, pair)) in enumerate(pairs.items(), 1):
-        key, candidate, data = (task, query, document), pair.candidate, pair.pool.dataset
+    for number, (key, (drawn, pair)) in enumerate(pairs.items(), 1):
+        (task, query, document), data = key, pair.pool.dataset
         if (task, query) not in questions:
             texts = (data.collection.queries.text(query), data.gold.answers.get(query, ""))
             solution = data.gold.reasoning.get(query, "")
             questions[task, query] = ReviewQuestion(len(questions) + 1, task, query, *texts, solution)
         text, grade = data.collection.documents.text(document), gold[key][1] if key in gold else None
-        facts = {"label": candidate.label, "ranks": candidate.ranks, **candidate.facts}
+        facts = {"label": pair.label, "ranks": pair.ranks, **pair.facts}
         question = questions[task, query].number
         items.append(ReviewItem(number, question, document, text, drawn, key in shared, grade, facts))
     guidelines = (settings.guideline, *(pool.guideline for pool in pools), DEFAULT_GUIDELINE)
@@ -324,7 +304,7 @@ def new_review(
 
 def _read_gold(
     path: Path, pools: Sequence[TaskPool], scale: GradeScale
-) -> dict[tuple[str, str, str], tuple[PooledPair, int]]:
+) -> dict[tuple[str, str, str], tuple[Candidate, int]]:
     """Return the pairs of a file of known grades, in the first pool that has their texts."""
     gold = {}
     rows = ((q, d, grade) for qrels in read_label_sets(path).values() for q in qrels for d, grade in qrels[q].items())
@@ -337,6 +317,6 @@ def _read_gold(
             names = ", ".join(pool.dataset.name for pool in pools)
             raise DataError(f"{path}: {names} has no query {query!r} with a document {document!r}")
         same = (pair for pair in pool.candidates if (pair.query, pair.document) == (query, document))
-        pair = PooledPair(pool, next(same, Candidate(query, document)))
+        pair = next(same, Candidate(pool, query, document))
         gold[pair.key] = (pair, grade)
     return gold

@@ -13,8 +13,7 @@ from r2med.errors import R2medError
 from r2med.lexical.segmentation import sentences as sentence_places
 from r2med.store.typed import Typed, read_text, read_toml, require
 
-MOST_GRADES = 10
-"""A grade has one key: 0 to 9."""
+MOST_GRADES = 10  # a grade has one key: 0 to 9
 
 
 class Grade(Typed, frozen=True):
@@ -33,8 +32,7 @@ class GradeScale(Typed, frozen=True):
     """
 
     grades: tuple[Grade, ...]
-    relevant_from: int
-    """A passage with at least this grade is relevant in the judgements that are written."""
+    relevant_from: int  # A passage with at least this grade is relevant in the judgements that are written.
 
     def grade(self, value: int) -> Grade:
         """Return the grade with a value; any other value is an error."""

@@ -1,20 +1,14 @@
 """The store of a review: one SQLite file a project, to which decisions are only ever appended.
 
-The contract for callers:
-
-- `reviews/NAME.sqlite` in `R2MED_HOME` is one project, whole: nothing outside of it is needed to judge, to measure
-  agreement or to export.
-- An **item** is a passage to be judged for a question. It is known by its number. `ReviewItem.drawn` says how it was
-  drawn; only `random` items may feed an estimate, and `ReviewProject.frames["random"]` says out of how many.
+- `reviews/NAME.sqlite` in `R2MED_HOME` is one project, whole: nothing outside of it is needed.
+- An **item** is a passage to be judged for a question, known by its number.
 - A **reviewer** is a person, a model or an imported label set (`kind`); all of them make the same rows. People are
   dealt items by position (`r2med.reviews.batches`); models and imports write with `record_all`, without positions.
 - A **decision** is an appended row and is never changed or removed. Undoing appends a row with verdict `undone` that
   names the row it takes back. What holds is `standing()`: the last row that was not taken back, by reviewer, item and
-  `again` (a second look at the same item, which is for self-agreement and for nothing else). `labels()` is the short
-  form: grades by reviewer's name and item, first looks only.
+  `again` (a second look at the same item, which is for self-agreement and for nothing else).
 - A **ruling** is an adjudicator's, with a cause; `rulings()` gives the one that holds for each item.
-- A call that returns has been written and synced: whatever happens to the process or the machine, the row is there. A
-  call that raises has written nothing.
+- A call that returns has been written and synced, whatever happens next; one that raises has written nothing.
 - Order is by id, never by time: a clock that jumps changes no outcome.
 - A row whose seal is broken is left out with a warning (decisions) or refused (everything else).
 - One store may be used by many threads, one file by many processes.
@@ -29,7 +23,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from sqlite3 import Connection
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -55,22 +49,18 @@ from r2med.reviews.rows import (
     ReviewItem,
     ReviewProject,
     ReviewQuestion,
-    Row,
     Ruling,
-    decode_row,
-    encode_row,
     now,
     review_names,
     review_path,
-    seal_values,
 )
 from r2med.reviews.scale import sentences
 from r2med.store.files import draft_file
 from r2med.store.sqlite import DamagedError, Database, Value, seal, warn
 from r2med.store.typed import json_bytes
 
-OPEN, DECIDED, LEFT = 1, 0, 2
-"""States of a dealt item: not decided, decided, skipped."""
+Row = TypeVar("Row", bound=AnyRow)
+OPEN, DECIDED, LEFT = 1, 0, 2  # states of a dealt item: not decided, decided, skipped
 _MEANWHILE = "this passage was decided meanwhile, in another tab or on another device; look at it again"
 
 
@@ -101,7 +91,7 @@ def create_review(
 
 
 class ReviewStore:
-    """One project; see the contract at the head of this module."""
+    """One project, under the contract at the head of this module."""
 
     def __init__(self, path: Path) -> None:
         if not path.is_file():
@@ -109,8 +99,8 @@ class ReviewStore:
         self.path = path
         self._file = Database(path, FORMAT, shared=True, durable=True)
         self._lock = threading.RLock()
-        self._checked_reveals = 0
-        """The last row of `reveal` whose seal was compared."""
+        self._standing: tuple[int, list[Decision]] = (-1, [])  # as of a state
+        self._checked_reveals = 0  # the last row of `reveal` whose seal was compared
         rows = self._file.rows("SELECT value, seal FROM project")
         if not rows or seal(rows[0][0]) != rows[0][1]:
             raise DamagedError(f"{path}: the head of the review is damaged; restore the file from a copy")
@@ -145,9 +135,9 @@ class ReviewStore:
 
     def _read(self, kind: type[Row], condition: str, values: Sequence[Value] = ()) -> list[Row]:
         """Return the rows of a table for which a condition of SQL holds; a damaged one is an error."""
-        return [decode_row(kind, self._check(row, kind.table)) for row in self._select(kind, condition, values)]
+        return [_decode(kind, self._check(row, kind.table)) for row in self._select(kind, condition, values)]
 
-    def _select(self, kind: type[Row], condition: str, values: Sequence[Value]) -> list[Any]:
+    def _select(self, kind: type[Row], condition: str, values: Sequence[Value] = ()) -> list[Any]:
         return self.rows(f"SELECT {', '.join(kind.__struct_fields__)}, seal FROM {kind.table} {condition}", values)
 
     def _check(self, row: Sequence[Any], what: str) -> Sequence[Any]:
@@ -233,7 +223,7 @@ class ReviewStore:
 
     def withdraw(self, reviewer: int) -> int:
         """Withdraw all links of a reviewer and return how many there were."""
-        rows = [seal_values(row.id, now()) for row in self.invitations() if row.reviewer == reviewer]
+        rows = [_sealed(row.id, now()) for row in self.invitations() if row.reviewer == reviewer]
         with self.transaction() as connection:
             connection.executemany("INSERT OR IGNORE INTO withdrawal VALUES (?, ?, ?)", rows)
         return len(rows)
@@ -313,20 +303,22 @@ class ReviewStore:
         """Return a reviewer's decision by its id; None if it is another reviewer's or does not exist."""
         return next(iter(self._read(Decision, "WHERE id = ? AND reviewer = ?", (identifier, reviewer))), None)
 
-    def decisions(self, after: int = 0) -> list[Decision]:
-        """Return all decisions, undone ones included, or those after an id; damaged rows are skipped with a warning."""
-        rows = self._select(Decision, "WHERE id > ? ORDER BY id", (after,))
+    def decisions(self) -> list[Decision]:
+        """Return all decisions, undone ones included; damaged rows are skipped with a warning."""
+        rows = self._select(Decision, "ORDER BY id")
         sound = [row for row in rows if seal(*row[:-1]) == row[-1]]
         if damaged := len(rows) - len(sound):
             warn(f"{self.path}: {damaged} decisions are damaged and left out; restore a copy of the file")
-        return [decode_row(Decision, row[:-1]) for row in sound]
+        return [_decode(Decision, row[:-1]) for row in sound]
 
     def standing(self) -> list[Decision]:
-        """Return the standing decisions, second looks included."""
-        rows = self.decisions()
-        undone = {row.undoes for row in rows}
-        valid = (row for row in rows if row.verdict != UNDONE and row.id not in undone)
-        return list({(row.reviewer, row.item, row.again): row for row in valid}.values())
+        """Return the standing decisions, second looks included; they are read again if something was appended."""
+        if (state := self.state()) != self._standing[0]:
+            rows = self.decisions()
+            undone = {row.undoes for row in rows}
+            valid = (row for row in rows if row.verdict != UNDONE and row.id not in undone)
+            self._standing = state, list({(row.reviewer, row.item, row.again): row for row in valid}.values())
+        return self._standing[1]
 
     def standing_at(self, reviewer: int, position: int, *, undone: bool = False) -> Decision | None:
         """Return the standing decision at a place of a reviewer's order; with `undone`, the last one, undone or not."""
@@ -346,7 +338,7 @@ class ReviewStore:
     def reveal(self, reviewer: int, position: int, what: str) -> None:
         """Record a revelation to a reviewer, before it is shown; an adjudicator's places are the items."""
         with self.transaction() as connection:
-            values = seal_values(_next_id(connection, "reveal"), reviewer, position, what, now())
+            values = _sealed(_next_id(connection, "reveal"), reviewer, position, what, now())
             connection.execute("INSERT INTO reveal VALUES (?, ?, ?, ?, ?, ?)", values)
 
     def revealed(self, reviewer: int, position: int) -> tuple[Revealed, ...]:
@@ -409,7 +401,6 @@ def _hash_secret(secret: str) -> str:
 
 
 def _content(row: Decision | DraftDecision) -> tuple[object, ...]:
-    """Return the content of a model's or an import's decision, for comparison."""
     return row.verdict, row.grade, row.note, [fact.what for fact in row.revealed]
 
 
@@ -417,8 +408,19 @@ def _next_id(connection: Connection, table: str) -> int:
     return int(connection.execute(f"SELECT coalesce(max(id), 0) + 1 FROM {table}").fetchone()[0])
 
 
+def _decode(kind: type[Row], values: Sequence[Any]) -> Row:
+    plain = (msgspec.json.decode(value) if isinstance(value, bytes) else value for value in values)
+    fields = dict(zip(kind.__struct_fields__, plain, strict=True))
+    return msgspec.convert(fields, kind, strict=False)  # SQLite has 0 and 1 for false and true
+
+
+def _sealed(*values: Value) -> tuple[Value, ...]:
+    return (*values, seal(*values))
+
+
 def _insert(connection: Connection, row: AnyRow) -> None:
-    values = encode_row(row)
+    fields = msgspec.structs.astuple(row)
+    values = _sealed(*(v if v is None or isinstance(v, str | int | float) else json_bytes(v) for v in fields))
     connection.execute(f"INSERT INTO {row.table} VALUES ({', '.join('?' * len(values))})", values)
 
 
@@ -431,8 +433,7 @@ def _append(
     return row
 
 
-_Where = tuple[int, int | None, bool]
-"""Item, position, and whether it is a second look."""
+_Where = tuple[int, int | None, bool]  # item, position, and whether it is a second look
 
 
 def _mark(connection: Connection, reviewer: int, position: int, standing: Decision | None) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from r2med.audit.tables import (
     MEANINGS,
     NAMES,
-    coefficient_rows,
+    coefficient_section,
     confusion_section,
     ends,
     enumerate_words,
@@ -18,6 +18,7 @@ from r2med.audit.tables import (
     why_low,
 )
 from r2med.formatting import counted
+from r2med.measure.figure import Figure
 from r2med.render.sections import Section
 from r2med.render.table import Cell, Column, Table, column, key, say
 from r2med.reviews.rows import ADJUDICATOR, CAUSES, PERSON
@@ -25,9 +26,8 @@ from r2med.reviews.rows import ADJUDICATOR, CAUSES, PERSON
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from r2med.audit.study import SetPair
-    from r2med.measure.figure import Figure
-    from r2med.reviews.agreement import AgreementRow, ReviewAgreement
+    from r2med.audit.study import AgreementRow, SetPair
+    from r2med.reviews.agreement import ReviewAgreement
     from r2med.reviews.progress import HitCount, ReviewProgress
 
 PAIR, SLICE, TIME = "pair", "slice", "time"
@@ -66,8 +66,8 @@ def _overall(agreement: ReviewAgreement, pairs: Sequence[SetPair]) -> Section:
     title = f"Agreement in {agreement.review}, with 95% intervals over questions"
     if not agreement.items:
         return Section(title, sentences=["No item was graded by two reviewers yet, so that there is no agreement."])
-    graded, figures = len(agreement.scale) > 2, agreement.coefficients
-    meanings = [f"{NAMES[name]}: {_meaning(name, figures[name])}" for name in shown_names(graded)]
+    names, figures = shown_names(len(agreement.scale) > 2), agreement.coefficients
+    meanings = [f"{NAMES[name]}: {_meaning(name, figures[name])}" for name in names]
     basis = (
         f"{enumerate_words(agreement.reviewers)}, on {agreement.items:,} items of {agreement.questions:,} questions"
         f" that two graded, with the grades {enumerate_words(agreement.scale)} of the review."
@@ -78,8 +78,7 @@ def _overall(agreement: ReviewAgreement, pairs: Sequence[SetPair]) -> Section:
         basis += f" All were drawn at random; {agreement.set_aside:,} more that were not are left out."
     else:
         basis += " All were drawn at random."
-    rows = coefficient_rows(figures, graded)
-    return Section(title, ("measure", "value", "95% interval"), rows, [basis, *meanings, *why_low(pairs)])
+    return coefficient_section(title, figures, names, [basis, *meanings, *why_low(pairs)])
 
 
 def _meaning(name: str, figure: Figure | None) -> str:
@@ -95,7 +94,6 @@ def _meaning(name: str, figure: Figure | None) -> str:
 
 
 def _breakdown(title: str, named: Sequence[tuple[str, AgreementRow]], heading: str) -> Section:
-    """Return agreement in rows: of slices, of periods, of reviewers."""
     if not named:
         return Section(title, sentences=["There is too little to say anything yet."])
     _, *measures = named[0][1].coefficients
@@ -109,7 +107,6 @@ def _breakdown(title: str, named: Sequence[tuple[str, AgreementRow]], heading: s
 
 
 def _estimates(agreement: ReviewAgreement) -> Section:
-    """Return the section on the quality of the task's own labels."""
     title, estimates = "How right are the labels?", agreement.estimates
     rates = {name: rate for name in _RATES if (rate := getattr(estimates, name)) is not None}
     if not rates:
@@ -119,7 +116,7 @@ def _estimates(agreement: ReviewAgreement) -> Section:
         return Section(title, sentences=[why])
     rows = []
     for name, rate in rates.items():
-        figures = (f"{100 * rate.figure.value:.1f}", ends(rate.figure, 100, 1))
+        figures = (f"{100 * rate.value:.1f}", ends(Figure(rate.value, rate.low, rate.high), 100, 1))
         rows.append((_RATES[name][0], *figures, f"{rate.human:,}", f"{rate.predicted:,}"))
     basis = (
         f"From the {estimates.drawn:,} pairs that were drawn at random out of {estimates.frame:,}. What an adjudicator"
