@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from r2med.diagnosis.causes import Cause
 from r2med.diagnosis.charts import cause_chart
-from r2med.leaderboard.charts import line_point
+from r2med.leaderboard.page_table import line_point
 from r2med.render.charts.chart import draw
 from r2med.render.charts.dots import DotChart
 from r2med.render.charts.drawing import NARROW, WIDE, ChartPoint, shortened

@@ -13,9 +13,9 @@ from r2med.diagnosis.attribution import run_causes
 from r2med.diagnosis.causes import Cause, moves
 from r2med.formatting import percent
 from r2med.measure.significance import Difference
-from r2med.render.charts.bubbles import PairDot, PairScatter
 from r2med.render.charts.dots import DotChart
 from r2med.render.charts.drawing import ChartPoint
+from r2med.render.charts.scatter import PairDot, PairScatter
 from r2med.runs.ledger import Entry
 from r2med.web.library import Library
 from r2med.workbench.rows import BenchRow, place_scores
@@ -23,13 +23,15 @@ from r2med.workbench.rows import BenchRow, place_scores
 
 def difference_chart(comparison: Comparison, measure: str) -> DotChart:
     """Chart B minus A by task, family and overall: filled if there is a difference after Holm."""
-    headings = task_headings(list(comparison.tasks))
-    shapes = {"task": "disc", "family": "square", "overall": "diamond"}
-    points = []
-    for look in comparison.looks():
-        name = headings[look.name] if look.kind == "task" else look.name
-        name = f"all {families().get(name, name)}" if look.kind == "family" else name
-        points.append(_difference_point(name, look.found, shapes[look.kind], filled=look.sure))
+    headings, sure = task_headings(list(comparison.tasks)), comparison.differing_tasks
+    points = [_difference_point(headings[task], one, filled=task in sure) for task, one in comparison.tasks.items()]
+    sure = comparison.differing_families
+    points += [
+        _difference_point(f"all {families().get(name, name)}", change, "square", filled=name in sure)
+        for name, change in comparison.families.items()
+    ]
+    if len(comparison.tasks) > 1:
+        points.append(_difference_point("all tasks", comparison.overall, "diamond", filled=comparison.differs))
     axis = f"difference in {measure} x 100, 95% interval; filled: shown after Holm"
     title, heading = f"{comparison.b} minus {comparison.a}", f"{comparison.b}  minus  {comparison.a}"
     return DotChart(title, axis, points, True, heading)

@@ -216,8 +216,7 @@ def site_command(runs: tuple[str, ...], out: Path | None, workflow_file: Path | 
         raise R2medError(f"--url {wishes['url']!r} is not an address such as https://example.org/board")
     wishes["measure"] = str(Measure.parse(wishes["measure"]))
     with Ledger() as ledger:
-        written = write_site(ledger, Site(runs, command=typed_command(), **wishes), out, Executor(messages()))
-    sent = written.submissions
+        files, sent = write_site(ledger, Site(runs, command=typed_command(), **wishes), out, Executor(messages()))
     for archive in sent.left:
         click.secho(f"left out: {archive.name}: {archive.why}", fg="red", err=True)
     if (folder := wishes["submissions"]) is not None:
@@ -227,7 +226,7 @@ def site_command(runs: tuple[str, ...], out: Path | None, workflow_file: Path | 
             f" {len(sent.left)} left out",
             err=True,
         )
-    click.echo(f"{len(written.files)} files are in {out}; open {out / 'index.html'}", err=True)
+    click.echo(f"{len(files)} files are in {out}; open {out / 'index.html'}", err=True)
     if sent.left:
         raise click.exceptions.Exit(LEFT_OUT)
 

@@ -24,14 +24,14 @@ from r2med.diagnosis.charts import system_causes
 from r2med.errors import R2medError
 from r2med.formatting import harmless
 from r2med.leaderboard.board import local_rows, ranked
-from r2med.leaderboard.charts import task_panels
-from r2med.leaderboard.page_table import Hrefs, decorated, sorted_table
+from r2med.leaderboard.page_table import Hrefs, decorated, line_point, sorted_table
 from r2med.lexical.highlight import word_forms
 from r2med.measure.metrics import Measure
 from r2med.measure.significance import holm
 from r2med.pipeline.executor.local import Executor
 from r2med.pipeline.loaded_runs import TOP, LoadedRun, open_shared
-from r2med.render.charts.chart import Panel, responsive
+from r2med.render.charts.chart import CHARTED, Panel, responsive
+from r2med.render.charts.dots import DotChart
 from r2med.render.html import inlined, render
 from r2med.render.scores.model import Board
 from r2med.render.scores.significance import Sample, intervals
@@ -89,7 +89,7 @@ def report(ledger: Ledger, choice: ReportChoice, executor: Executor | None = Non
             *frontier_panels(gathered.runs, board.lines, str(choice.measure)),
             *system_causes(gathered.causes),
         ],
-        task_panels=task_panels(board, board.lines) if len(board.tasks) > 1 else [],
+        task_panels=_task_panels(board) if len(board.tasks) > 1 else [],
         systems=systems,
         tasks=board.tasks,
         causes=[cause.value for cause in Cause] if gathered.causes else [],
@@ -153,6 +153,17 @@ def _differences(ledger: Ledger, choice: ReportChoice) -> list[Panel]:
         " (randomisation test, after Holm)."
     )
     return [Panel("Paired differences", note, responsive(against_chart(pairs, measure)), "differences")]
+
+
+def _task_panels(board: Board) -> list[Panel]:
+    """Chart the best lines of each task."""
+    panels = []
+    for task in board.tasks:
+        points = [point for line in board.lines if (point := line_point(line, task)) is not None]
+        if best := sorted(points, key=lambda point: -point.value)[:CHARTED]:
+            chart = DotChart(f"{board.measure} on {task}", f"{board.measure} x 100", best)
+            panels.append(Panel(task, "", responsive(chart)))
+    return panels
 
 
 BUDGET = 24_000_000
