@@ -15,8 +15,8 @@ from r2med.construction.package import remarks
 from r2med.formatting import money
 from r2med.llm.items import Count
 from r2med.render.charts.bars import FunnelChart, FunnelStep, UpSetChart, UpSetColumn
-from r2med.render.charts.bubbles import ScoreBubble, ScoreChart
 from r2med.render.charts.files import save_charts
+from r2med.render.charts.scatter import ScoreBubble, ScoreChart
 from r2med.render.sections import show_sections
 from r2med.render.table import Table, key, numbers, say
 

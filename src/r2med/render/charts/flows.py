@@ -92,8 +92,8 @@ class FlowChart(Chart):
 
 def _outline(left: float, right: float, start: float, end: float, width: float) -> str:
     """Return the outline of a flow from one side to the other."""
-    middle = (left + right) / 2
+    middle, low, deep = (left + right) / 2, start + width, end + width
     return (
         f"M{left:.1f} {start:.1f}C{middle:.1f} {start:.1f} {middle:.1f} {end:.1f} {right:.1f} {end:.1f}"
-        f"v{width:.1f}C{middle:.1f} {end + width:.1f} {middle:.1f} {start + width:.1f} {left:.1f} {start + width:.1f}z"
+        f"V{deep:.1f}C{middle:.1f} {deep:.1f} {middle:.1f} {low:.1f} {left:.1f} {low:.1f}z"
     )

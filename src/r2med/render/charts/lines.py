@@ -84,7 +84,7 @@ class LineChart(Chart):
         columns = legend_columns(list(looks), layout.width // 7)
         for place, (name, look) in enumerate(looks.items()):
             left, row = 4 + layout.width / columns * (place % columns), 304 + 20 * (place // columns)
-            parts.append(tag("path", d=f"M{left:.1f} {row}h30", class_="curve", **look))
+            parts.append(tag("path", d=f"M{left:.1f} {row}H{left + 30:.1f}", class_="curve", **look))
             parts.append(words(left + 38, row + 4, name, class_="name"))
         return 300 + 20 * -(-len(looks) // columns), parts
 
