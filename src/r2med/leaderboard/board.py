@@ -268,7 +268,7 @@ def ranked(rows: Sequence[BoardRow], tasks: Sequence[str], *, averaged: bool = T
     for row in rows:
         average = mean_of(row, tasks) if averaged and row.values.keys() >= set(tasks) else None
         row = replace(row, average=average, disputed=id(row) in gaps, apart=gaps.get(id(row), 0.0))
-        (able if average is not None and row.rankable else rest).append(row)
+        (rest if average is None or row.oracle or row.unmeasured or row.other_data else able).append(row)
     able.sort(key=lambda row: -(row.average or 0))
     rest.sort(key=lambda row: -(row.stated or 0.0 if row.average is None else row.average))
     values = [row.average for row in able]

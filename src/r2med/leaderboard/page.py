@@ -21,7 +21,7 @@ from r2med.render.scores.model import OWN, Board, BoardRow, View
 from r2med.render.scores.text import FORMATS
 from r2med.runs.selection import Chosen, on_shared_tasks
 from r2med.tuning.charts import frontier_panels
-from r2med.web.addresses import SIZE, PageContent, Pages, SortLinks, page_number, same_task, system_address
+from r2med.web.addresses import SIZE, Correction, PageContent, Pages, SortLinks, page_number, same_task, system_address
 from r2med.web.citation import Citation, citation, options
 from r2med.web.library import Library
 
@@ -38,16 +38,6 @@ PARTS = ("retriever", "llm", "reranker")
 """The parts of systems that a board can be narrowed down to."""
 _HEADLINE = "nDCG@10"
 _EXPLAINED = 12  # systems whose causes a board shows
-
-
-@dataclass(frozen=True)
-class Dropped:
-    """Part of a request that cannot be had."""
-
-    sentence: str
-    name: str = ""  # what it was asked for as
-    nearest: str = ""  # what was probably meant
-    wrong: bool = True  # whether nothing of this name is there at all; a task of another board is merely not here
 
 
 @dataclass(frozen=True)
@@ -68,12 +58,8 @@ class BoardQuery:
     baselines: Sequence[str]  # the systems that marks of significance can be against
     choices: Mapping[str, Sequence[str]]
     """What else the board can be narrowed down to: families of tasks, and parts of systems."""
-    dropped: Sequence[Dropped]  # what was asked for and is not on this board
-
-    @property
-    def order(self) -> tuple[object, ...]:
-        """Return what beside the view decides which lines there are, and in which order."""
-        return (self.task, self.sort, self.ascending, self.text, self.origin, self.oracles)
+    dropped: Sequence[Correction]  # what was asked for and is not on this board
+    unknown: bool  # whether any of that is on no board
 
     @property
     def filters(self) -> list[str]:
@@ -99,7 +85,7 @@ def board_page(library: Library, request: Request) -> PageContent:
     by_id = library.by_id()
     runs = {line.name: {task: by_id[run] for task, run in line.runs.items()} for line in sure}
     standings = library.current(("standings", view), lambda: Standings.of(board))
-    page = (view, *query.order, pages.number)
+    page = (view, query.sort, query.ascending, query.text, query.oracles, pages.number)
     table = library.current(("table", page), lambda: sorted_table(board, lines, links.sort, standings))
     costs = library.current(("costs", page), lambda: frontier_panels(runs, lines, view.measure))
     names, local = set(asked.getlist("tick")), {line.name for line in board.lines if line.own}
@@ -123,8 +109,7 @@ def board_page(library: Library, request: Request) -> PageContent:
         ),
         "files": {name: address(f"/board.{ending}", **{**links.asked, "page": ""}) for name, ending in FILES.items()},
         "cite": _cite(query),
-        "status": 404 if any(part.wrong for part in query.dropped) else 200,
-        "nearest": [address("/", **{**dict(asked), part.name: part.nearest}) for part in query.dropped],
+        "status": 404 if query.unknown else 200,
         "cleared": address("/", group=view.group, task=query.task, metric=asked.get("metric", "")),
     }
     return "leaderboard/board.html", values
@@ -189,8 +174,10 @@ def read_board(library: Library, asked: QueryParams) -> BoardQuery:
     kept = [line for line in matching if oracles or not line.oracle]
     kept = decorated(kept, library.intervals(with_queries(kept), view.measure)) if sort == INTERVAL else kept
     lines = ordered(kept, sort, descending=not ascending, families=families_of(tied.tasks))
-    order = (task, sort, ascending, text, origin, oracles)
-    return BoardQuery(view, tasks, *order, tied, lines, hidden, baselines, choices, wishes.dropped)
+    return BoardQuery(
+        view, tasks, task, sort, ascending, text, origin, oracles, tied, lines, hidden, baselines, choices,
+        wishes.dropped, wishes.unknown,
+    )  # fmt: skip
 
 
 class _Wishes:
@@ -198,7 +185,14 @@ class _Wishes:
 
     def __init__(self, asked: QueryParams) -> None:
         self.asked = asked
-        self.dropped: list[Dropped] = []
+        self.dropped: list[Correction] = []
+        self.unknown = False
+
+    def drop(self, name: str, sentence: str, known: Sequence[str], *, elsewhere: bool = False) -> None:
+        """Note a value that this board does not have, and that none has unless it is `elsewhere`."""
+        near = nearest(self.asked[name], known)
+        self.dropped.append(Correction(sentence, near, address("/", **{**dict(self.asked), name: near})))
+        self.unknown |= not elsewhere
 
     def one(self, name: str, known: Sequence[str], what: str, *, elsewhere: bool = False) -> str:
         """Return a value that must be one of some; nothing if it is none of them."""
@@ -208,7 +202,7 @@ class _Wishes:
         sentence = f"This board has no {what} {value}." if elsewhere else f"There is no {what} {value}."
         if name == "baseline":
             sentence = f"{value} has no rank here and cannot be the baseline."
-        self.dropped.append(Dropped(sentence, name, nearest(value, known), wrong=not elsewhere))
+        self.drop(name, sentence, known, elsewhere=elsewhere)
         return ""
 
     def measure(self, known: Sequence[str]) -> str:
@@ -218,7 +212,7 @@ class _Wishes:
             return str(Measure.parse(value))
         except R2medError as error:
             reason = str(error).partition(";")[0]
-            self.dropped.append(Dropped(f"{reason[:1].upper()}{reason[1:]}.", "metric", nearest(value, known)))
+            self.drop("metric", f"{reason[:1].upper()}{reason[1:]}.", known)
             return _HEADLINE
 
     def task(self, tasks: Sequence[str]) -> str:
@@ -226,8 +220,7 @@ class _Wishes:
         value = self.asked.get("task", "")
         task = same_task(value, tasks)
         if value and not task:
-            near = nearest(value, tasks)
-            self.dropped.append(Dropped(f"This board has no task {value}; all tasks are shown.", "task", near, False))
+            self.drop("task", f"This board has no task {value}; all tasks are shown.", tasks, elsewhere=True)
         return task
 
     def column(self, tasks: Sequence[str]) -> str:
@@ -237,8 +230,7 @@ class _Wishes:
             return value
         task = same_task(value, tasks)
         if value and not (task or "/" in value or value.startswith(FAMILY)):
-            sentence = f"There is no column {value} to sort by."
-            self.dropped.append(Dropped(sentence, "sort", nearest(value, [*ORDERS, *tasks])))
+            self.drop("sort", f"There is no column {value} to sort by.", [*ORDERS, *tasks])
         return task or ORDERS[0]
 
 

@@ -18,7 +18,7 @@ from r2med.measure.figure import Figure
 from r2med.render.charts.drawing import ChartPoint, hint, system_point, tag, whisker, words
 from r2med.render.charts.scale import Scale, span, tick_text
 from r2med.render.scores.model import OTHER_DATA, SUBMITTED, Board, BoardRow
-from r2med.render.scores.table import BoardTable, Leaders, TableCell, board_table, leaders
+from r2med.render.scores.table import BoardTable, Leaders, TableCell, board_table, leaders, leaders_of
 
 SHADES = 5
 """Steps of shading, weak enough for the figures on them to be read."""
@@ -74,7 +74,7 @@ class Standings:
             rows = [row for row in board.lines if not row.oracle and not _mixed(row, column, families)]
             orders[column] = sorted({v for row in rows if (v := figure_of(row, column, families)) is not None})
             if column not in best:
-                best[column] = Leaders.of(orders[column])
+                best[column] = leaders_of(orders[column])
         return cls(best, orders)
 
     def shade(self, column: str, value: float) -> int:
@@ -172,7 +172,7 @@ def _write_cell(line: BoardRow, cell: TableCell | None, name: str, standings: St
     css += [f"s{standings.shade(name, value)}"] if plain and value is not None else []
     if cell is None:
         digits = percent(value)
-        place, text = standings.leaders[name].place(digits), digits + OTHER_DATA * (mixed and value is not None)
+        place, text = standings.leaders[name].get(digits, ""), digits + OTHER_DATA * (mixed and value is not None)
         css += ["mean"] + [place] * (plain and bool(place))
     else:
         text = cell.text + cell.mark

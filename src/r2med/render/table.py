@@ -254,7 +254,12 @@ class Table:
 
     def _widths(self, form: _Form) -> list[int]:
         return [
-            max([_heading_width(column, form), *(_width(cells[place], form) for cells, _ in self._rows)])
+            max(
+                [
+                    _heading_width(column, form),
+                    *(cell_len(plain(cells[place], narrow=form.narrow)) for cells, _ in self._rows),
+                ]
+            )
             for place, column in enumerate(self._columns)
         ]
 
@@ -294,16 +299,17 @@ def _total(widths: Sequence[int]) -> int:
     return sum(widths) + 2 * len(widths)
 
 
-def _width(cell: Cell, form: _Form) -> int:
+def plain(cell: Cell, *, narrow: bool = False) -> str:
+    """Return the text of a cell, of a number the longer one unless there is little room."""
     if isinstance(cell, Number):
-        return cell_len(cell.narrow if form.narrow else cell.wide)
-    return cell_len(cell if isinstance(cell, str) else cell.plain)
+        return cell.narrow if narrow else cell.wide
+    return cell if isinstance(cell, str) else cell.plain
 
 
 def _text(cell: Cell, form: _Form) -> Text:
-    if isinstance(cell, Number):
-        return Text(cell.narrow if form.narrow else cell.wide, cell.style)
-    return Text(cell) if isinstance(cell, str) else cell
+    if isinstance(cell, Text):
+        return cell
+    return Text(plain(cell, narrow=form.narrow), cell.style if isinstance(cell, Number) else "")
 
 
 def _heading_width(column: Column, form: _Form) -> int:

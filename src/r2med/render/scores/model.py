@@ -148,11 +148,6 @@ class BoardRow:
         return 0 < self.queries <= self.incomplete
 
     @property
-    def rankable(self) -> bool:
-        """Return whether it may be ranked among the others, provided that it has an average."""
-        return not (self.oracle or self.unmeasured or self.other_data)
-
-    @property
     def far_apart(self) -> bool:
         """Return whether sources are ten points or more apart about the system."""
         return self.disputed and self.apart >= FAR_APART

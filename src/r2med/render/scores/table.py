@@ -13,28 +13,21 @@ from functools import cached_property
 from r2med.data.task_names import GROUP_TITLES, task_headings
 from r2med.data.tasks import AVERAGE
 from r2med.formatting import percent
-from r2med.measure.figure import Figure
 from r2med.render.scores.model import NONE, OTHER_DATA, RECALL_LOST, Board, BoardRow
 from r2med.runs.cost import COST_HEADINGS
 
 BEST, SECOND = "best", "second"
 
 
-@dataclass(frozen=True)
-class Leaders:
-    """The best and the second best figure of a column, as they are shown."""
+Leaders = Mapping[str, str]
+"""The best and the second best figure of a column, as they are shown, to `BEST` and `SECOND`."""
 
-    best: str = ""
-    second: str = ""
 
-    @classmethod
-    def of(cls, values: Iterable[float]) -> Leaders:
-        """Find the two best of some figures."""
-        return cls(*sorted({percent(value) for value in values}, key=float, reverse=True)[:2])
-
-    def place(self, text: str) -> str:
-        """Return the place of a figure: the best, the second or empty."""
-        return BEST if text == self.best else SECOND if text == self.second else ""
+def leaders_of(values: Iterable[float]) -> Leaders:
+    """Find the two best of some figures."""
+    return dict(
+        zip(sorted({percent(value) for value in values}, key=float, reverse=True), (BEST, SECOND), strict=False)
+    )
 
 
 @dataclass(frozen=True)
@@ -130,14 +123,15 @@ class BoardTable:
         cells = {}
         for column in self.board.columns:
             value, stated = row.value(column), row.stated if column == AVERAGE else None
-            mark, interval = row.marks.get(column, ""), interval_text(row.intervals.get(column))
+            mark, ends = row.marks.get(column, ""), row.intervals.get(column)
+            interval = "" if ends is None else "-".join(percent(end, 1) for end in ends.ends)
             figure = stated if value is None else value
             if figure is None:
                 cells[column] = TableCell(None, NONE, NONE, mark=mark, interval=interval)
                 continue
             digits, fewer = percent(figure, 2), percent(figure, 1)
             other = value is not None and row.saw_other_data(column)
-            place = self.best[column].place(digits) if value is not None and not (other or row.oracle) else ""
+            place = self.best[column].get(digits, "") if value is not None and not (other or row.oracle) else ""
             cells[column] = TableCell(value, digits, fewer, place, value is None, other, mark, interval)
         return cells
 
@@ -167,14 +161,5 @@ def leaders(board: Board) -> Mapping[str, Leaders]:
     best = {}
     for column in dict.fromkeys((*board.columns, AVERAGE)):
         values = [row.value(column) for row in board.lines if not row.oracle and not row.saw_other_data(column)]
-        best[column] = Leaders.of(value for value in values if value is not None)
+        best[column] = leaders_of(value for value in values if value is not None)
     return best
-
-
-def interval_text(interval: Figure | None) -> str:
-    """Format the 95% interval x 100, or nothing.
-
-    >>> interval_text(Figure(0.5, 0.41, 0.583))
-    '41.0-58.3'
-    """
-    return "" if interval is None else "-".join(percent(end, 1) for end in interval.ends)
