@@ -11,9 +11,8 @@ import pytest
 
 import r2med
 from r2med.leaderboard.board import board, ranked
-from r2med.render.scores.model import Board, BoardRow, View
+from r2med.render.scores.model import Board, BoardRow, View, leaders
 from r2med.render.scores.report import boards_from_report, format_report
-from r2med.render.scores.table import leaders
 from r2med.render.scores.text import FORMATS, markdown
 from r2med.runs.cost import Cost
 from r2med.runs.ledger import Ledger

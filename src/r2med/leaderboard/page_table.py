@@ -17,8 +17,18 @@ from r2med.leaderboard.board import FAMILY, Families, families_of, figure_of
 from r2med.measure.figure import Figure
 from r2med.render.charts.drawing import ChartPoint, hint, system_point, tag, whisker, words
 from r2med.render.charts.scale import Scale, span, tick_text
-from r2med.render.scores.model import OTHER_DATA, SUBMITTED, Board, BoardRow
-from r2med.render.scores.table import BoardTable, Leaders, TableCell, board_table, leaders, leaders_of
+from r2med.render.scores.model import (
+    OTHER_DATA,
+    SUBMITTED,
+    Board,
+    BoardRow,
+    BoardTable,
+    Leaders,
+    TableCell,
+    board_table,
+    leaders,
+    leaders_of,
+)
 
 SHADES = 5
 """Steps of shading, weak enough for the figures on them to be read."""

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 from r2med.data.task_names import GROUP_TITLES
 from r2med.data.tasks import AVERAGE
-from r2med.render.scores.model import NONE, Board, BoardRow
+from r2med.render.scores.model import BEST, NONE, SECOND, Board, BoardRow, BoardTable, TableCell, board_table
 from r2med.render.scores.significance import BETTER, WORSE, about_marks
-from r2med.render.scores.table import BEST, SECOND, BoardTable, TableCell, board_table
 from r2med.render.sections import SIGNS, breakable, escaped, one_line, unprintable
 
 _MARKS = {BETTER: r"$^{\dagger}$", WORSE: r"$^{\ddagger}$"}

@@ -13,9 +13,8 @@ from r2med.data.task_names import GROUP_NOTES
 from r2med.errors import R2medError, SpecError
 from r2med.formatting import counted, dollars_text
 from r2med.pipeline.spec import Call, Chain, Value, parse
-from r2med.render.scores.model import OWN, RECALL_LOST, Board, BoardRow, SystemParts, View
+from r2med.render.scores.model import OWN, RECALL_LOST, Board, BoardRow, SystemParts, View, board_table
 from r2med.render.scores.significance import Sample, about_marks, intervals, significance
-from r2med.render.scores.table import board_table
 from r2med.render.scores.text import FORMATS, show_table
 from r2med.render.table import say
 from r2med.runs.cost import Cost
