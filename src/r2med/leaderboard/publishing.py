@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -134,9 +135,9 @@ def _run(systems: Sequence[Reproduction], tasks: Sequence[str], given: Mapping[s
     with one_executor(given["executor"]) as executor:
         options = Options(measures=tuple(dict.fromkeys([measure, *DEFAULT])), fresh=given["fresh"], executor=executor)
         report = evaluate([system.system for system in systems], tasks, options).whole()
-    compared = {system.system: compare(system, report, str(measure)) for system in systems}
+    compared = {system.system: list(compare(system, report, str(measure))) for system in systems}
     if given["as_json"]:
-        rows = [row.as_dict() for several in compared.values() for row in several]
+        rows = [{**asdict(one), "difference": one.difference} for several in compared.values() for one in several]
         write_json({"measure": str(measure), "compared": rows, "failures": [f.as_dict() for f in report.failures]})
     else:
         console = output()

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import orjson
@@ -77,7 +77,7 @@ def report(ledger: Ledger, choice: ReportChoice, executor: Executor | None = Non
     """Write the whole page."""
     gathered = gather(ledger, choice, executor)
     board, systems = _board(gathered, str(choice.measure)), list(gathered.runs)
-    packed = pack_all(gathered.blocks, gathered.lists)
+    blocks, length = pack_all(gathered.blocks, gathered.lists)
     return render(
         "leaderboard/report.html",
         inlined(_SECTIONS, "workbench/workbench.css", "web/app.js", "workbench/slopes.js", "leaderboard/report.js"),
@@ -93,9 +93,9 @@ def report(ledger: Ledger, choice: ReportChoice, executor: Executor | None = Non
         systems=systems,
         tasks=board.tasks,
         causes=[cause.value for cause in Cause] if gathered.causes else [],
-        blocks=packed.blocks,
+        blocks=blocks,
         colophon=colophon((entry for row in gathered.runs.values() for entry in row.values()), choice.command),
-        length=packed.length,
+        length=length,
         groups_title=GROUP_TITLES.get(board.group, board.group),
         hrefs=Hrefs(lambda name: f"#system-{systems.index(name)}"),
     )
@@ -214,7 +214,7 @@ class TaskBlock:
 
 
 def task_block(opened: LoadedRun) -> TaskBlock:
-    """Group the words of its texts that are the same by the stemmer of every other output."""
+    """Collect the queries of a task with their relevant documents."""
     block = TaskBlock(opened.entry.task)
     collection, answers = opened.dataset.collection, opened.dataset.gold.answers
     for query in opened.entry.queries:
@@ -262,19 +262,14 @@ def _written(opened: LoadedRun, query: str) -> list[dict[str, str]]:
     ]
 
 
-class Packed(NamedTuple):
-    """Blocks of a report."""
-
-    blocks: Mapping[str, str]  # by the id that the page finds them under
-    length: int  # characters of a document, at the most
-
-
-def pack_all(tasks: Sequence[TaskBlock], runs: Mapping[str, Any], budget: int = BUDGET) -> Packed:
-    """Pack everything, with as much of the documents as there is room for."""
+def pack_all(
+    tasks: Sequence[TaskBlock], runs: Mapping[str, Any], budget: int = BUDGET
+) -> tuple[Mapping[str, str], int]:
+    """Pack all blocks by their ids, with so many characters of each document as there is room for."""
     blocks = {name: packed(value) for name, value in runs.items()}
     left = budget - sum(map(len, blocks.values()))
     for length in _LENGTHS:
         documents = {f"task-{place}": packed(block.cut(length)) for place, block in enumerate(tasks)}
         if sum(map(len, documents.values())) <= left or length == _LENGTHS[-1]:
             break
-    return Packed({**blocks, **documents}, length)
+    return {**blocks, **documents}, length
