@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,7 +22,7 @@ from r2med.runs.selection import check_same_data
 from r2med.web.addresses import Correction, PageContent, Pages, UnknownName, one_of, page_number, sort_links
 from r2med.web.citation import Citation, citation, options
 from r2med.web.library import Library
-from r2med.workbench.rows import bench_rows
+from r2med.workbench.rows import BenchRow, bench_rows
 from r2med.workbench.state import BenchState
 
 if TYPE_CHECKING:
@@ -92,36 +92,23 @@ _QUERIES = 20  # queries of a page: on a phone each takes a third of the screen
 SORTS = ("b won", "a won", "moved", "task")
 
 
-class QueryPair(NamedTuple):
-    """One query in two runs."""
-
-    task: str
-    query: str
-    a: float
-    b: float
-    entered: int  # documents that are among B's first 10 and not A's
-
-    @property
-    def gain(self) -> float:
-        """Return B minus A."""
-        return self.b - self.a
-
-
 class Contest(NamedTuple):
     """Two systems over the tasks that they share."""
 
     comparison: Comparison
     runs: Sequence[tuple[Entry, Entry]]  # A's and B's, a pair for each task
-    queries: Sequence[QueryPair]
+    queries: Sequence[BenchRow]
+    entered: Mapping[tuple[str, str], int]
+    """By task and query, how many documents are among B's first 10 and not A's."""
 
-    def ordered(self, sort: str, task: str = "") -> list[QueryPair]:
+    def ordered(self, sort: str, task: str = "") -> list[BenchRow]:
         """Return the queries of all tasks or one, in a sort order."""
-        pairs = [pair for pair in self.queries if task in ("", pair.task)]
+        rows = [row for row in self.queries if task in ("", row.task)]
         if sort == "task":
-            return pairs
+            return rows
         if sort == "moved":
-            return sorted(pairs, key=lambda pair: -pair.entered)
-        return sorted(pairs, key=lambda pair: pair.gain, reverse=sort != "a won")
+            return sorted(rows, key=lambda row: -self.entered[row.task, row.query])
+        return sorted(rows, key=lambda row: row.gain, reverse=sort != "a won")
 
 
 def compare_page(library: Library, request: Request) -> PageContent:
@@ -206,7 +193,7 @@ def _contest_values(library: Library, request: Request, a: str, b: str, group: s
     bench = BenchState(group=group, task=task, systems=(a, b), measure=measure)
 
     def draw() -> Markup:
-        return single(pair_scatter(bench_rows(library, runs, measure), a, b, measure, bench.link))
+        return single(pair_scatter(both.ordered("task", task), a, b, measure, bench.link))
 
     scatter = library.keep("scatter", (tuple((a.key, a.created, b.key, b.created) for a, b in runs), bench), draw)
     tasks = [task] if task else list(comparison.tasks)
@@ -214,8 +201,8 @@ def _contest_values(library: Library, request: Request, a: str, b: str, group: s
     return {
         "found": comparison, "task_rows": task_rows(comparison),
         "lacking": sorted(library.newest(a, group).keys() ^ library.newest(b, group).keys()),
-        "pairs": pairs, "pages": pages, "links": links, "task": task, "sorts": SORTS, "flips": PERMUTATIONS,
-        "texts": {(p.task, p.query): library.query_text(p.task, p.query) for p in pairs},
+        "pairs": pairs, "entered": both.entered, "pages": pages, "links": links, "task": task, "sorts": SORTS,
+        "texts": {(p.task, p.query): library.query_text(p.task, p.query) for p in pairs}, "flips": PERMUTATIONS,
         "chart": responsive(difference_chart(comparison, measure)), "why": transitions(library, runs),
         "bench": bench, "scatter": scatter, "measure": measure, "measures": measures,
         "cite": citation(f"{b} against {a}", "compare", a, b, "--tasks", *tasks, *metric),
@@ -250,15 +237,17 @@ def contest(library: Library, a: str, b: str, group: str, measure: str) -> Conte
     def make() -> Contest:
         comparison = compare(library.ledger, [a, b], measure, shared)[0]
         runs = [(left[task], right[task]) for task in comparison.tasks if task in shared]
-        pairs = [pair for one, other in runs for pair in _pairs(library, one, other, measure)]
-        return Contest(comparison, runs, pairs)
+        return Contest(comparison, runs, bench_rows(library, runs, measure), _entered(library, runs))
 
     return library.keep("comparison", (keys, a, b, measure), make)
 
 
-def _pairs(library: Library, a: Entry, b: Entry, measure: str) -> Iterator[QueryPair]:
-    one, other = library.run(a), library.run(b)
-    left, right = library.query_scores(a, measure), library.query_scores(b, measure)
-    for query in a.queries:
-        before, after = (set(run[query].documents[:TOP]) if query in run else set() for run in (one, other))
-        yield QueryPair(a.task, query, left[query], right[query], len(after - before))
+def _entered(library: Library, runs: Sequence[tuple[Entry, Entry]]) -> dict[tuple[str, str], int]:
+    """Count the documents of each query that are among B's first and not A's."""
+    counts = {}
+    for a, b in runs:
+        one, other = library.run(a), library.run(b)
+        for query in a.queries:
+            before, after = (set(run[query].documents[:TOP]) if query in run else set() for run in (one, other))
+            counts[a.task, query] = len(after - before)
+    return counts
