@@ -49,10 +49,6 @@ def _difference_point(name: str, change: Difference, shape: str = "disc", *, fil
     return ChartPoint(name, 100 * change.mean, 100 * change.low, 100 * change.high, shape, filled)
 
 
-Link = Callable[..., str]
-"""Makes the address of the workbench with some values changed."""
-
-
 @dataclass(frozen=True)
 class Transitions:
     """Counts of relevant documents by their cause in A, as rows, and in B, as columns."""
@@ -95,8 +91,8 @@ def transitions(library: Library, pairs: Sequence[tuple[Entry, Entry]]) -> Trans
     return Transitions(next(causes), next(causes), counts, [diagnosis.task for diagnosis in before], unknown)
 
 
-def pair_scatter(rows: Sequence[BenchRow], a: str, b: str, measure: str, link: Link) -> PairScatter:
-    """Plot every query by its two scores; each mark links to its query, or to the list of those at its place."""
+def pair_scatter(rows: Sequence[BenchRow], a: str, b: str, measure: str, link: Callable[..., str]) -> PairScatter:
+    """Plot every query by its two scores; each mark has a link to its query, or to the list of those at its place."""
     places: dict[str, list[BenchRow]] = defaultdict(list)
     for row in rows:
         if row.place:

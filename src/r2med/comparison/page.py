@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from markupsafe import Markup
+from starlette.requests import Request
 
 from r2med.comparison.charts import difference_chart, pair_scatter, transitions
 from r2med.comparison.study import Comparison, compare, p_after_holm
@@ -24,9 +25,6 @@ from r2med.web.citation import Citation, citation, options
 from r2med.web.library import Library
 from r2med.workbench.rows import BenchRow, bench_rows
 from r2med.workbench.state import BenchState
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
 
 NOT_TESTED = (
     "Published figures come without their queries, so whether a difference is more than chance cannot be tested."

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+
+from starlette.datastructures import QueryParams
+from starlette.requests import Request
 
 from r2med.data.published import KINDS, published, sources
 from r2med.data.task_names import GROUP_TITLES
@@ -13,7 +15,7 @@ from r2med.data.tasks import registry
 from r2med.diagnosis.charts import known_causes, system_causes
 from r2med.errors import R2medError, nearest
 from r2med.leaderboard.board import FAMILY, INTERVAL, ORDERS, containing, families_of, ordered
-from r2med.leaderboard.page_table import Hrefs, Standings, decorated, sorted_table, with_queries, with_ties
+from r2med.leaderboard.page_table import Hrefs, Standings, decorated, sorted_table, with_queries
 from r2med.leaderboard.report_file import ReportChoice, report
 from r2med.measure.metrics import Measure
 from r2med.render.html import address
@@ -24,10 +26,6 @@ from r2med.tuning.charts import frontier_panels
 from r2med.web.addresses import SIZE, Correction, PageContent, Pages, SortLinks, page_number, same_task, system_address
 from r2med.web.citation import Citation, citation, options
 from r2med.web.library import Library
-
-if TYPE_CHECKING:
-    from starlette.datastructures import QueryParams
-    from starlette.requests import Request
 
 BOARDS = ("full", "nano", "sample")
 """The groups that always have a board, the most wanted first; folders have one once something was run on them."""
@@ -166,7 +164,8 @@ def read_board(library: Library, asked: QueryParams) -> BoardQuery:
     retriever, llm, reranker = (wishes.one(part, choices[part], part, elsewhere=True) for part in PARTS)
     view = replace(view, baseline=baseline, kind=kind, retriever=retriever, llm=llm, reranker=reranker)
     ranked = library.board(view)
-    tied = library.current(("tied", view), lambda: with_ties(ranked, library.unbeaten(ranked.lines, view.measure)))
+    ties = library.unbeaten(ranked.lines, view.measure)
+    tied = library.current(("tied", view), lambda: replace(ranked, lines=decorated(ranked.lines, {}, ties)))
     text, oracles = asked.get("q", "").strip(), asked.get("oracles") == "1" or kind == "oracle"
     matching = containing(tied.lines, text)
     hidden = [] if oracles else [line for line in matching if line.oracle]

@@ -245,12 +245,13 @@ def with_queries(lines: Sequence[BoardRow]) -> list[BoardRow]:
     return [line for line in lines if line.own and line.average is not None]
 
 
-def decorated(lines: Sequence[BoardRow], ranges: Mapping[str, Mapping[str, Figure]]) -> list[BoardRow]:
-    """Add intervals to lines."""
-    return [replace(line, intervals=ranges[line.name]) if line.own and line.name in ranges else line for line in lines]
-
-
-def with_ties(board: Board, tied: Collection[str]) -> Board:
-    """Mark the local systems that the best of them does not beat on a board."""
-    lines = [replace(line, tied=True) if line.own and line.name in tied else line for line in board.lines]
-    return replace(board, lines=lines)
+def decorated(
+    lines: Sequence[BoardRow], ranges: Mapping[str, Mapping[str, Figure]], tied: Collection[str] = ()
+) -> list[BoardRow]:
+    """Add intervals to local lines, and mark those that the best of them does not beat."""
+    return [
+        replace(line, intervals=ranges.get(line.name, line.intervals), tied=line.tied or line.name in tied)
+        if line.own
+        else line
+        for line in lines
+    ]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from starlette.requests import Request
 
 from r2med.data.published import PublishedSystem, published, sources
 from r2med.data.tasks import AVERAGE, groups
@@ -14,9 +16,6 @@ from r2med.runs.ledger import Entry, Ledger
 from r2med.web.addresses import NotFound, PageContent, one_of, several_like, system_address
 from r2med.web.citation import Citation, citation, options
 from r2med.web.library import Library
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
 
 
 def published_page(library: Library, request: Request) -> PageContent:

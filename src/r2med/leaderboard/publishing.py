@@ -15,7 +15,7 @@ from r2med.data.tasks import resolve
 from r2med.errors import R2medError
 from r2med.formatting import counted, percent, percent_range
 from r2med.leaderboard.report_file import ReportChoice, report
-from r2med.leaderboard.reproduce import check_needs, compare, needs, reproductions
+from r2med.leaderboard.reproduce import Compared, Reproduction, check_needs, compare, needs, reproductions
 from r2med.leaderboard.site import Site, workflow, write_site
 from r2med.measure.metrics import DEFAULT, Measure
 from r2med.pipeline.evaluate import Options, evaluate
@@ -29,8 +29,6 @@ from r2med.web.citation import without_folders
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from r2med.leaderboard.reproduce import Compared, Reproduction
 
 LEFT_OUT = 3
 """The exit code of a site that was written without some archives."""

@@ -6,21 +6,19 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from r2med.data.published import TABLE, PublishedFigures, PublishedSystem, find_published
 from r2med.data.tasks import AVERAGE
 from r2med.encode.cards import cards
 from r2med.errors import EXTRAS, R2medError, require_extra
 from r2med.measure.bootstrap import task_intervals
+from r2med.measure.figure import Figure
 from r2med.pipeline.stage import Requirements
 from r2med.pipeline.system import System
 from r2med.rerank.groupwise import Groupwise
 from r2med.rerank.llm import ModelReranker
 from r2med.runs.report import Report
-
-if TYPE_CHECKING:
-    from r2med.measure.figure import Figure
 
 WITHIN_ROUNDING, WITHIN_INTERVAL, DIFFERENT = "within rounding", "within the interval", "different"
 _HUB = "hf:"

@@ -208,16 +208,12 @@ class Table:
         self._rules.add(len(self._rows))
 
     def show(self, console: Console) -> None:
-        """Print the table."""
-        console.print(self.laid_out(room(console)), soft_wrap=True)
-
-    def laid_out(self, width: int | None) -> Text:
-        """Lay out the whole table as one text, at most so many columns wide if that is possible."""
+        """Print the table, at most as wide as the console if that is possible."""
         text = Text("\n", no_wrap=True, overflow="ignore", end="")
-        for number, (places, widths, form) in enumerate(self._blocks(width)):
+        for number, (places, widths, form) in enumerate(self._blocks(room(console))):
             text.append("\n" * bool(number))
             self._write(text, places, widths, form)
-        return text
+        console.print(text, soft_wrap=True)
 
     def _blocks(self, width: int | None) -> Iterator[tuple[Sequence[int], Sequence[int], _Form]]:
         """Yield the columns of each part of the table, their widths and their form."""

@@ -190,9 +190,9 @@ def mark_number(number: int | None, x: float, y: float, corner: Corner) -> str:
     """Write the number of the mark at a place, in one of its corners; nothing for a mark without one."""
     if number is None:
         return ""
-    anchor = "start" if corner.x > 0 else "end"
-    at = (x + 8 * corner.x, y + (-5 if corner.y > 0 else 13))
-    return words(*at, str(number), class_="tick number", text_anchor=anchor)
+    right, above = corner
+    anchor = "start" if right > 0 else "end"
+    return words(x + 8 * right, y + (-5 if above > 0 else 13), str(number), class_="tick number", text_anchor=anchor)
 
 
 def filled(shape: str, fill: Fill, layout: Layout, **place: object) -> str:

@@ -9,17 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from r2med.data.task_names import GROUP_TITLES, task_headings
 from r2med.data.tasks import AVERAGE
 from r2med.formatting import counted, percent
+from r2med.measure.figure import Figure
 from r2med.render.table import print_plainly
 from r2med.runs.cost import COST_HEADINGS, Cost
-
-if TYPE_CHECKING:
-    from r2med.measure.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -337,31 +334,11 @@ class BoardTable:
     rows: Sequence[BoardRow]
     headings: Mapping[str, str]  # of the columns with figures, the average's last
     best: Mapping[str, Leaders]
-
-    @property
-    def title(self) -> str:
-        """Return the heading of the table."""
-        return f"{self.board.measure} x 100, {GROUP_TITLES[self.board.group]}"
-
-    @property
-    def cost_headings(self) -> Sequence[str]:
-        """Return the columns of costs, if the board has them."""
-        return COST_HEADINGS if self.board.cost else ()
-
-    @cached_property
-    def has_ranks(self) -> bool:
-        """Return whether any system of the board has a rank."""
-        return any(row.rank is not None for row in self.board.lines)
-
-    @cached_property
-    def has_sources(self) -> bool:
-        """Return whether rows come from different places."""
-        return any(not row.own for row in self.board.lines)
-
-    @property
-    def mixed(self) -> bool:
-        """Return whether some figures were measured on other data than the rest of their column."""
-        return any(row.other_data for row in self.rows)
+    title: str
+    cost_headings: Sequence[str]  # the columns of costs, if the board has them
+    has_ranks: bool
+    has_sources: bool  # whether rows of the board come from different places
+    mixed: bool  # whether some figures were measured on other data than the rest of their column
 
     @property
     def notes(self) -> list[str]:
@@ -428,7 +405,18 @@ def board_table(
     """
     headings = {column: heading for column, heading in task_headings(board.tasks).items() if column in board.columns}
     headings |= {AVERAGE: average} if AVERAGE in board.columns else {}
-    return BoardTable(board, board.lines if rows is None else rows, headings, leaders(board) if best is None else best)
+    rows = board.lines if rows is None else rows
+    return BoardTable(
+        board,
+        rows,
+        headings,
+        leaders(board) if best is None else best,
+        title=f"{board.measure} x 100, {GROUP_TITLES[board.group]}",
+        cost_headings=COST_HEADINGS if board.cost else (),
+        has_ranks=any(row.rank is not None for row in board.lines),
+        has_sources=any(not row.own for row in board.lines),
+        mixed=any(row.other_data for row in rows),
+    )
 
 
 def leaders(board: Board) -> Mapping[str, Leaders]:
