@@ -59,11 +59,6 @@ class Transitions:
     tasks: Sequence[str]  # those on which the causes of both are known
     unknown: Mapping[str, Sequence[str]]  # the systems whose causes are unknown on some tasks, with these tasks
 
-    @property
-    def documents(self) -> int:
-        """Return the number of relevant documents."""
-        return sum(self.counts.values())
-
     def count(self, before: Cause | None = None, after: Cause | None = None) -> int:
         """Count the documents with one cause in A and another in B, as far as these are given."""
         return sum(n for (a, b), n in self.counts.items() if before in (None, a) and after in (None, b))

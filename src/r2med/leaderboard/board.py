@@ -27,10 +27,10 @@ from r2med.render.scores.model import (
 )
 from r2med.render.scores.report import local_row
 from r2med.render.scores.significance import (
+    Sample,
     about_marks,
     find_baseline,
     intervals,
-    ledger_samples,
     significance,
     unbeaten,
 )
@@ -178,7 +178,11 @@ def _decorated(ledger: Ledger, lines: Sequence[BoardRow], complete: Current, vie
         return list(lines)
     baseline = find_baseline(complete, view.baseline) if view.baseline else ""
     names = {line.name for line in lines if line.own} | {baseline}
-    samples = ledger_samples(ledger, {name: row for name, row in complete.items() if name in names}, view.measure)
+    samples = {
+        name: {task: Sample(run.queries, ledger.scores(run)[view.measure], run.data) for task, run in by_task.items()}
+        for name, by_task in complete.items()
+        if name in names
+    }
     ranges = intervals(samples) if view.intervals else {}
     marks = significance(samples, baseline) if baseline else {}
     local = [line.name for line in lines if line.own and line.rank is not None]

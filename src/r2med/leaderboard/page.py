@@ -164,8 +164,10 @@ def read_board(library: Library, asked: QueryParams) -> BoardQuery:
     retriever, llm, reranker = (wishes.one(part, choices[part], part, elsewhere=True) for part in PARTS)
     view = replace(view, baseline=baseline, kind=kind, retriever=retriever, llm=llm, reranker=reranker)
     ranked = library.board(view)
-    ties = library.unbeaten(ranked.lines, view.measure)
-    tied = library.current(("tied", view), lambda: replace(ranked, lines=decorated(ranked.lines, {}, ties)))
+    tied = library.current(
+        ("tied", view),
+        lambda: replace(ranked, lines=decorated(ranked.lines, {}, library.unbeaten(ranked.lines, view.measure))),
+    )
     text, oracles = asked.get("q", "").strip(), asked.get("oracles") == "1" or kind == "oracle"
     matching = containing(tied.lines, text)
     hidden = [] if oracles else [line for line in matching if line.oracle]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import cleandoc
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import click
 import numpy as np
@@ -115,36 +115,18 @@ def task_chart(series: ScoreSeries) -> BarChart:
     return BarChart("Systems by task", f"{series.measure} x 100", groups, bars, len(series.tasks))
 
 
-Plot: TypeAlias = Callable[[PlotRequest, Ledger], Chart]
-FIGURES: dict[str, tuple[str, Plot]] = {}
-"""What can be plotted: a line of help, and the function that makes the chart."""
-
-
-def _figure(meaning: str) -> Callable[[Plot], Plot]:
-    """Register a function under its name without the leading underscore."""
-
-    def add(function: Plot) -> Plot:
-        FIGURES[function.__name__.removeprefix("_")] = (meaning, function)
-        return function
-
-    return add
-
-
 def _names(asked: PlotRequest, ledger: Ledger) -> Sequence[str]:
     return asked.runs or complete_systems(ledger, asked.tasks)
 
 
-@_figure("averages with 95% intervals")
 def _board(asked: PlotRequest, ledger: Ledger) -> Chart:
     return average_chart(score_systems(ledger, _names(asked, ledger), asked.tasks, asked.measure))
 
 
-@_figure("bars for each task")
 def _tasks(asked: PlotRequest, ledger: Ledger) -> Chart:
     return task_chart(score_systems(ledger, _names(asked, ledger), asked.tasks, asked.measure))
 
 
-@_figure("the second RUN minus the first, with intervals")
 def _differences(asked: PlotRequest, ledger: Ledger) -> Chart:
     shared = share(ledger, asked.runs, asked.tasks) if asked.runs else None
     if shared is None or len(shared.systems) != 2:
@@ -152,7 +134,6 @@ def _differences(asked: PlotRequest, ledger: Ledger) -> Chart:
     return difference_chart(compare_shared(ledger, shared, str(asked.measure))[0], str(asked.measure))
 
 
-@_figure("score against --by money, tokens or seconds")
 def _frontier(asked: PlotRequest, ledger: Ledger) -> Chart:
     systems = price(ledger, asked.runs, asked.tasks, str(asked.measure))
     chart = frontier_chart(systems, asked.by, str(asked.measure))
@@ -169,17 +150,26 @@ def _frontier(asked: PlotRequest, ledger: Ledger) -> Chart:
     return chart
 
 
-@_figure("how near queries and gold answers are to relevant documents")
 def _gap(asked: PlotRequest, ledger: Ledger) -> Chart:
     return gap_chart([measure_gap(load(task), asked.encoder, Executor(messages())) for task in asked.tasks])
 
 
-@_figure("shares of causes, --of relevant documents or of queries")
 def _causes(asked: PlotRequest, ledger: Ledger) -> Chart:
     opened = load_runs(ledger, _names(asked, ledger), asked.tasks)
     by_task = [[diagnose(run, ledger, Executor(messages())) for run in several] for several in opened]
     shares = {diagnoses[0].system: mean_shares(diagnoses, asked.of) for diagnoses in zip(*by_task, strict=True)}
     return cause_chart(shares, f"% {LEVELS[asked.of]}, mean over {len(by_task)} tasks")
+
+
+FIGURES: Mapping[str, tuple[str, Callable[[PlotRequest, Ledger], Chart]]] = {
+    "board": ("averages with 95% intervals", _board),
+    "tasks": ("bars for each task", _tasks),
+    "differences": ("the second RUN minus the first, with intervals", _differences),
+    "frontier": ("score against --by money, tokens or seconds", _frontier),
+    "gap": ("how near queries and gold answers are to relevant documents", _gap),
+    "causes": ("shares of causes, --of relevant documents or of queries", _causes),
+}
+"""What can be plotted: a line of help, and the function that makes the chart."""
 
 
 @click.command("plot", cls=ManyValues)

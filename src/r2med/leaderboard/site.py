@@ -37,7 +37,7 @@ from r2med.render.charts.chart import responsive
 from r2med.render.charts.dots import DotChart
 from r2med.render.html import Frame, render, static
 from r2med.render.scores.model import SUBMITTED, Board, BoardRow, View, line_labels
-from r2med.render.scores.significance import BETTER, WORSE, ledger_samples, significance
+from r2med.render.scores.significance import BETTER, WORSE, Sample, significance
 from r2med.render.scores.text import FORMATS
 from r2med.runs.ledger import Entry, Ledger
 from r2med.runs.selection import Chosen, Shared, on_shared_tasks
@@ -359,12 +359,12 @@ def baseline_names(board: Board) -> list[str]:
 
 def _baseline_marks(ledger: Ledger, board: Board, runs: Runs) -> Mapping[str, Mapping[str, str]]:
     """Map baseline and system, if it has all tasks, to a letter per column: `b` better, `w` worse, `-` neither."""
-    rows = {
-        line.name: {task: runs[line.name][task] for task in board.tasks}
-        for line in board.lines
-        if line.own and line.average is not None
-    }
-    samples = ledger_samples(ledger, rows, board.measure)
+    whole = {line.name: runs[line.name] for line in board.lines if line.own and line.average is not None}
+    samples = {
+        name: {task: Sample(row[task].queries, ledger.scores(row[task])[board.measure], row[task].data)
+               for task in board.tasks}
+        for name, row in whole.items()
+    }  # fmt: skip
     letters = {"": "-", BETTER: "b", WORSE: "w"}
     return {
         name: {

@@ -14,7 +14,6 @@ from r2med.measure.bootstrap import board_intervals
 from r2med.measure.figure import Figure
 from r2med.measure.significance import ALPHA, holm, randomisation_tests
 from r2med.pipeline.system import canonical_spec
-from r2med.runs.ledger import Entry, Ledger
 from r2med.runs.selection import same_data
 
 Floats = NDArray[np.float64]
@@ -32,14 +31,6 @@ class Sample(NamedTuple):
 
 Samples = Mapping[str, Mapping[str, Sample]]
 """System to task to its sample; every system has all tasks."""
-
-
-def ledger_samples(ledger: Ledger, runs: Mapping[str, Mapping[str, Entry]], measure: str) -> Samples:
-    """Return the samples of runs of the ledger."""
-    return {
-        name: {task: Sample(run.queries, ledger.scores(run)[measure], run.data) for task, run in by_task.items()}
-        for name, by_task in runs.items()
-    }
 
 
 def intervals(samples: Samples) -> dict[str, dict[str, Figure]]:
