@@ -144,24 +144,24 @@ def report_file(library: Library, request: Request) -> tuple[str, str]:
 
 def read_board(library: Library, asked: QueryParams) -> BoardQuery:
     """Read the board that a URL asks for; what it does not have is dropped and noted."""
-    wishes = _Wishes(asked)
-    group = wishes.one("group", board_groups(library), "board") or first_group(library)
-    kind, origin = wishes.one("kind", KINDS, "kind"), wishes.one("origin", ORIGINS, "origin")
-    source = wishes.one("source", _sources(group), "source")
+    values = _BoardValues(asked)
+    group = values.one("group", board_groups(library), "board") or first_group(library)
+    kind, origin = values.one("kind", KINDS, "kind"), values.one("origin", ORIGINS, "origin")
+    source = values.one("source", _sources(group), "source")
     view = View(group=group, own=origin != "published", published=origin != "own", cost=True)
-    view = replace(view, measure=wishes.measure(board_measures(library, view)), sources=(source,) if source else ())
+    view = replace(view, measure=values.measure(board_measures(library, view)), sources=(source,) if source else ())
     tasks = library.board(view).tasks
-    task = wishes.task(tasks)
+    task = values.task(tasks)
     families = {registry()[name].family for name in tasks if name in registry()}
     choices = {"family": sorted(families - {""})}
-    family = wishes.one("family", choices["family"], "family", elsewhere=True)
+    family = values.one("family", choices["family"], "family", elsewhere=True)
     view = replace(view, tasks=(task,) if task else (), family="" if task else family)
     whole = library.board(view)
     for part in PARTS:
         choices[part] = sorted({name for line in whole.lines for name in getattr(line.parts, f"{part}s")})
     baselines = [line.name for line in whole.lines if line.own and line.rank is not None]
-    baseline = wishes.one("baseline", baselines, "baseline", elsewhere=True)
-    retriever, llm, reranker = (wishes.one(part, choices[part], part, elsewhere=True) for part in PARTS)
+    baseline = values.one("baseline", baselines, "baseline", elsewhere=True)
+    retriever, llm, reranker = (values.one(part, choices[part], part, elsewhere=True) for part in PARTS)
     view = replace(view, baseline=baseline, kind=kind, retriever=retriever, llm=llm, reranker=reranker)
     ranked = library.board(view)
     tied = library.current(
@@ -171,17 +171,17 @@ def read_board(library: Library, asked: QueryParams) -> BoardQuery:
     text, oracles = asked.get("q", "").strip(), asked.get("oracles") == "1" or kind == "oracle"
     matching = containing(tied.lines, text)
     hidden = [] if oracles else [line for line in matching if line.oracle]
-    sort, ascending = wishes.column(tied.tasks), asked.get("order") == "up"
+    sort, ascending = values.column(tied.tasks), asked.get("order") == "up"
     kept = [line for line in matching if oracles or not line.oracle]
     kept = decorated(kept, library.intervals(with_queries(kept), view.measure)) if sort == INTERVAL else kept
     lines = ordered(kept, sort, descending=not ascending, families=families_of(tied.tasks))
     return BoardQuery(
         view, tasks, task, sort, ascending, text, origin, oracles, tied, lines, hidden, baselines, choices,
-        wishes.dropped, wishes.unknown,
+        values.dropped, values.unknown,
     )  # fmt: skip
 
 
-class _Wishes:
+class _BoardValues:
     """Values of a URL's query, read one by one; unknown ones are noted."""
 
     def __init__(self, asked: QueryParams) -> None:
