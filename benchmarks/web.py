@@ -126,7 +126,7 @@ def ask(path: Path, datasets: Sequence[Dataset], profile: str = "") -> None:
     started = time.perf_counter()
     app.prepare(library)
     print(f"before the server listens: {time.perf_counter() - started:.2f} s", end="; ")
-    app.read_ahead(library)
+    board_page.read_ahead(library)
     print(f"the intervals of further pages, which it computes while it serves: {time.perf_counter() - started:.2f} s")
     entry = library.entries()[0]
     both = {"a": "bm25(k1=0.01)", "b": "bm25(k1=0.02)"}

@@ -21,8 +21,7 @@ from r2med.leaderboard.board import board
 from r2med.leaderboard.reproduce import reproductions
 from r2med.measure.metrics import Measure
 from r2med.pipeline.system import System
-from r2med.render.scores.model import Board, BoardRow, View
-from r2med.render.scores.table import board_table
+from r2med.render.scores.model import Board, BoardRow, View, board_table
 from r2med.render.scores.text import FORMATS, show_board
 from r2med.render.table import written_to
 from r2med.rerank.cards import served_cards

@@ -12,8 +12,7 @@ from r2med.data.tasks import AVERAGE
 from r2med.leaderboard.board import ranked
 from r2med.measure.figure import Figure
 from r2med.render.scores.latex import latex
-from r2med.render.scores.model import Board, BoardRow
-from r2med.render.scores.table import BEST, SECOND, board_table
+from r2med.render.scores.model import BEST, SECOND, Board, BoardRow, board_table
 from r2med.render.scores.text import FORMATS, markdown, show_board
 from r2med.render.table import written_to
 

@@ -11,9 +11,8 @@ import pytest
 
 import r2med
 from r2med.leaderboard.board import board, ranked
-from r2med.render.scores.model import Board, BoardRow, View
+from r2med.render.scores.model import BEST, SECOND, Board, BoardRow, View, leaders
 from r2med.render.scores.report import boards_from_report, format_report
-from r2med.render.scores.table import leaders
 from r2med.render.scores.text import FORMATS, markdown
 from r2med.runs.cost import Cost
 from r2med.runs.ledger import Ledger
@@ -58,7 +57,7 @@ def test_markdown_is_a_whole_table_with_the_leaders_marked() -> None:
 def test_figures_that_look_equal_lead_together() -> None:
     rows = [BoardRow(name, ("own",), {"A": value}) for name, value in (("a", 0.123449), ("b", 0.12341), ("c", 0.1))]
     found = leaders(Board("custom", "nDCG@10", ("A",), ranked(rows, ("A",))))
-    assert (found["A"].best, found["A"].second) == ("12.34", "10.00")
+    assert found["A"] == {"12.34": BEST, "10.00": SECOND}
 
 
 def test_csv_reads_back_with_every_digit() -> None:

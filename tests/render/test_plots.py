@@ -22,7 +22,7 @@ from r2med.diagnosis.causes import mean_shares
 from r2med.diagnosis.charts import cause_chart, gap_chart
 from r2med.diagnosis.gap import measure_gap
 from r2med.errors import R2medError
-from r2med.leaderboard.charts import ScoreSeries, average_chart, board, complete_systems, task_chart
+from r2med.leaderboard.plot import ScoreSeries, average_chart, complete_systems, score_systems, task_chart
 from r2med.measure.figure import Figure
 from r2med.pipeline.loaded_runs import load_runs
 from r2med.render.charts import files
@@ -41,7 +41,7 @@ TASKS = ["sample/Biology", "sample/PMC-Clinical"]
 def charts(own_home: Path) -> dict[str, Chart]:
     r2med.evaluate(SYSTEMS, TASKS)
     with Ledger() as ledger:
-        found = board(ledger, SYSTEMS)
+        found = score_systems(ledger, SYSTEMS)
         by_task = [[diagnose(each, ledger) for each in several] for several in load_runs(ledger, SYSTEMS[:2])]
         return {
             "board": average_chart(found),
@@ -179,7 +179,7 @@ def test_a_board_without_names_has_every_complete_system_but_oracles() -> None:
 def test_the_board_has_the_means_of_the_report() -> None:
     report = r2med.evaluate(SYSTEMS, TASKS)
     with Ledger() as ledger:
-        found = board(ledger, SYSTEMS)
+        found = score_systems(ledger, SYSTEMS)
     for system, mean in zip(found.systems, found.average, strict=True):
         assert mean.value == pytest.approx(report.average(system, "sample", "nDCG@10"))
     assert found.oracles == {"oracle-answer >> bm25"}

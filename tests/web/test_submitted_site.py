@@ -21,8 +21,8 @@ from r2med.cli.main import app
 from r2med.exchange.submission import archive_bytes, own_digest, read_archive, sha256
 from r2med.exchange.verify import verify
 from r2med.leaderboard.board import board
-from r2med.leaderboard.site_pages import MAX_BASELINES as MOST
-from r2med.leaderboard.site_pages import baseline_names
+from r2med.leaderboard.site import MAX_BASELINES as MOST
+from r2med.leaderboard.site import baseline_names
 from r2med.render.scores.model import View
 from r2med.runs.ledger import Ledger
 

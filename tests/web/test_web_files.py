@@ -21,7 +21,7 @@ from webparts import ATTACK
 import r2med
 from ledgers import add_everywhere
 from r2med.cli.main import app
-from r2med.leaderboard.report_file import ReportChoice, TaskBlock, pack_all, report
+from r2med.leaderboard.report_file import BUDGET, ReportChoice, TaskBlock, pack_all, report
 from r2med.pipeline.named_runs import share
 from r2med.runs.ledger import Ledger
 
@@ -105,13 +105,13 @@ def test_documents_are_cut_to_the_budget_and_the_ids_are_not():
     letters = random.Random(5)
     texts = ["".join(letters.choices("abcdefghijklmnopqrstuvwxyz ", k=7000)) for _ in range(40)]
     made = TaskBlock("t", documents={f"d{place}": place for place in range(40)}, texts=texts)
-    whole, less = pack_all([made], {"run-0-0": {}}), pack_all([made], {"run-0-0": {}}, budget=60_000)
-    assert whole.length == 6000
-    assert less.length < 3000
-    assert sum(map(len, less.blocks.values())) <= 60_000
-    data = orjson.loads(zlib.decompress(base64.b64decode(less.blocks["task-0"]), -15))
+    (_, whole), (blocks, length) = (pack_all([made], {"run-0-0": {}}, budget) for budget in (BUDGET, 60_000))
+    assert whole == 6000
+    assert length < 3000
+    assert sum(map(len, blocks.values())) <= 60_000
+    data = orjson.loads(zlib.decompress(base64.b64decode(blocks["task-0"]), -15))
     assert len(data["ids"]) == 40
-    assert all(len(text) == less.length + 2 for text in data["texts"])
+    assert all(len(text) == length + 2 for text in data["texts"])
 
 
 def test_a_site_is_whole_and_relative(tmp_path):

@@ -17,7 +17,7 @@ from webparts import entered, faults, long_task, served
 
 import r2med
 from r2med.cli.main import app
-from r2med.comparison.page import TaskRow
+from r2med.comparison.study import p_after_holm
 from r2med.diagnosis.attribution import load_cached_diagnosis
 from r2med.diagnosis.causes import moves
 from r2med.expand.agents import SearchR1
@@ -398,9 +398,9 @@ def test_every_figure_of_why_leads_to_its_queries(rich):
 
 def test_p_values_are_corrected_and_a_floor_is_a_bound():
     few, many = (difference([np.full(count, 0.1)]) for count in (9, 40))
-    assert TaskRow("t", few, 8 * few.randomisation).p == "0.0312"
-    assert TaskRow("t", many, 8 * many.randomisation).p == "< 0.0001"
-    assert TaskRow("t", many, many.randomisation).p == "< 0.0001"
+    assert p_after_holm(few, 8 * few.randomisation) == "0.0312"
+    assert p_after_holm(many, 8 * many.randomisation) == "< 0.0001"
+    assert p_after_holm(many, many.randomisation) == "< 0.0001"
     page = entered(Library()).get(COMPARED).text
     shown = re.findall(r'<td>(sample/[\w-]+)</td>(?:<td class="n">[^<]*</td>){3}<td class="n">([\d.]+)</td>', page)
     said = json.loads(

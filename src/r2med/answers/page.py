@@ -15,7 +15,7 @@ from r2med.llm.budget import Estimate
 from r2med.llm.cards import find_model
 from r2med.render.charts.chart import responsive
 from r2med.render.html import address
-from r2med.render.sections import wide
+from r2med.render.table import plain
 from r2med.web.addresses import Correction, PageContent, Pages, UnknownName, one_of, page_number, sort_links
 from r2med.web.citation import Citation, citation
 from r2med.web.jobs import JudgingOffer, judging_limits
@@ -74,7 +74,7 @@ def rag_page(library: Library, request: Request) -> PageContent:
 
     values: dict[str, Any] = {
         "report": report, "studies": reports, "name": name, "arms": labels, "arm": label, "changes": CHANGES,
-        "change": change, "fates": fates, "pages": pages, "links": sort_links(request, ""), "wide": wide,
+        "change": change, "fates": fates, "pages": pages, "links": sort_links(request, ""), "wide": plain,
         "sections": rag_sections(report),
         "charts": [(chart, responsive(chart)) for chart in rag_charts(report).values()],
         "offer": None if report.judged else JudgingOffer.of(price_verdicts, judge),

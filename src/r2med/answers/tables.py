@@ -14,10 +14,10 @@ from r2med.answers.effects import Counts, Grounding, InView, Paired, Quadrants
 from r2med.data.task_names import task_headings
 from r2med.formatting import p_text, p_words
 from r2med.measure.significance import ALPHA
+from r2med.render.charts.bars import FlowChart, FlowRow
 from r2med.render.charts.chart import Chart
 from r2med.render.charts.dots import DotChart
 from r2med.render.charts.drawing import ChartPoint
-from r2med.render.charts.flows import FlowChart, FlowRow
 from r2med.render.charts.scatter import Level, TrendChart, TrendPoint
 from r2med.render.sections import Section
 from r2med.render.table import Cell, Column, Number, column, interval, key, percent, signed_interval

@@ -13,9 +13,9 @@ from r2med.diagnosis.attribution import run_causes
 from r2med.diagnosis.causes import Cause, moves
 from r2med.formatting import percent
 from r2med.measure.significance import Difference
-from r2med.render.charts.bubbles import PairDot, PairScatter
 from r2med.render.charts.dots import DotChart
 from r2med.render.charts.drawing import ChartPoint
+from r2med.render.charts.scatter import PairDot, PairScatter
 from r2med.runs.ledger import Entry
 from r2med.web.library import Library
 from r2med.workbench.bench import BenchRow, place_scores
@@ -23,13 +23,15 @@ from r2med.workbench.bench import BenchRow, place_scores
 
 def difference_chart(comparison: Comparison, measure: str) -> DotChart:
     """Chart B minus A by task, family and overall: filled if there is a difference after Holm."""
-    headings = task_headings(list(comparison.tasks))
-    shapes = {"task": "disc", "family": "square", "overall": "diamond"}
-    points = []
-    for look in comparison.looks():
-        name = headings[look.name] if look.kind == "task" else look.name
-        name = f"all {families().get(name, name)}" if look.kind == "family" else name
-        points.append(_difference_point(name, look.found, shapes[look.kind], filled=look.sure))
+    headings, sure = task_headings(list(comparison.tasks)), comparison.differing_tasks
+    points = [_difference_point(headings[task], one, filled=task in sure) for task, one in comparison.tasks.items()]
+    sure = comparison.differing_families
+    points += [
+        _difference_point(f"all {families().get(name, name)}", change, "square", filled=name in sure)
+        for name, change in comparison.families.items()
+    ]
+    if len(comparison.tasks) > 1:
+        points.append(_difference_point("all tasks", comparison.overall, "diamond", filled=comparison.differs))
     axis = f"difference in {measure} x 100, 95% interval; filled: shown after Holm"
     title, heading = f"{comparison.b} minus {comparison.a}", f"{comparison.b}  minus  {comparison.a}"
     return DotChart(title, axis, points, True, heading)
@@ -47,10 +49,6 @@ def _difference_point(name: str, change: Difference, shape: str = "disc", *, fil
     return ChartPoint(name, 100 * change.mean, 100 * change.low, 100 * change.high, shape, filled)
 
 
-Link = Callable[..., str]
-"""Makes the address of the workbench with some values changed."""
-
-
 @dataclass(frozen=True)
 class Transitions:
     """Counts of relevant documents by their cause in A, as rows, and in B, as columns."""
@@ -60,11 +58,6 @@ class Transitions:
     counts: Mapping[tuple[Cause, Cause], int]
     tasks: Sequence[str]  # those on which the causes of both are known
     unknown: Mapping[str, Sequence[str]]  # the systems whose causes are unknown on some tasks, with these tasks
-
-    @property
-    def documents(self) -> int:
-        """Return the number of relevant documents."""
-        return sum(self.counts.values())
 
     def count(self, before: Cause | None = None, after: Cause | None = None) -> int:
         """Count the documents with one cause in A and another in B, as far as these are given."""
@@ -93,8 +86,8 @@ def transitions(library: Library, pairs: Sequence[tuple[Entry, Entry]]) -> Trans
     return Transitions(next(causes), next(causes), counts, [diagnosis.task for diagnosis in before], unknown)
 
 
-def pair_scatter(rows: Sequence[BenchRow], a: str, b: str, measure: str, link: Link) -> PairScatter:
-    """Plot every query by its two scores; each mark links to its query, or to the list of those at its place."""
+def pair_scatter(rows: Sequence[BenchRow], a: str, b: str, measure: str, link: Callable[..., str]) -> PairScatter:
+    """Plot every query by its two scores; each mark has a link to its query, or to the list of those at its place."""
     places: dict[str, list[BenchRow]] = defaultdict(list)
     for row in rows:
         if row.place:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 from markupsafe import Markup
+from starlette.requests import Request
 
 from r2med.comparison.charts import difference_chart, pair_scatter, transitions
-from r2med.comparison.study import Comparison, compare
+from r2med.comparison.study import Comparison, compare, p_after_holm
 from r2med.data.published import published, sources
 from r2med.errors import R2medError
-from r2med.formatting import p_words
 from r2med.measure.metrics import Measure
 from r2med.measure.significance import PERMUTATIONS, Difference
 from r2med.pipeline.loaded_runs import HEADLINE, TOP
@@ -24,18 +23,14 @@ from r2med.runs.selection import check_same_data
 from r2med.web.addresses import Correction, PageContent, Pages, UnknownName, one_of, page_number, sort_links
 from r2med.web.citation import Citation, citation, options
 from r2med.web.library import Library
-from r2med.workbench.bench import BenchState, bench_rows
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
+from r2med.workbench.bench import BenchRow, BenchState, bench_rows
 
 NOT_TESTED = (
     "Published figures come without their queries, so whether a difference is more than chance cannot be tested."
 )
 
 
-@dataclass(frozen=True)
-class FigureRow:
+class FigureRow(NamedTuple):
     """The figures of two lines on a task, or their averages."""
 
     task: str
@@ -48,16 +43,12 @@ class FigureRow:
         return None if self.a is None or self.b is None else self.b - self.a
 
 
-@dataclass(frozen=True)
-class FigurePair:
+class FigurePair(NamedTuple):
     """Two lines of a board with all their figures."""
 
     a: BoardRow
     b: BoardRow
-    group: str
-    measure: str
     rows: Sequence[FigureRow]  # by task, with the averages last where there are several tasks
-    cite: Citation
 
 
 def published_lines(board: Board) -> dict[str, BoardRow]:
@@ -91,71 +82,30 @@ def compare_figures(library: Library, group: str, measure: str, a: str, b: str) 
         raise R2medError(f"{a if one is None else b} has no figure by {measure} here")
     rows = [FigureRow(task, one.value(task), other.value(task)) for task in board.tasks]
     rows += [FigureRow("average", one.average, other.average)] * (len(rows) > 1)
-    words = options(("--group", group), ("--measure", measure))
-    cite = citation(f"{b} against {a}, {measure}", "board", *words)
-    return FigurePair(one, other, group, measure, rows, cite)
+    return FigurePair(one, other, rows)
 
 
 _QUERIES = 20  # queries of a page: on a phone each takes a third of the screen
 SORTS = ("b won", "a won", "moved", "task")
 
 
-@dataclass(frozen=True)
-class QueryPair:
-    """One query in two runs."""
-
-    task: str
-    query: str
-    a: float
-    b: float
-    entered: int  # documents that are among B's first 10 and not A's
-
-    @property
-    def gain(self) -> float:
-        """Return B minus A."""
-        return self.b - self.a
-
-
-@dataclass(frozen=True)
-class Contest:
+class Contest(NamedTuple):
     """Two systems over the tasks that they share."""
 
-    a: str
-    b: str
-    group: str
-    measure: str
-    found: Comparison
+    comparison: Comparison
     runs: Sequence[tuple[Entry, Entry]]  # A's and B's, a pair for each task
-    pairs: Sequence[QueryPair]
+    queries: Sequence[BenchRow]
+    entered: Mapping[tuple[str, str], int]
+    """By task and query, how many documents are among B's first 10 and not A's."""
 
-    def ordered(self, sort: str, task: str = "") -> list[QueryPair]:
+    def ordered(self, sort: str, task: str = "") -> list[BenchRow]:
         """Return the queries of all tasks or one, in a sort order."""
-        pairs = [pair for pair in self.pairs if task in ("", pair.task)]
+        rows = [row for row in self.queries if task in ("", row.task)]
         if sort == "task":
-            return pairs
+            return rows
         if sort == "moved":
-            return sorted(pairs, key=lambda pair: -pair.entered)
-        return sorted(pairs, key=lambda pair: pair.gain, reverse=sort != "a won")
-
-    def task_rows(self) -> list[TaskRow]:
-        """Return every task's difference, and the one over all tasks if there are several."""
-        corrected = self.found.corrected_tasks
-        rows = [TaskRow(task, change, corrected[task]) for task, change in self.found.tasks.items()]
-        return rows + [TaskRow("all tasks", self.found.overall, self.found.corrected)] * (len(rows) > 1)
-
-
-@dataclass(frozen=True)
-class TaskRow:
-    """B minus A on a task."""
-
-    task: str
-    found: Difference
-    corrected: float  # the p-value after Holm over all tasks
-
-    @property
-    def p(self) -> str:
-        """Return the p-value, as a bound if it is the smallest that the test can give."""
-        return p_words(self.corrected, at_floor=self.found.at_floor).removeprefix("p ").removeprefix("= ")
+            return sorted(rows, key=lambda row: -self.entered[row.task, row.query])
+        return sorted(rows, key=lambda row: row.gain, reverse=sort != "a won")
 
 
 def compare_page(library: Library, request: Request) -> PageContent:
@@ -217,9 +167,12 @@ def _figure_values(library: Library, a: str, b: str, group: str, measure: str) -
     measures = []
     for name in dict.fromkeys((*library.measures(), *(name for system in published() for name in system.figures))):
         with suppress(R2medError):
-            measures.append(compare_figures(library, group, name, a, b).measure)
+            compare_figures(library, group, name, a, b)
+            measures.append(name)
     figures = compare_figures(library, group, one_of(measure, measures, "measure of both systems"), a, b)
-    return {"figures": figures, "measure": measure, "measures": measures, "cite": figures.cite}
+    words = options(("--group", group), ("--measure", measure))
+    cite = citation(f"{b} against {a}, {measure}", "board", *words)
+    return {"figures": figures, "measure": measure, "measures": measures, "cite": cite}
 
 
 def _contest_values(library: Library, request: Request, a: str, b: str, group: str) -> dict[str, Any]:
@@ -228,8 +181,8 @@ def _contest_values(library: Library, request: Request, a: str, b: str, group: s
     measure = asked.get("measure", "") or asked.get("metric", "") or headline
     measure = one_of(measure, measures or [headline], "measure of both systems")
     both = contest(library, a, b, group, measure)
-    links = sort_links(request, "b won")
-    task = asked.get("task", "") and one_of(asked.get("task", ""), list(both.found.tasks), "task")
+    comparison, links = both.comparison, sort_links(request, "b won")
+    task = asked.get("task", "") and one_of(asked.get("task", ""), list(comparison.tasks), "task")
     pairs = both.ordered(one_of(links.sort, SORTS, "order"), task)
     pages = Pages.of(len(pairs), page_number(asked, "page"), _QUERIES)
     pairs = pairs[pages.cut(_QUERIES)]
@@ -237,19 +190,28 @@ def _contest_values(library: Library, request: Request, a: str, b: str, group: s
     bench = BenchState(group=group, task=task, systems=(a, b), measure=measure)
 
     def draw() -> Markup:
-        return single(pair_scatter(bench_rows(library, runs, measure), a, b, measure, bench.link))
+        return single(pair_scatter(both.ordered("task", task), a, b, measure, bench.link))
 
     scatter = library.keep("scatter", (tuple((a.key, a.created, b.key, b.created) for a, b in runs), bench), draw)
-    tasks = [task] if task else list(both.found.tasks)
+    tasks = [task] if task else list(comparison.tasks)
     metric = options(("--measure", "" if measure == headline else measure))
     return {
-        "found": both, "lacking": sorted(library.newest(a, group).keys() ^ library.newest(b, group).keys()),
-        "pairs": pairs, "pages": pages, "links": links, "task": task, "sorts": SORTS, "flips": PERMUTATIONS,
-        "texts": {(p.task, p.query): library.query_text(p.task, p.query) for p in pairs},
-        "chart": responsive(difference_chart(both.found, measure)), "why": transitions(library, runs),
+        "found": comparison, "task_rows": task_rows(comparison),
+        "lacking": sorted(library.newest(a, group).keys() ^ library.newest(b, group).keys()),
+        "pairs": pairs, "entered": both.entered, "pages": pages, "links": links, "task": task, "sorts": SORTS,
+        "texts": {(p.task, p.query): library.query_text(p.task, p.query) for p in pairs}, "flips": PERMUTATIONS,
+        "chart": responsive(difference_chart(comparison, measure)), "why": transitions(library, runs),
         "bench": bench, "scatter": scatter, "measure": measure, "measures": measures,
         "cite": citation(f"{b} against {a}", "compare", a, b, "--tasks", *tasks, *metric),
     }  # fmt: skip
+
+
+def task_rows(comparison: Comparison) -> list[tuple[str, Difference, str]]:
+    """Return every task's difference with its p-value, and those over all tasks if there are several."""
+    p_values = comparison.corrected_tasks
+    rows = [(task, change, p_after_holm(change, p_values[task])) for task, change in comparison.tasks.items()]
+    overall = comparison.overall
+    return rows + [("all tasks", overall, p_after_holm(overall, comparison.corrected))] * (len(rows) > 1)
 
 
 def shared_measures(library: Library, a: str, b: str, group: str) -> list[str]:
@@ -259,7 +221,7 @@ def shared_measures(library: Library, a: str, b: str, group: str) -> list[str]:
     return [measure for measure in library.measures() if all(measure in means.get(run, {}) for run in runs)]
 
 
-def contest(library: Library, a: str, b: str, group: str, measure: str = "nDCG@10") -> Contest:
+def contest(library: Library, a: str, b: str, group: str, measure: str) -> Contest:
     """Compare the newest runs of two systems."""
     left, right = library.newest(a, group), library.newest(b, group)
     shared = [task for task in left if task in right]
@@ -272,15 +234,17 @@ def contest(library: Library, a: str, b: str, group: str, measure: str = "nDCG@1
     def make() -> Contest:
         comparison = compare(library.ledger, [a, b], measure, shared)[0]
         runs = [(left[task], right[task]) for task in comparison.tasks if task in shared]
-        pairs = [pair for one, other in runs for pair in _pairs(library, one, other, measure)]
-        return Contest(a, b, group, measure, comparison, runs, pairs)
+        return Contest(comparison, runs, bench_rows(library, runs, measure), _entered(library, runs))
 
     return library.keep("comparison", (keys, a, b, measure), make)
 
 
-def _pairs(library: Library, a: Entry, b: Entry, measure: str) -> Iterator[QueryPair]:
-    one, other = library.run(a), library.run(b)
-    left, right = library.query_scores(a, measure), library.query_scores(b, measure)
-    for query in a.queries:
-        before, after = (set(run[query].documents[:TOP]) if query in run else set() for run in (one, other))
-        yield QueryPair(a.task, query, left[query], right[query], len(after - before))
+def _entered(library: Library, runs: Sequence[tuple[Entry, Entry]]) -> dict[tuple[str, str], int]:
+    """Count the documents of each query that are among B's first and not A's."""
+    counts = {}
+    for a, b in runs:
+        one, other = library.run(a), library.run(b)
+        for query in a.queries:
+            before, after = (set(run[query].documents[:TOP]) if query in run else set() for run in (one, other))
+            counts[a.task, query] = len(after - before)
+    return counts

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from html import escape
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,15 +22,6 @@ from r2med.pipeline.loaded_runs import query_values
 from r2med.pipeline.named_runs import select
 from r2med.runs.ledger import Ledger
 from r2med.runs.selection import Shared, by_group
-
-
-class Look(NamedTuple):
-    """One difference of a comparison, as charts show it."""
-
-    kind: str  # task, family or overall
-    name: str
-    found: Difference
-    sure: bool  # whether it is one at the 5% level, after Holm over all of its kind
 
 
 @dataclass(frozen=True, repr=False)
@@ -62,18 +53,16 @@ class Comparison:
         """Return the tasks' randomisation p-values, corrected for the number of tasks (Holm)."""
         return dict(zip(self.tasks, holm([change.randomisation for change in self.tasks.values()]), strict=True))
 
-    def looks(self) -> list[Look]:
-        """Return the differences by task, by family if there are several, and overall if there are several tasks."""
-        corrected = zip(self.families, holm([change.randomisation for change in self.families.values()]), strict=True)
-        sure = {name for name, p in corrected if p < ALPHA}
-        looks = [Look("task", task, change, task in self.differing_tasks) for task, change in self.tasks.items()]
-        looks += [Look("family", name, change, name in sure) for name, change in self.families.items()]
-        return [*looks, Look("overall", "all tasks", self.overall, self.differs)] if len(self.tasks) > 1 else looks
-
     @property
     def differing_tasks(self) -> list[str]:
         """Return the tasks on which the two differ at the 5% level, after Holm."""
         return [task for task, p in self.corrected_tasks.items() if p < ALPHA]
+
+    @property
+    def differing_families(self) -> list[str]:
+        """Return the families of tasks on which the two differ at the 5% level, after Holm."""
+        corrected = holm([change.randomisation for change in self.families.values()])
+        return [family for family, p in zip(self.families, corrected, strict=True) if p < ALPHA]
 
     @property
     def verdict(self) -> str:
@@ -115,6 +104,11 @@ class Comparison:
             "incomplete": dict(zip("ab", self.incomplete, strict=True)),
             "notes": list(self.notes),
         }
+
+
+def p_after_holm(change: Difference, corrected: float) -> str:
+    """Format a corrected p-value for a column, as a bound if it is the smallest that the test can give."""
+    return p_words(corrected, at_floor=change.at_floor).removeprefix("p ").removeprefix("= ")
 
 
 def compare(

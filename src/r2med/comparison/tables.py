@@ -6,19 +6,15 @@ import csv
 import io
 from collections.abc import Sequence
 from string import ascii_letters
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from r2med.comparison.study import Comparison
 from r2med.data.task_names import GROUP_TITLES, task_names
 from r2med.formatting import counted, p_text
 from r2med.measure.significance import POWER
 from r2med.render.sections import Section, show_sections
-from r2med.render.table import cells, column, percent, signed_interval, signed_percent
-
-if TYPE_CHECKING:
-    from r2med.comparison.study import Comparison
-    from r2med.render.table import Cell
+from r2med.render.table import Cell, cells, column, percent, signed_interval, signed_percent
 
 _COLUMNS = (
     column("mean", "diff", signed_percent),

@@ -22,8 +22,8 @@ from r2med.construction.pool import read_built_task
 from r2med.formatting import human_size, money
 from r2med.llm.items import Count
 from r2med.render.charts.bars import FunnelChart, FunnelStep, UpSetChart, UpSetColumn
-from r2med.render.charts.bubbles import ScoreBubble, ScoreChart
 from r2med.render.charts.files import check_chart_files, save_charts
+from r2med.render.charts.scatter import ScoreBubble, ScoreChart
 from r2med.render.sections import show_sections
 from r2med.render.table import Table, column, key, numbers, output, say
 

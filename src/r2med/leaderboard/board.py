@@ -8,7 +8,7 @@ from pathlib import PurePath
 from typing import Any
 
 from r2med.data.loader import present_fingerprints
-from r2med.data.published import PublishedSystem, published, sources
+from r2med.data.published import published, sources
 from r2med.data.task_names import GROUP_NOTES
 from r2med.data.tasks import AVERAGE, FOLDER_GROUPS, groups, registry
 from r2med.errors import R2medError, suggest
@@ -26,7 +26,14 @@ from r2med.render.scores.model import (
     View,
 )
 from r2med.render.scores.report import local_row
-from r2med.render.scores.significance import Sample, about_marks, find_baseline, intervals, significance, unbeaten
+from r2med.render.scores.significance import (
+    Sample,
+    about_marks,
+    find_baseline,
+    intervals,
+    significance,
+    unbeaten,
+)
 from r2med.runs.ledger import Ledger
 from r2med.runs.selection import Current, current_data, current_runs
 
@@ -143,7 +150,6 @@ def board(ledger: Ledger, view: View, selected: Current | None = None) -> Board:
     visible = _decorated(ledger, lines[: view.limit or None], complete, view)
     if not averaged:
         visible = [replace(row, intervals=_by_task(row.intervals), marks=_by_task(row.marks)) for row in visible]
-    # First stages are shown of rerankers by themselves.
     details = {*view.details, *([FIRST_STAGE] if view.kind == "reranker" else [])}
     return Board(
         view.group,
@@ -211,7 +217,13 @@ def _published_rows(view: View, tasks: Sequence[str]) -> list[BoardRow]:
             sources=(system.source.name,),
             values={task: figures.tasks[task] for task in tasks if task in figures.tasks},
             system=system.system,
-            parts=_published_parts(system),
+            parts=SystemParts(
+                system.kind,
+                (system.retriever,),
+                # Named as the benchmark does and as r2med does.
+                tuple(dict.fromkeys(filter(None, (system.llm, system.generate.partition("(")[2].partition(")")[0])))),
+                (system.reranker,) if system.reranker else (),
+            ),
             # A published average is over all tasks: it says nothing about some of them.
             stated=figures.average if len(tasks) == len(groups()[view.group]) else None,
             max_query=system.max_query,
@@ -224,17 +236,6 @@ def _published_rows(view: View, tasks: Sequence[str]) -> list[BoardRow]:
         and (figures := system.figures.get(view.measure)) is not None
     ]
     return joined([row for row in rows if row.values or row.stated is not None])
-
-
-def _published_parts(system: PublishedSystem) -> SystemParts:
-    """Return the parts of a published system, by the benchmark's names and by r2med's."""
-    llm = system.generate.partition("(")[2].partition(")")[0]
-    return SystemParts(
-        system.kind,
-        (system.retriever,),
-        tuple(dict.fromkeys(name for name in (system.llm, llm) if name)),
-        (system.reranker,) if system.reranker else (),
-    )
 
 
 def _filtered(rows: Sequence[BoardRow], view: View) -> list[BoardRow]:
@@ -268,7 +269,7 @@ def ranked(rows: Sequence[BoardRow], tasks: Sequence[str], *, averaged: bool = T
     for row in rows:
         average = mean_of(row, tasks) if averaged and row.values.keys() >= set(tasks) else None
         row = replace(row, average=average, disputed=id(row) in gaps, apart=gaps.get(id(row), 0.0))
-        (able if average is not None and row.rankable else rest).append(row)
+        (rest if average is None or row.oracle or row.unmeasured or row.other_data else able).append(row)
     able.sort(key=lambda row: -(row.average or 0))
     rest.sort(key=lambda row: -(row.stated or 0.0 if row.average is None else row.average))
     values = [row.average for row in able]

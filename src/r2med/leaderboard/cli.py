@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from r2med.cli.options import ManyValues
+from r2med.data.published import KINDS
 from r2med.data.tasks import GROUPS, resolve
 from r2med.errors import R2medError
 from r2med.leaderboard.board import board
@@ -20,7 +21,6 @@ from r2med.runs.ledger import Ledger, RecordedName
 from r2med.translation.drop import LanguageDrop, language_drops, show_drops, tasks_of, translated_tasks
 
 _GROUPS = ("full", "nano", "sample", "custom", "custom-nano")
-_KINDS = ("base", "gar", "reasoning", "agent", "reranker", "fusion", "oracle")
 DETAILS_BY_OPTION = {name.replace(" ", "-"): name for name in DETAILS}
 _LINES = 25  # lines of a table that a reader takes in
 
@@ -29,7 +29,7 @@ _LINES = 25  # lines of a table that a reader takes in
 @click.option("--group", type=click.Choice(_GROUPS), default="full", show_default=True, help="Which board.")
 @click.option("--tasks", multiple=True, metavar="NAME|PATH...", help="Only these tasks; folders have their own board.")
 @click.option("--family", default="", metavar="FAMILY", help="Only the tasks of a family, such as clinical-case.")
-@click.option("--kind", type=click.Choice(_KINDS), default=None, help="Only systems of a kind.")
+@click.option("--kind", type=click.Choice(KINDS), default=None, help="Only systems of a kind.")
 @click.option("--retriever", default="", metavar="NAME", help="Only systems with this retriever, such as bm25 or nv.")
 @click.option("--llm", default="", metavar="NAME", help="Only systems with this language model, such as gpt-4o.")
 @click.option("--reranker", default="", metavar="NAME", help="Only systems with this reranker.")

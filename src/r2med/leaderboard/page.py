@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+
+from starlette.datastructures import QueryParams
+from starlette.requests import Request
 
 from r2med.data.published import KINDS, published, sources
 from r2med.data.task_names import GROUP_TITLES
@@ -13,7 +15,7 @@ from r2med.data.tasks import registry
 from r2med.diagnosis.charts import known_causes, system_causes
 from r2med.errors import R2medError, nearest
 from r2med.leaderboard.board import FAMILY, INTERVAL, ORDERS, containing, families_of, ordered
-from r2med.leaderboard.page_table import Hrefs, Standings, decorated, sorted_table, with_queries, with_ties
+from r2med.leaderboard.page_table import Hrefs, Standings, decorated, sorted_table, with_queries
 from r2med.leaderboard.report_file import ReportChoice, report
 from r2med.measure.metrics import Measure
 from r2med.render.html import address
@@ -21,13 +23,9 @@ from r2med.render.scores.model import OWN, Board, BoardRow, View
 from r2med.render.scores.text import FORMATS
 from r2med.runs.selection import Chosen, on_shared_tasks
 from r2med.tuning.charts import frontier_panels
-from r2med.web.addresses import SIZE, PageContent, Pages, SortLinks, page_number, same_task, system_address
+from r2med.web.addresses import SIZE, Correction, PageContent, Pages, SortLinks, page_number, same_task, system_address
 from r2med.web.citation import Citation, citation, options
 from r2med.web.library import Library
-
-if TYPE_CHECKING:
-    from starlette.datastructures import QueryParams
-    from starlette.requests import Request
 
 BOARDS = ("full", "nano", "sample")
 """The groups that always have a board, the most wanted first; folders have one once something was run on them."""
@@ -38,16 +36,6 @@ PARTS = ("retriever", "llm", "reranker")
 """The parts of systems that a board can be narrowed down to."""
 _HEADLINE = "nDCG@10"
 _EXPLAINED = 12  # systems whose causes a board shows
-
-
-@dataclass(frozen=True)
-class Dropped:
-    """Part of a request that cannot be had."""
-
-    sentence: str
-    name: str = ""  # what it was asked for as
-    nearest: str = ""  # what was probably meant
-    wrong: bool = True  # whether nothing of this name is there at all; a task of another board is merely not here
 
 
 @dataclass(frozen=True)
@@ -68,12 +56,8 @@ class BoardQuery:
     baselines: Sequence[str]  # the systems that marks of significance can be against
     choices: Mapping[str, Sequence[str]]
     """What else the board can be narrowed down to: families of tasks, and parts of systems."""
-    dropped: Sequence[Dropped]  # what was asked for and is not on this board
-
-    @property
-    def order(self) -> tuple[object, ...]:
-        """Return what beside the view decides which lines there are, and in which order."""
-        return (self.task, self.sort, self.ascending, self.text, self.origin, self.oracles)
+    dropped: Sequence[Correction]  # what was asked for and is not on this board
+    unknown: bool  # whether any of that is on no board
 
     @property
     def filters(self) -> list[str]:
@@ -99,7 +83,7 @@ def board_page(library: Library, request: Request) -> PageContent:
     by_id = library.by_id()
     runs = {line.name: {task: by_id[run] for task, run in line.runs.items()} for line in sure}
     standings = library.current(("standings", view), lambda: Standings.of(board))
-    page = (view, *query.order, pages.number)
+    page = (view, query.sort, query.ascending, query.text, query.oracles, pages.number)
     table = library.current(("table", page), lambda: sorted_table(board, lines, links.sort, standings))
     costs = library.current(("costs", page), lambda: frontier_panels(runs, lines, view.measure))
     names, local = set(asked.getlist("tick")), {line.name for line in board.lines if line.own}
@@ -123,8 +107,7 @@ def board_page(library: Library, request: Request) -> PageContent:
         ),
         "files": {name: address(f"/board.{ending}", **{**links.asked, "page": ""}) for name, ending in FILES.items()},
         "cite": _cite(query),
-        "status": 404 if any(part.wrong for part in query.dropped) else 200,
-        "nearest": [address("/", **{**dict(asked), part.name: part.nearest}) for part in query.dropped],
+        "status": 404 if query.unknown else 200,
         "cleared": address("/", group=view.group, task=query.task, metric=asked.get("metric", "")),
     }
     return "leaderboard/board.html", values
@@ -161,44 +144,56 @@ def report_file(library: Library, request: Request) -> tuple[str, str]:
 
 def read_board(library: Library, asked: QueryParams) -> BoardQuery:
     """Read the board that a URL asks for; what it does not have is dropped and noted."""
-    wishes = _Wishes(asked)
-    group = wishes.one("group", board_groups(library), "board") or first_group(library)
-    kind, origin = wishes.one("kind", KINDS, "kind"), wishes.one("origin", ORIGINS, "origin")
-    source = wishes.one("source", _sources(group), "source")
+    values = _BoardValues(asked)
+    group = values.one("group", board_groups(library), "board") or first_group(library)
+    kind, origin = values.one("kind", KINDS, "kind"), values.one("origin", ORIGINS, "origin")
+    source = values.one("source", _sources(group), "source")
     view = View(group=group, own=origin != "published", published=origin != "own", cost=True)
-    view = replace(view, measure=wishes.measure(board_measures(library, view)), sources=(source,) if source else ())
+    view = replace(view, measure=values.measure(board_measures(library, view)), sources=(source,) if source else ())
     tasks = library.board(view).tasks
-    task = wishes.task(tasks)
+    task = values.task(tasks)
     families = {registry()[name].family for name in tasks if name in registry()}
     choices = {"family": sorted(families - {""})}
-    family = wishes.one("family", choices["family"], "family", elsewhere=True)
+    family = values.one("family", choices["family"], "family", elsewhere=True)
     view = replace(view, tasks=(task,) if task else (), family="" if task else family)
     whole = library.board(view)
     for part in PARTS:
         choices[part] = sorted({name for line in whole.lines for name in getattr(line.parts, f"{part}s")})
     baselines = [line.name for line in whole.lines if line.own and line.rank is not None]
-    baseline = wishes.one("baseline", baselines, "baseline", elsewhere=True)
-    retriever, llm, reranker = (wishes.one(part, choices[part], part, elsewhere=True) for part in PARTS)
+    baseline = values.one("baseline", baselines, "baseline", elsewhere=True)
+    retriever, llm, reranker = (values.one(part, choices[part], part, elsewhere=True) for part in PARTS)
     view = replace(view, baseline=baseline, kind=kind, retriever=retriever, llm=llm, reranker=reranker)
     ranked = library.board(view)
-    tied = library.current(("tied", view), lambda: with_ties(ranked, library.unbeaten(ranked.lines, view.measure)))
+    tied = library.current(
+        ("tied", view),
+        lambda: replace(ranked, lines=decorated(ranked.lines, {}, library.unbeaten(ranked.lines, view.measure))),
+    )
     text, oracles = asked.get("q", "").strip(), asked.get("oracles") == "1" or kind == "oracle"
     matching = containing(tied.lines, text)
     hidden = [] if oracles else [line for line in matching if line.oracle]
-    sort, ascending = wishes.column(tied.tasks), asked.get("order") == "up"
+    sort, ascending = values.column(tied.tasks), asked.get("order") == "up"
     kept = [line for line in matching if oracles or not line.oracle]
     kept = decorated(kept, library.intervals(with_queries(kept), view.measure)) if sort == INTERVAL else kept
     lines = ordered(kept, sort, descending=not ascending, families=families_of(tied.tasks))
-    order = (task, sort, ascending, text, origin, oracles)
-    return BoardQuery(view, tasks, *order, tied, lines, hidden, baselines, choices, wishes.dropped)
+    return BoardQuery(
+        view, tasks, task, sort, ascending, text, origin, oracles, tied, lines, hidden, baselines, choices,
+        values.dropped, values.unknown,
+    )  # fmt: skip
 
 
-class _Wishes:
+class _BoardValues:
     """Values of a URL's query, read one by one; unknown ones are noted."""
 
     def __init__(self, asked: QueryParams) -> None:
         self.asked = asked
-        self.dropped: list[Dropped] = []
+        self.dropped: list[Correction] = []
+        self.unknown = False
+
+    def drop(self, name: str, sentence: str, known: Sequence[str], *, elsewhere: bool = False) -> None:
+        """Note a value that this board does not have, and that none has unless it is `elsewhere`."""
+        near = nearest(self.asked[name], known)
+        self.dropped.append(Correction(sentence, near, address("/", **{**dict(self.asked), name: near})))
+        self.unknown |= not elsewhere
 
     def one(self, name: str, known: Sequence[str], what: str, *, elsewhere: bool = False) -> str:
         """Return a value that must be one of some; nothing if it is none of them."""
@@ -208,7 +203,7 @@ class _Wishes:
         sentence = f"This board has no {what} {value}." if elsewhere else f"There is no {what} {value}."
         if name == "baseline":
             sentence = f"{value} has no rank here and cannot be the baseline."
-        self.dropped.append(Dropped(sentence, name, nearest(value, known), wrong=not elsewhere))
+        self.drop(name, sentence, known, elsewhere=elsewhere)
         return ""
 
     def measure(self, known: Sequence[str]) -> str:
@@ -218,7 +213,7 @@ class _Wishes:
             return str(Measure.parse(value))
         except R2medError as error:
             reason = str(error).partition(";")[0]
-            self.dropped.append(Dropped(f"{reason[:1].upper()}{reason[1:]}.", "metric", nearest(value, known)))
+            self.drop("metric", f"{reason[:1].upper()}{reason[1:]}.", known)
             return _HEADLINE
 
     def task(self, tasks: Sequence[str]) -> str:
@@ -226,8 +221,7 @@ class _Wishes:
         value = self.asked.get("task", "")
         task = same_task(value, tasks)
         if value and not task:
-            near = nearest(value, tasks)
-            self.dropped.append(Dropped(f"This board has no task {value}; all tasks are shown.", "task", near, False))
+            self.drop("task", f"This board has no task {value}; all tasks are shown.", tasks, elsewhere=True)
         return task
 
     def column(self, tasks: Sequence[str]) -> str:
@@ -237,8 +231,7 @@ class _Wishes:
             return value
         task = same_task(value, tasks)
         if value and not (task or "/" in value or value.startswith(FAMILY)):
-            sentence = f"There is no column {value} to sort by."
-            self.dropped.append(Dropped(sentence, "sort", nearest(value, [*ORDERS, *tasks])))
+            self.drop("sort", f"There is no column {value} to sort by.", [*ORDERS, *tasks])
         return task or ORDERS[0]
 
 

@@ -5,19 +5,30 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
 from r2med.data.tasks import AVERAGE, registry
 from r2med.exchange.submissions import Accepted
-from r2med.formatting import percent, signed
+from r2med.formatting import percent, percent_range, signed
 from r2med.leaderboard.board import FAMILY, Families, families_of, figure_of
-from r2med.leaderboard.charts import IntervalColumn, interval_column
 from r2med.measure.figure import Figure
-from r2med.render.scores.model import OTHER_DATA, SUBMITTED, Board, BoardRow
-from r2med.render.scores.table import BoardTable, Leaders, TableCell, board_table, leaders
+from r2med.render.charts.drawing import ChartPoint, hint, system_point, tag, whisker, words
+from r2med.render.charts.scale import Scale, span, tick_text
+from r2med.render.scores.model import (
+    OTHER_DATA,
+    SUBMITTED,
+    Board,
+    BoardRow,
+    BoardTable,
+    Leaders,
+    TableCell,
+    board_table,
+    leaders,
+    leaders_of,
+)
 
 SHADES = 5
 """Steps of shading, weak enough for the figures on them to be read."""
@@ -73,7 +84,7 @@ class Standings:
             rows = [row for row in board.lines if not row.oracle and not _mixed(row, column, families)]
             orders[column] = sorted({v for row in rows if (v := figure_of(row, column, families)) is not None})
             if column not in best:
-                best[column] = Leaders.of(orders[column])
+                best[column] = leaders_of(orders[column])
         return cls(best, orders)
 
     def shade(self, column: str, value: float) -> int:
@@ -171,7 +182,7 @@ def _write_cell(line: BoardRow, cell: TableCell | None, name: str, standings: St
     css += [f"s{standings.shade(name, value)}"] if plain and value is not None else []
     if cell is None:
         digits = percent(value)
-        place, text = standings.leaders[name].place(digits), digits + OTHER_DATA * (mixed and value is not None)
+        place, text = standings.leaders[name].get(digits, ""), digits + OTHER_DATA * (mixed and value is not None)
         css += ["mean"] + [place] * (plain and bool(place))
     else:
         text = cell.text + cell.mark
@@ -179,17 +190,68 @@ def _write_cell(line: BoardRow, cell: TableCell | None, name: str, standings: St
     return f'<td class="{" ".join(css)}" data-v="{"" if value is None else value}">{escape(text)}</td>'
 
 
+_COLUMN = (120, 18)  # width and height of a drawing in a column of a table
+
+
+@dataclass(frozen=True)
+class IntervalColumn:
+    """Figures as a column of a table has room for them: one scale, drawn once in the head."""
+
+    head: Markup
+    cells: Mapping[str, Markup]
+    ends: Mapping[str, float]  # the lower ends, by which the column is sorted
+
+
+def interval_column(intervals: Mapping[str, Figure]) -> IntervalColumn:
+    """Draw intervals by name on one scale, in percent."""
+    ends = [100 * end for interval in intervals.values() for end in interval.ends]
+    scale = Scale(*span(ends, from_zero=False), 12, _COLUMN[0] - 12)
+    ticks = scale.ticks()
+    # As many ticks as have room for their figures.
+    widths = [7.0 * len(tick_text(tick)) for tick in ticks]
+    room = 5 + max(((one + other) / 2 for one, other in pairwise(widths)), default=0.0)
+    ticks = ticks[:: next((n for n in range(1, len(ticks)) if scale(ticks[n]) - scale(ticks[0]) >= room), len(ticks))]
+    lines = "".join(f"M{scale(tick):.1f} 0V{_COLUMN[1]}" for tick in ticks)
+    back = tag("path", d=lines, class_="grid")
+    marks = [
+        words(scale(tick), 10, tick_text(tick), class_="tick", text_anchor="middle")
+        + tag("line", x1=scale(tick), x2=scale(tick), y1=13, y2=_COLUMN[1], class_="grid")
+        for tick in ticks
+    ]
+    head = _mini(f"scale from {tick_text(ticks[0])} to {tick_text(ticks[-1])}" if marks else "scale", *marks)
+    cells = {}
+    for name, interval in intervals.items():
+        title = f"95% interval {percent_range(interval)}"
+        mark = whisker(system_point("", interval.value, interval), scale, _COLUMN[1] / 2, 3.2)
+        cells[name] = _mini(title, hint(title), back, mark)
+    return IntervalColumn(head, cells, {name: interval.ends[0] for name, interval in intervals.items()})
+
+
+def _mini(label: str, *parts: str) -> Markup:
+    box = f"0 0 {_COLUMN[0]} {_COLUMN[1]}"
+    return Markup(tag("svg", *parts, class_="mini", viewBox=box, role="img", aria_label=label))
+
+
+def line_point(line: BoardRow, column: str, name: str = "") -> ChartPoint | None:
+    """Return the mark of a board's line in one column; None if it has no figure."""
+    value = line.value(column)
+    if value is None:
+        return None
+    return system_point(name or line.name, value, line.intervals.get(column), own=line.own, oracle=line.oracle)
+
+
 def with_queries(lines: Sequence[BoardRow]) -> list[BoardRow]:
     """Return the lines whose queries are known on every task, so that their average has an interval."""
     return [line for line in lines if line.own and line.average is not None]
 
 
-def decorated(lines: Sequence[BoardRow], ranges: Mapping[str, Mapping[str, Figure]]) -> list[BoardRow]:
-    """Add intervals to lines."""
-    return [replace(line, intervals=ranges[line.name]) if line.own and line.name in ranges else line for line in lines]
-
-
-def with_ties(board: Board, tied: Collection[str]) -> Board:
-    """Mark the local systems that the best of them does not beat on a board."""
-    lines = [replace(line, tied=True) if line.own and line.name in tied else line for line in board.lines]
-    return replace(board, lines=lines)
+def decorated(
+    lines: Sequence[BoardRow], ranges: Mapping[str, Mapping[str, Figure]], tied: Collection[str] = ()
+) -> list[BoardRow]:
+    """Add intervals to local lines, and mark those that the best of them does not beat."""
+    return [
+        replace(line, intervals=ranges.get(line.name, line.intervals), tied=line.tied or line.name in tied)
+        if line.own
+        else line
+        for line in lines
+    ]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from starlette.requests import Request
 
 from r2med.data.published import PublishedSystem, published, sources
 from r2med.data.tasks import AVERAGE, groups
 from r2med.leaderboard.reproduce import needs, verdict
-from r2med.measure.figure import Figure
 from r2med.render.html import address
 from r2med.render.scores.significance import Sample, intervals
 from r2med.runs.ledger import Entry, Ledger
@@ -16,25 +17,21 @@ from r2med.web.addresses import NotFound, PageContent, one_of, several_like, sys
 from r2med.web.citation import Citation, citation, options
 from r2med.web.library import Library
 
-if TYPE_CHECKING:
-    from starlette.requests import Request
-
 
 def published_page(library: Library, request: Request) -> PageContent:
     """Show one published system: what each source reports of it."""
     asked = request.query_params
-    values = published_facts(asked.get("name", ""), asked.get("group", "full"), asked.get("metric", ""))
-    system, group = values["system"], values["group"]
+    group = asked.get("group", "full")
+    values = published_facts(asked.get("name", ""), group, asked.get("metric", ""))
+    rows, system, measure = values["rows"], values["system"], values["measure"]
     runs = library.newest(system, group) if system else {}
-    figures = own_figures(library.ledger, runs, values["measure"])
     return "leaderboard/published.html", {
         **values,
+        **measured(library.ledger, runs, rows, measure),
         "own_href": system_address(system, group) if runs else "",
-        "own": figures,
-        "verdicts": verdicts(values["rows"], figures, values["measure"]),
         "source_href": "/sources#",
         "others": (),
-        "cite": published_citation(values["rows"][0].name, values["group"], values["measure"]),
+        "cite": published_citation(rows[0].name, group, measure),
     }
 
 
@@ -90,24 +87,27 @@ def stated_figure(row: PublishedSystem, column: str, measure: str) -> float | No
     return figures.average if column == AVERAGE else figures.tasks.get(column)
 
 
-def own_figures(ledger: Ledger, runs: Mapping[str, Entry], measure: str) -> dict[str, Figure]:
-    """Return what local runs of a published system measured, by task and on average over all tasks of the group."""
+def measured(
+    ledger: Ledger, runs: Mapping[str, Entry], rows: Sequence[PublishedSystem], measure: str
+) -> dict[str, Mapping[Any, Any]]:
+    """Return what local runs measured by task and on average over all tasks of the group, and verdicts on it.
+
+    Verdicts, by column and source, are on whether the measured figure is the published one.
+    """
     scores = {task: ledger.scores(entry).get(measure) for task, entry in runs.items()}
-    row = {task: Sample(runs[task].queries, values) for task, values in scores.items() if values is not None}
-    if not row:
-        return {}
+    samples = {task: Sample(runs[task].queries, values) for task, values in scores.items() if values is not None}
+    if not samples:
+        return {"own": {}, "verdicts": {}}
     whole = {task.name for task in groups()[next(iter(runs.values())).group]}
-    return {task: one for task, one in intervals({"": row})[""].items() if task != AVERAGE or row.keys() == whole}
-
-
-def verdicts(rows: Sequence[PublishedSystem], own: Mapping[str, Figure], measure: str) -> dict[tuple[str, str], str]:
-    """Map column and source to a verdict on whether the measured figure is the published one."""
-    return {
+    ranges = intervals({"": samples})[""]
+    own = {task: one for task, one in ranges.items() if task != AVERAGE or samples.keys() == whole}
+    verdicts = {
         (column, row.source.name): verdict(stated, interval.value, row.source.rounding, interval)
         for column, interval in own.items()
         for row in rows
         if (stated := stated_figure(row, column, measure)) is not None
     }
+    return {"own": own, "verdicts": verdicts}
 
 
 def sources_page(library: Library, request: Request) -> PageContent:

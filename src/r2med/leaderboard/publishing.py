@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from r2med.data.tasks import resolve
 from r2med.errors import R2medError
 from r2med.formatting import counted, percent, percent_range
 from r2med.leaderboard.report_file import ReportChoice, report
-from r2med.leaderboard.reproduce import check_needs, compare, needs, reproductions
+from r2med.leaderboard.reproduce import Compared, Reproduction, check_needs, compare, needs, reproductions
 from r2med.leaderboard.site import Site, workflow, write_site
 from r2med.measure.metrics import DEFAULT, Measure
 from r2med.pipeline.evaluate import Options, evaluate
@@ -28,8 +29,6 @@ from r2med.web.citation import without_folders
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from r2med.leaderboard.reproduce import Compared, Reproduction
 
 LEFT_OUT = 3
 """The exit code of a site that was written without some archives."""
@@ -134,9 +133,9 @@ def _run(systems: Sequence[Reproduction], tasks: Sequence[str], given: Mapping[s
     with one_executor(given["executor"]) as executor:
         options = Options(measures=tuple(dict.fromkeys([measure, *DEFAULT])), fresh=given["fresh"], executor=executor)
         report = evaluate([system.system for system in systems], tasks, options).whole()
-    compared = {system.system: compare(system, report, str(measure)) for system in systems}
+    compared = {system.system: list(compare(system, report, str(measure))) for system in systems}
     if given["as_json"]:
-        rows = [row.as_dict() for several in compared.values() for row in several]
+        rows = [{**asdict(one), "difference": one.difference} for several in compared.values() for one in several]
         write_json({"measure": str(measure), "compared": rows, "failures": [f.as_dict() for f in report.failures]})
     else:
         console = output()
@@ -216,8 +215,7 @@ def site_command(runs: tuple[str, ...], out: Path | None, workflow_file: Path | 
         raise R2medError(f"--url {wishes['url']!r} is not an address such as https://example.org/board")
     wishes["measure"] = str(Measure.parse(wishes["measure"]))
     with Ledger() as ledger:
-        written = write_site(ledger, Site(runs, command=typed_command(), **wishes), out, Executor(messages()))
-    sent = written.submissions
+        files, sent = write_site(ledger, Site(runs, command=typed_command(), **wishes), out, Executor(messages()))
     for archive in sent.left:
         click.secho(f"left out: {archive.name}: {archive.why}", fg="red", err=True)
     if (folder := wishes["submissions"]) is not None:
@@ -227,7 +225,7 @@ def site_command(runs: tuple[str, ...], out: Path | None, workflow_file: Path | 
             f" {len(sent.left)} left out",
             err=True,
         )
-    click.echo(f"{len(written.files)} files are in {out}; open {out / 'index.html'}", err=True)
+    click.echo(f"{len(files)} files are in {out}; open {out / 'index.html'}", err=True)
     if sent.left:
         raise click.exceptions.Exit(LEFT_OUT)
 

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import orjson
@@ -24,14 +24,14 @@ from r2med.diagnosis.charts import system_causes
 from r2med.errors import R2medError
 from r2med.formatting import harmless
 from r2med.leaderboard.board import local_rows, ranked
-from r2med.leaderboard.charts import task_panels
-from r2med.leaderboard.page_table import Hrefs, decorated, sorted_table
+from r2med.leaderboard.page_table import Hrefs, decorated, line_point, sorted_table
 from r2med.lexical.highlight import word_forms
 from r2med.measure.metrics import Measure
 from r2med.measure.significance import holm
 from r2med.pipeline.executor.local import Executor
 from r2med.pipeline.loaded_runs import TOP, LoadedRun, open_shared
-from r2med.render.charts.chart import Panel, responsive
+from r2med.render.charts.chart import CHARTED, Panel, responsive
+from r2med.render.charts.dots import DotChart
 from r2med.render.html import inlined, render
 from r2med.render.scores.model import Board
 from r2med.render.scores.significance import Sample, intervals
@@ -77,7 +77,7 @@ def report(ledger: Ledger, choice: ReportChoice, executor: Executor | None = Non
     """Write the whole page."""
     gathered = gather(ledger, choice, executor)
     board, systems = _board(gathered, str(choice.measure)), list(gathered.runs)
-    packed = pack_all(gathered.blocks, gathered.lists)
+    blocks, length = pack_all(gathered.blocks, gathered.lists)
     return render(
         "leaderboard/report.html",
         inlined(_SECTIONS, "workbench/workbench.css", "web/app.js", "workbench/slopes.js", "leaderboard/report.js"),
@@ -89,13 +89,13 @@ def report(ledger: Ledger, choice: ReportChoice, executor: Executor | None = Non
             *frontier_panels(gathered.runs, board.lines, str(choice.measure)),
             *system_causes(gathered.causes),
         ],
-        task_panels=task_panels(board, board.lines) if len(board.tasks) > 1 else [],
+        task_panels=_task_panels(board) if len(board.tasks) > 1 else [],
         systems=systems,
         tasks=board.tasks,
         causes=[cause.value for cause in Cause] if gathered.causes else [],
-        blocks=packed.blocks,
+        blocks=blocks,
         colophon=colophon((entry for row in gathered.runs.values() for entry in row.values()), choice.command),
-        length=packed.length,
+        length=length,
         groups_title=GROUP_TITLES.get(board.group, board.group),
         hrefs=Hrefs(lambda name: f"#system-{systems.index(name)}"),
     )
@@ -155,6 +155,17 @@ def _differences(ledger: Ledger, choice: ReportChoice) -> list[Panel]:
     return [Panel("Paired differences", note, responsive(against_chart(pairs, measure)), "differences")]
 
 
+def _task_panels(board: Board) -> list[Panel]:
+    """Chart the best lines of each task."""
+    panels = []
+    for task in board.tasks:
+        points = [point for line in board.lines if (point := line_point(line, task)) is not None]
+        if best := sorted(points, key=lambda point: -point.value)[:CHARTED]:
+            chart = DotChart(f"{board.measure} on {task}", f"{board.measure} x 100", best)
+            panels.append(Panel(task, "", responsive(chart)))
+    return panels
+
+
 BUDGET = 24_000_000
 """Bytes that all blocks together may take, so that a file stays well below 30 MB."""
 _LENGTHS = (6000, 3000, 1800, 1200, 800, 500, 300)
@@ -203,7 +214,7 @@ class TaskBlock:
 
 
 def task_block(opened: LoadedRun) -> TaskBlock:
-    """Group the words of its texts that are the same by the stemmer of every other output."""
+    """Collect the queries of a task with their relevant documents."""
     block = TaskBlock(opened.entry.task)
     collection, answers = opened.dataset.collection, opened.dataset.gold.answers
     for query in opened.entry.queries:
@@ -251,19 +262,14 @@ def _written(opened: LoadedRun, query: str) -> list[dict[str, str]]:
     ]
 
 
-class Packed(NamedTuple):
-    """Blocks of a report."""
-
-    blocks: Mapping[str, str]  # by the id that the page finds them under
-    length: int  # characters of a document, at the most
-
-
-def pack_all(tasks: Sequence[TaskBlock], runs: Mapping[str, Any], budget: int = BUDGET) -> Packed:
-    """Pack everything, with as much of the documents as there is room for."""
+def pack_all(
+    tasks: Sequence[TaskBlock], runs: Mapping[str, Any], budget: int = BUDGET
+) -> tuple[Mapping[str, str], int]:
+    """Pack all blocks by their ids, with so many characters of each document as there is room for."""
     blocks = {name: packed(value) for name, value in runs.items()}
     left = budget - sum(map(len, blocks.values()))
     for length in _LENGTHS:
         documents = {f"task-{place}": packed(block.cut(length)) for place, block in enumerate(tasks)}
         if sum(map(len, documents.values())) <= left or length == _LENGTHS[-1]:
             break
-    return Packed({**blocks, **documents}, length)
+    return {**blocks, **documents}, length

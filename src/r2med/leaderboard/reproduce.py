@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
 
 from r2med.data.published import TABLE, PublishedFigures, PublishedSystem, find_published
 from r2med.data.tasks import AVERAGE
 from r2med.encode.cards import cards
 from r2med.errors import EXTRAS, R2medError, require_extra
 from r2med.measure.bootstrap import task_intervals
+from r2med.measure.figure import Figure
 from r2med.pipeline.stage import Requirements
 from r2med.pipeline.system import System
 from r2med.rerank.groupwise import Groupwise
 from r2med.rerank.llm import ModelReranker
 from r2med.runs.report import Report
-
-if TYPE_CHECKING:
-    from r2med.measure.figure import Figure
 
 WITHIN_ROUNDING, WITHIN_INTERVAL, DIFFERENT = "within rounding", "within the interval", "different"
 _HUB = "hf:"
@@ -144,38 +143,26 @@ class Compared:
         """Return measured less published."""
         return None if self.published is None else self.measured - self.published
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the comparison for JSON."""
-        return {**asdict(self), "difference": self.difference}
 
-
-def compare(reproduction: Reproduction, report: Report, measure: str) -> list[Compared]:
+def compare(reproduction: Reproduction, report: Report, measure: str) -> Iterator[Compared]:
     """Compare every figure measured for a system with each source's; tasks of other groups have no counterpart."""
-    return [
-        compared
-        for row in reproduction.rows
-        for group in report.groups
-        for compared in _against(reproduction.system, row, report, group, measure)
-    ]
-
-
-def _against(system: str, row: PublishedSystem, report: Report, group: str, measure: str) -> Iterator[Compared]:
-    """Compare the figures of one group with those of a source."""
-    ranges, source = report.intervals(group, measure).get(system, {}), row.source
-    stated = (row.figures.get(measure) if group == source.group else None) or PublishedFigures({})
-    results = {task: result for task in report.tasks(group) if (result := report.result(system, task))}
-    measured = {task: result.metrics[measure] for task, result in results.items()}
-    published = {task: stated.tasks.get(task) for task in measured}
-    if len(measured) > 1 and (whole := report.average(system, group, measure)) is not None:
-        measured[AVERAGE], published[AVERAGE] = whole, _average(stated, list(results))
-    for task, value in measured.items():
-        # A system that lacks a task has intervals on the others alone.
-        interval = ranges.get(task) or task_intervals(results[task].scores[measure])[0]
-        figure = published[task]
-        outcome = f"not published by {source.name}"
-        if figure is not None:
-            outcome = verdict(figure, value, source.rounding, interval)
-        yield Compared(system, row.name, source.name, task or "average", figure, value, *interval.ends, outcome)
+    system = reproduction.system
+    for row, group in product(reproduction.rows, report.groups):
+        ranges, source = report.intervals(group, measure).get(system, {}), row.source
+        stated = (row.figures.get(measure) if group == source.group else None) or PublishedFigures({})
+        results = {task: result for task in report.tasks(group) if (result := report.result(system, task))}
+        measured = {task: result.metrics[measure] for task, result in results.items()}
+        published = {task: stated.tasks.get(task) for task in measured}
+        if len(measured) > 1 and (whole := report.average(system, group, measure)) is not None:
+            measured[AVERAGE], published[AVERAGE] = whole, _average(stated, list(results))
+        for task, value in measured.items():
+            # A system that lacks a task has intervals on the others alone.
+            interval = ranges.get(task) or task_intervals(results[task].scores[measure])[0]
+            figure = published[task]
+            outcome = f"not published by {source.name}"
+            if figure is not None:
+                outcome = verdict(figure, value, source.rounding, interval)
+            yield Compared(system, row.name, source.name, task or "average", figure, value, *interval.ends, outcome)
 
 
 def _average(figures: PublishedFigures, tasks: Sequence[str]) -> float | None:

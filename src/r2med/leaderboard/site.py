@@ -9,37 +9,35 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from itertools import combinations
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 from urllib.parse import urlencode
 
 import orjson
+from markupsafe import Markup
 
 import r2med
+from r2med.comparison.study import compare_shared, p_after_holm
 from r2med.data.task_names import GROUP_TITLES
 from r2med.data.tasks import AVERAGE, registry
 from r2med.errors import R2medError
 from r2med.exchange.submissions import Accepted, Submissions, read_submissions
 from r2med.leaderboard.board import board
-from r2med.leaderboard.charts import line_point
-from r2med.leaderboard.page_table import Hrefs, sorted_table
-from r2med.leaderboard.published_page import own_figures, published_citation, published_facts, source_facts, verdicts
+from r2med.leaderboard.page_table import Hrefs, line_point, sorted_table
+from r2med.leaderboard.published_page import measured, published_citation, published_facts, source_facts
 from r2med.leaderboard.report_file import ReportChoice, report
-from r2med.leaderboard.site_pages import (
-    MAX_SYSTEMS,
-    as_script,
-    baseline_marks,
-    best_ceiling,
-    pair_page,
-)
 from r2med.measure.metrics import Measure
+from r2med.measure.significance import Difference
 from r2med.pipeline.executor.local import Executor
 from r2med.pipeline.named_runs import select
 from r2med.render.charts.chart import responsive
 from r2med.render.charts.dots import DotChart
 from r2med.render.html import Frame, render, static
-from r2med.render.scores.model import SUBMITTED, Board, BoardRow, View
+from r2med.render.scores.model import SUBMITTED, Board, BoardRow, View, line_labels
+from r2med.render.scores.significance import BETTER, WORSE, Sample, significance
 from r2med.render.scores.text import FORMATS
 from r2med.runs.ledger import Entry, Ledger
 from r2med.runs.selection import Chosen, Shared, on_shared_tasks
@@ -49,10 +47,6 @@ from r2med.web.citation import Citation, colophon, without_folders
 
 Runs = Mapping[str, Mapping[str, Entry]]
 """System to task to its run."""
-Grouped = Mapping[str, Runs]
-"""Group to its runs."""
-Names = Mapping[tuple[str, bool, str], str]
-"""Group, whether it is an own run, and the system's name to the file of its page."""
 _FILES = {"full": "index.html", "nano": "nano.html", "sample": "sample.html"}
 _COMPARISONS = {"full": "compare.html", "nano": "compare-nano.html", "sample": "compare-sample.html"}
 _MANIFEST = ".r2med-site.json"  # the names of all files that a site is made of: what the next one may remove
@@ -81,16 +75,10 @@ class Site:
         return Citation(title, self.command, self.url and f"{self.url.rstrip('/')}/{file}")
 
 
-@dataclass(frozen=True)
-class WrittenSite:
-    """Result of writing a site."""
-
-    files: Sequence[str]
-    submissions: Submissions = field(default_factory=Submissions)
-
-
-def write_site(ledger: Ledger, site: Site, folder: Path, executor: Executor | None = None) -> WrittenSite:
-    """Write the site into a folder, of runs of the ledger or of submissions, which need no ledger."""
+def write_site(
+    ledger: Ledger, site: Site, folder: Path, executor: Executor | None = None
+) -> tuple[list[str], Submissions]:
+    """Write a site of runs or submissions into a folder; return its files and the submissions it shows."""
     site = replace(site, command=without_folders(site.command))
     if site.submissions is None:
         systems = select(ledger, site.systems) if site.systems else ()
@@ -98,16 +86,16 @@ def write_site(ledger: Ledger, site: Site, folder: Path, executor: Executor | No
         runs = _by_group(row for row in entries if row[1] in registry())
         if systems and not runs:
             raise R2medError("a site shows runs on the full, nano or sample tasks, and none of these is one")
-        return WrittenSite(_write(_Pages(ledger, site, runs, Submissions()).write(executor), folder))
+        return _write(_Pages(ledger, site, runs, Submissions()).write(executor), folder), Submissions()
     with TemporaryDirectory(prefix="r2med-site-") as place, Ledger(Path(place) / "ledger.sqlite") as aside:
         sent = read_submissions(site.submissions, aside, Measure.parse(site.measure))
         runs = _by_group((name, task, entry) for name, row in sent.runs.items() for task, entry in row.items())
         pages = _Pages(aside, site, runs, sent).write(executor)
         pages |= {_archive(one): one.path.read_bytes() for one in sent.accepted}
-        return WrittenSite(_write(pages, folder), sent)
+        return _write(pages, folder), sent
 
 
-def _by_group(entries: Iterable[tuple[str, str, Entry]]) -> Grouped:
+def _by_group(entries: Iterable[tuple[str, str, Entry]]) -> Mapping[str, Runs]:
     """Group runs, with their systems and tasks, by the boards of a site."""
     groups: dict[str, dict[str, dict[str, Entry]]] = {}
     for name, task, entry in entries:
@@ -119,7 +107,7 @@ def _by_group(entries: Iterable[tuple[str, str, Entry]]) -> Grouped:
 class _Pages:
     """The pages of a site, which link to each other."""
 
-    def __init__(self, ledger: Ledger, site: Site, own: Grouped, sent: Submissions) -> None:
+    def __init__(self, ledger: Ledger, site: Site, own: Mapping[str, Runs], sent: Submissions) -> None:
         self.ledger, self.site, self.own, self.sent = ledger, site, own, sent
         view = View(measure=site.measure, intervals=True, ties=True)
         boards = [board(ledger, replace(view, group=group), own.get(group, {})) for group in _FILES]
@@ -145,7 +133,14 @@ class _Pages:
         cite = Citation("Sources")
         pages["sources.html"] = render("leaderboard/site_sources.html", frame, **source_facts(), cite=cite)
         if self.site.submissions is not None:
-            pages["submit.html"] = self._how_to_submit(replace(frame, current="How to submit"))
+            pages["submit.html"] = render(
+                "leaderboard/site_submit.html",
+                replace(frame, current="How to submit"),
+                sent=self.sent,
+                files={(name, group): file for (group, own, name), file in self.names.items() if own},
+                archive=_archive,
+                submit_to=self.site.submit_to,
+            )
         for group, shared in self.shared.items():
             title = f"{GROUP_TITLES[group]}: queries"
             choice = ReportChoice(shared, causes=False, title=title, command=self.site.command)
@@ -174,7 +169,8 @@ class _Pages:
 
     def _board(self, found: Board, frame: Frame, runs: Runs, files: Mapping[str, str]) -> str:
         group, table = found.group, sorted_table(found, found.lines)
-        marks = baseline_marks(self.ledger, found, runs)
+        marks = _baseline_marks(self.ledger, found, runs)
+        oracles = [line for line in found.lines if line.oracle and line.average is not None]
         return render(
             "leaderboard/site_board.html",
             frame,
@@ -186,8 +182,8 @@ class _Pages:
             cite=self.site.cite(f"{GROUP_TITLES[group]} leaderboard, {found.measure}", _FILES[group]),
             colophon=colophon((entry for row in runs.values() for entry in row.values()), self.site.command),
             baselines=list(marks),
-            marks=as_script({"columns": list(found.columns), "marks": marks}) if marks else "",
-            ceiling=best_ceiling(found.lines),
+            marks=_as_script({"columns": list(found.columns), "marks": marks}) if marks else "",
+            ceiling=oracles[0] if 0 < len(oracles) < len(found.lines) else None,
             hrefs=Hrefs(
                 own=lambda system: self.names[group, True, system],
                 published=lambda system, group: self.names[group, False, system],
@@ -197,16 +193,34 @@ class _Pages:
         )
 
     def _comparison(self, found: Board, frame: Frame, runs: Runs) -> str:
-        """Render a page that compares any two lines of a board."""
+        """Render a page that compares any two lines of a board by itself, with links to the report of own runs."""
         group, report_file, places = found.group, "", []
         if group in self.shared:
             report_file, places = _report_file(group), list(ReportChoice(self.shared[group]).systems)
-        hrefs = {(line.own, line.name): self.names[group, line.own, line.name] for line in found.lines}
+        labels, tasks = line_labels(found), found.tasks
+        lines = [
+            {
+                "name": line.name,
+                "own": line.own,
+                "oracle": line.oracle,
+                "sources": list(line.sources),
+                "href": self.names[group, line.own, line.name],
+                "values": [None if (value := line.value(task)) is None else round(value, 6) for task in tasks],
+                "average": None if line.average is None else round(line.average, 6),
+                "place": places.index(line.name) if line.own and line.name in places else None,
+            }
+            for line in found.lines
+        ]
+        pairs = _test_pairs(self.ledger, found, runs, labels)
+        content = {"measure": found.measure, "tasks": list(tasks), "labels": labels, "lines": lines, "pairs": pairs}
         title = f"Two systems of the {GROUP_TITLES[group]} leaderboard, {found.measure}"
         return render(
             "leaderboard/site_compare.html",
             frame,
-            **pair_page(self.ledger, found, runs, hrefs, report_file, places),
+            board=found,
+            labels=labels,
+            tested=bool(pairs),
+            data=_as_script(content | {"report": report_file}),
             most=MAX_SYSTEMS,
             boards={GROUP_TITLES[name]: "" if name == group else file for name, file in self.compared.items()},
             board_href=_FILES[group],
@@ -235,29 +249,17 @@ class _Pages:
         name, measure = line.name, found.measure
         facts = published_facts(name, found.group, measure)
         local = self.names.get((found.group, True, facts["system"]), "")
-        figures = own_figures(self.ledger, runs.get(facts["system"], {}), measure)
         return render(
             "leaderboard/published.html",
             frame,
             **facts,
             own_href=f"../{local}" if local else "",
-            own=figures,
-            verdicts=verdicts(facts["rows"], figures, measure),
+            **measured(self.ledger, runs.get(facts["system"], {}), facts["rows"], measure),
             source_href="../sources.html#",
             comparison=_compare_link(frame, name),
             cite=replace(published_citation(name, found.group, measure), url=self.site.cite("", file).url),
             others=[other for other in facts["measures"] if other != measure],
         )
-
-    def _how_to_submit(self, frame: Frame) -> str:
-        lines = {
-            line: [(group, file) for (group, own, name), file in self.names.items() if own and name == line]
-            for one in self.sent.accepted
-            for line in one.systems
-        }
-        archives, to = {one.name: _archive(one) for one in self.sent.accepted}, self.site.submit_to
-        template = "leaderboard/site_submit.html"
-        return render(template, frame, sent=self.sent, lines=lines, archives=archives, submit_to=to)
 
 
 def _report_file(group: str) -> str:
@@ -297,8 +299,11 @@ def _archive(sent: Accepted) -> str:
     return f"submissions/{sent.digest[:16]}.zip"
 
 
-def _file_names(boards: Mapping[str, Board]) -> Names:
-    """Name a file for each system: its name in letters that every host takes, numbered if two would be alike."""
+def _file_names(boards: Mapping[str, Board]) -> Mapping[tuple[str, bool, str], str]:
+    """Name a file for each system, by its group, whether it is an own run, and its name.
+
+    Files have letters that every host takes, and are numbered if two would be alike.
+    """
     files: dict[tuple[str, bool, str], str] = {}
     for group, one in boards.items():
         for row in {(line.own, line.name): line for line in one.lines}.values():
@@ -337,6 +342,68 @@ def _listed(folder: Path) -> set[str]:
         return {name for name in names if (folder / name).resolve().is_relative_to(folder.resolve())}
     except (OSError, ValueError, TypeError):
         return set()
+
+
+MAX_BASELINES = 12
+"""Baselines of a static board: with each, every system must be tested in every column."""
+
+
+def baseline_names(board: Board) -> list[str]:
+    """Return the systems to offer: all local ones with a rank, or if these are too many the plain ones and the best."""
+    ranked = [line for line in board.lines if line.own and line.rank is not None]
+    plain = [line for line in ranked if line.parts.kind == "base"]
+    several = ranked if len(ranked) <= MAX_BASELINES else [*plain[: MAX_BASELINES // 2], *ranked][:MAX_BASELINES]
+    offered = set(map(id, several))
+    return [line.name for line in ranked if id(line) in offered] if len(ranked) > 1 else []
+
+
+def _baseline_marks(ledger: Ledger, board: Board, runs: Runs) -> Mapping[str, Mapping[str, str]]:
+    """Map baseline and system, if it has all tasks, to a letter per column: `b` better, `w` worse, `-` neither."""
+    whole = {line.name: runs[line.name] for line in board.lines if line.own and line.average is not None}
+    samples = {
+        name: {task: Sample(row[task].queries, ledger.scores(row[task])[board.measure], row[task].data)
+               for task in board.tasks}
+        for name, row in whole.items()
+    }  # fmt: skip
+    letters = {"": "-", BETTER: "b", WORSE: "w"}
+    return {
+        name: {
+            system: "".join(letters[marks.get(column, "")] for column in board.columns)
+            for system, marks in significance(samples, name).items()
+            if marks
+        }
+        for name in baseline_names(board)
+    }
+
+
+def _as_script(content: Mapping[str, Any]) -> Markup:
+    """Write values as a page's script reads them; no text can end the element that holds them."""
+    return Markup(orjson.dumps(content).decode().replace("<", "\\u003c"))
+
+
+MAX_SYSTEMS = 8
+"""Own systems of which every pair is tested."""
+
+
+def _test_pairs(ledger: Ledger, board: Board, runs: Runs, labels: list[str]) -> list[dict[str, Any]]:
+    """Test each pair of the best local systems; pairs without a task in common are left out."""
+    names = {line.name: label for line, label in zip(board.lines, labels, strict=True) if line.own}
+    tests = []
+    for a, b in combinations(baseline_names(board)[:MAX_SYSTEMS], 2):
+        with suppress(R2medError):
+            shared = on_shared_tasks([Chosen(name, name, runs[name]) for name in (a, b)])
+            pair = compare_shared(ledger, shared, board.measure)[0]
+            rows = {task: _test(difference, pair.corrected_tasks[task]) for task, difference in pair.tasks.items()}
+            facts = {"a": names[a], "b": names[b], "verdict": pair.verdict, "differs": pair.differs, "rows": rows}
+            tests.append(facts | {"all": _test(pair.overall, pair.corrected)})
+    return tests
+
+
+def _test(difference: Difference, corrected: float) -> list[Any]:
+    """Return difference, interval, p after Holm, and queries that B won, that A won, and all."""
+    figures = [round(value, 6) for value in (difference.mean, difference.low, difference.high)]
+    p = p_after_holm(difference, corrected)
+    return [*figures, p, difference.wins, difference.losses, difference.queries]
 
 
 def workflow() -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from r2med.formatting import money
-from r2med.render.table import Cell, Column, Number, Table, cells, key, numbers, output
+from r2med.render.table import Cell, Column, Table, cells, key, numbers, output, plain
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -207,7 +207,7 @@ def markdown_blocks(sections: Sequence[Section], notes: Sequence[str] = (), leve
         if section.rows:
             rules = ["---:" if column.right else "---" for column in section.columns]
             rows = [section.headings, rules, *section.rows]
-            blocks.append("\n".join(f"| {' | '.join(map(escape_markdown, map(wide, row)))} |" for row in rows))
+            blocks.append("\n".join(f"| {' | '.join(map(escape_markdown, map(plain, row)))} |" for row in rows))
         blocks += map(escape_markdown, section.sentences)
     return [*blocks, *(f"Note: {escape_markdown(note)}" for note in notes)]
 
@@ -223,11 +223,6 @@ def escape_markdown(text: str) -> str:
     return " ".join(text.split())
 
 
-def wide(cell: Cell) -> str:
-    """Return the wide form of a cell."""
-    return cell if isinstance(cell, str) else cell.wide if isinstance(cell, Number) else cell.plain
-
-
 def latex_sections(sections: Sequence[Section]) -> str:
     """Write sections as tables for a paper, with booktabs; what has no table becomes a paragraph."""
     return "% \\usepackage{booktabs}\n" + "\n".join(_latex_table(section) for section in sections)
@@ -235,7 +230,7 @@ def latex_sections(sections: Sequence[Section]) -> str:
 
 def _latex_table(section: Section) -> str:
     def line(cells: Sequence[Cell]) -> str:
-        return " & ".join(escaped(wide(cell)) for cell in cells) + r" \\"
+        return " & ".join(escaped(plain(cell)) for cell in cells) + r" \\"
 
     below = escaped(" ".join(section.sentences))
     if not section.rows:

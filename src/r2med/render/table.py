@@ -10,7 +10,7 @@ from io import StringIO
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from rich.cells import cell_len
-from rich.text import Span, Text
+from rich.text import Text
 
 from r2med import formatting
 from r2med.formatting import Ends, percent_range
@@ -208,16 +208,12 @@ class Table:
         self._rules.add(len(self._rows))
 
     def show(self, console: Console) -> None:
-        """Print the table."""
-        console.print(self.laid_out(room(console)), soft_wrap=True)
-
-    def laid_out(self, width: int | None) -> Text:
-        """Lay out the whole table as one text, at most so many columns wide if that is possible."""
+        """Print the table, at most as wide as the console if that is possible."""
         text = Text("\n", no_wrap=True, overflow="ignore", end="")
-        for number, (places, widths, form) in enumerate(self._blocks(width)):
+        for number, (places, widths, form) in enumerate(self._blocks(room(console))):
             text.append("\n" * bool(number))
             self._write(text, places, widths, form)
-        return text
+        console.print(text, soft_wrap=True)
 
     def _blocks(self, width: int | None) -> Iterator[tuple[Sequence[int], Sequence[int], _Form]]:
         """Yield the columns of each part of the table, their widths and their form."""
@@ -254,7 +250,12 @@ class Table:
 
     def _widths(self, form: _Form) -> list[int]:
         return [
-            max([_heading_width(column, form), *(_width(cells[place], form) for cells, _ in self._rows)])
+            max(
+                [
+                    _heading_width(column, form),
+                    *(cell_len(plain(cells[place], narrow=form.narrow)) for cells, _ in self._rows),
+                ]
+            )
             for place, column in enumerate(self._columns)
         ]
 
@@ -294,16 +295,17 @@ def _total(widths: Sequence[int]) -> int:
     return sum(widths) + 2 * len(widths)
 
 
-def _width(cell: Cell, form: _Form) -> int:
+def plain(cell: Cell, *, narrow: bool = False) -> str:
+    """Return the text of a cell, of a number the longer one unless there is little room."""
     if isinstance(cell, Number):
-        return cell_len(cell.narrow if form.narrow else cell.wide)
-    return cell_len(cell if isinstance(cell, str) else cell.plain)
+        return cell.narrow if narrow else cell.wide
+    return cell if isinstance(cell, str) else cell.plain
 
 
 def _text(cell: Cell, form: _Form) -> Text:
-    if isinstance(cell, Number):
-        return Text(cell.narrow if form.narrow else cell.wide, cell.style)
-    return Text(cell) if isinstance(cell, str) else cell
+    if isinstance(cell, Text):
+        return cell
+    return Text(plain(cell, narrow=form.narrow), cell.style if isinstance(cell, Number) else "")
 
 
 def _heading_width(column: Column, form: _Form) -> int:
@@ -353,18 +355,11 @@ def _breaks(text: str, width: int) -> list[int]:
 
 
 def _add(table: Text, columns: Sequence[Column], cells: Sequence[Text], widths: Sequence[int], style: str) -> None:
-    """Append a line of cells to a table at once: appending each by itself takes twice as long."""
-    pieces: list[str] = []
-    spans = [Span(0, _total(widths), style)] if style else []
-    place = 0
+    """Append a line of cells to a table."""
+    line = Text(style=style)
     for column, cell, width in zip(columns, cells, widths, strict=True):
-        plain, blank = cell.plain, " " * (width - cell.cell_len)
+        blank = " " * (width - cell.cell_len)
         before, behind = (f" {blank}", " ") if column.right else (" ", f"{blank} ")
-        start = place + len(before)
-        pieces += (before, plain, behind)
-        place = start + len(plain) + len(behind)
-        spans += [Span(start, start + len(plain), cell.style)] if cell.style else []
-        spans += [span.move(start) for span in cell.spans]
-    line = Text("".join(pieces), spans=spans)
+        line.append(before).append_text(cell).append(behind)
     line.rstrip()
     table.append_text(line).append("\n")

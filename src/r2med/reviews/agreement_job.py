@@ -18,7 +18,7 @@ import msgspec
 
 from r2med.errors import R2medError
 from r2med.formatting import one_line
-from r2med.render.sections import wide
+from r2med.render.table import plain
 from r2med.reviews.agreement import review_agreement
 from r2med.reviews.store import ReviewStore
 from r2med.reviews.tables import BREAKDOWNS, agreement_sections
@@ -103,7 +103,7 @@ def main() -> int:
             state = store.state()
             agreement = review_agreement(store)
         parts = agreement_sections(agreement, BREAKDOWNS)
-        sections = [{**vars(part), "rows": [list(map(wide, row)) for row in part.rows]} for part in parts]
+        sections = [{**vars(part), "rows": [list(map(plain, row)) for row in part.rows]} for part in parts]
         computed = ComputedAgreement(state, sections, agreement.notes)
     except (R2medError, MemoryError, OSError) as error:
         computed = ComputedAgreement(0, error=one_line(error))

@@ -161,28 +161,18 @@ STROKES = {
 
 
 def draw_mark(point: ChartPoint, x: float, y: float, radius: float = 4.5) -> str:
-    """Draw a mark at a place."""
+    """Draw a mark at a place, as large as a disc of a radius."""
     look = f"mark {point.tone}{'' if point.filled else ' hollow'}"
     if point.shape == "disc":
         return tag("circle", cx=x, cy=y, r=radius, class_=look)
     if point.shape == "bar":
-        return tag("path", d=f"M{x:.1f} {y - 6:.1f}v12", class_=look)
+        return tag("path", d=f"M{x:.1f} {y - 6:.1f}V{y + 6:.1f}", class_=look)
     if point.shape == "square":
-        return tag("path", d=f"M{x - 4:.1f} {y - 4:.1f}h8v8h-8z", class_=look)
-    return tag("path", d=f"M{x:.1f} {y - 5.5:.1f}l5.5 5.5l-5.5 5.5l-5.5 -5.5z", class_=look)
-
-
-def draw_bubble(point: ChartPoint, x: float, y: float, radius: float, side: float = 1.8) -> str:
-    """Draw a mark of any size; a square has `side` times the radius."""
-    look = f"mark {point.tone}{'' if point.filled else ' hollow'}"
-    if point.shape == "disc":
-        return tag("circle", cx=x, cy=y, r=radius, class_=look)
-    if point.shape == "square":
-        wide = side * radius
-        return tag("rect", x=x - wide / 2, y=y - wide / 2, width=wide, height=wide, class_=look)
-    wide = 1.25 * radius
-    corners = f"{wide:.1f} {wide:.1f}l{-wide:.1f} {wide:.1f}l{-wide:.1f} {-wide:.1f}"
-    return tag("path", d=f"M{x:.1f} {y - wide:.1f}l{corners}z", class_=look)
+        half = radius * 8 / 9
+        return tag("rect", x=x - half, y=y - half, width=2 * half, height=2 * half, class_=look)
+    half = radius * 11 / 9
+    right, left = f"L{x + half:.1f} {y:.1f}", f"L{x - half:.1f} {y:.1f}"
+    return tag("path", d=f"M{x:.1f} {y - half:.1f}{right}L{x:.1f} {y + half:.1f}{left}z", class_=look)
 
 
 def whisker(point: ChartPoint, scale: Scale, y: float, radius: float = 4.5) -> str:
@@ -200,9 +190,9 @@ def mark_number(number: int | None, x: float, y: float, corner: Corner) -> str:
     """Write the number of the mark at a place, in one of its corners; nothing for a mark without one."""
     if number is None:
         return ""
-    anchor = "start" if corner.x > 0 else "end"
-    at = (x + 8 * corner.x, y + (-5 if corner.y > 0 else 13))
-    return words(*at, str(number), class_="tick number", text_anchor=anchor)
+    right, above = corner
+    anchor = "start" if right > 0 else "end"
+    return words(x + 8 * right, y + (-5 if above > 0 else 13), str(number), class_="tick number", text_anchor=anchor)
 
 
 def filled(shape: str, fill: Fill, layout: Layout, **place: object) -> str:

@@ -191,12 +191,6 @@ def _outline(text: str) -> tuple[list[Sequence[float]], list[int]]:
                 places = [(right, y)]
             case "V", [down]:
                 places = [(x, down)]
-            case "h", [right]:
-                places = [(x + right, y)]
-            case "v", [down]:
-                places = [(x, y + down)]
-            case "l", [right, down]:
-                places = [(x + right, y + down)]
             case _:
                 places = list(zip(numbers[::2], numbers[1::2], strict=True))
         corners += places

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from typing import NamedTuple
 
 from r2med.render.charts.chart import Chart
@@ -55,11 +56,10 @@ class LineChart(Chart):
         """Return the stroke of each curve by its name."""
         lines = {line.name: line for _, several in self.panels for line in several}
         drawn = [name for name, line in lines.items() if not line.straight]
-        tones = shades(len(drawn) + 3)
-        strokes = {name: (tones[place], _DASHES[place % len(_DASHES)]) for place, name in enumerate(drawn)}
-        pairs = {name: strokes.get(name, ("#666666", "1.5 3")) for name in lines}
-        return {name: {"stroke": color} | ({"stroke_dasharray": dash} if dash else {})
-                for name, (color, dash) in pairs.items()}  # fmt: skip
+        looks = {name: {"stroke": "#666666", "stroke_dasharray": "1.5 3"} for name in lines}
+        for name, color, dash in zip(drawn, shades(len(drawn) + 3), cycle(_DASHES), strict=False):
+            looks[name] = {"stroke": color} | ({"stroke_dasharray": dash} if dash else {})
+        return looks
 
     def draw(self, layout: Layout) -> tuple[float, list[str]]:
         """Draw the panels, and below them a legend."""
@@ -84,7 +84,7 @@ class LineChart(Chart):
         columns = legend_columns(list(looks), layout.width // 7)
         for place, (name, look) in enumerate(looks.items()):
             left, row = 4 + layout.width / columns * (place % columns), 304 + 20 * (place // columns)
-            parts.append(tag("path", d=f"M{left:.1f} {row}h30", class_="curve", **look))
+            parts.append(tag("path", d=f"M{left:.1f} {row}H{left + 30:.1f}", class_="curve", **look))
             parts.append(words(left + 38, row + 4, name, class_="name"))
         return 300 + 20 * -(-len(looks) // columns), parts
 

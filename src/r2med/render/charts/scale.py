@@ -5,17 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TypeAlias
 
-
-class Corner(NamedTuple):
-    """Side of a mark on which its number stands: 1 right of it and above it, -1 left of it and below it."""
-
-    x: int
-    y: int
-
-
-CORNERS = (Corner(1, 1), Corner(1, -1), Corner(-1, 1), Corner(-1, -1))
+Corner: TypeAlias = tuple[int, int]
+"""Sides of a mark on which its number stands: 1 right of it and above it, -1 left of it and below it."""
+CORNERS: Sequence[Corner] = ((1, 1), (1, -1), (-1, 1), (-1, -1))
 _WIDE, _HIGH, _AWAY = 15.0, 12.0, 12.0
 """The room of a number of two digits, and how far its middle is from that of its mark."""
 
@@ -24,19 +18,19 @@ def number_corners(marks: Sequence[tuple[float, float]]) -> list[Corner]:
     """Choose for the number of each mark the first corner that nothing else is in the way of; `y` grows upwards.
 
     >>> number_corners([(50, 50), (51, 49), (200, 50)])
-    [Corner(x=1, y=1), Corner(x=1, y=-1), Corner(x=1, y=1)]
+    [(1, 1), (1, -1), (1, 1)]
     """
     corners: list[Corner] = []
     occupied = list(marks)
     for x, y in marks:
         others = [place for place in occupied if place != (x, y)]
-        overlaps = {}
+        places, overlaps = {}, {}
         for corner in CORNERS:
-            here, up = x + _AWAY * corner.x, y + 0.6 * _AWAY * corner.y
+            here, up = x + _AWAY * corner[0], y + 0.6 * _AWAY * corner[1]
+            places[corner] = (here, up)
             overlaps[corner] = sum(abs(here - a) < _WIDE and abs(up - b) < _HIGH for a, b in others)
-        best = min(CORNERS, key=overlaps.__getitem__)
-        corners.append(best)
-        occupied.append((x + _AWAY * best.x, y + 0.6 * _AWAY * best.y))
+        corners.append(min(CORNERS, key=overlaps.__getitem__))
+        occupied.append(places[corners[-1]])
     return corners
 
 

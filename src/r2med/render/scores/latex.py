@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 from r2med.data.task_names import GROUP_TITLES
 from r2med.data.tasks import AVERAGE
-from r2med.render.scores.model import NONE, Board, BoardRow
+from r2med.render.scores.model import BEST, NONE, SECOND, Board, BoardRow, BoardTable, TableCell, board_table
 from r2med.render.scores.significance import BETTER, WORSE, about_marks
-from r2med.render.scores.table import BEST, SECOND, BoardTable, TableCell, board_table
 from r2med.render.sections import SIGNS, breakable, escaped, one_line, unprintable
 
 _MARKS = {BETTER: r"$^{\dagger}$", WORSE: r"$^{\ddagger}$"}
@@ -34,18 +33,6 @@ class _Shape:
     size: str = "footnotesize"
     gap: float = _GAP
 
-    @property
-    def smaller(self) -> str:
-        """Return the size of intervals."""
-        return r"\scriptsize" if self.size == "footnotesize" else r"\tiny"
-
-    @property
-    def packages(self) -> str:
-        """Return the packages that a document needs for it."""
-        if self.long:
-            return "booktabs,array,longtable" + ",pdflscape" * self.turned
-        return f"booktabs,array,{'rotating' if self.turned else 'graphicx'}"
-
 
 def latex(board: Board) -> str:
     r"""Write the table, with the packages that it needs in a comment.
@@ -64,10 +51,14 @@ def latex(board: Board) -> str:
     name = f">{{\\raggedright\\hyphenpenalty=10000\\arraybackslash}}p{{{shape.name:.0f}pt}}" if shape.name else "l"
     columns = "r" * table.has_ranks + name + "l" * table.has_sources + "r" * (len(board.columns) + len(cost))
     body = (_long if shape.long else _float)(shape, columns, caption, [r"\toprule", _joined(heads), r"\midrule"], rows)
+    packages = "longtable" + ",pdflscape" * shape.turned if shape.long else "rotating" if shape.turned else "graphicx"
     names = " ".join(row.name for row in table.rows)
     comments = [f"{escaped(sign)} stands for {sign}, which the usual fonts lack" for sign in unprintable(names)]
     comments += map(one_line, board.notes)
-    return "\n".join([rf"% \usepackage{{{shape.packages}}}", *body, *(f"% {comment}" for comment in comments)]) + "\n"
+    return (
+        "\n".join([rf"% \usepackage{{booktabs,array,{packages}}}", *body, *(f"% {comment}" for comment in comments)])
+        + "\n"
+    )
 
 
 def _float(shape: _Shape, columns: str, caption: list[str], head: list[str], rows: list[str]) -> list[str]:
@@ -172,7 +163,8 @@ def _rows(table: BoardTable, row: BoardRow, shape: _Shape) -> list[str]:
     if not row.intervals:
         return [_joined(cells)]
     ranges = [_range(cell, column, shape.long).replace("-", "--") for column, cell in table.cells(row).items()]
-    below = [*[""] * before, *(rf"{{{shape.smaller} {text}}}" if text else "" for text in ranges), *[""] * len(cost)]
+    smaller = r"\scriptsize" if shape.size == "footnotesize" else r"\tiny"
+    below = [*[""] * before, *(rf"{{{smaller} {text}}}" if text else "" for text in ranges), *[""] * len(cost)]
     return [_joined(cells) + "*", _joined(below) + "[2pt]"]
 
 

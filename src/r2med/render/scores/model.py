@@ -1,19 +1,22 @@
-"""Boards as values: rows of figures, published or local, and the columns they share."""
+"""Boards as values: rows of figures, published or local, and the table of cells that every format writes.
+
+The table decides the order of columns, the best and the second best, dashes, brackets and marks. A format chooses its
+signs; none decides what is in it. CSV and JSON hold the board's own figures with all their digits.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from r2med.data.task_names import GROUP_TITLES, task_headings
 from r2med.data.tasks import AVERAGE
 from r2med.formatting import counted, percent
+from r2med.measure.figure import Figure
 from r2med.render.table import print_plainly
 from r2med.runs.cost import COST_HEADINGS, Cost
-
-if TYPE_CHECKING:
-    from r2med.measure.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -146,11 +149,6 @@ class BoardRow:
     def unmeasured(self) -> bool:
         """Return whether every single query is incomplete, so that the figures say nothing of the system."""
         return 0 < self.queries <= self.incomplete
-
-    @property
-    def rankable(self) -> bool:
-        """Return whether it may be ranked among the others, provided that it has an average."""
-        return not (self.oracle or self.unmeasured or self.other_data)
 
     @property
     def far_apart(self) -> bool:
@@ -288,3 +286,143 @@ def line_labels(board: Board) -> list[str]:
             label += "'"
         labels.append(label)
     return labels
+
+
+BEST, SECOND = "best", "second"
+
+
+Leaders = Mapping[str, str]
+"""The best and the second best figure of a column, as they are shown, to `BEST` and `SECOND`."""
+
+
+def leaders_of(values: Iterable[float]) -> Leaders:
+    """Find the two best of some figures."""
+    return dict(
+        zip(sorted({percent(value) for value in values}, key=float, reverse=True), (BEST, SECOND), strict=False)
+    )
+
+
+@dataclass(frozen=True)
+class TableCell:
+    """A figure of a board, for every format to write down."""
+
+    value: float | None  # the figure itself; None where there is none, or only a published average without its tasks
+    digits: str  # x 100 with two digits, or a dash
+    fewer: str  # the same with one digit, where there is little room
+    place: str = ""  # `BEST`, `SECOND` or nothing
+    brackets: bool = False  # whether it is an average that was published without its tasks
+    other_data: bool = False  # whether it was measured on other data than the rest of its column
+    mark: str = ""  # significantly better or worse than the baseline
+    interval: str = ""  # 95%, x 100; empty where none is known
+
+    @property
+    def text(self) -> str:
+        """Return the figure as plain text, without its mark."""
+        return f"({self.digits})" if self.brackets else self.digits + OTHER_DATA * self.other_data
+
+    @property
+    def short(self) -> str:
+        """Return the same with one digit."""
+        return f"({self.fewer})" if self.brackets else self.fewer + OTHER_DATA * self.other_data
+
+
+@dataclass(frozen=True)
+class BoardTable:
+    """A board laid out: headings, rows and notes."""
+
+    board: Board
+    rows: Sequence[BoardRow]
+    headings: Mapping[str, str]  # of the columns with figures, the average's last
+    best: Mapping[str, Leaders]
+    title: str
+    cost_headings: Sequence[str]  # the columns of costs, if the board has them
+    has_ranks: bool
+    has_sources: bool  # whether rows of the board come from different places
+    mixed: bool  # whether some figures were measured on other data than the rest of their column
+
+    @property
+    def notes(self) -> list[str]:
+        """Return what a reader must know, and how many rows were left out."""
+        left_out = self.board.left_out
+        more = [f"{left_out} more systems are not shown (--limit 0 shows all)"] if left_out else []
+        return [*self.board.notes, *more]
+
+    @property
+    def legend(self) -> list[str]:
+        """Return the meanings of the signs in this table, a sentence each without its full stop."""
+        signs = {sign.text for row in self.rows for sign in row.signs}
+        cells = [cell for row in self.rows for cell in self.cells(row).values()]
+        count, left_out = len(self.rows), self.board.left_out
+        meanings = [
+            ("(oracle)" in signs, "An oracle was shown the answers and has no rank"),
+            ("≠" in signs, "≠: sources disagree"),
+            (any(row.far_apart for row in self.rows), "≠ with a number: sources are so many points apart"),
+            ("*" in signs, "*: some queries are incomplete"),
+            (any(row.recall_lost is not None for row in self.rows), RECALL_LOST),
+            (self.mixed, f"{OTHER_DATA}: measured on other data, not ranked"),
+            (any(cell.brackets for cell in cells), "In brackets: an average published without its tasks"),
+            (any(cell.text == NONE for cell in cells), "A dash: no figure"),
+            (bool(left_out), f"{count} of {count + left_out} systems"),
+        ]
+        return [text for holds, text in meanings if holds]
+
+    def is_own_among_others(self, row: BoardRow) -> bool:
+        """Return whether a system was measured here, and not all of the table was."""
+        return row.own and self.has_sources
+
+    def cells(self, row: BoardRow) -> dict[str, TableCell]:
+        """Return the figures of a row by column."""
+        cells = {}
+        for column in self.board.columns:
+            value, stated = row.value(column), row.stated if column == AVERAGE else None
+            mark, ends = row.marks.get(column, ""), row.intervals.get(column)
+            interval = "" if ends is None else "-".join(percent(end, 1) for end in ends.ends)
+            figure = stated if value is None else value
+            if figure is None:
+                cells[column] = TableCell(None, NONE, NONE, mark=mark, interval=interval)
+                continue
+            digits, fewer = percent(figure, 2), percent(figure, 1)
+            other = value is not None and row.saw_other_data(column)
+            place = self.best[column].get(digits, "") if value is not None and not (other or row.oracle) else ""
+            cells[column] = TableCell(value, digits, fewer, place, value is None, other, mark, interval)
+        return cells
+
+
+def board_table(
+    board: Board,
+    rows: Sequence[BoardRow] | None = None,
+    average: str = "avg",
+    best: Mapping[str, Leaders] | None = None,
+) -> BoardTable:
+    """Build the table of a board, or of some of its rows; the best figures are those of the whole board.
+
+    A caller that has the best figures already passes them.
+
+    >>> row = BoardRow("x", ("page",), {"A": 0.12345}, stated=0.5)
+    >>> table = board_table(Board("full", "nDCG@10", ("A", "B"), [row]))
+    >>> table.title, [cell.text for cell in table.cells(table.rows[0]).values()]
+    ('nDCG@10 x 100, R2MED', ['12.35', '-', '(50.00)'])
+    """
+    headings = {column: heading for column, heading in task_headings(board.tasks).items() if column in board.columns}
+    headings |= {AVERAGE: average} if AVERAGE in board.columns else {}
+    rows = board.lines if rows is None else rows
+    return BoardTable(
+        board,
+        rows,
+        headings,
+        leaders(board) if best is None else best,
+        title=f"{board.measure} x 100, {GROUP_TITLES[board.group]}",
+        cost_headings=COST_HEADINGS if board.cost else (),
+        has_ranks=any(row.rank is not None for row in board.lines),
+        has_sources=any(not row.own for row in board.lines),
+        mixed=any(row.other_data for row in rows),
+    )
+
+
+def leaders(board: Board) -> Mapping[str, Leaders]:
+    """Return the two best figures of each column, oracles left out; equal figures, as shown, are equally good."""
+    best = {}
+    for column in dict.fromkeys((*board.columns, AVERAGE)):
+        values = [row.value(column) for row in board.lines if not row.oracle and not row.saw_other_data(column)]
+        best[column] = leaders_of(value for value in values if value is not None)
+    return best

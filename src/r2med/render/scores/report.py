@@ -13,9 +13,8 @@ from r2med.data.task_names import GROUP_NOTES
 from r2med.errors import R2medError, SpecError
 from r2med.formatting import counted, dollars_text
 from r2med.pipeline.spec import Call, Chain, Value, parse
-from r2med.render.scores.model import OWN, RECALL_LOST, Board, BoardRow, SystemParts, View
+from r2med.render.scores.model import OWN, RECALL_LOST, Board, BoardRow, SystemParts, View, board_table
 from r2med.render.scores.significance import Sample, about_marks, intervals, significance
-from r2med.render.scores.table import board_table
 from r2med.render.scores.text import FORMATS, show_table
 from r2med.render.table import say
 from r2med.runs.cost import Cost
@@ -162,7 +161,8 @@ def _footnotes(report: Report, console: Console) -> None:
     runs = {system: [run for run in report.results if run.system == system] for system in report.systems}
     for system, several in runs.items():
         if reasons := [reason for run in several for reason in run.incomplete.values()]:
-            say(console, f"* {system}: {_incomplete(reasons)}")
+            more = ", ..." if len(set(reasons)) > 1 else ""
+            say(console, f"* {system}: {counted(len(reasons), 'query', 'queries')} incomplete ({reasons[0]}{more})")
     if any(run.record.recall_lost is not None for run in report.results):
         say(console, RECALL_LOST)
     for system, several in runs.items():
@@ -181,16 +181,6 @@ def _footnotes(report: Report, console: Console) -> None:
         say(console, f"warning: {sentence}{whose}", "yellow")
     for line in failure_lines(report.failures, report.names):
         say(console, line, "red")
-
-
-def _incomplete(reasons: Sequence[str]) -> str:
-    """Count the incomplete queries, with the reason of the first of them.
-
-    >>> _incomplete(["not in exp.tsv"]), _incomplete(["empty answer", "timed out"])
-    ('1 query incomplete (not in exp.tsv)', '2 queries incomplete (empty answer, ...)')
-    """
-    more = ", ..." if len(set(reasons)) > 1 else ""
-    return f"{len(reasons)} {'query' if len(reasons) == 1 else 'queries'} incomplete ({reasons[0]}{more})"
 
 
 def format_report(report: Report, name: str, measures: Sequence[str] = (), view: View | None = None) -> str:

@@ -13,8 +13,7 @@ from rich.text import Text
 from r2med.data.task_names import task_names
 from r2med.data.tasks import AVERAGE
 from r2med.render.scores.latex import latex
-from r2med.render.scores.model import NONE, Board, BoardRow
-from r2med.render.scores.table import BEST, SECOND, BoardTable, board_table
+from r2med.render.scores.model import BEST, NONE, SECOND, Board, BoardRow, BoardTable, board_table
 from r2med.render.sections import escape_markdown
 from r2med.render.table import Cell, Column, Number, Table, key, numbers, room
 
