@@ -10,6 +10,7 @@ import json
 import os
 import time
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 import orjson
@@ -43,11 +44,17 @@ class HttpServer:
 
     def __init__(self, model: Model, timeout: float) -> None:
         require_extra("llm", "httpx2")
-        self._address = _address(model)
-        self._url, self._timeout = f"{model.url}/chat/completions", timeout
+        self._address, self._timeout = _address(model), timeout
         self._key = self._address.key()
         self._idle: list[httpx2.AsyncClient] = []
         """One client per connection: a pool of connections looks at all of them for each request."""
+
+    @cached_property
+    def _url(self) -> httpx2.URL:
+        """Return the address as a URL, which the library would read again for each request."""
+        import httpx2
+
+        return httpx2.URL(f"{self._address.url}/chat/completions")
 
     def _open(self) -> httpx2.AsyncClient:
         import httpx2
@@ -62,7 +69,7 @@ class HttpServer:
     async def answer(self, request: Request) -> RawAnswer:
         """Send a request once."""
         started = time.perf_counter()
-        sent = json.dumps(body(request), ensure_ascii=False).encode()
+        sent = orjson.dumps(body(request))
         received = bytearray()
         client = self._idle.pop() if self._idle else self._open()
         try:
