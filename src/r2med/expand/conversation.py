@@ -101,7 +101,7 @@ class Trajectory:
         """Add a reply; return the move that it makes, or None if the conversation is over."""
         if isinstance(reply, Failed):
             self.counts["failed"] += 1
-            self.stop(reply.reason)
+            self.stop(reply.incomplete)
             return None
         self.turns += 1
         self.tokens += reply.usage.completion_tokens

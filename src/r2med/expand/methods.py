@@ -6,7 +6,6 @@ is not a system, and is marked as such in all results.
 
 from __future__ import annotations
 
-import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
@@ -14,9 +13,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from r2med.data.dataset import Generation
 from r2med.errors import R2medError, SpecError
-from r2med.llm.client import current_client
-from r2med.llm.stage import AskingStage, estimate_requests, note_account, was_cut
-from r2med.llm.types import Failed, Request
+from r2med.llm.stage import AskingStage, Exchange, estimate_requests, was_cut
+from r2med.llm.types import Request
 from r2med.models.templates import FAMILIES, Template, numbered, own_template, templates
 from r2med.pipeline.joins import check_join
 from r2med.pipeline.registry import build_stage, build_system, spec_of
@@ -92,18 +90,16 @@ class ModelExpander(AskingStage, Expander):
         """Estimate the requests, tokens and dollars, with the first prompt."""
         return estimate_requests(self.requests(collection, context))
 
-    def generation(self, text: str, reasoning: str = "", incomplete: str = "") -> Generation:
+    def generation(self, text: str, reasoning: str, incomplete: str) -> Generation:
         """Build a generation of this stage."""
         return Generation(text, self.name, self.model.id, reasoning, self.join, incomplete)
 
-    def note(self, collection: Collection, first: Request | None, context: Context) -> None:
-        """Record what was asked: the settings, the prompt's hash, and the first prompt as it was sent."""
-        template = self.template(collection.task)
-        context.notes.facts |= {
-            **self.asked_model(),
-            "prompt": {"source": template.source, "hash": template.hash},
-            "first_prompt": first.messages[-1].content if first else "",
-        }
+    def note(self, task: Task, exchange: Exchange, context: Context) -> None:
+        """Record what was asked: the settings, the prompt's hash, the first prompt as it was sent, and the account."""
+        template = self.template(task)
+        prompt = {"source": template.source, "hash": template.hash}
+        context.notes.facts |= {**self.asked_model(), "prompt": prompt, "first_prompt": exchange.first_prompt}
+        exchange.note_account(context)
 
 
 @dataclass(frozen=True)
@@ -122,18 +118,11 @@ class Writer(ModelExpander):
 
     def expand(self, collection: Collection, context: Context) -> Collection:
         """Ask for every query and add the replies."""
-        requests = self.requests(collection, context)
-        self.note(collection, requests[0] if requests else None, context)
-        started = time.perf_counter()
+        requests, exchange = self.requests(collection, context), Exchange()
         with context.executor.progress(str(self), len(requests)) as bar:
-            replies = current_client().ask_all(requests, bar)
-        note_account(replies, time.perf_counter() - started, context)
-        written = [
-            self.generation("", incomplete=reply.reason)
-            if isinstance(reply, Failed)
-            else self.generation(reply.text, reply.reasoning, reply.incomplete)
-            for reply in replies
-        ]
+            replies = exchange.ask(requests, bar)
+        self.note(collection.task, exchange, context)
+        written = [self.generation(reply.text, reply.reasoning, reply.incomplete) for reply in replies]
         places = range(0, len(written), self.samples)
         rows = [written[start : start + self.samples] for start in places]
         cut = [sum(map(was_cut, replies[start : start + self.samples])) for start in places]

@@ -125,10 +125,10 @@ class Client:
         none = "the request was not" if len(failed) == 1 else f"none of {len(failed)} requests was"
         models = [reply.request.model for reply in failed if _place(reply.request.model) in self._endpoints]
         if not models:
-            raise ServerError(f"{failed[0].reason}; {none} answered")
+            raise ServerError(f"{failed[0].incomplete}; {none} answered")
         health = [self._endpoints[_place(model)].result().health(model) for model in models]
         if not any(model.answered for model in health):
-            raise health[0].give_up(f"{failed[0].reason}; {none} answered")
+            raise health[0].give_up(f"{failed[0].incomplete}; {none} answered")
 
     def _written(self, key: str, request: Request, answer: Answered, reject: RawAnswer | None) -> Reply | Failed:
         """Store an answer of a worker and return its reply."""
@@ -184,7 +184,7 @@ class Client:
 
     def reject(self, replies: Iterable[Reply | Failed]) -> None:
         """Mark replies in which no decision could be read, so that the next command asks for them again."""
-        unread = {reply.request.key(): reply for reply in replies if isinstance(reply, Reply) and not reply.incomplete}
+        unread = {reply.request.key(): reply for reply in replies if not reply.incomplete}
         if not unread:
             return
         marked = self._answers.write([partial(self._answers.reject, key, reply.raw) for key, reply in unread.items()])

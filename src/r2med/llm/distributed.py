@@ -139,7 +139,7 @@ class AnswerWorker:
         for request, reply in zip(requests, replies, strict=True):
             answer = stored.get(request.key())
             if isinstance(reply, Failed) or answer is None:
-                results.append(("", reply.reason if isinstance(reply, Failed) else "the answer was lost"))
+                results.append(("", reply.incomplete if isinstance(reply, Failed) else "the answer was lost"))
             else:
                 results.append((encode_answer(answer), ""))
         return orjson.dumps(results)

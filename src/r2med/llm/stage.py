@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from r2med.errors import SpecError
@@ -12,6 +13,7 @@ from r2med.llm.budget import Estimate, account
 from r2med.llm.cards import find_model
 from r2med.llm.client import current_client
 from r2med.llm.types import Failed, Model, Reply, Request, Sampling
+from r2med.pipeline.executor.local import Progress
 from r2med.pipeline.registry import spec_of
 from r2med.pipeline.stage import Context, Requirements, Stage
 from r2med.store.files import expanded, spelled
@@ -143,13 +145,31 @@ def money_facts(guess: Estimate) -> dict[str, object]:
     }
 
 
-def note_account(replies: Sequence[Reply | Failed], seconds: float, context: Context) -> None:
-    """Record what the replies took, and how many were cut by the token limit and used as they are."""
-    context.asked_for(seconds)
-    facts = {"account": account(replies).as_json(), "seconds": seconds, "cut_by_limit": sum(map(was_cut, replies))}
-    context.notes.facts |= facts
+@dataclass
+class Exchange:
+    """Exchange of a stage with a model: the first prompt, all replies, and the seconds they took on the clock."""
+
+    first_prompt: str = ""
+    replies: list[Reply | Failed] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def ask(self, requests: Sequence[Request], bar: Progress | None = None) -> list[Reply | Failed]:
+        """Return the replies to requests."""
+        if requests and not self.replies:
+            self.first_prompt = requests[0].messages[-1].content
+        started = time.perf_counter()
+        replies = current_client().ask_all(requests, bar)
+        self.seconds += time.perf_counter() - started
+        self.replies += replies
+        return replies
+
+    def note_account(self, context: Context) -> None:
+        """Record what the replies took, and how many were cut by the token limit and used as they are."""
+        context.asked_for(self.seconds)
+        bill, cut = account(self.replies).as_json(), sum(map(was_cut, self.replies))
+        context.notes.facts |= {"account": bill, "seconds": self.seconds, "cut_by_limit": cut}
 
 
 def was_cut(reply: Reply | Failed) -> bool:
     """Return whether a text was cut by the limit on its length, and can be used as far as it goes."""
-    return isinstance(reply, Reply) and reply.finish == "length" and not reply.incomplete
+    return reply.finish == "length" and not reply.incomplete

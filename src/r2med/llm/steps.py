@@ -246,7 +246,7 @@ def raise_if_all_failed(count: Count) -> None:
 def answered(reply: Reply | Failed) -> Reply:
     """Return a reply; raise for a failed request, which ends the work on its item."""
     if isinstance(reply, Failed):
-        raise NoReply(reply.reason)
+        raise NoReply(reply.incomplete)
     return reply
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import orjson
 
@@ -211,8 +211,11 @@ class Reply:
 
 @dataclass(frozen=True)
 class Failed:
-    """A request that got no answer in any attempt. It is not stored, so a later run asks again."""
+    """A request that got no answer in any attempt: an empty reply, which is not stored, so a later run asks again."""
 
     request: Request
-    reason: str
+    incomplete: str
+    """The reason."""
+    text = reasoning = raw = finish = ""
+    logprobs: ClassVar[tuple[Token, ...]] = ()
     usage = Usage(requests=1, failed=1)
