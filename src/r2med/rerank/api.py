@@ -137,7 +137,7 @@ class ApiRerank(NamedStage, Reranker):
         pairs = wanted_pairs(lists)
         problems: dict[str, str] = {}
         with ScoreStore(self.fingerprint()) as store:
-            stored = store.find(pair.digest for row in pairs for pair in row)
+            stored = store.scored(pair.digest for row in pairs for pair in row)
             scores = dict(stored)
             if stored:
                 context.reuse("scores of pairs")

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import orjson
@@ -31,7 +31,7 @@ from r2med.store.text_hashes import text_digest
 if TYPE_CHECKING:
     from r2med.data.tasks import Task
     from r2med.pipeline.executor.local import Progress
-    from r2med.rerank.cross_encoder import LoadedCrossEncoder
+    from r2med.rerank.cross_encoder import CrossEncoder
 
 WINDOW = 1024  # pairs that are tokenized and sorted before the next are
 _HOPELESS = 8  # pairs in a row that fail on their own, with none that ever worked, until the model counts as broken
@@ -186,7 +186,7 @@ class Scoring:
 class PairWorker:
     """Worker that scores blocks of pairs in another process."""
 
-    model: LoadedCrossEncoder
+    model: CrossEncoder
     task: Task
 
     @cached_property
@@ -258,25 +258,16 @@ def pair_digest(query: bytes, document: bytes) -> bytes:
     return hashlib.blake2b(query + document, digest_size=16).digest()
 
 
-class ScoreStore:
+class ScoreStore(ValueStore):
     """The stored scores of one setting. Several processes may write at once."""
 
     def __init__(self, settings: Mapping[str, object]) -> None:
-        self._values = ValueStore("scores", settings)
+        super().__init__("scores", settings)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._values.__exit__()
-
-    def find(self, pairs: Iterable[bytes]) -> dict[bytes, Scored]:
+    def scored(self, pairs: Iterable[bytes]) -> dict[bytes, Scored]:
         """Return the stored scores of these pairs."""
-        return {pair: Scored(*_SCORED.unpack(value)) for pair, value in self._values.read(pairs).items()}
+        return {pair: Scored(*_SCORED.unpack(value)) for pair, value in self.read(pairs).items()}
 
     def keep(self, scored: Mapping[bytes, Scored]) -> None:
         """Store a batch for good; if that fails, warn and go on."""
-        self._values.write({pair: _SCORED.pack(*score) for pair, score in scored.items()})
-
-    def __len__(self) -> int:
-        return len(self._values)
+        self.write({pair: _SCORED.pack(*score) for pair, score in scored.items()})
