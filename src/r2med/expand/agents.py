@@ -39,8 +39,7 @@ class AgentSearch(NamedTuple):
 
     trajectory: Trajectory
     query: str
-    documents: Sequence[str] = ()
-    """The texts that were found, best first."""
+    documents: Sequence[str] = ()  # the texts that were found, best first
 
 
 @dataclass
@@ -54,14 +53,10 @@ class Log(Exchange):
 class Agent(ModelExpander):
     """Base of both agents: the loop. Subclasses decide how results come back to the model."""
 
-    tool: System = BY_BM25
-    """What the model searches with: any system."""
-    turns: int = 5
-    """Requests for a query at the most; in the last one the model is told to answer."""
-    docs: int = 3
-    """How many documents a search gives."""
-    words: int = PASSAGE_WORDS
-    """How many words of each."""
+    tool: System = BY_BM25  # what the model searches with: any system
+    turns: int = 5  # requests for a query at the most; in the last one the model is told to answer
+    docs: int = 3  # how many documents a search gives
+    words: int = PASSAGE_WORDS  # how many words of each
 
     tags: ClassVar[Tags]
 
@@ -201,8 +196,7 @@ class Agent(ModelExpander):
 
 
 NOTHING = "Nothing was found. Try other words."
-_REASONING_SHOWN = 500
-"""Words of the reasoning, the latest ones, that the reader of documents is shown."""
+_REASONING_SHOWN = 500  # words of the reasoning, the latest ones, that the reader of documents is shown
 
 
 def _condense_prompt() -> Template:

@@ -18,8 +18,7 @@ from r2med.llm.types import Failed, Message, Model, Reply, Request, chat
 
 NO_TOKENS = "the token limit came before an answer"
 NO_TURNS = "no answer within the turns allowed"
-LATER = ", later turn"
-"""What the kind of a request has in every turn but the first."""
+LATER = ", later turn"  # what the kind of a request has in every turn but the first
 
 
 @dataclass
@@ -34,11 +33,9 @@ class Trajectory:
     tags: Tags
     pieces: list[Message] = field(default_factory=list)
     """What the model wrote (`assistant`) and was given (`user`) after the prompt."""
-    turns: int = 0
-    """Requests that were answered."""
+    turns: int = 0  # requests that were answered
     tokens: int = 0
-    found: dict[str, str] = field(default_factory=dict)
-    """What each search so far brought, by the search's words."""
+    found: dict[str, str] = field(default_factory=dict)  # what each search so far brought, by the search's words
     counts: Counter[str] = field(default_factory=Counter)
     answer: str = ""
     incomplete: str = ""
@@ -162,10 +159,8 @@ class MoveKind(Enum):
     SEARCH = "search"
     ANSWER = "answer"
     EMPTY = "empty"
-    UNCLEAR = "unclear"
-    """Neither a search nor an answer, or half of one."""
-    CUT = "cut"
-    """The token limit came before either was complete."""
+    UNCLEAR = "unclear"  # neither a search nor an answer, or half of one
+    CUT = "cut"  # the token limit came before either was complete
 
 
 class Tags(NamedTuple):
@@ -182,17 +177,14 @@ class Move(NamedTuple):
     """A step of a model."""
 
     kind: MoveKind
-    text: str
-    """The query or the answer."""
-    written: str
-    """What the model is taken to have written: up to the end of the move, with its closing tag."""
+    text: str  # the query or the answer
+    written: str  # what the model is taken to have written: up to the end of the move, with its closing tag
 
 
 class Turn(NamedTuple):
     """A part of a conversation as it was written down."""
 
-    kind: str
-    """`thought`, `search`, `result` or `answer`."""
+    kind: str  # `thought`, `search`, `result` or `answer`
     text: str
 
 

@@ -31,22 +31,16 @@ if TYPE_CHECKING:
 class ModelExpander(AskingStage, Expander):
     """An expander with a model, a prompt and settings; subclasses decide what is asked."""
 
-    llm: str
-    """The model, as `find_model` takes it."""
+    llm: str  # the model, as `find_model` takes it
     _: KW_ONLY
-    prompt: str = ""
-    """A file with the user's prompt; empty for the one of the task's family."""
+    prompt: str = ""  # a file with the user's prompt; empty for the one of the task's family
     join: str = ""
     """How the text joins the query: replace, concat, mean, "repeat(n)"; empty for the retriever's published way."""
-    samples: int = 1
-    """How many texts are written for a query."""
-    temperature: float | None = None
-    """In place of the model's own."""
-    max_tokens: int | None = None
-    """In place of the model's own."""
+    samples: int = 1  # how many texts are written for a query
+    temperature: float | None = None  # in place of the model's own
+    max_tokens: int | None = None  # in place of the model's own
 
-    needed: ClassVar[tuple[str, ...]] = ("query",)
-    """What a prompt must have a place for."""
+    needed: ClassVar[tuple[str, ...]] = ("query",)  # what a prompt must have a place for
 
     def __post_init__(self) -> None:
         check_join(self.name, self.join)
@@ -164,10 +158,8 @@ def attach_generations(
     return collection.expanded(rows)
 
 
-PASSAGE_WORDS = 512
-"""How much of a passage a model is shown, as published."""
-BY_BM25 = System((build_stage(Call("bm25")),))
-"""What finds passages for a model unless something else is asked for."""
+PASSAGE_WORDS = 512  # how much of a passage a model is shown, as published
+BY_BM25 = System((build_stage(Call("bm25")),))  # what finds passages for a model unless something else is asked for
 
 
 @dataclass(frozen=True)
@@ -211,12 +203,9 @@ class LameR(Writer):
     'lamer(gpt-4o, depth=5)'
     """
 
-    first: System = BY_BM25
-    """What finds the passages."""
-    depth: int = 10
-    """How many of them the model is shown."""
-    words: int = PASSAGE_WORDS
-    """How many words of each."""
+    first: System = BY_BM25  # what finds the passages
+    depth: int = 10  # how many of them the model is shown
+    words: int = PASSAGE_WORDS  # how many words of each
 
     name = "lamer"
     needed = ("query", "passages")
@@ -263,8 +252,7 @@ class OracleAnswer(Oracle):
     'oracle-answer(join=concat)'
     """
 
-    join: str = ""
-    """How the answer joins the query; empty for the retriever's own way."""
+    join: str = ""  # how the answer joins the query; empty for the retriever's own way
 
     def __post_init__(self) -> None:
         check_join("oracle-answer", self.join)

@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from r2med.data.dataset import Collection
     from r2med.data.tasks import Task
 
-HYDOC = "query_with_hydoc.jsonl"
-"""The name of the published files."""
+HYDOC = "query_with_hydoc.jsonl"  # the name of the published files
 _HEADERS = {"id", "_id", "qid", "query_id", "query-id"}
 
 
@@ -45,8 +44,7 @@ class Written:
     """Content of a file: texts by query, and the queries' own texts if it has them."""
 
     path: Path
-    whole: bool
-    """Whether a text is the whole query to search with, not something to join with it."""
+    whole: bool  # whether a text is the whole query to search with, not something to join with it
     texts: dict[str, tuple[str, ...]] = field(default_factory=dict)
     queries: dict[str, str] = field(default_factory=dict)
     digests: Digests = field(default_factory=Digests)
@@ -165,8 +163,7 @@ class Replay(Expander):
     """A file; `beside` for the folder of the task's data; `hub` for the authors' generations of this task."""
     method: str = ""
     """Whose texts to take, and by whose protocol they join the query; hyde unless a path says otherwise."""
-    llm: str = ""
-    """The model whose texts to take; may be left out where there is only one."""
+    llm: str = ""  # the model whose texts to take; may be left out where there is only one
     join: str = ""
     """How the text joins the query; empty for the method's way, and for a table: the text is the whole query."""
 

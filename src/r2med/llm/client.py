@@ -27,8 +27,7 @@ from r2med.store.cache import home
 from r2med.store.sqlite import warn
 
 Value = TypeVar("Value")
-_FIRST_LOOK, _LAST_LOOK = 0.05, 1.0
-"""Seconds between looks for the answer to a request that another process asks."""
+_FIRST_LOOK, _LAST_LOOK = 0.05, 1.0  # seconds between looks for the answer to a request that another process asks
 
 
 class Client:
@@ -39,8 +38,7 @@ class Client:
 
     def __init__(self, limits: Limits | None = None, answers: Path | None = None, *, alone: bool = False) -> None:
         self.limits = limits or Limits.configured()
-        self.budget = Budget(self.limits)
-        """What this client has spent."""
+        self.budget = Budget(self.limits)  # what this client has spent
         self._place = answers
         self._alone = alone
         self._flights: dict[str, asyncio.Task[Reply | Failed]] = {}

@@ -25,14 +25,10 @@ if TYPE_CHECKING:
 
 _BLOCK_TOKENS = 4096
 """Tokens that the requests of a block may take at the most: a minute of a small model on a processor."""
-_LEAST = 2
-"""Requests of fewer blocks are answered here: there is nothing to share."""
-_CHARACTERS = 4
-"""Of a token, about."""
-_WRITTEN = 512
-"""Tokens that are counted for an answer without a limit."""
-Answered = RawAnswer | str
-"""An answer, or why there is none."""
+_LEAST = 2  # requests of fewer blocks are answered here: there is nothing to share
+_CHARACTERS = 4  # of a token, about
+_WRITTEN = 512  # tokens that are counted for an answer without a limit
+Answered = RawAnswer | str  # an answer, or why there is none
 
 
 class _KeyedRequest(NamedTuple):

@@ -23,8 +23,7 @@ from r2med.models.http import AttemptError, FatalServerError, Health, Pace, refu
 from r2med.usage import Usage
 
 Value = TypeVar("Value")
-_HOPELESS = 10
-"""Requests to a model in a row that came to nothing, after all their retries, until it counts as dead."""
+_HOPELESS = 10  # requests to a model in a row that came to nothing, after all their retries, until it counts as dead
 
 
 class Endpoint:
@@ -33,8 +32,7 @@ class Endpoint:
     def __init__(self, server: Server, model: Model, limits: Limits, budget: Budget, halt: asyncio.Event) -> None:
         self._server, self._limits, self._budget, self._halt = server, limits, budget, halt
         self._slots = asyncio.Semaphore(min(limits.concurrency, model.parallel or limits.concurrency))
-        self.under_way = 0
-        """Requests that have a slot."""
+        self.under_way = 0  # requests that have a slot
         self._pace = Pace(limits.requests_per_minute)
         self._health: defaultdict[str, Health] = defaultdict(Health)
 

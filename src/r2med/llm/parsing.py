@@ -64,11 +64,9 @@ def read_class(text: str, classes: Sequence[str]) -> str | None:
     return next(iter(named[0])) if named and all(named) and len(set().union(*named)) == 1 else None
 
 
-ABSTENTION = "not answerable from this"
-"""What a model may say in place of an answer."""
+ABSTENTION = "not answerable from this"  # what a model may say in place of an answer
 _FIELD = re.compile(r"[\s*_`#>\\-]*(answer|sources?)[\s*_`\\]*[:：][\s*_`\\]*(.*)", re.IGNORECASE)
-_FEW_WORDS = 20
-"""What is longer has not kept to the form that was asked for, and may well say more than one thing."""
+_FEW_WORDS = 20  # what is longer has not kept to the form that was asked for, and may well say more than one thing
 _NUMBER = re.compile(r"(?<![\d.])\d{1,3}(?![\d.]*\d)")
 _CITED = re.compile(r"[\[【]([\d\s,;]+)[\]】]")
 _ABSTAINS = re.compile(
@@ -171,8 +169,7 @@ class Permutation(NamedTuple):
     """An order that a reply gives, as places from 0."""
 
     order: tuple[int, ...]
-    repaired: bool
-    """Whether numbers were missing, repeated or invented."""
+    repaired: bool  # whether numbers were missing, repeated or invented
 
 
 def read_permutation(text: str, count: int) -> Permutation | None:

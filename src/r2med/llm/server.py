@@ -23,8 +23,7 @@ from r2med.usage import Usage
 if TYPE_CHECKING:
     import httpx2
 
-_LARGEST = 16 << 20
-"""Bytes of a response: ten times what the longest answer with all its log probabilities takes."""
+_LARGEST = 16 << 20  # bytes of a response: ten times what the longest answer with all its log probabilities takes
 _ACCOUNT_HEADERS = {"OPENAI_ORG_ID": "OpenAI-Organization", "OPENAI_PROJECT_ID": "OpenAI-Project"}
 """Environment variables of the account that is billed, as OpenAI's own library names them."""
 

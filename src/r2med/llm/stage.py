@@ -22,22 +22,17 @@ from r2med.store.hashes import file_digest
 if TYPE_CHECKING:
     from r2med.pipeline.spec import Call
 
-_FILES = ("scripted", "local")
-"""The kinds of models whose names hold a path."""
+_FILES = ("scripted", "local")  # the kinds of models whose names hold a path
 
 
 class AskingStage(Stage):
     """Stage with a model and prompts. Subclasses are dataclasses with their fields in the order of their specs."""
 
-    llm: str
-    """The model, as `find_model` takes it."""
-    temperature: float | None
-    """In place of `usual`'s."""
-    max_tokens: int | None
-    """In place of the model's own."""
+    llm: str  # the model, as `find_model` takes it
+    temperature: float | None  # in place of `usual`'s
+    max_tokens: int | None  # in place of the model's own
 
-    name: ClassVar[str]
-    """What specs call it."""
+    name: ClassVar[str]  # what specs call it
 
     @abstractmethod
     def prompt_hashes(self) -> Sequence[str]:
