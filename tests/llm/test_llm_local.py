@@ -156,11 +156,11 @@ PROGRAM = """
     from r2med.llm.types import Sampling
     from r2med.llm.cards import find_model
     import r2med.llm.local as local
-    real = local.LocalServer._address
+    real = local.LocalServer._listening
     def spy(self, file):
         print(self._process.pid, flush=True)
         return real(self, file)
-    local.LocalServer._address = spy
+    local.LocalServer._listening = spy
     with Client() as client:
         request = replace(find_model("local").request("Hi"), sampling=Sampling(0.0, None, 1, 2))
         client.ask_all([request])

@@ -66,11 +66,6 @@ class Trajectory:
         """Return what the model wrote so far, without what it was given."""
         return "".join(text for role, text in self.pieces if role == "assistant").strip()
 
-    @property
-    def kind(self) -> str:
-        """Return the label that the first turns of such conversations share, and another for all later ones."""
-        return f"{getattr(self.prompt, 'kind', '')}{LATER if self.pieces else ''}"
-
     def request(self) -> Request:
         """Build the next request: the model continues its own text if it can, or else gets a message."""
         sampling = self.model.sampling
@@ -92,7 +87,8 @@ class Trajectory:
                     messages[-1] = Message(role, messages[-1].content + "\n\n" + text.strip())
                 elif text.strip():
                     messages.append(Message(role, text.strip()))
-        return Request(self.model, tuple(messages), sampling, stop, sample=self.sample, kind=self.kind)
+        kind = f"{getattr(self.prompt, 'kind', '')}{LATER if self.pieces else ''}"
+        return Request(self.model, tuple(messages), sampling, stop, sample=self.sample, kind=kind)
 
     def hear(self, reply: Reply | Failed) -> Move | None:
         """Add a reply; return the move that it makes, or None if the conversation is over."""

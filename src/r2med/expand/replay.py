@@ -142,12 +142,6 @@ def _read_tsv(path: Path, known: AbstractCollection[str]) -> tuple[Written, Find
     return written, findings
 
 
-def mismatched(written: Written, queries: Mapping[str, str]) -> int:
-    """Count the rows that are under a query's id and quote another query, ignoring spacing."""
-    quoted = ((written.queries[query], text) for query, text in queries.items() if query in written.queries)
-    return sum(one.split() != other.split() for one, other in quoted)
-
-
 BESIDE, HUB = "beside", "hub"
 
 
@@ -260,7 +254,7 @@ class Replay(Expander):
                 f" it has {next(iter(written.texts))}, the task has {next(iter(queries), 'no queries')};"
                 " is it another task's file?"
             )
-        others = mismatched(written, queries)
+        others = sum(written.queries.get(query, text).split() != text.split() for query, text in queries.items())
         if others:
             context.warn(
                 f"{written.path}: {others} of {len(queries)} texts were written for other queries of the same id"

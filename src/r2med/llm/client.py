@@ -7,19 +7,20 @@ import atexit
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from r2med.errors import R2medError
 from r2med.llm.budget import Budget, Estimate, FollowUp, Limits, estimate, estimate_follow_up
-from r2med.llm.distributed import Answered, SpreadAnswers, can_be_sent, worth_sending
-from r2med.llm.endpoint import Endpoint, Loop
+from r2med.llm.distributed import Answered, can_be_sent, spread_answers, worth_sending
+from r2med.llm.endpoint import Endpoint, Loop, Server
 from r2med.llm.local import LocalServer
 from r2med.llm.reasoning import to_reply, usable_reply
 from r2med.llm.reply_cache import GroupedWrites, ReplyCache
 from r2med.llm.scripted import ScriptedServer
-from r2med.llm.server import HttpServer, Server
+from r2med.llm.server import HttpServer
 from r2med.llm.types import Failed, Model, RawAnswer, Reply, Request
 from r2med.models.http import AttemptError, ServerError
 from r2med.pipeline.executor.local import Progress, at_command_start, current_spread, every_share
@@ -111,8 +112,7 @@ class Client:
 
         def answer(group: Mapping[str, Request]) -> dict[str, Reply | Failed]:
             advance = progress.advance if progress else lambda _: None
-            answers = SpreadAnswers(next(iter(group.values())).model, self.limits, spread)
-            pairs = answers.run(group, unanswered.keys() & group.keys(), advance)
+            pairs = spread_answers(group, unanswered.keys() & group.keys(), self.limits, spread, advance)
             return {key: self._written(key, group[key], answer, unanswered[key]) for key, answer in pairs}
 
         parts = [partial(answer, group) for group in worth_sending(asked, self.limits)]
@@ -319,7 +319,7 @@ def _place(model: Model) -> tuple[str, str]:
 
 def _as_shared(reply: Reply | Failed) -> Reply | Failed:
     """Mark the reply of a shared request as cached: it is paid for once, by the first caller."""
-    return reply.as_cached() if isinstance(reply, Reply) else reply
+    return reply if isinstance(reply, Failed) else replace(reply, usage=replace(reply.usage, cached=1, paid=0.0))
 
 
 def _broken(task: asyncio.Task[Any]) -> bool:

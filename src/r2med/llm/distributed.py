@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import orjson
 
 from r2med.errors import R2medError
+from r2med.formatting import replace_surrogates
 from r2med.llm.budget import Limits
 from r2med.llm.local import local_model
 from r2med.llm.reply_cache import ReplyCache, decode_answer, encode_answer
 from r2med.llm.types import Failed, Message, Model, RawAnswer, Request, Sampling
-from r2med.pipeline.executor.blocks import Spread, SpreadJob, WorkBlock, block_key, carried, grouped
+from r2med.pipeline.executor.blocks import Spread, SpreadJob, WorkBlock, block_key, grouped
 
 if TYPE_CHECKING:
     from r2med.llm.client import Client
@@ -59,54 +60,52 @@ def worth_sending(asked: Mapping[str, Request], limits: Limits) -> list[dict[str
     return [group for group in by_weights.values() if sum(_KeyedRequest(*pair).cost for pair in group.items()) >= least]
 
 
-@dataclass(frozen=True)
-class SpreadAnswers:
-    """Answers to requests to a local model by workers."""
+def spread_answers(
+    asked: Mapping[str, Request],
+    wanted: Collection[str],
+    limits: Limits,
+    spread: Spread,
+    advance: Callable[[int], None],
+) -> Iterator[tuple[str, Answered]]:
+    """Yield the key and the answer of each wanted request once all exist; `advance` is called with the number done.
 
-    model: Model
-    limits: Limits
-    spread: Spread
+    The requests are to one local model. The plan is made of all of them, so that every command of a batch has the same.
+    Failures are not stored anywhere else, so blocks stay until a batch is merged; one result is in memory at a time.
+    """
+    model = next(iter(asked.values())).model
+    job = SpreadJob(f"prompts to {model.name}", AnswerWorker(model, limits), keeps=True)
+    plan: dict[str, list[str]] = {block.key: block.about for block in _blocks(asked, wanted)}
+    done = set()
+    for block, _ in spread.run(job, _blocks(asked, wanted)):
+        done.add(block.key)
+        advance(len(block.about))
+    missing = len(plan.keys() - done)
+    if missing:
+        raise spread.unfinished(f"blocks of {job.name}", missing, len(plan))
+    for name, keys in plan.items():
+        result = spread.store.get(name)
+        if result is None:
+            raise spread.unfinished(f"blocks of {job.name}", 1, len(plan))
+        for key, (text, problem) in zip(keys, orjson.loads(result), strict=True):
+            if key in wanted:
+                yield key, problem or decode_answer(text)
+    if spread.merges:
+        for block in _blocks(asked, asked):
+            spread.store.remove(block.key)
 
-    def run(
-        self, asked: Mapping[str, Request], wanted: Collection[str], advance: Callable[[int], None]
-    ) -> Iterator[tuple[str, Answered]]:
-        """Yield the key and the answer of each wanted request once all exist; `advance` is called with the number done.
 
-        The plan is made of all requests, so that every command of a batch has the same. Failures are not stored
-        anywhere else, so blocks stay until a batch is merged; one result is in memory at a time.
-        """
-        job = SpreadJob(f"prompts to {self.model.name}", AnswerWorker(self.model, self.limits), keeps=True)
-        plan: dict[str, list[str]] = {block.key: block.about for block in self._blocks(asked, wanted)}
-        done = set()
-        for block, _ in self.spread.run(job, self._blocks(asked, wanted)):
-            done.add(block.key)
-            advance(len(block.about))
-        missing = len(plan.keys() - done)
-        if missing:
-            raise self.spread.unfinished(f"blocks of {job.name}", missing, len(plan))
-        for name, keys in plan.items():
-            result = self.spread.store.get(name)
-            if result is None:
-                raise self.spread.unfinished(f"blocks of {job.name}", 1, len(plan))
-            for key, (text, problem) in zip(keys, orjson.loads(result), strict=True):
-                if key in wanted:
-                    yield key, problem or decode_answer(text)
-        if self.spread.merges:
-            for block in self._blocks(asked, asked):
-                self.spread.store.remove(block.key)
-
-    def _blocks(self, asked: Mapping[str, Request], wanted: Collection[str]) -> Iterator[WorkBlock]:
-        for group in grouped((_KeyedRequest(*keyed) for keyed in asked.items()), _BLOCK_TOKENS):
-            keys = [keyed.key for keyed in group]
-            if any(key in wanted for key in keys):
-                payload = orjson.dumps([
-                    (
-                        [[message.role, carried(message.content)] for message in request.messages],
-                        vars(request.sampling), request.stop, request.logprobs, request.sample,
-                    )
-                    for _, request in group
-                ])  # fmt: skip
-                yield WorkBlock(block_key(b"answers", *map(str.encode, keys)), payload, keys)
+def _blocks(asked: Mapping[str, Request], wanted: Collection[str]) -> Iterator[WorkBlock]:
+    for group in grouped((_KeyedRequest(*keyed) for keyed in asked.items()), _BLOCK_TOKENS):
+        keys = [keyed.key for keyed in group]
+        if any(key in wanted for key in keys):
+            payload = orjson.dumps([
+                (
+                    [[message.role, replace_surrogates(message.content)] for message in request.messages],
+                    vars(request.sampling), request.stop, request.logprobs, request.sample,
+                )
+                for _, request in group
+            ])  # fmt: skip
+            yield WorkBlock(block_key(b"answers", *map(str.encode, keys)), payload, keys)
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,14 @@ from typing import Any, TypeVar
 
 from r2med.errors import R2medError
 from r2med.llm.budget import Budget, Limits
-from r2med.llm.server import Server
+from r2med.llm.scripted import ScriptedServer
+from r2med.llm.server import HttpServer
 from r2med.llm.types import Model, RawAnswer, Request
 from r2med.models.http import AttemptError, FatalServerError, Health, Pace, refused, say_waiting, with_attempts
 from r2med.usage import Usage
 
 Value = TypeVar("Value")
+Server = HttpServer | ScriptedServer
 _HOPELESS = 10  # requests to a model in a row that came to nothing, after all their retries, until it counts as dead
 
 

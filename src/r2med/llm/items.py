@@ -46,10 +46,6 @@ class Outcome:
     marks: tuple[str, ...] = ()  # what is counted although the item goes on
     spent: Usage = field(default_factory=Usage)  # of models, stored answers included: the same in every command
 
-    def as_kept(self) -> Outcome:
-        """Return the same outcome as it will come out of the store: lists in place of tuples."""
-        return replace(self, value=orjson.loads(orjson.dumps(self.value, default=list)))
-
     @property
     def state(self) -> str:
         """Return the state: kept, dropped or failed."""

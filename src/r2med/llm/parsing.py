@@ -64,7 +64,6 @@ def read_class(text: str, classes: Sequence[str]) -> str | None:
     return next(iter(named[0])) if named and all(named) and len(set().union(*named)) == 1 else None
 
 
-ABSTENTION = "not answerable from this"  # what a model may say in place of an answer
 _FIELD = re.compile(r"[\s*_`#>\\-]*(answer|sources?)[\s*_`\\]*[:：][\s*_`\\]*(.*)", re.IGNORECASE)
 _FEW_WORDS = 20  # what is longer has not kept to the form that was asked for, and may well say more than one thing
 _NUMBER = re.compile(r"(?<![\d.])\d{1,3}(?![\d.]*\d)")

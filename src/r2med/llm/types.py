@@ -181,10 +181,6 @@ class Reply:
         """Return whether it was taken from the kept answers."""
         return self.usage.cached > 0
 
-    def as_cached(self) -> Reply:
-        """Return the same reply for another caller: it is paid for once."""
-        return replace(self, usage=replace(self.usage, cached=1, paid=0.0))
-
 
 @dataclass(frozen=True)
 class Failed:

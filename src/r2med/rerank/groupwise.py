@@ -163,9 +163,7 @@ class Groupwise(ModelReranker):
     def example(self, task: Task, query: str, texts: Sequence[str]) -> Request:
         """Build the request for a group of the usual size."""
         groups = -(-len(texts) // self.size)
-        group = texts[: -(-len(texts) // groups)]
-        values = {"passages": self.passages(group), "count": str(len(group))}
-        return self.request(task, query, self.templates()[0], values)
+        return self.group_request(task, query, texts[: -(-len(texts) // groups)])
 
     def rerank(self, collection: Collection, run: Run, context: Context) -> Run:
         """Ask for all groups of all queries at once, and order each list by grade."""
@@ -208,10 +206,9 @@ class Groupwise(ModelReranker):
             context.warn(f"{self.name}: {what}, {again:,} requests in all")
 
     def _request(self, group: _Group, task: Task, attempt: int) -> Request:
-        count = str(len(group.places))
-        values = {"passages": self.passages([group.shown.texts[place] for place in group.places]), "count": count}
-        request = self.request(task, group.shown.text, self.templates()[0], values)
+        request = self.group_request(task, group.shown.text, [group.shown.texts[place] for place in group.places])
         if not attempt:
             return request
-        again = self.model.request(f"{request.messages[-1].content}\n\n{_AGAIN.format(count=count)}")
+        hint = _AGAIN.format(count=len(group.places))
+        again = self.model.request(f"{request.messages[-1].content}\n\n{hint}")
         return replace(again, sample=attempt - 1, kind=request.kind)

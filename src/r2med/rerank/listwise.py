@@ -104,9 +104,7 @@ class Listwise(ModelReranker):
 
     def example(self, task: Task, query: str, texts: Sequence[str]) -> Request:
         """Build the request for a window, without scores, which are not known yet."""
-        passages = texts[: self.window]
-        values = {"passages": self.passages(passages), "count": str(len(passages))}
-        return self.request(task, query, self.templates()[0], values)
+        return self.group_request(task, query, texts[: self.window])
 
     def rerank(self, collection: Collection, run: Run, context: Context) -> Run:
         """Order every list, the windows of all queries at the same height together."""
@@ -137,9 +135,9 @@ class Listwise(ModelReranker):
 
     def _request(self, row: _List, span: tuple[int, int], task: Task) -> Request:
         shown, places = row.shown, row.order[slice(*span)]
-        passages = self.passages([shown.texts[place] for place in places])
-        if self.scores:
-            scored = (f"(score {shown.scores[place]:.4g}) {self.passage(shown.texts[place])}" for place in places)
-            passages = "\n\n".join(f"[{number}] {passage}" for number, passage in enumerate(scored, 1))
+        if not self.scores:
+            return self.group_request(task, shown.text, [shown.texts[place] for place in places])
+        scored = (f"(score {shown.scores[place]:.4g}) {self.passage(shown.texts[place])}" for place in places)
+        passages = "\n\n".join(f"[{number}] {passage}" for number, passage in enumerate(scored, 1))
         values = {"passages": passages, "count": str(len(places))}
         return self.request(task, shown.text, self.templates()[0], values)

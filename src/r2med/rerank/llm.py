@@ -124,6 +124,11 @@ class ModelReranker(AskingStage, Reranker):
         asked = self.model.request(template.fill({**task.words, "query": query, **values}))
         return replace(asked, kind=f"{asked.kind} of {values['count']}") if "count" in values else asked
 
+    def group_request(self, task: Task, query: str, texts: Sequence[str]) -> Request:
+        """Build a request about several passages."""
+        values = {"passages": self.passages(texts), "count": str(len(texts))}
+        return self.request(task, query, self.templates()[0], values)
+
     def note(self, exchange: Exchange, context: Context) -> None:
         """Record what was asked, what it took, and the first prompt as it was sent."""
         prompts = [{"source": template.source, "hash": template.hash} for template in self.templates()]

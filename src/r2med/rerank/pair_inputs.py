@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from r2med.errors import R2medError
+from r2med.formatting import replace_surrogates
 from r2med.models.tokenizer import Padded, pad_rows
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class Inputs:
 
     def rows(self, pairs: Sequence[TextPair]) -> list[PairInput]:
         """Tokenize each pair, cut to the limit."""
-        clean = [TextPair(*(text.encode("utf-8", "replace").decode("utf-8") for text in pair)) for pair in pairs]
+        clean = [TextPair(*map(replace_surrogates, pair)) for pair in pairs]
         return list(map(self._cut, self._pieces(clean) if self.format.pieces else self._pairs(clean)))
 
     def padded(self, rows: Sequence[PairInput]) -> Padded:

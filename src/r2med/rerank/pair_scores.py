@@ -18,9 +18,9 @@ import numpy as np
 import orjson
 
 from r2med.errors import R2medError
-from r2med.formatting import first_line
+from r2med.formatting import first_line, replace_surrogates
 from r2med.models.memory import out_of_memory, release_memory
-from r2med.pipeline.executor.blocks import Spread, SpreadJob, WorkBlock, block_key, carried, grouped
+from r2med.pipeline.executor.blocks import Spread, SpreadJob, WorkBlock, block_key, grouped
 from r2med.rerank.candidates import CandidateList, KeptOrder, Outcome, checked
 from r2med.rerank.pair_inputs import Inputs, PairInput, TextPair
 from r2med.rerank.pair_models import Columns
@@ -244,7 +244,7 @@ class SpreadScoring:
             for batches in grouped(planned, _BLOCK_TOKENS):
                 if any(pair.digest not in known for batch in batches for pair in batch.pairs):
                     key = block_key(settings, *(b"".join(pair.digest for pair in batch.pairs) for batch in batches))
-                    texts = [[[carried(text) for text in pair.pair] for pair in batch.pairs] for batch in batches]
+                    texts = [[list(map(replace_surrogates, pair.pair)) for pair in batch.pairs] for batch in batches]
                     yield WorkBlock(key, orjson.dumps(texts), batches)
 
 
