@@ -31,8 +31,7 @@ class Trajectory:
     sample: int
     model: Model
     tags: Tags
-    pieces: list[Message] = field(default_factory=list)
-    """What the model wrote (`assistant`) and was given (`user`) after the prompt."""
+    pieces: list[Message] = field(default_factory=list)  # text of the model (`assistant`) and results (`user`)
     turns: int = 0  # requests that were answered
     tokens: int = 0
     found: dict[str, str] = field(default_factory=dict)  # what each search so far brought, by the search's words
@@ -165,8 +164,7 @@ class Tags(NamedTuple):
     call: tuple[str, str]
     result: tuple[str, str]
     answer: tuple[str, str] = ("<answer>", "</answer>")
-    anywhere: bool = False
-    """Whether an answer's tags count also inside reasoning, as with models that were trained to write them."""
+    anywhere: bool = False  # whether an answer's tags count inside reasoning too: some models are trained to write them
 
 
 class Move(NamedTuple):
@@ -205,8 +203,7 @@ def read_turns(text: str, tags: Tags) -> list[Turn]:
     return [turn for turn in (*turns, Turn("thought", text[done:].strip())) if turn.text]
 
 
-_LONGEST_OPEN_QUERY = 500
-"""Characters that may follow a search tag which was never closed; more is prose that mentions the tag."""
+_LONGEST_OPEN_QUERY = 500  # characters after a search tag that was never closed; more is prose that mentions the tag
 _PLACEHOLDERS = {"", "and", "or", "query", "your query", "search query", "answer", "your answer", "passage", "report"}
 """What stands between the tags when a model quotes its instructions."""
 

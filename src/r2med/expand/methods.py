@@ -17,7 +17,7 @@ from r2med.llm.stage import AskingStage, Exchange, estimate_requests, was_cut
 from r2med.llm.types import Request
 from r2med.models.templates import FAMILIES, Template, numbered, own_template, templates
 from r2med.pipeline.joins import check_join
-from r2med.pipeline.registry import build_stage, build_system, spec_of
+from r2med.pipeline.registry import NamedStage, build_stage, build_system
 from r2med.pipeline.spec import Call
 from r2med.pipeline.stage import Context, Expander, Oracle, Stage
 from r2med.pipeline.system import System
@@ -245,7 +245,7 @@ class LameR(Writer):
 
 
 @dataclass(frozen=True)
-class OracleAnswer(Oracle):
+class OracleAnswer(NamedStage, Oracle):
     """Expansion by the gold answer as if a model had written it.
 
     >>> str(OracleAnswer(join="concat"))
@@ -254,13 +254,10 @@ class OracleAnswer(Oracle):
 
     join: str = ""  # how the answer joins the query; empty for the retriever's own way
 
-    def __post_init__(self) -> None:
-        check_join("oracle-answer", self.join)
+    name = "oracle-answer"
 
-    @property
-    def spec(self) -> Call:
-        """Return the stage in the spec language."""
-        return spec_of(self, "oracle-answer")
+    def __post_init__(self) -> None:
+        check_join(self.name, self.join)
 
     def expand_with(self, collection: Collection, gold: Gold, context: Context) -> Collection:
         """Add each query's gold answer; a query without one is counted."""

@@ -28,8 +28,7 @@ class Limits(RequestLimits):
     max_cost: float | None = None  # US dollars to spend at the most while the client lives
     max_tokens: int | None = None  # tokens, read and written, to use at the most while the client lives
     grace: float = 120.0  # how long requests under way may still take after the first Ctrl-C
-    lease: float = 10.0
-    """How long another process that asks the same is waited for after its last sign of life, in seconds."""
+    lease: float = 10.0  # seconds for which another process that asks the same is waited for after a sign of life
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -159,8 +158,7 @@ class Estimate:
         return f"{mean}, the mean of {self.known:,} such" if self.known else f"{mean}, a default: none such is kept"
 
 
-_ANSWER, _REASONED_ANSWER = 400, 2500
-"""Tokens of a typical answer, plain and with reasoning, for a model that has not answered yet."""
+_ANSWER, _REASONED_ANSWER = 400, 2500  # tokens of a typical answer if none is stored: plain, and with reasoning
 
 
 def estimate(requests: Sequence[Request], answers: ReplyCache) -> Estimate:

@@ -48,10 +48,8 @@ class Client:
         self._why: R2medError | None = None
         self._endpoints: dict[tuple[str, str], asyncio.Task[Endpoint]] = {}
         self._file = GroupedWrites(lambda: self._answers)
-        self._unusable: dict[str, RawAnswer] = {}
-        """Answers of no use that this client got itself: only a later command asks for them again."""
-        self._asked_again: set[str] = set()
-        """Models of which it was said that kept answers of no use are asked for again."""
+        self._unusable: dict[str, RawAnswer] = {}  # useless answers that this client got itself and does not ask again
+        self._asked_again: set[str] = set()  # models of which it was said that useless answers are asked for again
 
     @cached_property
     def _answers(self) -> ReplyCache:

@@ -24,8 +24,7 @@ from r2med.pipeline.executor.blocks import Spread, SpreadJob, WorkBlock, block_k
 if TYPE_CHECKING:
     from r2med.llm.client import Client
 
-_BLOCK_TOKENS = 4096
-"""Tokens that the requests of a block may take at the most: a minute of a small model on a processor."""
+_BLOCK_TOKENS = 4096  # tokens of a block's requests at the most: a minute of a small model on a processor
 _LEAST = 2  # requests of fewer blocks are answered here: there is nothing to share
 _CHARACTERS = 4  # of a token, about
 _WRITTEN = 512  # tokens that are counted for an answer without a limit

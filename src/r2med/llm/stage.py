@@ -6,7 +6,6 @@ import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar
 
 from r2med.errors import SpecError
 from r2med.llm.budget import Estimate, account
@@ -14,25 +13,22 @@ from r2med.llm.cards import find_model
 from r2med.llm.client import current_client
 from r2med.llm.types import Failed, Model, Reply, Request, Sampling
 from r2med.pipeline.executor.local import Progress
-from r2med.pipeline.registry import spec_of
-from r2med.pipeline.stage import Context, Requirements, Stage
+from r2med.pipeline.registry import NamedStage
+from r2med.pipeline.stage import Context, Requirements
 from r2med.store.files import expanded, spelled
 from r2med.store.hashes import file_digest
-
-if TYPE_CHECKING:
-    from r2med.pipeline.spec import Call
 
 _FILES = ("scripted", "local")  # the kinds of models whose names hold a path
 
 
-class AskingStage(Stage):
+class AskingStage(NamedStage):
     """Stage with a model and prompts. Subclasses are dataclasses with their fields in the order of their specs."""
 
     llm: str  # the model, as `find_model` takes it
     temperature: float | None  # in place of `usual`'s
     max_tokens: int | None  # in place of the model's own
 
-    name: ClassVar[str]  # what specs call it
+    billed = True
 
     @abstractmethod
     def prompt_hashes(self) -> Sequence[str]:
@@ -57,11 +53,6 @@ class AskingStage(Stage):
         self.prompt_hashes()
 
     @property
-    def spec(self) -> Call:
-        """Return the stage in the spec language."""
-        return spec_of(self, self.name)
-
-    @property
     def model(self) -> Model:
         """Return the model, with this stage's sampling."""
         model = find_model(self.llm)
@@ -71,11 +62,6 @@ class AskingStage(Stage):
         if self.max_tokens is not None:
             sampling = replace(sampling, max_tokens=self.max_tokens)
         return replace(model, sampling=sampling)
-
-    @property
-    def billed(self) -> bool:
-        """Return True: a language model is asked."""
-        return True
 
     @property
     def requirements(self) -> Requirements:

@@ -62,8 +62,7 @@ class Model:
     system: bool = True  # whether it takes a system message; if not, that text opens the first message of the user
     sampling: Sampling = field(default_factory=Sampling)
     price: tuple[float, float] | None = None  # US dollars per million tokens, prompt and completion; None if unknown
-    continues: bool = False
-    """Whether a conversation that ends with an assistant message makes it go on with that message."""
+    continues: bool = False  # whether a conversation that ends with an assistant message makes it continue that message
     token_field: str = "max_tokens"  # what this server calls the limit on written tokens
     extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """Further fields of the request's body, for example a switch that turns thinking on."""
@@ -107,8 +106,7 @@ class Request:
     stop: tuple[str, ...] = ()  # strings that end the answer; some servers leave the string in, most take it out
     logprobs: int = 0  # how many alternatives to report for each token; 0 for none
     sample: int = 0  # which of several answers to the same question this is
-    kind: str = field(default="", compare=False)
-    """What it has in common with others whose answers are about as long; no part of the key."""
+    kind: str = field(default="", compare=False)  # shared by requests with answers of about one length; not in the key
 
     @property
     def seed(self) -> int | None:
@@ -159,8 +157,7 @@ class RawAnswer:
     refusal: str = ""
     logprobs: tuple[Token, ...] = ()
     seconds: float = 0.0
-    unread: bool = field(default=False, compare=False)
-    """Whether the command that asked for it found no decision in it; not part of what was said."""
+    unread: bool = field(default=False, compare=False)  # whether no decision was found in it; not part of the answer
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from r2med.llm.parsing import TOP_GRADE, excerpt, read_grades
 from r2med.llm.stage import Exchange, money_facts
 from r2med.llm.types import Failed, Reply, Request
 from r2med.pipeline.stage import Context, note_incomplete
-from r2med.rerank.candidates import CandidateList, KeptOrder, Outcome, candidates, in_order, reranked
+from r2med.rerank.candidates import CandidateList, Outcome, candidates, in_order, reranked
 from r2med.rerank.llm import ModelReranker
 
 GROUPINGS = ("random", "dealt", "sorted")
@@ -95,7 +95,7 @@ class _Grades:
         grades_of = {place: [grade] for place, grade in self.lowest.items()} | self.given
         missing = len(self.shown) - len(grades_of)
         if missing:
-            return KeptOrder(f"{missing} of {len(self.shown)} passages got no grade: {self.problems[0]}")
+            return f"{missing} of {len(self.shown)} passages got no grade: {self.problems[0]}"
         means = np.array([np.mean(grades) for _, grades in sorted(grades_of.items())])
         if fuse:
             scores = np.asarray(self.shown.scores, dtype=np.float64)
@@ -126,8 +126,7 @@ class Groupwise(ModelReranker):
     rounds: int = 2  # how many times every passage is graded, each time in other company
     groups: str = "random"  # how groups are made: random, dealt like cards, or sorted (neighbours of the list together)
     seed: int = 0  # by which random groups are drawn
-    fuse: float = 0.0
-    """The share of the score that comes from the stage before, put between 0 and 1 within the list; 0 for none."""
+    fuse: float = 0.0  # share of the stage before in the score, scaled to 0 to 1 within the list; 0 for none
     retries: int = 2  # how many times a group is asked for again whose reply cannot be read, or leaves passages out
 
     name = "groupwise"

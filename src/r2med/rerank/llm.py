@@ -41,8 +41,7 @@ class ModelReranker(AskingStage, Reranker):
     prompt: str = ""  # a file with the user's prompt; empty for the bundled one
     temperature: float | None = None  # in place of 0, or of a reasoning model's own
     max_tokens: int | None = None  # in place of the model's own
-    format: str = ""
-    """The served reranker in whose way the model is asked and read; empty for the model's own card, if it has one."""
+    format: str = ""  # the served reranker as which the model is asked and read; empty for its own card, if it has one
 
     needed: ClassVar[tuple[str, ...]] = ("query", "passages")  # what a prompt must have a place for
 

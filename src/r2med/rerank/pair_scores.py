@@ -21,7 +21,7 @@ from r2med.errors import R2medError
 from r2med.formatting import first_line, replace_surrogates
 from r2med.models.memory import out_of_memory, release_memory
 from r2med.pipeline.executor.blocks import Spread, SpreadJob, WorkBlock, block_key, grouped
-from r2med.rerank.candidates import CandidateList, KeptOrder, Outcome, checked
+from r2med.rerank.candidates import CandidateList, Outcome, checked
 from r2med.rerank.pair_inputs import Inputs, PairInput, TextPair
 from r2med.rerank.pair_models import Columns
 from r2med.store.arrays import ValueStore
@@ -95,7 +95,7 @@ class PairScores:
         """Return the scores of a query's candidates, or the first reason why one of them has none."""
         for pair in pairs:
             if pair.digest in self.problems:
-                return KeptOrder(f"{pair.document}: {self.problems[pair.digest]}")
+                return f"{pair.document}: {self.problems[pair.digest]}"
         return checked(np.array([self.known[pair.digest].score for pair in pairs], dtype=np.float32), candidates)
 
     def cut_facts(self, pairs: Sequence[Sequence[WantedPair]], limit: int) -> dict[str, object]:

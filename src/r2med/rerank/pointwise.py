@@ -18,7 +18,7 @@ from r2med.llm.stage import Exchange
 from r2med.llm.types import Failed, Reply, Request, Token
 from r2med.models.templates import Template
 from r2med.pipeline.stage import Context
-from r2med.rerank.candidates import CandidateList, KeptOrder, Outcome, candidates, in_order, reranked
+from r2med.rerank.candidates import CandidateList, Outcome, candidates, in_order, reranked
 from r2med.rerank.llm import ModelReranker
 
 
@@ -187,7 +187,7 @@ class Pointwise(ModelReranker):
 def _outcome(shown: CandidateList, results: Sequence[float | str]) -> Outcome:
     for document, score in zip(shown.documents, results, strict=True):
         if isinstance(score, str):
-            return KeptOrder(f"{document}: {score}")
+            return f"{document}: {score}"
     scores = [float(score) for score in results]
     return in_order(sorted(range(len(scores)), key=lambda place: (-scores[place], place)), scores)
 

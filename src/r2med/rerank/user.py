@@ -16,7 +16,7 @@ from r2med.errors import SpecError, blame, debug
 from r2med.pipeline import user_code
 from r2med.pipeline.spec import Call
 from r2med.pipeline.stage import Context, Reranker
-from r2med.rerank.candidates import CandidateList, KeptOrder, Outcome, candidates, check_depth, checked, reranked
+from r2med.rerank.candidates import CandidateList, Outcome, candidates, check_depth, checked, reranked
 from r2med.rerank.cards import scores_pairs
 
 
@@ -84,6 +84,6 @@ class OwnReranker(Reranker):
                 return checked(reranker.score(row.text, list(row.texts)), row)
             except Exception as error:  # a query on which a user's code fails must not take the others with it
                 debug(error)
-                return KeptOrder(f"{self.address} failed: {blame(error)}")
+                return f"{self.address} failed: {blame(error)}"
 
         return reranked(self, run, lists, context.executor.map(str(self), outcome, lists), context)
