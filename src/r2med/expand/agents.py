@@ -149,18 +149,13 @@ class Agent(ModelExpander):
                 continue
             trajectory.counts["searches" if move.kind is MoveKind.SEARCH else move.kind.value] += 1
             if move.kind is not MoveKind.SEARCH:
-                what = (
-                    "The search was empty."
-                    if move.kind is MoveKind.EMPTY
-                    else "That was neither a search nor an answer."
-                )
+                empty = move.kind is MoveKind.EMPTY
+                what = "The search was empty." if empty else "That was neither a search nor an answer."
                 ways = f"Write {call}a few words{end_call} to search, or {answer}the passage{end_answer} to finish."
                 self._tell(trajectory, f"{what} {ways}")
-            elif same_search(move.text) in trajectory.found:
+            elif earlier := trajectory.found.get(same_search(move.text)):
                 trajectory.counts["repeated"] += 1
-                self._tell(
-                    trajectory, f"You made this search before. It found:\n{trajectory.found[same_search(move.text)]}"
-                )
+                self._tell(trajectory, f"You made this search before. It found:\n{earlier}")
             else:
                 searches.append(AgentSearch(trajectory, move.text))
         results = self._search(searches, collection, context)

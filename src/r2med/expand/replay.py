@@ -221,12 +221,10 @@ class Replay(Expander):
                 return cached.folder / name
             name = self._select(TASK_HUB.names(task.hub, task.revision), f"{task.hub} at {task.revision}")
             return TASK_HUB.download(task.hub, task.revision, [name]).folder / name
-        if collection.origin is None:
+        if (folder := collection.origin) is None:
             raise DataError(f"{collection.task.name} was not read from a folder; name the file with the generations")
-        files = sorted(collection.origin.glob(f"*/*/{HYDOC}"))
-        return collection.origin / self._select(
-            [file.relative_to(collection.origin).as_posix() for file in files], str(collection.origin)
-        )
+        names = [file.relative_to(folder).as_posix() for file in folder.glob(f"*/*/{HYDOC}")]
+        return folder / self._select(names, str(folder))
 
     def _select(self, names: Sequence[str], where: str) -> str:
         """Select the one file of the method and model among those that exist."""

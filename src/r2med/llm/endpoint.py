@@ -117,10 +117,6 @@ class Endpoint:
             raise AttemptError("stopped", retry=False)
 
 
-class Interrupted(R2medError):
-    """Ctrl-C while requests were under way."""
-
-
 class Loop:
     """Event loop in a thread, started when needed. `halt` stops new requests, `flights` are those under way."""
 
@@ -160,7 +156,7 @@ class Loop:
         try:
             return future.result()
         except KeyboardInterrupt:
-            loop.call_soon_threadsafe(self._halt, Interrupted("stopped by Ctrl-C; answers so far are kept"))
+            loop.call_soon_threadsafe(self._halt, R2medError("stopped by Ctrl-C; answers so far are kept"))
             say_waiting(self._under_way(), self._grace)
 
             async def drain() -> None:

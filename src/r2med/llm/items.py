@@ -160,10 +160,9 @@ class ItemStore:
     def forget(self, step: str, gone: Collection[str]) -> None:
         """Remove items of a step."""
         if gone:
+            rows = [(step, identifier) for identifier in sorted(gone)]
             with self._file.transaction() as connection:
-                connection.executemany(
-                    "DELETE FROM item WHERE step = ? AND id = ?", [(step, identifier) for identifier in sorted(gone)]
-                )
+                connection.executemany("DELETE FROM item WHERE step = ? AND id = ?", rows)
 
     def put_count(self, count: Count) -> None:
         """Store the counts of a finished step."""

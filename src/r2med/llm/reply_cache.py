@@ -60,7 +60,6 @@ CREATE TABLE claims (
 _USED = "key, model, server, prompt_tokens, completion_tokens, answer, problem"
 """Columns of an answer that are used, and sealed; the request is stored for users to read."""
 _FORMAT = Format("file of kept answers", 5, _TABLES, cache=True)
-_AT_A_TIME = 500
 _LEASE = 10.0  # seconds for which a claim holds without a sign of its process
 _UNREAD = "could not be read"  # the problem of an answer in which the command that asked for it found no decision
 _OF_NO_USE = "(problem != '' OR json_extract(answer, '$.finish') = 'length')"
@@ -136,14 +135,9 @@ class ReplyCache:
 
     def find(self, keys: Iterable[str]) -> dict[str, RawAnswer]:
         """Return the stored answers among these keys."""
-        distinct = list(dict.fromkeys(keys))
-        answers: dict[str, RawAnswer] = {}
-        for start in range(0, len(distinct), _AT_A_TIME):
-            part = distinct[start : start + _AT_A_TIME]
-            marks = ",".join("?" * len(part))
-            rows = self._read(f"SELECT {_USED}, seal FROM answers WHERE key IN ({marks})", part)
-            answers |= {row[0]: answer for row in rows if (answer := self._sound(row)) is not None}
-        return answers
+        query = f"SELECT {_USED}, seal FROM answers WHERE key IN (SELECT value FROM json_each(?))"
+        rows = self._read(query, [orjson.dumps(list(keys)).decode()])
+        return {row[0]: answer for row in rows if (answer := self._sound(row)) is not None}
 
     def write(self, works: Sequence[Callable[[], Any]], *, wait: bool = True) -> list[Any]:
         """Run some work on the file in one transaction, all of it or nothing; return the results.

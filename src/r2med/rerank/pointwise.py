@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -90,10 +90,7 @@ def _odds(alternatives: Iterable[tuple[str, float]], words: tuple[str, str] = ("
     return likelihood(words[0]) - likelihood(words[1])
 
 
-_TRAINED: Mapping[str, Callable[[Sequence[Token], str], float | None]] = {
-    "true or false": true_or_false,
-    "whole number": whole_number,
-}
+_TRAINED = {"true or false": true_or_false, "whole number": whole_number}
 """How the answers of models that were trained to rerank become scores."""
 MODES = ("auto", "logprobs", "grade")
 _ALTERNATIVES = 20  # how many of the likeliest tokens are asked for: the most that servers give
