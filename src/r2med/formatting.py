@@ -59,6 +59,11 @@ def shorten(text: str) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
+def replace_surrogates(text: str) -> str:
+    """Replace halves of surrogate pairs, which no file, server or tokenizer accepts."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
 def counted(number: int, one: str, many: str = "") -> str:
     """Format a number with its noun, or with the beginning of a sentence.
 

@@ -20,7 +20,7 @@ from r2med.errors import R2medError
 from r2med.llm.budget import Limits
 from r2med.llm.cards import add_model
 from r2med.llm.client import session
-from r2med.llm.judge import read_verdict
+from r2med.llm.parsing import read_verdict
 from r2med.llm.scripted import scripted
 from r2med.measure.answers import matches, normalise_answer
 from r2med.models.http import AttemptError

@@ -69,6 +69,6 @@ def test_adapters_and_rerankers_in_folders_keep_their_paths(tmp_path, monkeypatc
     for name in ("./st-mini", "st-mini"):
         stage = CrossEncoder(name, like="monobert", adapter="me/lora")
         assert stage.requirements.hub == ()
-        assert stage.pair_model.source.place == Path("st-mini")
-        assert stage.pair_model.adapter is not None
-        assert stage.pair_model.adapter.place == Path("me/lora")
+        assert stage.source.place == Path("st-mini")
+        assert stage.adapter_source is not None
+        assert stage.adapter_source.place == Path("me/lora")

@@ -118,7 +118,7 @@ def test_a_damaged_pair_is_scored_again(own_home):
     content[16:24] = np.float64(7.0).tobytes()
     rows.write_bytes(content)
     with ScoreStore({"model": "m"}) as store, pytest.warns(StoreWarning, match="1 scores of m in .* are damaged"):
-        assert set(store.find(pairs)) == {pairs[0], pairs[2]}
+        assert set(store.scored(pairs)) == {pairs[0], pairs[2]}
 
 
 ANEW = "move it away to start a new one, or use that version"

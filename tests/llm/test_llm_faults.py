@@ -69,9 +69,9 @@ def test_a_fault_that_stays_fails_with_one_line_and_is_not_kept(serve, connect, 
     assert isinstance(first, Reply)
     assert isinstance(third, Reply)
     assert isinstance(second, Failed)
-    assert second.reason
-    assert "\n" not in second.reason
-    assert "2 attempts" in second.reason
+    assert second.incomplete
+    assert "\n" not in second.incomplete
+    assert "2 attempts" in second.incomplete
     server.plan = lambda prompt, nth: Say()
     assert [type(reply) for reply in client.ask_all(questions(server, 3))] == [Reply, Reply, Reply]
     assert server.asked == {"question 0": 1, "question 1": 3, "question 2": 1}
@@ -133,8 +133,8 @@ def test_a_refused_request_fails_alone_and_at_once(serve, connect, status):
     server = serve(lambda prompt, nth: Say(text="too long", status=status) if prompt == "question 0" else Say())
     first, second = connect().ask_all(questions(server, 2))
     assert isinstance(first, Failed)
-    assert str(status) in first.reason
-    assert "too long" in first.reason
+    assert str(status) in first.incomplete
+    assert "too long" in first.incomplete
     assert isinstance(second, Reply)
     assert server.attempts == 2
 
@@ -203,7 +203,7 @@ def test_a_body_without_end_is_not_read_to_its_end(serve, connect, tmp_path):
     server = serve(lambda prompt, nth: Say(text="x" * (17 << 20)) if prompt == "question 0" else Say())
     first, second = connect(concurrency=1).ask_all(questions(server, 2))
     assert isinstance(first, Failed)
-    assert "more than 16 MB" in first.reason
+    assert "more than 16 MB" in first.incomplete
     assert isinstance(second, Reply)
     assert server.asked["question 0"] == 1
     assert sum(file.stat().st_size for file in (tmp_path / "home").iterdir()) < 1 << 20
@@ -318,7 +318,7 @@ def test_the_key_goes_to_the_server_and_nowhere_else(serve, connect, monkeypatch
         assert KEY not in repr(replies)
         assert KEY not in repr(vars(client))
     assert {headers["Authorization"] for headers in server.headers} == {f"Bearer {KEY}"}
-    assert "***" in replies[1].reason
+    assert "***" in replies[1].incomplete
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert files
     assert all(KEY.encode() not in path.read_bytes() for path in files)

@@ -91,7 +91,7 @@ def test_it_stops_and_it_tells_probabilities(client):
 def test_a_prompt_beyond_the_context_fails_with_a_reason(client):
     model = find_model("local")
     [failed] = client.ask_all([model.request("word " * 9000)])
-    assert "context" in failed.reason
+    assert "context" in failed.incomplete
 
 
 @needs_model
@@ -127,7 +127,7 @@ def test_shards_give_the_answers_of_one_command(client, tmp_path, monkeypatch):
             told = [(r.raw, r.finish, r.usage.bill(), r.logprobs, r.incomplete) for r in (one, another)]
             assert told[0] == told[1]
         else:
-            assert "context" in another.reason
+            assert "context" in another.incomplete
     assert not [file for file in (tmp_path / "blocks").rglob("*") if file.is_file()]
     monkeypatch.setenv("R2MED_HOME", str(tmp_path / "other"))
     with Client(Limits(timeout=120)) as other, Executor(spread=SentShards(1, 1)).working("a system", "a task"):
@@ -156,11 +156,11 @@ PROGRAM = """
     from r2med.llm.types import Sampling
     from r2med.llm.cards import find_model
     import r2med.llm.local as local
-    real = local.LocalServer._address
+    real = local.LocalServer._listening
     def spy(self, file):
         print(self._process.pid, flush=True)
         return real(self, file)
-    local.LocalServer._address = spy
+    local.LocalServer._listening = spy
     with Client() as client:
         request = replace(find_model("local").request("Hi"), sampling=Sampling(0.0, None, 1, 2))
         client.ask_all([request])

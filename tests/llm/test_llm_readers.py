@@ -11,7 +11,6 @@ from chat_server import Say
 from r2med.llm import parsing as reading
 from r2med.llm.budget import Limits
 from r2med.llm.client import Client
-from r2med.llm.judge import read_verdict
 from r2med.llm.parsing import (
     read_cited_answer,
     read_class,
@@ -19,6 +18,7 @@ from r2med.llm.parsing import (
     read_grades,
     read_permutation,
     read_tied_ranking,
+    read_verdict,
 )
 from r2med.llm.types import Failed
 from r2med.models.http import error_text
@@ -74,7 +74,7 @@ def test_a_reply_that_is_nested_too_deeply_fails_its_request_alone(serve, status
         fine, lost = client.ask_all([model.request("plain"), model.request("deep")])
     assert fine.text == "answer to plain"
     assert isinstance(lost, Failed)
-    assert "\n" not in lost.reason
+    assert "\n" not in lost.incomplete
 
 
 def test_what_a_server_says_of_an_error_may_be_nested():
@@ -93,7 +93,7 @@ def test_a_server_that_asks_for_a_longer_wait_than_the_timeout_is_not_waited_for
         fine, lost = client.ask_all([model.request("plain"), model.request("busy")])
     assert time.monotonic() - started < 10
     assert fine.text == "answer to plain"
-    assert f"it asks to wait {float(wish):.4g} s, more than the timeout of 3 s" in lost.reason
+    assert f"it asks to wait {float(wish):.4g} s, more than the timeout of 3 s" in lost.incomplete
 
 
 def test_a_long_wait_is_said_once(serve, capsys):

@@ -94,7 +94,7 @@ def test_a_file_answers_by_pattern(connect, tmp_path, name, content):
     assert (first.text, first.reasoning) == ("Vitamin C is missing.", "gums")
     assert cut.incomplete
     assert isinstance(none, Failed)
-    assert "no rule" in none.reason
+    assert "no rule" in none.incomplete
     assert [reply.text for reply in client.ask_all(model.request("sample").samples(3))] == ["one", "two", "one"]
     path.write_text(content.replace("Vitamin C", "Ascorbate"))
     changed = find_model(f"scripted:{path}")

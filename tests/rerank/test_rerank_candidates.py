@@ -13,7 +13,7 @@ from rerank_parts import collection, context, order, run_over
 from r2med.data.run import Run
 from r2med.errors import R2medError
 from r2med.lexical.ranking import rank
-from r2med.rerank.candidates import CandidateList, KeptOrder, candidates, checked, in_order, reranked
+from r2med.rerank.candidates import CandidateList, candidates, checked, in_order, reranked
 from r2med.rerank.listwise import Listwise
 
 STAGE = Listwise("gpt-4o")
@@ -70,7 +70,7 @@ def test_scores_that_need_no_nudge_stay_as_they_are() -> None:
     ],
 )
 def test_unusable_scores_say_why(scores: object, reason: str) -> None:
-    assert checked(scores, shown(3)) == KeptOrder(reason)  # type: ignore[arg-type]
+    assert checked(scores, shown(3)) == reason  # type: ignore[arg-type]
 
 
 def test_usable_scores_keep_their_precision() -> None:
@@ -83,7 +83,7 @@ def test_an_unusable_query_keeps_its_list_and_is_noted() -> None:
     data = collection()
     before, own = run_over(data), context()
     found = candidates(data, before, 2)
-    after = reranked(STAGE, before, found, [KeptOrder("no luck"), np.array([1.0, 2.0])], own)
+    after = reranked(STAGE, before, found, ["no luck", np.array([1.0, 2.0])], own)
     assert order(after, "q1") == order(before, "q1")
     assert order(after, "q2") == ["d2", "d1", "d3", "d4", "d5"]
     assert own.notes.incomplete == {"q1": "no luck"}
@@ -96,7 +96,7 @@ def test_strict_makes_it_an_error() -> None:
     before = run_over(data)
     found = candidates(data, before, 2)
     with pytest.raises(R2medError, match="q1: no luck"):
-        reranked(STAGE, before, found, [KeptOrder("no luck")] * 2, own)
+        reranked(STAGE, before, found, ["no luck"] * 2, own)
 
 
 def test_a_query_without_documents_is_no_candidate() -> None:

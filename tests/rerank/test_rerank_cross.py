@@ -397,7 +397,7 @@ def test_a_file_of_scores_that_is_none_is_named_and_passed_over(own_home: Path) 
     (log,) = own_home.glob("scores/*/*.log")
     log.with_name(f"other-{log.name}").write_bytes(b"not a log at all, but long enough to be read as one" * 20)
     with ScoreStore({"model": "m"}) as store, pytest.warns(StoreWarning, match=r"other-.*log have a damaged header"):
-        assert store.find([b"a" * 16]) == {b"a" * 16: Scored(0.1)}
+        assert store.scored([b"a" * 16]) == {b"a" * 16: Scored(0.1)}
 
 
 def test_scores_that_cannot_be_kept_are_a_warning(own_home: Path) -> None:
@@ -409,8 +409,8 @@ def test_scores_that_cannot_be_kept_are_a_warning(own_home: Path) -> None:
 def test_the_store_tells_settings_apart() -> None:
     with ScoreStore({"model": "m", "max_length": 1}) as one, ScoreStore({"model": "m", "max_length": 2}) as two:
         one.keep({b"a" * 16: Scored(0.1, 5, 2)})
-        assert one.find([b"a" * 16, b"b" * 16]) == {b"a" * 16: Scored(0.1, 5, 2)}
-        assert two.find([b"a" * 16]) == {}
+        assert one.scored([b"a" * 16, b"b" * 16]) == {b"a" * 16: Scored(0.1, 5, 2)}
+        assert two.scored([b"a" * 16]) == {}
         assert (len(one), len(two)) == (1, 0)
 
 

@@ -16,6 +16,7 @@ import r2med
 from r2med.data.run import Run
 from r2med.errors import R2medError, SpecError
 from r2med.llm.cards import add_model, find_model
+from r2med.llm.client import Client
 from r2med.llm.scripted import scripted
 from r2med.llm.types import RawAnswer, Request, Token
 from r2med.models.http import AttemptError
@@ -23,7 +24,6 @@ from r2med.pipeline.registry import build_system
 from r2med.pipeline.system import System
 from r2med.rerank.groupwise import GROUPINGS, Groupwise, make_groups
 from r2med.rerank.listwise import Listwise, windows
-from r2med.rerank.llm import ask
 from r2med.rerank.pointwise import Pointwise
 
 SHOWN = re.compile(r"^\[(\d+)\] (?:\(score ([-\d.e+]+)\) )?(.*)$", re.MULTILINE)
@@ -85,11 +85,12 @@ def test_one_window_orders_a_list_wholly_and_the_tail_stays() -> None:
 def test_windows_of_all_queries_are_asked_together(monkeypatch: pytest.MonkeyPatch) -> None:
     rounds: list[int] = []
 
-    def count(requests, bar):
+    def count(client, requests, *rest):
         rounds.append(len(requests))
-        return ask(requests, bar)
+        return ask_all(client, requests, *rest)
 
-    monkeypatch.setattr("r2med.rerank.listwise.ask", count)
+    ask_all = Client.ask_all
+    monkeypatch.setattr(Client, "ask_all", count)
     data = collection({f"q{n}": f"question {n}" for n in range(5)}, many(9))
     lists = {f"q{n}": (data.documents.ids[: 5 + n], [float(5 + n - place) for place in range(5 + n)]) for n in range(5)}
     Listwise(model(alphabetical, "alphabetical"), window=5, step=2).rerank(data, Run.from_lists(lists), context())

@@ -157,7 +157,7 @@ def test_every_card_is_a_stage() -> None:
         stage = find_reranker(Call(name, (), (("depth", 10),)))
         assert isinstance(stage, CrossEncoder)
         assert str(stage) == f"{name}(depth=10)"
-        assert stage.pair_model.card == found
+        assert stage.card == found
         assert stage.key() != CrossEncoder(name).key()
         assert stage.requirements.hub[0] == found.id
     assert {"bge-reranker", "monobert", "rankllama"} <= set(cards())

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from r2med.llm.judge import yes_or_no
 from r2med.llm.parsing import read_grade, read_grades, read_permutation
 from r2med.llm.types import Token
+from r2med.rerank.pointwise import yes_or_no
 
 STYLES = {
     "brackets": lambda numbers: " > ".join(f"[{n}]" for n in numbers),

@@ -18,7 +18,7 @@ from r2med.errors import R2medError
 from r2med.llm.budget import account
 from r2med.llm.cards import find_model
 from r2med.llm.client import current_client
-from r2med.llm.judge import judge_text, unwavering, verdict_of
+from r2med.llm.parsing import judge_text, unwavering, verdict_of
 from r2med.llm.types import Model
 from r2med.measure.answers import matches
 from r2med.measure.correlation import Correlation, correlate

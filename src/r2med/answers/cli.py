@@ -20,7 +20,7 @@ from r2med.cli.options import ManyValues, json_option, remark, write_json
 from r2med.data.task_names import task_names
 from r2med.data.tasks import resolve
 from r2med.formatting import percent
-from r2med.llm.judge import judge_prompt
+from r2med.llm.parsing import judge_prompt
 from r2med.measure.metrics import Measure
 from r2med.render.charts.files import check_chart_files, save_charts
 from r2med.render.sections import write_sections

@@ -15,7 +15,7 @@ from r2med.errors import R2medError
 from r2med.llm.budget import Estimate
 from r2med.llm.cards import find_model
 from r2med.llm.client import current_client
-from r2med.llm.judge import judge_prompt, judge_text
+from r2med.llm.parsing import judge_prompt, judge_text
 from r2med.llm.types import Request
 from r2med.pipeline.evaluate import run_key
 from r2med.pipeline.system import System

@@ -83,7 +83,7 @@ class QuestionAnswers(Typed, frozen=True, dict=True):
 def read_reply(reply: Reply | Failed, gold: str, synonyms: Sequence[str], *, judged: bool) -> SampledAnswer:
     """Read a reply as far as words decide it; with `judged`, the rest is left UNJUDGED for a judge."""
     if isinstance(reply, Failed):
-        return SampledAnswer(AnswerKind.FAILED, problem=reply.reason)
+        return SampledAnswer(AnswerKind.FAILED, problem=reply.incomplete)
     cited = None if reply.incomplete else read_cited_answer(reply.text)
     text = reply.text[:_LONGEST]
     if cited is None:

@@ -24,7 +24,7 @@ from r2med.errors import R2medError
 from r2med.llm.budget import account
 from r2med.llm.cards import find_model
 from r2med.llm.client import current_client
-from r2med.llm.judge import judge_prompt, judge_text, unwavering, verdict_of
+from r2med.llm.parsing import judge_prompt, judge_text, unwavering, verdict_of
 from r2med.llm.stage import settings as sampling_settings
 from r2med.llm.types import Failed, Model, Reply, Request
 from r2med.measure.metrics import Measure

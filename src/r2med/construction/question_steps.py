@@ -12,8 +12,7 @@ from r2med.construction.items import Question
 from r2med.construction.plan import BuildPlan, RuleSettings
 from r2med.diagnosis.labelling import Scheme, scheme
 from r2med.llm.items import Outcome
-from r2med.llm.judge import judge_text, read_verdict
-from r2med.llm.parsing import read_class, read_object
+from r2med.llm.parsing import judge_text, read_class, read_object, read_verdict
 from r2med.llm.steps import AskedModel, Asking, Step, Tries, Unread, answered, step_key, tries
 from r2med.llm.types import Request
 from r2med.measure.answers import matches, normalise_answer

@@ -27,7 +27,7 @@ from r2med.llm.budget import account
 from r2med.llm.cards import find_model
 from r2med.llm.client import current_client
 from r2med.llm.parsing import read_class
-from r2med.llm.types import Failed, Model, Reply
+from r2med.llm.types import Failed, Model
 from r2med.models.templates import Template
 from r2med.pipeline.executor.local import Progress, every_share, postponed_as
 from r2med.settings import read_toml
@@ -116,11 +116,11 @@ def label_queries(queries: Texts, by: Scheme, model: Model, progress: Progress |
     replies = current_client().ask_all(requests, progress)
     labels, unparsable, failed = {}, {}, {}
     for query, reply in zip(queries.ids, replies, strict=True):
-        label = read_class(reply.text, by.classes) if isinstance(reply, Reply) else None
+        label = read_class(reply.text, by.classes)
         if label is not None:
             labels[query] = label
         elif isinstance(reply, Failed):
-            failed[query] = reply.reason
+            failed[query] = reply.incomplete
         else:
             unparsable[query] = reply.incomplete or " ".join(reply.text.split())[:200]
     current_client().reject(reply for query, reply in zip(queries.ids, replies, strict=True) if query in unparsable)

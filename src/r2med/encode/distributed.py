@@ -13,8 +13,9 @@ import orjson
 from numpy.typing import NDArray
 
 from r2med.encode.encoder import Encoder, Role, Vectors
+from r2med.formatting import replace_surrogates
 from r2med.models.memory import out_of_memory, release_memory
-from r2med.pipeline.executor.blocks import Spread, SpreadJob, WorkBlock, block_key, carried, grouped
+from r2med.pipeline.executor.blocks import Spread, SpreadJob, WorkBlock, block_key, grouped
 from r2med.pipeline.stage import Context
 from r2med.store.arrays import ShardWriter
 from r2med.store.columns import scratch_column
@@ -61,7 +62,7 @@ def encode_by_workers(
                 if any(missing[batch.places].any() for batch in batches):
                     parts = (hashes[batch.places].tobytes() for batch in batches)
                     key = block_key(work.store.folder.name.encode(), *parts)
-                    payload = [[carried(text) for text in work.texts(batch.places)] for batch in batches]
+                    payload = [[replace_surrogates(text) for text in work.texts(batch.places)] for batch in batches]
                     yield WorkBlock(key, orjson.dumps(payload), batches)
 
     with context.executor.progress(job.name, len(texts.rest), unit="texts") as bar:

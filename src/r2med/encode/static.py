@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from r2med.encode.encoder import Encoder, Prompts, Role, Vectors
 from r2med.errors import MissingExtra, R2medError
-from r2med.models.tokenizer import clean_text
+from r2med.formatting import replace_surrogates
 from r2med.runs.record import version_of
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class WordLlamaEncoder(Encoder):
 
     def _tokens(self, strings: Sequence[str]) -> list[NDArray[np.int64]]:
         tokenizer, table = _load()
-        rows = tokenizer.encode_batch([clean_text(text) for text in strings], add_special_tokens=False)
+        rows = tokenizer.encode_batch([replace_surrogates(text) for text in strings], add_special_tokens=False)
         return [np.minimum(np.array(row.ids, dtype=np.int64), len(table) - 1) for row in rows]
 
 

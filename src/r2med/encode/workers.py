@@ -18,7 +18,8 @@ import orjson
 from r2med.encode.encoder import Vectors
 from r2med.encode.loading import Build
 from r2med.errors import R2medError
-from r2med.models.tokenizer import Style, clean_text
+from r2med.formatting import replace_surrogates
+from r2med.models.tokenizer import Style
 from r2med.store.processes import ChildProcess, caller_pipes
 
 
@@ -67,7 +68,7 @@ class _Worker:
     def run(self, texts: Sequence[str], style: Style) -> Vectors:
         """Encode one batch on this device."""
         # JSON cannot carry lone surrogates.
-        self._send({"texts": list(map(clean_text, texts)), "style": asdict(style)})
+        self._send({"texts": list(map(replace_surrogates, texts)), "style": asdict(style)})
         rows, columns = self.receive()["shape"]
         return np.frombuffer(self._process.receive(), dtype=np.float32).reshape(rows, columns)
 

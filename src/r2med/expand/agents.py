@@ -8,11 +8,10 @@ There are the two published agents: Search-R1 reads documents as they are, Searc
 
 from __future__ import annotations
 
-import time
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
@@ -24,8 +23,8 @@ from r2med.expand.methods import BY_BM25, PASSAGE_WORDS, ModelExpander, attach_g
 from r2med.llm.budget import FollowUp
 from r2med.llm.client import current_client
 from r2med.llm.server import guess_tokens
-from r2med.llm.stage import estimate_requests, money_facts, note_account
-from r2med.llm.types import Failed, Reply, Request
+from r2med.llm.stage import Exchange, estimate_requests, money_facts
+from r2med.llm.types import Request
 from r2med.models.templates import Template, bundled, numbered
 from r2med.pipeline.registry import build_system
 from r2med.pipeline.system import System
@@ -40,40 +39,24 @@ class AgentSearch(NamedTuple):
 
     trajectory: Trajectory
     query: str
-    documents: Sequence[str] = ()
-    """The texts that were found, best first."""
+    documents: Sequence[str] = ()  # the texts that were found, best first
 
 
 @dataclass
-class Log:
-    """Log of an agent over all queries: every reply, and how often each thing happened."""
+class Log(Exchange):
+    """Log of an agent over all queries, with how often each thing happened."""
 
-    replies: list[Reply | Failed]
-    counts: Counter[str]
-    seconds: float = 0.0
-    """How long the replies took on the clock."""
-
-    def ask(self, requests: Sequence[Request]) -> list[Reply | Failed]:
-        """Send requests and log the replies."""
-        started = time.perf_counter()
-        replies = current_client().ask_all(requests)
-        self.seconds += time.perf_counter() - started
-        self.replies += replies
-        return replies
+    counts: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True)
 class Agent(ModelExpander):
     """Base of both agents: the loop. Subclasses decide how results come back to the model."""
 
-    tool: System = BY_BM25
-    """What the model searches with: any system."""
-    turns: int = 5
-    """Requests for a query at the most; in the last one the model is told to answer."""
-    docs: int = 3
-    """How many documents a search gives."""
-    words: int = PASSAGE_WORDS
-    """How many words of each."""
+    tool: System = BY_BM25  # what the model searches with: any system
+    turns: int = 5  # requests for a query at the most; in the last one the model is told to answer
+    docs: int = 3  # how many documents a search gives
+    words: int = PASSAGE_WORDS  # how many words of each
 
     tags: ClassVar[Tags]
 
@@ -127,15 +110,13 @@ class Agent(ModelExpander):
     def expand(self, collection: Collection, context: Context) -> Collection:
         """Run every query's conversation to its end and add the answers."""
         trajectories = self._begin(collection, context)
-        self.note(collection, trajectories[0].request() if trajectories else None, context)
-        log = Log([], Counter())
-        active = trajectories
+        log, active = Log(), trajectories
         with context.executor.progress(str(self), len(trajectories)) as bar:
             while active:
                 self._turn(active, collection, context, log)
                 before, active = len(active), [trajectory for trajectory in active if not trajectory.done]
                 bar.advance(before - len(active))
-        note_account(log.replies, log.seconds, context)
+        self.note(collection.task, log, context)
         context.notes.facts["agent"] = dict(sum((trajectory.counts for trajectory in trajectories), log.counts))
         written = [self.generation(one.answer, one.text, one.incomplete) for one in trajectories]
         rows = [written[start : start + self.samples] for start in range(0, len(written), self.samples)]
@@ -168,18 +149,13 @@ class Agent(ModelExpander):
                 continue
             trajectory.counts["searches" if move.kind is MoveKind.SEARCH else move.kind.value] += 1
             if move.kind is not MoveKind.SEARCH:
-                what = (
-                    "The search was empty."
-                    if move.kind is MoveKind.EMPTY
-                    else "That was neither a search nor an answer."
-                )
+                empty = move.kind is MoveKind.EMPTY
+                what = "The search was empty." if empty else "That was neither a search nor an answer."
                 ways = f"Write {call}a few words{end_call} to search, or {answer}the passage{end_answer} to finish."
                 self._tell(trajectory, f"{what} {ways}")
-            elif same_search(move.text) in trajectory.found:
+            elif earlier := trajectory.found.get(same_search(move.text)):
                 trajectory.counts["repeated"] += 1
-                self._tell(
-                    trajectory, f"You made this search before. It found:\n{trajectory.found[same_search(move.text)]}"
-                )
+                self._tell(trajectory, f"You made this search before. It found:\n{earlier}")
             else:
                 searches.append(AgentSearch(trajectory, move.text))
         results = self._search(searches, collection, context)
@@ -215,8 +191,7 @@ class Agent(ModelExpander):
 
 
 NOTHING = "Nothing was found. Try other words."
-_REASONING_SHOWN = 500
-"""Words of the reasoning, the latest ones, that the reader of documents is shown."""
+_REASONING_SHOWN = 500  # words of the reasoning, the latest ones, that the reader of documents is shown
 
 
 def _condense_prompt() -> Template:
@@ -276,13 +251,13 @@ class SearchO1(Agent):
         texts = []
         for search in searches:
             reply = next(replies) if search.documents else None
-            if isinstance(reply, Reply) and not reply.incomplete:
-                texts.append(reply.text)
-            elif reply is None:
+            if reply is None:
                 texts.append(NOTHING)
-            else:
+            elif reply.incomplete:
                 log.counts["condensing_failed"] += 1
                 texts.append("The documents could not be read. Go on without them, or try other words.")
+            else:
+                texts.append(reply.text)
         return texts
 
     def follow_ups(self, template: Template) -> list[FollowUp]:

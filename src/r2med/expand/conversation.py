@@ -18,8 +18,7 @@ from r2med.llm.types import Failed, Message, Model, Reply, Request, chat
 
 NO_TOKENS = "the token limit came before an answer"
 NO_TURNS = "no answer within the turns allowed"
-LATER = ", later turn"
-"""What the kind of a request has in every turn but the first."""
+LATER = ", later turn"  # what the kind of a request has in every turn but the first
 
 
 @dataclass
@@ -32,13 +31,10 @@ class Trajectory:
     sample: int
     model: Model
     tags: Tags
-    pieces: list[Message] = field(default_factory=list)
-    """What the model wrote (`assistant`) and was given (`user`) after the prompt."""
-    turns: int = 0
-    """Requests that were answered."""
+    pieces: list[Message] = field(default_factory=list)  # text of the model (`assistant`) and results (`user`)
+    turns: int = 0  # requests that were answered
     tokens: int = 0
-    found: dict[str, str] = field(default_factory=dict)
-    """What each search so far brought, by the search's words."""
+    found: dict[str, str] = field(default_factory=dict)  # what each search so far brought, by the search's words
     counts: Counter[str] = field(default_factory=Counter)
     answer: str = ""
     incomplete: str = ""
@@ -69,11 +65,6 @@ class Trajectory:
         """Return what the model wrote so far, without what it was given."""
         return "".join(text for role, text in self.pieces if role == "assistant").strip()
 
-    @property
-    def kind(self) -> str:
-        """Return the label that the first turns of such conversations share, and another for all later ones."""
-        return f"{getattr(self.prompt, 'kind', '')}{LATER if self.pieces else ''}"
-
     def request(self) -> Request:
         """Build the next request: the model continues its own text if it can, or else gets a message."""
         sampling = self.model.sampling
@@ -95,13 +86,14 @@ class Trajectory:
                     messages[-1] = Message(role, messages[-1].content + "\n\n" + text.strip())
                 elif text.strip():
                     messages.append(Message(role, text.strip()))
-        return Request(self.model, tuple(messages), sampling, stop, sample=self.sample, kind=self.kind)
+        kind = f"{getattr(self.prompt, 'kind', '')}{LATER if self.pieces else ''}"
+        return Request(self.model, tuple(messages), sampling, stop, sample=self.sample, kind=kind)
 
     def hear(self, reply: Reply | Failed) -> Move | None:
         """Add a reply; return the move that it makes, or None if the conversation is over."""
         if isinstance(reply, Failed):
             self.counts["failed"] += 1
-            self.stop(reply.reason)
+            self.stop(reply.incomplete)
             return None
         self.turns += 1
         self.tokens += reply.usage.completion_tokens
@@ -162,10 +154,8 @@ class MoveKind(Enum):
     SEARCH = "search"
     ANSWER = "answer"
     EMPTY = "empty"
-    UNCLEAR = "unclear"
-    """Neither a search nor an answer, or half of one."""
-    CUT = "cut"
-    """The token limit came before either was complete."""
+    UNCLEAR = "unclear"  # neither a search nor an answer, or half of one
+    CUT = "cut"  # the token limit came before either was complete
 
 
 class Tags(NamedTuple):
@@ -174,25 +164,21 @@ class Tags(NamedTuple):
     call: tuple[str, str]
     result: tuple[str, str]
     answer: tuple[str, str] = ("<answer>", "</answer>")
-    anywhere: bool = False
-    """Whether an answer's tags count also inside reasoning, as with models that were trained to write them."""
+    anywhere: bool = False  # whether an answer's tags count inside reasoning too: some models are trained to write them
 
 
 class Move(NamedTuple):
     """A step of a model."""
 
     kind: MoveKind
-    text: str
-    """The query or the answer."""
-    written: str
-    """What the model is taken to have written: up to the end of the move, with its closing tag."""
+    text: str  # the query or the answer
+    written: str  # what the model is taken to have written: up to the end of the move, with its closing tag
 
 
 class Turn(NamedTuple):
     """A part of a conversation as it was written down."""
 
-    kind: str
-    """`thought`, `search`, `result` or `answer`."""
+    kind: str  # `thought`, `search`, `result` or `answer`
     text: str
 
 
@@ -217,8 +203,7 @@ def read_turns(text: str, tags: Tags) -> list[Turn]:
     return [turn for turn in (*turns, Turn("thought", text[done:].strip())) if turn.text]
 
 
-_LONGEST_OPEN_QUERY = 500
-"""Characters that may follow a search tag which was never closed; more is prose that mentions the tag."""
+_LONGEST_OPEN_QUERY = 500  # characters after a search tag that was never closed; more is prose that mentions the tag
 _PLACEHOLDERS = {"", "and", "or", "query", "your query", "search query", "answer", "your answer", "passage", "report"}
 """What stands between the tags when a model quotes its instructions."""
 

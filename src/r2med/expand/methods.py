@@ -6,7 +6,6 @@ is not a system, and is marked as such in all results.
 
 from __future__ import annotations
 
-import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
@@ -14,12 +13,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 from r2med.data.dataset import Generation
 from r2med.errors import R2medError, SpecError
-from r2med.llm.client import current_client
-from r2med.llm.stage import AskingStage, estimate_requests, note_account, was_cut
-from r2med.llm.types import Failed, Request
+from r2med.llm.stage import AskingStage, Exchange, estimate_requests, was_cut
+from r2med.llm.types import Request
 from r2med.models.templates import FAMILIES, Template, numbered, own_template, templates
 from r2med.pipeline.joins import check_join
-from r2med.pipeline.registry import build_stage, build_system, spec_of
+from r2med.pipeline.registry import NamedStage, build_stage, build_system
 from r2med.pipeline.spec import Call
 from r2med.pipeline.stage import Context, Expander, Oracle, Stage
 from r2med.pipeline.system import System
@@ -33,22 +31,16 @@ if TYPE_CHECKING:
 class ModelExpander(AskingStage, Expander):
     """An expander with a model, a prompt and settings; subclasses decide what is asked."""
 
-    llm: str
-    """The model, as `find_model` takes it."""
+    llm: str  # the model, as `find_model` takes it
     _: KW_ONLY
-    prompt: str = ""
-    """A file with the user's prompt; empty for the one of the task's family."""
+    prompt: str = ""  # a file with the user's prompt; empty for the one of the task's family
     join: str = ""
     """How the text joins the query: replace, concat, mean, "repeat(n)"; empty for the retriever's published way."""
-    samples: int = 1
-    """How many texts are written for a query."""
-    temperature: float | None = None
-    """In place of the model's own."""
-    max_tokens: int | None = None
-    """In place of the model's own."""
+    samples: int = 1  # how many texts are written for a query
+    temperature: float | None = None  # in place of the model's own
+    max_tokens: int | None = None  # in place of the model's own
 
-    needed: ClassVar[tuple[str, ...]] = ("query",)
-    """What a prompt must have a place for."""
+    needed: ClassVar[tuple[str, ...]] = ("query",)  # what a prompt must have a place for
 
     def __post_init__(self) -> None:
         check_join(self.name, self.join)
@@ -92,18 +84,16 @@ class ModelExpander(AskingStage, Expander):
         """Estimate the requests, tokens and dollars, with the first prompt."""
         return estimate_requests(self.requests(collection, context))
 
-    def generation(self, text: str, reasoning: str = "", incomplete: str = "") -> Generation:
+    def generation(self, text: str, reasoning: str, incomplete: str) -> Generation:
         """Build a generation of this stage."""
         return Generation(text, self.name, self.model.id, reasoning, self.join, incomplete)
 
-    def note(self, collection: Collection, first: Request | None, context: Context) -> None:
-        """Record what was asked: the settings, the prompt's hash, and the first prompt as it was sent."""
-        template = self.template(collection.task)
-        context.notes.facts |= {
-            **self.asked_model(),
-            "prompt": {"source": template.source, "hash": template.hash},
-            "first_prompt": first.messages[-1].content if first else "",
-        }
+    def note(self, task: Task, exchange: Exchange, context: Context) -> None:
+        """Record what was asked: the settings, the prompt's hash, the first prompt as it was sent, and the account."""
+        template = self.template(task)
+        prompt = {"source": template.source, "hash": template.hash}
+        context.notes.facts |= {**self.asked_model(), "prompt": prompt, "first_prompt": exchange.first_prompt}
+        exchange.note_account(context)
 
 
 @dataclass(frozen=True)
@@ -122,18 +112,11 @@ class Writer(ModelExpander):
 
     def expand(self, collection: Collection, context: Context) -> Collection:
         """Ask for every query and add the replies."""
-        requests = self.requests(collection, context)
-        self.note(collection, requests[0] if requests else None, context)
-        started = time.perf_counter()
+        requests, exchange = self.requests(collection, context), Exchange()
         with context.executor.progress(str(self), len(requests)) as bar:
-            replies = current_client().ask_all(requests, bar)
-        note_account(replies, time.perf_counter() - started, context)
-        written = [
-            self.generation("", incomplete=reply.reason)
-            if isinstance(reply, Failed)
-            else self.generation(reply.text, reply.reasoning, reply.incomplete)
-            for reply in replies
-        ]
+            replies = exchange.ask(requests, bar)
+        self.note(collection.task, exchange, context)
+        written = [self.generation(reply.text, reply.reasoning, reply.incomplete) for reply in replies]
         places = range(0, len(written), self.samples)
         rows = [written[start : start + self.samples] for start in places]
         cut = [sum(map(was_cut, replies[start : start + self.samples])) for start in places]
@@ -175,10 +158,8 @@ def attach_generations(
     return collection.expanded(rows)
 
 
-PASSAGE_WORDS = 512
-"""How much of a passage a model is shown, as published."""
-BY_BM25 = System((build_stage(Call("bm25")),))
-"""What finds passages for a model unless something else is asked for."""
+PASSAGE_WORDS = 512  # how much of a passage a model is shown, as published
+BY_BM25 = System((build_stage(Call("bm25")),))  # what finds passages for a model unless something else is asked for
 
 
 @dataclass(frozen=True)
@@ -222,12 +203,9 @@ class LameR(Writer):
     'lamer(gpt-4o, depth=5)'
     """
 
-    first: System = BY_BM25
-    """What finds the passages."""
-    depth: int = 10
-    """How many of them the model is shown."""
-    words: int = PASSAGE_WORDS
-    """How many words of each."""
+    first: System = BY_BM25  # what finds the passages
+    depth: int = 10  # how many of them the model is shown
+    words: int = PASSAGE_WORDS  # how many words of each
 
     name = "lamer"
     needed = ("query", "passages")
@@ -267,23 +245,19 @@ class LameR(Writer):
 
 
 @dataclass(frozen=True)
-class OracleAnswer(Oracle):
+class OracleAnswer(NamedStage, Oracle):
     """Expansion by the gold answer as if a model had written it.
 
     >>> str(OracleAnswer(join="concat"))
     'oracle-answer(join=concat)'
     """
 
-    join: str = ""
-    """How the answer joins the query; empty for the retriever's own way."""
+    join: str = ""  # how the answer joins the query; empty for the retriever's own way
+
+    name = "oracle-answer"
 
     def __post_init__(self) -> None:
-        check_join("oracle-answer", self.join)
-
-    @property
-    def spec(self) -> Call:
-        """Return the stage in the spec language."""
-        return spec_of(self, "oracle-answer")
+        check_join(self.name, self.join)
 
     def expand_with(self, collection: Collection, gold: Gold, context: Context) -> Collection:
         """Add each query's gold answer; a query without one is counted."""

@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from r2med.data.dataset import Collection
     from r2med.data.tasks import Task
 
-HYDOC = "query_with_hydoc.jsonl"
-"""The name of the published files."""
+HYDOC = "query_with_hydoc.jsonl"  # the name of the published files
 _HEADERS = {"id", "_id", "qid", "query_id", "query-id"}
 
 
@@ -45,8 +44,7 @@ class Written:
     """Content of a file: texts by query, and the queries' own texts if it has them."""
 
     path: Path
-    whole: bool
-    """Whether a text is the whole query to search with, not something to join with it."""
+    whole: bool  # whether a text is the whole query to search with, not something to join with it
     texts: dict[str, tuple[str, ...]] = field(default_factory=dict)
     queries: dict[str, str] = field(default_factory=dict)
     content: str = ""
@@ -141,12 +139,6 @@ def _read_tsv(path: Path, known: AbstractCollection[str]) -> tuple[Written, Find
     return written, findings
 
 
-def mismatched(written: Written, queries: Mapping[str, str]) -> int:
-    """Count the rows that are under a query's id and quote another query, ignoring spacing."""
-    quoted = ((written.queries[query], text) for query, text in queries.items() if query in written.queries)
-    return sum(one.split() != other.split() for one, other in quoted)
-
-
 BESIDE, HUB = "beside", "hub"
 
 
@@ -162,8 +154,7 @@ class Replay(Expander):
     """A file; `beside` for the folder of the task's data; `hub` for the authors' generations of this task."""
     method: str = ""
     """Whose texts to take, and by whose protocol they join the query; hyde unless a path says otherwise."""
-    llm: str = ""
-    """The model whose texts to take; may be left out where there is only one."""
+    llm: str = ""  # the model whose texts to take; may be left out where there is only one
     join: str = ""
     """How the text joins the query; empty for the method's way, and for a table: the text is the whole query."""
 
@@ -227,12 +218,10 @@ class Replay(Expander):
                 return cached.folder / name
             name = self._select(TASK_HUB.names(task.hub, task.revision), f"{task.hub} at {task.revision}")
             return TASK_HUB.download(task.hub, task.revision, [name]).folder / name
-        if collection.origin is None:
+        if (folder := collection.origin) is None:
             raise DataError(f"{collection.task.name} was not read from a folder; name the file with the generations")
-        files = sorted(collection.origin.glob(f"*/*/{HYDOC}"))
-        return collection.origin / self._select(
-            [file.relative_to(collection.origin).as_posix() for file in files], str(collection.origin)
-        )
+        names = [file.relative_to(folder).as_posix() for file in folder.glob(f"*/*/{HYDOC}")]
+        return folder / self._select(names, str(folder))
 
     def _select(self, names: Sequence[str], where: str) -> str:
         """Select the one file of the method and model among those that exist."""
@@ -259,7 +248,7 @@ class Replay(Expander):
                 f" it has {next(iter(written.texts))}, the task has {next(iter(queries), 'no queries')};"
                 " is it another task's file?"
             )
-        others = mismatched(written, queries)
+        others = sum(written.queries.get(query, text).split() != text.split() for query, text in queries.items())
         if others:
             context.warn(
                 f"{written.path}: {others} of {len(queries)} texts were written for other queries of the same id"

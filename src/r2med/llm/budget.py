@@ -15,10 +15,8 @@ from r2med.models.http import RequestLimits
 from r2med.store.jobs import reporter
 from r2med.usage import Usage, add_fields
 
-_TURN = 16
-"""Tokens that a chat template adds around a message, generously."""
-_BYTES_PER_TOKEN = 3
-"""For the most a prompt may cost: English has four to five bytes per token, Chinese about three."""
+_TURN = 16  # tokens that a chat template adds around a message, generously
+_BYTES_PER_TOKEN = 3  # for the most a prompt may cost: English has four to five bytes per token, Chinese about three
 
 
 @dataclass(frozen=True)
@@ -27,14 +25,10 @@ class Limits(RequestLimits):
 
     concurrency: int = 16
     timeout: float = 600.0
-    max_cost: float | None = None
-    """US dollars to spend at the most while the client lives."""
-    max_tokens: int | None = None
-    """Tokens, read and written, to use at the most while the client lives."""
-    grace: float = 120.0
-    """How long requests under way may still take after the first Ctrl-C."""
-    lease: float = 10.0
-    """How long another process that asks the same is waited for after its last sign of life, in seconds."""
+    max_cost: float | None = None  # US dollars to spend at the most while the client lives
+    max_tokens: int | None = None  # tokens, read and written, to use at the most while the client lives
+    grace: float = 120.0  # how long requests under way may still take after the first Ctrl-C
+    lease: float = 10.0  # seconds for which another process that asks the same is waited for after a sign of life
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -51,10 +45,8 @@ class Budget:
         self._limits = limits
         self._holds: list[Usage] = []
         self._changed = asyncio.Event()
-        self.spent = Usage()
-        """On answers that were paid for."""
-        self.lost = Usage()
-        """The most that requests without a usable answer may have cost on top."""
+        self.spent = Usage()  # on answers that were paid for
+        self.lost = Usage()  # the most that requests without a usable answer may have cost on top
 
     async def hold(self, request: Request) -> Usage:
         """Reserve the most that a request may cost; waits for others to settle, and refuses what can never fit."""
@@ -117,11 +109,7 @@ class Budget:
 
 
 def account(replies: Iterable[Reply | Failed]) -> Usage:
-    """Add up the usage of replies and failures.
-
-    >>> account([]).requests
-    0
-    """
+    """Add up the usage of replies and failures."""
     return sum((reply.usage for reply in replies), Usage())
 
 
@@ -166,8 +154,7 @@ class Estimate:
         return f"{mean}, the mean of {self.known:,} such" if self.known else f"{mean}, a default: none such is kept"
 
 
-_ANSWER, _REASONED_ANSWER = 400, 2500
-"""Tokens of a typical answer, plain and with reasoning, for a model that has not answered yet."""
+_ANSWER, _REASONED_ANSWER = 400, 2500  # tokens of a typical answer if none is stored: plain, and with reasoning
 
 
 def estimate(requests: Sequence[Request], answers: ReplyCache) -> Estimate:
@@ -204,12 +191,10 @@ class FollowUp:
     """Requests that follow others, as many as the model decides: later turns, texts that it reads in between."""
 
     model: Model
-    after: str
-    """The kind of the requests that they follow."""
+    after: str  # the kind of the requests that they follow
     kind: str
     most: int
-    prompt: int
-    """Tokens that one reads if none of its kind is stored."""
+    prompt: int  # tokens that one reads if none of its kind is stored
 
 
 def estimate_follow_up(follow: FollowUp, first: int, answers: ReplyCache) -> Estimate:

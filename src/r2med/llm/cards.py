@@ -34,12 +34,9 @@ class ChatCard:
     system: bool = True
     price: tuple[float, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
-    url: str | None = None
-    """In place of the server's."""
-    key_env: str | None = None
-    """In place of the server's."""
-    servers: str = ""
-    """The name of a set of equal servers: answers are shared by all addresses under it."""
+    url: str | None = None  # in place of the server's
+    key_env: str | None = None  # in place of the server's
+    servers: str = ""  # the name of a set of equal servers: answers are shared by all addresses under it
 
     def __post_init__(self) -> None:
         if len(self.price) not in (0, 2):

@@ -7,19 +7,20 @@ import atexit
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from r2med.errors import R2medError
 from r2med.llm.budget import Budget, Estimate, FollowUp, Limits, estimate, estimate_follow_up
-from r2med.llm.distributed import Answered, SpreadAnswers, can_be_sent, worth_sending
-from r2med.llm.endpoint import Endpoint, Loop
+from r2med.llm.distributed import Answered, can_be_sent, spread_answers, worth_sending
+from r2med.llm.endpoint import Endpoint, Loop, Server
 from r2med.llm.local import LocalServer
 from r2med.llm.reasoning import to_reply, usable_reply
 from r2med.llm.reply_cache import GroupedWrites, ReplyCache
 from r2med.llm.scripted import ScriptedServer
-from r2med.llm.server import HttpServer, Server
+from r2med.llm.server import HttpServer
 from r2med.llm.types import Failed, Model, RawAnswer, Reply, Request
 from r2med.models.http import AttemptError, ServerError
 from r2med.pipeline.executor.local import Progress, at_command_start, current_spread, every_share
@@ -27,8 +28,7 @@ from r2med.store.cache import home
 from r2med.store.sqlite import warn
 
 Value = TypeVar("Value")
-_FIRST_LOOK, _LAST_LOOK = 0.05, 1.0
-"""Seconds between looks for the answer to a request that another process asks."""
+_FIRST_LOOK, _LAST_LOOK = 0.05, 1.0  # seconds between looks for the answer to a request that another process asks
 
 
 class Client:
@@ -39,8 +39,7 @@ class Client:
 
     def __init__(self, limits: Limits | None = None, answers: Path | None = None, *, alone: bool = False) -> None:
         self.limits = limits or Limits.configured()
-        self.budget = Budget(self.limits)
-        """What this client has spent."""
+        self.budget = Budget(self.limits)  # what this client has spent
         self._place = answers
         self._alone = alone
         self._flights: dict[str, asyncio.Task[Reply | Failed]] = {}
@@ -49,10 +48,8 @@ class Client:
         self._why: R2medError | None = None
         self._endpoints: dict[tuple[str, str], asyncio.Task[Endpoint]] = {}
         self._file = GroupedWrites(lambda: self._answers)
-        self._unusable: dict[str, RawAnswer] = {}
-        """Answers of no use that this client got itself: only a later command asks for them again."""
-        self._asked_again: set[str] = set()
-        """Models of which it was said that kept answers of no use are asked for again."""
+        self._unusable: dict[str, RawAnswer] = {}  # useless answers that this client got itself and does not ask again
+        self._asked_again: set[str] = set()  # models of which it was said that useless answers are asked for again
 
     @cached_property
     def _answers(self) -> ReplyCache:
@@ -113,8 +110,7 @@ class Client:
 
         def answer(group: Mapping[str, Request]) -> dict[str, Reply | Failed]:
             advance = progress.advance if progress else lambda _: None
-            answers = SpreadAnswers(next(iter(group.values())).model, self.limits, spread)
-            pairs = answers.run(group, unanswered.keys() & group.keys(), advance)
+            pairs = spread_answers(group, unanswered.keys() & group.keys(), self.limits, spread, advance)
             return {key: self._written(key, group[key], answer, unanswered[key]) for key, answer in pairs}
 
         parts = [partial(answer, group) for group in worth_sending(asked, self.limits)]
@@ -125,10 +121,10 @@ class Client:
         none = "the request was not" if len(failed) == 1 else f"none of {len(failed)} requests was"
         models = [reply.request.model for reply in failed if _place(reply.request.model) in self._endpoints]
         if not models:
-            raise ServerError(f"{failed[0].reason}; {none} answered")
+            raise ServerError(f"{failed[0].incomplete}; {none} answered")
         health = [self._endpoints[_place(model)].result().health(model) for model in models]
         if not any(model.answered for model in health):
-            raise health[0].give_up(f"{failed[0].reason}; {none} answered")
+            raise health[0].give_up(f"{failed[0].incomplete}; {none} answered")
 
     def _written(self, key: str, request: Request, answer: Answered, reject: RawAnswer | None) -> Reply | Failed:
         """Store an answer of a worker and return its reply."""
@@ -184,7 +180,7 @@ class Client:
 
     def reject(self, replies: Iterable[Reply | Failed]) -> None:
         """Mark replies in which no decision could be read, so that the next command asks for them again."""
-        unread = {reply.request.key(): reply for reply in replies if isinstance(reply, Reply) and not reply.incomplete}
+        unread = {reply.request.key(): reply for reply in replies if not reply.incomplete}
         if not unread:
             return
         marked = self._answers.write([partial(self._answers.reject, key, reply.raw) for key, reply in unread.items()])
@@ -321,7 +317,7 @@ def _place(model: Model) -> tuple[str, str]:
 
 def _as_shared(reply: Reply | Failed) -> Reply | Failed:
     """Mark the reply of a shared request as cached: it is paid for once, by the first caller."""
-    return reply.as_cached() if isinstance(reply, Reply) else reply
+    return reply if isinstance(reply, Failed) else replace(reply, usage=replace(reply.usage, cached=1, paid=0.0))
 
 
 def _broken(task: asyncio.Task[Any]) -> bool:

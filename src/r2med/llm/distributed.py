@@ -14,25 +14,21 @@ from typing import TYPE_CHECKING, NamedTuple
 import orjson
 
 from r2med.errors import R2medError
+from r2med.formatting import replace_surrogates
 from r2med.llm.budget import Limits
 from r2med.llm.local import local_model
 from r2med.llm.reply_cache import ReplyCache, decode_answer, encode_answer
 from r2med.llm.types import Failed, Message, Model, RawAnswer, Request, Sampling
-from r2med.pipeline.executor.blocks import Spread, SpreadJob, WorkBlock, block_key, carried, grouped
+from r2med.pipeline.executor.blocks import Spread, SpreadJob, WorkBlock, block_key, grouped
 
 if TYPE_CHECKING:
     from r2med.llm.client import Client
 
-_BLOCK_TOKENS = 4096
-"""Tokens that the requests of a block may take at the most: a minute of a small model on a processor."""
-_LEAST = 2
-"""Requests of fewer blocks are answered here: there is nothing to share."""
-_CHARACTERS = 4
-"""Of a token, about."""
-_WRITTEN = 512
-"""Tokens that are counted for an answer without a limit."""
-Answered = RawAnswer | str
-"""An answer, or why there is none."""
+_BLOCK_TOKENS = 4096  # tokens of a block's requests at the most: a minute of a small model on a processor
+_LEAST = 2  # requests of fewer blocks are answered here: there is nothing to share
+_CHARACTERS = 4  # of a token, about
+_WRITTEN = 512  # tokens that are counted for an answer without a limit
+Answered = RawAnswer | str  # an answer, or why there is none
 
 
 class _KeyedRequest(NamedTuple):
@@ -63,54 +59,52 @@ def worth_sending(asked: Mapping[str, Request], limits: Limits) -> list[dict[str
     return [group for group in by_weights.values() if sum(_KeyedRequest(*pair).cost for pair in group.items()) >= least]
 
 
-@dataclass(frozen=True)
-class SpreadAnswers:
-    """Answers to requests to a local model by workers."""
+def spread_answers(
+    asked: Mapping[str, Request],
+    wanted: Collection[str],
+    limits: Limits,
+    spread: Spread,
+    advance: Callable[[int], None],
+) -> Iterator[tuple[str, Answered]]:
+    """Yield the key and the answer of each wanted request once all exist; `advance` is called with the number done.
 
-    model: Model
-    limits: Limits
-    spread: Spread
+    The requests are to one local model. The plan is made of all of them, so that every command of a batch has the same.
+    Failures are not stored anywhere else, so blocks stay until a batch is merged; one result is in memory at a time.
+    """
+    model = next(iter(asked.values())).model
+    job = SpreadJob(f"prompts to {model.name}", AnswerWorker(model, limits), keeps=True)
+    plan: dict[str, list[str]] = {block.key: block.about for block in _blocks(asked, wanted)}
+    done = set()
+    for block, _ in spread.run(job, _blocks(asked, wanted)):
+        done.add(block.key)
+        advance(len(block.about))
+    missing = len(plan.keys() - done)
+    if missing:
+        raise spread.unfinished(f"blocks of {job.name}", missing, len(plan))
+    for name, keys in plan.items():
+        result = spread.store.get(name)
+        if result is None:
+            raise spread.unfinished(f"blocks of {job.name}", 1, len(plan))
+        for key, (text, problem) in zip(keys, orjson.loads(result), strict=True):
+            if key in wanted:
+                yield key, problem or decode_answer(text)
+    if spread.merges:
+        for block in _blocks(asked, asked):
+            spread.store.remove(block.key)
 
-    def run(
-        self, asked: Mapping[str, Request], wanted: Collection[str], advance: Callable[[int], None]
-    ) -> Iterator[tuple[str, Answered]]:
-        """Yield the key and the answer of each wanted request once all exist; `advance` is called with the number done.
 
-        The plan is made of all requests, so that every command of a batch has the same. Failures are not stored
-        anywhere else, so blocks stay until a batch is merged; one result is in memory at a time.
-        """
-        job = SpreadJob(f"prompts to {self.model.name}", AnswerWorker(self.model, self.limits), keeps=True)
-        plan: dict[str, list[str]] = {block.key: block.about for block in self._blocks(asked, wanted)}
-        done = set()
-        for block, _ in self.spread.run(job, self._blocks(asked, wanted)):
-            done.add(block.key)
-            advance(len(block.about))
-        missing = len(plan.keys() - done)
-        if missing:
-            raise self.spread.unfinished(f"blocks of {job.name}", missing, len(plan))
-        for name, keys in plan.items():
-            result = self.spread.store.get(name)
-            if result is None:
-                raise self.spread.unfinished(f"blocks of {job.name}", 1, len(plan))
-            for key, (text, problem) in zip(keys, orjson.loads(result), strict=True):
-                if key in wanted:
-                    yield key, problem or decode_answer(text)
-        if self.spread.merges:
-            for block in self._blocks(asked, asked):
-                self.spread.store.remove(block.key)
-
-    def _blocks(self, asked: Mapping[str, Request], wanted: Collection[str]) -> Iterator[WorkBlock]:
-        for group in grouped((_KeyedRequest(*keyed) for keyed in asked.items()), _BLOCK_TOKENS):
-            keys = [keyed.key for keyed in group]
-            if any(key in wanted for key in keys):
-                payload = orjson.dumps([
-                    (
-                        [[message.role, carried(message.content)] for message in request.messages],
-                        vars(request.sampling), request.stop, request.logprobs, request.sample,
-                    )
-                    for _, request in group
-                ])  # fmt: skip
-                yield WorkBlock(block_key(b"answers", *map(str.encode, keys)), payload, keys)
+def _blocks(asked: Mapping[str, Request], wanted: Collection[str]) -> Iterator[WorkBlock]:
+    for group in grouped((_KeyedRequest(*keyed) for keyed in asked.items()), _BLOCK_TOKENS):
+        keys = [keyed.key for keyed in group]
+        if any(key in wanted for key in keys):
+            payload = orjson.dumps([
+                (
+                    [[message.role, replace_surrogates(message.content)] for message in request.messages],
+                    vars(request.sampling), request.stop, request.logprobs, request.sample,
+                )
+                for _, request in group
+            ])  # fmt: skip
+            yield WorkBlock(block_key(b"answers", *map(str.encode, keys)), payload, keys)
 
 
 @dataclass(frozen=True)
@@ -139,7 +133,7 @@ class AnswerWorker:
         for request, reply in zip(requests, replies, strict=True):
             answer = stored.get(request.key())
             if isinstance(reply, Failed) or answer is None:
-                results.append(("", reply.reason if isinstance(reply, Failed) else "the answer was lost"))
+                results.append(("", reply.incomplete if isinstance(reply, Failed) else "the answer was lost"))
             else:
                 results.append((encode_answer(answer), ""))
         return orjson.dumps(results)

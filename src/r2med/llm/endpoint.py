@@ -17,14 +17,15 @@ from typing import Any, TypeVar
 
 from r2med.errors import R2medError
 from r2med.llm.budget import Budget, Limits
-from r2med.llm.server import Server
+from r2med.llm.scripted import ScriptedServer
+from r2med.llm.server import HttpServer
 from r2med.llm.types import Model, RawAnswer, Request
 from r2med.models.http import AttemptError, FatalServerError, Health, Pace, refused, say_waiting, with_attempts
 from r2med.usage import Usage
 
 Value = TypeVar("Value")
-_HOPELESS = 10
-"""Requests to a model in a row that came to nothing, after all their retries, until it counts as dead."""
+Server = HttpServer | ScriptedServer
+_HOPELESS = 10  # requests to a model in a row that came to nothing, after all their retries, until it counts as dead
 
 
 class Endpoint:
@@ -33,8 +34,7 @@ class Endpoint:
     def __init__(self, server: Server, model: Model, limits: Limits, budget: Budget, halt: asyncio.Event) -> None:
         self._server, self._limits, self._budget, self._halt = server, limits, budget, halt
         self._slots = asyncio.Semaphore(min(limits.concurrency, model.parallel or limits.concurrency))
-        self.under_way = 0
-        """Requests that have a slot."""
+        self.under_way = 0  # requests that have a slot
         self._pace = Pace(limits.requests_per_minute)
         self._health: defaultdict[str, Health] = defaultdict(Health)
 
@@ -117,10 +117,6 @@ class Endpoint:
             raise AttemptError("stopped", retry=False)
 
 
-class Interrupted(R2medError):
-    """Ctrl-C while requests were under way."""
-
-
 class Loop:
     """Event loop in a thread, started when needed. `halt` stops new requests, `flights` are those under way."""
 
@@ -160,7 +156,7 @@ class Loop:
         try:
             return future.result()
         except KeyboardInterrupt:
-            loop.call_soon_threadsafe(self._halt, Interrupted("stopped by Ctrl-C; answers so far are kept"))
+            loop.call_soon_threadsafe(self._halt, R2medError("stopped by Ctrl-C; answers so far are kept"))
             say_waiting(self._under_way(), self._grace)
 
             async def drain() -> None:

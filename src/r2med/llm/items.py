@@ -41,18 +41,10 @@ class Outcome:
     """Result of a step for an item."""
 
     value: Mapping[str, Any] = field(default_factory=dict)
-    dropped: str = ""
-    """Why the item goes no further; empty if it does."""
-    failed: str = ""
-    """Why no model answered; such an item is asked again the next time."""
-    marks: tuple[str, ...] = ()
-    """What is counted although the item goes on."""
-    spent: Usage = field(default_factory=Usage)
-    """Of models, stored answers included: the same in every command."""
-
-    def as_kept(self) -> Outcome:
-        """Return the same outcome as it will come out of the store: lists in place of tuples."""
-        return replace(self, value=orjson.loads(orjson.dumps(self.value, default=list)))
+    dropped: str = ""  # why the item goes no further; empty if it does
+    failed: str = ""  # why no model answered; such an item is asked again the next time
+    marks: tuple[str, ...] = ()  # what is counted although the item goes on
+    spent: Usage = field(default_factory=Usage)  # of models, stored answers included: the same in every command
 
     @property
     def state(self) -> str:
@@ -67,8 +59,7 @@ class Count:
     step: str
     items: int = 0
     kept: int = 0
-    dropped: Mapping[str, int] = field(default_factory=dict)
-    """Why items went no further, and how many."""
+    dropped: Mapping[str, int] = field(default_factory=dict)  # why items went no further, and how many
     failed: Mapping[str, int] = field(default_factory=dict)
     marks: Mapping[str, int] = field(default_factory=dict)
     spent: Usage = field(default_factory=Usage)
@@ -169,10 +160,9 @@ class ItemStore:
     def forget(self, step: str, gone: Collection[str]) -> None:
         """Remove items of a step."""
         if gone:
+            rows = [(step, identifier) for identifier in sorted(gone)]
             with self._file.transaction() as connection:
-                connection.executemany(
-                    "DELETE FROM item WHERE step = ? AND id = ?", [(step, identifier) for identifier in sorted(gone)]
-                )
+                connection.executemany("DELETE FROM item WHERE step = ? AND id = ?", rows)
 
     def put_count(self, count: Count) -> None:
         """Store the counts of a finished step."""

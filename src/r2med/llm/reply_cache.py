@@ -60,16 +60,12 @@ CREATE TABLE claims (
 _USED = "key, model, server, prompt_tokens, completion_tokens, answer, problem"
 """Columns of an answer that are used, and sealed; the request is stored for users to read."""
 _FORMAT = Format("file of kept answers", 5, _TABLES, cache=True)
-_AT_A_TIME = 500
-_LEASE = 10.0
-"""Seconds for which a claim holds without a sign of its process."""
-_UNREAD = "could not be read"
-"""The problem of an answer in which the command that asked for it found no decision."""
+_LEASE = 10.0  # seconds for which a claim holds without a sign of its process
+_UNREAD = "could not be read"  # the problem of an answer in which the command that asked for it found no decision
 _OF_NO_USE = "(problem != '' OR json_extract(answer, '$.finish') = 'length')"
 """Answers that are asked for again, and those that were cut by the limit on their length."""
 _LONG_LOG_PAGES = 1 << 14
-_PATIENCE, _LOOK_AGAIN = 60.0, 0.02
-"""Seconds to wait for another process that holds the file, and between two tries."""
+_PATIENCE, _LOOK_AGAIN = 60.0, 0.02  # seconds to wait for another process that holds the file, and between two tries
 
 
 class FileInUse(Exception):
@@ -79,10 +75,8 @@ class FileInUse(Exception):
 class Claim(NamedTuple):
     """Outcome of claiming a request."""
 
-    mine: bool
-    """Whether this process is to ask it."""
-    answer: RawAnswer | None = None
-    """The answer that another process got in the meantime."""
+    mine: bool  # whether this process is to ask it
+    answer: RawAnswer | None = None  # the answer that another process got in the meantime
 
 
 class TypicalUsage(NamedTuple):
@@ -98,8 +92,7 @@ class Holding:
     """The stored answers of a model on a server."""
 
     model: str
-    server: str
-    """The address, or the name of a set of servers; empty for a model of this process."""
+    server: str  # the address, or the name of a set of servers; empty for a model of this process
     answers: int
     unusable: int
     bytes: int
@@ -142,14 +135,9 @@ class ReplyCache:
 
     def find(self, keys: Iterable[str]) -> dict[str, RawAnswer]:
         """Return the stored answers among these keys."""
-        distinct = list(dict.fromkeys(keys))
-        answers: dict[str, RawAnswer] = {}
-        for start in range(0, len(distinct), _AT_A_TIME):
-            part = distinct[start : start + _AT_A_TIME]
-            marks = ",".join("?" * len(part))
-            rows = self._read(f"SELECT {_USED}, seal FROM answers WHERE key IN ({marks})", part)
-            answers |= {row[0]: answer for row in rows if (answer := self._sound(row)) is not None}
-        return answers
+        query = f"SELECT {_USED}, seal FROM answers WHERE key IN (SELECT value FROM json_each(?))"
+        rows = self._read(query, [orjson.dumps(list(keys)).decode()])
+        return {row[0]: answer for row in rows if (answer := self._sound(row)) is not None}
 
     def write(self, works: Sequence[Callable[[], Any]], *, wait: bool = True) -> list[Any]:
         """Run some work on the file in one transaction, all of it or nothing; return the results.
@@ -311,8 +299,7 @@ def decode_answer(text: str) -> RawAnswer:
     return RawAnswer(**{**data, "usage": Usage(**data["usage"]), "logprobs": tokens})
 
 
-_DELAY = 0.02
-"""Seconds for which a write that is not urgent is delayed."""
+_DELAY = 0.02  # seconds for which a write that is not urgent is delayed
 
 
 class GroupedWrites:

@@ -14,7 +14,8 @@ from typing import Any
 import orjson
 
 from r2med.errors import SpecError
-from r2med.llm.server import clean, guess_tokens, prompt_text
+from r2med.formatting import replace_surrogates
+from r2med.llm.server import guess_tokens, prompt_text
 from r2med.llm.types import Model, RawAnswer, Request, Sampling
 from r2med.models.http import AttemptError
 from r2med.usage import Usage
@@ -111,7 +112,7 @@ class ScriptedServer:
             read = guess_tokens(prompt_text(request.messages))
             written = guess_tokens(answer.text) + guess_tokens(answer.reasoning)
             answer = replace(answer, usage=Usage(prompt_tokens=read, completion_tokens=written))
-        return replace(answer, text=clean(answer.text), reasoning=clean(answer.reasoning))
+        return replace(answer, text=replace_surrogates(answer.text), reasoning=replace_surrogates(answer.reasoning))
 
     async def close(self) -> None:
         """Do nothing: there is no connection to close."""

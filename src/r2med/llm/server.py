@@ -10,11 +10,13 @@ import json
 import os
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from r2med.errors import require_extra
+from r2med.formatting import replace_surrogates
 from r2med.llm.types import Message, Model, RawAnswer, Request, Token
 from r2med.models.http import Address, AttemptError, error_text, is_count, mask
 from r2med.usage import Usage
@@ -22,20 +24,9 @@ from r2med.usage import Usage
 if TYPE_CHECKING:
     import httpx2
 
-_LARGEST = 16 << 20
-"""Bytes of a response: ten times what the longest answer with all its log probabilities takes."""
+_LARGEST = 16 << 20  # bytes of a response: ten times what the longest answer with all its log probabilities takes
 _ACCOUNT_HEADERS = {"OPENAI_ORG_ID": "OpenAI-Organization", "OPENAI_PROJECT_ID": "OpenAI-Project"}
 """Environment variables of the account that is billed, as OpenAI's own library names them."""
-
-
-class Server(Protocol):
-    """A server that answers requests."""
-
-    async def answer(self, request: Request) -> RawAnswer:
-        """Send a request once; raises `AttemptError` if it fails."""
-
-    async def close(self) -> None:
-        """Close connections and processes."""
 
 
 class HttpServer:
@@ -43,11 +34,17 @@ class HttpServer:
 
     def __init__(self, model: Model, timeout: float) -> None:
         require_extra("llm", "httpx2")
-        self._address = _address(model)
-        self._url, self._timeout = f"{model.url}/chat/completions", timeout
+        self._address, self._timeout = _address(model), timeout
         self._key = self._address.key()
         self._idle: list[httpx2.AsyncClient] = []
         """One client per connection: a pool of connections looks at all of them for each request."""
+
+    @cached_property
+    def _url(self) -> httpx2.URL:
+        """Return the address as a URL, which the library would read again for each request."""
+        import httpx2
+
+        return httpx2.URL(f"{self._address.url}/chat/completions")
 
     def _open(self) -> httpx2.AsyncClient:
         import httpx2
@@ -60,9 +57,9 @@ class HttpServer:
         return self._address.open(httpx2.AsyncClient, headers, self._timeout)
 
     async def answer(self, request: Request) -> RawAnswer:
-        """Send a request once."""
+        """Send a request once; raises `AttemptError` if it fails."""
         started = time.perf_counter()
-        sent = json.dumps(body(request), ensure_ascii=False).encode()
+        sent = orjson.dumps(body(request))
         received = bytearray()
         client = self._idle.pop() if self._idle else self._open()
         try:
@@ -99,11 +96,6 @@ def _address(model: Model) -> Address:
 _CHARACTERS_PER_TOKEN = 4
 
 
-def clean(text: str) -> str:
-    """Replace halves of surrogate pairs, which no file and no server accepts."""
-    return text.encode("utf-8", "replace").decode("utf-8")
-
-
 def guess_tokens(text: str) -> int:
     """Estimate the tokens of a text without a tokenizer: four characters each.
 
@@ -126,7 +118,7 @@ def body(request: Request) -> dict[str, Any]:
         messages = (Message(role, f"{system}\n\n{opening}"), *rest)
     fields: dict[str, Any] = {
         "model": request.model.id,
-        "messages": [{"role": role, "content": clean(content)} for role, content in messages],
+        "messages": [{"role": role, "content": replace_surrogates(content)} for role, content in messages],
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
         "seed": request.seed,
@@ -156,7 +148,7 @@ def read_answer(received: bytes, request: Request) -> RawAnswer:
     text = _text(content)
     if request.continuing:
         # Some servers repeat the message that the model was to continue.
-        begun = clean(request.messages[-1].content)
+        begun = replace_surrogates(request.messages[-1].content)
         text = text.removeprefix(begun) if text.startswith(begun) else text.removeprefix(begun.strip())
     reasoning = _text(message.get("reasoning_content")) or _text(message.get("reasoning"))
     return RawAnswer(
@@ -187,8 +179,8 @@ def _text(content: Any) -> str:
     """Return a text given as a string, or as the list of parts that some servers send."""
     if isinstance(content, list):
         parts = [part.get("text") for part in content if isinstance(part, dict)]
-        return clean("".join(part for part in parts if isinstance(part, str)))
-    return clean(content) if isinstance(content, str) else ""
+        return replace_surrogates("".join(part for part in parts if isinstance(part, str)))
+    return replace_surrogates(content) if isinstance(content, str) else ""
 
 
 def _usage(data: Any, request: Request, text: str, reasoning: str) -> Usage:
@@ -208,9 +200,11 @@ def _tokens(data: Any) -> tuple[Token, ...]:
     try:
         return tuple(
             Token(
-                clean(entry["token"]),
+                replace_surrogates(entry["token"]),
                 float(entry["logprob"]),
-                tuple((clean(one["token"]), float(one["logprob"])) for one in entry.get("top_logprobs") or ()),
+                tuple(
+                    (replace_surrogates(one["token"]), float(one["logprob"])) for one in entry.get("top_logprobs") or ()
+                ),
             )
             for entry in entries or ()
         )

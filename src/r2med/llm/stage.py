@@ -2,40 +2,33 @@
 
 from __future__ import annotations
 
+import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import dataclass, field, replace
 
 from r2med.errors import SpecError
 from r2med.llm.budget import Estimate, account
 from r2med.llm.cards import find_model
 from r2med.llm.client import current_client
 from r2med.llm.types import Failed, Model, Reply, Request, Sampling
-from r2med.pipeline.registry import spec_of
-from r2med.pipeline.stage import Context, Requirements, Stage
+from r2med.pipeline.executor.local import Progress
+from r2med.pipeline.registry import NamedStage
+from r2med.pipeline.stage import Context, Requirements
 from r2med.store.files import expanded, spelled
 from r2med.store.hashes import file_digest
 
-if TYPE_CHECKING:
-    from r2med.pipeline.spec import Call
-
-_FILES = ("scripted", "local")
-"""The kinds of models whose names hold a path."""
+_FILES = ("scripted", "local")  # the kinds of models whose names hold a path
 
 
-class AskingStage(Stage):
+class AskingStage(NamedStage):
     """Stage with a model and prompts. Subclasses are dataclasses with their fields in the order of their specs."""
 
-    llm: str
-    """The model, as `find_model` takes it."""
-    temperature: float | None
-    """In place of `usual`'s."""
-    max_tokens: int | None
-    """In place of the model's own."""
+    llm: str  # the model, as `find_model` takes it
+    temperature: float | None  # in place of `usual`'s
+    max_tokens: int | None  # in place of the model's own
 
-    name: ClassVar[str]
-    """What specs call it."""
+    billed = True
 
     @abstractmethod
     def prompt_hashes(self) -> Sequence[str]:
@@ -60,11 +53,6 @@ class AskingStage(Stage):
         self.prompt_hashes()
 
     @property
-    def spec(self) -> Call:
-        """Return the stage in the spec language."""
-        return spec_of(self, self.name)
-
-    @property
     def model(self) -> Model:
         """Return the model, with this stage's sampling."""
         model = find_model(self.llm)
@@ -74,11 +62,6 @@ class AskingStage(Stage):
         if self.max_tokens is not None:
             sampling = replace(sampling, max_tokens=self.max_tokens)
         return replace(model, sampling=sampling)
-
-    @property
-    def billed(self) -> bool:
-        """Return True: a language model is asked."""
-        return True
 
     @property
     def requirements(self) -> Requirements:
@@ -143,13 +126,31 @@ def money_facts(guess: Estimate) -> dict[str, object]:
     }
 
 
-def note_account(replies: Sequence[Reply | Failed], seconds: float, context: Context) -> None:
-    """Record what the replies took, and how many were cut by the token limit and used as they are."""
-    context.asked_for(seconds)
-    facts = {"account": account(replies).as_json(), "seconds": seconds, "cut_by_limit": sum(map(was_cut, replies))}
-    context.notes.facts |= facts
+@dataclass
+class Exchange:
+    """Exchange of a stage with a model: the first prompt, all replies, and the seconds they took on the clock."""
+
+    first_prompt: str = ""
+    replies: list[Reply | Failed] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def ask(self, requests: Sequence[Request], bar: Progress | None = None) -> list[Reply | Failed]:
+        """Return the replies to requests."""
+        if requests and not self.replies:
+            self.first_prompt = requests[0].messages[-1].content
+        started = time.perf_counter()
+        replies = current_client().ask_all(requests, bar)
+        self.seconds += time.perf_counter() - started
+        self.replies += replies
+        return replies
+
+    def note_account(self, context: Context) -> None:
+        """Record what the replies took, and how many were cut by the token limit and used as they are."""
+        context.asked_for(self.seconds)
+        bill, cut = account(self.replies).as_json(), sum(map(was_cut, self.replies))
+        context.notes.facts |= {"account": bill, "seconds": self.seconds, "cut_by_limit": cut}
 
 
 def was_cut(reply: Reply | Failed) -> bool:
     """Return whether a text was cut by the limit on its length, and can be used as far as it goes."""
-    return isinstance(reply, Reply) and reply.finish == "length" and not reply.incomplete
+    return reply.finish == "length" and not reply.incomplete

@@ -53,10 +53,8 @@ class Step(Generic[Item]):
 
     name: str
     identify: Callable[[Item], str]
-    key: Callable[[Item], str]
-    """A hash of everything that the outcome depends on."""
-    work: Callable[[Item], Asking] | None = None
-    """For items that ask models."""
+    key: Callable[[Item], str]  # a hash of everything that the outcome depends on
+    work: Callable[[Item], Asking] | None = None  # for items that ask models
     make: Callable[[Sequence[Item]], Iterable[Outcome]] | None = None
     """For items that ask none: outcomes in order, of a batch."""
     batch: int = 256
@@ -152,10 +150,8 @@ class _Dialogue(Generic[Item]):
         self.place, self.identifier, self.key = place, step.identify(item), step.key(item)
         self.requests: Sequence[Request] = ()
         self.outcome: Outcome | None = None
-        self.counted = False
-        """Whether the bar has moved on for it."""
-        self.unread: list[Reply] = []
-        """Replies that its outcome lacks."""
+        self.counted = False  # whether the bar has moved on for it
+        self.unread: list[Reply] = []  # replies that its outcome lacks
         self._asking, self._spent = step.work(item), Usage()
         self.hear(None)
 
@@ -246,7 +242,7 @@ def raise_if_all_failed(count: Count) -> None:
 def answered(reply: Reply | Failed) -> Reply:
     """Return a reply; raise for a failed request, which ends the work on its item."""
     if isinstance(reply, Failed):
-        raise NoReply(reply.reason)
+        raise NoReply(reply.incomplete)
     return reply
 
 
@@ -256,8 +252,7 @@ class AskedModel:
 
     name: str
     model: Model
-    sampling: Sampling
-    """Its own, with the chance that it usually has."""
+    sampling: Sampling  # its own, with the chance that it usually has
 
     @classmethod
     def of(cls, name: str, model: Model, max_tokens: int) -> AskedModel:
@@ -279,8 +274,7 @@ class AskedModel:
 
 Value = TypeVar("Value")
 Tries = Generator[Sequence[Request] | Unread, Sequence[Reply | Failed], Value | None]
-_TRIES = 3
-"""How often a reply that cannot be read is asked for, the first time included."""
+_TRIES = 3  # how often a reply that cannot be read is asked for, the first time included
 
 
 def tries(model: AskedModel, request: Request, read: Callable[[str], Value | None], first: int = 0) -> Tries[Value]:
@@ -302,8 +296,7 @@ def step_key(step: str, **parts: object) -> str:
     return cache_key(step=step, version=1, **parts)
 
 
-_SAMPLE = 2000
-"""Of more requests than this, a part is priced and the rest reckoned from it."""
+_SAMPLE = 2000  # of more requests than this, a part is priced and the rest reckoned from it
 
 
 @dataclass(frozen=True)
@@ -311,8 +304,7 @@ class StepEstimate:
     """Estimated cost of a step."""
 
     step: str
-    items: int
-    """Those that are not kept yet, or might have to be made."""
+    items: int  # those that are not kept yet, or might have to be made
     guess: Estimate
 
     def as_dict(self) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import orjson
 
@@ -13,8 +13,7 @@ from r2med.pipeline.stage import Requirements
 from r2med.store.hashes import cache_key
 from r2med.usage import Usage
 
-SYSTEM = "You are a helpful assistant."
-"""The system prompt of the published protocol: nothing in particular."""
+SYSTEM = "You are a helpful assistant."  # the system prompt of the published protocol: nothing in particular
 
 
 class LimitReached(R2medError):
@@ -24,8 +23,7 @@ class LimitReached(R2medError):
 class Message(NamedTuple):
     """A turn of a conversation."""
 
-    role: str
-    """system, user or assistant."""
+    role: str  # system, user or assistant
     content: str
 
 
@@ -53,35 +51,22 @@ class Sampling:
 class Model:
     """A chat model and its connection: a card of `cards.toml`, or one built from an address."""
 
-    name: str
-    """As in a spec: `gpt-4o`, `qwen@http://localhost:8000/v1`, `local`."""
-    id: str
-    """The name the server knows it by."""
-    url: str = ""
-    """The server's base URL; empty for a model that answers in this process or is started by it."""
-    servers: str = ""
-    """The name of a set of equal servers, which share their answers; empty for this address alone."""
-    key_env: str = ""
-    """The environment variable with the key; empty when none is needed."""
-    needs_key: bool = False
-    """Whether the server is known to refuse requests without a key."""
-    trace: str = "auto"
-    """The format of its reasoning: a name of `reasoning.FORMATS`, or `auto`."""
-    reasoning: bool = False
-    """Whether it thinks before it answers."""
-    system: bool = True
-    """Whether it takes a system message; if not, that text opens the first message of the user."""
+    name: str  # as in a spec: `gpt-4o`, `qwen@http://localhost:8000/v1`, `local`
+    id: str  # the name the server knows it by
+    url: str = ""  # the server's base URL; empty for a model that answers in this process or is started by it
+    servers: str = ""  # the name of a set of equal servers, which share their answers; empty for this address alone
+    key_env: str = ""  # the environment variable with the key; empty when none is needed
+    needs_key: bool = False  # whether the server is known to refuse requests without a key
+    trace: str = "auto"  # the format of its reasoning: a name of `reasoning.FORMATS`, or `auto`
+    reasoning: bool = False  # whether it thinks before it answers
+    system: bool = True  # whether it takes a system message; if not, that text opens the first message of the user
     sampling: Sampling = field(default_factory=Sampling)
-    price: tuple[float, float] | None = None
-    """US dollars per million tokens, prompt and completion; None if unknown."""
-    continues: bool = False
-    """Whether a conversation that ends with an assistant message makes it go on with that message."""
-    token_field: str = "max_tokens"
-    """What this server calls the limit on written tokens."""
+    price: tuple[float, float] | None = None  # US dollars per million tokens, prompt and completion; None if unknown
+    continues: bool = False  # whether a conversation that ends with an assistant message makes it continue that message
+    token_field: str = "max_tokens"  # what this server calls the limit on written tokens
     extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """Further fields of the request's body, for example a switch that turns thinking on."""
-    parallel: int | None = None
-    """The most requests this server takes at a time."""
+    parallel: int | None = None  # the most requests this server takes at a time
     answer: Callable[[Request], str | RawAnswer] | None = field(default=None, compare=False, repr=False)
     gguf: str = ""
 
@@ -118,14 +103,10 @@ class Request:
     model: Model
     messages: tuple[Message, ...]
     sampling: Sampling = field(default_factory=Sampling)
-    stop: tuple[str, ...] = ()
-    """Strings that end the answer; some servers leave the string in, most take it out."""
-    logprobs: int = 0
-    """How many alternatives to report for each token; 0 for none."""
-    sample: int = 0
-    """Which of several answers to the same question this is."""
-    kind: str = field(default="", compare=False)
-    """What it has in common with others whose answers are about as long; no part of the key."""
+    stop: tuple[str, ...] = ()  # strings that end the answer; some servers leave the string in, most take it out
+    logprobs: int = 0  # how many alternatives to report for each token; 0 for none
+    sample: int = 0  # which of several answers to the same question this is
+    kind: str = field(default="", compare=False)  # shared by requests with answers of about one length; not in the key
 
     @property
     def seed(self) -> int | None:
@@ -170,16 +151,13 @@ class RawAnswer:
     """Answer of a server, before the reasoning is split off: this is what is stored."""
 
     text: str
-    reasoning: str = ""
-    """The separate reasoning field, if the server has one."""
-    finish: str = "stop"
-    """stop, length, content_filter, ..."""
+    reasoning: str = ""  # the separate reasoning field, if the server has one
+    finish: str = "stop"  # stop, length, content_filter, ...
     usage: Usage = field(default_factory=Usage)
     refusal: str = ""
     logprobs: tuple[Token, ...] = ()
     seconds: float = 0.0
-    unread: bool = field(default=False, compare=False)
-    """Whether the command that asked for it found no decision in it; not part of what was said."""
+    unread: bool = field(default=False, compare=False)  # whether no decision was found in it; not part of the answer
 
 
 @dataclass(frozen=True)
@@ -187,16 +165,12 @@ class Reply:
     """An answer ready for use."""
 
     request: Request
-    text: str
-    """The final answer, without the reasoning; empty when `incomplete` says why."""
-    reasoning: str
-    """The reasoning trace, for users to read and never to search with."""
+    text: str  # the final answer, without the reasoning; empty when `incomplete` says why
+    reasoning: str  # the reasoning trace, for users to read and never to search with
     raw: str
     finish: str
-    usage: Usage
-    """Of this request. The seconds are those of the attempt that was answered."""
-    incomplete: str = ""
-    """Why there is no usable answer (trace never closed, empty, refused); empty when all is well."""
+    usage: Usage  # of this request. The seconds are those of the attempt that was answered.
+    incomplete: str = ""  # why there is no usable answer (trace never closed, empty, refused); empty when all is well
     logprobs: tuple[Token, ...] = ()
 
     @property
@@ -204,15 +178,13 @@ class Reply:
         """Return whether it was taken from the kept answers."""
         return self.usage.cached > 0
 
-    def as_cached(self) -> Reply:
-        """Return the same reply for another caller: it is paid for once."""
-        return replace(self, usage=replace(self.usage, cached=1, paid=0.0))
-
 
 @dataclass(frozen=True)
 class Failed:
-    """A request that got no answer in any attempt. It is not stored, so a later run asks again."""
+    """A request that got no answer in any attempt: an empty reply, which is not stored, so a later run asks again."""
 
     request: Request
-    reason: str
+    incomplete: str  # the reason
+    text = reasoning = raw = finish = ""
+    logprobs: ClassVar[tuple[Token, ...]] = ()
     usage = Usage(requests=1, failed=1)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from r2med.errors import R2medError
-from r2med.formatting import first_line
+from r2med.formatting import first_line, replace_surrogates
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,7 +80,7 @@ class Tokenizer:
             self.backend.enable_truncation(limit - len(added))
         else:
             self.backend.no_truncation()
-        strings = [clean_text(style.prompted(text)) for text in texts]
+        strings = [replace_surrogates(style.prompted(text)) for text in texts]
         inputs = [("", text) for text in strings] if style.pair else strings
         rows = self.backend.encode_batch_fast(inputs, add_special_tokens=not style.bare)
         return [(row.ids + added, row.type_ids + [0] * len(added)) for row in rows]
@@ -91,7 +91,7 @@ class Tokenizer:
         Characters are those of the string that the style makes; a lone surrogate counts as one.
         """
         self.backend.enable_truncation(style.limit)
-        return self.backend.encode(clean_text(style.prompted(text))).offsets
+        return self.backend.encode(replace_surrogates(style.prompted(text))).offsets
 
     def names(self, count: int) -> list[str]:
         """Return the tokens of the first ids, as the vocabulary writes them; an id without a token is in brackets."""
@@ -114,11 +114,6 @@ def check_limit(name: str, limit: int, positions: int, option: str = "max_length
     """Refuse to read more tokens than a model with a table of positions has places for."""
     if positions and not 0 < limit <= positions:
         raise R2medError(f"{name} has places for {positions} tokens, not for {limit or 'any number'}: set {option}")
-
-
-def clean_text(text: str) -> str:
-    """Replace lone surrogates, which are not characters and cannot be passed to a tokenizer."""
-    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def pretrained_tokenizer(folder: Path, *, append_eos: bool, remote_code: bool = False) -> Tokenizer:

@@ -19,7 +19,7 @@ from r2med.models.server import JsonServer, RequestFailed
 from r2med.models.templates import cut_words
 from r2med.pipeline.registry import NamedStage
 from r2med.pipeline.stage import Context, Requirements, Reranker
-from r2med.rerank.candidates import KeptOrder, Outcome, candidates, check_depth, checked, reranked
+from r2med.rerank.candidates import Outcome, candidates, check_depth, checked, reranked
 from r2med.rerank.cards import ApiCard, api_card, api_cards
 from r2med.rerank.pair_scores import Scored, ScoreStore, WantedPair, wanted_pairs
 from r2med.settings import prices
@@ -38,7 +38,7 @@ def api_model(address: str) -> ApiCard:
     """
     name, mark, url = address.partition("@")
     if not mark:
-        return api_card(address)
+        return api_card(address, " (or NAME@http://host:port/v1)")
     if not name:
         raise SpecError(f"cannot read the model {address!r}; write NAME@http://host:port/v1")
     url = check_url(name, url, _OWN_KEY).removesuffix("/rerank")
@@ -79,6 +79,7 @@ class ApiRerank(NamedStage, Reranker):
     words: int = 0  # how many words of a document are sent, for servers that refuse long ones; 0 for all
 
     name = "api-rerank"
+    billed = True
 
     def __post_init__(self) -> None:
         check_depth("api-rerank", self.depth)
@@ -121,11 +122,6 @@ class ApiRerank(NamedStage, Reranker):
         return {"requests at most": requests, "tokens": tokens, "dollars": cost}
 
     @property
-    def billed(self) -> bool:
-        """Return True: a server reranks, and may bill it."""
-        return True
-
-    @property
     def _prices(self) -> tuple[float | None, float | None]:
         stated, card = prices(), self.card
         names = (card.id, urlsplit(card.url).netloc)
@@ -137,7 +133,7 @@ class ApiRerank(NamedStage, Reranker):
         pairs = wanted_pairs(lists)
         problems: dict[str, str] = {}
         with ScoreStore(self.fingerprint()) as store:
-            stored = store.find(pair.digest for row in pairs for pair in row)
+            stored = store.scored(pair.digest for row in pairs for pair in row)
             scores = dict(stored)
             if stored:
                 context.reuse("scores of pairs")
@@ -164,9 +160,7 @@ class ApiRerank(NamedStage, Reranker):
                 context.book(replace(server.bill(*self._prices), whole=not stored))
         context.notes.facts |= {"pairs": sum(map(len, pairs)), "scored": sum(map(len, asked))}
         outcomes: list[Outcome] = [
-            KeptOrder(problems[one.query])
-            if one.query in problems
-            else checked([scores[pair.digest].score for pair in row], one)
+            problems[one.query] if one.query in problems else checked([scores[pair.digest].score for pair in row], one)
             for one, row in zip(lists, pairs, strict=True)
         ]
         return reranked(self, run, lists, outcomes, context)

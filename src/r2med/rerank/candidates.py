@@ -36,14 +36,7 @@ class CandidateList:
         return len(self.documents)
 
 
-@dataclass(frozen=True)
-class KeptOrder:
-    """Reason why a query keeps its order."""
-
-    reason: str
-
-
-Outcome = Scores | KeptOrder  # new scores, one per candidate in their order, or why there are none
+Outcome = Scores | str  # new scores, one per candidate in their order, or the reason why the query keeps its order
 
 
 def check_depth(name: str, depth: int) -> None:
@@ -69,21 +62,21 @@ def checked(scores: Sequence[float] | Scores, candidates: CandidateList) -> Outc
 
     >>> two = CandidateList("q", "why?", ["d1", "d2"], ["one", "two"], np.array([2.0, 1.0]))
     >>> checked([0.5, float("nan")], two)
-    KeptOrder(reason='the score of d2 is nan')
+    'the score of d2 is nan'
     """
     try:
         column = np.asarray(scores, dtype=None if isinstance(scores, np.ndarray) else np.float64)
     except (TypeError, ValueError):
-        return KeptOrder("the scores are not numbers")
+        return "the scores are not numbers"
     if column.ndim != 1 or len(column) != len(candidates):
         count = len(column) if column.ndim == 1 else f"an array of shape {column.shape}"
-        return KeptOrder(f"{count} scores for {len(candidates)} documents")
+        return f"{count} scores for {len(candidates)} documents"
     if column.dtype not in (np.float32, np.float64):
         column = column.astype(np.float64)
     usable = np.isfinite(as_float32(column)) & (as_float32(column) > _LOWEST)
     if not usable.all():
         place = int((~usable).argmax())
-        return KeptOrder(f"the score of {candidates.documents[place]} is {column[place]}")
+        return f"the score of {candidates.documents[place]} is {column[place]}"
     return column
 
 
@@ -110,8 +103,8 @@ def reranked(
     lists: dict[str, tuple[Sequence[str], Scores]] = {name: (row.documents, row.scores) for name, row in run}
     unusable: dict[str, str] = {}
     for query, outcome in zip((row.query for row in shown), outcomes, strict=True):
-        if isinstance(outcome, KeptOrder):
-            unusable[query] = outcome.reason
+        if isinstance(outcome, str):
+            unusable[query] = outcome
         else:
             documents = run[query].documents
             tail = np.empty(len(documents) - len(outcome), dtype=outcome.dtype)

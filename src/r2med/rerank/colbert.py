@@ -14,7 +14,7 @@ from r2med.encode.encoder import Role
 from r2med.encode.late_interaction import LateInteraction
 from r2med.encode.maxsim import rescore_tokens, single_threads
 from r2med.pipeline.stage import Context, Reranker
-from r2med.rerank.candidates import KeptOrder, Outcome, candidates, checked, reranked
+from r2med.rerank.candidates import Outcome, candidates, checked, reranked
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class ColBERTReranker(LateInteraction, Reranker):
         def outcome(at: int) -> Outcome:
             query, rows = query_vectors.of(at), np.array([places.get(name, -1) for name in lists[at].documents])
             if rows.max() < 0:
-                return KeptOrder("no candidate has any text")
+                return "no candidate has any text"
             similarities = rescore_tokens(query, vectors, rows[rows >= 0])
             if self.card.similarity == "meanmaxsim":
                 similarities = (similarities / len(query)).astype(np.float32)

@@ -1,7 +1,4 @@
-"""Cross-encoders: a model reads query and document together and scores how well they fit.
-
-`CrossEncoder` is the stage; `LoadedCrossEncoder` holds the settings that scores depend on, and loads the model.
-"""
+"""Cross-encoders: a model reads query and document together and scores how well they fit."""
 
 from __future__ import annotations
 
@@ -19,8 +16,7 @@ from r2med.encode.loading import Build
 from r2med.errors import R2medError, SpecError, require_extra, suggest
 from r2med.models.memory import MODEL_CACHE, find_devices
 from r2med.models.source import ModelSource, as_path, existing_folder, is_folder, locate, spelled_folder
-from r2med.models.tokenizer import Tokenizer, check_limit, pretrained_tokenizer
-from r2med.pipeline.executor.blocks import Spread
+from r2med.models.tokenizer import check_limit, pretrained_tokenizer
 from r2med.pipeline.registry import spec_of
 from r2med.pipeline.spec import Call, parse
 from r2med.pipeline.stage import Context, Requirements, Reranker
@@ -39,6 +35,8 @@ from r2med.rerank.pair_scores import (
 )
 
 BACKENDS = ("torch", "onnx")
+_PROCESSOR_TOKENS = 1024  # more at once do not fit the processor's caches and are slower, not faster
+_DEVICE_TOKENS = 32_768
 Pairs = Mapping[bytes, WantedPair]
 
 
@@ -112,13 +110,13 @@ class CrossEncoder(Reranker):
         return Call(self.model, (), whole.options) if is_name else whole
 
     @cached_property
-    def pair_model(self) -> LoadedCrossEncoder:
-        """Build the model with this stage's changes of its card. For `ce:` names the model's small files are read."""
-        card = cards().get(self.model)
-        if card is None:
+    def card(self) -> RerankerCard:
+        """Build the card with this stage's changes. For `ce:` names the model's small files are read."""
+        base = cards().get(self.model)
+        if base is None:
             source = locate(as_path(self.model.removeprefix(PREFIX)), self.revision or "main")
-            card = card_of(source, self.model, self.like)
-            card = replace(card, remote_code=card.remote_code or self.remote_code)
+            base = card_of(source, self.model, self.like)
+            base = replace(base, remote_code=base.remote_code or self.remote_code)
         options = ("revision", "max_length", "head", "dtype")
         changes: dict[str, Any] = {name: getattr(self, name) for name in options if getattr(self, name)}
         if self.adapter:
@@ -129,8 +127,18 @@ class CrossEncoder(Reranker):
             # Half precision is a GPU's business.
             changes["dtype"] = "float32"
         if self.instruction:
-            changes["instruction"] = replace(card.instruction, text=self.instruction, families=())
-        return LoadedCrossEncoder(replace(card, **changes), self.truncate, self.backend, self.device, self.remote_code)
+            changes["instruction"] = replace(base.instruction, text=self.instruction, families=())
+        return replace(base, **changes)
+
+    @cached_property
+    def source(self) -> ModelSource:
+        """Return the location of the model's files."""
+        return locate(self.card.id, self.card.revision)
+
+    @cached_property
+    def adapter_source(self) -> ModelSource | None:
+        """Return the location of the adapter's files, or None for a model without an adapter."""
+        return locate(self.card.adapter, self.card.adapter_revision) if self.card.adapter else None
 
     @property
     def requirements(self) -> Requirements:
@@ -144,16 +152,17 @@ class CrossEncoder(Reranker):
 
     def fingerprint(self) -> Mapping[str, object]:
         """Return the settings that scores depend on."""
-        return self.pair_model.settings()
+        return self.settings()
 
     def local_content(self) -> Mapping[str, str]:
-        """Return the folders of the model and of its adapter, each with a hash."""
-        return self.pair_model.local_content()
+        """Return the folders of the model and of its adapter that are not from the hub, each with a hash."""
+        sources = [self.source, *([self.adapter_source] if self.adapter_source else [])]
+        return {place: digest for source in sources for place, digest in source.local_content().items()}
 
     def describe(self) -> Mapping[str, object]:
         """Return the settings that a plan shows."""
-        card = self.pair_model.card
-        revision = {} if self.pair_model.source.place else {"revision": card.revision}
+        card = self.card
+        revision = {} if self.source.place else {"revision": card.revision}
         adapter = {"adapter": card.adapter} if card.adapter else {}
         reading = {"depth": self.depth, "max_length": card.max_length, "truncate": self.truncate}
         return {"model": card.id, **revision, **adapter, **reading, "dtype": card.dtype, "backend": self.backend}
@@ -164,20 +173,19 @@ class CrossEncoder(Reranker):
 
     def rerank(self, collection: Collection, run: Run, context: Context) -> Run:
         """Score the first documents of every list and order them by it."""
-        model, task = self.pair_model, collection.task
-        lists = candidates(collection, run, self.depth)
+        task, lists = collection.task, candidates(collection, run, self.depth)
         pairs = wanted_pairs(lists)
-        with ScoreStore(model.settings(task)) as store:
-            scores = PairScores(store.find(pair.digest for row in pairs for pair in row))
+        with ScoreStore(self.settings(task)) as store:
+            scores = PairScores(store.scored(pair.digest for row in pairs for pair in row))
             missing = {pair.digest: pair for row in pairs for pair in row if pair.digest not in scores.known}
             if scores.known:
                 context.reuse("scores of pairs")
             if missing:
                 every = {pair.digest: pair for row in pairs for pair in row}
                 scores.add(self._score(every, missing, store, context, task))
-        limit = self.pair_model.card.max_length
+        limit = self.card.max_length
         facts = scores.cut_facts(pairs, limit)
-        first = self.pair_model.format(task).first(pairs[0][0].pair) if pairs else ""
+        first = self.format(task).first(pairs[0][0].pair) if pairs else ""
         context.notes.facts |= {"pairs": sum(map(len, pairs)), "scored": len(missing), **facts, "first": first}
         if facts["queries_cut"]:
             context.warn(
@@ -188,50 +196,20 @@ class CrossEncoder(Reranker):
         return reranked(self, run, lists, outcomes, context)
 
     def _score(self, pairs: Pairs, missing: Pairs, store: ScoreStore, context: Context, task: Task) -> PairScores:
-        model, spread = self.pair_model, context.executor.spread
-        label = f"score pairs ({model.card.id})"
+        spread, label = context.executor.spread, f"score pairs ({self.card.id})"
         if spread is None:
             with context.timed("load"):
-                scoring = model.scoring(task, self.batch_tokens)
+                scoring = self.scoring(task)
             with context.executor.progress(label, len(missing), unit="pairs") as bar:
                 return scoring.run(list(missing.values()), store, bar)
-        workers = model.spread_scoring(task, spread, self.batch_tokens)
+        _, inputs, _, budget = self._open(task)
+        workers = SpreadScoring(inputs, PairWorker(self, task), budget, spread)
         with context.executor.progress(label, len(missing), unit="pairs") as bar:
             scores = workers.run(list(pairs.values()), pairs.keys() - missing.keys(), store, bar)
-        scores.add(PairScores(store.find(digest for digest in missing if digest not in scores.known)))
+        scores.add(PairScores(store.scored(digest for digest in missing if digest not in scores.known)))
         if left := missing.keys() - scores.known.keys() - scores.problems.keys():
-            raise spread.unfinished(f"pairs of {model.card.id}", len(left), len(pairs))
+            raise spread.unfinished(f"pairs of {self.card.id}", len(left), len(pairs))
         return scores
-
-
-_PROCESSOR_TOKENS = 1024  # more at once do not fit the processor's caches and are slower, not faster
-_DEVICE_TOKENS = 32_768
-
-
-@dataclass(frozen=True)
-class LoadedCrossEncoder:
-    """A cross-encoder of a card with its settings; the weights are loaded by `scoring`."""
-
-    card: RerankerCard
-    truncate: str = "document"
-    backend: str = "torch"
-    device: str = "auto"
-    remote_code: bool = False  # whether the user lets code of the repository run
-
-    @cached_property
-    def source(self) -> ModelSource:
-        """Return the location of the model's files."""
-        return locate(self.card.id, self.card.revision)
-
-    @cached_property
-    def adapter(self) -> ModelSource | None:
-        """Return the location of the adapter's files, or None for a model without an adapter."""
-        return locate(self.card.adapter, self.card.adapter_revision) if self.card.adapter else None
-
-    def local_content(self) -> dict[str, str]:
-        """Return the folders of the model and of its adapter that are not from the hub."""
-        sources = [self.source, *([self.adapter] if self.adapter else [])]
-        return {place: digest for source in sources for place, digest in source.local_content().items()}
 
     def settings(self, task: Task | None = None) -> dict[str, object]:
         """Return everything that a score depends on besides the two texts: the key under which scores are stored.
@@ -259,8 +237,8 @@ class LoadedCrossEncoder:
             "answers": list(self.card.answers),
             "remote_code": self.card.remote_code,
         }
-        if self.adapter:
-            settings["adapter"] = f"{self.adapter.label} {_version(self.adapter, strict)}"
+        if self.adapter_source:
+            settings["adapter"] = f"{self.adapter_source.label} {_version(self.adapter_source, strict)}"
         return settings
 
     def format(self, task: Task) -> PairFormat:
@@ -270,45 +248,40 @@ class LoadedCrossEncoder:
         pieces = tuple(piece.replace("{instruction}", instruction) for piece in card.pieces)
         return PairFormat(card.query, card.document, pieces, card.max_length, self.truncate)
 
-    def scoring(self, task: Task, batch_tokens: int | None = None) -> Scoring:
+    def scoring(self, task: Task) -> Scoring:
         """Load the model for scoring; its files are downloaded if they are not on this machine."""
         card = self.card
         if card.remote_code and not self.remote_code:
             raise SpecError(f"{card.id} runs Python code of its own; add remote_code=true if you trust it")
         require_extra("torch", "torch", "transformers", "safetensors")
-        build, tokenizer, device = self._open()
+        build, inputs, device, budget = self._open(task)
         # The cache is shared with the encoders: a retriever of billions of weights must not stay beside a reranker.
         judge: PairModel = MODEL_CACHE.take(
             (build, card.answers, self.backend, device),
             build.size,
             lambda: (
-                TorchPairModel(build, tokenizer, card.answers, device)
+                TorchPairModel(build, inputs.tokenizer, card.answers, device)
                 if self.backend == "torch"
-                else OnnxPairModel(build, tokenizer, card.answers, self.weights())
+                else OnnxPairModel(build, inputs.tokenizer, card.answers, self.weights())
             ),
         )
         check_limit(card.id, card.max_length, judge.positions)
-        tokenizer.pad = judge.pad
-        inputs = Inputs(tokenizer, self.format(task))
+        inputs.tokenizer.pad = judge.pad
 
         def score(rows: Sequence[PairInput]) -> Columns:
             return scores_of(judge.columns(inputs.padded(rows)), card.head, card.id)
 
-        return Scoring(inputs, score, batch_tokens or (_PROCESSOR_TOKENS if device == "cpu" else _DEVICE_TOKENS))
+        return Scoring(inputs, score, budget)
 
-    def spread_scoring(self, task: Task, spread: Spread, batch_tokens: int | None = None) -> SpreadScoring:
-        """Return the scoring by workers; this process only reads the tokenizer."""
-        _, tokenizer, device = self._open()
-        budget = batch_tokens or (_PROCESSOR_TOKENS if device == "cpu" else _DEVICE_TOKENS)
-        return SpreadScoring(Inputs(tokenizer, self.format(task)), PairWorker(self, task), budget, spread)
-
-    def _open(self) -> tuple[Build, Tokenizer, str]:
-        """Return what the model is built from, its tokenizer, and the device that it runs on."""
-        adapter = str(self.adapter.adapter_folder()) if self.adapter else ""
+    def _open(self, task: Task) -> tuple[Build, Inputs, str, int]:
+        """Return the parts of the model, the inputs, its device and the tokens of a batch; no weights are loaded."""
+        adapter = str(self.adapter_source.adapter_folder()) if self.adapter_source else ""
         remote_code = self.card.remote_code
         build = Build(str(self.source.folder()), dtype=self.card.dtype, remote_code=remote_code, adapter=adapter)
         tokenizer = pretrained_tokenizer(Path(build.folder), append_eos=False, remote_code=remote_code)
-        return build, tokenizer, "cpu" if self.backend == "onnx" else find_devices(self.device)[0]
+        device = "cpu" if self.backend == "onnx" else find_devices(self.device)[0]
+        budget = self.batch_tokens or (_PROCESSOR_TOKENS if device == "cpu" else _DEVICE_TOKENS)
+        return build, Inputs(tokenizer, self.format(task)), device, budget
 
 
 def _version(source: ModelSource, strict: bool) -> str:

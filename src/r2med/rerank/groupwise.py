@@ -18,11 +18,11 @@ from r2med.data.tasks import Task
 from r2med.errors import SpecError, suggest
 from r2med.llm.client import current_client
 from r2med.llm.parsing import TOP_GRADE, excerpt, read_grades
-from r2med.llm.stage import money_facts
+from r2med.llm.stage import Exchange, money_facts
 from r2med.llm.types import Failed, Reply, Request
 from r2med.pipeline.stage import Context, note_incomplete
-from r2med.rerank.candidates import CandidateList, KeptOrder, Outcome, candidates, in_order, reranked
-from r2med.rerank.llm import ModelReranker, ask, trouble
+from r2med.rerank.candidates import CandidateList, Outcome, candidates, in_order, reranked
+from r2med.rerank.llm import ModelReranker
 
 GROUPINGS = ("random", "dealt", "sorted")
 _AGAIN = "Your last reply could not be read. Give every one of the {count} passages its grade, in the form asked for."
@@ -49,50 +49,41 @@ def make_groups(documents: int, size: int, how: str = "random", number: int = 0,
     return [places[start::count] for start in range(count)]
 
 
-_Group = tuple[int, list[int]]  # a query, and the places of its candidates that are shown together
-
-
 @dataclass
-class _GroupGrades:
-    """Grades of one group: the most that any reply gave, and the reason why some are missing."""
-
-    grades: dict[int, float] = field(default_factory=dict)
-    problem: str = ""
-    replies: list[Reply | Failed] = field(default_factory=list)
-
-    def add(self, places: Sequence[int], reply: Reply | Failed) -> None:
-        """Add the grades of a reply, unless an earlier one gave more."""
-        self.replies.append(reply)
-        problem = trouble(reply)
-        grades = read_grades(reply.text, len(places)) if isinstance(reply, Reply) and not problem else {}
-        if not grades:
-            quote = excerpt(reply.text) if isinstance(reply, Reply) else ""
-            self.problem = problem or f"no grades in the reply {quote}"
-        if len(grades) > len(self.grades):
-            self.grades = grades
-
-
-@dataclass
-class _Grades:
-    """Grades of one query's groups."""
+class _Group:
+    """Passages of a query that are graded together, with the most grades that any reply gave."""
 
     shown: CandidateList
-    given: dict[int, list[float]] = field(default_factory=dict)
-    lowest: dict[int, float] = field(default_factory=dict)
-    """For passages that a reply left out, the lowest grade that it gave others."""
-    problems: list[str] = field(default_factory=list)  # why a group came to nothing, for each that did
+    places: Sequence[int]
+    grades: dict[int, float] = field(default_factory=dict)  # by place
+    problem: str = ""  # why there are none
+    replies: list[Reply | Failed] = field(default_factory=list)
 
-    def add(self, places: Sequence[int], group: _GroupGrades) -> None:
-        """Add the grades of a group."""
-        if not group.grades:
-            self.problems.append(group.problem)
-            return
-        least = min(group.grades.values())
-        for number, place in enumerate(places):
-            if number in group.grades:
-                self.given.setdefault(place, []).append(group.grades[number])
-            else:
-                self.lowest[place] = min(least, self.lowest.get(place, least))
+    def add(self, reply: Reply | Failed) -> None:
+        """Add the grades of a reply, unless an earlier one gave more."""
+        self.replies.append(reply)
+        numbers = {} if reply.incomplete else read_grades(reply.text, len(self.places))
+        if not numbers:
+            self.problem = reply.incomplete or f"no grades in the reply {excerpt(reply.text)}"
+        if len(numbers) > len(self.grades):
+            self.grades = {self.places[number]: grade for number, grade in numbers.items()}
+
+
+class _Grades:
+    """Grades of one query's groups; for passages that a reply left out, the `lowest` grade that it gave others."""
+
+    def __init__(self, shown: CandidateList, groups: Sequence[_Group]) -> None:
+        self.shown = shown
+        self.problems = [group.problem for group in groups if not group.grades]
+        self.given: dict[int, list[float]] = {}
+        self.lowest: dict[int, float] = {}
+        for group in groups:
+            least = min(group.grades.values(), default=0.0)
+            for place in group.places if group.grades else ():
+                if place in group.grades:
+                    self.given.setdefault(place, []).append(group.grades[place])
+                else:
+                    self.lowest[place] = min(least, self.lowest.get(place, least))
 
     @property
     def passed_over(self) -> list[str]:
@@ -104,7 +95,7 @@ class _Grades:
         grades_of = {place: [grade] for place, grade in self.lowest.items()} | self.given
         missing = len(self.shown) - len(grades_of)
         if missing:
-            return KeptOrder(f"{missing} of {len(self.shown)} passages got no grade: {self.problems[0]}")
+            return f"{missing} of {len(self.shown)} passages got no grade: {self.problems[0]}"
         means = np.array([np.mean(grades) for _, grades in sorted(grades_of.items())])
         if fuse:
             scores = np.asarray(self.shown.scores, dtype=np.float64)
@@ -135,8 +126,7 @@ class Groupwise(ModelReranker):
     rounds: int = 2  # how many times every passage is graded, each time in other company
     groups: str = "random"  # how groups are made: random, dealt like cards, or sorted (neighbours of the list together)
     seed: int = 0  # by which random groups are drawn
-    fuse: float = 0.0
-    """The share of the score that comes from the stage before, put between 0 and 1 within the list; 0 for none."""
+    fuse: float = 0.0  # share of the stage before in the score, scaled to 0 to 1 within the list; 0 for none
     retries: int = 2  # how many times a group is asked for again whose reply cannot be read, or leaves passages out
 
     name = "groupwise"
@@ -172,63 +162,52 @@ class Groupwise(ModelReranker):
     def example(self, task: Task, query: str, texts: Sequence[str]) -> Request:
         """Build the request for a group of the usual size."""
         groups = -(-len(texts) // self.size)
-        group = texts[: -(-len(texts) // groups)]
-        values = {"passages": self.passages(group), "count": str(len(group))}
-        return self.request(task, query, self.templates()[0], values)
+        return self.group_request(task, query, texts[: -(-len(texts) // groups)])
 
     def rerank(self, collection: Collection, run: Run, context: Context) -> Run:
         """Ask for all groups of all queries at once, and order each list by grade."""
         lists = candidates(collection, run, self.depth)
-        asked = [
-            (query, places)
-            for query, row in enumerate(lists)
-            for number in range(self.rounds)
-            for places in make_groups(len(row), self.size, self.groups, number, f"{self.seed}\t{row.query}")
+        groups = [
+            [
+                _Group(row, places)
+                for number in range(self.rounds)
+                for places in make_groups(len(row), self.size, self.groups, number, f"{self.seed}\t{row.query}")
+            ]
+            for row in lists
         ]
-        graded = self._ask(asked, lists, collection.task, context)
-        grades = [_Grades(row) for row in lists]
-        for (query, places), group in zip(asked, graded, strict=True):
-            grades[query].add(places, group)
+        asked = [group for part in groups for group in part]
+        self._ask(asked, collection.task, context)
+        grades = [_Grades(row, part) for row, part in zip(lists, groups, strict=True)]
         unusable, passed_over = (sum(len(getattr(row, name)) for row in grades) for name in ("problems", "passed_over"))
         context.notes.facts |= {"groups": len(asked), "unusable": unusable, "passed_over": passed_over}
         partly = {row.shown.query: row.reason for row in grades if row.reason}
         note_incomplete(self, partly, len(lists), context, kept="were not wholly graded")
         return reranked(self, run, lists, [row.outcome(self.fuse) for row in grades], context)
 
-    def _ask(
-        self, asked: Sequence[_Group], shown: Sequence[CandidateList], task: Task, context: Context
-    ) -> list[_GroupGrades]:
-        grades = [_GroupGrades() for _ in asked]
-        replies: list[Reply | Failed] = []
-        first: Request | None = None
-        seconds, incomplete = 0.0, list(range(len(asked)))
+    def _ask(self, groups: Sequence[_Group], task: Task, context: Context) -> None:
+        exchange, incomplete = Exchange(), groups
         for attempt in range(1 + self.retries):
-            requests = [self._request(asked[place], shown, task, attempt) for place in incomplete]
-            first = first or (requests[0] if requests else None)
             label = str(self) if not attempt else f"{self}, asked again"
-            with context.executor.progress(label, len(requests)) as bar:
-                answered, elapsed = ask(requests, bar)
-            seconds, replies = seconds + elapsed, replies + answered
-            for place, reply in zip(incomplete, answered, strict=True):
-                grades[place].add(asked[place][1], reply)
-            answers = [place for place, reply in zip(incomplete, answered, strict=True) if isinstance(reply, Reply)]
-            incomplete = [place for place in answers if len(grades[place].grades) < len(asked[place][1])]
+            with context.executor.progress(label, len(incomplete)) as bar:
+                replies = exchange.ask([self._request(group, task, attempt) for group in incomplete], bar)
+            for group, reply in zip(incomplete, replies, strict=True):
+                group.add(reply)
+            answered = [group for group in incomplete if not isinstance(group.replies[-1], Failed)]
+            incomplete = [group for group in answered if len(group.grades) < len(group.places)]
             if not incomplete:
                 break
-        again = len(replies) - len(asked)
-        current_client().reject(reply for group in grades if not group.grades for reply in group.replies)
-        self.note(first, replies, seconds, context)
+        again = len(exchange.replies) - len(groups)
+        current_client().reject(reply for group in groups if not group.grades for reply in group.replies)
+        self.note(exchange, context)
         context.notes.facts["asked_again"] = again
         if again:
             what = "groups without all their grades were asked for again"
             context.warn(f"{self.name}: {what}, {again:,} requests in all")
-        return grades
 
-    def _request(self, group: _Group, shown: Sequence[CandidateList], task: Task, attempt: int) -> Request:
-        (query, places), count = group, str(len(group[1]))
-        values = {"passages": self.passages([shown[query].texts[place] for place in places]), "count": count}
-        request = self.request(task, shown[query].text, self.templates()[0], values)
+    def _request(self, group: _Group, task: Task, attempt: int) -> Request:
+        request = self.group_request(task, group.shown.text, [group.shown.texts[place] for place in group.places])
         if not attempt:
             return request
-        again = self.model.request(f"{request.messages[-1].content}\n\n{_AGAIN.format(count=count)}")
+        hint = _AGAIN.format(count=len(group.places))
+        again = self.model.request(f"{request.messages[-1].content}\n\n{hint}")
         return replace(again, sample=attempt - 1, kind=request.kind)

@@ -13,11 +13,12 @@ from r2med.data.tasks import Task
 from r2med.errors import SpecError
 from r2med.llm.client import current_client
 from r2med.llm.parsing import Permutation, excerpt, read_permutation, read_tied_ranking
+from r2med.llm.stage import Exchange
 from r2med.llm.types import Failed, Reply, Request
 from r2med.models.templates import Template
 from r2med.pipeline.stage import Context, note_incomplete
 from r2med.rerank.candidates import CandidateList, candidates, reranked
-from r2med.rerank.llm import ModelReranker, ask, trouble
+from r2med.rerank.llm import ModelReranker
 
 
 def windows(documents: int, window: int, step: int) -> list[tuple[int, int]]:
@@ -45,18 +46,16 @@ class _List:
     read: Callable[[str, int], Permutation | None]
     order: list[int]
     problems: list[str] = field(default_factory=list)
-    unread: list[Reply] = field(default_factory=list)
+    unread: list[Reply | Failed] = field(default_factory=list)
     repaired: int = 0
 
     def apply(self, span: tuple[int, int], reply: Reply | Failed) -> None:
         """Put a window in the order of a reply; an unusable reply leaves it unchanged."""
         start, end = span
-        problem = trouble(reply)
-        permutation = self.read(reply.text, end - start) if isinstance(reply, Reply) and not problem else None
+        permutation = None if reply.incomplete else self.read(reply.text, end - start)
         if permutation is None:
-            quote = excerpt(reply.text) if isinstance(reply, Reply) else ""
-            self.problems.append(problem or f"no ranking in the reply {quote}")
-            self.unread += [reply] if isinstance(reply, Reply) else []
+            self.problems.append(reply.incomplete or f"no ranking in the reply {excerpt(reply.text)}")
+            self.unread.append(reply)
             return
         self.repaired += permutation.repaired
         self.order[start:end] = [self.order[start + place] for place in permutation.order]
@@ -105,9 +104,7 @@ class Listwise(ModelReranker):
 
     def example(self, task: Task, query: str, texts: Sequence[str]) -> Request:
         """Build the request for a window, without scores, which are not known yet."""
-        passages = texts[: self.window]
-        values = {"passages": self.passages(passages), "count": str(len(passages))}
-        return self.request(task, query, self.templates()[0], values)
+        return self.group_request(task, query, texts[: self.window])
 
     def rerank(self, collection: Collection, run: Run, context: Context) -> Run:
         """Order every list, the windows of all queries at the same height together."""
@@ -124,29 +121,23 @@ class Listwise(ModelReranker):
 
     def _slide(self, lists: Sequence[_List], task: Task, context: Context) -> None:
         total = sum(len(row.windows) for row in lists)
-        replies: list[Reply | Failed] = []
-        first: Request | None = None
-        seconds = 0.0
+        exchange = Exchange()
         with context.executor.progress(str(self), total) as bar:
             for height in range(max((len(row.windows) for row in lists), default=0)):
                 active = [row for row in lists if height < len(row.windows)]
-                requests = [self._request(row, row.windows[height], task) for row in active]
-                first = first or requests[0]
-                answered, elapsed = ask(requests, bar)
-                for row, reply in zip(active, answered, strict=True):
+                replies = exchange.ask([self._request(row, row.windows[height], task) for row in active], bar)
+                for row, reply in zip(active, replies, strict=True):
                     row.apply(row.windows[height], reply)
-                replies += answered
-                seconds += elapsed
         current_client().reject(reply for row in lists for reply in row.unread)
-        self.note(first, replies, seconds, context)
+        self.note(exchange, context)
         unusable, repaired = sum(len(row.problems) for row in lists), sum(row.repaired for row in lists)
         context.notes.facts |= {"windows": total, "unusable": unusable, "repaired": repaired}
 
     def _request(self, row: _List, span: tuple[int, int], task: Task) -> Request:
         shown, places = row.shown, row.order[slice(*span)]
-        passages = self.passages([shown.texts[place] for place in places])
-        if self.scores:
-            scored = (f"(score {shown.scores[place]:.4g}) {self.passage(shown.texts[place])}" for place in places)
-            passages = "\n\n".join(f"[{number}] {passage}" for number, passage in enumerate(scored, 1))
+        if not self.scores:
+            return self.group_request(task, shown.text, [shown.texts[place] for place in places])
+        scored = (f"(score {shown.scores[place]:.4g}) {self.passage(shown.texts[place])}" for place in places)
+        passages = "\n\n".join(f"[{number}] {passage}" for number, passage in enumerate(scored, 1))
         values = {"passages": passages, "count": str(len(places))}
         return self.request(task, shown.text, self.templates()[0], values)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
@@ -14,10 +13,9 @@ from r2med.data.tasks import Task
 from r2med.errors import SpecError
 from r2med.llm.budget import Estimate
 from r2med.llm.client import current_client
-from r2med.llm.stage import AskingStage, money_facts, note_account
-from r2med.llm.types import Failed, Model, Reply, Request, Sampling
+from r2med.llm.stage import AskingStage, Exchange, money_facts
+from r2med.llm.types import Model, Request, Sampling
 from r2med.models.templates import Template, bundled, cut_words, own_template
-from r2med.pipeline.executor.local import Progress
 from r2med.pipeline.stage import Context, Reranker
 from r2med.rerank.candidates import check_depth
 from r2med.rerank.cards import ServedCard, served_card
@@ -43,8 +41,7 @@ class ModelReranker(AskingStage, Reranker):
     prompt: str = ""  # a file with the user's prompt; empty for the bundled one
     temperature: float | None = None  # in place of 0, or of a reasoning model's own
     max_tokens: int | None = None  # in place of the model's own
-    format: str = ""
-    """The served reranker in whose way the model is asked and read; empty for the model's own card, if it has one."""
+    format: str = ""  # the served reranker as which the model is asked and read; empty for its own card, if it has one
 
     needed: ClassVar[tuple[str, ...]] = ("query", "passages")  # what a prompt must have a place for
 
@@ -126,23 +123,13 @@ class ModelReranker(AskingStage, Reranker):
         asked = self.model.request(template.fill({**task.words, "query": query, **values}))
         return replace(asked, kind=f"{asked.kind} of {values['count']}") if "count" in values else asked
 
-    def note(self, first: Request | None, replies: Sequence[Reply | Failed], seconds: float, context: Context) -> None:
+    def group_request(self, task: Task, query: str, texts: Sequence[str]) -> Request:
+        """Build a request about several passages."""
+        values = {"passages": self.passages(texts), "count": str(len(texts))}
+        return self.request(task, query, self.templates()[0], values)
+
+    def note(self, exchange: Exchange, context: Context) -> None:
         """Record what was asked, what it took, and the first prompt as it was sent."""
-        context.notes.facts |= {
-            **self.asked_model(),
-            "prompts": [{"source": template.source, "hash": template.hash} for template in self.templates()],
-            "first_prompt": first.messages[-1].content if first else "",
-        }
-        note_account(replies, seconds, context)
-
-
-def ask(requests: Sequence[Request], bar: Progress) -> tuple[list[Reply | Failed], float]:
-    """Return the replies to requests, and the seconds they took on the clock."""
-    started = time.perf_counter()
-    replies = current_client().ask_all(requests, bar)
-    return replies, time.perf_counter() - started
-
-
-def trouble(reply: Reply | Failed) -> str:
-    """Return the reason why a reply cannot be used at all; empty if it may be."""
-    return reply.reason if isinstance(reply, Failed) else reply.incomplete
+        prompts = [{"source": template.source, "hash": template.hash} for template in self.templates()]
+        context.notes.facts |= {**self.asked_model(), "prompts": prompts, "first_prompt": exchange.first_prompt}
+        exchange.note_account(context)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from r2med.errors import R2medError
+from r2med.formatting import replace_surrogates
 from r2med.models.tokenizer import Padded, pad_rows
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class Inputs:
 
     def rows(self, pairs: Sequence[TextPair]) -> list[PairInput]:
         """Tokenize each pair, cut to the limit."""
-        clean = [TextPair(*(text.encode("utf-8", "replace").decode("utf-8") for text in pair)) for pair in pairs]
+        clean = [TextPair(*map(replace_surrogates, pair)) for pair in pairs]
         return list(map(self._cut, self._pieces(clean) if self.format.pieces else self._pairs(clean)))
 
     def padded(self, rows: Sequence[PairInput]) -> Padded:
@@ -75,15 +76,15 @@ class Inputs:
         batch = pad_rows([row[:2] for row in rows], self.tokenizer.pad, "left" if self.format.pieces else "right")
         return batch if self.tokenizer.typed else batch._replace(types=np.zeros_like(batch.types))
 
-    def _pairs(self, pairs: Sequence[TextPair]) -> Iterable[_Tokens]:
+    def _pairs(self, pairs: Sequence[TextPair]) -> Iterable[_Pieces]:
         queries = [_filled(self.format.query, {"query": pair.query}) for pair in pairs]
         documents = [_filled(self.format.document, {"document": pair.document}) for pair in pairs]
         texts = [(query[0], document[0]) for query, document in zip(queries, documents, strict=True)]
         encodings = self.tokenizer.backend.encode_batch(texts)
         for encoding, query, document in zip(encodings, queries, documents, strict=True):
-            yield _Tokens([(encoding, (query[1], document[1]))])
+            yield [(encoding, (query[1], document[1]))]
 
-    def _pieces(self, pairs: Sequence[TextPair]) -> Iterable[_Tokens]:
+    def _pieces(self, pairs: Sequence[TextPair]) -> Iterable[_Pieces]:
         # A piece without a place to fill is the same for all pairs, and one with the query alone for many.
         encodings: dict[str, Encoding] = {}
         for pair in pairs:
@@ -91,13 +92,15 @@ class Inputs:
             for text, _ in filled:
                 if text not in encodings:
                     encodings[text] = self.tokenizer.backend.encode(text, add_special_tokens=False)
-            yield _Tokens([(encodings[text], (spans,)) for text, spans in filled])
+            yield [(encodings[text], (spans,)) for text, spans in filled]
 
-    def _cut(self, tokens: _Tokens) -> PairInput:
-        ids, types, limit = tokens.ids, tokens.types, self.format.limit
+    def _cut(self, pieces: _Pieces) -> PairInput:
+        ids = [token for encoding, _ in pieces for token in encoding.ids]
+        types = [kind for encoding, _ in pieces for kind in encoding.type_ids]
+        limit = self.format.limit
         if len(ids) <= limit:
             return PairInput(ids, types, len(ids), 0)
-        parts = tokens.parts()
+        parts = _parts(pieces)
         query, document = np.flatnonzero(parts == _QUERY), np.flatnonzero(parts == _DOCUMENT)
         room = limit - int((parts == _FIXED).sum())
         if room < 2:
@@ -116,28 +119,21 @@ class Inputs:
         return PairInput(cut_ids, cut_types, len(ids), len(query) - kept_query)
 
 
-class _Tokens:
-    """Tokens of one pair, and the text of each, which is looked up only if something must be cut."""
-
-    def __init__(self, pieces: Sequence[tuple[Encoding, Sequence[_Spans]]]) -> None:
-        self._pieces = pieces
-        self.ids: list[int] = [token for encoding, _ in pieces for token in encoding.ids]
-        self.types: list[int] = [kind for encoding, _ in pieces for kind in encoding.type_ids]
-
-    def parts(self) -> np.ndarray[tuple[int], np.dtype[np.int8]]:
-        """Return the part of each token: the query's, the document's, or neither's."""
-        parts: list[int] = []
-        for encoding, spans in self._pieces:
-            for sequence, (start, end) in zip(encoding.sequence_ids, encoding.offsets, strict=True):
-                part = _FIXED
-                if sequence is not None:
-                    for kind, (first, last) in spans[min(sequence, len(spans) - 1)].items():
-                        part = kind if start < last and end > first else part
-                parts.append(part)
-        return np.array(parts, dtype=np.int8)
+def _parts(pieces: _Pieces) -> np.ndarray[tuple[int], np.dtype[np.int8]]:
+    """Return the part of each token: the query's, the document's, or neither's."""
+    parts: list[int] = []
+    for encoding, spans in pieces:
+        for sequence, (start, end) in zip(encoding.sequence_ids, encoding.offsets, strict=True):
+            part = _FIXED
+            if sequence is not None:
+                for kind, (first, last) in spans[min(sequence, len(spans) - 1)].items():
+                    part = kind if start < last and end > first else part
+            parts.append(part)
+    return np.array(parts, dtype=np.int8)
 
 
 _Spans = Mapping[int, tuple[int, int]]  # where the query's and the document's characters are in a text
+_Pieces = Sequence[tuple["Encoding", Sequence[_Spans]]]  # the tokens of one pair
 _PLACES = {"{query}": _QUERY, "{document}": _DOCUMENT}
 
 

@@ -133,14 +133,8 @@ def load_pair_model(build: Build, *, causal: bool, eager: bool = False) -> torch
 
         adapter = load_peft_weights(build.adapter, device="cpu")
     # The number of logits of an adapter's classification head.
-    labels = next(
-        (
-            int(weight.shape[0])
-            for name, weight in adapter.items()
-            if name.endswith(".weight") and any(f".{head}." in name for head in _CLASSIFIERS) and weight.ndim == 2
-        ),
-        0,
-    )
+    heads = [name for name in adapter if name.endswith(".weight") and any(f".{head}." in name for head in _CLASSIFIERS)]
+    labels = next((int(adapter[name].shape[0]) for name in heads if adapter[name].ndim == 2), 0)
     kind = "AutoModelForCausalLM" if causal else "AutoModelForSequenceClassification"
     model, loaded = load_pretrained(build, kind, eager=eager, **({"num_labels": labels} if labels else {}))
     in_head = {name for name in loaded["missing_keys"] if name.partition(".")[0] in _CLASSIFIERS}

@@ -12,16 +12,16 @@ import struct
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import orjson
 
 from r2med.errors import R2medError
-from r2med.formatting import first_line
+from r2med.formatting import first_line, replace_surrogates
 from r2med.models.memory import out_of_memory, release_memory
-from r2med.pipeline.executor.blocks import Spread, SpreadJob, WorkBlock, block_key, carried, grouped
-from r2med.rerank.candidates import CandidateList, KeptOrder, Outcome, checked
+from r2med.pipeline.executor.blocks import Spread, SpreadJob, WorkBlock, block_key, grouped
+from r2med.rerank.candidates import CandidateList, Outcome, checked
 from r2med.rerank.pair_inputs import Inputs, PairInput, TextPair
 from r2med.rerank.pair_models import Columns
 from r2med.store.arrays import ValueStore
@@ -31,7 +31,7 @@ from r2med.store.hashes import cache_key
 if TYPE_CHECKING:
     from r2med.data.tasks import Task
     from r2med.pipeline.executor.local import Progress
-    from r2med.rerank.cross_encoder import LoadedCrossEncoder
+    from r2med.rerank.cross_encoder import CrossEncoder
 
 WINDOW = 1024  # pairs that are tokenized and sorted before the next are
 _HOPELESS = 8  # pairs in a row that fail on their own, with none that ever worked, until the model counts as broken
@@ -95,7 +95,7 @@ class PairScores:
         """Return the scores of a query's candidates, or the first reason why one of them has none."""
         for pair in pairs:
             if pair.digest in self.problems:
-                return KeptOrder(f"{pair.document}: {self.problems[pair.digest]}")
+                return f"{pair.document}: {self.problems[pair.digest]}"
         return checked(np.array([self.known[pair.digest].score for pair in pairs], dtype=np.float32), candidates)
 
     def cut_facts(self, pairs: Sequence[Sequence[WantedPair]], limit: int) -> dict[str, object]:
@@ -186,7 +186,7 @@ class Scoring:
 class PairWorker:
     """Worker that scores blocks of pairs in another process."""
 
-    model: LoadedCrossEncoder
+    model: CrossEncoder
     task: Task
 
     @cached_property
@@ -244,7 +244,7 @@ class SpreadScoring:
             for batches in grouped(planned, _BLOCK_TOKENS):
                 if any(pair.digest not in known for batch in batches for pair in batch.pairs):
                     key = block_key(settings, *(b"".join(pair.digest for pair in batch.pairs) for batch in batches))
-                    texts = [[[carried(text) for text in pair.pair] for pair in batch.pairs] for batch in batches]
+                    texts = [[list(map(replace_surrogates, pair.pair)) for pair in batch.pairs] for batch in batches]
                     yield WorkBlock(key, orjson.dumps(texts), batches)
 
 
@@ -258,25 +258,16 @@ def pair_digest(query: bytes, document: bytes) -> bytes:
     return hashlib.blake2b(query + document, digest_size=16).digest()
 
 
-class ScoreStore:
+class ScoreStore(ValueStore):
     """The stored scores of one setting. Several processes may write at once."""
 
     def __init__(self, settings: Mapping[str, object]) -> None:
-        self._values = ValueStore("scores", settings)
+        super().__init__("scores", settings)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._values.__exit__()
-
-    def find(self, pairs: Iterable[bytes]) -> dict[bytes, Scored]:
+    def scored(self, pairs: Iterable[bytes]) -> dict[bytes, Scored]:
         """Return the stored scores of these pairs."""
-        return {pair: Scored(*_SCORED.unpack(value)) for pair, value in self._values.read(pairs).items()}
+        return {pair: Scored(*_SCORED.unpack(value)) for pair, value in self.read(pairs).items()}
 
     def keep(self, scored: Mapping[bytes, Scored]) -> None:
         """Store a batch for good; if that fails, warn and go on."""
-        self._values.write({pair: _SCORED.pack(*score) for pair, score in scored.items()})
-
-    def __len__(self) -> int:
-        return len(self._values)
+        self.write({pair: _SCORED.pack(*score) for pair, score in scored.items()})

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -11,18 +13,84 @@ from r2med.data.run import Run
 from r2med.data.tasks import Task
 from r2med.errors import SpecError, suggest
 from r2med.llm.client import current_client
-from r2med.llm.judge import true_or_false, whole_number, yes_or_no
-from r2med.llm.parsing import excerpt, read_grade
+from r2med.llm.parsing import TOP_GRADE, excerpt, read_grade
+from r2med.llm.stage import Exchange
 from r2med.llm.types import Failed, Reply, Request, Token
 from r2med.models.templates import Template
 from r2med.pipeline.stage import Context
-from r2med.rerank.candidates import CandidateList, KeptOrder, Outcome, candidates, in_order, reranked
-from r2med.rerank.llm import ModelReranker, ask, trouble
+from r2med.rerank.candidates import CandidateList, Outcome, candidates, in_order, reranked
+from r2med.rerank.llm import ModelReranker
 
-_TRAINED: Mapping[str, Callable[[Sequence[Token], str], float | None]] = {
-    "true or false": true_or_false,
-    "whole number": whole_number,
-}
+
+def yes_or_no(tokens: Sequence[Token]) -> float | None:
+    """Return the log odds of yes against no at the token where the answer is first given.
+
+    Spellings of a word are added up. A word that is not even among the alternatives is taken to be as likely as the
+    least likely of them, which is the most it can be.
+
+    >>> round(yes_or_no([Token("Yes", -0.1, (("Yes", -0.1), (" yes", -3.0), ("No", -2.5)))]), 3)
+    2.454
+    """
+    for token in tokens:
+        if _word(token.text) in ("yes", "no"):
+            return _odds([(token.text, token.logprob), *token.top])
+    return _odds(tokens[0].top) if tokens and any(_word(text) in ("yes", "no") for text, _ in tokens[0].top) else None
+
+
+def true_or_false(tokens: Sequence[Token], text: str) -> float | None:
+    """Return the log odds of true against false if a model ends with one of them; 1 or -1 by the word alone.
+
+    >>> round(true_or_false([Token(" so", -0.1), Token(" true", -0.1, ((" true", -0.1), (" false", -2.4)))], "true"), 3)
+    2.3
+    """
+    answer = _word(text)
+    if answer not in ("true", "false"):
+        return None
+    for token in reversed(tokens):
+        if _word(token.text) == answer and token.top:
+            return _odds([(token.text, token.logprob), *token.top], ("true", "false"))
+    return 1.0 if answer == "true" else -1.0
+
+
+def whole_number(tokens: Sequence[Token], text: str) -> float | None:
+    """Read a reply that is a whole number from 0 to 10, and multiply it by its probability if the tokens give it.
+
+    >>> round(whole_number([Token("<answer>", 0.0), Token(" 8", -0.5)], "8"), 3)
+    4.852
+    """
+    match = _WHOLE.fullmatch(text.strip())
+    if match is None or int(match[1]) > TOP_GRADE:
+        return None
+    spelled, logs = "", 0.0
+    for token in reversed(tokens):
+        part = _word(token.text)
+        if part.isdigit():
+            spelled, logs = part + spelled, logs + token.logprob
+        elif spelled:
+            break
+    return int(match[1]) * (math.exp(logs) if spelled == match[1] else 1.0)
+
+
+_WHOLE = re.compile(r"(\d{1,2})(?:\.0)?[.\s]*")
+
+
+def _word(token: str) -> str:
+    return token.strip(" \t\n\r*\"'.,!_▁Ġ").lower()
+
+
+def _odds(alternatives: Iterable[tuple[str, float]], words: tuple[str, str] = ("yes", "no")) -> float:
+    log_probabilities = dict(alternatives)
+    floor = min(log_probabilities.values())
+
+    def likelihood(word: str) -> float:
+        logs = [value for text, value in log_probabilities.items() if _word(text) == word] or [floor]
+        highest = max(logs)
+        return highest + math.log(sum(math.exp(value - highest) for value in logs))
+
+    return likelihood(words[0]) - likelihood(words[1])
+
+
+_TRAINED = {"true or false": true_or_false, "whole number": whole_number}
 """How the answers of models that were trained to rerank become scores."""
 MODES = ("auto", "logprobs", "grade")
 _ALTERNATIVES = 20  # how many of the likeliest tokens are asked for: the most that servers give
@@ -80,9 +148,10 @@ class Pointwise(ModelReranker):
         lists = candidates(collection, run, self.depth)
         mode = self._mode(lists, collection.task)
         requests = [self._request(row.text, text, collection.task, mode) for row in lists for text in row.texts]
+        exchange = Exchange()
         with context.executor.progress(str(self), sum(map(len, lists))) as bar:
-            replies, seconds = ask(requests, bar)
-        self.note(requests[0] if requests else None, replies, seconds, context)
+            replies = exchange.ask(requests, bar)
+        self.note(exchange, context)
         context.notes.facts |= {"mode": mode, "pairs": len(requests)}
         scores = [_score(reply, mode) for reply in replies]
         current_client().reject(reply for reply, score in zip(replies, scores, strict=True) if isinstance(score, str))
@@ -100,7 +169,7 @@ class Pointwise(ModelReranker):
             return "grade"
         probe = self._request(shown[0].text, shown[0].texts[0], task, "logprobs")
         reply = current_client().ask_all([probe], probing=True)[0]
-        return "logprobs" if isinstance(reply, Reply) and yes_or_no(reply.logprobs) is not None else "grade"
+        return "grade" if yes_or_no(reply.logprobs) is None else "logprobs"
 
     def _request(self, query: str, text: str, task: Task, mode: str) -> Request:
         template = self.templates()[-1 if mode == "grade" else 0]
@@ -115,18 +184,18 @@ class Pointwise(ModelReranker):
 def _outcome(shown: CandidateList, results: Sequence[float | str]) -> Outcome:
     for document, score in zip(shown.documents, results, strict=True):
         if isinstance(score, str):
-            return KeptOrder(f"{document}: {score}")
+            return f"{document}: {score}"
     scores = [float(score) for score in results]
     return in_order(sorted(range(len(scores)), key=lambda place: (-scores[place], place)), scores)
 
 
 def _score(reply: Reply | Failed, mode: str) -> float | str:
-    if isinstance(reply, Failed) or (reply.incomplete and mode != "logprobs"):
-        return trouble(reply)
+    if reply.incomplete and mode != "logprobs":
+        return reply.incomplete
     if mode in _TRAINED:
         score, what = _TRAINED[mode](reply.logprobs, reply.text), mode
     elif mode == "grade":
         score, what = read_grade(reply.text), mode
     else:
         score, what = yes_or_no(reply.logprobs), "yes or no"
-    return trouble(reply) or f"no {what} in the reply {excerpt(reply.text)}" if score is None else score
+    return reply.incomplete or f"no {what} in the reply {excerpt(reply.text)}" if score is None else score

@@ -1,11 +1,14 @@
-"""A user's own reranker: a class with one method, named in a spec as `my.module:MyReranker`."""
+"""A user's own reranker, named in a spec as `my.module:MyReranker`: a class with `score(query, documents)`.
+
+It may also have `version`, a text that changes when its scores do; without one, its file counts.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 from r2med.data.dataset import Collection
 from r2med.data.run import Run
@@ -13,18 +16,8 @@ from r2med.errors import SpecError, blame, debug
 from r2med.pipeline import user_code
 from r2med.pipeline.spec import Call
 from r2med.pipeline.stage import Context, Reranker
-from r2med.rerank.candidates import CandidateList, KeptOrder, Outcome, candidates, check_depth, checked, reranked
+from r2med.rerank.candidates import CandidateList, Outcome, candidates, check_depth, checked, reranked
 from r2med.rerank.cards import scores_pairs
-
-
-class OneMethod(Protocol):
-    """Protocol of a user's class. `docs/reference/rerankers.md` shows a whole one.
-
-    It may also have `version`, a text that changes when its scores do; without one, its file counts.
-    """
-
-    def score(self, query: str, documents: list[str]) -> Sequence[float]:
-        """Return how well each document fits the query: a number each, the higher the better."""
 
 
 @dataclass(frozen=True)
@@ -84,13 +77,13 @@ class OwnReranker(Reranker):
         """Score every query's candidates with the class, and order the lists by the scores."""
         lists = candidates(collection, run, self.depth)
         with context.timed("load"):
-            reranker: OneMethod = user_code.construct(self.address, self.kind_of_user, dict(self.options))
+            reranker = user_code.construct(self.address, self.kind_of_user, dict(self.options))
 
         def outcome(row: CandidateList) -> Outcome:
             try:
                 return checked(reranker.score(row.text, list(row.texts)), row)
             except Exception as error:  # a query on which a user's code fails must not take the others with it
                 debug(error)
-                return KeptOrder(f"{self.address} failed: {blame(error)}")
+                return f"{self.address} failed: {blame(error)}"
 
         return reranked(self, run, lists, context.executor.map(str(self), outcome, lists), context)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from itertools import combinations
@@ -17,7 +16,7 @@ from r2med.data.run import Run
 from r2med.errors import SpecError
 from r2med.lexical.analyzer import analyze
 from r2med.llm.client import current_client
-from r2med.llm.stage import AskingStage, estimate_requests, note_account
+from r2med.llm.stage import AskingStage, Exchange, estimate_requests
 from r2med.llm.types import Failed, Reply, Request
 from r2med.models.templates import Template, bundled
 from r2med.pipeline.registry import NamedStage, build_stage
@@ -107,10 +106,10 @@ class Confidence(AskingStage, Signal):
 
     def values(self, collection: Collection, run: Run, context: Context) -> NDArray[np.float64]:
         """Ask for the confidence in each query's answer; NaN if the model gave none, which is counted."""
-        requests, started = self.requests(collection), time.perf_counter()
+        requests, exchange = self.requests(collection), Exchange()
         with context.executor.progress(str(self), len(requests)) as bar:
-            replies = current_client().ask_all(requests, bar)
-        note_account(replies, time.perf_counter() - started, context)
+            replies = exchange.ask(requests, bar)
+        exchange.note_account(context)
         numbers = [_number_or_reason(reply) for reply in replies]
         rows = list(zip(collection.queries.ids, replies, numbers, strict=True))
         current_client().reject(reply for _, reply, number in rows if isinstance(number, str))
@@ -120,8 +119,8 @@ class Confidence(AskingStage, Signal):
 
 
 def _number_or_reason(reply: Reply | Failed) -> float | str:
-    if isinstance(reply, Failed) or reply.incomplete:
-        return reply.reason if isinstance(reply, Failed) else reply.incomplete
+    if reply.incomplete:
+        return reply.incomplete
     number = read_percentage(reply.text)
     return "the reply has no number from 0 to 100" if number is None else number
 

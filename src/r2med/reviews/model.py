@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from r2med.errors import R2medError
 from r2med.llm.budget import Estimate, account
 from r2med.llm.client import current_client
-from r2med.llm.judge import unwavering
-from r2med.llm.parsing import read_object
+from r2med.llm.parsing import read_object, unwavering
 from r2med.llm.stage import settings as sampling_settings
 from r2med.llm.types import Failed, Model, Reply, Request
 from r2med.models.templates import bundled, delimited
@@ -106,7 +105,7 @@ class ModelReviewer:
 
 def _read(reply: Reply | Failed, item: ReviewItem, scale: GradeScale) -> DraftDecision | None:
     """Read a decision; None if there is no reply, or no grade of the scale in it."""
-    if isinstance(reply, Failed) or reply.incomplete:
+    if reply.incomplete:
         return None
     content = read_object(reply.text) or {}
     written = str(content.get("grade")).strip()

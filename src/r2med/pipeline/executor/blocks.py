@@ -103,11 +103,6 @@ def grouped(batches: Iterable[Batch], limit: int) -> Iterator[list[Batch]]:
         yield group
 
 
-def carried(text: str) -> str:
-    """Replace lone surrogates, which JSON cannot carry; tokenizers replace them too."""
-    return text.encode("utf-8", "replace").decode("utf-8")
-
-
 class BlockStore:
     """Folder, or any URL that fsspec knows, with one file for each finished block."""
 
