@@ -13,7 +13,7 @@ from r2med.data.tasks import Task
 from r2med.encode.encoder import Prompts
 from r2med.encode.late_cards import states_late
 from r2med.errors import R2medError, SpecError
-from r2med.models.cards import CardRegistry, Reader, is_text
+from r2med.models.cards import CardRegistry
 from r2med.models.source import ModelSource
 from r2med.models.templates import NO_PROMPT, Template
 
@@ -82,7 +82,7 @@ class EncoderCard:
     input_types: bool = False
     tokenizer: str = ""
     price: float | None = None
-    parameters: float = 0
+    parameters: int | float = 0
     licence: str = ""
     gated: bool = False
     notes: str = ""
@@ -127,14 +127,7 @@ class EncoderCard:
         return self.backend == "torch" and self.parameters >= GPU_MILLIONS
 
 
-_WORDING = Reader(
-    "a text, or a table of texts by family",
-    lambda value: is_text(value) or (isinstance(value, dict) and all(map(is_text, value.values()))),
-    Template.of,
-)
-_CARDS = CardRegistry(EncoderCard, "r2med.encode", "encoders.toml", readers={Template: _WORDING})
-
-
+_CARDS = CardRegistry(EncoderCard, "r2med.encode", "encoders.toml", prompts=dict[str, str | dict[str, str]])
 card, cards = _CARDS.find, _CARDS.cards
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import string
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from r2med.errors import R2medError, SpecError
 from r2med.models.cards import CardRegistry
 from r2med.models.source import ModelSource
+from r2med.store.typed import convert
 
 EXPANSIONS = ("off", "fixed", "min")
 """How a query is filled up with mask tokens: not at all, to exactly its length, or to at least that."""
@@ -22,8 +23,6 @@ SIMILARITIES = ("maxsim", "meanmaxsim")
 """The best matches of a query's tokens added up, or their mean."""
 DTYPES = ("float32", "bfloat16", "float16")
 PUNCTUATION = tuple(string.punctuation)
-INLINE = "linear.weight"
-"""The name of the projection in the weights of a Stanford checkpoint."""
 _CLASSIC = 32  # the length of an expanded query if a checkpoint states none
 _STATED = "config_sentence_transformers.json"  # of the whole model, by sentence-transformers or PyLate
 _STANFORD = "artifact.metadata"  # the settings of a Stanford checkpoint
@@ -59,15 +58,11 @@ class LateCard:
     dtype: str = "float32"
     remote_code: bool = False
     dimension: int = 0
-    parameters: float = 0.0
+    parameters: int | float = 0
     licence: str = ""
     notes: str = ""
 
     def __post_init__(self) -> None:
-        for entry in fields(self):
-            value, usual = getattr(self, entry.name), entry.default
-            if isinstance(usual, int | str | tuple) and not isinstance(value, type(usual)):
-                raise TypeError(f"{entry.name} is {value!r}")
         for field, allowed in (("expansion", EXPANSIONS), ("similarity", SIMILARITIES), ("dtype", DTYPES)):
             if (value := getattr(self, field)) and value not in allowed:
                 raise SpecError(f"{self.name}: {field} must be one of {', '.join(allowed)}, not {value!r}")
@@ -76,8 +71,6 @@ class LateCard:
 
 
 _CARDS = CardRegistry(LateCard, "r2med.encode", "encoders.toml", table="late", what="late-interaction model")
-
-
 late_cards = _CARDS.cards
 
 
@@ -174,7 +167,8 @@ def _of_modules(
         card["skiplist"] = tuple(stated["skiplist_words"])
     if stated.get("similarity_fn_name") in SIMILARITIES:
         card["similarity"] = stated["similarity_fn_name"]
-    return LateCard(name, source.name, source.revision, **card)
+    fields = {"name": name, "id": source.name, "revision": source.revision, **card}
+    return convert(fields, LateCard, source.name, R2medError)
 
 
 def _module(source: ModelSource, module: Mapping[str, Any], dense: tuple[str, ...]) -> dict[str, Any]:

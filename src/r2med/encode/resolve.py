@@ -31,7 +31,6 @@ from r2med.encode.static import WordLlamaEncoder
 from r2med.encode.transformer import TorchEncoder
 from r2med.encode.user import OwnEncoder
 from r2med.errors import R2medError, SpecError, suggest
-from r2med.models.cards import is_text
 from r2med.models.source import ModelSource, as_path, existing_folder, is_folder, locate, looks_like_path
 from r2med.models.templates import Template
 from r2med.models.tokenizer import Style
@@ -171,7 +170,7 @@ def check_options(name: str, options: Mapping[str, Any]) -> None:
         if option not in OPTIONS:
             raise SpecError(f"{name} has no option {option!r}{suggest(option, OPTIONS)}")
         expected = OPTIONS[option]
-        is_devices = option == "device" and isinstance(value, tuple) and all(map(is_text, value))
+        is_devices = option == "device" and isinstance(value, tuple) and all(isinstance(name, str) for name in value)
         if not is_devices and type(value) is not expected.kind:
             word = {str: "a name or text", int: "a whole number", bool: "true or false"}[expected.kind]
             raise SpecError(f"{name}: {option} must be {word}, not {value}")
