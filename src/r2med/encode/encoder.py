@@ -85,8 +85,8 @@ class Encoder(ABC):
         return 16_384
 
     @abstractmethod
-    def encode(self, texts: Sequence[str], role: Role) -> Vectors:
-        """Encode one batch. The rows do not depend on which texts share the batch."""
+    def encode(self, texts: Sequence[str], role: Role) -> Vectors | list[Vectors]:
+        """Encode one batch, to a row per text or a matrix of its tokens, whatever the other texts of the batch."""
 
     def prompted(self, text: str, role: Role) -> str:
         """Return the exact string that is encoded for a text: what `r2med models show` prints and a result records."""

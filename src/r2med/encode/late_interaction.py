@@ -214,7 +214,7 @@ def _kept(encoder: TokenEncoder, texts: Sequence[str], role: Role, precision: st
 
 def token_pieces(encoder: TokenEncoder, text: str, role: Role) -> list[TokenPiece]:
     """Return the tokens of a text that have a vector, in the order of the vectors."""
-    batch, before = encoder.batch([text], role), len(encoder.prefix(role))
+    batch, before = encoder.batch([text], role), len(encoder.prompts.of(role))
     offsets = encoder.offsets(text, role)
     pieces = []
     for place in np.flatnonzero(batch.counted[0]).tolist():
@@ -223,6 +223,6 @@ def token_pieces(encoder: TokenEncoder, text: str, role: Role) -> list[TokenPiec
         start, end = max(0, first - before), last - before
         while start < end and text[start : start + 1].isspace():
             start += 1
-        special = encoder.tokenizer.backend.id_to_token(int(batch.ids[0, place])) or ""
+        special = encoder.tokenizer.backend.id_to_token(int(batch.tokens.ids[0, place])) or ""
         pieces.append(TokenPiece(text[start:end], start, end) if start < end else TokenPiece(special, -1, -1))
     return pieces

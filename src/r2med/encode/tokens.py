@@ -8,38 +8,35 @@ punctuation are left out.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.encode.encoder import Role, Vectors
-from r2med.encode.late_cards import INLINE, LateCard
-from r2med.encode.loading import Build, accepted, inference, load_dense, load_transformer, positions_of, stored_weight
+from r2med.encode.encoder import Encoder, Prompts, Role, Vectors
+from r2med.encode.late_cards import LateCard
+from r2med.encode.loading import Build
+from r2med.encode.transformer import LoadedEncoder
 from r2med.errors import R2medError, require_extra
-from r2med.models.memory import MODEL_CACHE, find_devices, release_memory, tokens_of
+from r2med.models.memory import MODEL_CACHE, find_devices, tokens_of
 from r2med.models.source import ModelSource, locate
-from r2med.models.tokenizer import Ids, Style, Tokenizer, check_limit, pretrained_tokenizer
+from r2med.models.tokenizer import Padded, Style, Tokenizer, check_limit, pretrained_tokenizer
 
 
 class TokenBatch(NamedTuple):
     """Batch as the model reads it, and a mask of its tokens whose vectors count."""
 
-    ids: Ids
-    mask: Ids  # 1 for a token that others look at
-    types: Ids
+    tokens: Padded
     counted: NDArray[np.bool_]
 
 
-@dataclass(frozen=True)
-class TokenEncoder:
-    """A late-interaction model of a card. Construction is cheap; `load` does the heavy work."""
+class TokenEncoder(Encoder):
+    """A late-interaction model of a card."""
 
-    card: LateCard
-    device: str = "auto"
+    def __init__(self, card: LateCard, device: str = "auto") -> None:
+        self.card, self.device = card, device
+        self.prompts = Prompts(card.query_prefix, card.document_prefix)
 
     @cached_property
     def source(self) -> ModelSource:
@@ -54,7 +51,7 @@ class TokenEncoder:
             "revision": self.source.version,
             "vectors": "tokens",
             "role": role.value,
-            "prefix": self.prefix(role),
+            "prefix": self.prompts.of(role),
             "max_length": self.limit(role),
             "dense": list(card.dense),
             "inline": card.inline,
@@ -68,10 +65,6 @@ class TokenEncoder:
             settings |= {"expansion": card.expansion, "attend": card.attend, "expansion_token": card.expansion_token}
         return settings
 
-    def prefix(self, role: Role) -> str:
-        """Return the prefix of a text."""
-        return self.card.query_prefix if role is Role.QUERY else self.card.document_prefix
-
     def limit(self, role: Role) -> int:
         """Return the most tokens of a text that the model reads; 0 for no limit."""
         if role is Role.DOCUMENT:
@@ -80,11 +73,7 @@ class TokenEncoder:
 
     def style(self, role: Role) -> Style:
         """Return the options of tokenization of a role."""
-        return Style(self.prefix(role), self.limit(role) or self.source.max_length(self.card.subfolder))
-
-    def prompted(self, text: str, role: Role) -> str:
-        """Return the exact string that is encoded for a text."""
-        return self.prefix(role) + text
+        return Style(self.prompts.of(role), self.limit(role) or self.source.max_length(self.card.subfolder))
 
     def _skips(self, role: Role) -> bool:
         return role is Role.DOCUMENT or self.card.skip_queries
@@ -137,7 +126,7 @@ class TokenEncoder:
             mask = np.where(filled, 1, mask) if self.card.attend else mask
         if self._skips(role) and len(self._skipped):
             counted = counted & ~np.isin(ids, self._skipped)
-        return TokenBatch(ids, mask, types, counted)
+        return TokenBatch(Padded(ids, mask, types), counted)
 
     def offsets(self, text: str, role: Role) -> list[tuple[int, int]]:
         """Return the span of characters of each token in the prefixed text; special tokens have empty spans."""
@@ -157,71 +146,18 @@ class TokenEncoder:
         ids = (self.tokenizer.backend.token_to_id(word) for word in self.card.skiplist)
         return np.array(sorted({number for number in ids if number is not None}), dtype=np.int64)
 
-    def load(self) -> LoadedTokenModel:
+    def load(self) -> None:
         """Load the model; it is shared by all encoders of the same build."""
+        self._runner()
+
+    def _runner(self) -> LoadedEncoder:
         require_extra("torch", "torch", "transformers", "safetensors", "sentence_transformers")
-        build, inline, device = self.build, self.card.inline, find_devices(self.device)[0]
-        return MODEL_CACHE.take((build, inline, device), build.size, lambda: LoadedTokenModel(build, inline, device))
+        build, device = self.build, find_devices(self.device)[0]
+        return MODEL_CACHE.take((build, device), build.size, lambda: LoadedEncoder(build, device))
 
     def encode(self, texts: Sequence[str], role: Role) -> list[Vectors]:
         """Return the vectors that count of each text of a batch."""
-        model = self.load()
+        model = self._runner()
         check_limit(self.source.name, self.style(role).limit, model.positions, f"{role.value}_length")
         batch = self.batch(texts, role)
-        return [rows[counted] for rows, counted in zip(model.run(batch), batch.counted, strict=True)]
-
-
-class LoadedTokenModel:
-    """A transformer with its projection, on one device."""
-
-    def __init__(self, build: Build, inline: bool, device: str) -> None:
-        import torch
-
-        self.build, self.device = build, torch.device(device)
-        self.model = load_transformer(build, other_weights=(INLINE,) if inline else ()).to(self.device)
-        layers = [_inline_projection(build)] if inline else load_dense(build, "token_embeddings")
-        self.dense = [layer.to(self.device) for layer in layers]
-        self.takes, self.positions = accepted(self.model), positions_of(self.model)
-
-    def close(self) -> None:
-        """Release the weights."""
-        del self.model, self.dense
-        release_memory()
-
-    def run(self, batch: TokenBatch) -> Vectors:
-        """Return a vector for every token of a batch, padding included; raise `MemoryError` if memory runs out."""
-        import torch
-
-        arrays = {"input_ids": batch.ids, "attention_mask": batch.mask}
-        if batch.types.any() and "token_type_ids" in self.takes:
-            arrays["token_type_ids"] = batch.types
-        with inference(self.build, self.device):
-            inputs = {
-                name: torch.from_numpy(np.ascontiguousarray(array)).to(self.device) for name, array in arrays.items()
-            }
-            features = {"token_embeddings": self.model(**inputs).last_hidden_state.float()}
-            for layer in self.dense:
-                features = layer(features)
-            vectors = features["token_embeddings"]
-            if self.build.normalize:
-                vectors = torch.nn.functional.normalize(vectors, dim=-1)
-            rows: Vectors = vectors.cpu().numpy()
-        return rows
-
-
-def _inline_projection(build: Build) -> Any:
-    import torch
-    from sentence_transformers.base.modules import Dense
-
-    weight = stored_weight(build.transformer, INLINE)
-    if weight is None:
-        raise R2medError(f"{Path(build.folder)}: no {INLINE} among its weights, which would be its projection")
-    layer = Dense(
-        weight.shape[1],
-        weight.shape[0],
-        bias=False,
-        activation_function=torch.nn.Identity(),
-        init_weight=weight.float(),
-        module_input_name="token_embeddings",
-    )
-    return layer.eval().requires_grad_(False)
+        return [rows[counted] for rows, counted in zip(model.run_tokens(batch.tokens), batch.counted, strict=True)]
