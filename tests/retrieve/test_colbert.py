@@ -230,7 +230,7 @@ _DENSE = "1_Dense/model.safetensors"
         (lambda folder: folder.mkdir(), "not a model (no config.json)"),
         (lambda folder: save_stanford("bert", folder, query_maxlen="many"), "its settings are not what"),
         (lambda folder: save_pylate("bert", folder, query_prefix=3), "its settings are not what"),
-        (lambda folder: save_pylate("bert", folder, document_length="x"), "document_length must be a whole number, not 'x'"),
+        (lambda folder: save_pylate("bert", folder, document_length="x"), "document_length must be a whole number"),
         (_wrong_size, "its weights are not those of the layer"),
         (
             lambda folder: save_native("bert", folder, query_expansion={"strategy": "fixed", "length": 200}),

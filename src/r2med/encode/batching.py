@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,9 +33,7 @@ SHOWN = 500
 WINDOW = 8192
 """Texts measured, sorted and encoded before the next are: a kill loses no more than a batch."""
 Result = TypeVar("Result")
-AnyEncoder = TypeVar("AnyEncoder", bound=Encoder | TokenEncoder)
-AnyVectors = TypeVar("AnyVectors", bound=Vectors | list[Vectors])
-Stored = TypeVar("Stored", bound=StoredVectors | StoredSparse | TokenVectors)
+Stored = TypeVar("Stored", StoredVectors, StoredSparse, TokenVectors)
 
 
 class EncodingJob(NamedTuple):
@@ -81,7 +79,7 @@ def encode_tokens(
     return vectors
 
 
-def to_encode(encoder: Encoder | TokenEncoder, texts: Texts, role: Role, precision: str = "float32") -> int:
+def to_encode(encoder: Encoder, texts: Texts, role: Role, precision: str = "float32") -> int:
     """Count the distinct texts whose vectors the store lacks, for a plan."""
     settings = encoder.settings(role)
     if isinstance(encoder, TokenEncoder):
@@ -95,9 +93,7 @@ def to_encode(encoder: Encoder | TokenEncoder, texts: Texts, role: Role, precisi
 _LABELS = {Role.QUERY: "queries", Role.DOCUMENT: "documents"}
 
 
-def _encode(
-    work: Batches[AnyEncoder, AnyVectors], read: Callable[[NDArray[np.intp]], Stored], context: Context
-) -> Stored:
+def _encode(work: Batches, read: Callable[[NDArray[np.intp]], Stored], context: Context) -> Stored:
     """Encode what the store lacks and read all vectors, with the facts of the result in the notes."""
     places, encoded = _fill(work, context)
     vectors, job, limit = read(places), work.job, work.encoder.limit(work.job.role)
@@ -115,15 +111,15 @@ def _encode(
     return vectors
 
 
-class Batches(ABC, Generic[AnyEncoder, AnyVectors]):
+class Batches(ABC):
     """Batches of the texts of a job, longest first, of at most `budget` padded tokens; out of memory halves it."""
 
     length_option = "max_length"
     matrix_each = False  # whether each text has a matrix of its own
 
-    def __init__(self, encoder: AnyEncoder, job: EncodingJob, store: ArrayStore) -> None:
+    def __init__(self, encoder: Encoder, job: EncodingJob, store: ArrayStore) -> None:
         self.encoder, self.job, self.store = encoder, job, store
-        self.budget = encoder.batch_tokens
+        self.budget, self.dimension = encoder.batch_tokens, 0 if encoder.sparse else store.dimension
         self.label = f"encode {job.name} ({store.name})"
 
     def texts(self, places: NDArray[np.intp]) -> list[str]:
@@ -133,6 +129,10 @@ class Batches(ABC, Generic[AnyEncoder, AnyVectors]):
     def planned(self, places: NDArray[np.intp]) -> Iterator[PlannedBatch]:
         """Plan the batches of a window as `run` would, without vectors."""
         return (batch for batch, _ in self._batches(places, lambda _: ()))
+
+    def windows(self, places: NDArray[np.intp]) -> Iterator[NDArray[np.intp]]:
+        """Split places into windows."""
+        return (places[start : start + WINDOW] for start in range(0, len(places), WINDOW))
 
     def _batches(
         self, places: NDArray[np.intp], encode: Callable[[NDArray[np.intp]], Result | None]
@@ -158,13 +158,12 @@ class Batches(ABC, Generic[AnyEncoder, AnyVectors]):
         with context.timed("load"):
             self.encoder.load()
         with context.executor.progress(self.label, len(work.rest), unit="texts") as bar:
-            for start in range(0, len(work.rest), WINDOW):
-                for batch, vectors in self._batches(work.rest[start : start + WINDOW], self._encode):
-                    rows = np.searchsorted(work.missing, batch.places)
-                    self.append(writer, work.hashes[batch.places], batch, rows, vectors)
+            for places in self.windows(work.rest):
+                for batch, vectors in self._batches(places, self._encode):
+                    self.append(writer, work, batch, vectors)
                     bar.advance(len(batch.places))
 
-    def _encode(self, places: NDArray[np.intp]) -> AnyVectors | None:
+    def _encode(self, places: NDArray[np.intp]) -> Vectors | list[Vectors] | None:
         """Encode and check a batch; return None if memory ran out and a smaller batch may fit."""
         try:
             return self.checked(self.encoder.encode(self.texts(places), self.job.role), places)
@@ -185,28 +184,22 @@ class Batches(ABC, Generic[AnyEncoder, AnyVectors]):
         raise R2medError(f"{self.store.name} gave {self.job.texts.ids[place]} of the {self.job.name} {problem}")
 
     @abstractmethod
-    def checked(self, vectors: Any, places: NDArray[np.intp]) -> AnyVectors:
+    def checked(self, vectors: Any, places: NDArray[np.intp]) -> Vectors | list[Vectors]:
         """Check the vectors of a batch and return them; an invalid one is an error that names the text."""
 
-    def unpack(self, matrices: Iterator[Vectors], batch: PlannedBatch) -> AnyVectors:
+    def unpack(self, matrices: Iterator[Vectors], batch: PlannedBatch) -> Vectors | list[Vectors]:
         """Take the vectors of a batch from the matrices of a worker, and check them."""
         vectors = [next(matrices) for _ in batch.places] if self.matrix_each else next(matrices)
         return self.checked(vectors, batch.places)
 
-    def append(
-        self, writer: ShardWriter, hashes: TextHashes, batch: PlannedBatch, rows: NDArray[np.intp], vectors: AnyVectors
-    ) -> None:
+    def append(self, writer: ShardWriter, texts: MissingTexts, batch: PlannedBatch, vectors: object) -> None:
         """Store the vectors of a batch in their rows; those of different sizes are put one after another."""
-        ordered = isinstance(self.store, VectorStore)
-        writer.append(hashes, batch.tokens, vectors, rows if ordered else None)
+        rows = np.searchsorted(texts.order, batch.places) if isinstance(self.store, VectorStore) else None
+        writer.append(texts.hashes[batch.places], batch.tokens, vectors, rows)
 
 
-class TextBatches(Batches[Encoder, Vectors]):
+class TextBatches(Batches):
     """Batches of texts, each of which gets one vector, dense or sparse."""
-
-    def __init__(self, encoder: Encoder, job: EncodingJob, store: ArrayStore) -> None:
-        super().__init__(encoder, job, store)
-        self.dimension = 0 if encoder.sparse else store.dimension
 
     def checked(self, vectors: Any, places: NDArray[np.intp]) -> Vectors:
         """Check the matrix of a batch."""
@@ -232,7 +225,7 @@ class TextBatches(Batches[Encoder, Vectors]):
         return matrix
 
 
-class TokenBatches(Batches[TokenEncoder, list[Vectors]]):
+class TokenBatches(Batches):
     """Batches of texts, each of which gets a matrix with the vectors of its tokens."""
 
     length_option, matrix_each = "document_length", True
@@ -251,11 +244,11 @@ class MissingTexts(NamedTuple):
     """Texts of a job that the store lacks, each once."""
 
     hashes: TextHashes
-    missing: NDArray[np.intp]  # places of all of them: a text's row in the shard is its rank here
+    order: NDArray[np.intp]  # places of at least these: a text's row in the shard is its rank here
     rest: NDArray[np.intp]  # places of those that must be encoded, the others being rounded
 
 
-def _fill(work: Batches[AnyEncoder, AnyVectors], context: Context) -> tuple[NDArray[np.intp], int]:
+def _fill(work: Batches, context: Context) -> tuple[NDArray[np.intp], int]:
     """Encode and store the texts of a job that the store lacks; return the places of all and the number encoded."""
     job, store, encoder = work.job, work.store, work.encoder
     for identifier, text in job.texts:
@@ -268,16 +261,17 @@ def _fill(work: Batches[AnyEncoder, AnyVectors], context: Context) -> tuple[NDAr
     encoded = 0
     if len(missing):
         spread = context.executor.spread
+        local = spread is None or not encoder.spreads or (spread.only_large and job.role is Role.QUERY)
+        # The plan of workers is made of all texts, so that every command of a batch has the same, whatever is there.
+        texts = MissingTexts(hashes, missing if local else distinct, missing)
         with store.writer() as writer:
-            half = job.precision == "float16" and isinstance(store, VectorStore)
-            left = MissingTexts(hashes, missing, _round_stored(store, writer, hashes, missing) if half else missing)
-            encoded = len(left.rest)
-            local = isinstance(encoder, Encoder) and not encoder.spreads
-            if encoded and (spread is None or local or (spread.only_large and job.role is Role.QUERY)):
-                work.run(writer, left, context)
+            if job.precision == "float16" and isinstance(store, VectorStore):
+                texts = _round_stored(store, writer, texts)
+            encoded = len(texts.rest)
+            if encoded and (local or spread is None):
+                work.run(writer, texts, context)
             elif encoded and spread is not None:
-                # The plan is made of all texts, so that every command of a batch has the same, whatever is there.
-                encode_by_workers(work, spread, writer, distinct, left, WINDOW, context)
+                encode_by_workers(work, spread, writer, texts, context)
         store.refresh()
         stored = store.find(hashes)
         if spread is not None and len(others := lacking(stored)):
@@ -290,26 +284,24 @@ def _fill(work: Batches[AnyEncoder, AnyVectors], context: Context) -> tuple[NDAr
     reused = encoded < len(distinct)
     if job.role is Role.QUERY and reused:
         context.reuse("vectors of queries")
-    if isinstance(encoder, Encoder) and encoder.billed:
+    if encoder.billed:
         context.book(replace(encoder.take_bill() or Usage(), whole=not reused))
     return stored, encoded
 
 
-def _round_stored(
-    store: ArrayStore, writer: ShardWriter, hashes: TextHashes, missing: NDArray[np.intp]
-) -> NDArray[np.intp]:
+def _round_stored(store: ArrayStore, writer: ShardWriter, texts: MissingTexts) -> MissingTexts:
     """Round stored vectors of single precision, which gives what encoding again would; returns the rest."""
     full = VectorStore(store.settings, "float32", store.folder.parent)
-    stored = full.find(rows_at(hashes, missing))
+    stored = full.find(rows_at(texts.hashes, texts.rest))
     for span in spans(len(stored), WINDOW):
-        rows = span.start + np.flatnonzero(stored[span] >= 0)
-        if not len(rows):
-            continue
-        vectors = full.vectors(stored[rows])
+        some = span.start + np.flatnonzero(stored[span] >= 0)
+        vectors = full.vectors(stored[some])
         fit = _fits_half(vectors[:])
-        writer.append(hashes[missing[rows[fit]]], vectors.tokens[fit], vectors[:][fit], rows[fit])
-        stored[rows[~fit]] = -1
-    return rows_at(missing, lacking(stored))
+        places = texts.rest[some[fit]]
+        rows = np.searchsorted(texts.order, places)
+        writer.append(texts.hashes[places], vectors.tokens[fit], vectors[:][fit], rows)
+        stored[some[~fit]] = -1
+    return texts._replace(rest=rows_at(texts.rest, lacking(stored)))
 
 
 def _fits_half(vectors: Vectors) -> NDArray[np.bool_]:

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 import orjson
@@ -21,7 +21,6 @@ from r2med.store.scratch import scratch_column
 
 if TYPE_CHECKING:
     from r2med.encode.batching import Batches, MissingTexts
-    from r2med.encode.tokens import TokenEncoder
 
 Encoded = TypeVar("Encoded")
 _BLOCK_TOKENS = 65_536  # tokens of a block, padding included: seconds of work, and what is lost when a worker dies
@@ -37,13 +36,7 @@ class PlannedBatch(NamedTuple):
 
 
 def encode_by_workers(
-    work: Batches[Any, Any],
-    spread: Spread,
-    writer: ShardWriter,
-    distinct: NDArray[np.intp],
-    texts: MissingTexts,
-    window: int,
-    context: Context,
+    work: Batches, spread: Spread, writer: ShardWriter, texts: MissingTexts, context: Context
 ) -> None:
     """Send batches to workers, several to a block, and store the results; the blocks are those of all texts."""
     hashes = texts.hashes
@@ -53,8 +46,7 @@ def encode_by_workers(
 
     def blocks() -> Iterator[WorkBlock]:
         # A window is read when its turn comes.
-        for start in range(0, len(distinct), window):
-            places = distinct[start : start + window]
+        for places in work.windows(texts.order):
             if not missing[places].any():
                 continue
             for batches in grouped(work.planned(places), _BLOCK_TOKENS):
@@ -68,8 +60,7 @@ def encode_by_workers(
         for block, result in spread.run(job, blocks()):
             matrices = unpacked(result)
             for batch in block.about:
-                rows = np.searchsorted(distinct, batch.places)
-                work.append(writer, hashes[batch.places], batch, rows, work.unpack(matrices, batch))
+                work.append(writer, texts, batch, work.unpack(matrices, batch))
                 bar.advance(int(missing[batch.places].sum()))
 
 
@@ -77,7 +68,7 @@ def encode_by_workers(
 class EncodingWorker:
     """Worker that encodes blocks of texts, to one matrix per batch or, of tokens, to one per text."""
 
-    encoder: Encoder | TokenEncoder
+    encoder: Encoder
     role: Role
 
     def load(self) -> None:
