@@ -120,7 +120,8 @@ def test_files_are_shared_by_prompts_and_lengths_and_by_nothing_else(folders):
     _, longer = both(folders["bert"], max_query=20)
     _, pooled = both(folders["bert"], pooling="cls")
     _, eighth = both(folders["bert"], dtype="int8")
-    assert first.folder == longer.folder == first.with_prompts(Prompts()).folder
+    other = OnnxEncoder(first.card, Prompts("query: "))
+    assert first.folder == longer.folder == other.folder
     assert len({first.folder, pooled.folder, eighth.folder}) == 3
     assert first.settings(Role.QUERY)["backend"] == "onnx"
     assert first.settings(Role.QUERY) != longer.settings(Role.QUERY)

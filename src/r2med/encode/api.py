@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -97,7 +97,6 @@ class ApiEncoder(Encoder):
     def __init__(self, model: ApiModel, limits: RequestLimits | None = None) -> None:
         self.model, self.limits = model, limits or RequestLimits.configured()
         self.similarity, self.prompts = model.similarity, Prompts(model.query_prompt, model.document_prompt)
-        self._server: EmbeddingServer | None = None
 
     def settings(self, role: Role) -> Mapping[str, object]:
         """Return what is sent, the server, and the cut-off; never the key."""
@@ -124,14 +123,12 @@ class ApiEncoder(Encoder):
 
     def load(self) -> None:
         """Check for the library and the key; nothing is sent yet."""
-        self._connected()
+        _ = self._server
 
-    def _connected(self) -> EmbeddingServer:
+    @cached_property
+    def _server(self) -> EmbeddingServer:
         model = self.model
-        self._server = self._server or EmbeddingServer(
-            model.id, model.url, model.key_env, self.limits, needs_key=model.needs_key
-        )
-        return self._server
+        return EmbeddingServer(model.id, model.url, model.key_env, self.limits, needs_key=model.needs_key)
 
     def lengths(self, texts: Sequence[str], role: Role) -> NDArray[np.int64]:
         """Count tokens with the tokenizer if it is known, or else by bytes."""
@@ -146,11 +143,11 @@ class ApiEncoder(Encoder):
         cut = [self._cut(self.prompted(text, role)) for text in texts]
         extra = {"input_type": role.value} if self.model.input_types else {}
         bodies = [{"model": self.model.id, "input": cut[some], **extra} for some in self._requests(cut)]
-        return np.concatenate(self._connected().ask_all(bodies))
+        return np.concatenate(self._server.ask_all(bodies))
 
     def take_bill(self) -> Usage | None:
         """Return the requests answered since the last call, and the tokens that the server counted in them."""
-        bill = self._server.bill(self._token_price) if self._server else None
+        bill = self._server.bill(self._token_price) if "_server" in vars(self) else None
         return bill if bill and bill.requests else None
 
     def price(self, tokens: int) -> float | None:

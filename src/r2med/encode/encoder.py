@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,18 +91,16 @@ class Encoder(ABC):
         """Return the exact string that is encoded for a text: what `r2med models show` prints and a result records."""
         return self.prompts.of(role) + text
 
-    def with_prompts(self, prompts: Prompts) -> Self:
-        """Return an encoder of the same model with other prompts; what is loaded already is shared."""
-        encoder = copy(self)
-        encoder.prompts = prompts
-        return encoder
-
     def for_passages(self) -> Encoder:
         """Return the encoder, in the role of a query, for texts that a model wrote to answer a query.
 
         The published protocol encodes these without the query's prompt, but for a few models that give it to both.
         """
-        return self.with_prompts(replace(self.prompts, query="")) if self.prompts.query else self
+        if not self.prompts.query:
+            return self
+        encoder = copy(self)  # what is loaded already is shared
+        encoder.prompts = replace(self.prompts, query="")
+        return encoder
 
     def take_bill(self) -> Usage | None:
         """Return what encoding took since the last call, if a server did it."""

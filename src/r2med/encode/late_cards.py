@@ -70,13 +70,9 @@ class LateCard:
             raise SpecError(f"{self.name}: a length of {shortest} tokens")
 
 
-_CARDS = CardRegistry(LateCard, "r2med.encode", "encoders.toml", table="late", what="late-interaction model")
-late_cards = _CARDS.cards
-
-
-def late_card(name: str) -> LateCard:
-    """Return the card of a name."""
-    return _CARDS.find(name, " (or hf:ORG/NAME, or a folder)")
+_KIND, _WAYS = "late-interaction model", " (or hf:ORG/NAME, or a folder)"
+_CARDS = CardRegistry(LateCard, "r2med.encode", "encoders.toml", table="late", what=_KIND, ways=_WAYS)
+late_card, late_cards = _CARDS.find, _CARDS.cards
 
 
 def card_from_files(source: ModelSource, name: str) -> LateCard:

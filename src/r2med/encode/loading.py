@@ -22,6 +22,7 @@ from r2med.errors import R2medError, require_extra
 from r2med.formatting import counted, first_line
 from r2med.models.memory import fix_rounding, out_of_memory
 from r2med.models.source import WEIGHTS
+from r2med.models.tokenizer import Tokenizer, pretrained_tokenizer
 
 if TYPE_CHECKING:
     import torch
@@ -68,6 +69,10 @@ class Build:
     def transformer(self) -> Path:
         """Return the folder with the transformer's own files."""
         return Path(self.folder) / self.subfolder
+
+    def tokenizer(self) -> Tokenizer:
+        """Read the model's tokenizer."""
+        return pretrained_tokenizer(self.transformer, append_eos=self.append_eos, remote_code=self.remote_code)
 
     @property
     def size(self) -> int:
@@ -231,14 +236,14 @@ def _load_inline(build: Build, vectors: str) -> torch.nn.Module:
     from sentence_transformers.base.modules import Dense
     from torch.nn import Identity
 
-    weight = _stored_weight(build.transformer, _INLINE)
+    weight = stored_weight(build.transformer, _INLINE)
     if weight is None:
         raise R2medError(f"{Path(build.folder)}: no {_INLINE} among its weights, which would be its projection")
     activation = {"activation_function": Identity(), "module_input_name": vectors}
     return Dense(weight.shape[1], weight.shape[0], bias=False, init_weight=weight.float(), **activation)
 
 
-def _stored_weight(folder: Path, name: str) -> torch.Tensor | None:
+def stored_weight(folder: Path, name: str) -> torch.Tensor | None:
     """Read one weight of a model's files without the others; None if none has that name."""
     import torch
     from safetensors import safe_open

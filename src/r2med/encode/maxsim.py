@@ -58,11 +58,6 @@ class MaxSimIndex:
     memory: int = MEMORY
     unit: bool = True  # whether the model gives vectors of length 1
 
-    @property
-    def nbytes(self) -> int:
-        """Return the size of the vectors on disk."""
-        return self.documents.nbytes
-
     @cached_property
     def _order(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Return one document for each span, in the order of the shards, and each document's place in that order."""

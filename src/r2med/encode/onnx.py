@@ -26,7 +26,7 @@ from r2med.encode.transformer import ModelEncoder, TorchEncoder, both_ways
 from r2med.errors import R2medError, require_extra
 from r2med.formatting import first_line
 from r2med.models.templates import Template
-from r2med.models.tokenizer import Padded, Tokenizer, check_limit, pretrained_tokenizer
+from r2med.models.tokenizer import Padded, Tokenizer, check_limit
 from r2med.pipeline.stage import Requirements
 from r2med.settings import thread_count
 from r2med.store.cache import Cache
@@ -177,7 +177,7 @@ def export(card: EncoderCard, build: Build, folder: Path) -> None:
             # without the special instructions of newer processors, sums of full products overflow.
             quantize_dynamic(whole, file, per_channel=True, reduce_range=True, weight_type=QuantType.QInt8)
         whole.unlink()
-    tokenizer = pretrained_tokenizer(build.transformer, append_eos=build.append_eos, remote_code=build.remote_code)
+    tokenizer = build.tokenizer()
     tokenizer.backend.no_truncation()
     tokenizer.backend.save(str(folder / "tokenizer.json"))
     stated = {

@@ -21,7 +21,7 @@ from r2med.encode.transformer import LoadedEncoder
 from r2med.errors import R2medError, require_extra
 from r2med.models.memory import MODEL_CACHE, find_devices, tokens_of
 from r2med.models.source import ModelSource, locate
-from r2med.models.tokenizer import Padded, Style, Tokenizer, check_limit, pretrained_tokenizer
+from r2med.models.tokenizer import Padded, Style, Tokenizer, check_limit
 
 
 class TokenBatch(NamedTuple):
@@ -94,8 +94,7 @@ class TokenEncoder(Encoder):
         require_extra("torch", "torch", "transformers")
         from tokenizers import AddedToken, normalizers
 
-        build, card = self.build, self.card
-        tokenizer = pretrained_tokenizer(build.transformer, append_eos=False, remote_code=build.remote_code)
+        card, tokenizer = self.card, self.build.tokenizer()
         backend = tokenizer.backend
         for prefix in (card.query_prefix, card.document_prefix):
             for marker in dict.fromkeys((prefix, *prefix.split()[:1])):
@@ -118,11 +117,15 @@ class TokenEncoder(Encoder):
         counted = mask.astype(np.bool_)
         if role is Role.QUERY and self.card.expansion != "off":
             # Mask tokens count; the others attend to them only if the card says so.
-            length = self.card.query_length
+            length, token = self.card.query_length, self.card.expansion_token
+            filling = self.tokenizer.backend.token_to_id(token) if token else self.tokenizer.mask
+            if filling is None:
+                token = token or "mask token"
+                raise R2medError(f"{self.source.name}: its tokenizer has no {token} to expand queries with")
             missing = max(0, length - ids.shape[1])
             ids, mask, types = (np.pad(part, ((0, 0), (0, missing))) for part in (ids, mask, types))
             filled = (mask == 0) & (np.arange(ids.shape[1]) < length)
-            ids, counted = np.where(filled, self._filling, ids), mask.astype(np.bool_) | filled
+            ids, counted = np.where(filled, filling, ids), mask.astype(np.bool_) | filled
             mask = np.where(filled, 1, mask) if self.card.attend else mask
         if self._skips(role) and len(self._skipped):
             counted = counted & ~np.isin(ids, self._skipped)
@@ -131,14 +134,6 @@ class TokenEncoder(Encoder):
     def offsets(self, text: str, role: Role) -> list[tuple[int, int]]:
         """Return the span of characters of each token in the prefixed text; special tokens have empty spans."""
         return self.tokenizer.offsets(text, self.style(role))
-
-    @cached_property
-    def _filling(self) -> int:
-        token = self.card.expansion_token
-        number = self.tokenizer.backend.token_to_id(token) if token else self.tokenizer.mask
-        if number is None:
-            raise R2medError(f"{self.source.name}: its tokenizer has no {token or 'mask token'} to expand queries with")
-        return number
 
     @cached_property
     def _skipped(self) -> NDArray[np.int64]:

@@ -20,7 +20,7 @@ from r2med.encode.workers import Pool
 from r2med.errors import R2medError, require_extra
 from r2med.models.memory import MODEL_CACHE, find_devices, release_memory, tokens_of
 from r2med.models.source import ModelSource, locate
-from r2med.models.tokenizer import Padded, Style, Tokenizer, check_limit, pretrained_tokenizer
+from r2med.models.tokenizer import Padded, Style, Tokenizer, check_limit
 from r2med.pipeline.stage import Requirements
 
 if TYPE_CHECKING:
@@ -171,9 +171,7 @@ class TorchEncoder(ModelEncoder):
         build = self._builds[role]
         if build not in self._tokenizers:
             require_extra("torch", "torch", "transformers")
-            self._tokenizers[build] = pretrained_tokenizer(
-                build.transformer, append_eos=build.append_eos, remote_code=build.remote_code
-            )
+            self._tokenizers[build] = build.tokenizer()
         return self._tokenizers[build]
 
     def encode(self, texts: Sequence[str], role: Role) -> Vectors:
@@ -187,19 +185,15 @@ class LoadedEncoder:
     def __init__(self, build: Build, device: str) -> None:
         import torch
 
-        self.build = build
-        self.device = torch.device(device)
+        self.build, self.device = build, torch.device(device)
         self.model = load_transformer(build).to(self.device)
-        self.takes = accepted(self.model)
-        self.positions = positions_of(self.model)
+        self.takes, self.positions = accepted(self.model), positions_of(self.model)
         self.head = load_head(build).to(self.device)
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
         """Load the model's tokenizer; not used by a model whose code has its own `encode`."""
-        return pretrained_tokenizer(
-            self.build.transformer, append_eos=self.build.append_eos, remote_code=self.build.remote_code
-        )
+        return self.build.tokenizer()
 
     def close(self) -> None:
         """Release the weights."""

@@ -35,6 +35,7 @@ class CardRegistry(Generic[Kind]):
     own: str  # the user's file in R2MED_HOME; it may have the tables that the bundled one has
     table: str = "model"
     what: str = "model"  # what a card describes, for the message about an unknown name
+    ways: str = ""  # the end of that message
     prompts: Any = dict[str, str]  # the type of the prompts of a card in a file, by field
 
     def cards(self) -> Mapping[str, Kind]:
@@ -42,11 +43,11 @@ class CardRegistry(Generic[Kind]):
         bundled, file = self._bundled, home() / self.own
         return {**bundled, **self._make(self._read(file), str(file), bundled)} if file.is_file() else bundled
 
-    def find(self, name: str, ways: str = "") -> Kind:
-        """Return the card of a name; `ways` ends the message if there is none."""
+    def find(self, name: str) -> Kind:
+        """Return the card of a name."""
         cards = self.cards()
         if name not in cards:
-            raise SpecError(f"unknown {self.what} {name!r}{suggest(name, cards)}{ways}")
+            raise SpecError(f"unknown {self.what} {name!r}{suggest(name, cards)}{self.ways}")
         return cards[name]
 
     @cached_property

@@ -93,11 +93,6 @@ class Tokenizer:
         self.backend.enable_truncation(style.limit)
         return self.backend.encode(clean_text(style.prompted(text))).offsets
 
-    def names(self, count: int) -> list[str]:
-        """Return the tokens of the first ids, as the vocabulary writes them; an id without a token is in brackets."""
-        tokens = (self.backend.id_to_token(number) for number in range(count))
-        return [f"[{number}]" if token is None else token for number, token in enumerate(tokens)]
-
 
 def pad_rows(rows: Sequence[tuple[Sequence[int], Sequence[int]]], pad: int, side: str) -> Padded:
     """Pad rows of ids and types to equal length."""

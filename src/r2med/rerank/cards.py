@@ -126,18 +126,14 @@ class ApiCard:
 
 
 _MODELS = CardRegistry(RerankerCard, "r2med.rerank", "rerankers.toml", what="reranker")
-_SERVERS = CardRegistry(ApiCard, "r2med.rerank", "rerankers.toml", table="api", what="reranking server")
+_WAYS = " (or NAME@http://host:port/v1)"
+_SERVERS = CardRegistry(ApiCard, "r2med.rerank", "rerankers.toml", table="api", what="reranking server", ways=_WAYS)
 
 
 card = _MODELS.find
 cards = _MODELS.cards
 """Every card of a local model by name: the bundled ones, then the user's, which win over bundled ones."""
-api_cards = _SERVERS.cards
-
-
-def api_card(name: str) -> ApiCard:
-    """Return the card of a server's model."""
-    return _SERVERS.find(name, " (or NAME@http://host:port/v1)")
+api_card, api_cards = _SERVERS.find, _SERVERS.cards
 
 
 def find_reranker(call: Call) -> Reranker | None:
