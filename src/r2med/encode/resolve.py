@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from r2med.encode.api import ApiEncoder, ApiModel, model_at
+from r2med.encode.api import ApiEncoder, card_at
 from r2med.encode.cards import (
     BACKENDS,
     DTYPES,
@@ -98,9 +98,7 @@ def encoder_for(name: str, options: Mapping[str, Any], task: Task, made: Any = N
             return OnnxEncoder(card, prompts, folder if exported else None)
         case "static":
             return WordLlamaEncoder(card.max_document, prompts)
-    shared = {field: getattr(card, field) for field in ("id", "url", "similarity", "input_types", "tokenizer", "price")}
-    limit, query, document = card.max_document, prompts.query, prompts.document
-    return ApiEncoder(ApiModel(**shared, max_length=limit, query_prompt=query, document_prompt=document))
+    return ApiEncoder(card, prompts)
 
 
 def known(name: str) -> bool:
@@ -146,9 +144,7 @@ def card_for(name: str, options: Mapping[str, Any]) -> EncoderCard:
     if name.startswith("hf:"):
         card = card_of(_source(name, options), name, pooling_given="pooling" in options)
     elif "@http" in name:
-        model = model_at(name)
-        limits: dict[str, Any] = {"max_query": model.max_length, "max_document": model.max_length}
-        card = EncoderCard(name, model.id, backend="api", url=model.url, **limits)
+        card = card_at(name)
     elif name in cards():
         card = cards()[name]
     elif is_folder(name):
