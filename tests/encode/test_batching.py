@@ -12,7 +12,7 @@ from rich.console import Console
 
 from encoders import HashEncoder, context, numbered
 from r2med.data.dataset import Texts
-from r2med.encode import batching, distributed
+from r2med.encode import batching
 from r2med.encode.batching import encode_all
 from r2med.encode.encoder import Role
 from r2med.errors import R2medError
@@ -234,7 +234,7 @@ def test_half_precision_rounds_what_is_there_and_encodes_the_rest():
 
 
 def test_workers_and_rounded_vectors_share_a_shard(monkeypatch):
-    monkeypatch.setattr(distributed, "_BLOCK_TOKENS", 1)  # a block is a batch
+    monkeypatch.setattr(batching, "_BLOCK_TOKENS", 1)  # a block is a batch
     names = [f"d{place}" for place in range(30)]
     texts = [f"{name} {'long ' * 10 if 10 <= place < 20 else ''}" for place, name in enumerate(names)]
     stored = {"float16": slice(10), "float32": slice(10, 20)}

@@ -166,7 +166,7 @@ def test_an_exported_folder_is_a_model_that_needs_no_torch(folders, tmp_path, mo
         export_model("mine", folder)
     stated = json.loads((folder / "r2med.json").read_text())
     (folder / "r2med.json").write_text(json.dumps(stated | {"format": 99}))
-    with pytest.raises(R2medError, match=r"r2med.json: made by another version of r2med; export the model again"):
+    with pytest.raises(R2medError, match=r"r2med.json: format is 99: another version of r2med wrote this"):
         encoder_for(str(folder), {}, task("Biology"))
     (folder / "model.onnx").unlink()
     with pytest.raises(R2medError, match=r"r2med.json without model.onnx"):

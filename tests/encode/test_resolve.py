@@ -206,7 +206,7 @@ def test_servers_and_static_vectors():
     assert (made.card.id, made.url, made.limit(Role.QUERY)) == ("bge-m3", "http://localhost:8000/v1", 99)
     assert made.prompted("x", Role.QUERY) == "Biology post: x"
     voyage = encoder_for("voyage", {}, BIOLOGY)
-    assert (voyage.model.input_types, voyage.limit(Role.DOCUMENT), voyage.requirements.key) == (
+    assert (voyage.card.input_types, voyage.limit(Role.DOCUMENT), voyage.requirements.key) == (
         True,
         16000,
         "VOYAGE_API_KEY",

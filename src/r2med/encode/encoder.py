@@ -1,8 +1,4 @@
-"""The contract of an encoder: what its vectors depend on, and one batch of texts to vectors.
-
-What is the same for every encoder (batching, progress, truncation counts, the vector store, out-of-memory
-retries, checks for broken vectors) lives above this contract and is written once.
-"""
+"""The contract of an encoder: what its vectors depend on, and one batch of texts to vectors."""
 
 from __future__ import annotations
 
@@ -52,10 +48,7 @@ class Encoder(ABC):
 
     @abstractmethod
     def settings(self, role: Role) -> Mapping[str, object]:
-        """Return everything a vector of this role depends on: model, revision, prompt, max length, pooling, dtype, ...
-
-        Two encoders with equal settings give equal vectors: this is the vector store's key.
-        """
+        """Return everything that a vector of this role depends on: the key under which the vectors are stored."""
 
     def local_content(self) -> Mapping[str, str]:
         """Return the local folders and files that the vectors come from, with a hash of each."""

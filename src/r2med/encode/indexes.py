@@ -1,8 +1,7 @@
 """Indexes of vectors: floats, bytes and bits, and the graphs and lists of faiss and usearch.
 
 The coarse indexes compare the query's own floats with coarse documents, and may rescore a longer list of candidates by
-the floats these were made from. An engine names a few candidates for every place of the list, which are scored and
-ranked as exact search does: `minilm(index=faiss)`, `minilm(index=usearch(connectivity=16, expansion=128))`.
+the floats these were made from. An engine names candidates, which are scored and ranked as exact search does.
 """
 
 from __future__ import annotations
@@ -32,20 +31,15 @@ class FirstDimensions:
     """Vectors cut to their first numbers. Cosine normalises them again by itself, for it divides by their length."""
 
     rows: VectorRows
-    dimension: int
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Return the number of vectors, and their dimension after the cut."""
-        return (self.rows.shape[0], self.dimension)
+    shape: tuple[int, ...]
 
     @property
     def nbytes(self) -> int:
         """Return the size of the part that is used."""
-        return self.rows.nbytes // self.rows.shape[1] * self.dimension
+        return self.rows.nbytes // self.rows.shape[1] * self.shape[1]
 
     def __getitem__(self, places: slice | NDArray[np.intp], /) -> Vectors:
-        return self.rows[places][:, : self.dimension]
+        return self.rows[places][:, : self.shape[1]]
 
 
 def first_dimensions(rows: VectorRows, dimension: int) -> VectorRows:
@@ -54,7 +48,7 @@ def first_dimensions(rows: VectorRows, dimension: int) -> VectorRows:
         return rows
     if not 0 < dimension < rows.shape[1]:
         raise R2medError(f"dim={dimension} of vectors that have {rows.shape[1]} dimensions")
-    return FirstDimensions(rows, dimension)
+    return FirstDimensions(rows, (rows.shape[0], dimension))
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,12 +73,7 @@ class Codes:
     """Rows of whole numbers from -127 to 127, or of signs, eight to a byte, that read as plus and minus one."""
 
     codes: NDArray[Any]
-    dimension: int
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Return the number of vectors, and their dimension."""
-        return (len(self.codes), self.dimension)
+    shape: tuple[int, ...]
 
     @property
     def nbytes(self) -> int:
@@ -95,7 +84,7 @@ class Codes:
         codes = self.codes[places]
         if codes.dtype == np.int8:
             return codes.astype(np.float32)
-        signs = np.unpackbits(codes, axis=1, count=self.dimension).astype(np.float32)
+        signs = np.unpackbits(codes, axis=1, count=self.shape[1]).astype(np.float32)
         signs *= 2
         signs -= 1
         return signs
@@ -115,7 +104,7 @@ class CoarseIndex:
     def open(cls, rows: VectorRows, how: Similarity, rescore: int, folder: Path) -> Self:
         """Open the codes that were built in a folder, memory-mapped."""
         codes = np.load(folder / _CODES, mmap_mode="r").view(np.ndarray)
-        return cls(Codes(codes, rows.shape[1]), np.load(folder / _SCALE), rows, how, rescore)
+        return cls(Codes(codes, rows.shape), np.load(folder / _SCALE), rows, how, rescore)
 
     @property
     def nbytes(self) -> int:
@@ -146,7 +135,7 @@ class Int8Index(CoarseIndex):
         codes = _new_codes(folder, (rows.shape[0], rows.shape[1]), np.dtype(np.int8), scale)
         for places, block in _blocks(rows, how):
             codes[places] = np.rint(block / scale).astype(np.int8)
-        return cls(Codes(codes, rows.shape[1]), scale, rows, how, rescore)
+        return cls(Codes(codes, rows.shape), scale, rows, how, rescore)
 
 
 class BinaryIndex(CoarseIndex):
@@ -160,7 +149,7 @@ class BinaryIndex(CoarseIndex):
         codes = _new_codes(folder, (count, -(-dimension // 8)), np.dtype(np.uint8), scale)
         for places, block in _blocks(rows, Similarity("dot")):
             codes[places] = np.packbits(block > 0, axis=1)
-        return cls(Codes(codes, dimension), scale, rows, how, rescore)
+        return cls(Codes(codes, rows.shape), scale, rows, how, rescore)
 
 
 VectorIndex: TypeAlias = "FloatIndex | CoarseIndex | ApproximateIndex"

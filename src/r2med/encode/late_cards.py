@@ -80,12 +80,12 @@ def card_from_files(source: ModelSource, name: str) -> LateCard:
     try:
         modules = source.read_json("modules.json")
         if isinstance(modules, list):
-            return _of_modules(source, name, modules, _table(source, _STATED))
+            return _of_modules(source, name, modules)
         if _names_colbert(source) or source.small_file(_STANFORD):
             return _stanford(source, name)
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise R2medError(f"{source.name}: its settings are not what such a checkpoint has ({error})") from error
-    if not _table(source, "config.json"):
+    if not source.read_table("config.json"):
         raise R2medError(f"{source.name}: not a model (no config.json)")
     raise R2medError(
         f"{source.name} is not a late-interaction checkpoint: it has neither the modules of sentence-transformers"
@@ -93,19 +93,13 @@ def card_from_files(source: ModelSource, name: str) -> LateCard:
     )
 
 
-def _table(source: ModelSource, name: str) -> Mapping[str, Any]:
-    """Read a file of settings; empty if there is none, or if it is not a table."""
-    content = source.read_json(name)
-    return content if isinstance(content, dict) else {}
-
-
 def _names_colbert(source: ModelSource) -> bool:
-    return "HF_ColBERT" in (_table(source, "config.json").get("architectures") or [])
+    return "HF_ColBERT" in (source.read_table("config.json").get("architectures") or [])
 
 
 def states_late(source: ModelSource) -> bool:
     """Return whether a model gives each token a vector, by the files that every model may have."""
-    stated = _table(source, _STATED)
+    stated = source.read_table(_STATED)
     named = stated.get("model_type") in ("MultiVectorEncoder", "ColBERT")
     return named or any(mark in stated for mark in _PYLATE_MARKS) or _names_colbert(source)
 
@@ -117,7 +111,7 @@ def source_is_late(source: ModelSource) -> bool:
 
 def _stanford(source: ModelSource, name: str) -> LateCard:
     """Build the card of a Stanford checkpoint: markers are tokens of the vocabulary, and a query is always expanded."""
-    config = _table(source, _STANFORD)
+    config = source.read_table(_STANFORD)
     markers = {role: config.get(f"{role}_token_id") for role in ("query", "doc")}
     for role, marker in markers.items():
         if marker is not None and not isinstance(marker, str):
@@ -137,10 +131,9 @@ def _stanford(source: ModelSource, name: str) -> LateCard:
     )
 
 
-def _of_modules(
-    source: ModelSource, name: str, modules: Sequence[Mapping[str, Any]], stated: Mapping[str, Any]
-) -> LateCard:
+def _of_modules(source: ModelSource, name: str, modules: Sequence[Mapping[str, Any]]) -> LateCard:
     """Build the card of a checkpoint of sentence-transformers or PyLate, module by module."""
+    stated = source.read_table(_STATED)
     pylate = any(mark in stated for mark in _PYLATE_MARKS)
     native = stated.get("model_type") == "MultiVectorEncoder"
     if not pylate and not native and stated.get("model_type") != "ColBERT":
@@ -171,7 +164,7 @@ def _module(source: ModelSource, module: Mapping[str, Any], dense: tuple[str, ..
     """Return the fields that a module adds to the card; raise for one that cannot be run, for none may be dropped."""
     kind = str(module.get("type", "")).rpartition(".")[2]
     path = str(module.get("path", "")).strip("/")
-    config = _table(source, f"{path}/config.json") if path else {}
+    config = source.read_table(f"{path}/config.json") if path else {}
     match kind:
         case "Transformer":
             return {"subfolder": path}
@@ -192,7 +185,7 @@ def _module(source: ModelSource, module: Mapping[str, Any], dense: tuple[str, ..
 
 def _lengths(source: ModelSource, subfolder: str, stated: Mapping[str, Any], *, pylate: bool) -> dict[str, Any]:
     """Return the lengths and the expansion of queries, as sentence-transformers or PyLate states them."""
-    of_module = _table(source, f"{subfolder}/sentence_bert_config.json".removeprefix("/"))
+    of_module = source.read_table(f"{subfolder}/sentence_bert_config.json".removeprefix("/"))
     settings = dict(stated) if pylate else {}
     settings |= {name: value for name, value in of_module.items() if name != "max_seq_length" and value is not None}
     longest = source.max_length(subfolder)

@@ -1,8 +1,4 @@
-"""Loading a model folder into torch modules: the right class, every weight checked, the adapter merged.
-
-The transformer is read with transformers; what follows it (pooling, linear layers, normalisation, a sparse autoencoder)
-are sentence-transformers' own modules.
-"""
+"""Loading a model folder into torch modules: the right class, every weight checked, the adapter merged."""
 
 from __future__ import annotations
 
@@ -144,8 +140,7 @@ def _stated_config(build: Build) -> dict[str, Any]:
 def is_rotary_roberta(stated: Mapping[str, Any]) -> bool:
     """Return whether a `config.json` is of XLM-RoBERTa with rotary positions, without adapters for several tasks.
 
-    Jina's checkpoints of this architecture call themselves `xlm-roberta` and name Python code of their repository,
-    written for transformers 4. transformers has a class of its own that reads the same weights.
+    Such checkpoints name Python code written for transformers 4; a class of transformers reads the same weights.
     """
     rotary = stated.get("model_type") == "xlm-roberta" and stated.get("position_embedding_type") == "rotary"
     return rotary and not stated.get("lora_adaptations")
@@ -240,7 +235,9 @@ def _load_inline(build: Build, vectors: str) -> torch.nn.Module:
     if weight is None:
         raise R2medError(f"{Path(build.folder)}: no {_INLINE} among its weights, which would be its projection")
     activation = {"activation_function": Identity(), "module_input_name": vectors}
-    return Dense(weight.shape[1], weight.shape[0], bias=False, init_weight=weight.float(), **activation)
+    outputs, inputs = weight.shape
+    layer: torch.nn.Module = Dense(inputs, outputs, bias=False, init_weight=weight.float(), **activation)
+    return layer
 
 
 def stored_weight(folder: Path, name: str) -> torch.Tensor | None:

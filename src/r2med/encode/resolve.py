@@ -1,7 +1,4 @@
-"""Encoders by name: a card, the hub, a folder, a server or a user's own class, with the options of a spec.
-
-`r2med models` lists the cards, describes one model in full and exports one to ONNX with the functions at the end.
-"""
+"""Encoders by name: a card, the hub, a folder, a server or a user's own class, with the options of a spec."""
 
 from __future__ import annotations
 
@@ -75,9 +72,7 @@ OPTIONS: Mapping[str, Option] = {
 
 
 def encoder_for(name: str, options: Mapping[str, Any], task: Task, made: Any = None) -> Encoder:
-    """Build the encoder of a name for a task. For `hf:` names, the small files that describe the model are read.
-
-    `made` is the user's object, if one was given instead of a class.
+    """Build the encoder of a name for a task; `made` is the user's object, if one was given instead of a class.
 
     >>> from r2med.data.tasks import task
     >>> from r2med.encode.encoder import Role
@@ -229,10 +224,7 @@ def describe_model(name: str, task: Task, options: Mapping[str, Any] | None = No
 
 
 def export_model(name: str, folder: Path | None = None, *, int8: bool = False) -> Path:
-    """Write a model as ONNX, and return the folder: the given one, or the one from which `backend=onnx` reads it.
-
-    A given folder is a model from then on: `r2med run ./FOLDER`.
-    """
+    """Write a model as ONNX, and return the folder: the given one, or the one from which `backend=onnx` reads it."""
     card = card_for(name, {"backend": "onnx", "dtype": "int8" if int8 else "float32"})
     encoder = OnnxEncoder(card, Prompts())
     if folder is None:

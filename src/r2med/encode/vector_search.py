@@ -86,7 +86,7 @@ def search(
     if queries.shape[1] != dimension:
         raise R2medError(f"queries of {queries.shape[1]} dimensions cannot be compared with documents of {dimension}")
     if not np.isfinite(queries).all():
-        raise R2medError(f"the vector of query {int(finite(queries).argmin())} is not finite")
+        raise R2medError(f"the vector of query {int(np.isfinite(queries).all(axis=1).argmin())} is not finite")
     depth = min(depth, count)
     places = np.empty((len(queries), depth), dtype=np.intp)
     scores = np.empty((len(queries), depth), dtype=np.float32)
@@ -188,8 +188,8 @@ class _Shortlist:
         with np.errstate(over="ignore"):
             lengths = np.sqrt(np.vecdot(rows, rows))
         shortest, longest = float(lengths.min()), float(lengths.max())
-        if not np.isfinite(longest) and not np.isfinite(rows).all():
-            raise R2medError(f"the vector of document {start + int(finite(rows).argmin())} is not finite")
+        if not np.isfinite(longest) and not (finite := np.isfinite(rows).all(axis=1)).all():
+            raise R2medError(f"the vector of document {start + int(finite.argmin())} is not finite")
         if self.how.name == "dot":
             if longest * self.reach > _GREATEST:
                 raise R2medError("dot products of vectors this long do not fit single precision; use cosine")
@@ -202,10 +202,7 @@ class _Shortlist:
         return block, 1.0
 
     def _bar(self, last: NDArray[np.float32], longest: float) -> NDArray[np.float32]:
-        """Return the bar: the last of the best minus twice the error, for either of two compared scores may be off.
-
-        The error grows with the documents: the bar is for those that are no longer than `longest`.
-        """
+        """Return the last of the best minus twice the error of a score of documents that are at most so long."""
         bar = (last - 2 * (self.error * longest + self.least)).astype(np.float32)
         return np.nextafter(bar, np.float32(-np.inf))  # type: ignore[no-any-return]  # of single precision
 
@@ -260,11 +257,6 @@ def unit(rows: Vectors) -> Vectors:
     exact = rows.astype(np.float64)
     lengths = np.sqrt((exact * exact).sum(axis=1, keepdims=True))
     return (exact / np.where(lengths > 0, lengths, 1.0)).astype(np.float32)
-
-
-def finite(rows: NDArray[np.floating]) -> NDArray[np.bool_]:
-    """Return a mask of the rows that hold only finite numbers."""
-    return np.logical_and.reduce(np.isfinite(rows), axis=1)  # type: ignore[no-any-return]  # of bool_
 
 
 def _scored(

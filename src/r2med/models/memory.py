@@ -40,11 +40,7 @@ def tokens_of(device: str) -> int:
 
 
 def fix_rounding() -> None:
-    """Make MKL round the same with any number of threads, so that a score does not depend on the host's processors.
-
-    MKL reads the variable when it first multiplies: it must be set before that, and a caller that used torch before
-    has MKL's own default. A value that the user has set stays.
-    """
+    """Make MKL round the same with any number of threads; it reads the variable when it first multiplies."""
     os.environ.setdefault(ROUNDING, "AUTO,STRICT")
 
 

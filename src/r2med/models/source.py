@@ -1,7 +1,4 @@
-"""Sources of models' files: a folder, an installed package or the hub, and the version that names their content.
-
-From the hub, only the needed files are downloaded, at one commit, and without a request once they are cached.
-"""
+"""Sources of models' files: a folder, an installed package or the hub, and the version that names their content."""
 
 from __future__ import annotations
 
@@ -140,14 +137,19 @@ class ModelSource:
         except orjson.JSONDecodeError as error:
             raise R2medError(f"{file}: not JSON ({error})") from error
 
+    def read_table(self, name: str) -> dict[str, Any]:
+        """Read a JSON file of settings; empty if the model has none, or if it is not a table."""
+        content = self.read_json(name)
+        return content if isinstance(content, dict) else {}
+
     def max_length(self, subfolder: str = "") -> int:
         """Return the tokens a model reads: as sentence-transformers states, or else by tokenizer and positions."""
         under = f"{subfolder}/" if subfolder else ""
-        stated = (self.read_json(f"{under}sentence_bert_config.json") or {}).get("max_seq_length")
+        stated = self.read_table(f"{under}sentence_bert_config.json").get("max_seq_length")
         if isinstance(stated, int):
             return stated
-        tokenizer = (self.read_json(f"{under}tokenizer_config.json") or {}).get("model_max_length")
-        config = self.read_json(f"{under}config.json") or {}
+        tokenizer = self.read_table(f"{under}tokenizer_config.json").get("model_max_length")
+        config = self.read_table(f"{under}config.json")
         positions = config.get("max_position_embeddings")
         if isinstance(positions, int) and "roberta" in str(config.get("model_type", "")):
             # The first two of RoBERTa's places are never used.
@@ -218,13 +220,12 @@ def existing_folder(name: str) -> Path:
 def content_hash(folder: Path) -> str:
     """Hash a folder's files. Very large ones are read in blocks from all over, which tells two trainings apart."""
 
-    def counts(file: Path) -> bool:
-        parts = file.relative_to(folder).parts
-        hidden = any(part.startswith((".", "__pycache__")) for part in parts)
-        return file.is_file() and not hidden and file.suffix.lower() not in (".md", ".pyc")
-
-    stats = ((file, file.stat()) for file in sorted(filter(counts, folder.rglob("*"))))
-    return _hash(folder, tuple((file, stat.st_size, stat.st_mtime_ns) for file, stat in stats))
+    stats = []
+    for file in sorted(folder.rglob("*")):
+        hidden = any(part.startswith((".", "__pycache__")) for part in file.relative_to(folder).parts)
+        if file.is_file() and not hidden and file.suffix.lower() not in (".md", ".pyc"):
+            stats.append((file, file.stat().st_size, file.stat().st_mtime_ns))
+    return _hash(folder, tuple(stats))
 
 
 @lru_cache(maxsize=64)

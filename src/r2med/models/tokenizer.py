@@ -86,10 +86,7 @@ class Tokenizer:
         return [(row.ids + added, row.type_ids + [0] * len(added)) for row in rows]
 
     def offsets(self, text: str, style: Style) -> list[tuple[int, int]]:
-        """Return the span of characters of each token within the limit; special tokens have empty spans.
-
-        Characters are those of the string that the style makes; a lone surrogate counts as one.
-        """
+        """Return each token's span in the string that the style makes; special tokens have empty spans."""
         self.backend.enable_truncation(style.limit)
         return self.backend.encode(clean_text(style.prompted(text))).offsets
 
