@@ -98,7 +98,3 @@ class Encoder(ABC):
     def take_bill(self) -> Usage | None:
         """Return what encoding took since the last call, if a server did it."""
         return None
-
-    def price(self, tokens: int) -> float | None:
-        """Return what so many tokens cost in US dollars; None if unknown."""
-        return 0.0
