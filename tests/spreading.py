@@ -12,7 +12,7 @@ import pytest
 
 from r2med.data.dataset import Collection
 from r2med.data.run import Run
-from r2med.encode import distributed as spread_encoding
+from r2med.encode import batching as spread_encoding
 from r2med.errors import Postponed
 from r2med.pipeline.executor.blocks import SpreadJob, WorkBlock
 from r2med.pipeline.executor.local import Executor

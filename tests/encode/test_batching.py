@@ -17,6 +17,7 @@ from r2med.encode.batching import encode_all
 from r2med.encode.encoder import Role
 from r2med.errors import R2medError
 from r2med.pipeline.executor.local import Executor
+from r2med.pipeline.executor.shards import Shards
 from r2med.pipeline.stage import Context
 from r2med.store.arrays import list_settings
 from r2med.store.cache import Cache
@@ -230,6 +231,20 @@ def test_half_precision_rounds_what_is_there_and_encodes_the_rest():
     again = HashEncoder()
     encode_all(again, texts, Role.DOCUMENT, context(), precision="float16")
     assert again.loads == 0
+
+
+def test_workers_and_rounded_vectors_share_a_shard(monkeypatch):
+    monkeypatch.setattr(batching, "_BLOCK_TOKENS", 1)  # a block is a batch
+    names = [f"d{place}" for place in range(30)]
+    texts = [f"{name} {'long ' * 10 if 10 <= place < 20 else ''}" for place, name in enumerate(names)]
+    stored = {"float16": slice(10), "float32": slice(10, 20)}
+    for precision, some in stored.items():
+        encode_all(HashEncoder(), Texts(names[some], texts[some]), Role.DOCUMENT, context(), precision=precision)
+    work = Context(Cache.default(), Executor(spread=Shards(1, 1)))
+    encoder = HashEncoder(batch_tokens=3)
+    vectors = encode_all(encoder, Texts(names, texts), Role.DOCUMENT, work, precision="float16")
+    expected = np.array([encoder.vector(text) for text in texts]).astype(np.float16).astype(np.float32)
+    np.testing.assert_array_equal(vectors[:], expected)
 
 
 @pytest.mark.parametrize("before", [False, True])

@@ -11,9 +11,10 @@ import pytest
 from embedding_server import DIMENSION, EmbeddingServer, Say, vector
 from encoders import context
 from r2med.data.dataset import Texts
-from r2med.encode.api import ApiEncoder, ApiModel, model_at
+from r2med.encode.api import ApiEncoder, card_at
 from r2med.encode.batching import encode_all
-from r2med.encode.encoder import Role
+from r2med.encode.cards import EncoderCard
+from r2med.encode.encoder import Prompts, Role
 from r2med.errors import MissingExtra, R2medError, SpecError
 from r2med.models import server as json_server
 from r2med.models.http import RequestLimits
@@ -31,8 +32,22 @@ def serve(*steps: Say, then: Say | None = None) -> EmbeddingServer:
     return EmbeddingServer(lambda nth, body: steps[nth] if nth < len(steps) else then or Say())
 
 
-def encoder_at(server: EmbeddingServer, limits: RequestLimits = QUICK, **fields) -> ApiEncoder:
-    return ApiEncoder(ApiModel("tiny", server.url, **fields), limits)
+def api_card(name: str, url: str, max_length: int = 8000, **fields) -> EncoderCard:
+    return EncoderCard(name, name, url=url, backend="api", max_query=max_length, max_document=max_length, **fields)
+
+
+def encoder_at(
+    server: EmbeddingServer,
+    limits: RequestLimits = QUICK,
+    *,
+    prompts: Prompts | None = None,
+    request_texts: int = 128,
+    request_tokens: int = 16_000,
+    **fields,
+) -> ApiEncoder:
+    encoder = ApiEncoder(api_card("tiny", server.url, **fields), prompts or Prompts(), limits)
+    encoder.request_texts, encoder.request_tokens = request_texts, request_tokens
+    return encoder
 
 
 def wanted(texts) -> np.ndarray:
@@ -225,17 +240,18 @@ def test_without_a_key_none_is_sent():
 
 def test_a_known_host_gets_its_own_key_and_wants_it(monkeypatch):
     monkeypatch.setenv("R2MED_EMBED_KEY", KEY)
-    encoder = ApiEncoder(ApiModel("text-embedding-3-large", "https://api.openai.com/v1"))
+    encoder = ApiEncoder(api_card("text-embedding-3-large", "https://api.openai.com/v1"), Prompts())
     assert encoder.requirements.key == "OPENAI_API_KEY"
     assert encoder.requirements.extra == "api"
     with pytest.raises(R2medError, match="text-embedding-3-large needs a key: set OPENAI_API_KEY in the environment"):
         encoder.load()
-    assert ApiModel("m", "https://api.openai.com.evil.example/v1").key_env == "R2MED_EMBED_KEY"
+    other = ApiEncoder(api_card("m", "https://api.openai.com.evil.example/v1"), Prompts())
+    assert other.key_env == "R2MED_EMBED_KEY"
 
 
 def test_sides_and_prompts_are_told_to_a_server_that_wants_them():
     with EmbeddingServer() as server:
-        encoder = encoder_at(server, input_types=True, query_prompt="q: ")
+        encoder = encoder_at(server, input_types=True, prompts=Prompts("q: "))
         encoder.encode(["a"], Role.QUERY)
         encoder.encode(["a"], Role.DOCUMENT)
         encoder.for_passages().encode(["a"], Role.QUERY)
@@ -282,7 +298,7 @@ def test_a_tokenizer_counts_where_it_is_installed(monkeypatch, tmp_path):
 
 def test_without_the_tokenizer_bytes_are_counted(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    encoder = ApiEncoder(ApiModel("m", "http://localhost:1/v1", tokenizer="cl100k_base"))
+    encoder = ApiEncoder(api_card("m", "http://localhost:1/v1", tokenizer="cl100k_base"), Prompts())
     assert encoder.settings(Role.QUERY)["tokens"] == "3 bytes"
     assert encoder.lengths(["abcd"], Role.QUERY).tolist() == [2]
     with pytest.raises(MissingExtra, match=r"httpx2: pip install 'r2med\[api\]'"):
@@ -312,10 +328,10 @@ def test_what_was_paid_for_is_kept_when_a_later_batch_fails():
 @pytest.mark.parametrize("address", ["m@localhost:8000", "m@", "@http://h/v1", "m@ftp://h/v1", "m@http:///v1"])
 def test_an_address_that_cannot_be_read(address):
     with pytest.raises(SpecError, match="write NAME@http://host:port/v1"):
-        model_at(address)
+        card_at(address)
 
 
 def test_a_password_in_the_address_is_refused_and_not_repeated():
     with pytest.raises(SpecError, match="holds a user or password") as failure:
-        model_at("m@https://me:hunter2@host/v1")
+        card_at("m@https://me:hunter2@host/v1")
     assert "hunter2" not in str(failure.value)

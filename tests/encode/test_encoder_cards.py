@@ -163,11 +163,11 @@ def test_an_adapter_is_one_more_line():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[model.mine", "cannot be read"),
+        ("[model.mine", "not readable as TOML"),
         ("[models.mine]\nid='a'", "unknown table 'models'; did you mean model? (a card is a table [model.NAME])"),
         ("model=3", "model is not a table of cards; a card is a table [model.NAME]"),
         ("[model]\nmine=3", "model is not a table of cards"),
-        ("[model.mine]\npooling='mean'", "mine has no id"),
+        ("[model.mine]\npooling='mean'", "mine: id is missing"),
         ("[model.mine]\nlike='bgee'", "is like 'bgee', which is not a card before it; did you mean bge"),
         ("[model.mine]\nlike=['bge']", "is like ['bge'], which is not a card before it"),
         ("[model.mine]\nlik='bge'", "unknown field 'lik'; did you mean like"),
@@ -179,7 +179,7 @@ def test_an_adapter_is_one_more_line():
         ("[model.mine]\nid='a'\nnormalize=1", "normalize must be true or false, not 1"),
         ("[model.mine]\nid='a'\nparameters='big'", "parameters must be a number"),
         ("[model.mine]\nid='a'\ndense='2_Dense'", "dense must be a list of texts"),
-        ("[model.mine]\nid='a'\nquery_prompt=3", "query_prompt must be a text, or a table"),
+        ("[model.mine]\nid='a'\nquery_prompt=3", "query_prompt must be a text or a table"),
         ("[model.mine]\nid='a'\nquery_prompt='{nuon}: '", "has {nuon}; did you mean noun"),
         ("[model.mine]\nid='a'\npooling='median'", "pooling must be one of cls, mean, last, max, weighted, own"),
         ("[model.mine]\nid='a'\nsimilarity='l2'", "similarity must be one of cosine, dot"),

@@ -91,6 +91,6 @@ def test_code_of_the_models_own_runs_only_when_it_is_trusted_and_gives_the_same_
     plain, trusted = (ColBERT(str(folder), remote_code=said).encoder for said in (False, True))
     for role, texts in TEXTS.items():
         check_equal(trusted.encode(texts, role), plain.encode(texts, role))
-    kinds = [type(encoder.load().model).__module__ for encoder in (plain, trusted)]
+    kinds = [type(encoder._runner().model).__module__ for encoder in (plain, trusted)]
     assert kinds[0].startswith("transformers.models.jina_embeddings_v3")
     assert kinds[1].endswith("modeling_rotary")

@@ -203,10 +203,10 @@ def test_the_packaged_minilm_comes_before_the_hub(monkeypatch, tmp_path):
 
 def test_servers_and_static_vectors():
     made = encoder_for("bge-m3@http://localhost:8000/v1", {"max_length": 99, "query_prompt": "{noun}: "}, BIOLOGY)
-    assert (made.model.id, made.model.url, made.limit(Role.QUERY)) == ("bge-m3", "http://localhost:8000/v1", 99)
+    assert (made.card.id, made.url, made.limit(Role.QUERY)) == ("bge-m3", "http://localhost:8000/v1", 99)
     assert made.prompted("x", Role.QUERY) == "Biology post: x"
     voyage = encoder_for("voyage", {}, BIOLOGY)
-    assert (voyage.model.input_types, voyage.limit(Role.DOCUMENT), voyage.requirements.key) == (
+    assert (voyage.card.input_types, voyage.limit(Role.DOCUMENT), voyage.requirements.key) == (
         True,
         16000,
         "VOYAGE_API_KEY",

@@ -167,7 +167,7 @@ def test_two_processes_give_what_one_gives(mistral):
                 EncoderCard("tiny", str(mistral), pooling="last", max_document=1), Prompts(), ("cpu", "cpu")
             ).encode(texts, Role.DOCUMENT)
         np.testing.assert_allclose(pooled.encode(texts, Role.DOCUMENT), alone, **CLOSE)
-        worker = pooled._runner(Role.DOCUMENT)._workers[1]._process._process
+        worker = pooled._runner(Role.DOCUMENT)._workers[1].process._process
         os.kill(worker.pid, 9)
         worker.wait()
         with pytest.raises(R2medError, match="the encoding process on cpu ended unexpectedly"):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import encoders
-from r2med.encode import distributed as spread_encoding
+from r2med.encode import batching as spread_encoding
 from r2med.encode.batching import encode_all
 from r2med.encode.encoder import Role
 from r2med.encode.vectors import StoredVectors

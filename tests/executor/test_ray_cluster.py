@@ -27,7 +27,7 @@ import r2med
 from r2med.cli.execution import choose_executor
 from r2med.cli.main import app
 from r2med.data.run_files import write_run
-from r2med.encode import distributed as spread_encoding
+from r2med.encode import batching as spread_encoding
 from r2med.encode.batching import encode_all
 from r2med.encode.encoder import Encoder, Role
 from r2med.encode.resolve import export_model

@@ -11,8 +11,8 @@ from click.testing import CliRunner, Result
 
 import needs
 from r2med.cli.main import app
-from r2med.encode import distributed as spread_encoding
-from r2med.encode.distributed import EncodingWorker
+from r2med.encode import batching as spread_encoding
+from r2med.encode.batching import EncodingWorker
 from r2med.encode.static import WordLlamaEncoder
 from r2med.errors import R2medError
 from r2med.pipeline.executor.blocks import BlockStore

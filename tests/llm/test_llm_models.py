@@ -9,7 +9,7 @@ import pytest
 from asking import model_at
 
 from chat_server import Say
-from r2med.encode.api import model_at as model_at_server
+from r2med.encode.api import card_at as model_at_server
 from r2med.errors import SpecError
 from r2med.expand.methods import HyDE
 from r2med.llm.cards import add_model, find_model, model_names

@@ -222,7 +222,7 @@ def test_a_card_of_ones_own(own_home: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("[model.x]\nhead = 'one'", "x has no id"),
+        ("[model.x]\nhead = 'one'", "x: id is missing"),
         ("[model.x]\nid = 'a/b'\nmax_lenght = 3", "unknown field 'max_lenght'; did you mean max_length"),
         ("[model.x]\nid = 3", "id must be a text"),
         ("[model.x]\nid = 'a/b'\nmax_length = true", "max_length must be a whole number"),
@@ -233,7 +233,7 @@ def test_a_card_of_ones_own(own_home: Path) -> None:
         ("[model.x]\nlike = 'nobody'", "is like 'nobody'"),
         ("[model.x]\nid = 'a/b'\nmax_length = 2", "leaves no room"),
         ("[modell.x]\nid = 'a/b'", "unknown table 'modell'"),
-        ("[model.x", "cannot be read"),
+        ("[model.x", "not readable as TOML"),
         ("[model.x]\nid = 'a/b'\ninstruction = {exam = 'c'}", "instruction must be a text, not {'exam': 'c'}"),
     ],
 )

@@ -18,9 +18,9 @@ from late_models import reference, save_jina, save_native, save_plain, save_pyla
 from needs import TRAINED
 from r2med.cli.main import app
 from r2med.data.tasks import task
+from r2med.encode.late_interaction import TokenEncoder
 from r2med.encode.maxsim import MaxSimIndex
 from r2med.encode.resolve import encoder_for
-from r2med.encode.tokens import TokenEncoder
 from r2med.encode.vectors import TokenStore
 from r2med.errors import R2medError
 from r2med.lexical.ranking import id_order
@@ -118,7 +118,7 @@ def test_a_document_is_encoded_once_whoever_asks_for_it(model, context, monkeypa
     facts = again.notes.facts[f"colbert({model})"]
     assert 0 < facts["documents"]["encoded"] < facts["documents"]["texts"]
     assert facts["queries"]["encoded"] == 0
-    monkeypatch.setattr("r2med.encode.tokens.LoadedTokenModel", None)  # nothing is left to encode
+    monkeypatch.setattr("r2med.encode.late_interaction.LoadedEncoder", None)  # nothing is left to encode
     last = System.parse(f"colbert({model}, depth=30)").run(collection, Context(context.cache, Executor()))
     assert len(last) == len(collection.queries)
 
@@ -230,7 +230,7 @@ _DENSE = "1_Dense/model.safetensors"
         (lambda folder: folder.mkdir(), "not a model (no config.json)"),
         (lambda folder: save_stanford("bert", folder, query_maxlen="many"), "its settings are not what"),
         (lambda folder: save_pylate("bert", folder, query_prefix=3), "its settings are not what"),
-        (lambda folder: save_pylate("bert", folder, document_length="x"), "document_length is 'x'"),
+        (lambda folder: save_pylate("bert", folder, document_length="x"), "document_length must be a whole number"),
         (_wrong_size, "its weights are not those of the layer"),
         (
             lambda folder: save_native("bert", folder, query_expansion={"strategy": "fixed", "length": 200}),

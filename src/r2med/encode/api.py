@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
 
+from r2med.encode.cards import EncoderCard
 from r2med.encode.encoder import Encoder, Prompts, Role, Vectors
 from r2med.errors import R2medError, SpecError
 from r2med.models.http import AttemptError, RequestLimits, check_url, server_name
@@ -23,54 +23,18 @@ from r2med.usage import Usage
 KEYS: Mapping[str, str] = {"api.openai.com": "OPENAI_API_KEY", "api.voyageai.com": "VOYAGE_API_KEY"}
 """Which key goes to which host. Any other host is sent `R2MED_EMBED_KEY` if that is set, and never one of these."""
 _OWN_KEY = "R2MED_EMBED_KEY"
+_LONGEST = 8000  # tokens of a text that are sent to a model without a card
 _USUAL_BYTES = 4  # of a token, for a guess
 _BYTES_PER_TOKEN = 3  # English has four to five, so a text that passes this count passes the server's
 
 
-@dataclass(frozen=True)
-class ApiModel:
-    """An embedding model of a server, and the preparation of its texts."""
-
-    id: str  # the name the server knows
-    url: str  # the server's base URL, up to and with `/v1`
-    max_length: int = 8000  # tokens of a text that are sent; 0 for all
-    similarity: str = "cosine"
-    query_prompt: str = ""
-    document_prompt: str = ""
-    input_types: bool = False  # whether the server is told on which side a text stands, as Voyage's wants it
-    tokenizer: str = ""  # the tiktoken encoding that counts tokens if that package is installed; else bytes are counted
-    request_texts: int = 128  # the most texts in a request
-    request_tokens: int = 16_000  # the most tokens in a request of more than one text
-    price: float | None = None  # US dollars per million tokens; None if unknown
-
-    def __post_init__(self) -> None:
-        if not self.id:
-            raise SpecError("a model of a server needs a name; write NAME@http://host:port/v1")
-        object.__setattr__(self, "url", check_url(self.id, self.url, _OWN_KEY))
-        if self.max_length < 0 or self.request_texts < 1:
-            raise SpecError(f"{self.id}: max_length and the texts of a request must be positive")
-
-    @property
-    def key_env(self) -> str:
-        """Return the environment variable with the key."""
-        return KEYS.get(urlsplit(self.url).hostname or "", _OWN_KEY)
-
-    @property
-    def needs_key(self) -> bool:
-        """Return whether the server is known to need a key."""
-        return self.key_env != _OWN_KEY
-
-    @property
-    def counter(self) -> str:
-        """Return the unit in which tokens are counted; part of the settings, for it decides where a text is cut."""
-        installed = self.tokenizer and importlib.util.find_spec("tiktoken") is not None
-        return self.tokenizer if installed else f"{_BYTES_PER_TOKEN} bytes"
-
-
-def model_at(address: str) -> ApiModel:
-    """Build the model of `NAME@URL`."""
+def card_at(address: str) -> EncoderCard:
+    """Build the card of `NAME@URL`."""
     name, _, url = address.partition("@")
-    return ApiModel(name, url)
+    if not name:
+        raise SpecError("a model of a server needs a name; write NAME@http://host:port/v1")
+    url = check_url(name, url, _OWN_KEY)
+    return EncoderCard(address, name, backend="api", url=url, max_query=_LONGEST, max_document=_LONGEST)
 
 
 class EmbeddingServer(JsonServer[Vectors]):
@@ -93,45 +57,48 @@ class ApiEncoder(Encoder):
     """An encoder behind HTTP; the server does the work, from whichever host it is asked."""
 
     spreads, billed = False, True
+    request_texts = 128  # the most texts in a request
+    request_tokens = 16_000  # the most tokens in a request of more than one text
 
-    def __init__(self, model: ApiModel, limits: RequestLimits | None = None) -> None:
-        self.model, self.limits = model, limits or RequestLimits.configured()
-        self.similarity, self.prompts = model.similarity, Prompts(model.query_prompt, model.document_prompt)
-        self._server: EmbeddingServer | None = None
+    def __init__(self, card: EncoderCard, prompts: Prompts, limits: RequestLimits | None = None) -> None:
+        self.card, self.prompts, self.similarity = card, prompts, card.similarity
+        self.limits = limits or RequestLimits.configured()
+        self.url = check_url(card.id, card.url, _OWN_KEY)
+        self.key_env = KEYS.get(urlsplit(self.url).hostname or "", _OWN_KEY)
+        # The tiktoken encoding that counts tokens if that package is installed; else bytes are counted.
+        self.tokenizer = card.tokenizer if importlib.util.find_spec("tiktoken") else ""
 
     def settings(self, role: Role) -> Mapping[str, object]:
         """Return what is sent, the server, and the cut-off; never the key."""
         return {
-            "model": self.model.id,
-            "url": server_name(self.model.url),
+            "model": self.card.id,
+            "url": server_name(self.url),
             "backend": "api",
             "role": role.value,
             "prompt": self.prompts.of(role),
-            "max_length": self.model.max_length,
-            "tokens": self.model.counter,
-            "input_type": role.value if self.model.input_types else "",
+            "max_length": self.limit(role),
+            "tokens": self.tokenizer or f"{_BYTES_PER_TOKEN} bytes",
+            "input_type": role.value if self.card.input_types else "",
         }
 
     @property
     def requirements(self) -> Requirements:
         """Return the HTTP library, and the key if the host is known to need one."""
-        return Requirements(extra="api", key=self.model.key_env if self.model.needs_key else "")
+        return Requirements(extra="api", key=self.key_env if self.key_env in KEYS.values() else "")
 
     @property
     def batch_tokens(self) -> int:
         """Return the tokens of as many requests as may be under way: what a kill can lose."""
-        return self.limits.concurrency * self.model.request_tokens
+        return self.limits.concurrency * self.request_tokens
 
     def load(self) -> None:
         """Check for the library and the key; nothing is sent yet."""
-        self._connected()
+        _ = self._server
 
-    def _connected(self) -> EmbeddingServer:
-        model = self.model
-        self._server = self._server or EmbeddingServer(
-            model.id, model.url, model.key_env, self.limits, needs_key=model.needs_key
-        )
-        return self._server
+    @cached_property
+    def _server(self) -> EmbeddingServer:
+        needs_key = self.key_env in KEYS.values()
+        return EmbeddingServer(self.card.id, self.url, self.key_env, self.limits, needs_key=needs_key)
 
     def lengths(self, texts: Sequence[str], role: Role) -> NDArray[np.int64]:
         """Count tokens with the tokenizer if it is known, or else by bytes."""
@@ -139,18 +106,18 @@ class ApiEncoder(Encoder):
 
     def limit(self, role: Role) -> int:
         """Return the number of tokens that are sent of a text."""
-        return self.model.max_length
+        return self.card.max_document
 
     def encode(self, texts: Sequence[str], role: Role) -> Vectors:
         """Encode a batch in as many requests as it takes, several at a time."""
         cut = [self._cut(self.prompted(text, role)) for text in texts]
-        extra = {"input_type": role.value} if self.model.input_types else {}
-        bodies = [{"model": self.model.id, "input": cut[some], **extra} for some in self._requests(cut)]
-        return np.concatenate(self._connected().ask_all(bodies))
+        extra = {"input_type": role.value} if self.card.input_types else {}
+        bodies = [{"model": self.card.id, "input": cut[some], **extra} for some in self._requests(cut)]
+        return np.concatenate(self._server.ask_all(bodies))
 
     def take_bill(self) -> Usage | None:
         """Return the requests answered since the last call, and the tokens that the server counted in them."""
-        bill = self._server.bill(self._token_price) if self._server else None
+        bill = self._server.bill(self._token_price) if "_server" in vars(self) else None
         return bill if bill and bill.requests else None
 
     def price(self, tokens: int) -> float | None:
@@ -162,28 +129,27 @@ class ApiEncoder(Encoder):
         if not texts or not count:
             return 0, 0
         sent = [self._cut(self.prompted(text, role)) for text in texts]
-        exact = self.model.counter == self.model.tokenizer
-        sizes = [self._count(text) if exact else -(-len(text.encode()) // _USUAL_BYTES) for text in sent]
+        sizes = [self._count(text) if self.tokenizer else -(-len(text.encode()) // _USUAL_BYTES) for text in sent]
         tokens = round(sum(sizes) * count / len(texts))
-        return max(-(-count // self.model.request_texts), -(-tokens // self.model.request_tokens)), tokens
+        return max(-(-count // self.request_texts), -(-tokens // self.request_tokens)), tokens
 
     @property
     def _token_price(self) -> float | None:
-        return prices().of_tokens(self.model.id, self.model.price)
+        return prices().of_tokens(self.card.id, self.card.price)
 
     def _count(self, text: str) -> int:
-        if self.model.counter != self.model.tokenizer:
+        if not self.tokenizer:
             return -(-len(text.encode("utf-8", "replace")) // _BYTES_PER_TOKEN)
-        return len(_encoding(self.model.tokenizer).encode_ordinary(text))
+        return len(_encoding(self.tokenizer).encode_ordinary(text))
 
     def _cut(self, text: str) -> str:
-        most, data = self.model.max_length, text.encode("utf-8", "replace")
+        most, data = self.card.max_document, text.encode("utf-8", "replace")
         # A token has at least a byte.
         if not most or len(data) <= most:
             return data.decode("utf-8")
-        if self.model.counter != self.model.tokenizer:
+        if not self.tokenizer:
             return data[: most * _BYTES_PER_TOKEN].decode("utf-8", "ignore")
-        encoding = _encoding(self.model.tokenizer)
+        encoding = _encoding(self.tokenizer)
         return str(encoding.decode_bytes(encoding.encode_ordinary(text)[:most]), "utf-8", "ignore")
 
     def _requests(self, texts: Sequence[str]) -> Iterator[slice]:
@@ -191,7 +157,7 @@ class ApiEncoder(Encoder):
         start, used = 0, 0
         for place, text in enumerate(texts):
             tokens = -(-len(text.encode("utf-8")) // _BYTES_PER_TOKEN)
-            full = used + tokens > self.model.request_tokens or place - start >= self.model.request_texts
+            full = used + tokens > self.request_tokens or place - start >= self.request_texts
             if place > start and full:
                 yield slice(start, place)
                 start, used = place, 0

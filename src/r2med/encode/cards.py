@@ -1,7 +1,4 @@
-"""Cards of encoders: their fields and checks, the bundled and the user's, and those read from a model's own files.
-
-What sentence-transformers wrote beside the weights (modules, pooling, prompts, similarity) becomes the card's fields.
-"""
+"""Cards of encoders: their fields and checks, the bundled and the user's, and those read from a model's own files."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from r2med.data.tasks import Task
 from r2med.encode.encoder import Prompts
 from r2med.encode.late_cards import states_late
 from r2med.errors import R2medError, SpecError
-from r2med.models.cards import CardRegistry, Reader, is_text
+from r2med.models.cards import CardRegistry
 from r2med.models.source import ModelSource
 from r2med.models.templates import NO_PROMPT, Template
 
@@ -82,7 +79,7 @@ class EncoderCard:
     input_types: bool = False
     tokenizer: str = ""
     price: float | None = None
-    parameters: float = 0
+    parameters: int | float = 0
     licence: str = ""
     gated: bool = False
     notes: str = ""
@@ -127,14 +124,7 @@ class EncoderCard:
         return self.backend == "torch" and self.parameters >= GPU_MILLIONS
 
 
-_WORDING = Reader(
-    "a text, or a table of texts by family",
-    lambda value: is_text(value) or (isinstance(value, dict) and all(map(is_text, value.values()))),
-    Template.of,
-)
-_CARDS = CardRegistry(EncoderCard, "r2med.encode", "encoders.toml", readers={Template: _WORDING})
-
-
+_CARDS = CardRegistry(EncoderCard, "r2med.encode", "encoders.toml", prompts=dict[str, str | dict[str, str]])
 card, cards = _CARDS.find, _CARDS.cards
 
 
@@ -174,10 +164,9 @@ def _card_of_modules(source: ModelSource, name: str, modules: Mapping[str, Any])
     queries = modules.get("query_table") or modules.get("query_subfolder")
     values = {**modules, "max_query": source.max_length(queries) if queries else longest, "max_document": longest}
     if are_sparse(modules):
-        stated = (source.read_json("config_sentence_transformers.json") or {}).get("max_active_dims")
-        usual = 0
-        if folder := modules.get("autoencoder"):
-            usual = (source.read_json(f"{folder}/config.json") or {}).get("k", 8)
+        stated = source.read_table("config_sentence_transformers.json").get("max_active_dims")
+        folder = modules.get("autoencoder")
+        usual = source.read_table(f"{folder}/config.json").get("k", 8) if folder else 0
         values["max_terms"] = stated or usual
     prompts = _read_prompts(source, "dot" if are_sparse(modules) else "cosine")
     return EncoderCard(name, source.name, source.revision, **values, **prompts)
@@ -204,7 +193,7 @@ def read_modules(source: ModelSource) -> dict[str, Any]:
     # Queries and documents have modules of their own.
     path = str(modules[0].get("path", "")).strip("/")
     under = f"{path}/" if path else ""
-    config = source.read_json(f"{under}router_config.json") or {}
+    config = source.read_table(f"{under}router_config.json")
     routes, types = config.get("structure") or {}, config.get("types") or {}
     if "query" not in routes or "document" not in routes:
         raise R2medError(f"{source.name}: router_config.json has no modules for queries and documents")
@@ -231,7 +220,7 @@ def _read_fields(source: ModelSource, modules: Sequence[Mapping[str, Any]]) -> d
     fields: dict[str, Any] = {"dense": ()}
     for module in modules:
         kind, path = _kind(module), str(module.get("path", "")).strip("/")
-        config = source.read_json(f"{path}/config.json") or {} if kind.endswith("Pooling") else {}
+        config = source.read_table(f"{path}/config.json") if kind.endswith("Pooling") else {}
         match kind:
             case "Transformer" | "MLMTransformer":
                 fields["subfolder"] = path
@@ -264,7 +253,7 @@ def _our_pooling(source: ModelSource, poolings: Mapping[str, object], theirs: ob
 
 def _read_prompts(source: ModelSource, usual_similarity: str = "cosine") -> dict[str, Any]:
     """Read the fields of a card that sentence-transformers states for the whole model."""
-    stated = source.read_json("config_sentence_transformers.json") or {}
+    stated = source.read_table("config_sentence_transformers.json")
     prompts = {name: text for name, text in (stated.get("prompts") or {}).items() if text is not None}
     default = prompts.get(stated.get("default_prompt_name") or "", "")
     document = next((prompts[name] for name in ("document", "passage", "corpus") if name in prompts), default)
@@ -275,5 +264,5 @@ def _read_prompts(source: ModelSource, usual_similarity: str = "cosine") -> dict
         "query_prompt": Template(prompts.get("query", default), literal=True),
         "document_prompt": Template(document, literal=True),
         "similarity": similarity,
-        "lowercase": bool((source.read_json("sentence_bert_config.json") or {}).get("do_lower_case", False)),
+        "lowercase": bool(source.read_table("sentence_bert_config.json").get("do_lower_case", False)),
     }

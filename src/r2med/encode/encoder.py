@@ -1,8 +1,4 @@
-"""The contract of an encoder: what its vectors depend on, and one batch of texts to vectors.
-
-What is the same for every encoder (batching, progress, truncation counts, the vector store, out-of-memory
-retries, checks for broken vectors) lives above this contract and is written once.
-"""
+"""The contract of an encoder: what its vectors depend on, and one batch of texts to vectors."""
 
 from __future__ import annotations
 
@@ -11,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,10 +48,7 @@ class Encoder(ABC):
 
     @abstractmethod
     def settings(self, role: Role) -> Mapping[str, object]:
-        """Return everything a vector of this role depends on: model, revision, prompt, max length, pooling, dtype, ...
-
-        Two encoders with equal settings give equal vectors: this is the vector store's key.
-        """
+        """Return everything that a vector of this role depends on: the key under which the vectors are stored."""
 
     def local_content(self) -> Mapping[str, str]:
         """Return the local folders and files that the vectors come from, with a hash of each."""
@@ -85,30 +77,24 @@ class Encoder(ABC):
         return 16_384
 
     @abstractmethod
-    def encode(self, texts: Sequence[str], role: Role) -> Vectors:
-        """Encode one batch. The rows do not depend on which texts share the batch."""
+    def encode(self, texts: Sequence[str], role: Role) -> Vectors | list[Vectors]:
+        """Encode one batch, to a row per text or a matrix of its tokens, whatever the other texts of the batch."""
 
     def prompted(self, text: str, role: Role) -> str:
         """Return the exact string that is encoded for a text: what `r2med models show` prints and a result records."""
         return self.prompts.of(role) + text
-
-    def with_prompts(self, prompts: Prompts) -> Self:
-        """Return an encoder of the same model with other prompts; what is loaded already is shared."""
-        encoder = copy(self)
-        encoder.prompts = prompts
-        return encoder
 
     def for_passages(self) -> Encoder:
         """Return the encoder, in the role of a query, for texts that a model wrote to answer a query.
 
         The published protocol encodes these without the query's prompt, but for a few models that give it to both.
         """
-        return self.with_prompts(replace(self.prompts, query="")) if self.prompts.query else self
+        if not self.prompts.query:
+            return self
+        encoder = copy(self)  # what is loaded already is shared
+        encoder.prompts = replace(self.prompts, query="")
+        return encoder
 
     def take_bill(self) -> Usage | None:
         """Return what encoding took since the last call, if a server did it."""
         return None
-
-    def price(self, tokens: int) -> float | None:
-        """Return what so many tokens cost in US dollars; None if unknown."""
-        return 0.0

@@ -1,8 +1,7 @@
 """Indexes of vectors: floats, bytes and bits, and the graphs and lists of faiss and usearch.
 
 The coarse indexes compare the query's own floats with coarse documents, and may rescore a longer list of candidates by
-the floats these were made from. An engine names a few candidates for every place of the list, which are scored and
-ranked as exact search does: `minilm(index=faiss)`, `minilm(index=usearch(connectivity=16, expansion=128))`.
+the floats these were made from. An engine names candidates, which are scored and ranked as exact search does.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,60 +26,36 @@ _CODES, _SCALE, _ENGINE_FILE = "codes.npy", "scale.npy", "index.bin"
 _CANDIDATES = 2  # that an engine names for each place of a list, unless more are asked for
 
 
-class Sized(VectorRows, Protocol):
-    """Rows with a known size in bytes."""
-
-    @property
-    def nbytes(self) -> int:
-        """Return the size of the rows in bytes."""
-
-
-class VectorIndex(Protocol):
-    """Documents prepared for search."""
-
-    @property
-    def nbytes(self) -> int:
-        """Return the size of what is searched."""
-
-    def search(self, queries: Vectors, depth: int, tie_order: NDArray[np.int64]) -> VectorHits:
-        """Return each query's best documents; equal scores in the order of `tie_order`."""
-
-
 @dataclass(frozen=True, eq=False)
 class FirstDimensions:
     """Vectors cut to their first numbers. Cosine normalises them again by itself, for it divides by their length."""
 
-    rows: Sized
-    dimension: int
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Return the number of vectors, and their dimension after the cut."""
-        return (self.rows.shape[0], self.dimension)
+    rows: VectorRows
+    shape: tuple[int, ...]
 
     @property
     def nbytes(self) -> int:
         """Return the size of the part that is used."""
-        return self.rows.nbytes // self.rows.shape[1] * self.dimension
+        return self.rows.nbytes // self.rows.shape[1] * self.shape[1]
 
     def __getitem__(self, places: slice | NDArray[np.intp], /) -> Vectors:
-        return self.rows[places][:, : self.dimension]
+        return self.rows[places][:, : self.shape[1]]
 
 
-def first_dimensions(rows: Sized, dimension: int) -> Sized:
+def first_dimensions(rows: VectorRows, dimension: int) -> VectorRows:
     """Truncate vectors, as Matryoshka models allow, to their first `dimension` numbers; all of them for 0."""
     if dimension == 0 or dimension == rows.shape[1]:
         return rows
     if not 0 < dimension < rows.shape[1]:
         raise R2medError(f"dim={dimension} of vectors that have {rows.shape[1]} dimensions")
-    return FirstDimensions(rows, dimension)
+    return FirstDimensions(rows, (rows.shape[0], dimension))
 
 
 @dataclass(frozen=True, eq=False)
 class FloatIndex:
     """The vectors themselves: exact."""
 
-    rows: Sized
+    rows: VectorRows
     how: Similarity
 
     @property
@@ -98,18 +73,18 @@ class Codes:
     """Rows of whole numbers from -127 to 127, or of signs, eight to a byte, that read as plus and minus one."""
 
     codes: NDArray[Any]
-    dimension: int
+    shape: tuple[int, ...]
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """Return the number of vectors, and their dimension."""
-        return (len(self.codes), self.dimension)
+    def nbytes(self) -> int:
+        """Return the size of the codes."""
+        return self.codes.nbytes
 
     def __getitem__(self, places: slice | NDArray[np.intp], /) -> Vectors:
         codes = self.codes[places]
         if codes.dtype == np.int8:
             return codes.astype(np.float32)
-        signs = np.unpackbits(codes, axis=1, count=self.dimension).astype(np.float32)
+        signs = np.unpackbits(codes, axis=1, count=self.shape[1]).astype(np.float32)
         signs *= 2
         signs -= 1
         return signs
@@ -126,15 +101,15 @@ class CoarseIndex:
     rescore: int = 0  # how many candidates a place of the list are ranked anew by the floats; 0 for none
 
     @classmethod
-    def open(cls, rows: Sized, how: Similarity, rescore: int, folder: Path) -> Self:
+    def open(cls, rows: VectorRows, how: Similarity, rescore: int, folder: Path) -> Self:
         """Open the codes that were built in a folder, memory-mapped."""
         codes = np.load(folder / _CODES, mmap_mode="r").view(np.ndarray)
-        return cls(Codes(codes, rows.shape[1]), np.load(folder / _SCALE), rows, how, rescore)
+        return cls(Codes(codes, rows.shape), np.load(folder / _SCALE), rows, how, rescore)
 
     @property
     def nbytes(self) -> int:
         """Return the size of the codes and their scale; the floats may stay on disk."""
-        return self.codes.codes.nbytes + self.scale.nbytes
+        return self.codes.nbytes + self.scale.nbytes
 
     def search(self, queries: Vectors, depth: int, tie_order: NDArray[np.int64]) -> VectorHits:
         """Return each query's best documents by the codes, or the best by the floats among `rescore` times as many."""
@@ -151,7 +126,7 @@ class Int8Index(CoarseIndex):
     """Index of a byte per number. Each dimension has its own scale: its largest number becomes 127."""
 
     @classmethod
-    def build(cls, rows: Sized, how: Similarity, rescore: int = 0, folder: Path | None = None) -> Self:
+    def build(cls, rows: VectorRows, how: Similarity, rescore: int = 0, folder: Path | None = None) -> Self:
         """Build the index, reading the vectors twice: for scales and for codes. For cosine they are normalised."""
         largest = np.zeros(rows.shape[1], dtype=np.float32)
         for _, block in _blocks(rows, how):
@@ -160,28 +135,30 @@ class Int8Index(CoarseIndex):
         codes = _new_codes(folder, (rows.shape[0], rows.shape[1]), np.dtype(np.int8), scale)
         for places, block in _blocks(rows, how):
             codes[places] = np.rint(block / scale).astype(np.int8)
-        return cls(Codes(codes, rows.shape[1]), scale, rows, how, rescore)
+        return cls(Codes(codes, rows.shape), scale, rows, how, rescore)
 
 
 class BinaryIndex(CoarseIndex):
     """Index of a bit per number: 1 if it is above zero. A bit stands for plus or minus one over sqrt(dimension)."""
 
     @classmethod
-    def build(cls, rows: Sized, how: Similarity, rescore: int = 0, folder: Path | None = None) -> Self:
+    def build(cls, rows: VectorRows, how: Similarity, rescore: int = 0, folder: Path | None = None) -> Self:
         """Build the index; the vectors are read once."""
         count, dimension = rows.shape
         scale = np.array([dimension**-0.5], dtype=np.float32)
         codes = _new_codes(folder, (count, -(-dimension // 8)), np.dtype(np.uint8), scale)
         for places, block in _blocks(rows, Similarity("dot")):
             codes[places] = np.packbits(block > 0, axis=1)
-        return cls(Codes(codes, dimension), scale, rows, how, rescore)
+        return cls(Codes(codes, rows.shape), scale, rows, how, rescore)
 
 
+VectorIndex: TypeAlias = "FloatIndex | CoarseIndex | ApproximateIndex"
+"""Documents prepared for search."""
 QUANTIZED: dict[str, type[Int8Index] | type[BinaryIndex]] = {"int8": Int8Index, "binary": BinaryIndex}
 """The quantised kinds by the name that a spec gives them."""
 
 
-def build_index(rows: Sized, how: Similarity, quantize: str = "", rescore: int = 0) -> VectorIndex:
+def build_index(rows: VectorRows, how: Similarity, quantize: str = "", rescore: int = 0) -> VectorIndex:
     """Prepare documents for search: floats, or the quantised kind of this name."""
     return QUANTIZED[quantize].build(rows, how, rescore) if quantize else FloatIndex(rows, how)
 

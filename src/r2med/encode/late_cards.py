@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import string
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from r2med.errors import R2medError, SpecError
 from r2med.models.cards import CardRegistry
 from r2med.models.source import ModelSource
+from r2med.store.typed import convert
 
 EXPANSIONS = ("off", "fixed", "min")
 """How a query is filled up with mask tokens: not at all, to exactly its length, or to at least that."""
@@ -22,8 +23,6 @@ SIMILARITIES = ("maxsim", "meanmaxsim")
 """The best matches of a query's tokens added up, or their mean."""
 DTYPES = ("float32", "bfloat16", "float16")
 PUNCTUATION = tuple(string.punctuation)
-INLINE = "linear.weight"
-"""The name of the projection in the weights of a Stanford checkpoint."""
 _CLASSIC = 32  # the length of an expanded query if a checkpoint states none
 _STATED = "config_sentence_transformers.json"  # of the whole model, by sentence-transformers or PyLate
 _STANFORD = "artifact.metadata"  # the settings of a Stanford checkpoint
@@ -59,15 +58,11 @@ class LateCard:
     dtype: str = "float32"
     remote_code: bool = False
     dimension: int = 0
-    parameters: float = 0.0
+    parameters: int | float = 0
     licence: str = ""
     notes: str = ""
 
     def __post_init__(self) -> None:
-        for entry in fields(self):
-            value, usual = getattr(self, entry.name), entry.default
-            if isinstance(usual, int | str | tuple) and not isinstance(value, type(usual)):
-                raise TypeError(f"{entry.name} is {value!r}")
         for field, allowed in (("expansion", EXPANSIONS), ("similarity", SIMILARITIES), ("dtype", DTYPES)):
             if (value := getattr(self, field)) and value not in allowed:
                 raise SpecError(f"{self.name}: {field} must be one of {', '.join(allowed)}, not {value!r}")
@@ -75,15 +70,9 @@ class LateCard:
             raise SpecError(f"{self.name}: a length of {shortest} tokens")
 
 
-_CARDS = CardRegistry(LateCard, "r2med.encode", "encoders.toml", table="late", what="late-interaction model")
-
-
-late_cards = _CARDS.cards
-
-
-def late_card(name: str) -> LateCard:
-    """Return the card of a name."""
-    return _CARDS.find(name, " (or hf:ORG/NAME, or a folder)")
+_KIND, _WAYS = "late-interaction model", " (or hf:ORG/NAME, or a folder)"
+_CARDS = CardRegistry(LateCard, "r2med.encode", "encoders.toml", table="late", what=_KIND, ways=_WAYS)
+late_card, late_cards = _CARDS.find, _CARDS.cards
 
 
 def card_from_files(source: ModelSource, name: str) -> LateCard:
@@ -91,12 +80,12 @@ def card_from_files(source: ModelSource, name: str) -> LateCard:
     try:
         modules = source.read_json("modules.json")
         if isinstance(modules, list):
-            return _of_modules(source, name, modules, _table(source, _STATED))
+            return _of_modules(source, name, modules)
         if _names_colbert(source) or source.small_file(_STANFORD):
             return _stanford(source, name)
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise R2medError(f"{source.name}: its settings are not what such a checkpoint has ({error})") from error
-    if not _table(source, "config.json"):
+    if not source.read_table("config.json"):
         raise R2medError(f"{source.name}: not a model (no config.json)")
     raise R2medError(
         f"{source.name} is not a late-interaction checkpoint: it has neither the modules of sentence-transformers"
@@ -104,19 +93,13 @@ def card_from_files(source: ModelSource, name: str) -> LateCard:
     )
 
 
-def _table(source: ModelSource, name: str) -> Mapping[str, Any]:
-    """Read a file of settings; empty if there is none, or if it is not a table."""
-    content = source.read_json(name)
-    return content if isinstance(content, dict) else {}
-
-
 def _names_colbert(source: ModelSource) -> bool:
-    return "HF_ColBERT" in (_table(source, "config.json").get("architectures") or [])
+    return "HF_ColBERT" in (source.read_table("config.json").get("architectures") or [])
 
 
 def states_late(source: ModelSource) -> bool:
     """Return whether a model gives each token a vector, by the files that every model may have."""
-    stated = _table(source, _STATED)
+    stated = source.read_table(_STATED)
     named = stated.get("model_type") in ("MultiVectorEncoder", "ColBERT")
     return named or any(mark in stated for mark in _PYLATE_MARKS) or _names_colbert(source)
 
@@ -128,7 +111,7 @@ def source_is_late(source: ModelSource) -> bool:
 
 def _stanford(source: ModelSource, name: str) -> LateCard:
     """Build the card of a Stanford checkpoint: markers are tokens of the vocabulary, and a query is always expanded."""
-    config = _table(source, _STANFORD)
+    config = source.read_table(_STANFORD)
     markers = {role: config.get(f"{role}_token_id") for role in ("query", "doc")}
     for role, marker in markers.items():
         if marker is not None and not isinstance(marker, str):
@@ -148,10 +131,9 @@ def _stanford(source: ModelSource, name: str) -> LateCard:
     )
 
 
-def _of_modules(
-    source: ModelSource, name: str, modules: Sequence[Mapping[str, Any]], stated: Mapping[str, Any]
-) -> LateCard:
+def _of_modules(source: ModelSource, name: str, modules: Sequence[Mapping[str, Any]]) -> LateCard:
     """Build the card of a checkpoint of sentence-transformers or PyLate, module by module."""
+    stated = source.read_table(_STATED)
     pylate = any(mark in stated for mark in _PYLATE_MARKS)
     native = stated.get("model_type") == "MultiVectorEncoder"
     if not pylate and not native and stated.get("model_type") != "ColBERT":
@@ -174,14 +156,15 @@ def _of_modules(
         card["skiplist"] = tuple(stated["skiplist_words"])
     if stated.get("similarity_fn_name") in SIMILARITIES:
         card["similarity"] = stated["similarity_fn_name"]
-    return LateCard(name, source.name, source.revision, **card)
+    fields = {"name": name, "id": source.name, "revision": source.revision, **card}
+    return convert(fields, LateCard, source.name, R2medError)
 
 
 def _module(source: ModelSource, module: Mapping[str, Any], dense: tuple[str, ...]) -> dict[str, Any]:
     """Return the fields that a module adds to the card; raise for one that cannot be run, for none may be dropped."""
     kind = str(module.get("type", "")).rpartition(".")[2]
     path = str(module.get("path", "")).strip("/")
-    config = _table(source, f"{path}/config.json") if path else {}
+    config = source.read_table(f"{path}/config.json") if path else {}
     match kind:
         case "Transformer":
             return {"subfolder": path}
@@ -202,7 +185,7 @@ def _module(source: ModelSource, module: Mapping[str, Any], dense: tuple[str, ..
 
 def _lengths(source: ModelSource, subfolder: str, stated: Mapping[str, Any], *, pylate: bool) -> dict[str, Any]:
     """Return the lengths and the expansion of queries, as sentence-transformers or PyLate states them."""
-    of_module = _table(source, f"{subfolder}/sentence_bert_config.json".removeprefix("/"))
+    of_module = source.read_table(f"{subfolder}/sentence_bert_config.json".removeprefix("/"))
     settings = dict(stated) if pylate else {}
     settings |= {name: value for name, value in of_module.items() if name != "max_seq_length" and value is not None}
     longest = source.max_length(subfolder)

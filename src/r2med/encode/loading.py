@@ -1,15 +1,11 @@
-"""Loading a model folder into torch modules: the right class, every weight checked, the adapter merged.
-
-The transformer is read with transformers; what follows it (pooling, linear layers, normalisation, a sparse autoencoder)
-are sentence-transformers' own modules.
-"""
+"""Loading a model folder into torch modules: the right class, every weight checked, the adapter merged."""
 
 from __future__ import annotations
 
 import importlib
 import inspect
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -22,6 +18,7 @@ from r2med.errors import R2medError, require_extra
 from r2med.formatting import counted, first_line
 from r2med.models.memory import fix_rounding, out_of_memory
 from r2med.models.source import WEIGHTS
+from r2med.models.tokenizer import Tokenizer, pretrained_tokenizer
 
 if TYPE_CHECKING:
     import torch
@@ -30,6 +27,8 @@ _ENCODERS = {"t5": "T5EncoderModel", "mt5": "MT5EncoderModel", "umt5": "UMT5Enco
 """Architectures of which only the encoder is run."""
 _PRETRAINING = ("pooler", "cls.", "lm_head", "head.dense", "head.norm", "decoder.", "position_ids", "prediction")
 """Parts of names of weights that only pretraining used."""
+_INLINE = "linear.weight"
+"""The name of the projection in the weights of a Stanford checkpoint."""
 _ROTARY_FIELDS = (
     "vocab_size hidden_size num_hidden_layers num_attention_heads intermediate_size hidden_act max_position_embeddings"
     " type_vocab_size layer_norm_eps pad_token_id bos_token_id eos_token_id"
@@ -49,6 +48,7 @@ class Build:
     append_eos: bool = False
     padding: str = "right"
     dense: tuple[str, ...] = ()
+    inline: bool = False  # whether the projection of the tokens' vectors is among the transformer's weights
     dtype: str = "float32"
     remote_code: bool = False
     adapter: str = ""
@@ -66,6 +66,10 @@ class Build:
         """Return the folder with the transformer's own files."""
         return Path(self.folder) / self.subfolder
 
+    def tokenizer(self) -> Tokenizer:
+        """Read the model's tokenizer."""
+        return pretrained_tokenizer(self.transformer, append_eos=self.append_eos, remote_code=self.remote_code)
+
     @property
     def size(self) -> int:
         """Return the bytes of the weights in the folder."""
@@ -74,13 +78,10 @@ class Build:
         )
 
 
-def load_transformer(
-    build: Build, *, eager: bool = False, other_weights: Sequence[str] | None = None
-) -> torch.nn.Module:
+def load_transformer(build: Build, *, eager: bool = False) -> torch.nn.Module:
     """Load the transformer with its weights, in evaluation mode, on the processor.
 
-    `other_weights` names the weights in its files that the caller reads itself. If it is given, any other weight
-    without a place in the transformer is an error: a head that is dropped in silence would change every result.
+    In a late-interaction model, a weight without a place in the transformer is an error, for it may be a projection.
     """
     require_extra("torch", "torch", "transformers", "safetensors")
     import transformers
@@ -91,17 +92,17 @@ def load_transformer(
             config = _rotary_config(stated)
         else:
             config = transformers.AutoConfig.from_pretrained(build.transformer, trust_remote_code=build.remote_code)
-    sparse = build.pooling in SPARSE_POOLINGS
+    sparse, late = build.pooling in SPARSE_POOLINGS, build.pooling == "tokens"
     kind = "AutoModelForMaskedLM" if sparse else _ENCODERS.get(config.model_type, "AutoModel")
     model, loaded = load_pretrained(build, kind, eager=eager, config=config)
     missing = [name for name in loaded["missing_keys"] if "pooler" not in name]
     # The code of a repository may fill weights by itself, but no late-interaction model is known that does.
-    if missing and not (build.remote_code and other_weights is None):
+    if missing and (late or not build.remote_code):
         runs_code = "AutoModel" in (stated.get("auto_map") or {}) and not build.remote_code
         hint = "; it comes with Python code of its own: add remote_code=true if you trust it" if runs_code else ""
         weights = counted(len(missing), "weight")
         raise R2medError(f"{build.folder}: its files lack {weights} of the model, {min(missing)} among them{hint}")
-    unread = set(loaded["unexpected_keys"] if other_weights is not None else ()).difference(other_weights or ())
+    unread = set(loaded["unexpected_keys"] if late else ()).difference([_INLINE] if build.inline else [])
     if spare := [name for name in unread if not any(part in name for part in _PRETRAINING)]:
         weights = counted(len(spare), "weight")
         raise R2medError(f"{build.folder}: {weights} of its files would be dropped, {min(spare)} among them")
@@ -139,8 +140,7 @@ def _stated_config(build: Build) -> dict[str, Any]:
 def is_rotary_roberta(stated: Mapping[str, Any]) -> bool:
     """Return whether a `config.json` is of XLM-RoBERTa with rotary positions, without adapters for several tasks.
 
-    Jina's checkpoints of this architecture call themselves `xlm-roberta` and name Python code of their repository,
-    written for transformers 4. transformers has a class of its own that reads the same weights.
+    Such checkpoints name Python code written for transformers 4; a class of transformers reads the same weights.
     """
     rotary = stated.get("model_type") == "xlm-roberta" and stated.get("position_embedding_type") == "rotary"
     return rotary and not stated.get("lora_adaptations")
@@ -175,21 +175,22 @@ def _merge_adapter(model: Any, build: Build) -> Any:
 
 
 def load_head(build: Build) -> torch.nn.Module:
-    """Load what follows the transformer, from the vectors of tokens to the vector of a text."""
+    """Load what follows the transformer: from the vectors of tokens to the vector of a text, or to other ones."""
     from sentence_transformers.base.modules import Normalize
     from sentence_transformers.sentence_transformer.modules import Pooling
     from sentence_transformers.sparse_encoder.modules import SparseAutoEncoder, SpladePooling
     from torch.nn import Sequential
 
     modules: list[torch.nn.Module] = []
+    vectors = "token_embeddings" if build.pooling == "tokens" else "sentence_embedding"
     if build.pooling in SPARSE_POOLINGS:
         modules.append(SpladePooling(*SPARSE_POOLINGS[build.pooling]))
     elif build.pooling in POOLING_MODES:
         # The dimension is for sentence-transformers' own records.
         modules.append(Pooling(1, POOLING_MODES[build.pooling]))
-    modules += load_dense(build)
+    modules += [_load_inline(build, vectors)] if build.inline else _load_dense(build, vectors)
     if build.normalize:
-        modules.append(Normalize())
+        modules.append(Normalize(vectors))
     if build.autoencoder:
         sparsify = _load_module(SparseAutoEncoder, build, build.autoencoder)
         sparsify.k = min(build.max_terms, sparsify.hidden_dim)
@@ -197,7 +198,7 @@ def load_head(build: Build) -> torch.nn.Module:
     return Sequential(*modules).float().eval().requires_grad_(False)
 
 
-def load_dense(build: Build, vectors: str = "sentence_embedding") -> list[torch.nn.Module]:
+def _load_dense(build: Build, vectors: str) -> list[torch.nn.Module]:
     """Load the linear layers that are applied to the vectors of texts, or of tokens."""
     from sentence_transformers.base.modules import Dense
     from torch.nn import Identity
@@ -223,6 +224,20 @@ def _load_module(kind: Any, build: Build, name: str, **options: Any) -> Any:
         except RuntimeError as error:
             folder = Path(build.folder) / name
             raise R2medError(f"{folder}: its weights are not those of the layer that config.json describes") from error
+
+
+def _load_inline(build: Build, vectors: str) -> torch.nn.Module:
+    """Load the projection that is stored among the transformer's weights."""
+    from sentence_transformers.base.modules import Dense
+    from torch.nn import Identity
+
+    weight = stored_weight(build.transformer, _INLINE)
+    if weight is None:
+        raise R2medError(f"{Path(build.folder)}: no {_INLINE} among its weights, which would be its projection")
+    activation = {"activation_function": Identity(), "module_input_name": vectors}
+    outputs, inputs = weight.shape
+    layer: torch.nn.Module = Dense(inputs, outputs, bias=False, init_weight=weight.float(), **activation)
+    return layer
 
 
 def stored_weight(folder: Path, name: str) -> torch.Tensor | None:

@@ -14,26 +14,27 @@ from __future__ import annotations
 
 import warnings
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from r2med.encode.encoder import Vectors
-from r2med.encode.vector_search import VectorHits
+from r2med.encode.vector_search import MEMORY, VectorHits
 from r2med.encode.vectors import TokenVectors, as_single, codes_and_scales
 from r2med.errors import R2medError, require_extra
 from r2med.models.memory import fix_rounding
 from r2med.settings import thread_count
 
-MEMORY = 1 << 29
-"""Default working memory, in bytes."""
+if TYPE_CHECKING:
+    import torch
+
 _BLOCK = 1024
 """Tokens of documents that a block holds: few enough that its vectors and products stay in a processor's cache."""
 _ROWS = 256  # tokens of queries that are multiplied with a block at a time
@@ -58,11 +59,6 @@ class MaxSimIndex:
     memory: int = MEMORY
     unit: bool = True  # whether the model gives vectors of length 1
 
-    @property
-    def nbytes(self) -> int:
-        """Return the size of the vectors on disk."""
-        return self.documents.nbytes
-
     @cached_property
     def _order(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Return one document for each span, in the order of the shards, and each document's place in that order."""
@@ -83,13 +79,22 @@ class MaxSimIndex:
 
     def _pass(self, queries: Sequence[Vectors]) -> NDArray[np.float32]:
         """Score all documents in one pass: a row per query, a column per span."""
+        require_extra("torch", "torch")
+        fix_rounding()
+        import torch
+
+        with warnings.catch_warnings():
+            # A mapped file cannot be written to, and nothing here does; torch says so once a process.
+            warnings.simplefilter("ignore")
+            torch.from_numpy(np.frombuffer(bytes(4), dtype=np.float32))
         edges = np.cumsum([0, *map(len, queries)])[:-1]
-        matcher = _Matcher(np.concatenate(queries))
+        rows = torch.from_numpy(np.concatenate(queries))
+        tokens = [rows[start : start + _ROWS] for start in range(0, len(rows), _ROWS)]
         scores = np.empty((len(queries), len(self._order[0])), dtype=np.float32)
 
         def work(block: TokenBlock) -> None:
-            rows = self.documents.shards[block.shard][block.first : block.last]
-            np.add.reduceat(matcher.best(rows, block.counts), edges, axis=0, out=scores[:, block.documents])
+            vectors = self.documents.shards[block.shard][block.first : block.last]
+            np.add.reduceat(_best_matches(tokens, vectors, block.counts), edges, axis=0, out=scores[:, block.documents])
 
         with single_threads() as pool:
             deque(pool.map(work, self.blocks(_BLOCK)), maxlen=0)
@@ -147,7 +152,8 @@ def rescore_tokens(query: Vectors, documents: TokenVectors, places: NDArray[np.i
     for some in _slices(counts, _BLOCK):
         spans = [documents.of(place) for place in places[some].tolist()]
         product = torch.mm(tokens, torch.from_numpy(np.concatenate(spans, dtype=np.float64)).T)
-        scores[some] = _greatest(product.numpy(), counts[some]).sum(axis=0)
+        first = np.cumsum(counts[some]) - counts[some]
+        scores[some] = np.maximum.reduceat(product.numpy(), first, axis=1).sum(axis=0)
     return scores.astype(np.float32)
 
 
@@ -160,39 +166,17 @@ def _slices(counts: NDArray[np.intp], tokens: int) -> Iterator[slice]:
         first = last
 
 
-def _greatest(product: Vectors, counts: NDArray[np.intp], out: Vectors | None = None) -> Vectors:
-    """Return a column per document: the maximum over the columns of its tokens."""
-    return np.maximum.reduceat(product, np.cumsum(counts) - counts, axis=1, out=out)
+def _best_matches(tokens: Iterable[torch.Tensor], rows: NDArray[Any], counts: NDArray[np.intp]) -> NDArray[np.float32]:
+    """Return the greatest product: a row per token of a query, a column per document."""
+    import torch
 
-
-class _Matcher:
-    """Matcher of query tokens with documents, by torch, which reads half precision fast."""
-
-    def __init__(self, queries: Vectors) -> None:
-        require_extra("torch", "torch")
-        fix_rounding()
-        import torch
-
-        self._torch = torch
-        with warnings.catch_warnings():
-            # A mapped file cannot be written to, and nothing here does; torch says so once a process.
-            warnings.simplefilter("ignore")
-            torch.from_numpy(np.frombuffer(bytes(4), dtype=np.float32))
-        self._parts = [torch.from_numpy(queries[start : start + _ROWS]) for start in range(0, len(queries), _ROWS)]
-        self._tokens = len(queries)
-
-    def best(self, rows: NDArray[Any], counts: NDArray[np.intp]) -> NDArray[np.float32]:
-        """Return the greatest product: a row per token of a query, a column per document."""
-        # As `as_single`, but torch widens half precision and bytes faster than numpy.
-        codes, scales = codes_and_scales(rows) if rows.dtype == np.uint8 else (rows, None)
-        vectors = self._torch.from_numpy(codes).to(self._torch.float32)
-        if scales is not None:
-            vectors.mul_(self._torch.from_numpy(scales))
-        greatest = np.empty((self._tokens, len(counts)), dtype=np.float32)
-        for number, part in enumerate(self._parts):
-            product = self._torch.mm(part, vectors.T).numpy()
-            _greatest(product, counts, out=greatest[number * _ROWS : number * _ROWS + len(part)])
-        return greatest
+    # As `as_single`, but torch widens half precision and bytes faster than numpy.
+    codes, scales = codes_and_scales(rows) if rows.dtype == np.uint8 else (rows, None)
+    vectors = torch.from_numpy(codes).to(torch.float32)
+    if scales is not None:
+        vectors.mul_(torch.from_numpy(scales))
+    first = np.cumsum(counts) - counts
+    return np.concatenate([np.maximum.reduceat(torch.mm(part, vectors.T).numpy(), first, axis=1) for part in tokens])
 
 
 @contextmanager

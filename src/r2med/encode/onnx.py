@@ -1,22 +1,18 @@
-"""Transformers run by ONNX Runtime on the processor: faster than torch there, and much smaller to install.
-
-A transformer is exported to one ONNX file, pooling included, in single precision or int8, and compared with torch.
-"""
+"""Transformers exported to ONNX, pooling included, and run by ONNX Runtime: faster than torch on a processor."""
 
 from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import orjson
 from numpy.typing import NDArray
 
 from r2med.encode.cards import EncoderCard
@@ -25,23 +21,31 @@ from r2med.encode.loading import Build, load_head, load_transformer, positions_o
 from r2med.encode.transformer import ModelEncoder, TorchEncoder, both_ways
 from r2med.errors import R2medError, require_extra
 from r2med.formatting import first_line
-from r2med.models.templates import Template
-from r2med.models.tokenizer import Padded, Tokenizer, check_limit, pretrained_tokenizer
+from r2med.models.tokenizer import Padded, Tokenizer, check_limit
 from r2med.pipeline.stage import Requirements
 from r2med.settings import thread_count
 from r2med.store.cache import Cache
 from r2med.store.hashes import cache_key
 from r2med.store.processes import foreign_output
+from r2med.store.typed import Typed, read_json, write_json
 
 if TYPE_CHECKING:
     import torch
 
-_FORMAT = 1  # of the file beside the model; another one whenever what is written there changes
 _INPUT_SETTINGS = ("role", "prompt", "max_length", "exclude_prompt", "lowercase", "padding")
 """Settings that change what is handed to the file, not the file."""
 _AGREEMENT = {"float32": 0.9999, "int8": 0.9}  # cosine; int8 of a real model has 0.99, of a random one less
 CHECKED = (3, 9, 33)
 """Lengths at which a file must agree with torch, other than the one it is made with."""
+
+
+class _Exported(Typed, frozen=True, tag_field="format", tag=1):
+    """File beside an exported model; the format is another one whenever what is written there changes."""
+
+    card: EncoderCard
+    tokens: dict[str, Any]
+    positions: int
+    made_from: str
 
 
 class OnnxEncoder(ModelEncoder):
@@ -77,8 +81,8 @@ class OnnxEncoder(ModelEncoder):
         _session(self.folder)
 
     @cached_property
-    def _stated(self) -> Mapping[str, Any]:
-        return orjson.loads((self.folder / "r2med.json").read_bytes())  # type: ignore[no-any-return]  # a table
+    def _stated(self) -> _Exported:
+        return read_json(self.folder / "r2med.json", _Exported)
 
     def tokenizer(self, role: Role) -> Tokenizer:
         """Return the tokenizer beside the file, which is read once."""
@@ -90,14 +94,14 @@ class OnnxEncoder(ModelEncoder):
         from tokenizers import Tokenizer as Backend
 
         backend = Backend.from_file(str(self.folder / "tokenizer.json"))
-        tokens = self._stated["tokens"]
+        tokens = self._stated.tokens
         return Tokenizer(backend, pad=tokens["pad"], eos=tokens["eos"], special=frozenset(tokens["special"]))
 
     def encode(self, texts: Sequence[str], role: Role) -> Vectors:
         """Encode text by text: nothing is padded, and the scales of int8 do not depend on other texts."""
         self.load()
         style = self.style(role)
-        check_limit(self.card.name, style.limit, self._stated["positions"])
+        check_limit(self.card.name, style.limit, self._stated.positions)
         session, prompt = _session(self.folder), self._tokenizer.prompt_length(style)
         names = _input_names(self.card)
 
@@ -135,19 +139,9 @@ def exported_card(folder: Path, name: str, path: str) -> EncoderCard | None:
         return None
     if not (folder / "model.onnx").is_file():
         raise R2medError(f"{folder}: r2med.json without model.onnx; export the model again")
-    try:
-        content = orjson.loads(file.read_bytes())
-        if content["format"] != _FORMAT:
-            raise KeyError("format")
-        stated = content["card"]
-        for prompt in ("query_prompt", "document_prompt"):
-            fields = stated[prompt]
-            stated[prompt] = Template(**{**fields, "families": tuple(map(tuple, fields["families"]))})
-        # All of it is in the folder.
-        stated |= {"dense": (), "package": "", "adapter": "", "revision": "main"}
-        return EncoderCard(**stated | {"name": name, "id": path, "backend": "onnx"})
-    except (orjson.JSONDecodeError, KeyError, TypeError) as error:
-        raise R2medError(f"{file}: made by another version of r2med; export the model again") from error
+    stated = read_json(file, _Exported)
+    # All of it is in the folder.
+    return replace(stated.card, name=name, id=path, backend="onnx", dense=(), package="", adapter="", revision="main")
 
 
 def export(card: EncoderCard, build: Build, folder: Path) -> None:
@@ -177,18 +171,13 @@ def export(card: EncoderCard, build: Build, folder: Path) -> None:
             # without the special instructions of newer processors, sums of full products overflow.
             quantize_dynamic(whole, file, per_channel=True, reduce_range=True, weight_type=QuantType.QInt8)
         whole.unlink()
-    tokenizer = pretrained_tokenizer(build.transformer, append_eos=build.append_eos, remote_code=build.remote_code)
+    tokenizer = build.tokenizer()
     tokenizer.backend.no_truncation()
     tokenizer.backend.save(str(folder / "tokenizer.json"))
-    stated = {
-        "format": _FORMAT,
-        # What is inside the file now is not looked for beside it.
-        "card": asdict(card) | {"adapter": "", "dense": [], "subfolder": "", "package": ""},
-        "tokens": {"pad": tokenizer.pad, "eos": tokenizer.eos, "special": sorted(tokenizer.special)},
-        "positions": positions_of(model.transformer),
-        "made_from": card.id,
-    }
-    (folder / "r2med.json").write_bytes(orjson.dumps(stated, option=orjson.OPT_INDENT_2))
+    # What is inside the file now is not looked for beside it.
+    inside = replace(card, adapter="", dense=(), subfolder="", package="")
+    tokens = {"pad": tokenizer.pad, "eos": tokenizer.eos, "special": sorted(tokenizer.special)}
+    write_json(folder / "r2med.json", _Exported(inside, tokens, positions_of(model.transformer), card.id))
     worst = 1.0
     for expected, vectors in compared(model, file, names, (example(1, tokens) for tokens in CHECKED)):
         cosine = float((expected * vectors).sum() / (np.linalg.norm(expected) * np.linalg.norm(vectors)))

@@ -1,7 +1,4 @@
-"""Encoders by name: a card, the hub, a folder, a server or a user's own class, with the options of a spec.
-
-`r2med models` lists the cards, describes one model in full and exports one to ONNX with the functions at the end.
-"""
+"""Encoders by name: a card, the hub, a folder, a server or a user's own class, with the options of a spec."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from r2med.encode.api import ApiEncoder, ApiModel, model_at
+from r2med.encode.api import ApiEncoder, card_at
 from r2med.encode.cards import (
     BACKENDS,
     DTYPES,
@@ -31,7 +28,6 @@ from r2med.encode.static import WordLlamaEncoder
 from r2med.encode.transformer import TorchEncoder
 from r2med.encode.user import OwnEncoder
 from r2med.errors import R2medError, SpecError, suggest
-from r2med.models.cards import is_text
 from r2med.models.source import ModelSource, as_path, existing_folder, is_folder, locate, looks_like_path
 from r2med.models.templates import Template
 from r2med.models.tokenizer import Style
@@ -76,9 +72,7 @@ OPTIONS: Mapping[str, Option] = {
 
 
 def encoder_for(name: str, options: Mapping[str, Any], task: Task, made: Any = None) -> Encoder:
-    """Build the encoder of a name for a task. For `hf:` names, the small files that describe the model are read.
-
-    `made` is the user's object, if one was given instead of a class.
+    """Build the encoder of a name for a task; `made` is the user's object, if one was given instead of a class.
 
     >>> from r2med.data.tasks import task
     >>> from r2med.encode.encoder import Role
@@ -99,9 +93,7 @@ def encoder_for(name: str, options: Mapping[str, Any], task: Task, made: Any = N
             return OnnxEncoder(card, prompts, folder if exported else None)
         case "static":
             return WordLlamaEncoder(card.max_document, prompts)
-    shared = {field: getattr(card, field) for field in ("id", "url", "similarity", "input_types", "tokenizer", "price")}
-    limit, query, document = card.max_document, prompts.query, prompts.document
-    return ApiEncoder(ApiModel(**shared, max_length=limit, query_prompt=query, document_prompt=document))
+    return ApiEncoder(card, prompts)
 
 
 def known(name: str) -> bool:
@@ -147,9 +139,7 @@ def card_for(name: str, options: Mapping[str, Any]) -> EncoderCard:
     if name.startswith("hf:"):
         card = card_of(_source(name, options), name, pooling_given="pooling" in options)
     elif "@http" in name:
-        model = model_at(name)
-        limits: dict[str, Any] = {"max_query": model.max_length, "max_document": model.max_length}
-        card = EncoderCard(name, model.id, backend="api", url=model.url, **limits)
+        card = card_at(name)
     elif name in cards():
         card = cards()[name]
     elif is_folder(name):
@@ -171,7 +161,7 @@ def check_options(name: str, options: Mapping[str, Any]) -> None:
         if option not in OPTIONS:
             raise SpecError(f"{name} has no option {option!r}{suggest(option, OPTIONS)}")
         expected = OPTIONS[option]
-        is_devices = option == "device" and isinstance(value, tuple) and all(map(is_text, value))
+        is_devices = option == "device" and isinstance(value, tuple) and all(isinstance(name, str) for name in value)
         if not is_devices and type(value) is not expected.kind:
             word = {str: "a name or text", int: "a whole number", bool: "true or false"}[expected.kind]
             raise SpecError(f"{name}: {option} must be {word}, not {value}")
@@ -234,10 +224,7 @@ def describe_model(name: str, task: Task, options: Mapping[str, Any] | None = No
 
 
 def export_model(name: str, folder: Path | None = None, *, int8: bool = False) -> Path:
-    """Write a model as ONNX, and return the folder: the given one, or the one from which `backend=onnx` reads it.
-
-    A given folder is a model from then on: `r2med run ./FOLDER`.
-    """
+    """Write a model as ONNX, and return the folder: the given one, or the one from which `backend=onnx` reads it."""
     card = card_for(name, {"backend": "onnx", "dtype": "int8" if int8 else "float32"})
     encoder = OnnxEncoder(card, Prompts())
     if folder is None:

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import orjson
 from numpy.typing import NDArray
 
 from r2med.encode.encoder import Role, Vectors
+from r2med.encode.loading import stored_weight
 from r2med.encode.transformer import TorchEncoder
 from r2med.errors import R2medError, require_extra
 from r2med.lexical.vectors import SparseVectors
@@ -61,7 +61,8 @@ class SparseTextEncoder(TorchEncoder):
         """Return the terms of the dimensions, each unique and on one line; numbers in brackets for latents."""
         if self.card.autoencoder:
             return [f"[{number}]" for number in range(count)]
-        names = [name.replace("\n", "\\n") for name in self.tokenizer(Role.DOCUMENT).names(count)]
+        tokens = map(self.tokenizer(Role.DOCUMENT).backend.id_to_token, range(count))
+        names = [f"[{number}]" if token is None else token.replace("\n", "\\n") for number, token in enumerate(tokens)]
         seen: set[str] = set()
         for number, name in enumerate(names):
             names[number] = f"{name}[{number}]" if name in seen else name
@@ -90,25 +91,14 @@ class SparseTextEncoder(TorchEncoder):
     def _table(self) -> NDArray[np.float32]:
         """Read the weight of each token in a folder of SparseStaticEmbedding: tensors, or JSON."""
         require_extra("torch", "torch", "safetensors")
-        import torch
-        from safetensors.numpy import load_file
-
         folder = self._table_folder
         stated = orjson.loads(file.read_bytes()) if (file := folder / "config.json").is_file() else {}
         if listed := stated.get("path"):
             return _listed(folder / Path(str(listed)).name, self._table_tokenizer)
-        if (tensors := folder / "model.safetensors").is_file():
-            weights: Any = load_file(tensors)
-        elif (pickled := folder / "pytorch_model.bin").is_file():
-            # torch's restricted loader makes tensors and runs nothing.
-            weights = {name: tensor.numpy() for name, tensor in torch.load(pickled, weights_only=True).items()}
-        else:
-            raise R2medError(f"{folder}: no model.safetensors with the weights of the terms")
-        if "weight" not in weights or weights["weight"].ndim != 1:
-            raise R2medError(
-                f"{folder}: its tensors are not a table of one weight per term ({', '.join(sorted(weights))})"
-            )
-        return np.asarray(weights["weight"], dtype=np.float32)
+        weight = stored_weight(folder, "weight")
+        if weight is None or weight.ndim != 1:
+            raise R2medError(f"{folder}: its files hold no table of one weight per term")
+        return np.asarray(weight.float().numpy())
 
 
 def _listed(file: Path, tokenizer: Tokenizer) -> NDArray[np.float32]:

@@ -29,10 +29,7 @@ _TABLE = "weights/l2_supercat_256.safetensors"
 
 
 class WordLlamaEncoder(Encoder):
-    """Encoder of the `wordllama` package: 256 dimensions, the mean of the tokens' vectors, without a prompt.
-
-    The package reads a text to its end; `max_length` cuts it after so many tokens.
-    """
+    """Encoder of the `wordllama` package: the mean of the vectors of a text's tokens, or of its first `max_length`."""
 
     def __init__(self, max_length: int = 0, prompts: Prompts | None = None) -> None:
         if max_length < 0:

@@ -20,7 +20,7 @@ from r2med.encode.workers import Pool
 from r2med.errors import R2medError, require_extra
 from r2med.models.memory import MODEL_CACHE, find_devices, release_memory, tokens_of
 from r2med.models.source import ModelSource, locate
-from r2med.models.tokenizer import Style, Tokenizer, check_limit, pretrained_tokenizer
+from r2med.models.tokenizer import Padded, Style, Tokenizer, check_limit
 from r2med.pipeline.stage import Requirements
 
 if TYPE_CHECKING:
@@ -171,9 +171,7 @@ class TorchEncoder(ModelEncoder):
         build = self._builds[role]
         if build not in self._tokenizers:
             require_extra("torch", "torch", "transformers")
-            self._tokenizers[build] = pretrained_tokenizer(
-                build.transformer, append_eos=build.append_eos, remote_code=build.remote_code
-            )
+            self._tokenizers[build] = build.tokenizer()
         return self._tokenizers[build]
 
     def encode(self, texts: Sequence[str], role: Role) -> Vectors:
@@ -182,24 +180,20 @@ class TorchEncoder(ModelEncoder):
 
 
 class LoadedEncoder:
-    """A transformer with its pooling and later layers, on one device."""
+    """A transformer with what follows it, on one device."""
 
     def __init__(self, build: Build, device: str) -> None:
         import torch
 
-        self.build = build
-        self.device = torch.device(device)
+        self.build, self.device = build, torch.device(device)
         self.model = load_transformer(build).to(self.device)
-        self.takes = accepted(self.model)
-        self.positions = positions_of(self.model)
+        self.takes, self.positions = accepted(self.model), positions_of(self.model)
         self.head = load_head(build).to(self.device)
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
         """Load the model's tokenizer; not used by a model whose code has its own `encode`."""
-        return pretrained_tokenizer(
-            self.build.transformer, append_eos=self.build.append_eos, remote_code=self.build.remote_code
-        )
+        return self.build.tokenizer()
 
     def close(self) -> None:
         """Release the weights."""
@@ -219,12 +213,27 @@ class LoadedEncoder:
             vectors: Vectors = np.ascontiguousarray(self.head(features)["sentence_embedding"].cpu().numpy())
         return vectors
 
+    def run_tokens(self, batch: Padded) -> Vectors:
+        """Return a vector for every token of a batch of a late-interaction model, padding included."""
+        with inference(self.build, self.device):
+            features = {"token_embeddings": self._output(batch).last_hidden_state.float()}
+            vectors: Vectors = self.head(features)["token_embeddings"].cpu().numpy()
+        return vectors
+
     def _tokens(self, texts: Sequence[str], style: Style) -> dict[str, torch.Tensor]:
         """Return the vectors of tokens, or for SPLADE their logits, with a mask of those that are pooled."""
         import torch
 
         check_limit(self.build.folder, style.limit, self.positions)
         batch = self.tokenizer.padded(texts, style, self.build.padding)
+        output, mask = self._output(batch), torch.from_numpy(batch.mask).to(self.device)
+        tokens = output.logits if self.build.pooling in SPARSE_POOLINGS else output.last_hidden_state
+        prompt = self.tokenizer.prompt_length(style)
+        return {"token_embeddings": tokens.float(), "attention_mask": mask * (mask.cumsum(dim=1) > prompt)}
+
+    def _output(self, batch: Padded) -> Any:
+        import torch
+
         mask = torch.from_numpy(batch.mask).to(self.device)
         inputs: dict[str, Any] = {"input_ids": torch.from_numpy(batch.ids).to(self.device), "attention_mask": mask}
         if batch.types.any() and "token_type_ids" in self.takes:
@@ -235,10 +244,7 @@ class LoadedEncoder:
             inputs["position_ids"] = (mask.cumsum(dim=1) - 1).clamp(min=0)
         if self.build.attention == "bidirectional":
             inputs["attention_mask"] = both_ways(mask, next(self.model.parameters()).dtype)
-        output = self.model(**inputs)
-        tokens = output.logits if self.build.pooling in SPARSE_POOLINGS else output.last_hidden_state
-        prompt = self.tokenizer.prompt_length(style)
-        return {"token_embeddings": tokens.float(), "attention_mask": mask * (mask.cumsum(dim=1) > prompt)}
+        return self.model(**inputs)
 
 
 def both_ways(mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

@@ -153,12 +153,11 @@ def _call(method: Callable[..., Any], texts: list[str], role: Role, task: Task) 
 
 def _prompt_type(role: Role) -> Any:
     """Return MTEB's word for a role; a plain text if MTEB is not installed."""
-    word = "query" if role is Role.QUERY else "document"
     if importlib.util.find_spec("mteb") is None:
-        return word
+        return role.value
     from mteb.types import PromptType
 
-    return PromptType(word)
+    return PromptType(role.value)
 
 
 def address_of(made: object) -> str:

@@ -13,7 +13,6 @@ from collections import deque
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
-from queue import SimpleQueue
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -43,6 +42,10 @@ class VectorRows(Protocol):
     @property
     def shape(self) -> tuple[int, ...]:
         """Return the number of vectors, and their dimension."""
+
+    @property
+    def nbytes(self) -> int:
+        """Return the size of the vectors as they are held."""
 
     def __getitem__(self, places: slice | NDArray[np.intp], /) -> Vectors:
         """Return the vectors at these places, in single precision."""
@@ -83,7 +86,7 @@ def search(
     if queries.shape[1] != dimension:
         raise R2medError(f"queries of {queries.shape[1]} dimensions cannot be compared with documents of {dimension}")
     if not np.isfinite(queries).all():
-        raise R2medError(f"the vector of query {int(finite(queries).argmin())} is not finite")
+        raise R2medError(f"the vector of query {int(np.isfinite(queries).all(axis=1).argmin())} is not finite")
     depth = min(depth, count)
     places = np.empty((len(queries), depth), dtype=np.intp)
     scores = np.empty((len(queries), depth), dtype=np.float32)
@@ -148,7 +151,6 @@ class _Shortlist:
         self.owners, self.places = np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp)
         self.scores = np.empty(0, dtype=np.float32)
         self.shortest = 0
-        self.spare: SimpleQueue[NDArray[np.float32]] = SimpleQueue()  # room for products, a block for each thread
 
     def best(self) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
         """Read all documents and rank the candidates."""
@@ -156,8 +158,6 @@ class _Shortlist:
         bytes_a_document = (len(self.exact) * _BYTES_A_SCORE + 8 * dimension) * _THREADS
         fitting = int(np.clip(self.how.memory // bytes_a_document, _FEWEST, _BLOCK))
         most = min(self.how.block or fitting, count)
-        for _ in range(_THREADS):
-            self.spare.put(np.empty((most, len(self.exact)), dtype=np.float32))
         waiting: deque[Future[_Candidates]] = deque()
         with ThreadPoolExecutor(max_workers=_THREADS) as pool:
             # Small blocks first: they set a bar that keeps most of the next one off the list.
@@ -175,43 +175,34 @@ class _Shortlist:
 
     def _read(self, start: int, stop: int, last: NDArray[np.float32], longest: float) -> _Candidates:
         """Return the candidates of a block, by the bar at the time the block was submitted."""
-        rows = self.documents[start:stop]
-        room = self.spare.get()
-        block = room[: len(rows)]
-        try:
-            longest = max(longest, self._multiply(rows, block, start))
-            if len(block) >= self.depth and not np.isfinite(last).any():
-                last = np.partition(block.T, len(block) - self.depth, axis=1)[:, len(block) - self.depth]
-            passing = np.flatnonzero(block >= self._bar(last, longest))
-            width = block.shape[1]
-            return _Candidates(passing % width, start + passing // width, block.ravel()[passing], last, longest)
-        finally:
-            self.spare.put(room)
+        block, length = self._multiply(self.documents[start:stop], start)
+        longest = max(longest, length)
+        if len(block) >= self.depth and not np.isfinite(last).any():
+            last = np.partition(block.T, len(block) - self.depth, axis=1)[:, len(block) - self.depth]
+        passing = np.flatnonzero(block >= self._bar(last, longest))
+        rows, owners = np.divmod(passing, block.shape[1])
+        return _Candidates(owners, start + rows, block.ravel()[passing], last, longest)
 
-    def _multiply(self, rows: Vectors, block: NDArray[np.float32], start: int) -> float:
-        """Fill a block with similarities, a row per document; returns the greatest length for the error bound."""
+    def _multiply(self, rows: Vectors, start: int) -> tuple[NDArray[np.float32], float]:
+        """Return similarities, a row per document, and the greatest length for the error bound."""
         with np.errstate(over="ignore"):
             lengths = np.sqrt(np.vecdot(rows, rows))
         shortest, longest = float(lengths.min()), float(lengths.max())
-        if not np.isfinite(longest) and not np.isfinite(rows).all():
-            raise R2medError(f"the vector of document {start + int(finite(rows).argmin())} is not finite")
+        if not np.isfinite(longest) and not (finite := np.isfinite(rows).all(axis=1)).all():
+            raise R2medError(f"the vector of document {start + int(finite.argmin())} is not finite")
         if self.how.name == "dot":
             if longest * self.reach > _GREATEST:
                 raise R2medError("dot products of vectors this long do not fit single precision; use cosine")
-            np.matmul(rows, self.turned, out=block)
-            return longest
+            return rows @ self.turned, longest
         # Squares of very great and very small lengths leave single precision.
         extreme = not _TINY < shortest <= longest < 1 / _TINY
-        np.matmul(unit(rows) if extreme else rows, self.turned, out=block)
+        block = (unit(rows) if extreme else rows) @ self.turned
         if not extreme and max(longest - 1, 1 - shortest) > _NEARLY_ONE / 2:
             block /= lengths[:, None]
-        return 1.0
+        return block, 1.0
 
     def _bar(self, last: NDArray[np.float32], longest: float) -> NDArray[np.float32]:
-        """Return the bar: the last of the best minus twice the error, for either of two compared scores may be off.
-
-        The error grows with the documents: the bar is for those that are no longer than `longest`.
-        """
+        """Return the last of the best minus twice the error of a score of documents that are at most so long."""
         bar = (last - 2 * (self.error * longest + self.least)).astype(np.float32)
         return np.nextafter(bar, np.float32(-np.inf))  # type: ignore[no-any-return]  # of single precision
 
@@ -266,11 +257,6 @@ def unit(rows: Vectors) -> Vectors:
     exact = rows.astype(np.float64)
     lengths = np.sqrt((exact * exact).sum(axis=1, keepdims=True))
     return (exact / np.where(lengths > 0, lengths, 1.0)).astype(np.float32)
-
-
-def finite(rows: NDArray[np.floating]) -> NDArray[np.bool_]:
-    """Return a mask of the rows that hold only finite numbers."""
-    return np.logical_and.reduce(np.isfinite(rows), axis=1)  # type: ignore[no-any-return]  # of bool_
 
 
 def _scored(

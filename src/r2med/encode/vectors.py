@@ -22,11 +22,7 @@ _SCALE = 4  # bytes of the number after a row of int8
 
 
 class StoredVectors(StoredArrays):
-    """A vector per text.
-
-    `vectors[10:20]` is an array of single precision, a view of the file if its rows are consecutive;
-    `np.asarray(vectors)` reads all of them.
-    """
+    """A vector per text: `vectors[10:20]` is an array of single precision, and `np.asarray(vectors)` reads all."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -79,11 +75,7 @@ class StoredSparse(StoredArrays):
 
 
 class TokenVectors(StoredArrays):
-    """The vectors of the tokens of each text that count.
-
-    In int8 a row is a vector's numbers as whole numbers of one byte, and after them the number that they are multiplied
-    with again, which is the vector's greatest divided by 127.
-    """
+    """The vectors of the tokens of each text that count; a row of int8 ends with the scale of its whole numbers."""
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -53,7 +53,7 @@ class Pool:
     def close(self) -> None:
         """End the processes."""
         for worker in self._workers:
-            worker.close()
+            worker.process.close()
         self._threads.shutdown()
 
 
@@ -62,7 +62,7 @@ class _Worker:
 
     def __init__(self, build: Build, device: str, threads: int) -> None:
         self.device = device
-        self._process = ChildProcess("r2med.encode.workers")
+        self.process = ChildProcess("r2med.encode.workers")
         self._send({"build": asdict(build), "device": device, "threads": threads})
 
     def run(self, texts: Sequence[str], style: Style) -> Vectors:
@@ -70,22 +70,18 @@ class _Worker:
         # JSON cannot carry lone surrogates.
         self._send({"texts": list(map(replace_surrogates, texts)), "style": asdict(style)})
         rows, columns = self.receive()["shape"]
-        return np.frombuffer(self._process.receive(), dtype=np.float32).reshape(rows, columns)
-
-    def close(self) -> None:
-        """End the process."""
-        self._process.close()
+        return np.frombuffer(self.process.receive(), dtype=np.float32).reshape(rows, columns)
 
     def _send(self, message: dict[str, Any]) -> None:
         try:
-            self._process.send(orjson.dumps(message))
+            self.process.send(orjson.dumps(message))
         except (BrokenPipeError, ValueError) as error:
             raise self._lost() from error
 
     def receive(self) -> dict[str, Any]:
         """Read an answer; raise what went wrong over there."""
         try:
-            answer: dict[str, Any] = orjson.loads(self._process.receive())
+            answer: dict[str, Any] = orjson.loads(self.process.receive())
         except EOFError as error:
             raise self._lost() from error
         if failed := answer.get("failed"):

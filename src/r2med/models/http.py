@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from r2med.errors import R2medError, SpecError
+from r2med.formatting import counted
 from r2med.pipeline.executor.local import at_command_start
 from r2med.settings import RequestSettings, request_settings, server_sets
 
@@ -213,10 +214,7 @@ class Pace:
 
 
 def backoff(attempt: int, base: float, least: float | None = None) -> float:
-    """Return the wait before attempt number `attempt` (the first retry is 1): doubling, with jitter.
-
-    The jitter prevents requests that failed together from being retried together.
-    """
+    """Return the wait before attempt number `attempt` (the first retry is 1): doubling, with jitter."""
     grown = min(_LONGEST, base * 2.0 ** min(attempt - 1, 30))
     return grown * random.uniform(0.5, 1.0) if least is None else least + random.uniform(0.0, min(1.0, grown))
 
@@ -363,6 +361,6 @@ def with_attempts(reason: str, attempts: int) -> str:
 def say_waiting(requests: int, seconds: float) -> None:
     """Report at once which requests a first Ctrl-C waits for."""
     if requests:
-        some = "1 request" if requests == 1 else f"{requests} requests"
-        sys.stderr.write(f"stopping: {some} under way may still take {seconds:g} s; Ctrl-C again stops at once\n")
+        under_way = f"{counted(requests, 'request')} under way may still take {seconds:g} s"
+        sys.stderr.write(f"stopping: {under_way}; Ctrl-C again stops at once\n")
         sys.stderr.flush()

@@ -7,7 +7,7 @@ import os
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from r2med.errors import R2medError, require_extra
 
@@ -40,11 +40,7 @@ def tokens_of(device: str) -> int:
 
 
 def fix_rounding() -> None:
-    """Make MKL round the same with any number of threads, so that a score does not depend on the host's processors.
-
-    MKL reads the variable when it first multiplies: it must be set before that, and a caller that used torch before
-    has MKL's own default. A value that the user has set stays.
-    """
+    """Make MKL round the same with any number of threads; it reads the variable when it first multiplies."""
     os.environ.setdefault(ROUNDING, "AUTO,STRICT")
 
 
@@ -65,18 +61,11 @@ def release_memory() -> None:
         torch.cuda.empty_cache()
 
 
-class Closable(Protocol):
-    """An object that holds memory: an encoder's model, or a reranker's."""
-
-    def close(self) -> None:
-        """Release the memory."""
-
-
-Loaded = TypeVar("Loaded", bound=Closable)
+Loaded = TypeVar("Loaded")
 
 
 class ModelCache:
-    """Loaded models by what they were built from, so that the next task can use them; the oldest make room."""
+    """Loaded models, which have a method `close`, by what they were built from; the oldest make room for the next."""
 
     def __init__(self, limit: int = 20 << 30) -> None:
         self.limit = limit  # the bytes of weights that may be in memory at a time; a larger model may be there alone

@@ -172,10 +172,7 @@ class JsonServer(Requester[Value]):
 
     @abstractmethod
     def read(self, answer: Any, body: Mapping[str, Any]) -> Value:
-        """Parse the answer to a request; raises `AttemptError` for one that does not fit it.
-
-        A `KeyError`, `TypeError`, `ValueError` or `AttributeError` says that the answer cannot be read at all.
-        """
+        """Parse the answer to a request; raise `AttemptError` if it does not fit, `ValueError` if it is unreadable."""
 
     def bill(self, per_token: float | None, per_request: float | None = None) -> Usage:
         """Return the bill since the last call, at US dollars per million tokens and per thousand requests."""

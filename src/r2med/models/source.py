@@ -1,15 +1,12 @@
-"""Sources of models' files: a folder, an installed package or the hub, and the version that names their content.
-
-From the hub, only the needed files are downloaded, at one commit, and without a request once they are cached.
-"""
+"""Sources of models' files: a folder, an installed package or the hub, and the version that names their content."""
 
 from __future__ import annotations
 
+import fnmatch
 import hashlib
 import importlib.util
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatch
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -27,82 +24,19 @@ WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 """The files of a transformer's weights, the one that is preferred first; each may have an index of several parts."""
 
 
-def commit_of(repo: str, revision: str) -> str:
-    """Resolve a revision to its commit: from the local cache if it knows the name, or else from the hub."""
-    if (cached := _HUB.cached_commit(repo, revision)) is not None:
-        return cached
-    # Asked first: a hub that cannot be reached is said at once, where a download would be tried for half a minute.
-    newest = str(_HUB.info(repo, revision).sha)
-    for name in ("config.json", "adapter_config.json"):
-        # Fetching a file under the branch's name makes the cache remember which commit that is.
-        if file := _file(repo, revision, name):
-            return file.parent.name
-    return newest
-
-
-def small_file(repo: str, commit: str, name: str) -> Path | None:
-    """Return one small file of a repository, or None if it has none of that name."""
-    from huggingface_hub import try_to_load_from_cache
-
-    cached = try_to_load_from_cache(repo, name, revision=commit)
-    if isinstance(cached, str):
-        return Path(cached)
-    # Anything else but None is the cache's word that the repository has no such file.
-    return _file(repo, commit, name) if cached is None else None
-
-
-def _file(repo: str, revision: str, name: str) -> Path | None:
-    from huggingface_hub import errors, hf_hub_download
-
-    with _HUB.translate_errors(repo, revision):
-        try:
-            return Path(hf_hub_download(repo, name, revision=revision, library_name="r2med"))
-        except errors.LocalEntryNotFoundError:
-            raise
-        except errors.EntryNotFoundError:
-            return None
-
-
-def fetch_model(repo: str, commit: str) -> Path:
-    """Return the folder with all files that running the model takes, downloading it if it is not on this machine."""
-    folder = _HUB.folder(repo, commit)
-    # A model that routes queries and documents has its weights in folders of modules.
-    router = folder / "router_config.json"
-    modules = orjson.loads(router.read_bytes()).get("types", {}) if router.is_file() else [""]
-    parts = [folder / module for module in modules]
-    if all((part / "config.json").is_file() for part in parts) and any(weights_in(part) for part in parts):
-        return folder
-    return _fetch(repo, commit, [])
-
-
-def fetch_adapter(repo: str, commit: str) -> Path:
-    """Return the folder of a LoRA adapter, downloading it if it is not on this machine."""
-    folder = _HUB.folder(repo, commit)
-    if (folder / "adapter_config.json").is_file() and any(folder.glob("adapter_model.*")):
-        return folder
-    return _fetch(repo, commit, ["adapter_*"])
-
-
-def _fetch(repo: str, commit: str, patterns: Sequence[str]) -> Path:
-    names = needed_files(_HUB.names(repo, commit), patterns)
-    if not names:
-        raise R2medError(f"{repo} at {commit[:8]} has none of the files of a model")
-    return _HUB.download(repo, commit, names).folder
-
-
-def needed_files(names: Sequence[str], patterns: Sequence[str] = ()) -> list[str]:
+def needed_files(names: Sequence[str], pattern: str = "*") -> list[str]:
     """Select a repository's files that are read: older formats beside safetensors are left out.
 
     >>> needed_files(["config.json", "model.safetensors", "pytorch_model.bin", "onnx/model.onnx", "2_Dense/model.bin"])
     ['config.json', 'model.safetensors', '2_Dense/model.bin']
     """
-    read = [name for name in names if any(fnmatch(name, pattern) for pattern in patterns or ("*",))]
-    read = [name for name in read if not any(fnmatch(name, unused) for unused in _UNUSED)]
+    unused = {name for form in _UNUSED for name in fnmatch.filter(names, form)}
+    read = [name for name in fnmatch.filter(names, pattern) if name not in unused]
     safe = {Path(name).parent for name in read if name.endswith(".safetensors")}
     return [name for name in read if not name.endswith((".bin", ".bin.index.json")) or Path(name).parent not in safe]
 
 
-def weights_in(folder: Path) -> bool:
+def _has_weights(folder: Path) -> bool:
     """Return whether a folder holds weights, with all their parts."""
     for name in WEIGHTS:
         if (folder / name).is_file():
@@ -128,7 +62,17 @@ class ModelSource:
     @cached_property
     def version(self) -> str:
         """Return the hub's commit, or a hash of the folder, which names the content. May ask the hub for a commit."""
-        return commit_of(self.name, self.revision) if self.place is None else content_hash(self.place)
+        if self.place is not None:
+            return content_hash(self.place)
+        if (cached := _HUB.cached_commit(self.name, self.revision)) is not None:
+            return cached
+        # Asked first: a hub that cannot be reached is said at once, where a download would be tried for half a minute.
+        newest = str(_HUB.info(self.name, self.revision).sha)
+        for name in ("config.json", "adapter_config.json"):
+            # Fetching a file under the branch's name makes the cache remember which commit that is.
+            if file := self._download(self.revision, name):
+                return file.parent.name
+        return newest
 
     def local_content(self) -> dict[str, str]:
         """Return a local folder with the hash of its files; nothing for the hub or a package."""
@@ -136,20 +80,54 @@ class ModelSource:
 
     def folder(self) -> Path:
         """Return the folder with the files, downloading them if they are not on this machine."""
-        return fetch_model(self.name, self.version) if self.place is None else self.place
+        if self.place is not None:
+            return self.place
+        folder = _HUB.folder(self.name, self.version)
+        # A model that routes queries and documents has its weights in folders of modules.
+        router = folder / "router_config.json"
+        modules = orjson.loads(router.read_bytes()).get("types", {}) if router.is_file() else [""]
+        parts = [folder / module for module in modules]
+        complete = all((part / "config.json").is_file() for part in parts) and any(map(_has_weights, parts))
+        return folder if complete else self._fetch("*")
 
     def adapter_folder(self) -> Path:
         """Return the folder of a LoRA adapter's files."""
-        folder = fetch_adapter(self.name, self.version) if self.place is None else self.place
+        folder = self.place or _HUB.folder(self.name, self.version)
+        complete = (folder / "adapter_config.json").is_file() and any(folder.glob("adapter_model.*"))
+        if self.place is None and not complete:
+            folder = self._fetch("adapter_*")
         if not (folder / "adapter_config.json").is_file():
             raise R2medError(f"{self.name}: not an adapter (no adapter_config.json)")
         return folder
 
     def small_file(self, name: str) -> Path | None:
         """Return a small file of the model by its name, or None if there is none."""
-        if self.place is None:
-            return small_file(self.name, self.version, name)
-        return file if (file := self.place / name).is_file() else None
+        if self.place is not None:
+            return file if (file := self.place / name).is_file() else None
+        from huggingface_hub import try_to_load_from_cache
+
+        cached = try_to_load_from_cache(self.name, name, revision=self.version)
+        if isinstance(cached, str):
+            return Path(cached)
+        # Anything else but None is the cache's word that the repository has no such file.
+        return self._download(self.version, name) if cached is None else None
+
+    def _download(self, revision: str, name: str) -> Path | None:
+        from huggingface_hub import errors, hf_hub_download
+
+        with _HUB.translate_errors(self.name, revision):
+            try:
+                return Path(hf_hub_download(self.name, name, revision=revision, library_name="r2med"))
+            except errors.LocalEntryNotFoundError:
+                raise
+            except errors.EntryNotFoundError:
+                return None
+
+    def _fetch(self, pattern: str) -> Path:
+        names = needed_files(_HUB.names(self.name, self.version), pattern)
+        if not names:
+            raise R2medError(f"{self.name} at {self.version[:8]} has none of the files of a model")
+        return _HUB.download(self.name, self.version, names).folder
 
     def read_json(self, name: str) -> Any:
         """Read a JSON file of the model; return None if it has none."""
@@ -159,14 +137,19 @@ class ModelSource:
         except orjson.JSONDecodeError as error:
             raise R2medError(f"{file}: not JSON ({error})") from error
 
+    def read_table(self, name: str) -> dict[str, Any]:
+        """Read a JSON file of settings; empty if the model has none, or if it is not a table."""
+        content = self.read_json(name)
+        return content if isinstance(content, dict) else {}
+
     def max_length(self, subfolder: str = "") -> int:
         """Return the tokens a model reads: as sentence-transformers states, or else by tokenizer and positions."""
         under = f"{subfolder}/" if subfolder else ""
-        stated = (self.read_json(f"{under}sentence_bert_config.json") or {}).get("max_seq_length")
+        stated = self.read_table(f"{under}sentence_bert_config.json").get("max_seq_length")
         if isinstance(stated, int):
             return stated
-        tokenizer = (self.read_json(f"{under}tokenizer_config.json") or {}).get("model_max_length")
-        config = self.read_json(f"{under}config.json") or {}
+        tokenizer = self.read_table(f"{under}tokenizer_config.json").get("model_max_length")
+        config = self.read_table(f"{under}config.json")
         positions = config.get("max_position_embeddings")
         if isinstance(positions, int) and "roberta" in str(config.get("model_type", "")):
             # The first two of RoBERTa's places are never used.
@@ -237,13 +220,12 @@ def existing_folder(name: str) -> Path:
 def content_hash(folder: Path) -> str:
     """Hash a folder's files. Very large ones are read in blocks from all over, which tells two trainings apart."""
 
-    def counts(file: Path) -> bool:
-        parts = file.relative_to(folder).parts
-        hidden = any(part.startswith((".", "__pycache__")) for part in parts)
-        return file.is_file() and not hidden and file.suffix.lower() not in (".md", ".pyc")
-
-    stats = ((file, file.stat()) for file in sorted(filter(counts, folder.rglob("*"))))
-    return _hash(folder, tuple((file, stat.st_size, stat.st_mtime_ns) for file, stat in stats))
+    stats = []
+    for file in sorted(folder.rglob("*")):
+        hidden = any(part.startswith((".", "__pycache__")) for part in file.relative_to(folder).parts)
+        if file.is_file() and not hidden and file.suffix.lower() not in (".md", ".pyc"):
+            stats.append((file, file.stat().st_size, file.stat().st_mtime_ns))
+    return _hash(folder, tuple(stats))
 
 
 @lru_cache(maxsize=64)

@@ -103,10 +103,8 @@ def own_template(method: str, file: str, needed: Sequence[str] = ("query",)) -> 
     path = expanded(file)
     try:
         text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise SpecError(f"{method}: cannot read the prompt {path}: not UTF-8") from error
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
+        reason = "not UTF-8" if isinstance(error, UnicodeDecodeError) else getattr(error, "strerror", None) or error
         raise SpecError(f"{method}: cannot read the prompt {str(path)!r}: {reason}") from error
     if missing := [f"{{{name}}}" for name in needed if f"{{{name}}}" not in text]:
         raise SpecError(f"{path}: a prompt for {method} must have {' and '.join(missing)} in it")

@@ -86,17 +86,9 @@ class Tokenizer:
         return [(row.ids + added, row.type_ids + [0] * len(added)) for row in rows]
 
     def offsets(self, text: str, style: Style) -> list[tuple[int, int]]:
-        """Return the span of characters of each token within the limit; special tokens have empty spans.
-
-        Characters are those of the string that the style makes; a lone surrogate counts as one.
-        """
+        """Return each token's span in the string that the style makes; special tokens have empty spans."""
         self.backend.enable_truncation(style.limit)
         return self.backend.encode(replace_surrogates(style.prompted(text))).offsets
-
-    def names(self, count: int) -> list[str]:
-        """Return the tokens of the first ids, as the vocabulary writes them; an id without a token is in brackets."""
-        tokens = (self.backend.id_to_token(number) for number in range(count))
-        return [f"[{number}]" if token is None else token for number, token in enumerate(tokens)]
 
 
 def pad_rows(rows: Sequence[tuple[Sequence[int], Sequence[int]]], pad: int, side: str) -> Padded:

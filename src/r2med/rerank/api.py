@@ -38,7 +38,7 @@ def api_model(address: str) -> ApiCard:
     """
     name, mark, url = address.partition("@")
     if not mark:
-        return api_card(address, " (or NAME@http://host:port/v1)")
+        return api_card(address)
     if not name:
         raise SpecError(f"cannot read the model {address!r}; write NAME@http://host:port/v1")
     url = check_url(name, url, _OWN_KEY).removesuffix("/rerank")

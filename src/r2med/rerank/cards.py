@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from r2med.errors import R2medError, SpecError, suggest
-from r2med.models.cards import CardRegistry, Reader, is_text
+from r2med.models.cards import CardRegistry
 from r2med.models.source import ModelSource
 from r2med.models.templates import NO_PROMPT, Template
 from r2med.pipeline.registry import bind, named
@@ -87,7 +87,7 @@ class RerankerCard:
     max_length: int = 512
     dtype: str = "float32"
     remote_code: bool = False
-    parameters: float = 0
+    parameters: int | float = 0
     licence: str = ""
     gated: bool = False
     notes: str = ""
@@ -125,9 +125,9 @@ class ApiCard:
     request_price: float | None = None  # US dollars per thousand requests, if these are billed
 
 
-_READERS = {Template: Reader("a text", is_text, Template.of)}
-_MODELS = CardRegistry(RerankerCard, "r2med.rerank", "rerankers.toml", what="reranker", readers=_READERS)
-_SERVERS = CardRegistry(ApiCard, "r2med.rerank", "rerankers.toml", table="api", what="reranking server")
+_MODELS = CardRegistry(RerankerCard, "r2med.rerank", "rerankers.toml", what="reranker")
+_WAYS = " (or NAME@http://host:port/v1)"
+_SERVERS = CardRegistry(ApiCard, "r2med.rerank", "rerankers.toml", table="api", what="reranking server", ways=_WAYS)
 
 
 card = _MODELS.find
@@ -176,7 +176,7 @@ class ServedCard:
     stage: str
     prompt: str  # the bundled prompt
     answer: str
-    parameters: float = 0
+    parameters: int | float = 0
     licence: str = ""
     notes: str = ""
 

@@ -79,7 +79,11 @@ class ColBERT(LateInteraction, Retriever):
             documents = encode_tokens(encoder, collection.documents, Role.DOCUMENT, context, self.store)
             exact = MaxSimIndex(documents, context.executor.memory // 4, unit=self.card.normalize)
         queries = encode_tokens(encoder, search_queries(collection, self.join), Role.QUERY, context)
-        context.notes.facts |= {"similarity": self.card.similarity, "index": self.store, "index_bytes": exact.nbytes}
+        context.notes.facts |= {
+            "similarity": self.card.similarity,
+            "index": self.store,
+            "index_bytes": documents.nbytes,
+        }
         ties = id_order(collection.documents.ids)
         copies = self.drop_copies(collection, context)
         depth = self.depth + bool(copies)

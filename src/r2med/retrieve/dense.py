@@ -18,10 +18,10 @@ from r2med.encode.api import ApiEncoder
 from r2med.encode.batching import encode_all, to_encode
 from r2med.encode.cards import cards
 from r2med.encode.encoder import Encoder, Role, Vectors
-from r2med.encode.indexes import QUANTIZED, EngineSettings, Sized, VectorIndex
+from r2med.encode.indexes import QUANTIZED, EngineSettings, VectorIndex
 from r2med.encode.resolve import card_for, check_options, encoder_for, known
 from r2med.encode.user import TwoMethods, address_of, find_class, state_of
-from r2med.encode.vector_search import Similarity, search
+from r2med.encode.vector_search import Similarity, VectorRows, search
 from r2med.encode.vectors import PRECISIONS
 from r2med.errors import R2medError, SpecError, suggest
 from r2med.lexical.ranking import id_order
@@ -245,7 +245,7 @@ class Dense(EncoderRetriever):
         return run.without_self(copies).cut(self.depth) if copies else run
 
     def _index(
-        self, rows: Sized, how: Similarity, collection: Collection, encoder: Encoder, context: Context
+        self, rows: VectorRows, how: Similarity, collection: Collection, encoder: Encoder, context: Context
     ) -> VectorIndex:
 
         def folder_of(name: str, kind: object, write: Callable[[Path], object]) -> Path:

@@ -305,8 +305,10 @@ def _words(expected: Any, plural: bool = False) -> str:
     if isinstance(expected, inspect.Metadata):
         return _words(expected.type, plural)
     if isinstance(expected, inspect.UnionType):
-        options = [option for option in expected.types if not isinstance(option, inspect.NoneType)]
-        return " or ".join(_words(option, plural) for option in options)
+        options = {type(option): option for option in expected.types if not isinstance(option, inspect.NoneType)}
+        if inspect.FloatType in options:
+            options.pop(inspect.IntType, None)
+        return " or ".join(_words(option, plural) for option in options.values())
     if isinstance(expected, inspect.LiteralType | inspect.EnumType):
         values = expected.values if isinstance(expected, inspect.LiteralType) else [item.value for item in expected.cls]
         return f"one of {', '.join(map(str, values))}"
