@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[2] / "src" / "r2med"
-CEILINGS = {"persons": 128, "negated nouns": 4, "odd words": 41, "vague locals": 42}
+CEILINGS = {"persons": 109, "negated nouns": 4, "odd words": 39, "vague locals": 38}
 """How often each rule may be broken; lower a ceiling when the count has fallen."""
 PATTERNS = {
     # Say caller, user, reviewer, owner, process, worker.
