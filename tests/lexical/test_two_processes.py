@@ -194,7 +194,10 @@ def test_the_worker_does_not_outlive_a_killed_caller(script):
     caller = subprocess.Popen([*script, "600"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     assert caller.stdout.readline() == "started\n"
     process = Path("/proc") / caller.stdout.readline().strip() / "cmdline"
-    assert process.read_bytes()
+    deadline = time.monotonic() + 60
+    while not process.read_bytes():  # a process that is just being started has no command line yet
+        assert time.monotonic() < deadline, "it did not start"
+        time.sleep(0.02)
     caller.kill()
     caller.wait()
     deadline = time.monotonic() + 60
