@@ -63,8 +63,10 @@ class NuggetFile:
             if row.query_id not in dataset.collection.queries.position:
                 why = suggest(row.query_id, dataset.collection.queries.ids)
                 raise DataError(f"{self.path}:{line}: {dataset.name} has no question {shorten(row.query_id)!r}{why}")
-            nugget = Nugget(row.nugget_id, row.text, row.vital)
-            nuggets[row.query_id] = (*nuggets.get(row.query_id, ()), nugget)
+            before = nuggets.setdefault(row.query_id, ())
+            if row.nugget_id in [nugget.id for nugget in before]:
+                raise DataError(f"{self.path}:{line}: {_place(row)} above already, with or without the task's name")
+            nuggets[row.query_id] = (*before, Nugget(row.nugget_id, row.text, row.vital))
         return nuggets
 
     def check_tasks(self, names: Iterable[str]) -> None:
@@ -83,6 +85,10 @@ def task_label(name: str) -> str:
     return Path(name).name if Path(name).is_absolute() else name
 
 
+def _place(row: NuggetRow) -> str:
+    return f"question {shorten(row.query_id)!r} has the nugget {shorten(row.nugget_id)!r}"
+
+
 def read_nuggets(path: str | Path) -> NuggetFile:
     """Read a file of nuggets."""
     path = expanded(path)
@@ -98,8 +104,7 @@ def read_nuggets(path: str | Path) -> NuggetFile:
         row = rows[line] = convert(value, NuggetRow, f"{path}:{line}")
         first = lines.setdefault((row.task, row.query_id, row.nugget_id), line)
         if first != line:
-            place = f"question {shorten(row.query_id)!r} has the nugget {shorten(row.nugget_id)!r}"
-            raise DataError(f"{path}:{line}: {place} on line {first} already")
+            raise DataError(f"{path}:{line}: {_place(row)} on line {first} already")
     if not rows:
         raise DataError(f"{path}: holds no nuggets")
     return NuggetFile(path, rows)
