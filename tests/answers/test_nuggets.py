@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+import r2med
 from chat_server import ChatServer, Say
 from r2med.answers.nuggets import RECALLS, Support, read_support, recall
 from r2med.answers.study import StudyOptions
@@ -209,6 +210,9 @@ def test_the_figures_are_the_same_everywhere_and_nothing_is_asked_twice(planted)
         assert f"| {title} | {' | '.join(figures).replace('*', chr(92) + '*')}" in texts["--format", "md"]
         assert " & ".join([title, *figures]) in texts["--format", "latex"]
     assert "Left out: 8 questions without nuggets." in texts[()]
+    options = {"judge": "judge", "nuggets": words[-1], "arms": ["closed", "gold"], "k": 3}
+    report = r2med.rag(llm="writer", tasks=words[words.index("--tasks") + 1], **options)
+    assert json.loads(json.dumps(report.as_dict()["arms"])) == json.loads(texts["--json",])["arms"]
     unread_ones = {r.key() for r in calls if unread(*view_of(r))}
     others = [request.key() for request in calls if request.key() not in unread_ones]
     assert len(others) == len(set(others))  # only what could not be read is asked again
@@ -271,6 +275,26 @@ def test_a_model_writes_nuggets_once_for_each_question_at_most_twenty(tmp_path, 
         assert server.attempts == attempts + 1
         assert (again["nuggets"], again["questions"], again["kept"]) == (3, 3, 2)
         assert [row.text for row in read_nuggets(out).rows.values()] == [rows[0].text, rows[-1].text, "late"]
+
+
+def test_writing_that_was_stopped_goes_on_and_pays_for_nothing_twice(tmp_path):
+    calls = []
+
+    def say(request):
+        calls.append(request.key())
+        return '{"nuggets": [{"text": "gout", "vital": true}]}'
+
+    model = scripted(say, "paid")
+    add_model(replace(model, price=(1000.0, 1000.0), sampling=replace(model.sampling, max_tokens=50)))
+    task, out = write_task(tmp_path / "task", 10), tmp_path / "nuggets.jsonl"
+    words = ["rag", "--llm", "paid", "--tasks", str(task), "--write-nuggets", str(out)]
+    plan = json.loads(call(*words, "--dry-run", "--json"))
+    call(*words, "--max-cost", str(plan["cost"] / 2), code=1)
+    assert not out.exists()
+    assert 0 < len(calls) < 10
+    assert json.loads(call(*words, "--dry-run", "--json"))["cached"] == len(calls)
+    call(*words)
+    assert len(calls) == len(set(calls)) == 10 == len(read_nuggets(out).rows)
 
 
 def test_nuggets_go_from_the_file_over_the_desk_into_a_study(planted):
