@@ -12,7 +12,8 @@ from typing import Any
 
 from type_schemas import shape, type_schema
 
-from r2med.answers.effects import Counts, Grounding, InView, Paired, Quadrants, WayToGold
+from r2med.answers.effects import Counts, Grounding, InView, NuggetRecall, Paired, Quadrants, WayToGold
+from r2med.answers.nugget_writer import WrittenNuggets
 from r2med.audit.study import Audit, Conclusion, LabelChange, SetPair, SystemChange
 from r2med.construction.health import Baseline, HealthRule, PoolBias, PoolCoverage, TaskHealth
 from r2med.construction.package import Publication
@@ -527,7 +528,7 @@ ANSWERS = record(
 LOW_HIGH = {"low": unknown(number()), "high": unknown(number())}
 ACCURACY = {
     "type": ["object", "null"],
-    "description": "The share of right answers with its 95% interval; null where nothing was decided.",
+    "description": "A share with its 95% interval; null where nothing was decided.",
     "required": ["mean", "low", "high"],
     "properties": {"mean": share(), "low": number(), "high": number()},
 }
@@ -560,6 +561,16 @@ RAG_ARM = record(
             ),
             "Signal known beforehand (score, gap, agreement) to how well it tells broken answers.",
         ),
+        "nuggets": unknown(
+            shape(
+                NuggetRecall,
+                recall=table(ACCURACY, "Kind of recall to its mean over tasks, with the 95% interval."),
+                differences=table(
+                    unknown(difference("The arm minus closed, paired by question.")),
+                    "Kind of recall to what passages change; null for closed, and if closed was not asked.",
+                ),
+            )
+        ),
         "account": ACCOUNT,
         "judge_account": ACCOUNT,
     },
@@ -568,7 +579,9 @@ RAG_ARM = record(
 RAG = record(
     {
         "study": string("Arms of one study share model, prompt, numbers and judge, and may be compared."),
-        "settings": anything("What all arms share: models with their sampling, prompt, k, budget, order, samples."),
+        "settings": anything(
+            "What all arms share: models with their sampling, prompt, k, budget, order, samples, nuggets."
+        ),
         "tasks": array(TASK),
         "arms": array(RAG_ARM),
         "over_systems": RAG_SLOPE,
@@ -1264,6 +1277,12 @@ SHAPES: Mapping[str, tuple[str, str, Any]] = {
     "reviews": ("r2med review list --json", "How every review stands.", array(REVIEW)),
     "answers": ("r2med answers --json", "Whether generated answers are right, and whether that helps.", ANSWERS),
     "rag": ("r2med rag --json", "Answers with and without passages, and what that changed.", RAG),
+    "rag-nuggets": ("r2med rag --write-nuggets --json", "What a model wrote of nuggets.", shape(WrittenNuggets)),
+    "rag-nuggets-plan": (
+        "r2med rag --write-nuggets --dry-run --json",
+        "What writing nuggets would take.",
+        shape(Estimate),
+    ),
     "rag-plan": ("r2med rag --dry-run --json", "What a study would ask, and what it would cost.", RAG_PLAN),
     "validate": ("r2med tasks validate --json", "Problems of data folders.", VALIDATE),
     "leakage": ("r2med leakage --json", "Whether training data holds what is evaluated on.", LEAKAGE),

@@ -81,7 +81,7 @@ def task_names_of(tasks: AnyTask | Iterable[AnyTask]) -> list[str]:
 
 
 _RULE = ("k", "budget", "order", "prompt")
-_ASKING = ("judge", "judge_prompt", "samples", "temperature", "answer_tokens", "measure")
+_ASKING = ("judge", "judge_prompt", "nuggets", "samples", "temperature", "answer_tokens", "measure")
 
 
 def rag(

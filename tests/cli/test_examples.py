@@ -223,7 +223,9 @@ def write_inputs(place: Path) -> None:
         file.write("A line that has nothing to do with any of the documents.\n")
     pl.DataFrame({"query": ["What is touch?"], "pos": ["Something else."]}).write_parquet(place / "part-1.parquet")
     for block in BLOCKS:
-        if block.file and (block.language == "python" or block.file in ("study.toml", "urgency.toml", "writer.toml")):
+        if block.file and (
+            block.language == "python" or block.file in ("study.toml", "urgency.toml", "writer.toml", "nuggets.jsonl")
+        ):
             (place / block.file).write_text(block.text, "utf-8")
 
 
@@ -240,7 +242,12 @@ def write_label_sets(place: Path, pairs: list[tuple[str, str]]) -> None:
 
 def say(prompt: str, nth: int) -> Say:
     """A model that has something to say to every kind of request."""
-    answers = {"Verdict": "Verdict: yes", "routine": "Class: routine"}
+    answers = {
+        "List the facts": '{"nuggets": [{"text": "It is touch", "vital": true}]}',
+        "Decide for each fact": '{"1": "support"}',
+        "Verdict": "Verdict: yes",
+        "routine": "Class: routine",
+    }
     return Say(
         text=next(
             (answers[word] for word in answers if word in prompt), "The cerebellum predicts touch: nervous system."
@@ -271,6 +278,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             with ReviewStore.open("pilot") as store:
                 drafts = [(item.number, DraftDecision("graded", item.number % most)) for item in store.items()]
                 store.record_all(store.reviewer(person).id, drafts)
+        call("review", "new", "facts", "--from", "nuggets.jsonl")
+        with ReviewStore.open("facts") as store:
+            store.record_all(store.add_reviewer("Dr. Ada", "person").id, [(1, DraftDecision("graded", 2))])
         call("nano", "build", "path/to/folder", "--out", "my-nano", "--docs", "1000")
         lists = next((folder / "out" / "runs").glob("sample-Biology.bm25.*"))
         for name in ("theirs.trec", "bm25.trec"):

@@ -63,6 +63,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "utf-8",
     )
     (folder / "said.jsonl").write_text(json.dumps({"reply": "Answer: ethylene [1]"}) + "\n", "utf-8")
+    facts = {"nuggets": [{"text": "It is ethylene", "vital": True}]}
+    rules = [
+        {"match": "List the facts", "reply": json.dumps(facts)},
+        {"match": "Decide for each fact", "reply": '{"1": "support"}'},
+        {"match": "Verdict", "reply": "Verdict: no"},
+        {"reply": "Answer: ethylene [1]"},
+    ]
+    (folder / "facts.jsonl").write_text("".join(json.dumps(rule) + "\n" for rule in rules), "utf-8")
+    nugget = {"query_id": "bio-q04", "nugget_id": "n01", "text": "It is ethylene", "vital": True}
+    (folder / "nuggets.jsonl").write_text(json.dumps(nugget) + "\n", "utf-8")
     verdict = {"answers": 3, "supports": 2, "reason": "It says so.", "quote": "a lack of vitamin C"}
     said = {"translation": "Pourquoi est-ce ainsi ?", "same": True, "difference": ""}
     (folder / "interpreter.jsonl").write_text(json.dumps({"reply": json.dumps(said)}) + "\n", "utf-8")
@@ -155,6 +165,16 @@ COMMANDS = {
         "--samples",
         "2",
         "--json",
+    ),
+    "rag [with nuggets]": (
+        *("rag", "bm25", "--llm", "scripted:facts.jsonl", "--judge", "scripted:facts.jsonl", "--k", "1"),
+        *("--nuggets", "nuggets.jsonl", *TASKS[:2], "--json"),
+    ),
+    "rag-nuggets": (
+        *("rag", "--llm", "scripted:facts.jsonl", "--write-nuggets", "written.jsonl", *TASKS[:2], "--json"),
+    ),
+    "rag-nuggets-plan": (
+        *("rag", "--llm", "gpt-4o", "--write-nuggets", "planned.jsonl", *TASKS[:2], "--dry-run", "--json"),
     ),
     "rag-plan": ("rag", "bm25", "--llm", "gpt-4o", "--judge", "gpt-4o", *TASKS, "--dry-run", "--json"),
     "validate": ("tasks", "validate", "broken", "--json"),

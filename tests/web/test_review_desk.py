@@ -30,8 +30,10 @@ from r2med.reviews import agreement_job
 from r2med.reviews.access import ReviewDoor, invite, join_path, withdraw
 from r2med.reviews.agreement import review_agreement
 from r2med.reviews.rows import DraftDecision, ReviewItem, ReviewProject, ReviewQuestion
+from r2med.reviews.sampling import ReviewSettings, new_review
 from r2med.reviews.scale import DEFAULT_GUIDELINE, DEFAULT_SCALE, sentences
 from r2med.reviews.store import ReviewStore, create_review
+from r2med.runs.ledger import Ledger
 from r2med.store.processes import ChildProcess
 from r2med.web.access import Access
 from r2med.web.app import create_app
@@ -246,6 +248,32 @@ def test_a_long_passage_is_shown_whole_whether_its_words_match_or_not(tmp_path, 
     passage = re.search(r'<div class="passage"[^>]*>(.*?)</div>', page, re.DOTALL)[1]
     assert "<details" not in passage
     assert re.sub("<[^>]*>", "", passage).strip() == text
+
+
+def test_a_nugget_is_judged_with_the_gold_answer_in_view_and_nothing_of_who_wrote_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("R2MED_HOME", str(tmp_path / "home"))
+    row = {"query_id": "pmt-q03", "nugget_id": "n77", "text": f"Methylene blue {ATTACK}", "vital": True}
+    (tmp_path / "nuggets.jsonl").write_text(json.dumps(row) + "\n", "utf-8")
+    with Ledger() as ledger:
+        opened, _ = new_review(
+            ledger, "facts", ["sample/PMC-Treatment", str(tmp_path / "nuggets.jsonl")], ReviewSettings()
+        )
+    with opened as facts:
+        application = create_app(Library(), Access(TOKEN), ReviewDoor(lambda: 0.0))
+        ada = sit(application, facts, "Ada")
+        address, page = item_page(ada, "facts")
+        assert ">Nugget <span" in page
+        assert "Intravenous methylene blue, 1 to 2 mg/kg" in page
+        assert "<b>Vital</b>" in page
+        assert ATTACK not in page
+        assert "n77" not in page
+        assert "written as" not in page
+        assert ada.post(address, data={"say": "0"} | fields(page)).status_code < 400
+        assert "You have judged 1 nugget," in ada.get(ada.get("/review/facts").headers["location"]).text
+        ada.post(f"{address}/reveal", data={"what": "sources"})
+        assert "Nugget n77, written as vital." in ada.get(address).text
+        label = facts.standing()[0]
+        assert (label.grade, [fact.what for fact in label.revealed]) == (0, ["answer"])
 
 
 def answer_marks(page: str) -> int:

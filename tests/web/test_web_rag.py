@@ -85,3 +85,38 @@ def test_the_query_page_of_a_run_shows_the_answers_too(own_home, tmp_path):
         page = client.get("/query", params={"task": "sample/MedQA-Diag", "query": "mqd-q04"}).text
     assert "All systems on this query" in page
     assert page.count('<b dir="auto">Wilson disease</b>') == 2
+
+
+def test_nuggets_are_tables_of_the_study_and_a_list_below_each_answer(tmp_path, own_home):
+    task = write_task(tmp_path / "task", 9)
+    add_model(scripted(lambda request: "Answer: gout and more\nSources: none", "gout"))
+    add_model(
+        scripted(
+            lambda request: (
+                '{"1": "support", "2": "partial_support"}'
+                if "The facts:" in request.messages[-1].content
+                else "Verdict: no"
+            ),
+            "judge",
+        )
+    )
+    rows = [
+        {"query_id": "q7", "nugget_id": name, "text": f"{name} {EVIL}", "vital": name == "one"}
+        for name in ("one", "two")
+    ]
+    (tmp_path / "nuggets.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    words = ["rag", "--llm", "gout", "--judge", "judge", "--arms", "closed", "gold", "--tasks", str(task)]
+    done = CliRunner().invoke(app, [*words, "--nuggets", str(tmp_path / "nuggets.jsonl")])
+    assert done.exit_code == 0, done.output
+    with entered(Library()) as client:
+        page = client.get("/rag").text
+        figures = "".join(f'<td class="n">{x}</td>' for x in ("100.00", "50.00", "66.67", "100.00", "75.00", "83.33"))
+        assert f"<td>closed</td>{figures}" in page
+        assert "Left out: 8 questions without nuggets." in page
+        assert f"--nuggets={tmp_path / 'nuggets.jsonl'}" in page  # the command that makes the same again
+        question = client.get("/query", params={"task": str(task), "query": "q7"}).text
+        assert question.count("Nuggets: 1 of 2 said in full") == 2
+        assert question.count('one &lt;script&gt;alert(1)&lt;/script&gt; <span class="soft">vital, said in full') == 2
+        assert question.count('two &lt;script&gt;alert(1)&lt;/script&gt; <span class="soft">okay, said in part') == 2
+        assert EVIL not in question
+        assert "Nuggets" not in client.get("/query", params={"task": str(task), "query": "q1"}).text

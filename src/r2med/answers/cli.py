@@ -11,6 +11,7 @@ import click
 
 from r2med.answers.accuracy import judge_runs
 from r2med.answers.arms import KINDS, ORDERS, PromptRule, make_arms
+from r2med.answers.nugget_writer import NuggetWriter
 from r2med.answers.plan import plan_study
 from r2med.answers.report import make_report
 from r2med.answers.study import StudyOptions, run_study
@@ -19,7 +20,8 @@ from r2med.cli.execution import asking, asking_options
 from r2med.cli.options import ManyValues, json_option, remark, write_json
 from r2med.data.task_names import task_names
 from r2med.data.tasks import resolve
-from r2med.formatting import percent
+from r2med.formatting import counted, percent
+from r2med.llm.budget import Estimate
 from r2med.llm.parsing import judge_prompt
 from r2med.measure.metrics import Measure
 from r2med.render.charts.files import check_chart_files, save_charts
@@ -28,8 +30,8 @@ from r2med.render.table import Column, Table, column, key, numbers, output
 
 if TYPE_CHECKING:
     from r2med.answers.plan import StudyPlan
-    from r2med.llm.budget import Estimate
     from r2med.measure.correlation import Correlation
+    from r2med.pipeline.executor.local import Executor
 
 
 @click.command("answers", cls=ManyValues)
@@ -94,6 +96,7 @@ def _describe(correlation: Correlation, too_few: str) -> str:
     return f"{', '.join(parts)} ({correlation.points} points)"
 
 
+_FILE = click.Path(path_type=Path, dir_okay=False)
 _RULE = ("k", "budget", "order", "prompt")
 _ASKED = ("executor", "concurrency", "timeout", "retries", "rpm", "max_cost", "max_tokens")
 
@@ -107,6 +110,10 @@ _ASKED = ("executor", "concurrency", "timeout", "retries", "rpm", "max_cost", "m
 )
 @click.option("--judge", default="", metavar="LLM", help="The model that compares an answer with the gold answer.")
 @click.option("--judge-prompt", default="", metavar="FILE", help="What to ask the judge, in your own words.")
+@click.option("--nuggets", default="", metavar="FILE", help="Facts of good answers, for the judge to look for.")
+@click.option(
+    "--write-nuggets", type=_FILE, metavar="FILE", help="Have the model write such facts, and answer nothing."
+)
 @click.option("--k", default=5, show_default=True, type=click.IntRange(1), help="Passages in view at the most.")
 @click.option("--budget", default=2000, show_default=True, type=click.IntRange(1), help="Tokens of all passages.")
 @click.option("--order", default="ranked", show_default=True, type=click.Choice(ORDERS), help="Of the sources.")
@@ -130,6 +137,10 @@ def rag_command(systems: tuple[str, ...], tasks: tuple[str, ...], arms: tuple[st
     other questions, hard the highest ranked passages of each SYSTEM that are not relevant. The last three are chosen by
     the judgements and marked as oracles. Further arms are run files and systems.
 
+    With --nuggets, answers are longer, and the judge says which facts of FILE each of them holds: vital ones, which a
+    good answer must have, and okay ones. --write-nuggets makes that file from gold answers and relevant passages, for
+    people to check (r2med review new NAME --from FILE); what it has already stays as it is.
+
     Every arm has the same token budget. Answers name their sources and may abstain. An answer is right when it has the
     words of the gold answer, or when the --judge says that it means the same. Replies, answers and verdicts are kept:
     the same command goes on where it was stopped, and shows what is there without asking again.
@@ -139,13 +150,17 @@ def rag_command(systems: tuple[str, ...], tasks: tuple[str, ...], arms: tuple[st
       r2med rag bm25 --llm gpt-4o --judge gpt-4o --tasks MedQA-Diag --dry-run
       r2med rag bm25 "rrf(bm25, bge)" --llm gpt-4o --samples 3 --tasks full --max-cost 20
       r2med rag --llm qwen@http://localhost:8000/v1 --arms closed gold ours=run.trec --tasks path/to/folder
+      r2med rag --llm gpt-4o --tasks sample/PMC-Treatment --write-nuggets nuggets.jsonl
+      r2med rag bm25 --llm gpt-4o --judge gpt-4o --tasks sample/PMC-Treatment --nuggets nuggets.jsonl
     """
     as_json, form, dry_run = given.pop("as_json"), given.pop("form"), given.pop("dry_run")
     if as_json and form:
         raise click.UsageError("--json and --format exclude each other")
     if given["judge_prompt"] and not given["judge"]:
         raise click.UsageError("--judge-prompt is for a judge; name one with --judge")
-    plot = given.pop("plot")
+    plot, nuggets_file = given.pop("plot"), given.pop("write_nuggets")
+    if nuggets_file is not None and (systems or arms or given["nuggets"] or form or plot):
+        raise click.UsageError("--write-nuggets answers nothing: leave out SYSTEM, --arms, --nuggets, --format, --plot")
     if plot is not None:
         check_chart_files(plot)
     fresh = given.pop("fresh")
@@ -155,6 +170,9 @@ def rag_command(systems: tuple[str, ...], tasks: tuple[str, ...], arms: tuple[st
     options = StudyOptions(rule=PromptRule(**{name: given.pop(name) for name in _RULE}), measure=measure, **given)
     study_arms = make_arms(systems, arms)
     with asking(dry_run=dry_run, **asked) as executor:
+        if nuggets_file is not None:
+            _write_nuggets(NuggetWriter(options, names, nuggets_file), executor, dry_run=dry_run, as_json=as_json)
+            return
         if dry_run:
             _show_plan(plan_study(study_arms, names, options), as_json=as_json)
             return
@@ -171,6 +189,26 @@ def rag_command(systems: tuple[str, ...], tasks: tuple[str, ...], arms: tuple[st
         remark(f"{name} is not drawn: {why}" for name, why in lacks.items() if name not in charts)
         files = save_charts(charts, plot)
         click.echo(f"the figures are in {', '.join(map(str, files))}", err=True)
+
+
+def _write_nuggets(writer: NuggetWriter, executor: Executor, *, dry_run: bool, as_json: bool) -> None:
+    done = writer.estimate() if dry_run else writer.write(executor)
+    remark(writer.notes)
+    if as_json:
+        write_json(done)
+    elif isinstance(done, Estimate):
+        table = Table(key("step"), *numbers("requests", "kept", "tokens", "dollars", "at most"))
+        table.add("nuggets", *_cells(done))
+        table.show(output())
+    else:
+        kept = f"; {counted(done.kept, 'question')} had them before" if done.kept else ""
+        click.echo(f"{counted(done.nuggets, 'nugget')}, {done.vital:,} vital, of {counted(done.questions, 'question')}")
+        click.echo(f"in {done.path}{kept}; {_money(done.cost)} for replies, kept ones included")
+        if done.unread:
+            why = f"the first: {done.first_unread}; the same command asks for them again"
+            click.echo(f"{counted(done.unread, 'reply', 'replies')} could not be read, {why}", err=True)
+        if done.failed:
+            click.echo(f"{counted(done.failed, 'request')} had no reply; the same command asks again", err=True)
 
 
 def _show_plan(plan: StudyPlan, *, as_json: bool) -> None:

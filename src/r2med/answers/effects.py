@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from r2med.answers.nuggets import RECALLS
 from r2med.answers.samples import AnswerKind, QuestionAnswers
 from r2med.measure.bootstrap import average_intervals, percentile_ends, resampled_means
 from r2med.measure.correlation import Discrimination, discrimination
@@ -221,6 +222,69 @@ class Grounding:
             citations=citations,
             relevant_citations=sum(relevant),
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class NuggetRecall:
+    """Nuggets that the answers of an arm hold."""
+
+    questions: int
+    """Questions with nuggets."""
+    without: int
+    """Questions without nuggets, which are left out."""
+    answers: int = shown("answers")
+    """Answers to questions with nuggets."""
+    unread: int = shown("unread")
+    """Those of them without a label for every nugget, or that could not be read themselves; they are in no recall."""
+    unread_share: float
+    """Of the answers to questions with nuggets."""
+    recall: Mapping[str, Figure | None]
+    """Kind of recall to the mean over tasks with its 95% interval; null where no question has nuggets that count."""
+    differences: Mapping[str, Difference | None]
+    """Kind of recall to the arm minus closed, paired by question within tasks; null if closed was not asked."""
+
+    @classmethod
+    def of(cls, closed: ByTask | None, tasks: ByTask) -> NuggetRecall | None:
+        """Average the recall of an arm; None if no question has nuggets."""
+        questions = questions_of(tasks)
+        support = [sample.support for question in questions if question.nuggets for sample in question.samples]
+        if not support:
+            return None
+        unread = support.count(None)
+        return cls(
+            questions=sum(bool(question.nuggets) for question in questions),
+            without=sum(not question.nuggets for question in questions),
+            answers=len(support),
+            unread=unread,
+            unread_share=unread / len(support),
+            recall={kind: _mean_recall(kind, tasks) for kind in RECALLS},
+            differences={kind: None if closed is None else _recall_change(kind, closed, tasks) for kind in RECALLS},
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the shape of `--json`."""
+        recall = {kind: figure and figure_dict(figure, "mean") for kind, figure in self.recall.items()}
+        changes = {kind: change and change.as_dict() for kind, change in self.differences.items()}
+        return vars(self) | {"recall": recall, "differences": changes}
+
+
+def _recalls(kind: str, arm: Answers) -> dict[str, float]:
+    return {query: value for query, question in arm.items() if (value := question.recall(kind)) is not None}
+
+
+def _mean_recall(kind: str, tasks: ByTask) -> Figure | None:
+    tables = [np.array(list(recalls.values())) for arm in tasks.values() if (recalls := _recalls(kind, arm))]
+    return average_intervals(tables)[0] if tables else None
+
+
+def _recall_change(kind: str, closed: ByTask, arm: ByTask) -> Difference | None:
+    """Compare recall on the questions that have one under both arms."""
+    changes = []
+    for task in arm:
+        before, after = _recalls(kind, closed.get(task, {})), _recalls(kind, arm[task])
+        if shared := [query for query in after if query in before]:
+            changes.append(np.array([after[query] - before[query] for query in shared]))
+    return difference(changes) if changes else None
 
 
 @dataclass(frozen=True)

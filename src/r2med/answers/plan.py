@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from r2med.answers.arms import Arm, PromptRule, file_lists, make_arms
+from r2med.answers.nuggets import support_text
 from r2med.answers.report import RagReport
 from r2med.answers.study import Prepared, StudyOptions, check_groups, prepare, with_answers
 from r2med.data.dataset import Dataset
@@ -109,7 +110,10 @@ def _verdicts(prepared: Prepared) -> list[Request]:
         for question in prepared.questions
         for sample in range(prepared.options.samples)
     ]
-    return [judge.request(judge_text(texts.text(query), gold[query], text, template)) for query, text in answers]
+    verdicts = [judge_text(texts.text(query), gold[query], text, template) for query, text in answers]
+    nuggets = {question.query: question.nuggets for question in prepared.questions}
+    verdicts += [support_text(texts.text(query), text, nuggets[query]) for query, text in answers if nuggets[query]]
+    return [judge.request(text) for text in verdicts]
 
 
 @dataclass(frozen=True)
@@ -129,7 +133,7 @@ class StudyCommand:
     @property
     def words(self) -> list[str]:
         """Return the words behind `r2med`, default settings left out."""
-        names = ("llm", "judge", "k", "budget", "order", "prompt", "samples", "temperature", "answer_tokens", "measure")
+        names = "llm judge nuggets k budget order prompt samples temperature answer_tokens measure".split()
         values, usual = ({**vars(options), **vars(options.rule)} for options in (self.options, StudyOptions("")))
         changed = [name for name in names if values[name] != usual[name]]
         given = [f"--{name.replace('_', '-')}={values[name]}" for name in changed]
@@ -152,8 +156,6 @@ def _options(facts: Mapping[str, Any]) -> StudyOptions:
     """Return the options that results record; the prompt of a file by the file's name."""
     llm, prompt = facts["llm"], facts["prompt"]
     rule = PromptRule(facts["k"], facts["budget"], facts["order"])
-    if rule.template().hash != prompt["hash"]:
-        rule = replace(rule, prompt=prompt["source"])
     usual = find_model(llm["name"]).sampling
     temperature, tokens = (
         None if value == getattr(usual, name) else value
@@ -161,4 +163,8 @@ def _options(facts: Mapping[str, Any]) -> StudyOptions:
         for value in [llm["sampling"].get(name)]
     )
     judge = facts["judge"]["name"] if facts["judge"] else ""
-    return StudyOptions(llm["name"], judge, facts["samples"], rule, temperature, tokens, measure=facts["measure"])
+    more = {"measure": facts["measure"], "nuggets": facts["nuggets"]["file"] if facts["nuggets"] else ""}
+    options = StudyOptions(llm["name"], judge, facts["samples"], rule, temperature, tokens, **more)
+    if options.template().hash != prompt["hash"]:
+        options = replace(options, rule=replace(rule, prompt=prompt["source"]))
+    return options

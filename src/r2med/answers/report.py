@@ -38,6 +38,7 @@ class ArmReport:
     paired: effects.Paired | None  # None for closed itself, and if closed was not asked
     way: effects.WayToGold | None  # None for closed and gold
     harm: Mapping[str, Discrimination]
+    nuggets: effects.NuggetRecall | None  # None without a file of nuggets
     account: Usage
     judge_account: Usage
 
@@ -57,6 +58,7 @@ class ArmReport:
             "paired": self.paired and self.paired.as_dict(),
             "way_to_gold": self.way and self.way.as_dict(),
             "harm": {signal: discrimination.as_dict() for signal, discrimination in self.harm.items()},
+            "nuggets": self.nuggets and self.nuggets.as_dict(),
             **{name: getattr(self, name).as_json() for name in ("account", "judge_account")},
         }
 
@@ -138,6 +140,7 @@ class RagReport:
             paired=None if compared is None else effects.paired(compared, tasks),
             way=None if arm.kind in ("closed", "gold") else effects.way_to_gold(closed, gold, tasks),
             harm={} if compared is None else effects.foresee_harm(compared, tasks),
+            nuggets=effects.NuggetRecall.of(compared, tasks),
             account=sum((part.account for part in parts), Usage()),
             judge_account=sum((part.judge_account for part in parts), Usage()),
         )
@@ -177,6 +180,7 @@ def make_report(answers: Sequence[ArmAnswers], notes: Sequence[str] = ()) -> Rag
         raise R2medError("there are no answers to report on; r2med rag SYSTEM --llm MODEL asks for them")
     facts = answers[0].settings
     shared = {name: facts[name] for name in ("llm", "judge", "prompt", "k", "budget", "order", "samples", "measure")}
+    shared["nuggets"] = facts.get("nuggets")
     return RagReport(answers[0].study, shared, answers, tuple(notes))
 
 

@@ -10,6 +10,8 @@ from itertools import combinations
 from msgspec.structs import replace
 
 from r2med.answers.arms import ShownPassage
+from r2med.answers.nuggets import Support, recall
+from r2med.data.nuggets import Nugget
 from r2med.llm.parsing import read_cited_answer
 from r2med.llm.types import Failed, Reply
 from r2med.measure.answers import matches, normalise_answer, plainly_contains
@@ -45,6 +47,8 @@ class SampledAnswer(Typed, frozen=True):
     """`exact`, `contained`, `judge`, or `words` where no judge was asked about an answer that does not match."""
     text: str = ""  # the reply, as far as it is kept
     problem: str = ""  # why it could not be decided
+    support: tuple[Support, ...] | None = None
+    """The label of every nugget of the question; None if it has none, or if the judge's labels cannot be read."""
 
 
 class QuestionAnswers(Typed, frozen=True, dict=True):
@@ -54,12 +58,19 @@ class QuestionAnswers(Typed, frozen=True, dict=True):
     shown: tuple[ShownPassage, ...]
     samples: tuple[SampledAnswer, ...]
     retrieval: float | None = None  # the measure of the list that the passages came from; None without a list
+    nuggets: tuple[Nugget, ...] = ()  # facts of a good answer, which the answers were searched for
 
     @cached_property
     def value(self) -> float | None:
         """Return the share of right ones among the samples that were decided; None if none was."""
         decided = [sample.kind is AnswerKind.RIGHT for sample in self.samples if sample.kind in DECIDED]
         return sum(decided) / len(decided) if decided else None
+
+    def recall(self, kind: str) -> float | None:
+        """Return the mean recall of nuggets of the samples whose labels could be read; None if there are none."""
+        values = [recall(kind, self.nuggets, sample.support) for sample in self.samples if sample.support]
+        recalls = [value for value in values if value is not None]
+        return sum(recalls) / len(recalls) if recalls else None
 
     @property
     def right(self) -> bool:
@@ -96,6 +107,11 @@ def read_reply(reply: Reply | Failed, gold: str, synonyms: Sequence[str], *, jud
     if exact or plainly_contains(cited.answer, gold, synonyms):
         kind, decided_by = AnswerKind.RIGHT, "exact" if exact else "contained"
     return replace(sample, kind=kind, exact=exact, contained=contained, decided_by=decided_by)
+
+
+def holds_answer(sample: SampledAnswer) -> bool:
+    """Return whether a sample has an answer, which nuggets can be looked for in."""
+    return sample.kind in (AnswerKind.RIGHT, AnswerKind.WRONG, AnswerKind.UNJUDGED)
 
 
 def with_verdict(sample: SampledAnswer, verdict: bool | None, problem: str) -> SampledAnswer:

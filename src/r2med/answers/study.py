@@ -15,9 +15,19 @@ from typing import Any, NamedTuple
 import msgspec
 
 from r2med.answers.arms import Arm, PromptRule, Source, choose, file_lists, prompt, show
-from r2med.answers.samples import DECIDED, AnswerKind, QuestionAnswers, SampledAnswer, read_reply, with_verdict
+from r2med.answers.nuggets import Support, read_support, support_prompt, support_text
+from r2med.answers.samples import (
+    DECIDED,
+    AnswerKind,
+    QuestionAnswers,
+    SampledAnswer,
+    holds_answer,
+    read_reply,
+    with_verdict,
+)
 from r2med.data.dataset import Dataset
 from r2med.data.loader import load
+from r2med.data.nuggets import Nugget, NuggetFile, read_nuggets
 from r2med.data.run import Run
 from r2med.data.tasks import resolve
 from r2med.errors import R2medError
@@ -29,6 +39,7 @@ from r2med.llm.stage import settings as sampling_settings
 from r2med.llm.types import Failed, Model, Reply, Request
 from r2med.measure.metrics import Measure
 from r2med.measure.score import score
+from r2med.models.templates import Template, bundled
 from r2med.pipeline.evaluate import ALGORITHM, Options, evaluate
 from r2med.pipeline.executor.local import Executor, every_share, postponed_as, quiet
 from r2med.runs.answer_sets import AnswerSet
@@ -52,10 +63,13 @@ class StudyOptions:
     answer_tokens: int | None = None
     judge_prompt: str = ""  # a file in place of the judge's own prompt
     measure: str = "nDCG@10"  # what the lists of systems are measured by
+    nuggets: str = ""  # a file of the facts that answers should hold, which the judge looks for
 
     def __post_init__(self) -> None:
         if self.samples < 1:
             raise R2medError(f"samples must be 1 or more, not {self.samples}")
+        if self.nuggets and not self.judge:
+            raise R2medError("nuggets are looked for in answers by a judge; name one with --judge")
 
     @property
     def model(self) -> Model:
@@ -70,17 +84,32 @@ class StudyOptions:
         """Return the model that judges."""
         return unwavering(find_model(self.judge)) if self.judge else None
 
+    @cached_property
+    def nugget_file(self) -> NuggetFile | None:
+        """Return the nuggets of the file."""
+        return read_nuggets(self.nuggets) if self.nuggets else None
+
+    def template(self) -> Template:
+        """Return the prompt: one for whole answers if nuggets are looked for in them, or the user's own."""
+        if self.nuggets and not self.rule.prompt:
+            return bundled("long_answer", "r2med.answers")
+        return self.rule.template()
+
     def facts(self) -> dict[str, Any]:
         """Return everything that the answers depend on except the arm and the data; results record it."""
-        rule, judging = self.rule, self.judging
-        return {
+        rule, judging, template = self.rule, self.judging, self.template()
+        facts = {
             "llm": _model_facts(self.model),
             "judge": judging and {**_model_facts(judging), "prompt": judge_prompt(self.judge_prompt).hash},
-            "prompt": {"source": rule.template().source, "hash": rule.template().hash},
+            "prompt": {"source": template.source, "hash": template.hash},
             **{name: getattr(rule, name) for name in ("k", "budget", "order")},
             "samples": self.samples,
             "measure": self.measure,
         }
+        if self.nugget_file is not None:
+            hashes = {"hash": self.nugget_file.hash, "prompt": support_prompt().hash}
+            facts["nuggets"] = {"file": self.nuggets, **hashes}
+        return facts
 
     @property
     def key(self) -> str:
@@ -119,6 +148,7 @@ class StudyQuestion(NamedTuple):
     sources: Sequence[Source]
     requests: Sequence[Request]
     retrieval: float | None
+    nuggets: tuple[Nugget, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -175,6 +205,8 @@ def run_study(
 ) -> tuple[list[ArmAnswers], list[str]]:
     """Answer every arm on every task, from the ledger or asked now; return them with notes for the reader."""
     check_groups(tasks)
+    if options.nugget_file is not None:
+        options.nugget_file.check_tasks(task.name for task in resolve(tasks))
     executor = executor or quiet()
     notes: list[str] = []
     options.facts()  # what cannot be asked is refused before anything runs
@@ -217,14 +249,17 @@ def prepare(arm: Arm, dataset: Dataset, run: Run | None, options: StudyOptions) 
     if run is not None and arm.retrieves:
         scores = score(run, dataset.gold.qrels, [Measure.parse(options.measure)])
         values = dict(zip(scores.queries, scores.values(scores.measures[0]).tolist(), strict=True))
-    template, model, words = options.rule.template(), options.model, dataset.task.words
+    template, model, words = options.template(), options.model, dataset.task.words
+    nuggets = options.nugget_file.of(dataset) if options.nugget_file is not None else {}
     questions = []
     for query, text in dataset.collection.queries:
         if not dataset.gold.answers.get(query, "").strip() or (arm.file is not None and not passages[query]):
             continue
         sources = show(query, passages[query], dataset, options.rule)
         request = model.request(prompt(template, text, sources, words))
-        questions.append(StudyQuestion(query, sources, request.samples(options.samples), values.get(query)))
+        questions.append(
+            StudyQuestion(query, sources, request.samples(options.samples), values.get(query), nuggets.get(query, ()))
+        )
     return Prepared(arm, dataset, questions, options)
 
 
@@ -261,7 +296,7 @@ def _read(prepared: Prepared, replies: Replies) -> list[QuestionAnswers]:
         facts = gold.answers[question.query], gold.synonyms.get(question.query, ())
         samples = tuple(read_reply(r, *facts, judged=judged) for r in islice(rest, prepared.options.samples))
         passages = tuple(source.shown for source in question.sources)
-        answers.append(QuestionAnswers(question.query, passages, samples, question.retrieval))
+        answers.append(QuestionAnswers(question.query, passages, samples, question.retrieval, question.nuggets))
     kinds = [sample.kind for question in answers for sample in question.samples]
     unread = [reply for reply, kind in zip(replies, kinds, strict=True) if kind is AnswerKind.UNPARSABLE]
     current_client().reject(unread)
@@ -275,22 +310,37 @@ def _judged(
     judge = read[0][0].options.judging if read else None
     template = judge_prompt(read[0][0].options.judge_prompt) if read else None
     requests: dict[tuple[str, str], Request] = {}
+    supports: dict[tuple[str, str], Request] = {}
+    nuggets: dict[str, tuple[Nugget, ...]] = {}
     if judge is not None:
         for prepared, _, answers in read:
             texts, gold = prepared.dataset.collection.queries, prepared.dataset.gold.answers
             for query, answer in _undecided(answers):
                 text = judge_text(texts.text(query), gold[query], answer, template)
                 requests.setdefault((query, answer), judge.request(text))
+            nuggets |= {row.query: row.nuggets for row in answers}
+            for query, answer in _searched(answers):
+                text = support_text(texts.text(query), answer, nuggets[query])
+                supports.setdefault((query, answer), judge.request(text))
     verdicts = dict(zip(requests, _ask(list(requests.values()), "verdicts", executor), strict=True))
     current_client().reject(reply for reply in verdicts.values() if verdict_of(reply)[0] is None)
+    labels = dict(zip(supports, _ask(list(supports.values()), "nuggets", executor), strict=True))
+    support = {pair: read_support(reply, len(nuggets[pair[0]])) for pair, reply in labels.items()}
+    current_client().reject(reply for pair, reply in labels.items() if support[pair] is None)
 
-    def decide(query: str, sample: SampledAnswer) -> SampledAnswer:
-        reply = verdicts.get((query, sample.answer)) if sample.kind is AnswerKind.UNJUDGED else None
+    def decide(question: QuestionAnswers, sample: SampledAnswer) -> SampledAnswer:
+        pair = question.query, sample.answer
+        if sample.kind is AnswerKind.ABSTAINED and question.nuggets:
+            return msgspec.structs.replace(sample, support=(Support.NONE,) * len(question.nuggets))
+        if holds_answer(sample) and question.nuggets:
+            sample = msgspec.structs.replace(sample, support=support.get(pair))
+        reply = verdicts.get(pair) if sample.kind is AnswerKind.UNJUDGED else None
         return sample if reply is None else with_verdict(sample, *verdict_of(reply))
 
     for prepared, replies, answers in read:
         asked = [verdicts[pair] for pair in _undecided(answers)] if verdicts else []
-        samples = ((question, tuple(decide(question.query, s) for s in question.samples)) for question in answers)
+        asked += [labels[pair] for pair in _searched(answers)]
+        samples = ((question, tuple(decide(question, s) for s in question.samples)) for question in answers)
         judged = [msgspec.structs.replace(question, samples=decided) for question, decided in samples]
         dataset, options = prepared.dataset, prepared.options
         facts = {**options.facts(), "data": dataset.fingerprint, "group": dataset.task.group, "key": prepared.key}
@@ -301,6 +351,11 @@ def _judged(
 def _undecided(answers: Sequence[QuestionAnswers]) -> list[tuple[str, str]]:
     """Return the questions and answers that a judge decides."""
     return [(row.query, s.answer) for row in answers for s in row.samples if s.kind is AnswerKind.UNJUDGED]
+
+
+def _searched(answers: Sequence[QuestionAnswers]) -> list[tuple[str, str]]:
+    """Return the questions and answers in which nuggets are looked for."""
+    return [(row.query, s.answer) for row in answers if row.nuggets for s in row.samples if holds_answer(s)]
 
 
 def read_answers(stored: AnswerSet) -> ArmAnswers:
@@ -318,7 +373,8 @@ def _recalled(prepared: Prepared, ledger: Ledger) -> ArmAnswers | None:
     if stored is None:
         return None
     answers = read_answers(stored)
-    if any(sample.kind not in DECIDED for question in answers.answers for sample in question.samples):
+    samples = [(question, sample) for question in answers.answers for sample in question.samples]
+    if any(sample.kind not in DECIDED or (question.nuggets and not sample.support) for question, sample in samples):
         return None
     if ledger.answers.newest(stored.study, stored.arm, stored.task) != stored.key:
         # Data or a system that was changed and changed back has its own answers shown again.

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from r2med.answers.effects import Counts, Grounding, InView, Paired, Quadrants
+from r2med.answers.effects import Counts, Grounding, InView, NuggetRecall, Paired, Quadrants
+from r2med.answers.nuggets import RECALLS
 from r2med.data.task_names import task_headings
-from r2med.formatting import p_text, p_words
-from r2med.measure.significance import ALPHA
+from r2med.formatting import counted, p_text, p_words
+from r2med.measure.significance import ALPHA, Difference
 from r2med.render.charts.bars import FlowChart, FlowRow
 from r2med.render.charts.chart import Chart
 from r2med.render.charts.dots import DotChart
@@ -46,7 +48,10 @@ def _declared(kind: type, part: str) -> list[Column]:
 
 def rag_sections(report: RagReport) -> list[Section]:
     """Build all sections of a study, in order."""
-    sections = [_accuracy(report), *([_by_task(report)] if len(report.tasks) > 1 else []), _kinds(report)]
+    sections = [_accuracy(report), *([_by_task(report)] if len(report.tasks) > 1 else [])]
+    if with_nuggets := [arm for arm in report.arms if arm.nuggets is not None]:
+        sections += _nuggets(report, with_nuggets)
+    sections.append(_kinds(report))
     if compared := [arm for arm in report.arms if arm.paired is not None]:
         sections.append(_paired(compared))
     if with_passages := [arm for arm in report.arms if arm.quadrants is not None]:
@@ -122,6 +127,55 @@ def _how(report: RagReport) -> list[str]:
     if judge:
         sentences.append("A judge errs: its errors make differences between arms look smaller than they are.")
     return sentences
+
+
+_MAIN_RECALLS = ("strict_vital", "strict_all", "lenient_all")  # those with intervals in tables; JSON has all
+
+
+def _nuggets(report: RagReport, arms: Sequence[ArmReport]) -> list[Section]:
+    """Build the tables of nuggets: recall of every kind, then intervals and what passages changed."""
+
+    def recall(arm: ArmReport, kind: str) -> Number:
+        figure, lost = (arm.nuggets.recall[kind], arm.nuggets.unread) if arm.nuggets else (None, 0)
+        number = percent(figure and figure.value)
+        return Number(f"{number.wide}*", f"{number.narrow}*") if lost else number
+
+    names = {kind: kind.replace("_", " ") for kind in RECALLS}
+    columns = [
+        _ARM,
+        *(column(kind, name, lambda cell: cell, partial(recall, kind=kind)) for kind, name in names.items()),
+    ]
+    counts = [arm.nuggets for arm in arms if arm.nuggets]
+    unread, answers = sum(part.unread for part in counts), sum(part.answers for part in counts)
+    without = max(part.without for part in counts)
+    sentences = [
+        "Recall: the share of the facts of a good answer that an answer holds, the mean over questions.",
+        "Strict: what is said in part counts 0; lenient: one half. Weighted: an okay fact counts half a vital one.",
+    ]
+    if unread:
+        columns += _declared(NuggetRecall, "nuggets")
+        share = f"{unread:,} of {answers:,} answers ({100 * unread / answers:.1f}%)"
+        sentences.append(f"*: without the labels of {share} that could not be read; the figure is of the others.")
+    if without:
+        sentences.append(f"Left out: {counted(without, 'question')} without nuggets.")
+    rows = [
+        (f"{arm.arm.title}: {name}", percent(figure.value), interval(figure), *_changes(arm.nuggets.differences[kind]))
+        for arm in arms
+        for kind, name in names.items()
+        if kind in _MAIN_RECALLS and arm.nuggets and (figure := arm.nuggets.recall[kind])
+    ]
+    headings = ("arm and nuggets", "recall", "95% interval", "change", "95% interval", "p")
+    meaning = "Change: against the same questions without passages, where both have a recall (randomisation test)."
+    return [
+        Section.of(f"Nuggets in answers, recall in %, {_over(report)}", columns, arms, sentences),
+        Section("Recall of nuggets in %, and what passages change", headings, rows, [meaning]),
+    ]
+
+
+def _changes(change: Difference | None) -> tuple[Cell, Cell, Cell]:
+    if change is None:
+        return "-", "-", "-"
+    return percent(change.mean, sign="+"), signed_interval(change), p_text(change.randomisation)
 
 
 def _kinds(report: RagReport) -> Section:

@@ -65,7 +65,8 @@ def review_command() -> None:
 def export_command(name: str, form: str, out: Path, as_json: bool, **given: Any) -> None:
     """Write the labels of NAME: an adjudicator's first, then what the rule makes of the reviewers' grades.
 
-    Judgements in TREC's, R2MED's or BEIR's form; `csv` has every single label, a row each; `task` writes a new
+    Judgements in TREC's, R2MED's or BEIR's form; `csv` has every single label, a row each; `nuggets` those of a
+    review of nuggets that are not wrong, for `r2med rag --nuggets`; `task` writes a new
     version of the task, with the labels that were reviewed in place of its own, a list of every change and a
     fingerprint of its own. Grades below the one that the scale calls relevant are written as 0, that grade as 1.
 
@@ -183,11 +184,11 @@ def import_command(name: str, file: Path, person: str, grades: str, as_json: boo
     "sources",
     multiple=True,
     required=True,
-    metavar="TASK|RUN|BUILD...",
-    help="What to draw from: tasks, systems or runs of the ledger, folders of `r2med build`.",
+    metavar="TASK|RUN|BUILD|FILE...",
+    help="What to draw from: tasks, systems or runs of the ledger, folders of `r2med build`; or a file of nuggets.",
 )
 @click.option("--queue", type=click.Choice(QUEUES), default=QUEUES[0], show_default=True, help="How to draw.")
-@click.option("--items", type=click.IntRange(1), default=100, show_default=True, help="How many passages.")
+@click.option("--items", type=click.IntRange(1), help="How many passages (default: 100).")
 @click.option("--overlap", type=Percent(), default="20%", show_default=True, help="Share that everybody judges.")
 @click.option("--repeat", type=Percent(), default="5%", show_default=True, help="Share that a person sees twice.")
 @click.option("--gold", type=_FILE, metavar="FILE", help="Judgements known to be right, dealt in among the others.")
@@ -203,6 +204,9 @@ def create(name: str, sources: tuple[str, ...], as_json: bool, **given: Any) -> 
     estimate. `disagreements` takes what runs and labels (or the judges of a build) say the opposite of, `near-cut`
     what stands just above or below the cut, `holes` what runs found and nobody judged, `mixed` half at random and
     the rest of all three.
+
+    A file of nuggets, as `r2med rag --write-nuggets` makes it, has one fact for each item, and no passages: it is
+    wrong, okay or vital, with the gold answer in view. `review export --to nuggets` writes what people left of it.
 
     \b
     Examples:

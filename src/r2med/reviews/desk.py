@@ -13,8 +13,8 @@ from r2med.lexical.highlight import Kinds, Part, kinds_of, marks
 from r2med.lexical.segmentation import sentences as text_sentences
 from r2med.reviews.batches import Dealer
 from r2med.reviews.progress import contested_items
-from r2med.reviews.rows import ANSWER, CAUSES, REVEALS, UNSURE, Revealed, Reviewer, ReviewItem, Ruling
-from r2med.reviews.scale import sentences
+from r2med.reviews.rows import ANSWER, CAUSES, NUGGETS, REVEALS, UNSURE, Revealed, Reviewer, ReviewItem, Ruling
+from r2med.reviews.scale import NUGGET_SCALE, sentences
 from r2med.reviews.store import ReviewStore
 
 LONGEST = 200_000  # characters of a passage that are shown; a genome has millions
@@ -177,6 +177,8 @@ class Desk:
 def _origin(item: ReviewItem) -> str:
     ranks = [f"{system} has it in place {rank}" for system, rank in item.facts.get("ranks", {}).items()]
     label = item.facts.get("label")
+    if item.drawn == NUGGETS:
+        return f"Nugget {item.document}, written as {NUGGET_SCALE.grade(label or 0).name.lower()}."
     judged = "the task does not judge it" if label is None else f"the task's own label is {label}"
     drawn = "added because its grade is known" if item.drawn == "gold" else f"drawn: {item.drawn}"
     return "; ".join([f"Document {item.document}", drawn, judged, *ranks]) + "."

@@ -15,11 +15,12 @@ from typing import Any, NoReturn
 
 from r2med.audit.label_sets import ReviewedLabels
 from r2med.data.loader import load
+from r2med.data.nuggets import NuggetRow, task_label, write_nuggets
 from r2med.data.task_names import task_names
 from r2med.errors import R2medError, suggest
 from r2med.formatting import counted
 from r2med.reviews.progress import grades_by_item
-from r2med.reviews.rows import ANSWER, GRADED, MODEL, PERSON, Decision, ReviewItem, ReviewQuestion, Ruling, now
+from r2med.reviews.rows import ANSWER, GRADED, MODEL, NUGGETS, PERSON, Decision, ReviewItem, ReviewQuestion, Ruling, now
 from r2med.reviews.store import ReviewStore
 from r2med.store.files import draft_folder, unwritable, write_file
 from r2med.store.typed import json_bytes, json_lines
@@ -191,10 +192,15 @@ def export_labels(store: ReviewStore, out: Path, settings: ExportSettings) -> La
     """Write the labels of a review."""
     if settings.form == CSV:
         return _export_csv(store, out, settings)
+    if (settings.form == NUGGETS) != (store.project.queue == NUGGETS):
+        unit, form = store.project.unit, NUGGETS if store.project.queue == NUGGETS else "trec"
+        raise R2medError(f"the review {store.project.name} is of {unit}s; choose --to {form} or --to {CSV}")
     tasks = list(store.project.data)
     task, review = settings.task or tasks[0], f"the review {store.project.name}"
     if task not in tasks:
         raise R2medError(f"{review} has no task {task!r}{suggest(task, tasks)}")
+    if settings.form == NUGGETS:
+        return _export_nuggets(store, out, settings)
     if not settings.task and len(tasks) > 1:
         raise R2medError(f"{review} is of {len(tasks)} tasks; choose with --task {task}")
     if settings.form == TASK:
@@ -234,7 +240,7 @@ def _beir(rows: Sequence[Row]) -> str:
 
 
 _FORMS: Mapping[str, Callable[[Sequence[Row]], bytes | str]] = {"trec": _trec, "r2med": _r2med, "beir": _beir}
-FORMS = (*_FORMS, CSV, TASK)
+FORMS = (*_FORMS, CSV, TASK, NUGGETS)
 _OPEN = "the gold answer was in view of everybody who judged in this review"
 
 
@@ -274,6 +280,26 @@ def _export_csv(store: ReviewStore, out: Path, settings: ExportSettings) -> Labe
     opened = store.project.open_answer
     facts = {"binary": settings.binary, "open_answer": opened}
     return LabelExport(str(out), CSV, len(rows), facts, notes=(_OPEN,) if opened else ())
+
+
+def _export_nuggets(store: ReviewStore, out: Path, settings: ExportSettings) -> LabelExport:
+    """Write the nuggets that are not wrong, vital or okay as they were judged, for `r2med rag --nuggets`."""
+    resolved = resolve_labels(store, settings.rule, settings.reviewers)
+    vital = max(store.project.scale.values)
+    labels = [label for label in resolved.labels if settings.task in ("", label.question.task)]
+    rows = [
+        NuggetRow(of.query, label.item.document, label.item.text, label.grade == vital, task_label(of.task))
+        for label in labels
+        if label.score and (of := label.question)
+    ]
+    if not rows:
+        raise R2medError(f"no nugget of {store.project.name} was judged to be right")
+    write_nuggets(out, rows)
+    wrong = sum(not label.score for label in resolved.labels)
+    unjudged = store.item_count - len(resolved.labels) - resolved.undecided
+    notes = [f"{counted(wrong, 'nugget')} left out: wrong"] if wrong else []
+    notes += [f"{counted(unjudged, 'nugget')} left out: not judged"] if unjudged else []
+    return LabelExport(str(out), NUGGETS, len(rows), resolved.settings(), notes=(*notes, *_notes(resolved)[1:]))
 
 
 def _csv_text(*rows: Sequence[object]) -> str:

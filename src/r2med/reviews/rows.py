@@ -22,6 +22,7 @@ REVIEWER, ADJUDICATOR = "reviewer", "adjudicator"  # the roles that a reviewer c
 GRADED, UNSURE, SKIPPED, UNDONE = "graded", "unsure", "skipped", "undone"  # the verdicts of a decision
 RANDOM, DISAGREEMENTS, NEAR_CUT, HOLES, GOLD = "random", "disagreements", "near-cut", "holes", "gold"
 """How items are drawn. Only what was drawn at random may feed an estimate."""
+NUGGETS = "nuggets"  # the queue of a review of all nuggets of a file, in place of passages
 CAUSES: Mapping[str, str] = {
     "question": "The question is ambiguous",
     "guideline": "The guideline is ambiguous",
@@ -53,6 +54,11 @@ class ReviewProject(Typed, frozen=True):
     seed: int
     open_answer: bool = False
     """Whether everybody sees the gold answer from the start; otherwise it is shown on request, and that is recorded."""
+
+    @property
+    def unit(self) -> str:
+        """Return the word for an item."""
+        return "nugget" if self.queue == NUGGETS else "passage"
 
 
 class ReviewQuestion(Typed, frozen=True):

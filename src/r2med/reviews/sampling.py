@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from r2med.construction.plan import read_plan
 from r2med.construction.pool import TASK as BUILT
 from r2med.data.dataset import Dataset
 from r2med.data.loader import load
+from r2med.data.nuggets import NuggetFile, read_nuggets
 from r2med.data.qrels import read_label_sets
 from r2med.data.tasks import resolve
 from r2med.errors import DataError, R2medError
@@ -28,17 +29,26 @@ from r2med.reviews.rows import (
     GOLD,
     HOLES,
     NEAR_CUT,
+    NUGGETS,
     RANDOM,
     ReviewItem,
     ReviewProject,
     ReviewQuestion,
     now,
 )
-from r2med.reviews.scale import DEFAULT_GUIDELINE, DEFAULT_SCALE, GradeScale, omit_grades
+from r2med.reviews.scale import (
+    DEFAULT_GUIDELINE,
+    DEFAULT_SCALE,
+    NUGGET_GUIDELINE,
+    NUGGET_SCALE,
+    GradeScale,
+    omit_grades,
+)
 from r2med.reviews.store import ReviewStore, create_review
 from r2med.runs.ledger import Entry, Ledger
 from r2med.runs.selection import check_data
 
+_ITEMS = 100  # passages of a review by default
 DEPTH = 10  # a document is found when it is among so many: what nDCG@10 looks at
 
 
@@ -65,6 +75,7 @@ class Candidate:
     margin: float | None = None  # of a build: by how much the judges' scores lie above the cuts
     spread: float | None = None  # of a build: how far its judges are apart
     facts: dict[str, Any] = field(default_factory=dict)  # more that is known of where it came from
+    nugget: str = ""  # the text, if it is a nugget and not a passage of the data
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -253,7 +264,7 @@ class ReviewSettings:
     """Settings for creating a project."""
 
     queue: str = RANDOM
-    items: int = 100
+    items: int | None = None  # by default 100 passages
     overlap: float = 0.2
     repeat: float = 0.0
     scale: GradeScale = DEFAULT_SCALE
@@ -267,8 +278,16 @@ def new_review(
     ledger: Ledger, name: str, sources: Sequence[str], settings: ReviewSettings
 ) -> tuple[ReviewStore, list[str]]:
     """Create a project from tasks, runs and builds; return it with notes for its owner."""
-    pools = read_pools(ledger, sources)
-    sample, notes = draw(pools, settings.queue, settings.items, settings.seed)
+    if files := [name for name in sources if Path(name).is_file()]:
+        if len(files) > 1:
+            raise R2medError(f"a review is of one file of nuggets, not of {len(files)}")
+        settings = _nugget_settings(settings)
+        pools = _nugget_pools(read_nuggets(files[0]), [name for name in sources if name not in files])
+        candidates = [pair for pool in pools for pair in pool.candidates]
+        sample, notes = {NUGGETS: Stratum(candidates, len(candidates))}, list[str]()
+    else:
+        pools = read_pools(ledger, sources)
+        sample, notes = draw(pools, settings.queue, settings.items or _ITEMS, settings.seed)
     gold = _read_gold(settings.gold, pools, settings.scale) if settings.gold else {}
     pairs = {key: (GOLD, pair) for key, (pair, _) in gold.items()}
     pairs |= {pair.key: (name, pair) for name, stratum in sample.items() for pair in stratum.pairs}
@@ -284,7 +303,8 @@ def new_review(
             texts = (data.collection.queries.text(query), data.gold.answers.get(query, ""))
             solution = data.gold.reasoning.get(query, "")
             questions[task, query] = ReviewQuestion(len(questions) + 1, task, query, *texts, solution)
-        text, grade = data.collection.documents.text(document), gold[key][1] if key in gold else None
+        text = pair.nugget or data.collection.documents.text(document)
+        grade = gold[key][1] if key in gold else None
         facts = {"label": pair.label, "ranks": pair.ranks, **pair.facts}
         question = questions[task, query].number
         items.append(ReviewItem(number, question, document, text, drawn, key in shared, grade, facts))
@@ -300,6 +320,34 @@ def new_review(
         **{setting: getattr(settings, setting) for setting in same},
     )
     return create_review(project, list(questions.values()), items), notes
+
+
+def _nugget_settings(settings: ReviewSettings) -> ReviewSettings:
+    """Return the settings of a review of nuggets: all of them, the gold answer in view, grades of their own."""
+    usual = ReviewSettings(guideline=settings.guideline)
+    if any(getattr(settings, name) != getattr(usual, name) for name in ("queue", "items", "gold", "scale")):
+        raise R2medError("a review of nuggets has all of a file: leave out --queue, --items, --gold and --scale")
+    guideline = settings.guideline or NUGGET_GUIDELINE
+    return replace(settings, queue=NUGGETS, scale=NUGGET_SCALE, guideline=guideline, open_answer=True)
+
+
+def _nugget_pools(file: NuggetFile, names: Sequence[str]) -> list[TaskPool]:
+    """Return the nuggets of a file as pools of the tasks that are named, or that the file names."""
+    tasks = names or list(dict.fromkeys(row.task for row in file.rows.values()))
+    if "" in tasks:
+        raise R2medError(f"{file.path}: names no task; name it, too: --from TASK {file.path}")
+    try:
+        datasets = [load(task) for task in resolve(tasks)]
+    except R2medError as error:
+        raise R2medError(f"{file.path}: the task of its questions: {error}; name it, too: --from TASK FILE") from error
+    file.check_tasks(dataset.name for dataset in datasets)
+    pools = []
+    for dataset in datasets:
+        pool = TaskPool(dataset, 0)
+        for query, nuggets in file.of(dataset).items():
+            pool.candidates.extend(Candidate(pool, query, n.id, 1 + n.vital, nugget=n.text) for n in nuggets)
+        pools.append(pool)
+    return pools
 
 
 def _read_gold(

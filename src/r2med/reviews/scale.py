@@ -77,6 +77,22 @@ decide, say that you are unsure and write down why.
 """
 
 
+NUGGET_SCALE = GradeScale(
+    (
+        Grade(0, "Wrong", "Not true, not an answer to this question, or the same as another fact in other words."),
+        Grade(1, "Okay", "True and worth saying, but a good answer may lack it."),
+        Grade(2, "Vital", "True, and an answer without it is not a good one."),
+    ),
+    1,
+)
+NUGGET_GUIDELINE = """\
+Read the question and its gold answer first. In place of a passage you see one fact, which a model wrote for this \
+question. Judge whether a good answer to the question must hold it. A fact that the gold answer contradicts is wrong. \
+Of two facts that say the same, keep the better one and call the other wrong. Do not judge how it is worded. If you \
+cannot decide, say that you are unsure and write down why.
+"""
+
+
 def read_scale(path: Path) -> GradeScale:
     """Read a scale from a TOML file: `relevant_from`, and a table `[[grade]]` with value, name and meaning for each."""
     content = read_toml(path, _ScaleFile)
