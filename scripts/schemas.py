@@ -16,6 +16,7 @@ from r2med.answers.effects import Counts, Grounding, InView, Paired, Quadrants, 
 from r2med.audit.study import Audit, Conclusion, LabelChange, SetPair, SystemChange
 from r2med.construction.health import Baseline, HealthRule, PoolBias, PoolCoverage, TaskHealth
 from r2med.construction.package import Publication
+from r2med.construction.people import PeopleProgress
 from r2med.data.tasks import Task
 from r2med.data.validate import Stats, ValidationReport
 from r2med.diagnosis.complement import Complement
@@ -982,6 +983,7 @@ BUILD = record(
             )
         ),
         "task": unknown(string("The finished task; null where there is none yet.")),
+        "people": unknown(shape(PeopleProgress, text="Null where models judge, or the pool is not on the desk yet.")),
     }
 )
 _STEP_COUNT = BUILD["properties"]["steps"]
