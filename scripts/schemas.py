@@ -983,7 +983,7 @@ BUILD = record(
             )
         ),
         "task": unknown(string("The finished task; null where there is none yet.")),
-        "people": unknown(shape(PeopleProgress, text="Null where models judge, or the pool is not on the desk yet.")),
+        "people": unknown(shape(PeopleProgress)),
     }
 )
 _STEP_COUNT = BUILD["properties"]["steps"]

@@ -53,7 +53,8 @@ class BuildProgress:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the progress for JSON."""
-        return vars(self) | {"steps": [count.as_dict() for count in self.counts]}
+        steps = [count.as_dict() for count in self.counts]
+        return {"folder": self.folder, "steps": steps, "task": self.task, "people": self.people}
 
     def __repr__(self) -> str:
         last = f"{self.counts[-1].kept} kept by {self.counts[-1].step}" if self.counts else "nothing done"
@@ -357,7 +358,8 @@ class Builder:
         verdicts = self._large_step(judging.step, pairs, lambda outcome: verdict(outcome, settings))
         if self._people and self._people.open and not (self._partial and self._people.labelled):
             if self._partial:
-                raise R2medError(f"no person has graded a pair of the review {self._people.review} yet")
+                name = self._people.review
+                raise R2medError(f"no person has graded a pair of {name} yet; first: r2med review invite {name} PERSON")
             raise _Until
         outcomes = {
             question.id: select_question({name: verdicts[f"{question.id}\t{name}"] for name in pool}, settings)

@@ -1,0 +1,268 @@
+"""A build without any language model: its pool at the review desk, people's grades as its judgements."""
+
+from __future__ import annotations
+
+import html
+import ipaddress
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.parse
+import urllib.request
+from contextlib import contextmanager
+from pathlib import Path
+
+import polars as pl
+import pytest
+from click.testing import CliRunner
+
+from building import sample, write_rows, write_tables
+from r2med.cli.main import app
+from r2med.construction.builder import Builder, init
+from r2med.data.loader import load
+from r2med.errors import R2medError
+from r2med.measure.agreement import Ratings, coefficients
+from r2med.reviews.batches import Dealer
+from r2med.reviews.rows import AGREED, DraftDecision, Ruling, review_names
+from r2med.reviews.store import ReviewStore
+
+HOOK = """
+import sys
+
+def watch(event, arguments, log=LOG):
+    if event in ("socket.connect", "socket.bind", "socket.sendto") and isinstance(arguments[1], tuple):
+        host = arguments[1][0]
+    elif event == "socket.getaddrinfo":
+        host = arguments[0]
+    else:
+        return
+    log(event, host)
+
+sys.addaudithook(watch)
+"""
+SOURCE = Path(__file__).parents[2] / "src"
+watched: list[tuple[str, str]] = []
+exec(HOOK, {"LOG": lambda *seen: watched.append(seen)})  # a hook cannot be removed: it lasts as long as the process
+
+
+def run(*words: object, status: int = 0) -> str:
+    done = CliRunner().invoke(app, [*map(str, words)])
+    assert done.exit_code == status, (words, done.output)
+    return done.stdout if status == 0 else str(done.exception)
+
+
+def write_plan(folder: Path, review: str = "ward-7", **changes: dict[str, object]) -> Path:
+    """The sample's cases and documents with a plan in which no model is named."""
+    init(folder, review)
+    dataset = sample()
+    write_rows(
+        folder / "questions.jsonl",
+        [{"id": n, "question": text, "answer": dataset.gold.answers[n]} for n, text in dataset.collection.queries],
+    )
+    rows = [{"id": name, "text": text} for name, text in dataset.collection.documents]
+    write_rows(folder / "documents.jsonl", rows)
+    tables: dict[str, dict[str, object]] = {
+        "task": {"name": "ward-task", "licence": "CC0"},
+        "documents": {"path": "documents.jsonl"},
+        "chunk": {"tokens": 0},
+        "mine": {"systems": ["bm25", "wordllama"], "depth": 3},
+        "people": {"review": review, "overlap": 0.3},
+    }
+    for name, settings in changes.items():
+        tables[name] = tables.get(name, {}) | settings
+    write_tables(folder, tables)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("R2MED_HOME", str(tmp_path / "home"))
+
+
+@pytest.fixture
+def waiting(tmp_path):
+    """A build whose pool waits at the desk."""
+    folder = write_plan(tmp_path / "ward")
+    built = Builder(folder).run()
+    assert built.task is None
+    assert built.people.open == built.people.pairs
+    return folder
+
+
+def grade_all(review: str, person: str, grade, most: int = 10_000) -> list[int]:
+    """Have a person judge what they are dealt, by the store; the items in order."""
+    items = []
+    with ReviewStore.open(review) as store:
+        store.rows("PRAGMA synchronous = OFF")
+        reviewer, dealer = store.add_reviewer(person), Dealer(store)
+        while len(items) < most and (place := dealer.next_open(reviewer)) is not None:
+            item = store.item(place.item)
+            value = grade(store.question(item.question).query, item.document)
+            draft = DraftDecision("graded", value) if value is not None else DraftDecision("unsure")
+            store.record(reviewer.id, place.position, draft, f"t{place.position}")
+            items.append(place.item)
+    return items
+
+
+def expert(query: str, document: str) -> int:
+    return 3 if document in sample().gold.qrels.get(query, {}) else 0
+
+
+@contextmanager
+def desk_server(place: Path):
+    """The real server, whose every address is written down; its port."""
+    place.mkdir(exist_ok=True)
+    log = f'lambda *seen: print(*seen, sep="\\t", file=open({str(place / "seen.tsv")!r}, "a"))'
+    (place / "sitecustomize.py").write_text(HOOK.replace("LOG", f"({log})"))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "r2med", "serve", "--port", str(port), "--token", "of-the-owner"]
+    environment = os.environ | {"PYTHONPATH": f"{place}{os.pathsep}{SOURCE}"}
+    with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as server:
+        try:
+            for _ in range(600):
+                with socket.socket() as tried:
+                    if tried.connect_ex(("127.0.0.1", port)) == 0:
+                        break
+                assert server.poll() is None
+                time.sleep(0.05)
+            yield port
+        finally:
+            server.kill()
+
+
+class Reader:
+    """Somebody with a browser who knows the sample by heart, and goes by nothing but the page."""
+
+    def __init__(self, port: int, name: str, errs: tuple[tuple[str, str], ...] = ()) -> None:
+        self.url, self.errs = f"http://127.0.0.1:{port}", errs
+        self.open = urllib.request.build_opener(urllib.request.HTTPCookieProcessor()).open
+        link = run("review", "invite", "ward-7", name, "--url", self.url).split()[0]
+        self.page = self.open(link).read().decode()
+        dataset = sample()
+        self.texts = [{_bare(text): name for name, text in part} for part in self._parts(dataset)]
+
+    @staticmethod
+    def _parts(dataset):
+        return dataset.collection.queries, dataset.collection.documents
+
+    def judge(self, most: int = 10_000) -> list[tuple[str, str]]:
+        """Judge until the desk is empty; the pairs in order."""
+        pairs = []
+        while len(pairs) < most:
+            with self.open(f"{self.url}/review/ward-7") as reply:
+                address, page = reply.url, reply.read().decode()
+            if address.endswith("/done"):
+                break
+            seen = _bare(page)
+            query, document = (next(name for text, name in texts.items() if text in seen) for texts in self.texts)
+            fields = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', page.partition("decide")[2]))
+            grade = 0 if (query, document) in self.errs else expert(query, document)
+            form = urllib.parse.urlencode(fields | {"say": grade}).encode()
+            self.open(urllib.request.Request(address, form, {"Origin": self.url})).close()
+            pairs.append((query, document))
+        return pairs
+
+
+def _bare(text: str) -> str:
+    return "".join(html.unescape(re.sub(r"<[^>]*>", "", text)).split())
+
+
+def test_people_make_a_task_through_the_desk_and_nothing_leaves_the_machine(tmp_path):
+    folder, place = write_plan(tmp_path / "ward"), tmp_path / "server"
+    watched.clear()
+    foreseen = json.loads(run("build", "run", folder, "--dry-run", "--json"))
+    assert [(step["step"], step["requests"]) for step in foreseen] == [("judge", 0)]
+    assert review_names() == []
+    first = json.loads(run("build", "run", folder, "--json"))
+    assert first["task"] is None
+    assert 50 < first["people"]["pairs"] == first["people"]["open"] <= foreseen[0]["items"]
+    assert "no person has graded a pair" in run("build", "run", folder, "--partial", status=1)
+    with desk_server(place) as port:
+        ada = Reader(port, "Ada")
+        early = ada.judge(10)
+    with ReviewStore.open("ward-7") as store:
+        agreed = {
+            (store.question(item.question).query, item.document) for item in store.items() if item.drawn == AGREED
+        }
+    assert len(agreed) > 10
+    assert set(early) <= agreed
+    # The server was killed. What there is makes a task, and says how little it is.
+    assert json.loads(run("build", "run", folder, "--json"))["task"] is None
+    part = json.loads(run("build", "run", folder, "--partial", "--json"))
+    assert part["people"]["labelled"] == 10
+    assert "Labels were given by 1 person (Ada)" in (folder / "task" / "README.md").read_text()
+    truth = sample().gold.qrels
+    right = {pair for pair in early if expert(*pair)}
+    assert positives(folder) == right
+    wrong = tuple(sorted(set(truth_pairs(truth)) - set(early)))
+    with desk_server(place) as port:
+        Reader(port, "Ben", wrong).judge(20)
+        ada = Reader(port, "Ada")
+        ada.judge()
+        Reader(port, "Ben", wrong).judge()
+    people = json.loads(run("build", "status", folder, "--json"))["people"]
+    assert (people["open"], people["labelled"], people["people"]) == (0, people["pairs"], ["Ada", "Ben"])
+    whole = json.loads(run("build", "run", folder, "--json"))
+    assert whole["people"] == people
+    check_task(folder, people)
+    made = (folder / "task" / "build.json").stat().st_mtime_ns
+    run("build", "run", folder)
+    assert (folder / "task" / "build.json").stat().st_mtime_ns == made
+    hosts = {host for _, host in watched}
+    hosts |= {line.split("\t")[1] for line in (place / "seen.tsv").read_text().splitlines()}
+    assert "127.0.0.1" in hosts
+    assert all(host == "localhost" or ipaddress.ip_address(host).is_loopback for host in hosts), hosts
+
+
+def truth_pairs(qrels):
+    return [(query, document) for query, judged in qrels.items() for document in judged]
+
+
+def positives(folder: Path) -> set[tuple[str, str]]:
+    qrels = load(folder / "task").gold.qrels
+    return {(query, document) for query, judged in qrels.items() for document, grade in judged.items() if grade > 0}
+
+
+def check_task(folder: Path, people) -> None:
+    """What came of two people, of whom one overlooks what is relevant: by their labels as the review exports them."""
+    out = folder.parent / "labels.csv"
+    run("review", "export", "ward-7", "--to", "csv", "--out", out)
+    given = pl.read_csv(out).filter(pl.col("given").is_not_null())
+    grades: dict[tuple[str, str], list[int]] = {}
+    for query, document, grade in given.select("query_id", "doc_id", "given").iter_rows():
+        grades.setdefault((query, document), []).append(grade)
+    assert len(grades) == people["pairs"]
+    assert positives(folder) == {pair for pair, both in grades.items() if sum(both) / len(both) >= 2}
+    frame = pl.read_parquet(folder / "task" / "judgements.parquet")
+    kept = set(load(folder / "task").collection.queries.ids)
+    between = {pair for pair, both in grades.items() if sorted(both) == [0, 3]}
+    assert between
+    banded = frame.filter(pl.col("verdict") == "band").select("query_id", "passage_id")
+    assert set(banded.iter_rows()) == between
+    assert set(frame["judge"]) == {"Ada", "Ben"}
+    pairs = [both for (query, _), both in grades.items() if query in kept]
+    table = [[float(grade) for grade in (*both, *[float("nan")] * (2 - len(both)))] for both in pairs]
+    alpha = coefficients(Ratings.of(table, ["q"] * len(table)), ("alpha-ordinal",))["alpha-ordinal"].value
+    card = (folder / "task" / "README.md").read_text()
+    twice = sum(len(both) > 1 for both in pairs)
+    assert f"Labels were given by 2 people (Ada, Ben), who read the gold answer: {len(pairs)} of {len(pairs)}" in card
+    assert f"{twice} of them by two or more (Krippendorff's alpha {alpha:.2f})" in card
+    assert "language models" not in card.partition("## Settings")[0]
+    health = json.loads(run("build", "check", folder, "--json"))
+    assert health["people"] == ["Ada", "Ben"]
+    assert health["by_two"] == twice
+    assert "people judged" in run("build", "check", folder, "--reask", "10%", status=1)
+    assert "judgements.parquet" in run("build", "publish", folder, "--repo", "ward/task", "--dry-run")
+    assert "fine; 0 errors, 0 warnings" in run("tasks", "validate", folder / "task")
+    result = json.loads(run("run", "bm25", "--tasks", folder / "task", "--json"))["results"][0]
+    assert result["metrics"]["nDCG@10"] > 0
+    best = json.loads(run("build", "show", folder, sorted(kept)[0], "--json"))["candidates"][0]
+    assert best["verdict"] == "positive"
+    assert {opinion["judge"] for opinion in best["opinions"]} <= {"Ada", "Ben"}
