@@ -266,3 +266,156 @@ def check_task(folder: Path, people) -> None:
     best = json.loads(run("build", "show", folder, sorted(kept)[0], "--json"))["candidates"][0]
     assert best["verdict"] == "positive"
     assert {opinion["judge"] for opinion in best["opinions"]} <= {"Ada", "Ben"}
+
+
+def test_what_all_members_found_is_dealt_first_to_everybody_and_the_rest_is_still_dealt(waiting):
+    with ReviewStore.open("ward-7") as store:
+        agreed = {item.number for item in store.items() if item.drawn == AGREED}
+        shared = {item.number for item in store.items() if item.shared}
+        for item in store.items():
+            assert (item.drawn == AGREED) == (set(item.facts["ranks"]) == {"bm25", "wordllama"})
+        assert round(0.3 * store.item_count) == len(shared)
+        count, total = len(agreed), store.item_count
+    assert 0 < count < total
+    ada = grade_all("ward-7", "Ada", expert, 15)
+    ben = grade_all("ward-7", "Ben", expert)
+    ada += grade_all("ward-7", "Ada", expert)
+    assert set(ada[:15]) <= agreed
+    for items in (ada, ben):
+        flags = [item in agreed for item in items]
+        assert flags == sorted(flags, reverse=True)
+        assert shared <= set(items)
+    assert sorted({*ada, *ben}) == list(range(1, total + 1))
+
+
+def test_unsure_people_and_models_give_no_label_and_a_ruling_goes_before_grades(waiting):
+    with ReviewStore.open("ward-7") as store:
+        first = store.items()[0]
+        query = store.question(first.question).query
+        model = store.add_reviewer("a-model", kind="model")
+        store.record_all(model.id, [(item.number, DraftDecision("graded", 3)) for item in store.items()])
+    assert Builder(waiting).run().people.labelled == 0
+    doubtful = (query, store_document(first.number + 1))
+    grade_all("ward-7", "Ada", lambda q, d: None if (q, d) == doubtful else expert(q, d))
+    with ReviewStore.open("ward-7") as store:
+        judge = store.add_reviewer("Eve", role="adjudicator")
+        grade = 0 if expert(query, first.document) else 3
+        store.rule(Ruling(0, judge.id, first.number, grade, "slip", None, "", None, ""), "token-0001")
+    built = Builder(waiting).run()
+    assert built.people.open == 0
+    assert built.people.labelled == built.people.pairs - 1
+    assert {count.step: count for count in built.counts}["judge"].dropped == {"people are unsure": 1}
+    frame = pl.read_parquet(waiting / "task" / "judgements.parquet")
+    verdicts = {(q, d): verdict for q, d, verdict in frame.select("query_id", "passage_id", "verdict").iter_rows()}
+    assert verdicts.pop(doubtful) == "unjudged"
+    assert verdicts.pop((query, first.document)) == ("positive" if grade == 3 else "negative")
+    assert verdicts == {pair: "positive" if expert(*pair) else "negative" for pair in verdicts}
+
+
+def store_document(number: int) -> str:
+    with ReviewStore.open("ward-7") as store:
+        return store.item(number).document
+
+
+def test_labels_outlive_the_build_and_its_changes_that_keep_the_pool(waiting):
+    grade_all("ward-7", "Ada", expert)
+    first = Builder(waiting).run()
+    labels = positives(waiting)
+    assert first.task
+    assert labels
+    # A build that lost its store, and one whose cuts or depth changed, asks nobody again.
+    (waiting / "build.sqlite").unlink()
+    again = Builder(waiting).run()
+    assert (again.people, positives(waiting)) == (first.people, labels)
+    write_plan_again(waiting, mine={"depth": 2})
+    smaller = Builder(waiting).run()
+    assert smaller.people.open == 0
+    assert smaller.people.pairs < first.people.pairs
+    assert positives(waiting) < labels
+    # A label that changes makes the task again.
+    with ReviewStore.open("ward-7") as store:
+        store.undo(store.reviewer("Ada").id, "undo-0001")
+    assert Builder(waiting).run(partial=True).people.labelled >= smaller.people.labelled - 1
+
+
+def write_plan_again(folder: Path, **changes) -> None:
+    other = write_plan(folder.parent / "other", **changes)
+    shutil.copy(other / "plan.toml", folder / "plan.toml")
+    shutil.rmtree(other)
+
+
+def test_a_shared_pair_waits_for_all_at_work_until_one_is_withdrawn(waiting):
+    run("review", "invite", "ward-7", "Ben")
+    grade_all("ward-7", "Ben", expert, 3)
+    run("review", "invite", "ward-7", "Ada")
+    run("review", "invite", "ward-7", "a person who never comes")
+    grade_all("ward-7", "Ada", expert)
+    assert Builder(waiting).run().people.open > 0
+    run("review", "withdraw", "ward-7", "Ben")
+    grade_all("ward-7", "Ada", expert)
+    assert Builder(waiting).run().people.open == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"judge": {"models": ["gpt-4o"]}}, "[judge] models must be empty where [people] judge; a model labels the"),
+        ({"judge": {"first": "gpt-4o"}}, "[judge] first is for models, and [people] judge"),
+        ({"judge": {"samples": 2}}, "[judge] samples is for models, and [people] judge"),
+        ({"judge": {"scale": [0, 4]}}, "[judge] scale is for models, and [people] judge"),
+        ({"select": {"answers": 3.0}}, "[select] supports must be 3 as answers: [people] give one grade"),
+        ({"people": {"review": "../ward"}}, "[people] review '../ward' is not a name for a review"),
+        ({"people": {"overlap": 2.0}}, "[people] overlap must be"),
+        ({"people": {"review": ""}}, "[judge] models must name a model, or [people] a review"),
+    ],
+)
+def test_a_plan_that_contradicts_itself_is_refused_with_file_line_and_key(tmp_path, changes, message):
+    folder = write_plan(tmp_path / "ward")
+    write_plan_again(folder, **changes)
+    with pytest.raises(R2medError, match=r"plan\.toml:\d+: " + re.escape(message)) as error:
+        Builder(folder)
+    assert "\n" not in str(error.value)
+
+
+def refusal(folder: Path) -> str:
+    with pytest.raises(R2medError) as error:
+        Builder(folder).run()
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_a_review_that_does_not_fit_the_build_is_refused_in_one_line(waiting, tmp_path):
+    grade_all("ward-7", "Ada", expert)
+    documents, guideline = (waiting / "documents.jsonl").read_text(), (waiting / "guideline.md").read_text()
+    (waiting / "documents.jsonl").write_text(documents.replace('"text": "', '"text": "Revised in May. '))
+    assert re.search(
+        r": \d+ of \d+ pairs are not in the review ward-7 as they are now, the first: ", refusal(waiting)
+    )
+    (waiting / "documents.jsonl").write_text(documents)
+    write_plan_again(waiting, mine={"depth": 6})
+    assert "pairs are not in the review ward-7 as they are now" in refusal(waiting)
+    write_plan_again(waiting)
+    (waiting / "guideline.md").write_text(guideline.replace("arrive at the answer", "guess the answer"))
+    assert "guideline.md: changed since the review ward-7 began" in refusal(waiting)
+    (waiting / "guideline.md").write_text(guideline)
+    assert Builder(waiting).run().task
+    # Reviews of another build, and of something that is no build.
+    other = write_plan(tmp_path / "other")
+    rows = [json.loads(line) for line in (other / "questions.jsonl").read_text().splitlines()]
+    write_rows(other / "questions.jsonl", [row | {"id": f"x-{row['id']}"} for row in rows])
+    assert f"the review ward-7 belongs to {waiting}; name another in [people] review" in refusal(other)
+    run("review", "new", "pilot", "--from", "sample/MedQA-Diag", "--items", "5")
+    assert "the review pilot belongs to sample/MedQA-Diag" in refusal(write_plan(tmp_path / "third", "pilot"))
+
+
+def test_init_writes_a_plan_for_people_that_runs_as_it_is(tmp_path):
+    assert "not a name for a review" in run("build", "init", tmp_path / "bad", "--people", "ward 7", status=1)
+    assert not (tmp_path / "bad").exists()
+    run("build", "init", tmp_path / "ward", "--people", "ward-8")
+    built = Builder(tmp_path / "ward").run()
+    assert built.people.review == "ward-8"
+    assert built.people.open == built.people.pairs > 0
+    assert (
+        "--partial does not go with --dry-run"
+        in CliRunner().invoke(app, ["build", "run", str(tmp_path / "ward"), "--partial", "--dry-run"]).stderr
+    )
