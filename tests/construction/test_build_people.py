@@ -209,6 +209,9 @@ def test_people_make_a_task_through_the_desk_and_nothing_leaves_the_machine(tmp_
         Reader(port, "Ben", wrong).judge()
     people = json.loads(run("build", "status", folder, "--json"))["people"]
     assert (people["open"], people["labelled"], people["people"]) == (0, people["pairs"], ["Ada", "Ben"])
+    agreement = json.loads(run("review", "agreement", "ward-7", "--json"))
+    with ReviewStore.open("ward-7") as store:
+        assert (agreement["at_random"], agreement["items"]) == (True, store.shared_count)
     whole = json.loads(run("build", "run", folder, "--json"))
     assert whole["people"] == people
     check_task(folder, people)
@@ -263,6 +266,10 @@ def check_task(folder: Path, people) -> None:
     assert "fine; 0 errors, 0 warnings" in run("tasks", "validate", folder / "task")
     result = json.loads(run("run", "bm25", "--tasks", folder / "task", "--json"))["results"][0]
     assert result["metrics"]["nDCG@10"] > 0
+    audit = json.loads(
+        run("audit", folder / "task", "--labels", "task", "review:ward-7", "--systems", "bm25", "--json")
+    )
+    assert [labels["judged"] for labels in audit["sets"]] == [len(pairs), len(pairs)]
     best = json.loads(run("build", "show", folder, sorted(kept)[0], "--json"))["candidates"][0]
     assert best["verdict"] == "positive"
     assert {opinion["judge"] for opinion in best["opinions"]} <= {"Ada", "Ben"}
@@ -388,9 +395,7 @@ def test_a_review_that_does_not_fit_the_build_is_refused_in_one_line(waiting, tm
     grade_all("ward-7", "Ada", expert)
     documents, guideline = (waiting / "documents.jsonl").read_text(), (waiting / "guideline.md").read_text()
     (waiting / "documents.jsonl").write_text(documents.replace('"text": "', '"text": "Revised in May. '))
-    assert re.search(
-        r": \d+ of \d+ pairs are not in the review ward-7 as they are now, the first: ", refusal(waiting)
-    )
+    assert re.search(r": \d+ of \d+ pairs are not in the review ward-7 as they are now, the first: ", refusal(waiting))
     (waiting / "documents.jsonl").write_text(documents)
     write_plan_again(waiting, mine={"depth": 6})
     assert "pairs are not in the review ward-7 as they are now" in refusal(waiting)

@@ -286,7 +286,8 @@ def show_question(history: Mapping[str, Any], console: Console) -> None:
             mark = " (not in the passage)" if opinion["quote_state"] == "invented" else ""
             quote = f' "{opinion["quote"]}"{mark}' if opinion["quote"] else ""
             scores = f"{opinion['answers']:g}, {opinion['supports']:g}"
-            console.print(f"   {opinion['judge']}: {scores}: {opinion['reason']}{quote}")
+            reason = f": {opinion['reason']}" if opinion["reason"] or quote else ""
+            console.print(f"   {opinion['judge']}: {scores}{reason}{quote}")
         for name in ("dropped", "failed"):
             if candidate.get(name):
                 console.print(f"   {candidate[name]}")

@@ -143,7 +143,7 @@ def _label_sections(health: TaskHealth) -> Iterator[Section]:
     if sum(health.quotes.values()):
         states = ", ".join(f"{number:,} {name}" for name, number in health.quotes.items())
         sentences.append(f"Quotes of the opinions on positives: {states}.")
-    if health.judges:
+    if health.judges and not health.people:
         alphas = ", ".join(f"{axis} {value:.2f}" for axis, value in health.judges.items())
         sentences.append(f"Krippendorff's alpha between opinions on one pair: {alphas} (0.8 is good, 0.67 tentative).")
     rows = [(name, f"{count:,}", percent(count / pairs, 1)) for name, count in counts]

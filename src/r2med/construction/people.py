@@ -189,7 +189,7 @@ def _guideline(plan: BuildPlan) -> str:
 
 def _create(plan: BuildPlan, pairs: Sequence[Pair], store: ItemStore) -> None:
     """Create the review of a pool: what every member of the committee found is dealt first."""
-    task, members, seed = str(plan.folder / TASK), set(plan.mine.systems), plan.judge.seed
+    task, members, seed = str((plan.folder / TASK).resolve()), set(plan.mine.systems), plan.judge.seed
     questions = {pair.question.id: pair.question for pair in pairs}
     ways = {name: store.sound("mine", name).value["candidates"] for name in questions}
     rows = {

@@ -22,7 +22,7 @@ REVIEWER, ADJUDICATOR = "reviewer", "adjudicator"  # the roles that a reviewer c
 GRADED, UNSURE, SKIPPED, UNDONE = "graded", "unsure", "skipped", "undone"  # the verdicts of a decision
 RANDOM, DISAGREEMENTS, NEAR_CUT, HOLES, GOLD = "random", "disagreements", "near-cut", "holes", "gold"
 """How items are drawn. Only what was drawn at random may feed an estimate."""
-AGREED, POOLED = "agreed", "pooled"
+AGREED, POOLED = "found by all members", "other"
 """Of the pool of a build: what every member of its committee found, which is dealt first, and the rest."""
 CAUSES: Mapping[str, str] = {
     "question": "The question is ambiguous",
