@@ -25,7 +25,8 @@ DEPTH = 10
 
 
 def main() -> None:
-    print("| collection | pairs | of both | positives | of both | met after 1/4 | after 1/2 |\n|---|---:|---:|---:|---:|---:|---:|")
+    print("| collection | pairs | of both | positives | of both | met after 1/4 | after 1/2 |")
+    print("|---|" + "---:|" * 6)
     with tempfile.TemporaryDirectory() as home:
         os.environ["R2MED_HOME"] = home
         for name in ("scifact", "medline"):

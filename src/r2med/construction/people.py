@@ -7,7 +7,6 @@ import random
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from typing import NamedTuple
 
 from r2med.construction.judging import AXES, FOUND, NO_QUOTE, RULES, Opinion, Pair
 from r2med.construction.mining import SOURCE
@@ -45,8 +44,6 @@ class PeopleProgress(Typed, frozen=True):
     """The name of the review."""
     pairs: int
     """All pairs of a question and a passage."""
-    agreed: int
-    """Those that every member of the committee found: they are judged first."""
     labelled: int
     """Pairs with a grade or a ruling."""
     open: int
@@ -55,19 +52,10 @@ class PeopleProgress(Typed, frozen=True):
     """Those who have graded a pair."""
 
 
-class _Texts(NamedTuple):
-    """What a person reads of a pair."""
-
-    question: str
-    answer: str
-    reasoning: str
-    passage: str
-
-    @classmethod
-    def of(cls, pair: Pair) -> _Texts:
-        """Return the texts of a pair of the pool."""
-        question, passage = pair
-        return cls(question.text, question.answer, question.reasoning, passage.shown)
+def _texts(pair: Pair) -> tuple[str, ...]:
+    """Return what a person reads of a pair, the passage last."""
+    question, passage = pair
+    return question.text, question.answer, question.reasoning, passage.shown
 
 
 class PeopleJudging:
@@ -75,7 +63,7 @@ class PeopleJudging:
 
     def __init__(self, plan: BuildPlan) -> None:
         self._plan = plan
-        self.texts: dict[str, _Texts] = {}
+        self.texts: dict[str, tuple[str, ...]] = {}
         self._decisions: dict[str, list[tuple[str, Decision]]] = defaultdict(list)
         with ReviewStore.open(plan.people.review) as review:
             self.project = review.project
@@ -85,7 +73,7 @@ class PeopleJudging:
             names = {number: f"{questions[item.question].query}\t{item.document}" for number, item in items.items()}
             for number, item in items.items():
                 question = questions[item.question]
-                self.texts[names[number]] = _Texts(question.text, question.answer, question.reasoning, item.text)
+                self.texts[names[number]] = question.text, question.answer, question.reasoning, item.text
             for row in review.standing():
                 if row.reviewer in people and row.verdict != SKIPPED and not row.again:
                     self._decisions[names[row.item]].append((people[row.reviewer], row))
@@ -93,7 +81,6 @@ class PeopleJudging:
             linked = {people[link.reviewer] for link in review.invitations()}
         self._at_work = linked & {name for rows in self._decisions.values() for name, _ in rows}
         self._shared = {names[number] for number, item in items.items() if item.shared}
-        self._agreed = {names[number] for number, item in items.items() if item.drawn == AGREED}
 
     @property
     def state(self) -> object:
@@ -116,7 +103,7 @@ class PeopleJudging:
         opinions = []
         for name, row in rows:
             if row.verdict == GRADED and row.grade is not None:
-                quote = self.texts[pair].passage[slice(*row.span)] if row.span else ""
+                quote = self.texts[pair][-1][slice(*row.span)] if row.span else ""
                 state = FOUND if quote else NO_QUOTE
                 opinions.append(Opinion(name, row.grade, row.grade, " ".join(row.note.split()), quote, state))
         value = {"opinions": [asdict(opinion) for opinion in opinions], "unread": 0}
@@ -136,8 +123,7 @@ class PeopleJudging:
         pool = list(self.texts if pairs is None else pairs)
         labelled = sum(not self.outcome(pair).dropped for pair in pool)
         people = {name for pair in pool for name, row in self._decisions.get(pair, ()) if row.verdict == GRADED}
-        agreed, still_open = (sum(map(test, pool)) for test in (self._agreed.__contains__, self.is_open))
-        return PeopleProgress(self.project.name, len(pool), agreed, labelled, still_open, sorted(people))
+        return PeopleProgress(self.project.name, len(pool), labelled, sum(map(self.is_open, pool)), sorted(people))
 
     def check(self, pairs: Sequence[Pair]) -> None:
         """Refuse a review that is of another build, or of other texts, another pool or another guideline than now."""
@@ -146,7 +132,7 @@ class PeopleJudging:
         if self.project.queue != POOL or not same:
             sources = ", ".join(self.project.sources)
             raise R2medError(f"{file}: the review {name} belongs to {sources}; name another in [people] review")
-        changed = [pair for pair in pairs if self.texts.get(pair.id) != _Texts.of(pair)]
+        changed = [pair for pair in pairs if self.texts.get(pair.id) != _texts(pair)]
         if changed:
             question, passage = changed[0]
             raise R2medError(
@@ -210,7 +196,7 @@ def _create(plan: BuildPlan, pairs: Sequence[Pair], store: ItemStore) -> None:
         name=plan.people.review,
         created=now(),
         sources=(str(plan.folder),),
-        data={task: step_key("pool", texts={pair.id: _Texts.of(pair) for pair in pairs})},
+        data={task: step_key("pool", texts={pair.id: _texts(pair) for pair in pairs})},
         queue=POOL,
         frames=frames,
         scale=GradeScale(DEFAULT_SCALE.grades, math.ceil(plan.select.answers)),
