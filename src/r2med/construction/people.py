@@ -47,7 +47,7 @@ class PeopleProgress(Typed, frozen=True):
     labelled: int
     """Pairs with a grade or a ruling."""
     open: int
-    """Pairs that wait for a person: nobody has decided, or not all who take part where all are asked."""
+    """Pairs that wait for a reviewer: the first, or where all are asked, one of those at work."""
     people: Sequence[str]
     """Those who have graded a pair."""
 

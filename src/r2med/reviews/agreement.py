@@ -100,7 +100,7 @@ class _Grades:
             self.table[place], self.decided[place] = row.grade, row.id
         self.random = np.array([item.drawn == RANDOM for item in self.items], dtype=bool)
         if not np.isnan(self.table).all(axis=1).any():
-            # Once the pool of a build is judged whole, the pairs that everybody judges are a random part of it.
+            # Once the pool of a build is judged whole, those that all reviewers judge are a random part of it.
             self.random |= [item.shared and item.drawn in (AGREED, POOLED) for item in self.items]
         people = [place for place, reviewer in enumerate(self.reviewers) if reviewer.kind == PERSON]
         # The columns of people, or all columns if fewer than two people have judged.
