@@ -17,6 +17,7 @@ from r2med.answers.nugget_writer import WrittenNuggets
 from r2med.audit.study import Audit, Conclusion, LabelChange, SetPair, SystemChange
 from r2med.construction.health import Baseline, HealthRule, PoolBias, PoolCoverage, TaskHealth
 from r2med.construction.package import Publication
+from r2med.construction.people import PeopleProgress
 from r2med.data.tasks import Task
 from r2med.data.validate import Stats, ValidationReport
 from r2med.diagnosis.complement import Complement
@@ -995,6 +996,7 @@ BUILD = record(
             )
         ),
         "task": unknown(string("The finished task; null where there is none yet.")),
+        "people": unknown(shape(PeopleProgress)),
     }
 )
 _STEP_COUNT = BUILD["properties"]["steps"]

@@ -118,6 +118,7 @@ def build(
     folder: str | Path,
     *,
     until: str = "",
+    partial: bool = False,
     max_cost: float | None = None,
     concurrency: int | None = None,
     timeout: float | None = None,
@@ -126,7 +127,8 @@ def build(
 ) -> BuildProgress:
     """Run the steps of the plan in a folder, or go on where they were stopped; `r2med build init` writes such a plan.
 
-    It ends after the step named by `until`, and before more than `max_cost` dollars are spent. What is finished is
+    It ends after the step named by `until`, and before more than `max_cost` dollars are spent. Where people judge, it
+    ends when the pool is on the review desk, until they are done or, with `partial`, have begun. What is finished is
     kept item by item, as with `r2med build run`.
 
     >>> import r2med
@@ -141,7 +143,7 @@ def build(
     builder = Builder(expanded(folder))
     settings = RequestSettings(timeout, retries, rpm, concurrency)
     with overriding(settings), session(Limits.configured(max_cost=max_cost)):
-        return builder.run(until)
+        return builder.run(until, partial=partial)
 
 
 def load(

@@ -18,6 +18,7 @@ from r2med.construction.items import Passage, Question
 from r2med.construction.judging import Judging, Pair
 from r2med.construction.mining import PassageCorpus, guessed_pool, is_free, mining_step
 from r2med.construction.package import Package
+from r2med.construction.people import PeopleJudging, PeopleProgress, ask_people, price_people, read_people
 from r2med.construction.plan import GUIDELINE, PLACES, PLAN, BuildPlan, read_plan
 from r2med.construction.pool import TASK
 from r2med.construction.question_steps import LabelStep, QuestionStep, question_steps
@@ -30,6 +31,7 @@ from r2med.llm.items import KEPT, STORE, Count, ItemStore, Outcome, count_files,
 from r2med.llm.steps import Step, StepEstimate, open_items, price_step, step_key
 from r2med.pipeline.executor.local import Executor, quiet
 from r2med.pipeline.registry import build_system
+from r2med.reviews.rows import review_path
 from r2med.store.files import write_file
 from r2med.store.hashes import checksum
 
@@ -47,10 +49,12 @@ class BuildProgress:
     folder: Path
     counts: Sequence[Count]
     task: Path | None = None  # the finished task; None where the build ended before
+    people: PeopleProgress | None = None  # None where models judge, or the pool is not on the desk yet
 
     def as_dict(self) -> dict[str, Any]:
         """Return the progress for JSON."""
-        return {"folder": self.folder, "steps": [count.as_dict() for count in self.counts], "task": self.task}
+        steps = [count.as_dict() for count in self.counts]
+        return {"folder": self.folder, "steps": steps, "task": self.task, "people": self.people}
 
     def __repr__(self) -> str:
         last = f"{self.counts[-1].kept} kept by {self.counts[-1].step}" if self.counts else "nothing done"
@@ -72,8 +76,8 @@ def status(folder: Path) -> BuildProgress:
             if count.items and step not in ("fold", "chunk"):
                 counts.append(count)
             break
-    task = folder / TASK
-    return BuildProgress(folder, counts, task if task.is_dir() else None)
+    task, judging = folder / TASK, read_people(plan)
+    return BuildProgress(folder, counts, task if task.is_dir() else None, judging.progress() if judging else None)
 
 
 def active_steps(plan: BuildPlan) -> list[str]:
@@ -133,7 +137,8 @@ def build_key(plan: BuildPlan) -> str:
     """Return a hash of everything that the finished task depends on."""
     asked = [*question_steps(plan), *([LabelStep(plan)] if plan.label.model else [])]
     steps = [step.key(_QUESTION) for step in asked] + [build_system(name).key() for name in plan.mine.systems]
-    steps += [Judging(plan).key(Pair(_QUESTION, _PASSAGE))]
+    judging = read_people(plan)
+    steps += [step_key("people", state=judging.state) if judging else Judging(plan).key(Pair(_QUESTION, _PASSAGE))]
     prompts = [plan.prompt(name).text for name in PLACES]
     documents = plan.documents.path
     if documents.is_file():
@@ -169,14 +174,23 @@ Item = TypeVar("Item")
 Part = TypeVar("Part")
 
 
-def init(folder: Path) -> list[Path]:
-    """Write a plan with comments, a guideline and an example; refuse a folder that is not empty."""
+def init(folder: Path, people: str = "") -> list[Path]:
+    """Write a plan with comments, a guideline and an example; refuse a folder that is not empty.
+
+    With `people`, the name of their review, they judge, and a static encoder of this machine joins the committee.
+    """
+    if people:
+        review_path(people)
+    changes = {'review = ""': f'review = "{people}"', 'systems = ["bm25"]  ': 'systems = ["bm25", "wordllama"]  '}
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise R2medError(f"{folder}: exists already and is not empty; name a new folder")
     template = resources.files("r2med.construction").joinpath("template")
     files = [folder / name for name in (PLAN, GUIDELINE, "questions.jsonl", "documents/scurvy.md")]
     for file in files:
-        write_file(file, template.joinpath(file.name).read_bytes(), parents=True)
+        text = template.joinpath(file.name).read_text("utf-8")
+        for usual, changed in changes.items() if people else ():
+            text = text.replace(usual, changed)
+        write_file(file, text.encode(), parents=True)
     return files
 
 
@@ -192,10 +206,14 @@ class Builder:
         self.plan = fetch_sources(plan or read_plan(folder))
         self.folder, self.executor = folder, executor or quiet()
         self.counts: list[Count] = []
+        self._people: PeopleProgress | None = None
         self.outcomes: dict[str, dict[str, Outcome]] = {}
 
-    def run(self, until: str = "") -> BuildProgress:
-        """Run the steps, to the end or to the named one; a finished build without changes is left as it is."""
+    def run(self, until: str = "", *, partial: bool = False) -> BuildProgress:
+        """Run the steps, to the end or to the named one; a finished build without changes is left as it is.
+
+        Where people judge, it ends after mining until they have judged all, or, with `partial`, any of the pairs.
+        """
         steps = active_steps(self.plan)
         if until and until not in steps:
             off = until in STEPS
@@ -203,20 +221,21 @@ class Builder:
         task, key = self.folder / TASK, build_key(self.plan)
         with ItemStore(self.folder) as store:
             if (finished := finished_counts(store, key, task)) is not None:
+                judging = read_people(self.plan)
                 for count in finished:  # an attempt with another plan may have written others
                     store.put_count(count)
-                return BuildProgress(self.folder, finished, task)
-            self._store, self._until = store, until
+                return BuildProgress(self.folder, finished, task, judging.progress() if judging else None)
+            self._store, self._until, self._partial = store, until, partial
             store.forget_counts()
             try:
                 questions, corpus = self._read()
                 selection = self._work(questions, corpus)
                 Package(self.plan, corpus, selection, self.counts, self.outcomes, store).write(task)
             except _Until:
-                return BuildProgress(self.folder, self.counts)
+                return BuildProgress(self.folder, self.counts, people=self._people)
             if not any(count.left for count in self.counts):
                 seal_build(store, key, task, self.counts)
-        return BuildProgress(self.folder, self.counts, task)
+        return BuildProgress(self.folder, self.counts, task, self._people)
 
     def read_corpus(self) -> PassageCorpus:
         """Return the passages of the plan's documents without reading the questions."""
@@ -250,7 +269,8 @@ class Builder:
                         if q.id in unasked or not kept[q.id].dropped
                     ]
             judging, pairs = Judging(self.plan), self._guessed_pairs(questions, corpus, assumed)
-            steps.append(price_step(judging.step, pairs, judging.requests, self._store))
+            by_people = self.plan.people.review and price_people(self.plan, pairs)
+            steps.append(by_people or price_step(judging.step, pairs, judging.requests, self._store))
             if self.plan.label.model:
                 labels = LabelStep(self.plan)
                 steps.append(price_step(labels.step, questions, labels.requests, self._store))
@@ -332,7 +352,15 @@ class Builder:
         pools = {question: pool for question in questions if (pool := mined.get(question.id))}
         self._refuse_none("mine", list(pools))
         pairs = [Pair(question, corpus.passage(name)) for question, pool in pools.items() for name in pool]
-        verdicts = self._large_step(Judging(self.plan).step, pairs, lambda outcome: verdict(outcome, settings))
+        judging = ask_people(self.plan, pairs, self._store) if self.plan.people.review else Judging(self.plan)
+        if isinstance(judging, PeopleJudging):
+            self._people = judging.progress([pair.id for pair in pairs])
+        verdicts = self._large_step(judging.step, pairs, lambda outcome: verdict(outcome, settings))
+        if self._people and self._people.open and not (self._partial and self._people.labelled):
+            if self._partial:
+                name = self._people.review
+                raise R2medError(f"no person has graded a pair of {name} yet; first: r2med review invite {name} PERSON")
+            raise _Until
         outcomes = {
             question.id: select_question({name: verdicts[f"{question.id}\t{name}"] for name in pool}, settings)
             for question, pool in pools.items()

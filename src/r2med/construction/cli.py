@@ -19,7 +19,7 @@ from r2med.construction.health_report import health_markdown, health_sections, r
 from r2med.construction.judging import Rejudging
 from r2med.construction.package import publish, remarks
 from r2med.construction.pool import read_built_task
-from r2med.formatting import human_size, money
+from r2med.formatting import counted, human_size, money
 from r2med.llm.items import Count
 from r2med.render.charts.bars import FunnelChart, FunnelStep, UpSetChart, UpSetColumn
 from r2med.render.charts.files import check_chart_files, save_charts
@@ -60,43 +60,53 @@ def build_command() -> None:
 
 @build_command.command("init", short_help="Write an example plan into a new folder.")
 @_FOLDER
-def init_folder(folder: Path) -> None:
+@click.option("--people", default="", metavar="REVIEW", help="Let people judge, in a review of this name.")
+def init_folder(folder: Path, people: str) -> None:
     """Write plan.toml, guideline.md and an example into a new folder DIR.
 
     \b
-    Example:
+    Examples:
       r2med build init my-task
+      r2med build init ward-task --people ward-7
     """
-    for path in init(folder):
+    for path in init(folder, people):
         click.echo(f"wrote {path}")
-    click.echo(f"now say in {folder}/plan.toml where your questions and documents are, and who judges; then:", err=True)
+    judges = "" if people else ", and who judges"
+    click.echo(f"now say in {folder}/plan.toml where your questions and documents are{judges}; then:", err=True)
     click.echo(f"  r2med build run {folder} --dry-run", err=True)
 
 
 @build_command.command("run", short_help="Run the steps of a plan, or resume them.")
 @_FOLDER
 @click.option("--until", default="", metavar="STEP", help="Stop after this step, such as read, rewrite or mine.")
+@click.option("--partial", is_flag=True, help="Do not wait for people: build with the labels that they gave so far.")
 @click.option("--dry-run", is_flag=True, help="Ask nothing; show what each step would ask and cost.")
 @click.option("--max-cost", type=click.FloatRange(0), metavar="DOLLARS", help="Stop before more than this is spent.")
 @asking_options
 @json_option()
-def run_steps(folder: Path, until: str, dry_run: bool, max_cost: float | None, as_json: bool, **settings: Any) -> None:
+def run_steps(
+    folder: Path, until: str, partial: bool, dry_run: bool, max_cost: float | None, as_json: bool, **settings: Any
+) -> None:
     """Run the steps of the plan in DIR, or go on where they were stopped; the task is DIR/task.
 
     What is finished is kept item by item: stopped at any moment, the same command goes on, and no reply is paid for
     twice. A changed setting makes again only what depends on it.
+
+    Where people judge, the first run ends with the pool on the review desk, and a later one makes the task.
     """
-    if dry_run and until:
-        raise click.UsageError("--until does not go with --dry-run, which shows every step")
+    if dry_run and (until or partial):
+        option = "--until" if until else "--partial"
+        raise click.UsageError(f"{option} does not go with --dry-run, which shows every step")
     with asking(max_cost=max_cost, dry_run=dry_run, **settings) as executor:
         builder = Builder(folder, executor)
         if dry_run:
             show_foreseen(builder.estimate(), as_json)
             return
-        built = builder.run(until)
+        built = builder.run(until, partial=partial)
     _report(built, as_json)
     if left := sum(count.left for count in built.counts):
         click.echo(f"note: {left:,} items have no answer that can be used; run the same command to ask again", err=True)
+    _say_people(built)
     if built.task:
         click.echo(f"the task is in {built.task}; see: r2med run bm25 --tasks {built.task}", err=True)
 
@@ -162,7 +172,9 @@ def check_task(
 @json_option()
 def show_status(folder: Path, as_json: bool) -> None:
     """Show how many questions are left after each step of DIR, and why the others went."""
-    _report(status(folder), as_json)
+    built = status(folder)
+    _report(built, as_json)
+    _say_people(built)
 
 
 @build_command.command("show", short_help="Show everything about one question.")
@@ -216,6 +228,20 @@ def _report(built: BuildProgress, as_json: bool) -> None:
         show_funnel(built.counts, output())
 
 
+def _say_people(built: BuildProgress) -> None:
+    """Say how far people are, and what to do next where pairs wait for them."""
+    if (people := built.people) is None:
+        return
+    name, folder = people.review, built.folder
+    judges = f" by {counted(len(people.people), 'person', 'people')}" if people.people else ""
+    labels = f"{people.labelled:,} of {counted(people.pairs, 'pair')} labelled{judges}, {people.open:,} wait for people"
+    click.echo(f"review {name}: {labels}", err=True)
+    if people.open:
+        click.echo(f'  r2med review invite {name} "Dr. Ada"   prints the link of a reviewer', err=True)
+        click.echo("  r2med serve   must run while they judge", err=True)
+        click.echo(f"  r2med build run {folder}   goes on when all is judged; with --partial, now", err=True)
+
+
 _OF_QUESTIONS = ("read", "rules", "intent", "difficulty", "rewrite", "reason", "mine", "select")
 _MOST_OVERLAPS = 16
 
@@ -260,7 +286,8 @@ def show_question(history: Mapping[str, Any], console: Console) -> None:
             mark = " (not in the passage)" if opinion["quote_state"] == "invented" else ""
             quote = f' "{opinion["quote"]}"{mark}' if opinion["quote"] else ""
             scores = f"{opinion['answers']:g}, {opinion['supports']:g}"
-            console.print(f"   {opinion['judge']}: {scores}: {opinion['reason']}{quote}")
+            reason = f": {opinion['reason']}" if opinion["reason"] or quote else ""
+            console.print(f"   {opinion['judge']}: {scores}{reason}{quote}")
         for name in ("dropped", "failed"):
             if candidate.get(name):
                 console.print(f"   {candidate[name]}")

@@ -264,6 +264,10 @@ class TaskHealth:
     judges: Mapping[str, float] = field(default_factory=dict)
     """Krippendorff's alpha between opinions, by axis; empty where each pair has one."""
     second: Rejudgement | None = None
+    people: Sequence[str] = ()
+    """Who judged; empty where models did."""
+    by_two: int = 0
+    """Pairs with opinions of two people or more."""
     notes: Sequence[str] = ()
 
     @cached_property
@@ -317,6 +321,7 @@ class TaskHealth:
             "verdict": self.verdict,
             "findings": [finding.as_dict() for finding in self.findings],
             **{name: getattr(self, name) for name in ("questions", "passages", "verdicts", "cuts", "quotes", "judges")},
+            **{name: getattr(self, name) for name in ("people", "by_two")},
             **{name: part.as_dict() if part else None for name, part in parts.items()},
             "scores": [score._asdict() for score in self.scores],
             "bias": [asdict(bias) | {"change": figure_dict(bias.change, "mean")} for bias in self.bias],
@@ -334,6 +339,7 @@ def known_health(pool: JudgedPool, manifest: Mapping[str, Any]) -> TaskHealth:
     """Return the health that labels alone show: no model is asked, and no system is run."""
     plan = manifest["plan"]
     views = [view for view in plan["mine"]["views"] if view != "reasoning" or plan["reason"]["model"]]
+    by_people = bool(plan.get("people", {}).get("review"))
     near = NEAR if importlib.util.find_spec("rensa") else 0.0
     return TaskHealth(
         plan["task"]["name"],
@@ -346,6 +352,9 @@ def known_health(pool: JudgedPool, manifest: Mapping[str, Any]) -> TaskHealth:
         pool.scores,
         {name: plan["select"][name] for name in ("answers", "supports", "band_answers", "band_supports")},
         pool.quotes,
+        judges=_judge_agreement(pool.opinions),
+        people=sorted(pool.opinions["judge"].unique()) if by_people else (),
+        by_two=pool.opinions.group_by(PAIR).len().filter(pl.col("len") > 1).height if by_people else 0,
         notes=[] if near else ["questions were compared by their words only: near-duplicates need r2med[build]"],
     )
 
@@ -379,7 +388,6 @@ def check_health(built: BuiltTask, executor: Executor, again: Rejudging | None =
         gap=gap,
         baselines=sorted(baselines, key=lambda base: (base.oracle, -base.score.value)),
         bias=_biases(report, built, dataset),
-        judges=_judge_agreement(built.pool.opinions),
         second=again.ask(executor) if again else None,
         notes=notes,
     )

@@ -44,11 +44,24 @@ def _verdict(health: TaskHealth) -> Section:
     listed = ", ".join(f"{flaw.rule.name} ({flaw.verdict})" for flaw in flaws)
     sentences = [_OPENINGS[health.verdict].format(listed)]
     sentences += [f"{f.rule.name}: {f.rule.why}." for f in health.findings if f.verdict != GOOD]
-    sentences.append("Labels were proposed by language models; no expert has checked them.")
+    sentences.append(describe_judges(health))
     if not health.measured:
         sentences.append("What needs systems to be run or judges to be asked is unknown before: r2med build check")
     headings = ("check", "figure", "95% interval", "verdict", "asks")
     return Section(f"Is {health.task} any good?", headings, rows, sentences, words=("verdict", "asks"))
+
+
+def describe_judges(health: TaskHealth) -> str:
+    """Return a sentence on who gave the labels, and how far people agree."""
+    if not health.people:
+        return "Labels were proposed by language models; no expert has checked them."
+    pairs = sum(health.verdicts.values())
+    twice = f"{health.by_two:,} of them by two or more"
+    if (alpha := min(health.judges.values(), default=None)) is not None:
+        twice += f" (Krippendorff's alpha {alpha:.2f})"
+    labelled = f"{pairs - health.verdicts.get(UNJUDGED, 0):,} of {counted(pairs, 'pair')}"
+    who = f"{counted(len(health.people), 'person', 'people')} ({', '.join(health.people)})"
+    return f"Labels were given by {who}, who read the gold answer: {labelled}, {twice}."
 
 
 def _written(value: float, unit: str) -> str:
@@ -125,10 +138,12 @@ def _label_sections(health: TaskHealth) -> Iterator[Section]:
         f"Positive from {cuts['answers']:g} on the axis answers and {cuts['supports']:g} on supports; band from"
         f" {cuts['band_answers']:g} and {cuts['band_supports']:g}."
     ]
+    if health.people:
+        sentences = [f"Positive from a mean grade of {cuts['answers']:g} on; band from {cuts['band_answers']:g}."]
     if sum(health.quotes.values()):
         states = ", ".join(f"{number:,} {name}" for name, number in health.quotes.items())
         sentences.append(f"Quotes of the opinions on positives: {states}.")
-    if health.judges:
+    if health.judges and not health.people:
         alphas = ", ".join(f"{axis} {value:.2f}" for axis, value in health.judges.items())
         sentences.append(f"Krippendorff's alpha between opinions on one pair: {alphas} (0.8 is good, 0.67 tentative).")
     rows = [(name, f"{count:,}", percent(count / pairs, 1)) for name, count in counts]

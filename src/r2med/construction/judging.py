@@ -50,7 +50,7 @@ from r2med.usage import Usage
 AXES = ("answers", "supports")
 FOUND, INVENTED, NO_QUOTE = "found", "invented", "none"
 _RETRY = 1000  # samples of retries are numbered from here on, apart from those that a plan asks for
-_RULES: dict[str, Callable[[Sequence[float]], float]] = {"mean": fmean, "median": median, "min": min, "max": max}
+RULES: dict[str, Callable[[Sequence[float]], float]] = {"mean": fmean, "median": median, "min": min, "max": max}
 
 
 class Pair(NamedTuple):
@@ -210,7 +210,7 @@ class Judging:
         return opinions, len(waiting)
 
     def _combined(self, opinions: Sequence[Opinion]) -> dict[str, float]:
-        rule = _RULES[self._settings.combine]
+        rule = RULES[self._settings.combine]
         return {axis: float(rule([getattr(opinion, axis) for opinion in opinions])) for axis in AXES}
 
     def _outcome(self, opinions: Sequence[Opinion], unread: int, dropped: str = "") -> Outcome:
@@ -313,6 +313,8 @@ def _unchanged_plan(built: BuiltTask) -> BuildPlan:
     if not (folder / PLAN).is_file() or not (folder / STORE).is_file():
         raise R2medError(f"{built.folder}: pairs can be asked about again only in the folder of their build")
     plan = read_plan(folder)
+    if review := plan.people.review:
+        raise R2medError(f"{folder / PLAN}: people judged, who cannot be asked again: r2med review agreement {review}")
     now, then = orjson.loads(orjson.dumps(plan.settings)), built.manifest["plan"]
     changed = [name for name in ("judge", "select", "ask") if now[name] != then[name]]
     changed += ["guideline"] if plan.guideline != built.manifest["guideline"] else []

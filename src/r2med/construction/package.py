@@ -18,7 +18,7 @@ import orjson
 import polars as pl
 
 from r2med.construction.health import known_health, question_leakage
-from r2med.construction.health_report import CARD, card_section
+from r2med.construction.health_report import CARD, card_section, describe_judges
 from r2med.construction.items import Passage, Question
 from r2med.construction.mining import PassageCorpus
 from r2med.construction.plan import PLACES, BuildPlan, TaskFacts
@@ -119,7 +119,13 @@ class Package:
         yield MANIFEST, orjson.dumps(manifest, option=orjson.OPT_INDENT_2) + b"\n"
         values = {"plan": self.plan, "counts": self.counts, "manifest": manifest, "remarks": remarks, "money": money}
         settings = orjson.dumps(manifest["plan"], option=orjson.OPT_INDENT_2).decode()
-        card = render_card("construction/card.md", **values, settings=settings, health=card_section(health))
+        card = render_card(
+            "construction/card.md",
+            **values,
+            settings=settings,
+            health=card_section(health),
+            judges=describe_judges(health),
+        )
         yield CARD, f"{card}\n".encode("utf-8", "replace")
         if self.selection.splits:
             for split in (DEV, TEST):

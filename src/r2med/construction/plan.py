@@ -16,6 +16,7 @@ from r2med.llm.steps import AskedModel
 from r2med.llm.types import Model
 from r2med.models.templates import Template, bundled, own_template
 from r2med.pipeline.registry import build_system
+from r2med.reviews.rows import review_path
 from r2med.store.files import expanded
 from r2med.store.typed import FieldError, Typed, line_of, parse_toml, plain, read_text, require
 
@@ -177,6 +178,19 @@ class JudgeSettings(Typed, frozen=True):
         require(ordered, "scale", "must be the lowest and the highest grade, such as [0, 3]")
 
 
+class PeopleSettings(Typed, frozen=True):
+    """The review whose people judge in place of models."""
+
+    review: str = ""
+    overlap: Annotated[float, Meta(ge=0, le=1)] = 0.2
+
+    def __post_init__(self) -> None:
+        try:
+            review_path(self.review or "none")
+        except R2medError as error:
+            raise FieldError("review", str(error)) from error
+
+
 class SelectSettings(Typed, frozen=True):
     """Settings from scores to judgements: cuts, band, numbers of positives, size of the corpus, splits."""
 
@@ -227,6 +241,7 @@ class PlanTables(Typed, frozen=True):
     reason: ReasonSettings = ReasonSettings()
     mine: MineSettings = MineSettings()
     judge: JudgeSettings = JudgeSettings()
+    people: PeopleSettings = PeopleSettings()
     select: SelectSettings = SelectSettings()
     label: LabelSettings = LabelSettings()
     ask: AskSettings = AskSettings()
@@ -314,8 +329,10 @@ def _faults(plan: BuildPlan) -> Iterator[tuple[str, str, str]]:
                 plan.model(name)
             except R2medError as error:
                 yield section, key, str(error)
-    if not plan.judge.models:
-        yield "judge", "models", "must name a model; without a judge nothing can be built"
+    if plan.people.review:
+        yield from _faults_of_people(plan)
+    elif not plan.judge.models:
+        yield "judge", "models", "must name a model, or [people] a review; without a judge nothing can be built"
     low, high = plan.judge.scale
     for name in ("answers", "supports"):
         if not low < getattr(plan.select, name) <= high:
@@ -326,3 +343,17 @@ def _faults(plan: BuildPlan) -> Iterator[tuple[str, str, str]]:
         if name not in PLACES:
             yield "prompts", name, f"is not a prompt{suggest(name, PLACES)}"
         plan.prompt(name)
+
+
+def _faults_of_people(plan: BuildPlan) -> Iterator[tuple[str, str, str]]:
+    """Yield what contradicts that people judge, who give one grade by the scale of the desk."""
+    judge, select, usual = plan.judge, plan.select, JudgeSettings()
+    if judge.models:
+        advice = f"r2med review judge {plan.people.review} --llm {judge.models[0]}"
+        yield "judge", "models", f"must be empty where [people] judge; a model labels the same pairs by: {advice}"
+    for name in ("first", "samples", "extra", "scale"):
+        if getattr(judge, name) != getattr(usual, name):
+            yield "judge", name, "is for models, and [people] judge; leave it at its default"
+    for name in ("", "band_"):
+        if getattr(select, f"{name}supports") != (grade := getattr(select, f"{name}answers")):
+            yield "select", f"{name}supports", f"must be {grade:g} as {name}answers: [people] give one grade"

@@ -27,7 +27,19 @@ from r2med.measure.figure import Figure
 from r2med.measure.population import CaughtShare, prediction_powered_mean
 from r2med.measure.score import Tertile, tertiles
 from r2med.reviews.progress import grades_by_item
-from r2med.reviews.rows import ANSWER, GRADED, MODEL, PERSON, RANDOM, UNSURE, Decision, Reviewer, ReviewItem
+from r2med.reviews.rows import (
+    AGREED,
+    ANSWER,
+    GRADED,
+    MODEL,
+    PERSON,
+    POOLED,
+    RANDOM,
+    UNSURE,
+    Decision,
+    Reviewer,
+    ReviewItem,
+)
 from r2med.reviews.sampling import DEPTH
 from r2med.reviews.store import ReviewStore
 
@@ -87,6 +99,9 @@ class _Grades:
             place = self.rows[row.item], columns[row.reviewer]
             self.table[place], self.decided[place] = row.grade, row.id
         self.random = np.array([item.drawn == RANDOM for item in self.items], dtype=bool)
+        if not np.isnan(self.table).all(axis=1).any():
+            # Once the pool of a build is judged whole, those that all reviewers judge are a random part of it.
+            self.random |= [item.shared and item.drawn in (AGREED, POOLED) for item in self.items]
         people = [place for place, reviewer in enumerate(self.reviewers) if reviewer.kind == PERSON]
         # The columns of people, or all columns if fewer than two people have judged.
         self.compared = people if len(people) > 1 else list(range(len(self.reviewers)))

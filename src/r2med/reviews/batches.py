@@ -6,6 +6,9 @@ number of reviewers need not be known beforehand, and a quick one judges more. W
 
 Some questions come twice: first with half of the items, later with the other half and some of the first ones again. A
 repeat therefore stands among new passages and cannot be told from them.
+
+Of the pool of a build, all questions come twice: first with what all members of its committee found, then with the
+rest, so that a review which is never finished has judged what is most likely to be relevant.
 """
 
 from __future__ import annotations
@@ -15,10 +18,10 @@ from collections.abc import Sequence
 from sqlite3 import Connection
 from typing import NamedTuple
 
-from r2med.reviews.rows import DealtItem, Reviewer
+from r2med.reviews.rows import AGREED, DealtItem, Reviewer
 from r2med.reviews.store import DECIDED, LEFT, OPEN, ReviewStore
 
-WHOLE, FIRST, SECOND = 0, 1, 2  # which part of a question's items is dealt at a stop
+WHOLE, FIRST, SECOND, EARLY = 0, 1, 2, 3  # which part of a question's items is dealt at a stop
 AHEAD = 8  # undecided items that are dealt ahead, so that the next one is there before it is asked for
 _REPEATED = 0.25  # the share of a question's items that come again where any do: half of its first half
 
@@ -114,7 +117,7 @@ class Dealer:
     def _chance(self, reviewer: Reviewer, what: object) -> random.Random:
         return random.Random(f"{self.store.project.seed}\t{reviewer.name}\t{what}")
 
-    def _column(self, query: str, *values: int) -> list[int]:
+    def _column(self, query: str, *values: int | str) -> list[int]:
         return [row[0] for row in self.store.rows(query, values)]
 
     def deal(self, reviewer: Reviewer) -> int:
@@ -144,6 +147,9 @@ class Dealer:
         if not self.store.rows(_TOUR, (reviewer.id,)):
             numbers = self._column("SELECT number FROM question ORDER BY number")
             stops = plan_stops(numbers, self.store.project.repeat, self._chance(reviewer, "way"))
+            early = self._column("SELECT DISTINCT question FROM item WHERE drawn = ? ORDER BY question", AGREED)
+            self._chance(reviewer, AGREED).shuffle(early)
+            stops = [*(Stop(question, EARLY) for question in early), *stops]
             rows = [(reviewer.id, place, *stop) for place, stop in enumerate(stops)]
             connection.executemany("INSERT INTO tour VALUES (?, ?, ?, ?)", rows)
 
@@ -152,7 +158,7 @@ class Dealer:
         # A reviewer at the last stop must not be given a new tour.
         connection.execute("INSERT OR IGNORE INTO tour VALUES (?, ?, 0, 0)", (reviewer.id, _END))
         chance = self._chance(reviewer, place)
-        fresh = self._column(_CLAIMABLE, stop.question, reviewer.id)
+        fresh = self._column(_CLAIMABLE, stop.question, reviewer.id, AGREED if stop.part == EARLY else "")
         chance.shuffle(fresh)
         if stop.part == FIRST:
             self._hold(connection, reviewer, fresh)
@@ -173,7 +179,7 @@ class Dealer:
                    SELECT question FROM item WHERE shared = 1 AND number NOT IN
                    (SELECT item FROM deal WHERE reviewer = ?) LIMIT 1"""
         for question in self._column(query, reviewer.id):
-            items = self._column(_CLAIMABLE, question, reviewer.id)
+            items = self._column(_CLAIMABLE, question, reviewer.id, "")
             self._chance(reviewer, f"rest {question}").shuffle(items)
             return self._put(connection, reviewer, [(item, 0) for item in items])
         return 0
@@ -197,7 +203,7 @@ class Dealer:
 
 
 _CLAIMABLE = """
-    SELECT number FROM item WHERE question = ?1
+    SELECT number FROM item WHERE question = ?1 AND ?3 IN ('', drawn)
     AND (shared = 1 OR number IN
          (SELECT item FROM hold WHERE question = ?1 AND (reviewer IS NULL OR reviewer = ?2)))
     AND number NOT IN (SELECT deal.item FROM deal JOIN item ON item.number = deal.item

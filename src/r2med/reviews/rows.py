@@ -23,6 +23,8 @@ GRADED, UNSURE, SKIPPED, UNDONE = "graded", "unsure", "skipped", "undone"  # the
 RANDOM, DISAGREEMENTS, NEAR_CUT, HOLES, GOLD = "random", "disagreements", "near-cut", "holes", "gold"
 """How items are drawn. Only what was drawn at random may feed an estimate."""
 NUGGETS = "nuggets"  # the queue of a review of all nuggets of a file, in place of passages
+AGREED, POOLED = "found by all members", "other"
+"""Of the pool of a build: what every member of its committee found, which is dealt first, and the rest."""
 CAUSES: Mapping[str, str] = {
     "question": "The question is ambiguous",
     "guideline": "The guideline is ambiguous",
