@@ -65,9 +65,12 @@ class VerifiedSystem:
     queries: int
     score: Figure
     ceiling: Figure
-    distance: Figure  # the ceiling minus the score, paired by query
-    retrieval: Figure  # what relevant documents that are not found take of the distance
-    verification: Figure  # the rest: those that are found, and that the system ranks lower than the verifier
+    distance: Figure
+    """The ceiling minus the score, paired by query."""
+    retrieval: Figure
+    """The part of the distance that relevant documents take which the system does not find."""
+    verification: Figure
+    """The rest: those that it finds and ranks lower than the verifier does."""
     fails_in: str
     """`retrieval` or `verification`, whichever is shown to be the larger part; empty if neither is."""
 
@@ -81,7 +84,8 @@ class UnverifiedPositive(NamedTuple):
 
     query: str
     document: str
-    above: float  # the share of distractors above it, with the verifier that ranks it highest
+    above: float
+    """The share of distractors above it, with the verifier that ranks it highest."""
 
 
 @dataclass(frozen=True)
@@ -89,12 +93,13 @@ class TaskVerification:
     """Systems and verifiers on one task."""
 
     task: str
-    deep_cutoff: int  # what stands deeper in a system's list counts as not found
-    distractors: int  # of the smallest pool: lists may hold fewer than were asked for
+    deep_cutoff: int  # What stands deeper in a system's list counts as not found.
+    distractors: int  # Of the smallest pool: lists may hold fewer than were asked for.
     systems: Sequence[VerifiedSystem]
     queries: Sequence[VerifiedQuery]
-    left_out: Mapping[str, Mapping[str, str]]  # verifier to the queries that it could not order, and why
-    unverified: Sequence[UnverifiedPositive]  # the most suspicious first
+    left_out: Mapping[str, Mapping[str, str]]  # Verifier to the queries that it could not order, and why.
+    unverified: Sequence[UnverifiedPositive]
+    """Relevant documents that every verifier ranks last, the most suspicious first."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the task for JSON."""
