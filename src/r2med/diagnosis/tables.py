@@ -259,6 +259,10 @@ def show_sensitivity(study: Sensitivity, console: Console) -> None:
         console.print(sentence, markup=False, highlight=False)
 
 
+_LEGEND = (
+    "retrieval: relevant documents that are not in the list down to `deep`; verification: those that are, and that the"
+    " verifier ranks higher than the system. Below each figure its 95% interval. A ceiling, not a system."
+)
 _WAY = ("score", "ceiling", "distance", "retrieval", "verification")
 
 
@@ -304,8 +308,4 @@ def _explain_way(study: VerificationStudy, place: int) -> list[str]:
             query, reason = next(iter(reasons.items()))
             few = counted(len(reasons), "query", "queries")
             sentences.append(f"{task.task}: {few} left out, which the verifier could not order; {query}: {reason}")
-    return [
-        *sentences,
-        "retrieval: relevant documents that are not in the list down to `deep`; verification: those that are, and that"
-        " the verifier ranks higher than the system. Below each figure its 95% interval. A ceiling, not a system.",
-    ]
+    return [*sentences, *([_LEGEND] if place == len(study.overall) - 1 else [])]
